@@ -1,0 +1,1 @@
+// A room without sources yet still is a library.

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// The oracle. It includes nothing of src/ and of kernels/, decodes and rounds numbers with its own
+// code, and finds every row, lane and column by its own arithmetic, so that a mistake in the code
+// under test cannot be repeated here.
+namespace lora_bench::reference {
+
+enum class Number : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
+
+[[nodiscard]] double decode(Number number, std::uint32_t bits);
+// Round to nearest even, as IEEE (overflow to infinity; e4m3: to NaN).
+[[nodiscard]] double round_to(Number number, double value);
+[[nodiscard]] std::uint32_t encode(Number number, double value);
+
+struct Problem {
+  bool shrink = true;                   // h = x A^T; else h is given
+  bool expand = true;                   // y (+)= h B^T (+ bias); else h is the result
+  Number number = Number::kBf16;        // x, A, B, bias, y
+  Number intermediate = Number::kFp32;  // h as the case asks for it
+  bool scale_at_shrink = true;          // else at expand
+  bool add_inputs = true;
+  std::int64_t tokens = 0, in_features = 0, offset_start = 0, x_stride = 0, y_stride = 0;
+  std::int64_t slots = 0, max_rank = 0;
+  std::vector<std::int64_t> widths;
+  std::span<const std::int32_t> adapter_of_token;  // [tokens], -1 = none
+  std::span<const std::int64_t> rank;              // [slots]
+  std::span<const float> scale;                    // [slots]
+  const void* x = nullptr;                         // [tokens, x_stride]
+  std::vector<const void*> a, b, bias;             // per slice; bias empty = none
+  const void* h = nullptr;                         // [slices, tokens, max_rank] when !shrink
+  const void* y = nullptr;                         // [tokens, y_stride] before the op
+};
+
+// What the code under test declared about its arithmetic (the meaning of each is in ops/backend.h).
+struct Arithmetic {
+  double unit_roundoff = 0x1p-24;
+  std::int64_t shrink_depth = 0, expand_depth = 0;
+  Number partial = Number::kFp32;
+  std::int64_t partials = 1;
+  Number intermediate = Number::kFp32;
+  bool rounds_delta = false;
+};
+
+// Rows of y (expand) or of h (shrink only; columns are slice-major lanes: slice * max_rank + lane).
+// A column that no slice owns, a lane at or above the rank, and a row without adapter have
+// expected = what was there before (y) or "not owned" (h), and bound 0.
+struct Rows {
+  std::int64_t columns = 0;
+  std::vector<std::int64_t> tokens;  // which rows, as asked
+  std::vector<double> expected;      // [rows, columns], before the final rounding
+  std::vector<double> bound;  // [rows, columns], e: RN(expected - e) <= got <= RN(expected + e)
+  std::vector<std::uint8_t> owned;  // [rows, columns]: the op must write it
+  double largest_partial = 0;       // max over elements of the sum of |terms|, in units of the
+                                    // exact fill: above 2^24 the exact level proves nothing
+};
+
+// Real arithmetic in fp64, and the elementwise bound beside it at the same cost.
+[[nodiscard]] Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
+                            std::span<const std::int64_t> tokens);
+
+// Seconds of one fp32 matrix product (m x k) (k x n) with all cores: the ceiling of the CPU.
+[[nodiscard]] double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k);
+
+}  // namespace lora_bench::reference

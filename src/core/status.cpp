@@ -1,0 +1,78 @@
+#include "core/status.h"
+
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+namespace lora_bench {
+namespace {
+
+constexpr std::array<std::pair<Status, std::string_view>, 7> kNames{{
+    {Status::kPassed, "PASSED"},
+    {Status::kFailed, "FAILED"},
+    {Status::kMistrusted, "MISTRUSTED"},
+    {Status::kSkipped, "SKIPPED"},
+    {Status::kInvalid, "INVALID"},
+    {Status::kHung, "HUNG"},
+    {Status::kError, "ERROR"},
+}};
+
+int severity(ExitCode code) {
+  switch (code) {
+    case ExitCode::kPass:
+      return 0;
+    case ExitCode::kInconclusive:
+      return 1;
+    case ExitCode::kRegression:
+      return 2;
+    case ExitCode::kWrongResult:
+      return 3;
+    case ExitCode::kEnvironment:
+      return 4;
+    case ExitCode::kUsage:
+      return 5;
+  }
+  throw std::logic_error("exit code outside the enumeration");
+}
+
+}  // namespace
+
+std::string_view name(Status status) {
+  for (const auto& [value, text] : kNames) {
+    if (value == status) {
+      return text;
+    }
+  }
+  throw std::logic_error("status outside the enumeration");
+}
+
+std::optional<Status> parse_status(std::string_view text) {
+  for (const auto& [value, spelled] : kNames) {
+    if (spelled == text) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+ExitCode exit_code(Status status) {
+  switch (status) {
+    case Status::kPassed:
+    case Status::kSkipped:
+      return ExitCode::kPass;
+    case Status::kFailed:
+    case Status::kHung:
+    case Status::kError:
+      return ExitCode::kWrongResult;
+    case Status::kMistrusted:
+    case Status::kInvalid:
+      return ExitCode::kInconclusive;
+  }
+  throw std::logic_error("status outside the enumeration");
+}
+
+ExitCode worse(ExitCode left, ExitCode right) {
+  return severity(left) >= severity(right) ? left : right;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,59 @@
+#include "core/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+namespace lora_bench {
+namespace {
+
+template <std::size_t kCount>
+std::string scaled(double value, double step, const std::array<std::string_view, kCount>& units) {
+  std::size_t unit = 0;
+  while (value >= step && unit + 1 < kCount) {
+    value /= step;
+    ++unit;
+  }
+  const int decimals = value >= 100 || unit == 0 ? 0 : 1;
+  return fmt::format("{:.{}f} {}", value, decimals, units[unit]);
+}
+
+}  // namespace
+
+std::string format_bytes(double bytes) {
+  return scaled<6>(bytes, 1000, {"B", "kB", "MB", "GB", "TB", "PB"});
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds >= 60) {
+    return fmt::format("{:.0f} min {:02.0f} s",
+                       (seconds - static_cast<double>(static_cast<int>(seconds) % 60)) / 60,
+                       static_cast<double>(static_cast<int>(seconds) % 60));
+  }
+  if (seconds >= 1) {
+    return fmt::format("{:.1f} s", seconds);
+  }
+  if (seconds >= 1e-3) {
+    return fmt::format("{:.1f} ms", seconds * 1e3);
+  }
+  return fmt::format("{:.2f} us", seconds * 1e6);
+}
+
+std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) {
+    return std::nullopt;
+  }
+  return product;
+}
+
+std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) {
+    return std::nullopt;
+  }
+  return sum;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lora_bench {
+
+// For people: "1.5 MB", "12.3 GB" (SI, decimal), "17.2 us", "3.4 ms".
+[[nodiscard]] std::string format_bytes(double bytes);
+[[nodiscard]] std::string format_seconds(double seconds);
+
+// a * b and a + b for non-negative values; nothing when the result does not fit int64.
+[[nodiscard]] std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
+[[nodiscard]] std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
+
+}  // namespace lora_bench

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lora_bench {
+
+enum class Space : std::uint8_t { kHost, kDevice };
+
+// Memory of one space. Host and CUDA are the two implementations; everything above (guards,
+// poison, rotation) is written once on top. Copies are synchronous.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  [[nodiscard]] virtual Space space() const = 0;
+  // At least 256-byte aligned; throws CaseError naming the size when there is no room.
+  [[nodiscard]] virtual void* allocate(std::int64_t bytes) = 0;
+  virtual void release(void* address) noexcept = 0;
+  virtual void copy_in(void* to, const void* from, std::int64_t bytes) = 0;
+  virtual void copy_out(void* to, const void* from, std::int64_t bytes) = 0;
+  virtual void fill(void* to, std::byte value, std::int64_t bytes) = 0;
+  virtual void synchronize() = 0;  // surfaces errors of work launched before
+  [[nodiscard]] virtual std::int64_t available_bytes() const = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Memory> make_host_memory();
+// Throws EnvironmentError with the reason (no driver, no device, built without CUDA).
+[[nodiscard]] std::unique_ptr<Memory> make_device_memory();
+
+// A buffer between two guard bands of a known pattern. Its contents start as 0xFF bytes, which is
+// NaN in every dtype. Move-only.
+class GuardedBuffer {
+ public:
+  static constexpr std::int64_t kGuardBytes = 4096;
+
+  GuardedBuffer() = default;
+  // `misalign` shifts the start by so many bytes from a 256-byte boundary, to prove that a backend
+  // asks for no more alignment than the dtype's own.
+  GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t misalign = 0);
+  ~GuardedBuffer();
+  GuardedBuffer(GuardedBuffer&& other) noexcept;
+  GuardedBuffer& operator=(GuardedBuffer&& other) noexcept;
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  void upload(const void* from, std::int64_t bytes);
+  void upload(std::span<const std::byte> from) {
+    upload(from.data(), static_cast<std::int64_t>(from.size()));
+  }
+  [[nodiscard]] std::vector<std::byte> download() const;
+  void poison();  // contents to 0xFF
+
+  // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
+  [[nodiscard]] std::string damage() const;
+
+ private:
+  Memory* memory_ = nullptr;
+  std::byte* base_ = nullptr;
+  void* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace lora_bench

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/backend.h"
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+// What the machine was doing around a sample; absent facts are NaN or "".
+struct Conditions {
+  double clock_mhz = 0;  // SM clock, or CPU frequency
+  double temperature_c = 0;
+  double power_w = 0;
+  std::string throttle;  // "" = none; "sw_power_cap", "hw_thermal" ...
+  double load = 0;       // load average of the last minute per core (CPU)
+  std::string governor;  // CPU frequency governor
+};
+
+using Launch = std::function<void(Stream)>;
+
+// Runs a loaded sequence of launches and says how long it took. Implementations: host
+// (steady_clock), CUDA (events around a graph replay or around stream launches), fake (tests).
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Makes the sequence ready (CUDA graph: captures and instantiates). Replaces an earlier one with
+  // the same `slot`; two slots let A and B interleave.
+  virtual void load(int slot, std::vector<Launch> sequence) = 0;
+  // Runs it once; seconds for the whole sequence.
+  [[nodiscard]] virtual double run_seconds(int slot) = 0;
+  [[nodiscard]] virtual Conditions conditions() = 0;
+  // Smallest time the clock can tell apart.
+  [[nodiscard]] virtual double resolution_seconds() const = 0;
+  // Seconds since some start, for warm-up and time limits.
+  [[nodiscard]] virtual double now_seconds() = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Clock> make_host_clock();
+[[nodiscard]] std::unique_ptr<Clock> make_device_clock(LaunchMode mode);
+
+}  // namespace lora_bench

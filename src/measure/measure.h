@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/facts.h"
+#include "device/memory.h"
+#include "measure/clock.h"
+#include "measure/statistics.h"
+#include "ops/backend.h"
+#include "scenario/case.h"
+#include "workload/tensors.h"
+
+namespace lora_bench {
+
+struct Measurement {
+  std::vector<double> samples_s;  // seconds per launch, one per run of the sequence
+  Summary summary;                // of samples_s
+  double noise_s = 0;  // A/A: |median of even - median of odd interleaved runs|, see docs
+  std::int64_t rotation_sets = 0;  // operand sets in the sequence
+  std::int64_t rotated_bytes = 0;  // their bytes together, of what the cache mode rotates
+  std::int64_t launches = 0;       // in one sample
+  Conditions before, after;
+  std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ...", "interrupted"
+  bool check_passed = true;           // the output after timing was compared once more
+  std::string check_message;
+};
+
+struct MeasureRequest {
+  const Problem& problem;
+  const MeasureSettings& settings;
+  std::uint64_t seed = 1;
+  // Given the operands and the output of one more launch in the timed mode, after timing: "" if it
+  // is right, else what is wrong. The run passes in the verifier, so that measure/ needs none.
+  std::function<std::string(const Tensors&, const std::vector<std::byte>&)> check;
+};
+
+[[nodiscard]] Measurement measure(const MeasureRequest& request, const Backend& backend,
+                                  Memory& memory, Clock& clock, const DeviceFacts& device);
+
+// How many operand sets the cache mode needs: hot 1; else enough that what rotates exceeds three
+// times the last cache, at least two.
+[[nodiscard]] std::int64_t rotation_sets(const Problem& problem, CacheMode cache,
+                                         std::int64_t cache_bytes);
+// Bytes that a measurement allocates, for refusing a case that cannot fit.
+[[nodiscard]] std::int64_t measurement_bytes(const Problem& problem, CacheMode cache,
+                                             std::int64_t cache_bytes);
+
+}  // namespace lora_bench

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/facts.h"
+#include "device/memory.h"
+#include "ops/operands.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// What a backend promises about its arithmetic. The bound that its results must meet and the
+// relations that they must keep follow from this, so a false declaration is found out.
+struct Numerics {
+  double unit_roundoff = 0x1p-24;     // of one accumulation step; 0x1p-23 on tensor cores
+  std::int64_t shrink_depth = 0;      // additions on the longest path of a sum over K
+  std::int64_t expand_depth = 0;      // the same over the rank, bias and y included
+  Dtype partial = Dtype::kFp32;       // how split-K partials are stored
+  std::int64_t partials = 1;          // how many of them meet in one h element
+  Dtype intermediate = Dtype::kFp32;  // how h is stored
+  bool rounds_delta = false;    // delta is rounded to the output dtype before it is added to y
+  bool deterministic = true;    // twice the same call, the same bits
+  bool batch_invariant = true;  // a row's bits do not depend on the rows around it
+  bool graph_safe = true;       // may be captured and replayed
+  std::string summation;        // one line for people
+};
+
+// yes, or a sentence that becomes the row's SKIPPED message.
+struct Support {
+  bool yes = true;
+  std::string why_not;
+};
+
+// A CUDA stream without its type; null for host backends.
+struct Stream {
+  void* handle = nullptr;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual std::string_view summary() const = 0;  // one line for `list`
+  [[nodiscard]] virtual Space space() const = 0;
+  [[nodiscard]] virtual Support supports(const Problem& problem,
+                                         const DeviceFacts& device) const = 0;
+  [[nodiscard]] virtual Numerics numerics(const Problem& problem) const = 0;
+  [[nodiscard]] virtual std::int64_t workspace_bytes(const Problem& problem) const = 0;
+  // Does the op, or enqueues it on `stream`; nothing may depend on host memory after it returns.
+  // Throws CaseError; throws EnvironmentError when the device is lost.
+  virtual void launch(const Problem& problem, const Operands& operands, Stream stream) const = 0;
+};
+
+// Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are resolved
+// by find_backend too but not listed here (see verify/mutants.h and ops/fake.h).
+struct BackendEntry {
+  std::string name;
+  std::string why_not_here;  // "" = usable on this machine with this build
+  std::function<std::unique_ptr<Backend>()> make;
+};
+[[nodiscard]] const std::vector<BackendEntry>& backend_registry();
+
+}  // namespace lora_bench

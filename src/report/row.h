@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace lora_bench {
+
+// One result: case x backend x verdict x measurement x metrics. Every field is a column of
+// report/columns.h; anything a sink prints can be made again from a stored row.
+struct Row {
+  // identity
+  std::string scenario, case_id, backend;
+  std::map<std::string, std::string> point;  // swept keys and values
+  std::vector<std::string> tags;
+  // the case
+  std::string op, dtype, intermediate, scale_at, model, layer, out_features, skew, order, ranks;
+  std::int64_t tokens = 0, in_features = 0, slots = 0, active = 0, rank = 0;
+  double no_adapter = 0;
+  bool add_inputs = true, bias = false;
+  std::int64_t seed = 0;
+  // proof
+  Status status = Status::kError;
+  std::string message, warning, levels, hypothesis, numerics;
+  std::optional<double> bound_share, rows_checked;
+  // time, in us per launch
+  std::optional<double> time_us, time_min_us, time_q1_us, time_q3_us, time_max_us, noise_us;
+  std::vector<double> samples_us;
+  std::string cache, mode;
+  std::optional<std::int64_t> samples, launches, rotation_sets, rotated_bytes;
+  // metrics
+  std::optional<double> floor_us, floor_ratio, tokens_per_s, bandwidth_GBps, compute_TFLOPps;
+  std::string bound_by;
+  std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
+  // conditions
+  std::optional<double> clock_mhz, temperature_c, power_w, load;
+  std::string throttle, governor;
+  // thresholds that this row missed, one sentence; "" = none
+  std::string threshold_missed;
+  std::optional<double> wall_s;  // what the row cost, proof included
+  std::string repro;
+};
+
+// First line of every results file.
+struct Context {
+  int schema = 1;
+  std::string tool_version, commit, build, compiler, cuda_compiler;
+  bool dirty = false;
+  std::string device_kind, device_name, device_identity, driver, runtime;
+  int compute_capability = 0, multiprocessors = 0;
+  std::int64_t cache_bytes = 0, memory_bytes = 0;
+  std::string host, cpu, started_utc;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> scenario_hash;  // scenario name -> hash
+  std::int64_t seed = 0;
+};
+
+}  // namespace lora_bench

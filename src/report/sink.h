@@ -1,0 +1,50 @@
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "report/row.h"
+
+namespace lora_bench {
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void begin(const Context& context) = 0;
+  virtual void row(const Row& row) = 0;  // JSON lines and CSV flush here; throws EnvironmentError
+  virtual void finish() = 0;
+};
+
+struct TableStyle {
+  int width = 0;  // 0 = unlimited
+  bool colour = false;
+  std::vector<std::string> columns;  // keys; empty = the default set
+};
+
+// By extension: .csv .jsonl .md .txt; any other is a UsageError naming these. The file is opened
+// now, so that an unwritable place is found before work starts. `append` continues a JSONL or CSV
+// file (for --resume).
+[[nodiscard]] std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append);
+// Rendered at finish(): groups by swept key, marks the best backend of a case, colours floor ratio.
+[[nodiscard]] std::unique_ptr<Sink> make_table_sink(std::ostream& out, const TableStyle& style);
+
+// A results file back into memory. A last line cut in the middle is dropped and reported in
+// `warnings`; any other broken line is a UsageError with file:line.
+struct Results {
+  std::string file;
+  Context context;
+  std::vector<Row> rows;
+  std::vector<std::string> warnings;
+};
+[[nodiscard]] Results read_results(const std::filesystem::path& file);
+[[nodiscard]] Results parse_results(const std::string& text, const std::string& name);
+
+// rows x columns of one value: `--pivot rank x tokens --value floor_ratio`.
+[[nodiscard]] std::string render_pivot(const std::vector<Row>& rows, const std::string& down,
+                                       const std::string& across, const std::string& value,
+                                       bool markdown);
+
+}  // namespace lora_bench

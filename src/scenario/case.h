@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace lora_bench {
+
+enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits };
+enum class ScaleAt : std::uint8_t { kShrink, kExpand };
+enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
+
+[[nodiscard]] std::string_view name(Op op);
+[[nodiscard]] std::string_view name(ScaleAt scale_at);
+[[nodiscard]] std::string_view name(Order order);
+
+// expand and embedding take h as input; shrink has no y.
+[[nodiscard]] bool has_shrink(Op op);
+[[nodiscard]] bool has_expand(Op op);
+
+// One packed projection: y columns [offset_start + sum of earlier widths, + width) belong to a
+// slice; all other columns of a y row belong to nobody and stay untouched.
+struct LayerShape {
+  std::string model;  // "llama-3.1-8b", or "" for a custom shape
+  std::string name;   // "qkv", "o", ..., or "custom"
+  std::int64_t in_features = 0;
+  std::vector<std::int64_t> widths;  // may be 0
+  std::int64_t offset_start = 0;
+  std::int64_t x_stride = 0;  // elements between rows of x, >= in_features
+  std::int64_t y_stride = 0;  // elements between rows of y, >= offset_start + sum(widths)
+};
+
+struct BatchSpec {
+  std::int64_t decode = 0;            // sequences of one token
+  std::vector<std::int64_t> prefill;  // lengths of prompt chunks, each one sequence
+};
+
+// Ranks of the slots: `list` cycles over slots, or `shares` splits them (largest remainder) and
+// deals them by seed. Exactly one is non-empty. Rank 0 is an adapter that does nothing.
+struct RankLaw {
+  std::vector<std::int64_t> list;
+  std::vector<std::pair<std::int64_t, double>> shares;
+};
+
+struct AdapterSpec {
+  std::int64_t slots = 1;
+  std::int64_t active = 0;  // exactly so many are touched; 0 = as the law draws
+  RankLaw rank;
+  std::int64_t max_rank = 0;  // stored lanes of A and B; >= largest rank
+  std::vector<double> scale;  // one for all, or cycles over slots
+  bool bias = false;
+};
+
+enum class Skew : std::uint8_t {
+  kIdentical,  // every sequence uses adapter 0
+  kDistinct,   // sequence i uses adapter i mod slots
+  kUniform,    // drawn uniformly
+  kZipf,       // drawn with p(i) ~ 1 / (i + 1)^a
+  kHot,        // adapter 0 with probability p, the others uniformly
+  kOneVsRest,  // sequence 0 uses adapter 0, all others adapter 1
+  kBlocks,     // n sequences in equal contiguous runs, one run per adapter
+  kTrace,      // adapter ids read from a file, in order, cycled
+};
+
+[[nodiscard]] std::string_view name(Skew skew);
+
+struct SkewLaw {
+  Skew kind = Skew::kUniform;
+  double parameter = 0;             // zipf: a; hot: p
+  std::string trace_file;           // as written, for messages
+  std::vector<std::int32_t> trace;  // its ids, read and range-checked with the scenario
+};
+
+enum class CacheMode : std::uint8_t { kWeightsCold, kCold, kHot };
+enum class LaunchMode : std::uint8_t { kGraph, kStream };
+
+[[nodiscard]] std::string_view name(CacheMode cache);
+[[nodiscard]] std::string_view name(LaunchMode mode);
+
+struct VerifySettings {
+  bool enabled = true;          // verify: false -> rows are MISTRUSTED, never PASSED
+  bool relations = false;       // level 3 (docs/verifying.md); always on in `verify`
+  std::int64_t max_rows = 256;  // rows compared in full; more are sampled by stratum
+  double timeout_s = 60;        // watchdog, per case and backend
+};
+
+struct MeasureSettings {
+  bool enabled = true;
+  LaunchMode mode = LaunchMode::kGraph;
+  CacheMode cache = CacheMode::kWeightsCold;
+  double warmup_ms = 200;
+  std::int64_t min_samples = 15;
+  std::int64_t max_samples = 200;
+  double min_time_ms = 100;    // sampling goes on at least so long ...
+  double max_time_ms = 2000;   // ... and at most so long
+  double noise_target = 0.01;  // stop early once the median is known to this share
+};
+
+struct Thresholds {
+  std::optional<double> max_floor_ratio;
+  std::optional<double> max_time_us;
+  std::optional<double> max_regression;  // 0.05 = 5 %
+  std::optional<double> min_tokens_per_s;
+};
+
+// One point of a scenario: one value of everything.
+struct Case {
+  std::string scenario;                      // name of the scenario
+  std::string scenario_file;                 // path as given
+  std::string id;                            // unique in the scenario; stable across runs
+  std::map<std::string, std::string> point;  // the swept keys and their values, for grouping
+  std::vector<std::string> tags;
+  Op op = Op::kLinear;
+  Dtype dtype = Dtype::kBf16;
+  Dtype intermediate = Dtype::kFp32;
+  ScaleAt scale_at = ScaleAt::kShrink;
+  bool add_inputs = true;
+  LayerShape layer;
+  BatchSpec batch;
+  AdapterSpec adapters;
+  SkewLaw skew;           // decode sequences
+  SkewLaw prefill_skew;   // prefill sequences; defaults to `skew`
+  double no_adapter = 0;  // share of sequences without an adapter
+  Order order = Order::kShuffled;
+  std::uint64_t seed = 1;
+  std::vector<std::string> backends;
+  Thresholds thresholds;
+  VerifySettings verify;
+  MeasureSettings measure;
+};
+
+}  // namespace lora_bench

@@ -1,0 +1,79 @@
+#include <stdexcept>
+
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+std::string_view name(Op op) {
+  switch (op) {
+    case Op::kShrink:
+      return "shrink";
+    case Op::kExpand:
+      return "expand";
+    case Op::kLinear:
+      return "linear";
+    case Op::kEmbedding:
+      return "embedding";
+    case Op::kLogits:
+      return "logits";
+  }
+  throw std::logic_error("op outside the enumeration");
+}
+
+std::string_view name(ScaleAt scale_at) {
+  return scale_at == ScaleAt::kShrink ? "shrink" : "expand";
+}
+
+std::string_view name(Order order) {
+  switch (order) {
+    case Order::kShuffled:
+      return "shuffled";
+    case Order::kSorted:
+      return "sorted";
+    case Order::kAsArrived:
+      return "as-arrived";
+  }
+  throw std::logic_error("order outside the enumeration");
+}
+
+std::string_view name(Skew skew) {
+  switch (skew) {
+    case Skew::kIdentical:
+      return "identical";
+    case Skew::kDistinct:
+      return "distinct";
+    case Skew::kUniform:
+      return "uniform";
+    case Skew::kZipf:
+      return "zipf";
+    case Skew::kHot:
+      return "hot";
+    case Skew::kOneVsRest:
+      return "one-vs-rest";
+    case Skew::kBlocks:
+      return "blocks";
+    case Skew::kTrace:
+      return "trace";
+  }
+  throw std::logic_error("skew outside the enumeration");
+}
+
+std::string_view name(CacheMode cache) {
+  switch (cache) {
+    case CacheMode::kWeightsCold:
+      return "weights-cold";
+    case CacheMode::kCold:
+      return "cold";
+    case CacheMode::kHot:
+      return "hot";
+  }
+  throw std::logic_error("cache mode outside the enumeration");
+}
+
+std::string_view name(LaunchMode mode) { return mode == LaunchMode::kGraph ? "graph" : "stream"; }
+
+bool has_shrink(Op op) { return op == Op::kShrink || op == Op::kLinear || op == Op::kLogits; }
+
+bool has_expand(Op op) { return op != Op::kShrink; }
+
+}  // namespace lora_bench

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+struct LoadOptions {
+  std::vector<std::string> overrides;  // "adapters.rank=32", as given with --set
+  std::int64_t max_cases = 10000;      // a sweep above this is an error that says how many
+};
+
+// A file with all its cases; every error of the file was already thrown as one UsageError.
+struct Scenario {
+  std::string name;
+  std::string file;
+  std::string question;            // what the scenario answers (key `question`)
+  std::uint64_t content_hash = 0;  // of the expanded cases: same cases, same hash
+  std::vector<Case> cases;
+  std::vector<std::string> sweep_keys;  // in the order of the sweep
+};
+
+// Reads, expands and checks; throws UsageError with every diagnostic of the file.
+[[nodiscard]] Scenario load_scenario(const std::filesystem::path& file, const LoadOptions& options);
+
+// The same from memory; `file` names it in messages and anchors relative includes.
+[[nodiscard]] Scenario parse_scenario(const std::string& text, const std::filesystem::path& file,
+                                      const LoadOptions& options);
+
+// Where the installed or the source tree keeps scenarios and models.yaml: beside the executable
+// (bin/../share/lora-bench/scenarios), else the source tree of the build. LORA_BENCH_SCENARIOS
+// overrides both.
+[[nodiscard]] std::filesystem::path scenario_folder();
+
+// A path as given, or a bare name looked up in scenario_folder() ("decode" -> decode.yaml).
+[[nodiscard]] std::filesystem::path find_scenario(const std::string& path_or_name);
+
+// One row of models.yaml.
+struct ModelLayer {
+  std::string model;
+  std::string layer;
+  std::int64_t in_features = 0;
+  std::vector<std::int64_t> widths;
+  std::int64_t count_per_step = 1;  // how many such layers a forward pass runs
+  std::string source;               // where the sizes were read
+};
+[[nodiscard]] std::vector<ModelLayer> load_models();
+
+// One entry of the schema, for docs, `list` and the test that holds them together.
+struct FieldDoc {
+  std::string path;      // "adapters.rank"
+  std::string type;      // "integer | list | map of shares"
+  std::string allowed;   // "0 to 4096"
+  std::string fallback;  // default, "" = required
+  std::string meaning;
+};
+[[nodiscard]] const std::vector<FieldDoc>& scenario_fields();
+
+}  // namespace lora_bench

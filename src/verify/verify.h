@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "device/facts.h"
+#include "device/memory.h"
+#include "ops/backend.h"
+#include "scenario/case.h"
+#include "workload/tensors.h"
+
+namespace lora_bench {
+
+// The ladder of docs/verifying.md.
+enum class Level : std::uint8_t { kExact = 1, kBounded = 2, kRelations = 3, kMemory = 4 };
+[[nodiscard]] std::string_view name(Level level);
+
+// One wrong element in the words of the domain. For shrink `column` is the rank lane.
+struct Mismatch {
+  std::int64_t token = 0;
+  std::int32_t adapter = 0;
+  std::int64_t slice = -1;  // -1 = a column that no slice owns
+  std::int64_t column = 0;  // inside the slice; inside the row when slice is -1
+  double expected = 0;
+  double got = 0;
+  double bound = 0;  // 0 at level 1
+};
+
+struct Failure {
+  Level level = Level::kExact;
+  std::string what;        // "wrong values", "relation 'permuted rows'", "guard of y damaged: ..."
+  std::int64_t wrong = 0;  // elements
+  std::int64_t compared = 0;    // elements
+  std::vector<Mismatch> first;  // at most ten, in row-major order
+  std::string hypothesis;       // key of the hypothesis that fits, see verify/diagnose.h; "" = none
+  std::string explanation;      // the hypothesis as a sentence
+};
+
+struct Verdict {
+  Status status = Status::kMistrusted;
+  std::string message;        // one line; for FAILED the failure in short
+  std::vector<Level> passed;  // levels that were run and held
+  double bound_share =
+      0;  // worst |got - expected| / bound seen at level 2, of what the bound allows
+  double rows_checked = 0;    // share of rows compared in full
+  std::int64_t compared = 0;  // elements compared
+  std::optional<Failure> failure;
+};
+
+struct VerifyOptions {
+  bool relations = false;
+  std::int64_t max_rows = 256;
+  std::uint64_t seed = 1;
+};
+
+// Levels 1, 2 and 4 (and 3 if asked) of one backend on one case. The backend supports the problem.
+// Throws what the backend throws.
+[[nodiscard]] Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
+                             const VerifyOptions& options);
+
+// The rows that are compared in full when there are more than `max_rows`: of every group the first
+// and the last, the rows around tile boundaries, rows without adapter, then by stratum.
+[[nodiscard]] std::vector<std::int64_t> sample_rows(const Problem& problem, std::int64_t max_rows,
+                                                    std::uint64_t seed);
+
+// Compares what a launch left in y (or h) with the oracle. `before` is y as it was. Used by verify
+// and once more after timing. `got` is the whole output in the dtype of the op's result.
+struct Comparison {
+  std::int64_t compared = 0;
+  std::int64_t wrong = 0;
+  double bound_share = 0;
+  double zero_share = 0;  // of expected owned elements: a mostly-zero answer proves little
+  double largest_partial = 0;
+  std::vector<std::int64_t> wrong_rows;
+  std::vector<Mismatch> first;
+};
+[[nodiscard]] Comparison compare_output(const Problem& problem, const Tensors& tensors,
+                                        const Numerics& numerics, const void* got,
+                                        std::vector<std::int64_t> rows);
+
+}  // namespace lora_bench

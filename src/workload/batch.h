@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+constexpr std::int32_t kNoAdapter = -1;
+
+struct Sequence {
+  std::int64_t first_token = 0;
+  std::int64_t tokens = 0;
+  std::int32_t adapter = kNoAdapter;
+};
+
+// The rows of one step, in the order in which kernels see them.
+struct Batch {
+  std::vector<Sequence> sequences;
+  std::vector<std::int32_t> adapter_of_token;  // [tokens]
+};
+
+// Deterministic by (case.seed, position). For logits every sequence contributes one row.
+[[nodiscard]] Batch draw_batch(const Case& spec);
+
+// Rank and scale of every slot.
+struct Adapters {
+  std::int64_t max_rank = 0;       // lanes stored per adapter
+  std::vector<std::int64_t> rank;  // [slots]
+  std::vector<float> scale;        // [slots]
+};
+[[nodiscard]] Adapters draw_adapters(const Case& spec);
+
+}  // namespace lora_bench

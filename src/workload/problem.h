@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "plan/plan.h"
+#include "scenario/case.h"
+#include "workload/batch.h"
+
+namespace lora_bench {
+
+// Everything about one step that is not an address: what a backend needs to say whether it can do
+// it, how, and with how much workspace. Sizes are elements, never bytes.
+struct Problem {
+  Op op = Op::kLinear;
+  Dtype dtype = Dtype::kBf16;         // of x, A, B, bias, y
+  Dtype intermediate = Dtype::kFp32;  // of h
+  ScaleAt scale_at = ScaleAt::kShrink;
+  bool add_inputs = true;
+  bool bias = false;
+  std::int64_t tokens = 0;           // M
+  std::int64_t in_features = 0;      // K
+  std::vector<std::int64_t> widths;  // N_i, may be 0
+  std::int64_t offset_start = 0;
+  std::int64_t x_stride = 0;
+  std::int64_t y_stride = 0;
+  std::int64_t slots = 0;
+  std::int64_t max_rank = 0;
+  std::vector<std::int64_t> rank;  // [slots]
+  std::vector<float> scale;        // [slots]
+  Plan plan;
+
+  [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
+};
+
+[[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
+
+// Element counts of each operand.
+//   x [M, x_stride]   a[i] [slots, max_rank, K]   b[i] [slots, N_i, max_rank]
+//   bias[i] [slots, N_i]   h [slices, M, max_rank]   y [M, y_stride]
+struct OperandSizes {
+  std::int64_t x = 0;
+  std::vector<std::int64_t> a, b, bias;
+  std::int64_t h = 0;
+  std::int64_t y = 0;
+};
+[[nodiscard]] OperandSizes operand_sizes(const Problem& problem);
+
+}  // namespace lora_bench

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// What the values are for; see docs/verifying.md and docs/measuring.md.
+enum class Fill : std::uint8_t {
+  kExact,    // dense signed integers (times a power of two): any order of summation gives the same
+             // bits
+  kBounded,  // reals of full mantissa, sized so that the delta is not hidden by y0
+  kTiming,   // reals of full mantissa, sized so that repeated accumulation stays finite
+};
+
+struct HostTensor {
+  Dtype dtype = Dtype::kFp32;
+  std::int64_t elements = 0;
+  std::vector<std::byte> data;
+};
+
+// All operands of one step in host memory, rounded to their dtypes. Unused slots, lanes at or
+// above an adapter's rank, and h lanes likewise hold NaN for kExact and kBounded, so that a read
+// of them shows; columns of y outside every slice and rows without adapter hold ordinary values.
+struct Tensors {
+  Fill fill = Fill::kExact;
+  HostTensor x, h, y;
+  std::vector<HostTensor> a, b, bias;
+  std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
+};
+
+// Deterministic by (seed, tensor, index) for any number of threads. `problem` supplies ranks, so
+// that two problems with one batch permuted draw the same adapters.
+[[nodiscard]] Tensors draw_tensors(const Problem& problem, Fill fill, std::uint64_t seed);
+
+// Estimate without allocating, for `plan` and for refusing what cannot fit.
+[[nodiscard]] std::int64_t tensor_bytes(const Problem& problem);
+
+}  // namespace lora_bench
