@@ -69,9 +69,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   return best;
 }
 
-UsageError::UsageError(const std::string& message)
-    : std::runtime_error(message),
-      diagnostics_{{.where = {}, .what = message, .allowed = {}, .suggestion = {}}} {}
+UsageError::UsageError(const std::string& message) : std::runtime_error(message), diagnostics_(1) {
+  diagnostics_.front().what = message;
+}
 
 UsageError::UsageError(std::vector<Diagnostic> diagnostics)
     : std::runtime_error(join_lines(diagnostics)), diagnostics_(std::move(diagnostics)) {}
