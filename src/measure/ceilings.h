@@ -49,6 +49,7 @@ struct Work {
 
 struct Floor {
   double seconds = 0;
+  double limit_seconds = 0;  // below this no time can be true: INVALID
   std::string bound_by;  // "bytes", "flops" or "launch"
 };
 [[nodiscard]] Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,

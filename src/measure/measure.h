@@ -34,6 +34,8 @@ struct MeasureRequest {
   // Given the operands and the output of one more launch in the timed mode, after timing: "" if it
   // is right, else what is wrong. The run passes in the verifier, so that measure/ needs none.
   std::function<std::string(const Tensors&, const std::vector<std::byte>&)> check;
+  // Asked between samples; true ends the sampling with the warning "interrupted".
+  std::function<bool()> stop;
 };
 
 [[nodiscard]] Measurement measure(const MeasureRequest& request, const Backend& backend,

@@ -35,6 +35,9 @@ struct Column {
 [[nodiscard]] std::string screen_text(const Column& column, const Cell& cell);
 [[nodiscard]] std::string file_text(const Cell& cell);
 
+// `*` any text, `?` any one character; the whole text must match.
+[[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text);
+
 // `rank>=64`, `backend=auto*`, `case=*qkv*`, `status!=PASSED`; throws UsageError that names the
 // column nearest to an unknown one. Several filters are and-ed.
 class Filter {

@@ -15,6 +15,7 @@ namespace lora_bench {
 struct Row {
   // identity
   std::string scenario, case_id, backend;
+  std::int64_t repetition = 0;               // of --repeat
   std::map<std::string, std::string> point;  // swept keys and values
   std::vector<std::string> tags;
   // the case
@@ -39,6 +40,7 @@ struct Row {
   // conditions
   std::optional<double> clock_mhz, temperature_c, power_w, load;
   std::string throttle, governor;
+  std::optional<double> max_regression;  // of the scenario, for `compare`; 0.05 = 5 %
   // thresholds that this row missed, one sentence; "" = none
   std::string threshold_missed;
   std::optional<double> wall_s;  // what the row cost, proof included

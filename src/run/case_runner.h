@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/row.h"
+#include "run/select.h"
+#include "run/target.h"
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+struct CaseRequest {
+  const Case& spec;
+  const Selected& backend;
+  bool relations = false;
+  bool timing = true;
+  Thresholds thresholds;
+  std::vector<std::string> overrides;
+};
+
+// Proves, then times what was proved. Whatever the backend does (throws, hangs, writes outside)
+// ends in the row; only EnvironmentError passes through, since then no other row can be had.
+[[nodiscard]] Row run_case(const CaseRequest& request, Targets& targets);
+
+}  // namespace lora_bench

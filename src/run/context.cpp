@@ -1,0 +1,85 @@
+#include "run/context.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <ctime>
+
+#include "core/version.h"
+
+namespace lora_bench {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "";
+}
+
+std::string now_utc() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+std::string differs(std::string_view what, const std::string& stored, const std::string& current) {
+  return stored == current ? "" : fmt::format("{} was '{}', is '{}'", what, stored, current);
+}
+
+}  // namespace
+
+Context make_context(const DeviceFacts& device, const std::vector<Scenario>& scenarios,
+                     const std::vector<std::string>& argv) {
+  const BuildFacts& build = build_facts();
+  Context context;
+  context.tool_version = build.version;
+  context.commit = build.commit;
+  context.dirty = build.dirty;
+  context.build = build.build_type;
+  context.compiler = build.compiler;
+  context.cuda_compiler = build.cuda_compiler;
+  context.device_kind = device.kind;
+  context.device_name = device.name;
+  context.device_identity = device.identity;
+  context.driver = device.driver;
+  context.runtime = device.runtime;
+  context.compute_capability = device.compute_capability;
+  context.multiprocessors = device.multiprocessors;
+  context.cache_bytes = device.cache_bytes;
+  context.memory_bytes = device.memory_bytes;
+  context.host = host_name();
+  context.cpu = device.kind == "cpu" ? device.name : cpu_facts().name;
+  context.started_utc = now_utc();
+  context.argv = argv;
+  for (const Scenario& scenario : scenarios) {
+    context.scenario_hash[scenario.name] = fmt::format("{:016x}", scenario.content_hash);
+    if (!scenario.cases.empty() && context.seed == 0) {
+      context.seed = static_cast<std::int64_t>(scenario.cases.front().seed);
+    }
+  }
+  return context;
+}
+
+std::string why_not_resumable(const Context& stored, const Context& current) {
+  for (const auto& [name, hash] : current.scenario_hash) {
+    const auto found = stored.scenario_hash.find(name);
+    if (found == stored.scenario_hash.end()) {
+      return fmt::format("it holds no rows of scenario '{}'", name);
+    }
+    if (found->second != hash) {
+      return fmt::format("scenario '{}' has changed since", name);
+    }
+  }
+  for (const std::string& reason :
+       {differs("device", stored.device_identity, current.device_identity),
+        differs("tool version", stored.tool_version, current.tool_version),
+        differs("commit", stored.commit, current.commit),
+        differs("build", stored.build, current.build),
+        differs("driver", stored.driver, current.driver)}) {
+    if (!reason.empty()) {
+      return reason;
+    }
+  }
+  return "";
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,222 @@
+#include "run/describe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lora_bench {
+namespace {
+
+constexpr double kMicroseconds = 1e6;
+
+std::string skew_text(const Case& spec) {
+  const auto one = [](const SkewLaw& law) {
+    switch (law.kind) {
+      case Skew::kZipf:
+      case Skew::kHot:
+        return fmt::format("{}:{}", name(law.kind), law.parameter);
+      case Skew::kTrace:
+        return fmt::format("trace:{}", law.trace_file);
+      default:
+        return std::string(name(law.kind));
+    }
+  };
+  const std::string decode = one(spec.skew);
+  const std::string prefill = one(spec.prefill_skew);
+  if (spec.batch.prefill.empty() || decode == prefill) {
+    return decode;
+  }
+  return spec.batch.decode == 0 ? prefill : fmt::format("{}+{}", decode, prefill);
+}
+
+// Ranks of the slots in use, each once: "16" or "8,16,64".
+std::string ranks_text(const Problem& problem) {
+  std::vector<std::int64_t> ranks = problem.rank;
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return fmt::format("{}", fmt::join(ranks, ","));
+}
+
+std::optional<double> finite(double value) {
+  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
+}
+
+bool plain_word(const std::string& word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-+=./:,@%").find(c) != std::string_view::npos;
+  });
+}
+
+// What a value must not exceed, judged with its noise.
+void judge_limit(Row& row, const char* what, double value, double limit, double noise) {
+  if (value <= limit) {
+    return;
+  }
+  const std::string sentence = fmt::format("{} is {:.4g}, allowed {:.4g}", what, value, limit);
+  if (value - noise > limit) {
+    row.threshold_missed += (row.threshold_missed.empty() ? "" : "; ") + sentence;
+  } else {
+    warn(row, fmt::format("threshold undecided: {}, noise {:.2g}", sentence, noise));
+  }
+}
+
+}  // namespace
+
+void warn(Row& row, const std::string& sentence) {
+  row.warning += (row.warning.empty() ? "" : "; ") + sentence;
+}
+
+Row describe_case(const Case& spec, const Problem& problem, const std::string& backend) {
+  Row row;
+  row.scenario = spec.scenario;
+  row.case_id = spec.id;
+  row.backend = backend;
+  row.point = spec.point;
+  row.tags = spec.tags;
+  row.op = name(spec.op);
+  row.dtype = name(spec.dtype);
+  row.intermediate = name(spec.intermediate);
+  row.scale_at = name(spec.scale_at);
+  row.model = spec.layer.model;
+  row.layer = spec.layer.name;
+  row.out_features = fmt::format("{}", fmt::join(spec.layer.widths, "+"));
+  row.skew = skew_text(spec);
+  row.order = name(spec.order);
+  row.ranks = ranks_text(problem);
+  row.tokens = problem.tokens;
+  row.in_features = problem.in_features;
+  row.slots = problem.slots;
+  row.active = problem.plan.active();
+  row.rank = problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
+  row.no_adapter = spec.no_adapter;
+  row.add_inputs = spec.add_inputs;
+  row.bias = spec.adapters.bias;
+  row.seed = static_cast<std::int64_t>(spec.seed);
+  const Work work = count_work(problem);
+  row.bytes = work.bytes;
+  row.weight_bytes = work.weight_bytes;
+  row.flops = work.flops;
+  row.cache = name(spec.measure.cache);
+  row.mode = name(spec.measure.mode);
+  return row;
+}
+
+void add_verdict(Row& row, const Verdict& verdict) {
+  row.status = verdict.status;
+  row.message = verdict.message;
+  std::vector<std::string_view> levels;
+  for (const Level level : verdict.passed) {
+    levels.push_back(name(level));
+  }
+  row.levels = fmt::format("{}", fmt::join(levels, "+"));
+  row.bound_share = verdict.bound_share;
+  row.rows_checked = verdict.rows_checked;
+  if (verdict.failure) {
+    row.hypothesis = verdict.failure->hypothesis;
+  }
+}
+
+void add_measurement(Row& row, const Measurement& measurement) {
+  row.time_us = measurement.summary.median * kMicroseconds;
+  row.time_min_us = measurement.summary.min * kMicroseconds;
+  row.time_q1_us = measurement.summary.q1 * kMicroseconds;
+  row.time_q3_us = measurement.summary.q3 * kMicroseconds;
+  row.time_max_us = measurement.summary.max * kMicroseconds;
+  row.noise_us = finite(measurement.noise_s * kMicroseconds);
+  row.samples_us.clear();
+  for (const double seconds : measurement.samples_s) {
+    row.samples_us.push_back(seconds * kMicroseconds);
+  }
+  row.samples = static_cast<std::int64_t>(measurement.samples_s.size());
+  row.launches = measurement.launches;
+  row.rotation_sets = measurement.rotation_sets;
+  row.rotated_bytes = measurement.rotated_bytes;
+  row.clock_mhz = finite(measurement.after.clock_mhz);
+  row.temperature_c = finite(measurement.after.temperature_c);
+  row.power_w = finite(measurement.after.power_w);
+  row.load = finite(measurement.before.load);
+  row.throttle = measurement.after.throttle;
+  row.governor = measurement.after.governor;
+  for (const std::string& sentence : measurement.warnings) {
+    warn(row, sentence);
+  }
+  if (!measurement.check_passed) {
+    row.status = Status::kFailed;
+    row.message = fmt::format("wrong after timing, right before it: {}", measurement.check_message);
+  }
+}
+
+void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
+               const Ceilings& ceilings) {
+  const Floor floor = floor_of(count_work(problem), problem, settings.cache, ceilings);
+  row.floor_us = floor.seconds * kMicroseconds;
+  row.bound_by = floor.bound_by;
+  if (!row.time_us) {
+    return;
+  }
+  const double time_us = *row.time_us;
+  row.floor_ratio = time_us / *row.floor_us;
+  row.tokens_per_s = static_cast<double>(row.tokens) / time_us * kMicroseconds;
+  row.bandwidth_GBps = static_cast<double>(row.bytes) / time_us * 1e-3;
+  row.compute_TFLOPps = static_cast<double>(row.flops) / time_us * 1e-6;
+  const double limit_us = floor.limit_seconds * kMicroseconds;
+  if (row.status == Status::kPassed && time_us + row.noise_us.value_or(0) < limit_us) {
+    row.status = Status::kInvalid;
+    row.message = fmt::format(
+        "{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the ceilings "
+        "are wrong; see `lora-bench device --refresh`",
+        time_us, limit_us);
+  }
+}
+
+void add_thresholds(Row& row, const Thresholds& thresholds) {
+  row.max_regression = thresholds.max_regression;
+  if (!row.time_us) {
+    return;
+  }
+  const double time_us = *row.time_us;
+  const double noise_us = row.noise_us.value_or(0);
+  if (thresholds.max_time_us) {
+    judge_limit(row, "time_us", time_us, *thresholds.max_time_us, noise_us);
+  }
+  if (thresholds.max_floor_ratio && row.floor_ratio) {
+    judge_limit(row, "floor_ratio", *row.floor_ratio, *thresholds.max_floor_ratio,
+                noise_us / row.floor_us.value_or(time_us));
+  }
+  if (thresholds.min_tokens_per_s && row.tokens_per_s) {
+    const double noise = *row.tokens_per_s * noise_us / time_us;
+    judge_limit(row, "time per token in s", 1 / *row.tokens_per_s, 1 / *thresholds.min_tokens_per_s,
+                noise / (*row.tokens_per_s * *row.tokens_per_s));
+  }
+}
+
+std::string shell_quoted(const std::string& word) {
+  if (plain_word(word)) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::string repro_command(const Case& spec, const std::string& backend,
+                          const std::vector<std::string>& overrides) {
+  std::string command =
+      fmt::format("lora-bench run {} --case {} --backends {}", shell_quoted(spec.scenario_file),
+                  shell_quoted(spec.id), shell_quoted(backend));
+  for (const std::string& override_text : overrides) {
+    command += " --set " + shell_quoted(override_text);
+  }
+  return command;
+}
+
+}  // namespace lora_bench

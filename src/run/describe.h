@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "measure/ceilings.h"
+#include "measure/measure.h"
+#include "report/row.h"
+#include "scenario/case.h"
+#include "verify/verify.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// The parts of a row, each from what it is about.
+[[nodiscard]] Row describe_case(const Case& spec, const Problem& problem,
+                                const std::string& backend);
+void add_verdict(Row& row, const Verdict& verdict);
+void add_measurement(Row& row, const Measurement& measurement);
+// floor, ratio, rates; makes the row INVALID when the time is below what is possible.
+void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
+               const Ceilings& ceilings);
+// Fills threshold_missed, or a warning when the noise does not allow a verdict.
+void add_thresholds(Row& row, const Thresholds& thresholds);
+
+// The command that reruns exactly this row. `overrides` are the --set values of this run.
+[[nodiscard]] std::string repro_command(const Case& spec, const std::string& backend,
+                                        const std::vector<std::string>& overrides);
+
+// "'a b'" when the shell would not take the word as it is.
+[[nodiscard]] std::string shell_quoted(const std::string& word);
+
+// Adds a sentence to row.warning.
+void warn(Row& row, const std::string& sentence);
+
+}  // namespace lora_bench

@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "report/columns.h"
+#include "run/describe.h"
+#include "run/run.h"
+#include "run/select.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::uint64_t kShuffleStream = 0x5348554646;  // "SHUFF"
+
+std::vector<std::string> names_for(const RunRequest& request, const Case& spec) {
+  if (!request.backends.empty()) {
+    return request.backends;
+  }
+  if (!spec.backends.empty()) {
+    return spec.backends;
+  }
+  return request.all_backends ? usable_backends() : default_backends();
+}
+
+bool id_selected(const RunRequest& request, const std::string& id) {
+  return request.cases.empty() ||
+         std::any_of(request.cases.begin(), request.cases.end(),
+                     [&](const std::string& pattern) { return glob_matches(pattern, id); });
+}
+
+std::string nothing_selected(const RunRequest& request) {
+  std::string text = "no case is left to run";
+  if (!request.cases.empty()) {
+    std::vector<std::string> ids;
+    for (const Scenario& scenario : request.scenarios) {
+      for (const Case& spec : scenario.cases) {
+        ids.push_back(spec.id);
+      }
+    }
+    text += fmt::format(": --case {} matches none of {}", request.cases.front(), ids.size());
+    if (const std::string near = nearest(request.cases.front(), ids); !near.empty()) {
+      text += fmt::format("; did you mean '{}'?", near);
+    }
+  } else if (!request.filters.empty()) {
+    text += ": --filter matches none; `lora-bench plan` shows what there is";
+  }
+  return text;
+}
+
+void shuffle(std::vector<PlannedRow>& rows, std::uint64_t seed) {
+  for (std::size_t i = rows.size(); i > 1; --i) {
+    std::swap(rows[i - 1], rows[random_below(seed, kShuffleStream, i, i)]);
+  }
+}
+
+}  // namespace
+
+std::vector<PlannedRow> plan_rows(const RunRequest& request) {
+  const Filter filter(request.filters);
+  std::vector<PlannedRow> rows;
+  for (const Scenario& scenario : request.scenarios) {
+    for (const Case& spec : scenario.cases) {
+      if (!id_selected(request, spec.id)) {
+        continue;
+      }
+      std::optional<Problem> problem;
+      for (const std::string& backend : names_for(request, spec)) {
+        if (!request.filters.empty()) {
+          if (!problem) {
+            problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+          }
+          if (!filter.matches(describe_case(spec, *problem, backend))) {
+            continue;
+          }
+        }
+        rows.push_back({&spec, backend, 0});
+      }
+    }
+  }
+  if (rows.empty()) {
+    throw UsageError(nothing_selected(request));
+  }
+  const std::size_t once = rows.size();
+  for (std::int64_t repetition = 1; repetition < request.repeat; ++repetition) {
+    for (std::size_t i = 0; i < once; ++i) {
+      rows.push_back({rows[i].spec, rows[i].backend, repetition});
+    }
+  }
+  if (request.shuffle) {
+    shuffle(rows, request.scenarios.front().cases.front().seed);
+  }
+  return rows;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,247 @@
+#include "run/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/error.h"
+#include "run/case_runner.h"
+#include "run/context.h"
+#include "run/describe.h"
+#include "run/interrupt.h"
+#include "run/progress.h"
+#include "run/samples.h"
+#include "run/select.h"
+#include "run/watch.h"
+
+namespace lora_bench {
+namespace {
+
+using Identity = std::tuple<std::string, std::string, std::string, std::int64_t>;
+
+Identity identity(const Row& row) {
+  return {row.scenario, row.case_id, row.backend, row.repetition};
+}
+
+std::map<std::string, Selected> select_all(const std::vector<PlannedRow>& rows) {
+  std::map<std::string, Selected> selected;
+  for (const PlannedRow& row : rows) {
+    if (selected.find(row.backend) == selected.end()) {
+      selected.emplace(row.backend, select_backend(row.backend));
+    }
+  }
+  return selected;
+}
+
+// The machine the file speaks of: the GPU if any chosen backend works there.
+Space main_space(const std::map<std::string, Selected>& selected) {
+  for (const auto& [name, entry] : selected) {
+    if (entry.backend && entry.backend->space() == Space::kDevice) {
+      return Space::kDevice;
+    }
+  }
+  return Space::kHost;
+}
+
+void reset_thresholds(Thresholds& into, const Thresholds& from) {
+  const auto take = [](std::optional<double>& to, const std::optional<double>& value) {
+    if (value) {
+      to = value;
+    }
+  };
+  take(into.max_floor_ratio, from.max_floor_ratio);
+  take(into.max_time_us, from.max_time_us);
+  take(into.max_regression, from.max_regression);
+  take(into.min_tokens_per_s, from.min_tokens_per_s);
+}
+
+// Stored rows of a file to continue, checked to be of this very run.
+std::vector<Row> resumed_rows(const RunRequest& request, const Context& context) {
+  if (!request.resume || !std::filesystem::exists(*request.resume)) {
+    return {};
+  }
+  Results stored = read_results(*request.resume);
+  const std::string reason = why_not_resumable(stored.context, context);
+  if (!reason.empty()) {
+    throw UsageError(fmt::format("cannot resume {}: {}; start a file of its own with --out",
+                                 request.resume->string(), reason));
+  }
+  return std::move(stored.rows);
+}
+
+class FileSinks {
+ public:
+  FileSinks(const RunRequest& request, const Context& context) {
+    if (request.resume) {
+      const bool append = std::filesystem::exists(*request.resume);
+      add(make_file_sink(*request.resume, append), context);
+    }
+    for (const std::filesystem::path& path : request.out) {
+      add(make_file_sink(path, false), context);
+    }
+    if (request.samples_to) {
+      add(make_samples_sink(*request.samples_to), context);
+    }
+  }
+  void row(const Row& row) {
+    for (const auto& sink : sinks_) {
+      sink->row(row);
+    }
+  }
+  void finish() {
+    for (const auto& sink : sinks_) {
+      sink->finish();
+    }
+  }
+  // Rows that were stored earlier go into the fresh files, not into the one they came from.
+  void replay(const std::vector<Row>& rows, bool first_has_them) {
+    for (std::size_t i = first_has_them ? 1 : 0; i < sinks_.size(); ++i) {
+      for (const Row& row : rows) {
+        sinks_[i]->row(row);
+      }
+    }
+  }
+
+ private:
+  void add(std::unique_ptr<Sink> sink, const Context& context) {
+    sink->begin(context);
+    sinks_.push_back(std::move(sink));
+  }
+  std::vector<std::unique_ptr<Sink>> sinks_;
+};
+
+std::string how_to_resume(const RunRequest& request) {
+  std::filesystem::path file;
+  if (request.resume) {
+    file = *request.resume;
+  }
+  for (const std::filesystem::path& path : request.out) {
+    if (file.empty() && path.extension() == ".jsonl") {
+      file = path;
+    }
+  }
+  return file.empty() ? "interrupted; with --out FILE.jsonl a run can be resumed"
+                      : fmt::format("interrupted; go on with the same command and --resume {}",
+                                    shell_quoted(file.string()));
+}
+
+// One row, then whether the run can go on. A hung device backend holds the device: nothing after
+// it would be true.
+bool can_go_on(const Row& row, const Selected& selected) {
+  return row.status != Status::kHung || selected.backend->space() == Space::kHost;
+}
+
+class Loop {
+ public:
+  Loop(const RunRequest& request, RunReport& report, FileSinks& sinks,
+       const std::map<std::string, Selected>& selected, Targets& targets)
+      : request_(request), report_(report), sinks_(sinks), selected_(selected), targets_(targets) {}
+
+  void over(const std::vector<PlannedRow>& planned) {
+    std::set<Identity> done;
+    for (const Row& row : report_.rows) {
+      done.insert(identity(row));
+    }
+    std::vector<PlannedRow> left;
+    for (const PlannedRow& row : planned) {
+      if (done.find({row.spec->scenario, row.spec->id, row.backend, row.repetition}) ==
+          done.end()) {
+        left.push_back(row);
+      }
+    }
+    Progress progress(static_cast<std::int64_t>(left.size()), request_.quiet);
+    for (const PlannedRow& row : left) {
+      if (interrupted()) {
+        report_.interrupted = true;
+        report_.ending = how_to_resume(request_);
+        return;
+      }
+      progress.begin(fmt::format("{} {} {}", row.spec->scenario, row.spec->id, row.backend));
+      if (!one(row)) {
+        return;
+      }
+      progress.end();
+    }
+  }
+
+ private:
+  bool one(const PlannedRow& planned) {
+    const Selected& selected = selected_.at(planned.backend);
+    Thresholds thresholds = planned.spec->thresholds;
+    reset_thresholds(thresholds, request_.thresholds);
+    Row row = run_case({.spec = *planned.spec,
+                        .backend = selected,
+                        .relations = request_.relations,
+                        .timing = request_.timing,
+                        .thresholds = thresholds,
+                        .overrides = request_.overrides},
+                       targets_);
+    row.repetition = planned.repetition;
+    sinks_.row(row);
+    report_.rows.push_back(row);
+    if (!can_go_on(row, selected)) {
+      report_.ending = fmt::format("{} hung on the device; the run ends here", planned.backend);
+      report_.exit = worse(report_.exit, ExitCode::kEnvironment);
+      return false;
+    }
+    return true;
+  }
+
+  const RunRequest& request_;
+  RunReport& report_;
+  FileSinks& sinks_;
+  const std::map<std::string, Selected>& selected_;
+  Targets& targets_;
+};
+
+}  // namespace
+
+ExitCode judge(const std::vector<Row>& rows) {
+  ExitCode code = ExitCode::kPass;
+  bool any_passed = false;
+  for (const Row& row : rows) {
+    code = worse(code, exit_code(row.status));
+    any_passed = any_passed || row.status == Status::kPassed;
+    if (!row.threshold_missed.empty()) {
+      code = worse(code, ExitCode::kRegression);
+    }
+    if (row.warning.find("threshold undecided") != std::string::npos) {
+      code = worse(code, ExitCode::kInconclusive);
+    }
+  }
+  return any_passed ? code : worse(code, ExitCode::kInconclusive);
+}
+
+RunReport run(const RunRequest& request) {
+  const std::vector<PlannedRow> planned = plan_rows(request);
+  const std::map<std::string, Selected> selected = select_all(planned);
+  Targets targets;
+  RunReport report;
+  report.context =
+      make_context(targets.facts(main_space(selected)), request.scenarios, request.argv);
+  report.rows = resumed_rows(request, report.context);
+  FileSinks sinks(request, report.context);
+  sinks.replay(report.rows, request.resume.has_value());
+  try {
+    Loop(request, report, sinks, selected, targets).over(planned);
+  } catch (const EnvironmentError& error) {
+    report.ending = error.what();
+    report.exit = worse(report.exit, ExitCode::kEnvironment);
+  }
+  try {
+    sinks.finish();
+  } catch (const EnvironmentError& error) {
+    report.ending = error.what();
+    report.exit = worse(report.exit, ExitCode::kEnvironment);
+  }
+  report.exit = worse(report.exit, judge(report.rows));
+  if (report.interrupted) {
+    report.exit = worse(report.exit, ExitCode::kInconclusive);
+  }
+  return report;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "report/sink.h"
+#include "run/target.h"
+#include "scenario/scenario.h"
+
+namespace lora_bench {
+
+// What `run` and `verify` were asked to do; the command line fills it.
+struct RunRequest {
+  std::vector<Scenario> scenarios;
+  std::vector<std::string> overrides;  // the --set values, for repro lines
+  std::vector<std::string> backends;   // replaces those of the scenarios when not empty
+  bool all_backends = false;           // `verify`: every usable one when none is named
+  std::vector<std::string> filters;
+  std::vector<std::string> cases;  // globs of case ids; empty = all
+  bool relations = false;          // level 3 as well
+  bool timing = true;
+  bool shuffle = false;  // rows in an order drawn from the seed
+  std::int64_t repeat = 1;
+  std::vector<std::filesystem::path> out;
+  std::optional<std::filesystem::path> resume;
+  std::optional<std::filesystem::path> samples_to;
+  Thresholds thresholds;  // each that is set replaces the scenario's
+  bool quiet = false;
+  std::vector<std::string> argv;
+};
+
+struct RunReport {
+  Context context;
+  std::vector<Row> rows;  // resumed ones first
+  ExitCode exit = ExitCode::kPass;
+  bool interrupted = false;
+  std::string ending;  // a sentence for stderr when the run ended early or proved nothing
+};
+
+// Runs every case on every backend: row by row into the file sinks, all into the report.
+// Throws UsageError before any work.
+[[nodiscard]] RunReport run(const RunRequest& request);
+
+// The exit code of rows: the worst of them; a missed threshold is kRegression; if none PASSED,
+// at least kInconclusive.
+[[nodiscard]] ExitCode judge(const std::vector<Row>& rows);
+
+// One planned row: which case on which backend.
+struct PlannedRow {
+  const Case* spec = nullptr;
+  std::string backend;
+  std::int64_t repetition = 0;
+};
+// Cases x backends after selection; throws UsageError when nothing is left.
+[[nodiscard]] std::vector<PlannedRow> plan_rows(const RunRequest& request);
+
+}  // namespace lora_bench

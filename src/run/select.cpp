@@ -1,0 +1,72 @@
+#include "run/select.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "ops/fake.h"
+#include "verify/mutants.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::string_view kMutantPrefix = "mutant:";
+constexpr std::string_view kFakePrefix = "fake:";
+
+bool starts_with(const std::string& text, std::string_view prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name) {
+  std::vector<std::string> known;
+  for (const BackendEntry& entry : backend_registry()) {
+    known.push_back(entry.name);
+  }
+  Diagnostic diagnostic;
+  diagnostic.what = fmt::format("unknown backend '{}'", name);
+  diagnostic.allowed = fmt::format("{}, mutant:FAULT, fake:BEHAVIOUR", fmt::join(known, ", "));
+  diagnostic.suggestion = nearest(name, known);
+  throw UsageError({diagnostic});
+}
+
+}  // namespace
+
+Selected select_backend(const std::string& name) {
+  if (starts_with(name, kMutantPrefix)) {
+    return {name, "", make_mutant(name.substr(kMutantPrefix.size()))};
+  }
+  if (name == "fake" || starts_with(name, kFakePrefix)) {
+    return {name, "", make_fake(name == "fake" ? "" : name.substr(kFakePrefix.size()))};
+  }
+  for (const BackendEntry& entry : backend_registry()) {
+    if (entry.name == name) {
+      if (!entry.why_not_here.empty()) {
+        return {name, entry.why_not_here, nullptr};
+      }
+      return {name, "", entry.make()};
+    }
+  }
+  refuse_unknown(name);
+}
+
+std::vector<std::string> usable_backends() {
+  std::vector<std::string> names;
+  for (const BackendEntry& entry : backend_registry()) {
+    if (entry.why_not_here.empty()) {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> default_backends() {
+  std::vector<std::string> device;
+  std::vector<std::string> host;
+  for (const std::string& name : usable_backends()) {
+    const bool on_device = select_backend(name).backend->space() == Space::kDevice;
+    (on_device ? device : host).push_back(name);
+  }
+  return device.empty() ? host : device;
+}
+
+}  // namespace lora_bench

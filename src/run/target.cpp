@@ -1,0 +1,29 @@
+#include "run/target.h"
+
+namespace lora_bench {
+
+const DeviceFacts& Targets::facts(Space space) {
+  Entry& found = entry(space);
+  if (!found.facts) {
+    found.facts = space == Space::kHost ? cpu_facts() : gpu_facts();
+  }
+  return *found.facts;
+}
+
+std::shared_ptr<Memory> Targets::memory(Space space) {
+  Entry& found = entry(space);
+  if (!found.memory) {
+    found.memory = space == Space::kHost ? make_host_memory() : make_device_memory();
+  }
+  return found.memory;
+}
+
+const Ceilings& Targets::ceilings(Space space) {
+  Entry& found = entry(space);
+  if (!found.ceilings) {
+    found.ceilings = obtain_ceilings(facts(space), false);
+  }
+  return *found.ceilings;
+}
+
+}  // namespace lora_bench

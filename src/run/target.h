@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "device/facts.h"
+#include "device/memory.h"
+#include "measure/ceilings.h"
+#include "measure/clock.h"
+
+namespace lora_bench {
+
+// The machine as backends of each space see it: its memory, what it is, what it can do at best.
+// Made on first use, so that a run on the CPU alone never touches a GPU and a run that times
+// nothing measures no ceilings.
+class Targets {
+ public:
+  // Throws EnvironmentError when the space cannot be used here.
+  [[nodiscard]] const DeviceFacts& facts(Space space);
+  [[nodiscard]] std::shared_ptr<Memory> memory(Space space);
+  [[nodiscard]] const Ceilings& ceilings(Space space);
+
+ private:
+  struct Entry {
+    std::optional<DeviceFacts> facts;
+    std::shared_ptr<Memory> memory;
+    std::optional<Ceilings> ceilings;
+  };
+  [[nodiscard]] Entry& entry(Space space) { return space == Space::kHost ? host_ : device_; }
+
+  Entry host_;
+  Entry device_;
+};
+
+}  // namespace lora_bench

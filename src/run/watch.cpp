@@ -1,0 +1,179 @@
+#include "run/watch.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace lora_bench {
+namespace {
+
+std::atomic<bool> abandoned{false};
+
+class Inside {
+ public:
+  explicit Inside(Pulse& pulse) : pulse_(pulse), before_(pulse.enter()) {}
+  ~Inside() { pulse_.leave(before_); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Pulse& pulse_;
+  std::int64_t before_;
+};
+
+class WatchedBackend final : public Backend {
+ public:
+  WatchedBackend(std::shared_ptr<const Backend> inner, std::shared_ptr<Pulse> pulse)
+      : inner_(std::move(inner)), pulse_(std::move(pulse)) {}
+  [[nodiscard]] std::string_view name() const override { return inner_->name(); }
+  [[nodiscard]] std::string_view summary() const override { return inner_->summary(); }
+  [[nodiscard]] Space space() const override { return inner_->space(); }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
+    return inner_->supports(problem, device);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return inner_->numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return inner_->workspace_bytes(problem);
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const Inside inside(*pulse_);
+    inner_->launch(problem, operands, stream);
+  }
+
+ private:
+  std::shared_ptr<const Backend> inner_;
+  std::shared_ptr<Pulse> pulse_;
+};
+
+class WatchedMemory final : public Memory {
+ public:
+  WatchedMemory(std::shared_ptr<Memory> inner, std::shared_ptr<Pulse> pulse)
+      : inner_(std::move(inner)), pulse_(std::move(pulse)) {}
+  [[nodiscard]] Space space() const override { return inner_->space(); }
+  [[nodiscard]] void* allocate(std::int64_t bytes) override { return inner_->allocate(bytes); }
+  void release(void* address) noexcept override { inner_->release(address); }
+  void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    const Inside inside(*pulse_);
+    inner_->copy_in(to, from, bytes);
+  }
+  void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    const Inside inside(*pulse_);
+    inner_->copy_out(to, from, bytes);
+  }
+  void fill(void* to, std::byte value, std::int64_t bytes) override {
+    const Inside inside(*pulse_);
+    inner_->fill(to, value, bytes);
+  }
+  void synchronize() override {
+    const Inside inside(*pulse_);
+    inner_->synchronize();
+  }
+  [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
+
+ private:
+  std::shared_ptr<Memory> inner_;
+  std::shared_ptr<Pulse> pulse_;
+};
+
+class WatchedClock final : public Clock {
+ public:
+  WatchedClock(std::shared_ptr<Clock> inner, std::shared_ptr<Pulse> pulse)
+      : inner_(std::move(inner)), pulse_(std::move(pulse)) {}
+  void load(int slot, std::vector<Launch> sequence) override {
+    const Inside inside(*pulse_);
+    inner_->load(slot, std::move(sequence));
+  }
+  [[nodiscard]] double run_seconds(int slot) override {
+    const Inside inside(*pulse_);
+    return inner_->run_seconds(slot);
+  }
+  [[nodiscard]] Conditions conditions() override { return inner_->conditions(); }
+  [[nodiscard]] double resolution_seconds() const override { return inner_->resolution_seconds(); }
+  [[nodiscard]] double now_seconds() override { return inner_->now_seconds(); }
+
+ private:
+  std::shared_ptr<Clock> inner_;
+  std::shared_ptr<Pulse> pulse_;
+};
+
+// Shared by the waiting and the working thread, so that it outlives whichever goes first.
+struct Rendezvous {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+  std::exception_ptr failure;
+};
+
+}  // namespace
+
+std::int64_t Pulse::now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::int64_t Pulse::enter() {
+  const std::int64_t before = entered_ns_.load();
+  if (before == 0) {
+    entered_ns_.store(now_ns());
+  }
+  return before;
+}
+
+double Pulse::seconds_inside() const {
+  const std::int64_t entered = entered_ns_.load();
+  return entered == 0 ? 0.0 : static_cast<double>(now_ns() - entered) * 1e-9;
+}
+
+std::shared_ptr<const Backend> watched(std::shared_ptr<const Backend> backend,
+                                       std::shared_ptr<Pulse> pulse) {
+  return std::make_shared<WatchedBackend>(std::move(backend), std::move(pulse));
+}
+
+std::shared_ptr<Memory> watched(std::shared_ptr<Memory> memory, std::shared_ptr<Pulse> pulse) {
+  return std::make_shared<WatchedMemory>(std::move(memory), std::move(pulse));
+}
+
+std::shared_ptr<Clock> watched(std::shared_ptr<Clock> clock, std::shared_ptr<Pulse> pulse) {
+  return std::make_shared<WatchedClock>(std::move(clock), std::move(pulse));
+}
+
+Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout_s) {
+  const auto meeting = std::make_shared<Rendezvous>();
+  std::thread worker([meeting, work = std::move(work)]() mutable {
+    std::exception_ptr failure;
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    work = nullptr;  // what it captured goes before the other side is told
+    const std::lock_guard lock(meeting->mutex);
+    meeting->failure = failure;
+    meeting->done = true;
+    meeting->ended.notify_all();
+  });
+  std::unique_lock lock(meeting->mutex);
+  while (!meeting->ended.wait_for(lock, std::chrono::milliseconds(20),
+                                  [&] { return meeting->done; })) {
+    if (pulse.seconds_inside() > timeout_s) {
+      abandoned.store(true);
+      worker.detach();
+      return Ended::kHung;
+    }
+  }
+  lock.unlock();
+  worker.join();
+  if (meeting->failure) {
+    std::rethrow_exception(meeting->failure);
+  }
+  return Ended::kReturned;
+}
+
+bool any_abandoned() { return abandoned.load(); }
+
+}  // namespace lora_bench

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "measure/clock.h"
+#include "ops/backend.h"
+
+namespace lora_bench {
+
+// When the backend was last entered without having come back. Only time inside the backend (or
+// waiting for its device) counts: a slow oracle is not a hung kernel.
+class Pulse {
+ public:
+  // Calls nest (a clock that launches): the outermost entry counts. `enter` returns what `leave`
+  // restores.
+  [[nodiscard]] std::int64_t enter();
+  void leave(std::int64_t before) { entered_ns_.store(before); }
+  // Seconds inside; 0 when outside.
+  [[nodiscard]] double seconds_inside() const;
+
+ private:
+  [[nodiscard]] static std::int64_t now_ns();
+  std::atomic<std::int64_t> entered_ns_{0};
+};
+
+// The same backend, memory and clock, with every call that may hang stamped in the pulse.
+[[nodiscard]] std::shared_ptr<const Backend> watched(std::shared_ptr<const Backend> backend,
+                                                     std::shared_ptr<Pulse> pulse);
+[[nodiscard]] std::shared_ptr<Memory> watched(std::shared_ptr<Memory> memory,
+                                              std::shared_ptr<Pulse> pulse);
+[[nodiscard]] std::shared_ptr<Clock> watched(std::shared_ptr<Clock> clock,
+                                             std::shared_ptr<Pulse> pulse);
+
+// Runs `work` on a thread of its own until it ends or the pulse stays inside for longer than
+// `timeout_s`. What `work` throws is thrown here. On a time-out the thread is abandoned (nothing
+// can stop a hung kernel) and everything it captured stays alive: capture shared pointers only.
+enum class Ended : std::uint8_t { kReturned, kHung };
+[[nodiscard]] Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout_s);
+
+// Whether any thread was abandoned: the program must then leave without running destructors.
+[[nodiscard]] bool any_abandoned();
+
+}  // namespace lora_bench
