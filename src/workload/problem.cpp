@@ -1,0 +1,67 @@
+#include "workload/problem.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/units.h"
+
+namespace lora_bench {
+namespace {
+
+std::int64_t product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t result = 1;
+  for (const std::int64_t factor : factors) {
+    const std::optional<std::int64_t> next = checked_multiply(result, factor);
+    if (!next) {
+      throw CaseError("an operand has more elements than 64 bits can count");
+    }
+    result = *next;
+  }
+  return result;
+}
+
+}  // namespace
+
+Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters) {
+  const LayerShape& layer = spec.layer;
+  const std::int64_t columns =
+      std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+  Problem problem;
+  problem.op = spec.op;
+  problem.dtype = spec.dtype;
+  problem.intermediate = spec.intermediate;
+  problem.scale_at = spec.scale_at;
+  problem.add_inputs = spec.add_inputs;
+  problem.bias = spec.adapters.bias && has_expand(spec.op);
+  problem.tokens = static_cast<std::int64_t>(batch.adapter_of_token.size());
+  problem.in_features = layer.in_features;
+  problem.widths = layer.widths;
+  problem.offset_start = layer.offset_start;
+  problem.x_stride = std::max(layer.x_stride, layer.in_features);
+  problem.y_stride = std::max(layer.y_stride, columns);
+  problem.slots = spec.adapters.slots;
+  problem.max_rank = adapters.max_rank;
+  problem.rank = adapters.rank;
+  problem.scale = adapters.scale;
+  problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
+  return problem;
+}
+
+OperandSizes operand_sizes(const Problem& problem) {
+  OperandSizes sizes;
+  const bool shrink = has_shrink(problem.op);
+  const bool expand = has_expand(problem.op);
+  for (const std::int64_t width : problem.widths) {
+    sizes.a.push_back(shrink ? product({problem.slots, problem.max_rank, problem.in_features}) : 0);
+    sizes.b.push_back(expand ? product({problem.slots, width, problem.max_rank}) : 0);
+    sizes.bias.push_back(expand && problem.bias ? product({problem.slots, width}) : 0);
+  }
+  sizes.x = shrink ? product({problem.tokens, problem.x_stride}) : 0;
+  sizes.h = product({problem.slices(), problem.tokens, problem.max_rank});
+  sizes.y = expand ? product({problem.tokens, problem.y_stride}) : 0;
+  return sizes;
+}
+
+}  // namespace lora_bench
