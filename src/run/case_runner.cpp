@@ -16,7 +16,7 @@ namespace lora_bench {
 namespace {
 
 // Everything the working thread touches, owned here, so that a hung backend can be left behind.
-struct Work {
+struct Attempt {
   Case spec;
   Problem problem;
   std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
@@ -52,34 +52,35 @@ std::string check_output(const Problem& problem, const Numerics& numerics, const
                      first.expected, first.got);
 }
 
-void prove_and_time(Work& work) {
-  if (work.spec.verify.enabled) {
-    work.verdict = verify(work.problem, *work.backend, *work.memory,
-                          {.relations = work.relations || work.spec.verify.relations,
-                           .max_rows = work.spec.verify.max_rows,
-                           .seed = work.spec.seed});
-    if (work.verdict->status != Status::kPassed) {
+void prove_and_time(Attempt& attempt) {
+  if (attempt.spec.verify.enabled) {
+    attempt.verdict = verify(attempt.problem, *attempt.backend, *attempt.memory,
+                             {.relations = attempt.relations || attempt.spec.verify.relations,
+                              .max_rows = attempt.spec.verify.max_rows,
+                              .seed = attempt.spec.seed});
+    if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
     }
   } else {
-    work.verdict = Verdict{};
-    work.verdict->message = "not verified (verify.enabled is false)";
+    attempt.verdict = Verdict{};
+    attempt.verdict->message = "not verified (verify.enabled is false)";
   }
-  if (!work.clock) {
+  if (!attempt.clock) {
     return;
   }
-  const Numerics numerics = work.backend->numerics(work.problem);
-  MeasureRequest request{.problem = work.problem,
-                         .settings = work.spec.measure,
-                         .seed = work.spec.seed,
+  const Numerics numerics = attempt.backend->numerics(attempt.problem);
+  MeasureRequest request{.problem = attempt.problem,
+                         .settings = attempt.spec.measure,
+                         .seed = attempt.spec.seed,
                          .check = nullptr,
                          .stop = interrupted};
-  if (work.spec.verify.enabled) {
+  if (attempt.spec.verify.enabled) {
     request.check = [&](const Tensors& tensors, const std::vector<std::byte>& got) {
-      return check_output(work.problem, numerics, tensors, got);
+      return check_output(attempt.problem, numerics, tensors, got);
     };
   }
-  work.measurement = measure(request, *work.backend, *work.memory, *work.clock, work.facts);
+  attempt.measurement =
+      measure(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
 }
 
 Row skipped(Row row, std::string why) {
@@ -93,29 +94,29 @@ std::shared_ptr<Clock> make_clock(Space space, LaunchMode mode) {
                                : std::shared_ptr<Clock>(make_device_clock(mode));
 }
 
-std::shared_ptr<Work> prepare(const CaseRequest& request, const Problem& problem,
-                              Targets& targets) {
+std::shared_ptr<Attempt> prepare(const CaseRequest& request, const Problem& problem,
+                                 Targets& targets) {
   const Space space = request.backend.backend->space();
-  const auto work = std::make_shared<Work>();
-  work->spec = request.spec;
-  work->problem = problem;
-  work->backend = watched(request.backend.backend, work->pulse);
-  work->memory = watched(targets.memory(space), work->pulse);
-  work->facts = targets.facts(space);
-  work->relations = request.relations;
+  const auto attempt = std::make_shared<Attempt>();
+  attempt->spec = request.spec;
+  attempt->problem = problem;
+  attempt->backend = watched(request.backend.backend, attempt->pulse);
+  attempt->memory = watched(targets.memory(space), attempt->pulse);
+  attempt->facts = targets.facts(space);
+  attempt->relations = request.relations;
   if (request.timing && request.spec.measure.enabled) {
-    work->clock = watched(make_clock(space, request.spec.measure.mode), work->pulse);
+    attempt->clock = watched(make_clock(space, request.spec.measure.mode), attempt->pulse);
   }
-  return work;
+  return attempt;
 }
 
-void fill_row(Row& row, const Work& work, const CaseRequest& request, Targets& targets) {
-  add_verdict(row, *work.verdict);
-  if (work.measurement) {
-    add_measurement(row, *work.measurement);
+void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targets& targets) {
+  add_verdict(row, *attempt.verdict);
+  if (attempt.measurement) {
+    add_measurement(row, *attempt.measurement);
   }
-  if (work.clock) {
-    add_floor(row, work.problem, request.spec.measure,
+  if (attempt.clock) {
+    add_floor(row, attempt.problem, request.spec.measure,
               targets.ceilings(request.backend.backend->space()));
     add_thresholds(row, request.thresholds);
   }
@@ -148,14 +149,14 @@ Row run_case(const CaseRequest& request, Targets& targets) {
                                                format_bytes(static_cast<double>(available))));
   }
   row.numerics = backend.numerics(problem).summation;
-  const std::shared_ptr<Work> work = prepare(request, problem, targets);
+  const std::shared_ptr<Attempt> attempt = prepare(request, problem, targets);
   try {
-    if (run_watched([work] { prove_and_time(*work); }, *work->pulse, spec.verify.timeout_s) ==
-        Ended::kHung) {
+    if (run_watched([attempt] { prove_and_time(*attempt); }, *attempt->pulse,
+                    spec.verify.timeout_s) == Ended::kHung) {
       row.status = Status::kHung;
       row.message = fmt::format("did not return within {} s", spec.verify.timeout_s);
     } else {
-      fill_row(row, *work, request, targets);
+      fill_row(row, *attempt, request, targets);
     }
   } catch (const EnvironmentError&) {
     throw;

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/backend.h"
+
+namespace lora_bench {
+
+// Host backends that misbehave on purpose, to test everything around a backend. "" behaves.
+struct FakeDoc {
+  std::string behaviour;
+  std::string meaning;
+};
+[[nodiscard]] const std::vector<FakeDoc>& fake_behaviours();
+// Throws UsageError for an unknown behaviour.
+[[nodiscard]] std::unique_ptr<Backend> make_fake(const std::string& behaviour);
+
+}  // namespace lora_bench
