@@ -45,22 +45,35 @@ struct Arithmetic {
   bool rounds_delta = false;
 };
 
+// What `expected` models besides real arithmetic.
+enum class Rounding : std::uint8_t {
+  kBounded,   // nothing is rounded; every rounding of the code under test goes into the bound
+  kModelled,  // sums are exact, h (and delta, if declared) is rounded as declared; the bound is 0
+};
+
 // Rows of y (expand) or of h (shrink only; columns are slice-major lanes: slice * max_rank + lane).
-// A column that no slice owns, a lane at or above the rank, and a row without adapter have
-// expected = what was there before (y) or "not owned" (h), and bound 0.
+// Nobody owns a column outside every slice, a lane at or above the rank or of a slice of width 0,
+// and a row without adapter or with one of rank 0: there expected = what was there before (y) or 0
+// (h), and the bound is 0.
 struct Rows {
   std::int64_t columns = 0;
   std::vector<std::int64_t> tokens;  // which rows, as asked
   std::vector<double> expected;      // [rows, columns], before the final rounding
   std::vector<double> bound;  // [rows, columns], e: RN(expected - e) <= got <= RN(expected + e)
   std::vector<std::uint8_t> owned;  // [rows, columns]: the op must write it
-  double largest_partial = 0;       // max over elements of the sum of |terms|, in units of the
-                                    // exact fill: above 2^24 the exact level proves nothing
+  // kModelled: the largest sum of |terms| of an element, in units of the lowest bit that any of its
+  // terms has set. Up to 2^24 every order of fp32 additions is exact; above, the exact level proves
+  // nothing. Narrow partials allow less (see exact_limit).
+  double largest_partial = 0;
 };
 
 // Real arithmetic in fp64, and the elementwise bound beside it at the same cost.
 [[nodiscard]] Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
-                            std::span<const std::int64_t> tokens);
+                            std::span<const std::int64_t> tokens,
+                            Rounding rounding = Rounding::kBounded);
+
+// Up to this largest_partial all sums of code with this arithmetic are exact.
+[[nodiscard]] double exact_limit(const Arithmetic& arithmetic);
 
 // Seconds of one fp32 matrix product (m x k) (k x n) with all cores: the ceiling of the CPU.
 [[nodiscard]] double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k);

@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "reference/hidden.h"
+#include "reference/multiply.h"
+#include "reference/parallel.h"
+
+namespace lora_bench::reference {
+namespace {
+
+constexpr std::int64_t kRowsPerPart = 64;
+constexpr std::int64_t kColumnsPerTile = 512;
+
+// Columns first ... first + width - 1 of one slice.
+struct Tile {
+  std::int64_t slice = 0, first = 0, width = 0;
+  std::int64_t column_in_y = 0;
+  Buffer b;     // [width, rank]
+  Buffer bias;  // [width], 0 without bias
+};
+
+Tile read_tile(const Problem& problem, const Part& part, std::int64_t slice, std::int64_t first,
+               std::int64_t column_in_y) {
+  const std::int64_t slice_width = problem.widths[at(slice)];
+  Tile tile{slice, first, std::min(kColumnsPerTile, slice_width - first), column_in_y, {}, {}};
+  tile.b.resize(at(tile.width * part.rank));
+  for (std::int64_t column = 0; column < tile.width; ++column) {
+    const std::int64_t row_of_b = part.adapter * slice_width + first + column;
+    read(problem.number, problem.b[at(slice)], row_of_b * problem.max_rank, part.rank,
+         tile.b.data() + column * part.rank);
+  }
+  tile.bias.resize(at(tile.width));
+  if (!problem.bias.empty()) {
+    read(problem.number, problem.bias[at(slice)], part.adapter * slice_width + first, tile.width,
+         tile.bias.data());
+  }
+  return tile;
+}
+
+// What the second product needs of h: its values with the scale, and beside them the weights whose
+// product with |B| is the bound (kBounded) or the sum of |terms| (kModelled).
+struct ScaledHidden {
+  Buffer value, weight;  // [rows, rank]
+  Buffer lowest_bits;    // [rows], kModelled
+};
+
+// Roundings between h and y: the declared depth, each product, the scale if it is applied here.
+double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
+  const int others = 1 + (problem.scale_at_shrink ? 0 : 1);
+  return gamma(static_cast<double>(arithmetic.expand_depth + others), arithmetic.unit_roundoff);
+}
+
+ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+                          const Part& part, const Hidden& hidden) {
+  const double scale = problem.scale_at_shrink ? 1 : part.scale;
+  const double roundings =
+      expand_gamma(problem, arithmetic) + 0x1p-53 * static_cast<double>(part.rank);
+  ScaledHidden scaled{hidden.value, magnitudes(hidden.value), {}};
+  for (std::size_t i = 0; i < scaled.value.size(); ++i) {
+    scaled.value[i] *= scale;
+    if (rounding == Rounding::kBounded) {
+      const double error = hidden.error[i];
+      scaled.weight[i] = error + roundings * (scaled.weight[i] + error);
+    }
+    scaled.weight[i] *= std::fabs(scale);
+  }
+  if (rounding == Rounding::kModelled) {
+    const double scale_bit = scale == 0 ? 1 : lowest_bit(scale);
+    for (std::int64_t row = 0; row < part.count(); ++row) {
+      const double* lanes = hidden.value.data() + row * part.rank;
+      scaled.lowest_bits.push_back(scale_bit * lowest_bit(lanes, part.rank));
+    }
+  }
+  return scaled;
+}
+
+struct Products {
+  Buffer delta, weight;  // [rows, width]
+};
+
+Products multiply_tile(const Part& part, const ScaledHidden& hidden, const Tile& tile) {
+  Products products;
+  products.delta.resize(at(part.count() * tile.width));
+  products.weight.resize(products.delta.size());
+  multiply().in_double(hidden.value.data(), tile.b.data(), products.delta.data(), part.count(),
+                       tile.width, part.rank);
+  multiply().in_double(hidden.weight.data(), magnitudes(tile.b).data(), products.weight.data(),
+                       part.count(), tile.width, part.rank);
+  return products;
+}
+
+void keep_bounded(const Problem& problem, const Arithmetic& arithmetic, const Part& part,
+                  const Products& products, const Tile& tile, Rows& result) {
+  const double roundings = expand_gamma(problem, arithmetic);
+  const double underflow = static_cast<double>(part.rank + 2) * kSmallestFp32;
+  const Roundoff output = roundoff(problem.number);
+  for (std::int64_t row = 0; row < part.count(); ++row) {
+    const std::int64_t first = part.rows[at(row)] * result.columns + tile.column_in_y;
+    for (std::int64_t column = 0; column < tile.width; ++column) {
+      double& expected = result.expected[at(first + column)];
+      const double before = problem.add_inputs ? expected : 0;
+      const double bias = tile.bias[at(column)];
+      const double delta = products.delta[at(row * tile.width + column)] + bias;
+      double error = products.weight[at(row * tile.width + column)] + underflow +
+                     roundings * (std::fabs(before) + std::fabs(bias));
+      if (arithmetic.rounds_delta) {
+        error += output.relative * (std::fabs(delta) + error) + output.absolute;
+      }
+      expected = before + delta;
+      result.bound[at(first + column)] = error;
+      result.owned[at(first + column)] = 1;
+    }
+  }
+}
+
+// Returns the largest partial.
+double keep_modelled(const Problem& problem, const Arithmetic& arithmetic, const Part& part,
+                     const ScaledHidden& hidden, const Products& products, const Tile& tile,
+                     Rows& result) {
+  double largest = 0;
+  Buffer b_bits;
+  for (std::int64_t column = 0; column < tile.width; ++column) {
+    b_bits.push_back(lowest_bit(tile.b.data() + column * part.rank, part.rank));
+  }
+  for (std::int64_t row = 0; row < part.count(); ++row) {
+    const std::int64_t first = part.rows[at(row)] * result.columns + tile.column_in_y;
+    for (std::int64_t column = 0; column < tile.width; ++column) {
+      double& expected = result.expected[at(first + column)];
+      const double before = problem.add_inputs ? expected : 0;
+      const double bias = tile.bias[at(column)];
+      double delta = products.delta[at(row * tile.width + column)] + bias;
+      const double unit = std::min(
+          {hidden.lowest_bits[at(row)] * b_bits[at(column)], lowest_bit(before), lowest_bit(bias)});
+      const double size =
+          products.weight[at(row * tile.width + column)] + std::fabs(before) + std::fabs(bias);
+      largest = std::max(largest, size / unit);
+      if (arithmetic.rounds_delta) {
+        delta = round_to(problem.number, delta);
+      }
+      expected = before + delta;
+      result.owned[at(first + column)] = 1;
+    }
+  }
+  return largest;
+}
+
+double expand(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+              const Part& part, const Hidden& hidden, std::int64_t slice, Rows& result) {
+  std::int64_t slice_start = problem.offset_start;
+  for (std::int64_t earlier = 0; earlier < slice; ++earlier) {
+    slice_start += problem.widths[at(earlier)];
+  }
+  const ScaledHidden scaled = scale_hidden(problem, arithmetic, rounding, part, hidden);
+  double largest = 0;
+  for (std::int64_t first = 0; first < problem.widths[at(slice)]; first += kColumnsPerTile) {
+    const Tile tile = read_tile(problem, part, slice, first, slice_start + first);
+    const Products products = multiply_tile(part, scaled, tile);
+    if (rounding == Rounding::kBounded) {
+      keep_bounded(problem, arithmetic, part, products, tile, result);
+    } else {
+      largest = std::max(largest,
+                         keep_modelled(problem, arithmetic, part, scaled, products, tile, result));
+    }
+  }
+  return largest;
+}
+
+void keep_hidden(const Problem& problem, const Part& part, const Hidden& hidden, std::int64_t slice,
+                 Rows& result) {
+  for (std::int64_t row = 0; row < part.count(); ++row) {
+    for (std::int64_t lane = 0; lane < part.rank; ++lane) {
+      const std::size_t to =
+          at(part.rows[at(row)] * result.columns + slice * problem.max_rank + lane);
+      result.expected[to] = hidden.value[at(row * part.rank + lane)];
+      result.bound[to] = hidden.error[at(row * part.rank + lane)];
+      result.owned[to] = 1;
+    }
+  }
+}
+
+double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+                     const Part& part, Rows& result) {
+  const Inputs inputs = problem.shrink ? read_inputs(problem, part) : Inputs{};
+  double largest = 0;
+  for (std::int64_t slice = 0; slice < static_cast<std::int64_t>(problem.widths.size()); ++slice) {
+    if (problem.widths[at(slice)] == 0) {
+      continue;
+    }
+    const Hidden hidden = problem.shrink
+                              ? shrink(problem, arithmetic, rounding, part, inputs, slice)
+                              : given_hidden(problem, part, slice);
+    largest = std::max(largest, hidden.largest_partial);
+    if (problem.expand) {
+      largest =
+          std::max(largest, expand(problem, arithmetic, rounding, part, hidden, slice, result));
+    } else {
+      keep_hidden(problem, part, hidden, slice, result);
+    }
+  }
+  return largest;
+}
+
+std::vector<Part> split_by_adapter(const Problem& problem, std::span<const std::int64_t> tokens) {
+  std::vector<Part> parts;
+  std::map<std::int64_t, std::size_t> open;  // adapter -> its part that still has room
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    const std::int64_t adapter = problem.adapter_of_token[at(tokens[row])];
+    if (adapter < 0 || problem.rank[at(adapter)] == 0) {
+      continue;
+    }
+    const auto found = open.find(adapter);
+    if (found == open.end() || parts[found->second].count() == kRowsPerPart) {
+      open[adapter] = parts.size();
+      parts.push_back({adapter,
+                       problem.rank[at(adapter)],
+                       static_cast<double>(problem.scale[at(adapter)]),
+                       {},
+                       {}});
+    }
+    parts[open[adapter]].rows.push_back(static_cast<std::int64_t>(row));
+    parts[open[adapter]].tokens.push_back(tokens[row]);
+  }
+  return parts;
+}
+
+Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens) {
+  Rows rows;
+  rows.columns = problem.expand
+                     ? problem.y_stride
+                     : static_cast<std::int64_t>(problem.widths.size()) * problem.max_rank;
+  rows.tokens.assign(tokens.begin(), tokens.end());
+  rows.expected.resize(tokens.size() * at(rows.columns));
+  rows.bound.resize(rows.expected.size());
+  rows.owned.resize(rows.expected.size());
+  if (problem.expand) {
+    for (std::size_t row = 0; row < tokens.size(); ++row) {
+      read(problem.number, problem.y, tokens[row] * problem.y_stride, problem.y_stride,
+           rows.expected.data() + row * at(rows.columns));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
+              std::span<const std::int64_t> tokens, Rounding rounding) {
+  Rows result = rows_as_before(problem, tokens);
+  const std::vector<Part> parts = split_by_adapter(problem, tokens);
+  std::vector<double> largest(parts.size());
+  // Below this size of the result, threads cost more than they save.
+  const bool small = result.expected.size() < 65536;
+  parallel(static_cast<std::int64_t>(parts.size()), small ? 1 : available_threads(),
+           [&](std::int64_t part) {
+             largest[at(part)] =
+                 evaluate_part(problem, arithmetic, rounding, parts[at(part)], result);
+           });
+  for (const double value : largest) {
+    result.largest_partial = std::max(result.largest_partial, value);
+  }
+  return result;
+}
+
+double exact_limit(const Arithmetic& arithmetic) {
+  return 1 / roundoff(arithmetic.partial).relative;
+}
+
+}  // namespace lora_bench::reference

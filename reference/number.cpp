@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "reference/reference.h"
+
+namespace lora_bench::reference {
+namespace {
+
+struct Format {
+  int stored_bits;     // of the significand, without the leading one
+  int least_exponent;  // of a normal number
+  double largest;      // finite
+  bool has_infinity;   // else what is too large becomes NaN
+  std::uint32_t sign;  // the sign bit
+  std::uint32_t nan;   // a quiet NaN
+};
+
+const Format& format_of(Number number) {
+  static constexpr std::array<Format, 5> kFormats{{
+      {23, -126, 0x1.fffffep127, true, 0x80000000U, 0x7fc00000U},
+      {7, -126, 0x1.fep127, true, 0x8000U, 0x7fc0U},
+      {10, -14, 65504.0, true, 0x8000U, 0x7e00U},
+      {3, -6, 448.0, false, 0x80U, 0x7fU},
+      {2, -14, 57344.0, true, 0x80U, 0x7eU},
+  }};
+  return kFormats.at(static_cast<std::size_t>(number));
+}
+
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52U);
+}
+
+// Distance between neighbours of the format around `magnitude`.
+double spacing(const Format& format, double magnitude) {
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52U) - 1023;
+  return power_of_two(std::max(exponent, format.least_exponent) - format.stored_bits);
+}
+
+double decode_slowly(Number number, std::uint32_t bits) {
+  const Format& format = format_of(number);
+  const double sign = (bits & format.sign) != 0 ? -1.0 : 1.0;
+  const std::uint32_t magnitude = bits & (format.sign - 1U);
+  const int field = static_cast<int>(magnitude >> static_cast<unsigned>(format.stored_bits));
+  const std::uint32_t one = 1U << static_cast<unsigned>(format.stored_bits);
+  const double fraction = static_cast<double>(magnitude & (one - 1U)) / one;
+  const int last_field = static_cast<int>((format.sign - 1U) / one);
+  if (format.has_infinity && field == last_field) {
+    return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (!format.has_infinity && magnitude == format.sign - 1U) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  if (field == 0) {
+    return sign * std::ldexp(fraction, format.least_exponent);
+  }
+  return sign * std::ldexp(1.0 + fraction, field - 1 + format.least_exponent);
+}
+
+template <std::size_t kCount>
+std::array<double, kCount> table(Number number) {
+  std::array<double, kCount> values{};
+  for (std::size_t bits = 0; bits < kCount; ++bits) {
+    values[bits] = decode_slowly(number, static_cast<std::uint32_t>(bits));
+  }
+  return values;
+}
+
+}  // namespace
+
+double decode(Number number, std::uint32_t bits) {
+  static const auto kBf16 = table<65536>(Number::kBf16);
+  static const auto kFp16 = table<65536>(Number::kFp16);
+  static const auto kE4m3 = table<256>(Number::kE4m3);
+  static const auto kE5m2 = table<256>(Number::kE5m2);
+  switch (number) {
+    case Number::kFp32:
+      return static_cast<double>(std::bit_cast<float>(bits));
+    case Number::kBf16:
+      return kBf16[bits & 0xffffU];
+    case Number::kFp16:
+      return kFp16[bits & 0xffffU];
+    case Number::kE4m3:
+      return kE4m3[bits & 0xffU];
+    case Number::kE5m2:
+      return kE5m2[bits & 0xffU];
+  }
+  throw std::logic_error("number format outside the enumeration");
+}
+
+double round_to(Number number, double value) {
+  const Format& format = format_of(number);
+  const double magnitude = std::fabs(value);
+  const double half_step = spacing(format, format.largest) / 2;
+  // The largest finite number is odd where infinity follows it, so the tie goes up; in e4m3 it is
+  // even, so the tie stays.
+  if (format.has_infinity && magnitude >= format.largest + half_step) {
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  }
+  if (std::isnan(value) || magnitude > format.largest + half_step) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  // Adding 1.5 * 2^52 steps leaves no bit below one step: the processor's own round to nearest even
+  // does the rest.
+  const double shift = 0x1.8p52 * spacing(format, magnitude);
+  return std::copysign((magnitude + shift) - shift, value);
+}
+
+std::uint32_t encode(Number number, double value) {
+  const Format& format = format_of(number);
+  const double rounded = round_to(number, value);
+  if (std::isnan(rounded)) {
+    return format.nan;
+  }
+  const std::uint32_t sign = std::signbit(rounded) ? format.sign : 0U;
+  const std::uint32_t one = 1U << static_cast<unsigned>(format.stored_bits);
+  const double magnitude = std::fabs(rounded);
+  if (std::isinf(magnitude)) {
+    return sign | ((format.sign - 1U) & ~(one - 1U));
+  }
+  const double step = spacing(format, magnitude);
+  const auto steps = static_cast<std::uint32_t>(magnitude / step);
+  const int field = std::ilogb(step) + format.stored_bits - format.least_exponent;
+  // Steps of a normal number carry the leading one, which adds the missing 1 to the field.
+  return sign | (static_cast<std::uint32_t>(field) * one + steps);
+}
+
+}  // namespace lora_bench::reference

@@ -1,0 +1,67 @@
+#include "reference/rounding.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace lora_bench::reference {
+
+Roundoff roundoff(Number number) {
+  switch (number) {
+    case Number::kFp32:
+      return {kUnitFp32, kSmallestFp32};
+    case Number::kBf16:
+      return {0x1p-8, kSmallestFp32};
+    case Number::kFp16:
+      return {0x1p-11, 0x1p-25};
+    case Number::kE4m3:
+      return {0x1p-4, 0x1p-10};
+    case Number::kE5m2:
+      return {0x1p-3, 0x1p-17};
+  }
+  return {};
+}
+
+double gamma(double roundings, double unit) {
+  const double product = roundings * unit;
+  return product < 1 ? product / (1 - product) : std::numeric_limits<double>::infinity();
+}
+
+double lowest_bit(double value) {
+  if (value == 0 || !std::isfinite(value)) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const std::uint64_t significand = (bits & 0xfffffffffffffULL) | 0x10000000000000ULL;
+  return std::ldexp(1.0, std::ilogb(value) - 52 + std::countr_zero(significand));
+}
+
+double lowest_bit(const double* values, std::int64_t count) {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < count; ++i) {
+    lowest = std::min(lowest, lowest_bit(values[i]));
+  }
+  return lowest;
+}
+
+void read(Number number, const void* array, std::int64_t first, std::int64_t count, double* out) {
+  if (number == Number::kFp32) {
+    std::copy_n(static_cast<const float*>(array) + first, count, out);
+  } else if (number == Number::kE4m3 || number == Number::kE5m2) {
+    const auto* bits = static_cast<const std::uint8_t*>(array) + first;
+    std::transform(bits, bits + count, out, [&](std::uint8_t b) { return decode(number, b); });
+  } else {
+    const auto* bits = static_cast<const std::uint16_t*>(array) + first;
+    std::transform(bits, bits + count, out, [&](std::uint16_t b) { return decode(number, b); });
+  }
+}
+
+Buffer magnitudes(const Buffer& values) {
+  Buffer result(values.size());
+  std::transform(values.begin(), values.end(), result.begin(),
+                 [](double v) { return std::fabs(v); });
+  return result;
+}
+
+}  // namespace lora_bench::reference

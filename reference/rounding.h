@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/reference.h"
+
+namespace lora_bench::reference {
+
+using Buffer = std::vector<double>;
+
+[[nodiscard]] inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// Below this fp32 code may flush to zero.
+constexpr double kSmallestFp32 = 0x1p-126;
+constexpr double kUnitFp32 = 0x1p-24;
+
+// What one rounding to the format can lose: relative, and absolute where numbers are subnormal.
+struct Roundoff {
+  double relative = 0, absolute = 0;
+};
+[[nodiscard]] Roundoff roundoff(Number number);
+
+// gamma_n = n u / (1 - n u): what n roundings of relative size u can add up to.
+[[nodiscard]] double gamma(double roundings, double unit);
+
+// The value of the lowest bit that is set; infinity for 0, which restricts nothing.
+[[nodiscard]] double lowest_bit(double value);
+[[nodiscard]] double lowest_bit(const double* values, std::int64_t count);
+
+// Elements first ... first + count - 1 of an array.
+void read(Number number, const void* array, std::int64_t first, std::int64_t count, double* out);
+
+[[nodiscard]] Buffer magnitudes(const Buffer& values);
+
+}  // namespace lora_bench::reference

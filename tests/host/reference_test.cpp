@@ -1,0 +1,328 @@
+#include "reference/reference.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/reference_case.h"
+
+using namespace lora_bench::reference;
+
+namespace {
+
+using Values = std::vector<double>;
+using Flags = std::vector<std::uint8_t>;
+
+Rows all_rows(ReferenceCase& given, Rounding rounding = Rounding::kBounded,
+              const Arithmetic& arithmetic = {}) {
+  std::vector<std::int64_t> tokens;
+  for (std::size_t token = 0; token < given.adapter_of_token.size(); ++token) {
+    tokens.push_back(static_cast<std::int64_t>(token));
+  }
+  return evaluate(given.ready(), arithmetic, tokens, rounding);
+}
+
+}  // namespace
+
+TEST_CASE("reference: linear adds the scaled delta to the columns of the slice alone") {
+  ReferenceCase given = small_case();
+  const Rows rows = all_rows(given);
+  CHECK(rows.columns == 4);
+  CHECK(rows.expected == Values{10, 134, -27, 40, 50, 60, 70, 80});
+  CHECK(rows.owned == Flags{0, 1, 1, 0, 0, 0, 0, 0});
+  CHECK(rows.bound[0] == 0);
+  CHECK(rows.bound[1] > 0);
+  CHECK(rows.bound[5] == 0);
+}
+
+TEST_CASE("reference: rows come in the order in which they were asked for") {
+  ReferenceCase given = small_case();
+  const std::vector<std::int64_t> tokens{1, 0, 1};
+  const Rows rows = evaluate(given.ready(), {}, tokens);
+  CHECK(rows.tokens == tokens);
+  CHECK(rows.expected == Values{50, 60, 70, 80, 10, 134, -27, 40, 50, 60, 70, 80});
+}
+
+TEST_CASE("reference: shrink gives scaled h, lanes at or above the rank belong to nobody") {
+  ReferenceCase given = small_case();
+  given.problem.expand = false;
+  const Rows rows = all_rows(given);
+  CHECK(rows.columns == 2);
+  CHECK(rows.expected == Values{57, 0, 0, 0});
+  CHECK(rows.owned == Flags{1, 0, 0, 0});
+  given.problem.scale_at_shrink = false;
+  CHECK(all_rows(given).expected == Values{19, 0, 0, 0});
+}
+
+TEST_CASE("reference: expand takes h as given and scales it only if the scale is applied there") {
+  ReferenceCase given = small_case();
+  given.problem.shrink = false;
+  given.x.clear();
+  given.h = {4, 1000, 1000, 1000};
+  CHECK(all_rows(given).expected == Values{10, 28, 26, 40, 50, 60, 70, 80});
+  given.problem.scale_at_shrink = false;
+  CHECK(all_rows(given).expected == Values{10, 44, 18, 40, 50, 60, 70, 80});
+}
+
+TEST_CASE("reference: where the scale is applied does not change the result of linear") {
+  ReferenceCase given = small_case();
+  given.problem.scale_at_shrink = false;
+  CHECK(all_rows(given).expected == Values{10, 134, -27, 40, 50, 60, 70, 80});
+}
+
+TEST_CASE("reference: bias is added unscaled to the rows of its adapter") {
+  ReferenceCase given = small_case();
+  given.bias = {{0.5F, 0.25F}};
+  CHECK(all_rows(given).expected == Values{10, 134.5, -26.75, 40, 50, 60, 70, 80});
+}
+
+TEST_CASE("reference: without add_inputs owned columns are replaced and no others") {
+  ReferenceCase given = small_case();
+  given.problem.add_inputs = false;
+  given.bias = {{0.5F, 0.25F}};
+  CHECK(all_rows(given).expected == Values{10, 114.5, -56.75, 40, 50, 60, 70, 80});
+}
+
+TEST_CASE("reference: an adapter of rank 0 leaves its rows alone, bias and add_inputs aside") {
+  ReferenceCase given = small_case();
+  given.rank = {0};
+  given.bias = {{0.5F, 0.25F}};
+  given.problem.add_inputs = false;
+  const Rows rows = all_rows(given);
+  CHECK(rows.expected == Values{10, 20, 30, 40, 50, 60, 70, 80});
+  CHECK(rows.owned == Flags(8, 0));
+}
+
+TEST_CASE("reference: slices lie side by side, a slice of width 0 takes no room") {
+  ReferenceCase given = small_case();
+  given.problem.widths = {1, 0, 1};
+  given.a = {{5, 7, 1000, 1000}, {1000, 1000, 1000, 1000}, {1, 0, 1000, 1000}};
+  given.b = {{2, 1000}, {}, {4, 1000}};
+  const Rows rows = all_rows(given);
+  // Slice 0: 57 * 2 at column 1; slice 2: h = 3 * 1, 3 * 4 = 12 at column 2.
+  CHECK(rows.expected == Values{10, 134, 42, 40, 50, 60, 70, 80});
+  given.problem.expand = false;
+  const Rows h = all_rows(given);
+  CHECK(h.expected == Values{57, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0});
+  CHECK(h.owned == Flags{1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("reference: every token finds the slot of its own adapter") {
+  ReferenceCase given = small_case();
+  given.adapter_of_token = {1, 0};
+  given.rank = {1, 2};
+  given.scale = {1, 2};
+  given.x = {1, 2, 3, 4};
+  given.a = {{1, 1, 1000, 1000, 1, 0, 0, 1}};
+  given.b = {{1, 1000, 10, 1000, 1, 1, 1, -1}};
+  // Token 0, adapter 1: h = 2 * (1, 2), delta = (6, -2). Token 1, adapter 0: h = 7, (7, 70).
+  CHECK(all_rows(given).expected == Values{10, 26, 28, 40, 50, 67, 140, 80});
+}
+
+TEST_CASE("reference: strides of x and y are honoured") {
+  ReferenceCase given = small_case();
+  given.problem.x_stride = 3;
+  given.x = {1, 2, 1000, 100, 100, 1000};
+  given.problem.y_stride = 3;
+  given.y = {10, 20, 30, 50, 60, 70};
+  given.adapter_of_token = {-1, 0};
+  given.x = {100, 100, 1000, 1, 2, 1000};
+  CHECK(all_rows(given).expected == Values{10, 20, 30, 50, 174, 13});
+}
+
+TEST_CASE("reference: a batch without tokens gives no rows") {
+  ReferenceCase given = small_case();
+  given.adapter_of_token.clear();
+  CHECK(all_rows(given).expected.empty());
+}
+
+TEST_CASE("reference: a narrow intermediate is rounded when modelled, bounded when not") {
+  ReferenceCase given = small_case();
+  given.x = {1, 1, 0, 0};
+  given.a = {{256, 1, 0, 0}};
+  given.scale = {1};
+  Arithmetic narrow;
+  narrow.intermediate = Number::kBf16;
+  // 257 lies half way between the bf16 neighbours 256 and 258: to even.
+  CHECK(all_rows(given, Rounding::kModelled, narrow).expected[1] == 20 + 2 * 256);
+  const Rows bounded = all_rows(given, Rounding::kBounded, narrow);
+  CHECK(bounded.expected[1] == 20 + 2 * 257);
+  CHECK(bounded.bound[1] >= 2);
+  CHECK(bounded.bound[1] < 2.1);
+  CHECK(all_rows(given).bound[1] < 0.001);
+}
+
+TEST_CASE("reference: a declared rounding of delta is modelled in the output dtype") {
+  ReferenceCase given = small_case();
+  given.y = {0, 1, 0, 0, 0, 0, 0, 0};
+  given.b = {{0x1p-24F, 0, 1, 0}};
+  given.x = {1, 0, 0, 0};
+  given.a = {{1, 0, 0, 0}};
+  given.scale = {1};
+  Arithmetic arithmetic;
+  arithmetic.rounds_delta = true;
+  CHECK(all_rows(given, Rounding::kModelled, arithmetic).expected[1] == 1 + 0x1p-24);
+  CHECK(all_rows(given, Rounding::kBounded, arithmetic).bound[2] > all_rows(given).bound[2]);
+}
+
+TEST_CASE("reference: the bound grows with each declared source of error") {
+  ReferenceCase given = small_case();
+  const double least = all_rows(given).bound[1];
+  const auto bound_of = [&](auto change) {
+    Arithmetic arithmetic;
+    change(arithmetic);
+    return all_rows(given, Rounding::kBounded, arithmetic).bound[1];
+  };
+  CHECK(bound_of([](Arithmetic& a) { a.shrink_depth = 8; }) > least);
+  CHECK(bound_of([](Arithmetic& a) { a.expand_depth = 8; }) > least);
+  CHECK(bound_of([](Arithmetic& a) { a.unit_roundoff = 0x1p-23; }) > least);
+  CHECK(bound_of([](Arithmetic& a) { a.partial = Number::kBf16; }) > 100 * least);
+  CHECK(bound_of([](Arithmetic& a) { a.intermediate = Number::kFp16; }) > 100 * least);
+}
+
+TEST_CASE("reference: the bound is what the roundings of the longest path add up to") {
+  ReferenceCase given = small_case();
+  given.scale = {1};
+  Arithmetic arithmetic;
+  arithmetic.shrink_depth = 9;  // and one rounding of each fp32 product, one of the scale
+  const double h = 19;
+  const double e_h = 11 * 0x1p-24 * h;
+  // expand: depth 0, one rounding of the product; |y0| = 20.
+  CHECK(all_rows(given, Rounding::kBounded, arithmetic).bound[1] ==
+        doctest::Approx(2 * (e_h + 0x1p-24 * h) + 0x1p-24 * 20).epsilon(1e-5));
+}
+
+TEST_CASE("reference: the result is linear in x") {
+  ReferenceCase given = small_case();
+  given.y.assign(8, 0);
+  const Rows one = all_rows(given);
+  for (float& value : given.x) {
+    value *= -4;
+  }
+  const Rows four = all_rows(given);
+  for (std::size_t i = 0; i < one.expected.size(); ++i) {
+    CHECK(four.expected[i] == -4 * one.expected[i]);
+    CHECK(four.bound[i] == doctest::Approx(4 * one.bound[i]));
+  }
+}
+
+TEST_CASE("reference: the largest partial counts |terms| in units of their lowest bit") {
+  ReferenceCase given = small_case();
+  // h: 3 * (5 + 14) = 57 units; y: |57 * 2| + 20 = 134, whose terms are all even: 67 units;
+  // |57 * 1| + 30 = 87.
+  CHECK(all_rows(given, Rounding::kModelled).largest_partial == 87);
+  given.y[2] = 0.25F;
+  CHECK(all_rows(given, Rounding::kModelled).largest_partial == 4 * 57 + 1);
+  CHECK(exact_limit({}) == 0x1p24);
+  Arithmetic narrow;
+  narrow.partial = Number::kBf16;
+  CHECK(exact_limit(narrow) == 256);
+}
+
+TEST_CASE("reference: many rows and columns agree with a plain sum, whatever the tiling") {
+  constexpr std::int64_t kTokens = 150;
+  constexpr std::int64_t kWidth = 700;
+  ReferenceCase given;
+  given.problem.in_features = given.problem.x_stride = 3;
+  given.problem.max_rank = 2;
+  given.problem.widths = {kWidth};
+  given.problem.y_stride = kWidth;
+  given.rank = {2, 1};
+  given.scale = {1, -2};
+  const auto fill = [](std::vector<float>& to, std::int64_t count, int period) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      to.push_back(static_cast<float>(i % period - period / 2));
+    }
+  };
+  fill(given.x, kTokens * 3, 7);
+  fill(given.a.emplace_back(), 2 * 2 * 3, 5);
+  fill(given.b.emplace_back(), 2 * kWidth * 2, 11);
+  fill(given.y, kTokens * kWidth, 13);
+  for (std::int32_t token = 0; token < kTokens; ++token) {
+    given.adapter_of_token.push_back(token % 3 - 1);
+  }
+  const Rows rows = all_rows(given);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < kTokens * kWidth; ++i) {
+    const std::int64_t token = i / kWidth;
+    const std::int64_t id = token % 3 - 1;
+    double expected = static_cast<double>(i % 13 - 6);
+    for (std::int64_t lane = 0; id >= 0 && lane < 2 - id; ++lane) {
+      double h = 0;
+      for (std::int64_t k = 0; k < 3; ++k) {
+        h += static_cast<double>((token * 3 + k) % 7 - 3) *
+             static_cast<double>(((id * 2 + lane) * 3 + k) % 5 - 2);
+      }
+      const std::int64_t b = (id * kWidth + i % kWidth) * 2 + lane;
+      expected += (id == 0 ? 1 : -2) * h * static_cast<double>(b % 11 - 5);
+    }
+    wrong += rows.expected[static_cast<std::size_t>(i)] == expected ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("reference: decoding knows normal, subnormal and special values of every format") {
+  CHECK(decode(Number::kBf16, 0x3f80) == 1);
+  CHECK(decode(Number::kBf16, 0xc049) == -3.140625);
+  CHECK(decode(Number::kBf16, 0x0001) == 0x1p-133);
+  CHECK(std::isinf(decode(Number::kBf16, 0x7f80)));
+  CHECK(std::isnan(decode(Number::kBf16, 0xffff)));
+  CHECK(decode(Number::kFp16, 0x7bff) == 65504);
+  CHECK(decode(Number::kFp16, 0x8001) == -0x1p-24);
+  CHECK(decode(Number::kE4m3, 0x7e) == 448);
+  CHECK(std::isnan(decode(Number::kE4m3, 0xff)));
+  CHECK(decode(Number::kE4m3, 0x01) == 0x1p-9);
+  CHECK(decode(Number::kE5m2, 0x7b) == 57344);
+  CHECK(std::isinf(decode(Number::kE5m2, 0x7c)));
+  CHECK(decode(Number::kFp32, 0x3e800000) == 0.25);
+}
+
+TEST_CASE(
+    "reference: rounding goes to the nearest, ties to even, and overflows as the format does") {
+  CHECK(round_to(Number::kBf16, 257) == 256);
+  CHECK(round_to(Number::kBf16, 259) == 260);
+  CHECK(round_to(Number::kBf16, -257.0000001) == -258);
+  CHECK(round_to(Number::kFp16, 65519.99) == 65504);
+  CHECK(std::isinf(round_to(Number::kFp16, 65520)));
+  CHECK(round_to(Number::kFp16, 0x1p-25) == 0);
+  CHECK(round_to(Number::kFp16, 0x1.8p-24) == 0x1p-23);
+  CHECK(round_to(Number::kE4m3, 464) == 448);
+  CHECK(std::isnan(round_to(Number::kE4m3, 465)));
+  CHECK(std::signbit(round_to(Number::kFp32, -0.0)));
+  CHECK(std::isnan(round_to(Number::kBf16, std::numeric_limits<double>::quiet_NaN())));
+}
+
+TEST_CASE("reference: every bit pattern of the narrow formats survives decoding and encoding") {
+  const auto check = [](Number number, std::uint32_t patterns) {
+    std::uint32_t wrong = 0;
+    for (std::uint32_t bits = 0; bits < patterns; ++bits) {
+      const double value = decode(number, bits);
+      const bool same = std::isnan(value) ? std::isnan(decode(number, encode(number, value)))
+                                          : encode(number, value) == bits;
+      wrong += same ? 0 : 1;
+    }
+    return wrong;
+  };
+  CHECK(check(Number::kBf16, 65536) == 0);
+  CHECK(check(Number::kFp16, 65536) == 0);
+  CHECK(check(Number::kE4m3, 256) == 0);
+  CHECK(check(Number::kE5m2, 256) == 0);
+}
+
+TEST_CASE("reference: rounding to fp32 is the processor's own") {
+  std::uint64_t state = 1;
+  int wrong = 0;
+  for (int i = 0; i < 100000; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const double value = std::ldexp(static_cast<double>(static_cast<std::int64_t>(state)),
+                                    static_cast<int>(state >> 56U) - 230);
+    wrong +=
+        round_to(Number::kFp32, value) == static_cast<double>(static_cast<float>(value)) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("reference: the product that serves as a ceiling takes time") {
+  CHECK(product_seconds(64, 64, 64) > 0);
+}
