@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/units.h"
+#include "device/memory.h"
+#include "device/system_files.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+// Linux promises more memory than it has and kills the process on touch: larger requests are
+// checked first. Smaller ones are not worth reading /proc for.
+constexpr std::int64_t kCheckedFromBytes = std::int64_t{16} << 20;
+
+class HostMemory final : public Memory {
+ public:
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+
+  [[nodiscard]] void* allocate(std::int64_t bytes) override {
+    if (bytes < 0) {
+      throw CaseError(fmt::format("cannot allocate {} bytes of host memory: negative size", bytes));
+    }
+    if (bytes >= kCheckedFromBytes && bytes > available_bytes()) {
+      refuse(bytes);
+    }
+    const auto rounded = (static_cast<std::size_t>(bytes) + kAlignment) / kAlignment * kAlignment;
+    void* address = std::aligned_alloc(kAlignment, rounded);
+    if (address == nullptr) {
+      refuse(bytes);
+    }
+    return address;
+  }
+
+  void release(void* address) noexcept override { std::free(address); }
+
+  void copy_in(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
+  void copy_out(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
+
+  void fill(void* to, std::byte value, std::int64_t bytes) override {
+    if (bytes > 0) {
+      std::memset(to, std::to_integer<int>(value), static_cast<std::size_t>(bytes));
+    }
+  }
+
+  void synchronize() override {}
+
+  [[nodiscard]] std::int64_t available_bytes() const override { return available_memory_bytes(); }
+
+ private:
+  static void copy(void* to, const void* from, std::int64_t bytes) {
+    if (bytes > 0) {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    }
+  }
+
+  [[noreturn]] void refuse(std::int64_t bytes) const {
+    throw CaseError(fmt::format("no room for {} ({} bytes) of host memory; {} are available",
+                                format_bytes(static_cast<double>(bytes)), bytes,
+                                format_bytes(static_cast<double>(available_bytes()))));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> make_host_memory() { return std::make_unique<HostMemory>(); }
+
+}  // namespace lora_bench

@@ -1,0 +1,13 @@
+#include "core/error.h"
+#include "device/facts.h"
+#include "device/memory.h"
+
+namespace lora_bench {
+
+std::string why_no_gpu() { return "this lora-bench was built without CUDA"; }
+
+DeviceFacts gpu_facts() { throw EnvironmentError(why_no_gpu()); }
+
+std::unique_ptr<Memory> make_device_memory() { throw EnvironmentError(why_no_gpu()); }
+
+}  // namespace lora_bench

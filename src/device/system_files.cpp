@@ -1,0 +1,186 @@
+#include "device/system_files.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+namespace lora_bench {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text, std::string_view* rest = nullptr) {
+  const std::string_view digits = trimmed(text);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{}) {
+    return std::nullopt;
+  }
+  if (rest != nullptr) {
+    *rest = trimmed(digits.substr(static_cast<std::size_t>(end - digits.data())));
+  }
+  return value;
+}
+
+// Limit and use of a memory cgroup, in the file names of v2 and of v1.
+struct MemoryGroup {
+  std::filesystem::path folder;
+  const char* limit;
+  const char* used;
+};
+
+std::optional<std::int64_t> headroom_bytes(const MemoryGroup& group) {
+  const auto limit = parse_size_bytes(read_text(group.folder / group.limit));
+  const auto used = parse_size_bytes(read_text(group.folder / group.used));
+  if (!limit || !used) {
+    return std::nullopt;
+  }
+  // File pages that nobody uses now are counted as used but are given back on demand.
+  std::int64_t reclaimable = 0;
+  std::istringstream stat(read_text(group.folder / "memory.stat"));
+  std::string key;
+  std::int64_t bytes = 0;
+  while (stat >> key >> bytes) {
+    if (key == "inactive_file") {
+      reclaimable = bytes;
+    }
+  }
+  return std::max<std::int64_t>(0, *limit - *used + reclaimable);
+}
+
+std::vector<std::filesystem::path> group_folders(const std::string& controller) {
+  const std::string groups = read_text("/proc/self/cgroup");
+  std::vector<std::filesystem::path> folders;
+  // Inside a container the path may be that of the host; the mount itself is then the group.
+  if (const auto path = cgroup_path(groups, "")) {
+    folders.emplace_back(fmt::format("/sys/fs/cgroup{}", *path));
+    folders.emplace_back("/sys/fs/cgroup");
+  }
+  if (const auto path = cgroup_path(groups, controller)) {
+    folders.emplace_back(fmt::format("/sys/fs/cgroup/{}{}", controller, *path));
+    folders.emplace_back(fmt::format("/sys/fs/cgroup/{}", controller));
+  }
+  return folders;
+}
+
+}  // namespace
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return in ? text.str() : std::string{};
+}
+
+std::string value_of(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const std::size_t colon = line.find(':');
+    if (colon != std::string::npos && trimmed(line.substr(0, colon)) == key) {
+      return std::string(trimmed(std::string_view(line).substr(colon + 1)));
+    }
+  }
+  return {};
+}
+
+std::optional<std::int64_t> parse_size_bytes(const std::string& text) {
+  std::string_view unit;
+  const auto number = parse_integer(text, &unit);
+  if (!number || *number < 0) {
+    return std::nullopt;
+  }
+  int shift = 0;
+  if (!unit.empty()) {
+    const std::size_t power = std::string_view("BKMG").find(unit[0] == 'k' ? 'K' : unit[0]);
+    if (power == std::string_view::npos) {
+      return std::nullopt;
+    }
+    shift = static_cast<int>(power) * 10;
+  }
+  if (*number > (std::numeric_limits<std::int64_t>::max() >> shift)) {
+    return std::nullopt;
+  }
+  return *number << shift;
+}
+
+std::optional<double> parse_cpu_quota(const std::string& text) {
+  std::string_view rest;
+  const auto quota = parse_integer(text, &rest);
+  const auto period = parse_integer(rest);
+  if (!quota || !period || *quota <= 0 || *period <= 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+std::optional<std::string> cgroup_path(const std::string& text, const std::string& controller) {
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    const std::string names = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    if (names.find(fmt::format(",{},", controller)) != std::string::npos) {
+      const std::string path = line.substr(second + 1);
+      return path == "/" ? std::string{} : path;
+    }
+  }
+  return std::nullopt;
+}
+
+std::int64_t available_memory_bytes() {
+  const std::string meminfo = read_text("/proc/meminfo");
+  std::int64_t available = parse_size_bytes(value_of(meminfo, "MemAvailable"))
+                               .value_or(std::numeric_limits<std::int64_t>::max());
+  for (const std::filesystem::path& folder : group_folders("memory")) {
+    for (const MemoryGroup& group :
+         {MemoryGroup{folder, "memory.max", "memory.current"},
+          MemoryGroup{folder, "memory.limit_in_bytes", "memory.usage_in_bytes"}}) {
+      if (const auto headroom = headroom_bytes(group)) {
+        available = std::min(available, *headroom);
+      }
+    }
+  }
+  return available;
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cores = 1;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    cores = std::max(1, CPU_COUNT(&set));
+  }
+  for (const std::filesystem::path& folder : group_folders("cpu")) {
+    const auto quota = parse_cpu_quota(read_text(folder / "cpu.max"));
+    const auto quota_v1 = parse_cpu_quota(read_text(folder / "cpu.cfs_quota_us") + " " +
+                                          read_text(folder / "cpu.cfs_period_us"));
+    for (const auto& cores_of_quota : {quota, quota_v1}) {
+      if (cores_of_quota) {
+        cores = std::clamp(static_cast<int>(std::ceil(*cores_of_quota)), 1, cores);
+      }
+    }
+  }
+  return cores;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace lora_bench {
+
+// What Linux tells in /proc and /sys, as text. Parsing is apart from reading, so that it is tested
+// with the texts of machines that the tests do not run on.
+
+// "" when the file cannot be read.
+[[nodiscard]] std::string read_text(const std::filesystem::path& file);
+
+// The value of the first line "key : value"; "" when there is none.
+[[nodiscard]] std::string value_of(const std::string& text, const std::string& key);
+
+// "32768K", "32M", "16117268 kB", "max" (= nothing): bytes.
+[[nodiscard]] std::optional<std::int64_t> parse_size_bytes(const std::string& text);
+
+// Cores of a "quota period" pair as in cgroup v2 cpu.max ("200000 100000"); nothing for "max" or
+// -1.
+[[nodiscard]] std::optional<double> parse_cpu_quota(const std::string& text);
+
+// The folder of a controller from the text of /proc/self/cgroup: v1 by its name, v2 by "0::";
+// relative to the mount; nothing when there is no such line.
+[[nodiscard]] std::optional<std::string> cgroup_path(const std::string& text,
+                                                     const std::string& controller);
+
+// Bytes that this process may still take: MemAvailable, less if its cgroup has a lower limit.
+[[nodiscard]] std::int64_t available_memory_bytes();
+
+// Cores that this process may use at once: affinity, less if its cgroup has a quota; at least 1.
+[[nodiscard]] int usable_cores();
+
+}  // namespace lora_bench
