@@ -1,6 +1,57 @@
-find_package(fmt REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(Eigen3 REQUIRED)
-find_package(yaml-cpp REQUIRED)
-find_package(nlohmann_json REQUIRED)
+# The system's package if it has one, else the source at a pinned commit: the versions of Debian 12
+# (yaml-cpp: of Ubuntu 24.04, whose CMake files newer CMakes accept).
+include(FetchContent)
 find_package(Threads REQUIRED)
+
+set(LORA_BENCH_DEPENDENCIES "")
+
+function(lora_bench_record package version)
+  list(APPEND LORA_BENCH_DEPENDENCIES "${package} ${version}")
+  set(LORA_BENCH_DEPENDENCIES "${LORA_BENCH_DEPENDENCIES}" PARENT_SCOPE)
+endfunction()
+
+# A library of headers only. Its own CMake files are not run when it is fetched (SOURCE_SUBDIR names
+# a folder without any): they would add tests, warnings and install rules that are not ours.
+function(lora_bench_headers package version repository commit include_folder target)
+  find_package(${package} QUIET)
+  if(TARGET ${target})
+    set(version "${${package}_VERSION}")
+    # An imported target belongs to one folder; the rooms are others.
+    set_target_properties(${target} PROPERTIES IMPORTED_GLOBAL TRUE)
+  else()
+    message(STATUS "${package} is not installed: fetching ${version}")
+    FetchContent_Declare(${package} GIT_REPOSITORY ${repository} GIT_TAG ${commit}
+      SOURCE_SUBDIR headers-only)
+    FetchContent_MakeAvailable(${package})
+    FetchContent_GetProperties(${package} SOURCE_DIR folder)
+    add_library(${target} INTERFACE IMPORTED GLOBAL)
+    target_include_directories(${target} INTERFACE ${folder}/${include_folder})
+    set(${package}_fetched "${folder}" PARENT_SCOPE)
+  endif()
+  lora_bench_record(${package} "${version}")
+  set(LORA_BENCH_DEPENDENCIES "${LORA_BENCH_DEPENDENCIES}" PARENT_SCOPE)
+endfunction()
+
+lora_bench_headers(CLI11 2.1.2 https://github.com/CLIUtils/CLI11.git
+  70f8072f9dd2292fd0b9f9e5f58e279f60483ed3 include CLI11::CLI11)
+lora_bench_headers(Eigen3 3.4.0 https://gitlab.com/libeigen/eigen.git
+  3147391d946bb4b6c68edd901f2add6ac1f31f8c "" Eigen3::Eigen)
+lora_bench_headers(fmt 9.1.0 https://github.com/fmtlib/fmt.git
+  a33701196adfad74917046096bf5a2aa0ab0bb50 include fmt::fmt-header-only)
+lora_bench_headers(nlohmann_json 3.11.2 https://github.com/nlohmann/json.git
+  bc889afb4c5bf1c0d8ee29ef35eaaf4c8bef8a5d include nlohmann_json::nlohmann_json)
+if(fmt_fetched)
+  target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1)
+endif()
+include(yaml)
+
+# Also defines doctest_discover_tests().
+macro(lora_bench_test_dependencies)
+  lora_bench_headers(doctest 2.4.9 https://github.com/doctest/doctest.git
+    b7c21ec5ceeadb4951b00396fc1e4642dd347e5f "" doctest::doctest)
+  if(doctest_fetched)
+    include(${doctest_fetched}/scripts/cmake/doctest.cmake)
+  else()
+    include(${doctest_DIR}/doctest.cmake)
+  endif()
+endmacro()

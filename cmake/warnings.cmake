@@ -1,7 +1,9 @@
 add_library(lora_bench_warnings INTERFACE)
+# nvcc's generated host code is neither pedantic nor free of old-style casts.
 target_compile_options(lora_bench_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wold-style-cast>
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
 if(LORA_BENCH_WERROR)
   target_compile_options(lora_bench_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror>
