@@ -64,7 +64,8 @@ void drop_adapters(std::vector<Sequence>& sequences, double share, std::uint64_t
   const auto count = static_cast<std::int64_t>(sequences.size());
   const auto without = static_cast<std::size_t>(
       std::clamp<std::int64_t>(std::llround(share * static_cast<double>(count)), 0, count));
-  const std::vector<std::int64_t> order = random_order(count, seed, stream_of(Draw::kWithoutAdapter));
+  const std::vector<std::int64_t> order =
+      random_order(count, seed, stream_of(Draw::kWithoutAdapter));
   for (std::size_t i = 0; i < without; ++i) {
     sequences[static_cast<std::size_t>(order[i])].adapter = kNoAdapter;
   }

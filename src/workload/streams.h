@@ -14,6 +14,7 @@ enum class Draw : std::uint64_t {
   kWithoutAdapter = 4,
   kOrder = 5,
   kRankDeal = 6,
+  kScale = 7,
   kX = 100,
   kH = 101,
   kY = 102,

@@ -30,11 +30,15 @@ struct Tensors {
   HostTensor x, h, y;
   std::vector<HostTensor> a, b, bias;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
+  // kExact: every term of a sum that makes y is an integer times this power of two (at most 1), so
+  // the sum of |terms| / y_unit must stay within 2^24. Sums over K are of integers themselves.
+  double y_unit = 1;
 };
 
-// Deterministic by (seed, tensor, index) for any number of threads. `problem` supplies ranks, so
-// that two problems with one batch permuted draw the same adapters.
-[[nodiscard]] Tensors draw_tensors(const Problem& problem, Fill fill, std::uint64_t seed);
+// Deterministic by (seed, tensor, index) for any number of threads (0 = all cores). `problem`
+// supplies ranks, so that two problems with one batch permuted draw the same adapters.
+[[nodiscard]] Tensors draw_tensors(const Problem& problem, Fill fill, std::uint64_t seed,
+                                   int threads = 0);
 
 // Estimate without allocating, for `plan` and for refusing what cannot fit.
 [[nodiscard]] std::int64_t tensor_bytes(const Problem& problem);

@@ -1,0 +1,158 @@
+#include "workload/fill_sizes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/random.h"
+#include "workload/streams.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr double kLargestSum = 0x1p24;    // integers that fp32 holds without a gap
+constexpr double kLargestFp16 = 65504.0;  // finite
+
+// Largest integer up to which all are representable, kept to 2^11 so that products stay small.
+std::int64_t largest_integer(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFp32:
+    case Dtype::kFp16:
+      return 2048;
+    case Dtype::kBf16:
+      return 256;
+    case Dtype::kE4m3:
+      return 16;
+    case Dtype::kE5m2:
+      return 8;
+  }
+  return 1;
+}
+
+// Root mean square of +-{1 .. n}.
+double rms(std::int64_t n) {
+  const auto value = static_cast<double>(n);
+  return std::sqrt((value + 1) * (2 * value + 1) / 6);
+}
+
+std::int64_t whole(double value, std::int64_t largest) {
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(value), 1, largest);
+}
+
+double largest_rank(const Problem& problem) {
+  std::int64_t rank = 1;
+  for (const std::int64_t of_slot : problem.rank) {
+    rank = std::max(rank, of_slot);
+  }
+  return static_cast<double>(rank);
+}
+
+// A sum over the rank of |h||B| seldom exceeds rms(h) * max|B| * this: the mean of the terms grows
+// with the rank, their spread with its root (six deviations).
+double expand_spread(double rank) { return 0.4 * rank + 6 * std::sqrt(rank); }
+
+// Magnitudes of x and A. A sum over K never exceeds 2^24, and h is as large as the sum over the
+// rank then allows with |B| up to 3: split-K partials of h leave the range that bf16 (2^8) and
+// fp16 (2^11) hold exactly, so that storing them narrow shows.
+void size_shrink(const Problem& problem, FillSizes& sizes) {
+  const double k = static_cast<double>(std::max<std::int64_t>(problem.in_features, 1));
+  const double room = kLargestSum / 2 / (3 * expand_spread(largest_rank(problem)));
+  // An fp16 h must stay finite; eleven deviations do not happen.
+  const double finite = problem.intermediate == Dtype::kFp16 ? kLargestFp16 / 11 : 0x1p15;
+  const double h = std::min({room, finite, 0x1p15});
+  const double product = std::min(3 * h / std::sqrt(k), kLargestSum / k);
+  const std::int64_t largest = largest_integer(problem.dtype);
+  sizes.x.integers = whole(std::sqrt(product), largest);
+  sizes.a.integers = whole(product / static_cast<double>(sizes.x.integers), largest);
+  if (has_shrink(problem.op)) {
+    return;
+  }
+  const std::int64_t stored = largest_integer(problem.intermediate);
+  sizes.h.integers = problem.intermediate == Dtype::kFp32 ? whole(h, 1 << 15) : stored;
+}
+
+double rms_of_h(const Problem& problem, const FillSizes& sizes) {
+  return has_shrink(problem.op) ? std::sqrt(static_cast<double>(problem.in_features)) *
+                                      rms(sizes.x.integers) * rms(sizes.a.integers)
+                                : rms(sizes.h.integers);
+}
+
+// Magnitudes of B, y and bias, all in one unit. B is divided by its slot's scale, so that every
+// slot's delta has the same size and the same unit, and a scale that is missed still shows.
+void size_expand(const Problem& problem, FillSizes& sizes) {
+  const double rank = largest_rank(problem);
+  const double h = std::max(rms_of_h(problem, sizes), 1.0);
+  const std::int64_t b = whole(kLargestSum / 2 / (h * expand_spread(rank)),
+                               std::min<std::int64_t>(largest_integer(problem.dtype), 255));
+  const double delta = std::sqrt(rank) * h * rms(b);
+  if (problem.dtype == Dtype::kFp16) {
+    const double needed = std::max(1.0, 12 * delta / kLargestFp16);
+    sizes.y_unit = std::exp2(-std::ceil(std::log2(needed)));
+  }
+  for (const float scale : sizes.scale) {
+    sizes.b.push_back({b, static_cast<float>(sizes.y_unit) / scale});
+  }
+  // y0 is about as large as the delta (lost or doubled, it shows; it does not hide the delta), in
+  // steps that leave it eight bits.
+  const double step = std::exp2(std::max(0.0, std::ceil(std::log2(2 * delta / 255))));
+  const auto factor = static_cast<float>(step * sizes.y_unit);
+  sizes.y = {whole(2 * delta / step, 255), factor};
+  sizes.bias = {whole(delta / step, 127), factor};
+}
+
+FillSizes exact_sizes(const Problem& problem) {
+  // Neighbouring slots differ, none is 1, and none enlarges a sum.
+  constexpr std::array<float, 4> kScales{0.5F, -0.25F, 0.125F, -0.5F};
+  FillSizes sizes;
+  for (std::size_t slot = 0; slot < static_cast<std::size_t>(problem.slots); ++slot) {
+    sizes.scale.push_back(kScales[slot % kScales.size()]);
+  }
+  size_shrink(problem, sizes);
+  size_expand(problem, sizes);
+  return sizes;
+}
+
+// Uniform reals for which h is near 1 and a delta near `delta`.
+FillSizes real_sizes(const Problem& problem, double delta, std::vector<float> scale) {
+  FillSizes sizes;
+  sizes.scale = std::move(scale);
+  sizes.a.factor = static_cast<float>(
+      3 / std::sqrt(static_cast<double>(std::max<std::int64_t>(problem.in_features, 1))));
+  sizes.h.factor = static_cast<float>(std::sqrt(3.0));
+  sizes.bias.factor = 0.5F;
+  for (std::size_t slot = 0; slot < sizes.scale.size(); ++slot) {
+    const double lanes = static_cast<double>(std::max<std::int64_t>(problem.rank[slot], 1));
+    const double magnitude = std::abs(static_cast<double>(sizes.scale[slot]));
+    const double factor = std::sqrt(3.0 / lanes) * delta / (magnitude > 0 ? magnitude : 1.0);
+    sizes.b.push_back({0, static_cast<float>(std::clamp(factor, 0x1p-10, 0x1p12))});
+  }
+  return sizes;
+}
+
+// A factor in [0.75, 0.97] or [1.03, 1.25] for every slot: none equals a neighbour's or 1.
+std::vector<float> uneven_scales(const Problem& problem, std::uint64_t seed) {
+  std::vector<float> scales;
+  for (std::size_t slot = 0; slot < static_cast<std::size_t>(problem.slots); ++slot) {
+    const double unit = 2 * random_unit(seed, stream_of(Draw::kScale), slot) - 1;
+    const double factor = 1 + std::copysign(0.03, unit) + 0.22 * unit;
+    scales.push_back(static_cast<float>(static_cast<double>(problem.scale[slot]) * factor));
+  }
+  return scales;
+}
+
+}  // namespace
+
+FillSizes fill_sizes(const Problem& problem, Fill fill, std::uint64_t seed) {
+  switch (fill) {
+    case Fill::kExact:
+      return exact_sizes(problem);
+    case Fill::kBounded:
+      return real_sizes(problem, 0.6, uneven_scales(problem, seed));
+    case Fill::kTiming:
+      // Once y is some thousand deltas large, rounding swallows the next one: y stops growing.
+      return real_sizes(problem, 0x1p-4, problem.scale);
+  }
+  return {};
+}
+
+}  // namespace lora_bench
