@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <clocale>
+#include <cstdlib>
+
+#include "cli/invocation.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+#include "core/version.h"
+#include "run/interrupt.h"
+#include "run/watch.h"
+
+namespace lora_bench {
+namespace {
+
+std::string version_text() {
+  const BuildFacts& build = build_facts();
+  return fmt::format(
+      "lora-bench {} (commit {}{}, {})\ncompiled by {}; CUDA {}{}\nwith {}\n", build.version,
+      build.commit, build.dirty ? ", modified" : "", build.build_type, build.compiler,
+      build.cuda_compiler,
+      build.cuda_architectures.empty() ? "" : fmt::format(" for {}", build.cuda_architectures),
+      build.dependencies);
+}
+
+void add_options(CLI::App& app, Invocation& invocation) {
+  app.set_version_flag("--version", version_text());
+  app.add_option_function<std::string>(
+         "--color",
+         [&invocation](const std::string& when) {
+           invocation.colour_always = when == "always";
+           invocation.colour_never = when == "never";
+         },
+         "auto (a terminal and no NO_COLOR), always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+  add_run(app, invocation);
+  add_verify(app, invocation);
+  add_compare(app, invocation);
+  add_plan(app, invocation);
+  add_list(app, invocation);
+  add_device(app, invocation);
+  add_report(app, invocation);
+  add_export(app, invocation);
+  add_documents(app, invocation);
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 pass, 1 usage or scenario error, 2 wrong result, 3 regression or threshold\n"
+      "missed, 4 inconclusive, 5 device or environment.\n"
+      "Begin with: lora-bench run smoke");
+}
+
+ExitCode guarded(const std::function<ExitCode()>& action) {
+  try {
+    return action();
+  } catch (const UsageError& error) {
+    print_note(error.what());
+    return ExitCode::kUsage;
+  } catch (const EnvironmentError& error) {
+    print_note(fmt::format("lora-bench: {}", error.what()));
+    return ExitCode::kEnvironment;
+  } catch (const std::bad_alloc&) {
+    print_note("lora-bench: out of memory");
+    return ExitCode::kEnvironment;
+  } catch (const std::exception& error) {
+    print_note(fmt::format("lora-bench: {}", error.what()));
+    return ExitCode::kEnvironment;
+  }
+}
+
+}  // namespace
+
+int run_application(int argc, const char* const* argv) {
+  std::setlocale(LC_ALL, "C");  // decimals are written with a point everywhere
+  install_signal_handlers();
+  CLI::App app("Proves and times multi-LoRA kernels beside the physical floor of the machine.",
+               "lora-bench");
+  Invocation invocation;
+  invocation.argv.assign(argv, argv + argc);
+  add_options(app, invocation);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  }
+  const int code = static_cast<int>(guarded(invocation.action));
+  if (any_abandoned()) {
+    // A hung backend still holds its thread: destructors would wait for it or pull its memory away.
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
+}
+
+}  // namespace lora_bench

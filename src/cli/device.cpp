@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/invocation.h"
+#include "cli/terminal.h"
+#include "core/units.h"
+#include "device/facts.h"
+#include "measure/ceilings.h"
+
+namespace lora_bench {
+namespace {
+
+std::string facts_text(const DeviceFacts& facts) {
+  std::string text = fmt::format("{} ({})\n", facts.name, facts.kind);
+  const auto line = [&](std::string_view what, const std::string& value) {
+    if (!value.empty()) {
+      text += fmt::format("  {:<16} {}\n", what, value);
+    }
+  };
+  line("identity", facts.identity);
+  line("driver", facts.driver);
+  line("runtime", facts.runtime);
+  line(facts.kind == "cuda" ? "SMs" : "cores", std::to_string(facts.multiprocessors));
+  line("last cache", format_bytes(static_cast<double>(facts.cache_bytes)));
+  line("memory", format_bytes(static_cast<double>(facts.memory_bytes)));
+  return text;
+}
+
+std::string ceilings_text(const Ceilings& ceilings) {
+  std::string text = fmt::format("  {:<16} {:>10} {:>12} {:>10} {:>12}\n", "read stream", "cold_us",
+                                 "cold_GBps", "hot_us", "hot_GBps");
+  for (std::size_t i = 0; i < ceilings.read_cold.size(); ++i) {
+    const Ceilings::Point& cold = ceilings.read_cold[i];
+    text +=
+        fmt::format("  {:<16} {:>10.2f} {:>12.0f}", format_bytes(static_cast<double>(cold.bytes)),
+                    cold.seconds * 1e6, static_cast<double>(cold.bytes) / cold.seconds * 1e-9);
+    if (i < ceilings.read_hot.size()) {
+      const Ceilings::Point& hot = ceilings.read_hot[i];
+      text += fmt::format(" {:>10.2f} {:>12.0f}", hot.seconds * 1e6,
+                          static_cast<double>(hot.bytes) / hot.seconds * 1e-9);
+    }
+    text += '\n';
+  }
+  text += fmt::format("  {:<16} {:.0f} GB/s read + written\n", "copy",
+                      ceilings.copy_bytes_per_s * 1e-9);
+  for (const Ceilings::Peak& peak : ceilings.peaks) {
+    text += fmt::format("  {:<16} {:.3g} TFLOP/s\n", fmt::format("product {}", name(peak.dtype)),
+                        peak.flops_per_s * 1e-12);
+  }
+  text += fmt::format("  {:<16} {:.2f} us\n", "launch", ceilings.launch_seconds * 1e6);
+  return text;
+}
+
+ExitCode execute(bool refresh) {
+  const DeviceFacts host = cpu_facts();
+  print_result(facts_text(host));
+  print_result(ceilings_text(obtain_ceilings(host, refresh)));
+  const std::string reason = why_no_gpu();
+  if (!reason.empty()) {
+    print_result(fmt::format("no GPU: {}\n", reason));
+    return ExitCode::kPass;
+  }
+  const DeviceFacts device = gpu_facts();
+  print_result(facts_text(device));
+  print_result(ceilings_text(obtain_ceilings(device, refresh)));
+  return ExitCode::kPass;
+}
+
+}  // namespace
+
+void add_device(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub = app.add_subcommand(
+      "device", "print this machine and its measured ceilings, measuring them once");
+  const auto refresh = std::make_shared<bool>(false);
+  sub->add_flag("--refresh", *refresh, "measure the ceilings anew");
+  sub->callback(
+      [refresh, &invocation] { invocation.action = [refresh] { return execute(*refresh); }; });
+}
+
+}  // namespace lora_bench

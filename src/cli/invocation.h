@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lora_bench {
+
+// What the command line asked for: the subcommand that was named sets `action`.
+struct Invocation {
+  std::vector<std::string> argv;
+  bool colour_always = false;
+  bool colour_never = false;
+  std::function<ExitCode()> action;
+};
+
+// One file a subcommand; each adds itself to the app.
+void add_run(CLI::App& app, Invocation& invocation);
+void add_verify(CLI::App& app, Invocation& invocation);
+void add_compare(CLI::App& app, Invocation& invocation);
+void add_list(CLI::App& app, Invocation& invocation);
+void add_plan(CLI::App& app, Invocation& invocation);
+void add_device(CLI::App& app, Invocation& invocation);
+void add_report(CLI::App& app, Invocation& invocation);
+void add_export(CLI::App& app, Invocation& invocation);
+// Hidden: `completion SHELL` and `man`, for the install rules.
+void add_documents(CLI::App& app, Invocation& invocation);
+
+// Parses and runs; the value main returns.
+[[nodiscard]] int run_application(int argc, const char* const* argv);
+
+}  // namespace lora_bench

@@ -1,0 +1,130 @@
+#include "run/run.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <memory>
+#include <sstream>
+
+#include "cli/invocation.h"
+#include "cli/selection.h"
+#include "cli/summary.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+struct RunOptions {
+  Selection selection;
+  std::vector<std::string> out;
+  std::vector<std::string> thresholds;
+  std::vector<std::string> columns;
+  std::string resume, samples_to;
+  bool relations = false, no_time = false, shuffle = false, quiet = false;
+  std::int64_t repeat = 1;
+};
+
+void set_threshold(Thresholds& thresholds, const std::string& text) {
+  const std::vector<std::pair<std::string, std::optional<double>*>> known = {
+      {"max_floor_ratio", &thresholds.max_floor_ratio},
+      {"max_time_us", &thresholds.max_time_us},
+      {"min_tokens_per_s", &thresholds.min_tokens_per_s},
+  };
+  const std::size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  Diagnostic diagnostic;
+  diagnostic.where.file = "--threshold " + text;
+  std::vector<std::string> names;
+  for (const auto& [name, field] : known) {
+    names.push_back(name);
+    if (name != key || equals == std::string::npos) {
+      continue;
+    }
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, value);
+    if (error == std::errc{} && stop == end && value > 0) {
+      *field = value;
+      return;
+    }
+    diagnostic.what = fmt::format("'{}' is no threshold", text.substr(equals + 1));
+    diagnostic.allowed = "a number above 0";
+    throw UsageError({diagnostic});
+  }
+  diagnostic.what = fmt::format("unknown threshold '{}'", key);
+  diagnostic.allowed = "max_floor_ratio=R, max_time_us=T or min_tokens_per_s=N";
+  diagnostic.suggestion = nearest(key, names);
+  throw UsageError({diagnostic});
+}
+
+ExitCode execute(const RunOptions& options, const Invocation& invocation) {
+  RunRequest request = request_for(options.selection);
+  request.relations = options.relations;
+  request.timing = !options.no_time;
+  request.shuffle = options.shuffle;
+  request.repeat = options.repeat;
+  request.quiet = options.quiet;
+  request.argv = invocation.argv;
+  request.out.assign(options.out.begin(), options.out.end());
+  if (!options.resume.empty()) {
+    request.resume = options.resume;
+  }
+  if (!options.samples_to.empty()) {
+    request.samples_to = options.samples_to;
+  }
+  for (const std::string& text : options.thresholds) {
+    set_threshold(request.thresholds, text);
+  }
+  TableStyle style = table_style(invocation);
+  style.columns = options.columns;
+  std::ostringstream text;
+  const std::unique_ptr<Sink> table = make_table_sink(text, style);  // refuses unknown columns now
+  const RunReport report = run(request);
+  table->begin(report.context);
+  for (const Row& row : report.rows) {
+    table->row(row);
+  }
+  table->finish();
+  print_result(text.str());
+  print_note(run_summary(report));
+  return report.exit;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("run", "prove and time every case of scenarios");
+  const auto options = std::make_shared<RunOptions>();
+  add_selection(*command, options->selection, true);
+  command
+      ->add_option("--out", options->out,
+                   "also write FILE; by its extension .jsonl, .csv, .md or .txt; may be repeated")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--resume", options->resume,
+                      "continue FILE.jsonl: rows it holds are not run again");
+  command->add_option("--samples-to", options->samples_to, "write every time sample to FILE.csv");
+  command
+      ->add_option(
+          "--threshold", options->thresholds,
+          "max_floor_ratio=R, max_time_us=T or min_tokens_per_s=N; replaces the scenario's")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--columns", options->columns, "columns of the table (see `list metrics`)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--repeat", options->repeat, "run the whole list so many times")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--shuffle", options->shuffle, "run rows in an order drawn from the seed");
+  command->add_flag("--relations", options->relations, "prove level 3, the relations, as well");
+  command->add_flag("--no-time", options->no_time, "prove only");
+  command->add_flag("--quiet", options->quiet, "no progress on stderr");
+  command->callback([options, &invocation] {
+    invocation.action = [options, &invocation] { return execute(*options, invocation); };
+  });
+}
+
+}  // namespace lora_bench

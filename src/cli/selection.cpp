@@ -1,0 +1,77 @@
+#include "cli/selection.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "core/error.h"
+
+namespace lora_bench {
+
+void add_selection(CLI::App& command, Selection& selection, bool files_required) {
+  CLI::Option* files =
+      command.add_option("scenario", selection.files,
+                         "scenario files, or names of shipped ones (see `list scenarios`)");
+  if (files_required) {
+    files->required();
+  }
+  command
+      .add_option("--set", selection.overrides,
+                  "override a field in every scenario: KEY=VALUE, e.g. adapters.rank=32")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      .add_option("--filter", selection.filters,
+                  "keep rows where COLUMN OP VALUE holds, e.g. 'rank>=64', 'case=*qkv*'")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--case", selection.cases, "keep the case of this id (globs allowed)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      .add_option("--backends", selection.backends,
+                  "comma-separated; replaces the scenario's (see `list backends`)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--seed", selection.seed, "replaces the seed of every scenario");
+  command.add_option("--max-cases", selection.max_cases, "refuse a sweep with more cases")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+std::vector<Scenario> load_selected(const Selection& selection) {
+  LoadOptions options;
+  options.overrides = selection.overrides;
+  options.max_cases = selection.max_cases;
+  if (selection.seed) {
+    options.overrides.push_back(fmt::format("seed={}", *selection.seed));
+  }
+  std::vector<Scenario> scenarios;
+  std::vector<Diagnostic> diagnostics;
+  for (const std::string& file : selection.files) {
+    try {
+      scenarios.push_back(load_scenario(find_scenario(file), options));
+    } catch (const UsageError& error) {
+      diagnostics.insert(diagnostics.end(), error.diagnostics().begin(), error.diagnostics().end());
+    }
+  }
+  if (!diagnostics.empty()) {
+    throw UsageError(std::move(diagnostics));
+  }
+  return scenarios;
+}
+
+RunRequest request_for(const Selection& selection) {
+  RunRequest request;
+  request.scenarios = load_selected(selection);
+  request.overrides = selection.overrides;
+  if (selection.seed) {
+    request.overrides.push_back(fmt::format("seed={}", *selection.seed));
+  }
+  request.backends = selection.backends;
+  request.filters = selection.filters;
+  request.cases = selection.cases;
+  return request;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/run.h"
+#include "scenario/scenario.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lora_bench {
+
+// The options that say which cases: shared by run, verify, plan and export.
+struct Selection {
+  std::vector<std::string> files;
+  std::vector<std::string> overrides;
+  std::vector<std::string> filters;
+  std::vector<std::string> cases;
+  std::vector<std::string> backends;
+  std::optional<std::uint64_t> seed;
+  std::int64_t max_cases = LoadOptions{}.max_cases;
+};
+
+void add_selection(CLI::App& command, Selection& selection, bool files_required);
+
+// Loads every file; the errors of all files in one UsageError.
+[[nodiscard]] std::vector<Scenario> load_selected(const Selection& selection);
+
+// A request with everything the selection says.
+[[nodiscard]] RunRequest request_for(const Selection& selection);
+
+}  // namespace lora_bench

@@ -1,0 +1,91 @@
+#include "cli/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace lora_bench {
+namespace {
+
+constexpr std::array<Status, 7> kStatuses{Status::kPassed,  Status::kFailed,  Status::kMistrusted,
+                                          Status::kSkipped, Status::kInvalid, Status::kHung,
+                                          Status::kError};
+
+std::string counts_text(const std::map<Status, std::int64_t>& counts) {
+  std::string text;
+  for (const Status status : kStatuses) {
+    const auto found = counts.find(status);
+    if (found != counts.end()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", found->second, name(status));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string meaning(ExitCode code) {
+  switch (code) {
+    case ExitCode::kPass:
+      return "pass";
+    case ExitCode::kUsage:
+      return "usage or scenario error";
+    case ExitCode::kWrongResult:
+      return "wrong result";
+    case ExitCode::kRegression:
+      return "threshold missed or regression";
+    case ExitCode::kInconclusive:
+      return "inconclusive";
+    case ExitCode::kEnvironment:
+      return "device or environment";
+  }
+  return "";
+}
+
+std::string run_summary(const RunReport& report) {
+  std::map<Status, std::int64_t> counts;
+  std::int64_t missed = 0;
+  for (const Row& row : report.rows) {
+    ++counts[row.status];
+    missed += row.threshold_missed.empty() ? 0 : 1;
+  }
+  std::string text = fmt::format("{} row{}: {}", report.rows.size(),
+                                 report.rows.size() == 1 ? "" : "s", counts_text(counts));
+  if (missed > 0) {
+    text += fmt::format("; {} missed a threshold", missed);
+  }
+  text += fmt::format("; exit {} ({})", static_cast<int>(report.exit), meaning(report.exit));
+  if (!report.ending.empty()) {
+    text += "\n" + report.ending;
+  }
+  return text;
+}
+
+std::string proof_table(const std::vector<Row>& rows) {
+  struct Group {
+    std::map<Status, std::int64_t> counts;
+    std::int64_t cases = 0;
+    double worst_share = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Group> groups;
+  std::size_t backend_width = 7;
+  for (const Row& row : rows) {
+    Group& group = groups[{row.backend, row.dtype}];
+    ++group.cases;
+    ++group.counts[row.status];
+    group.worst_share = std::max(group.worst_share, row.bound_share.value_or(0));
+    backend_width = std::max(backend_width, row.backend.size());
+  }
+  std::string text = fmt::format("{:<{}}  {:<5}  {:>5}  {:>11}  {}\n", "backend", backend_width,
+                                 "dtype", "cases", "bound share", "verdicts");
+  for (const auto& [key, group] : groups) {
+    text +=
+        fmt::format("{:<{}}  {:<5}  {:>5}  {:>10.1f}%  {}\n", key.first, backend_width, key.second,
+                    group.cases, group.worst_share * 100, counts_text(group.counts));
+  }
+  return text;
+}
+
+}  // namespace lora_bench

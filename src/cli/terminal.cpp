@@ -1,0 +1,50 @@
+#include "cli/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace lora_bench {
+
+bool use_colour(const Invocation& invocation) {
+  if (invocation.colour_always || invocation.colour_never) {
+    return invocation.colour_always;
+  }
+  const char* no_colour = std::getenv("NO_COLOR");
+  if (no_colour != nullptr && *no_colour != '\0') {
+    return false;
+  }
+  const char* term = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
+}
+
+int terminal_width() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
+    return 0;
+  }
+  return size.ws_col;
+}
+
+TableStyle table_style(const Invocation& invocation) {
+  return {.width = terminal_width(), .colour = use_colour(invocation), .columns = {}};
+}
+
+void print_result(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw EnvironmentError(std::string("cannot write to standard output: ") + std::strerror(errno));
+  }
+}
+
+void print_note(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+  std::fputc('\n', stderr);
+}
+
+}  // namespace lora_bench

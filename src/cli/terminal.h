@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "cli/invocation.h"
+#include "report/sink.h"
+
+namespace lora_bench {
+
+// Colour only on a terminal and never with NO_COLOR, unless --color says otherwise.
+[[nodiscard]] bool use_colour(const Invocation& invocation);
+// Width of stdout in columns; 0 when it is no terminal.
+[[nodiscard]] int terminal_width();
+[[nodiscard]] TableStyle table_style(const Invocation& invocation);
+
+// Writes to stdout; a closed pipe or a full disk is an EnvironmentError.
+void print_result(const std::string& text);
+// Writes a line to stderr; failures are ignored, there is nowhere to tell them.
+void print_note(const std::string& text);
+
+}  // namespace lora_bench

@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "cli/invocation.h"
+#include "cli/selection.h"
+#include "cli/summary.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+#include "run/describe.h"
+#include "verify/mutants.h"
+
+namespace lora_bench {
+namespace {
+
+struct VerifyCommand {
+  Selection selection;
+  std::vector<std::string> out;
+  bool self_test = false, quiet = false;
+  std::int64_t correct_cases = 1000;
+};
+
+std::vector<std::string> shipped_suite() {
+  const std::filesystem::path folder = scenario_folder() / "verify";
+  std::vector<std::string> files;
+  if (std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() == ".yaml") {
+        files.push_back(entry.path().string());
+      }
+    }
+  }
+  if (files.empty()) {
+    throw UsageError(
+        fmt::format("no verification scenarios under {}; name a file, or point "
+                    "LORA_BENCH_SCENARIOS at the scenarios folder",
+                    folder.string()));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+ExitCode run_self_test(const VerifyCommand& command) {
+  const SelfTestReport report = self_test(command.correct_cases, command.selection.seed.value_or(1),
+                                          [&](const std::string& line) {
+                                            if (!command.quiet) {
+                                              print_note(line);
+                                            }
+                                          });
+  std::string text =
+      fmt::format("{:<28}  {:<8}  {:<34}  {:<26}  {}\n", "mutant", "caught", "by", "named", "case");
+  std::int64_t caught = 0;
+  for (const SelfTestRow& row : report.rows) {
+    caught += row.caught ? 1 : 0;
+    text += fmt::format("{:<28}  {:<8}  {:<34}  {:<26}  {}\n", row.fault, row.caught ? "yes" : "NO",
+                        row.level, row.hypothesis, row.case_id);
+  }
+  for (const std::string& message : report.alarm_messages) {
+    text += fmt::format("false alarm: {}\n", message);
+  }
+  const auto total = static_cast<std::int64_t>(report.rows.size());
+  text += fmt::format("{} of {} mutants caught; {} false alarms in {} correct cases\n", caught,
+                      total, report.false_alarms, report.correct_cases);
+  print_result(text);
+  const bool sound = caught == total && total > 0 && report.false_alarms == 0;
+  return sound ? ExitCode::kPass : ExitCode::kWrongResult;
+}
+
+ExitCode execute(VerifyCommand command, const Invocation& invocation) {
+  if (command.self_test) {
+    return run_self_test(command);
+  }
+  if (command.selection.files.empty()) {
+    command.selection.files = shipped_suite();
+  }
+  RunRequest request = request_for(command.selection);
+  request.relations = true;
+  request.timing = false;
+  request.all_backends = true;
+  request.quiet = command.quiet;
+  request.argv = invocation.argv;
+  request.out.assign(command.out.begin(), command.out.end());
+  const RunReport report = run(request);
+  std::string text;
+  for (const Row& row : report.rows) {
+    if (row.status != Status::kPassed && row.status != Status::kSkipped) {
+      text += fmt::format("{} {} {} {}: {}\n  {}\n", name(row.status), row.scenario, row.case_id,
+                          row.backend, row.message, row.repro);
+    }
+  }
+  print_result(text + proof_table(report.rows));
+  print_note(run_summary(report));
+  return report.exit;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub = app.add_subcommand(
+      "verify", "prove backends at every level; without a file, the shipped suite");
+  const auto command = std::make_shared<VerifyCommand>();
+  add_selection(*sub, command->selection, false);
+  sub->add_option("--out", command->out, "also write FILE (.jsonl, .csv, .md or .txt)")
+      ->take_all()
+      ->allow_extra_args(false);
+  sub->add_flag("--self-test", command->self_test,
+                "test the verifier itself: every mutant must be caught, nothing right flagged");
+  sub->add_option("--correct-cases", command->correct_cases,
+                  "with --self-test: correct cases that must raise no alarm")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  sub->add_flag("--quiet", command->quiet, "no progress on stderr");
+  sub->callback([command, &invocation] {
+    invocation.action = [command, &invocation] { return execute(*command, invocation); };
+  });
+}
+
+}  // namespace lora_bench
