@@ -22,6 +22,7 @@ enum class Change : std::uint8_t {
 
 struct CompareOptions {
   double threshold = 0.05;  // a slowdown above this share is a regression
+  bool threshold_given = false;  // else a row's own max_regression comes first
   bool strict = false;      // refuse other GPU, driver, scenario instead of warning
 };
 

@@ -60,6 +60,7 @@ class Backend {
 // by find_backend too but not listed here (see verify/mutants.h and ops/fake.h).
 struct BackendEntry {
   std::string name;
+  std::string summary;       // one line for `list`
   std::string why_not_here;  // "" = usable on this machine with this build
   std::function<std::unique_ptr<Backend>()> make;
 };

@@ -31,6 +31,8 @@ struct TableStyle {
 // Rendered at finish(): groups by swept key, marks the best backend of a case, colours floor ratio.
 [[nodiscard]] std::unique_ptr<Sink> make_table_sink(std::ostream& out, const TableStyle& style);
 
+[[nodiscard]] std::unique_ptr<Sink> make_markdown_sink(std::ostream& out);
+
 // A results file back into memory. A last line cut in the middle is dropped and reported in
 // `warnings`; any other broken line is a UsageError with file:line.
 struct Results {
