@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lora_bench::test {
+
+struct ProcessResult {
+  int exit_code = -1;  // -1 = ended by a signal
+  int signal = 0;
+  std::string out;
+  std::string err;
+};
+
+struct ProcessOptions {
+  std::map<std::string, std::string> environment;  // added to ours
+  std::string folder;                              // working folder; "" = ours
+  std::optional<std::int64_t> file_size_limit;     // RLIMIT_FSIZE
+  std::optional<std::int64_t> memory_limit;        // RLIMIT_AS
+  // Sent once `err` or a file named here is no longer empty.
+  int signal = 0;
+  std::string signal_when_filled;  // path of a file
+  bool close_stdout = false;       // the reader goes away before anything is written
+};
+
+// Runs a program to its end with both outputs captured.
+[[nodiscard]] ProcessResult run_process(const std::vector<std::string>& command,
+                                        const ProcessOptions& options = {});
+
+// The built lora-bench with these arguments and a cache folder of the tests' own.
+[[nodiscard]] ProcessResult run_tool(std::vector<std::string> arguments,
+                                     ProcessOptions options = {});
+
+// A folder that is removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  // Writes a file in it; returns its path.
+  std::string write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string folder_;
+};
+
+[[nodiscard]] std::string read_file(const std::string& path);
+
+}  // namespace lora_bench::test
