@@ -1,0 +1,197 @@
+#include "verify/mutant_faults.h"
+
+namespace lora_bench {
+namespace {
+
+using Entries = std::vector<FaultEntry>;
+
+Entries row_faults() {
+  return {
+      {Fault::kNoOp, {"no-op", "nothing is computed, y stays as it was", "zero-delta", "design"}},
+      {Fault::kFrozenActiveCount,
+       {"frozen-active-count", "the count of active adapters was captured as 0 and never updated",
+        "zero-delta", "vLLM #34119"}},
+      {Fault::kSegmentsBeyondCaptured,
+       {"segments-beyond-captured", "groups after the first are dropped, as one was captured",
+        "zero-delta", "SGLang #28371"}},
+      {Fault::kSkipsFirstGroupAfterNone,
+       {"skips-first-group-after-none", "if a row has no adapter, the first adapter is skipped",
+        "zero-delta", "vLLM #32235, SGLang #5928"}},
+      {Fault::kLastSlotIsNone,
+       {"last-slot-is-none", "the highest slot is treated as no adapter", "zero-delta", "design"}},
+      {Fault::kFirstRowLost,
+       {"first-row-lost", "the first row of every group is left out", "zero-delta", "design"}},
+      {Fault::kLastRowLost,
+       {"last-row-lost", "the last row of every group is left out", "zero-delta", "design"}},
+      {Fault::kPartialTileLost,
+       {"partial-tile-lost", "rows beyond whole tiles of four are left out", "zero-delta",
+        "design"}},
+      {Fault::kOneRowWrongAdapter,
+       {"one-row-wrong-adapter", "one row of the first group gets the next active adapter",
+        "wrong-adapter", "design"}},
+      {Fault::kGroupIndexAsAdapter,
+       {"group-index-as-adapter", "the index of a group is taken for the id of its adapter",
+        "wrong-adapter", "design"}},
+      {Fault::kUnsortedMetadata,
+       {"unsorted-metadata", "ids in token order are applied to rows sorted by adapter",
+        "wrong-adapter", "vLLM #15979"}},
+      {Fault::kNoneIsFirstAdapter,
+       {"none-is-first-adapter", "rows without adapter get the first active one", "wrong-adapter",
+        "TensorRT-LLM #2096"}},
+      {Fault::kStaleDeltaForBase,
+       {"stale-delta-for-base", "rows without adapter get the delta left by the last row",
+        "neighbour-row", "vLLM #42008"}},
+      {Fault::kPaddingReadsTokenZero,
+       {"padding-reads-token-zero", "the padding of a partial tile works on token 0", "",
+        "vLLM #32279"}},
+      {Fault::kFrozenPlan,
+       {"frozen-plan", "the rows of the first launch are reused by later ones", "",
+        "vLLM #34119, SGLang #28371"}},
+  };
+}
+
+Entries shrink_faults() {
+  return {
+      {Fault::kNeighbourRow,
+       {"neighbour-row", "every row reads its neighbour", "neighbour-row", "design"}},
+      {Fault::kRowOffsetWraps,
+       {"row-offset-wraps", "row times stride overflows after 16 rows and wraps to the start",
+        "neighbour-row", "vLLM #53028, #39585"}},
+      {Fault::kXStrideIgnored,
+       {"x-stride-ignored", "rows of x are taken to be contiguous", "", "design"}},
+      {Fault::kLostKTail32,
+       {"lost-k-tail-32", "the last 32 elements of every sum over K are left out", "lost-k-tail",
+        "design"}},
+      {Fault::kLostKTail1,
+       {"lost-k-tail-1", "the last element of every sum over K is left out", "lost-k-tail",
+        "design"}},
+      {Fault::kBf16Partials,
+       {"bf16-partials", "split-K partial sums are stored as bf16", "low-precision-partials",
+        "design"}},
+      {Fault::kBf16RunningSum,
+       {"bf16-running-sum", "split-K partial sums are added up in bf16, as by bf16 atomics",
+        "low-precision-partials", "design"}},
+      {Fault::kOrderVariesByRun,
+       {"order-varies-by-run", "partial sums meet in another order in every second launch", "",
+        "vLLM #50059"}},
+      {Fault::kOrderVariesByBatch,
+       {"order-varies-by-batch", "partial sums meet in another order when a row is alone", "",
+        "vLLM #30097"}},
+      {Fault::kNanSwallowed,
+       {"nan-swallowed", "a NaN in x counts as 0, so an upstream fault is hidden", "", "design"}},
+      {Fault::kScaleMissing,
+       {"scale-missing", "the scale is not applied", "missing-scale", "design"}},
+      {Fault::kScaleTwice, {"scale-twice", "the scale is applied twice", "double-scale", "design"}},
+      {Fault::kScaleOfNeighbour,
+       {"scale-of-neighbour", "the scale of the next slot is applied", "wrong-scale", "design"}},
+      {Fault::kScaleTwoPercent,
+       {"scale-two-percent", "the scale is 2 % too large", "wrong-scale", "design"}},
+      {Fault::kHRoundedToBf16,
+       {"h-rounded-to-bf16", "h is rounded to bf16 although fp32 is declared",
+        "low-precision-intermediate", "vLLM #38686"}},
+      {Fault::kHTruncatedToBf16,
+       {"h-truncated-to-bf16", "h is truncated to bf16 although fp32 is declared",
+        "low-precision-intermediate", "design"}},
+      {Fault::kHNotZeroed,
+       {"h-not-zeroed", "h is added to what was there before", "unwritten-memory-read", "design"}},
+      {Fault::kHOfFirstSlice,
+       {"h-of-first-slice", "every slice expands the h of the first", "", "design"}},
+  };
+}
+
+Entries expand_faults() {
+  return {
+      {Fault::kRankLaneLost,
+       {"rank-lane-lost", "the last rank lane is left out", "lost-rank-lane", "design"}},
+      {Fault::kRank32Halved,
+       {"rank-32-halved", "at rank 32 only the first 16 lanes are used", "lost-rank-lane",
+        "LoRAX #70"}},
+      {Fault::kPaddingLanesRead,
+       {"padding-lanes-read", "lanes above an adapter's rank are read", "unwritten-memory-read",
+        "vLLM #31994"}},
+      {Fault::kRankZeroReadsLaneZero,
+       {"rank-zero-reads-lane-zero", "an adapter of rank 0 uses one lane", "unwritten-memory-read",
+        "design"}},
+      {Fault::kDeltaRounded,
+       {"delta-rounded", "delta is rounded to the output type before it is added", "rounded-delta",
+        "design"}},
+      {Fault::kDeltaTwice, {"delta-twice", "delta is added twice", "double-add", "design"}},
+      {Fault::kYOverwritten,
+       {"y-overwritten", "y is overwritten, not added to", "missing-add", "design"}},
+      {Fault::kYTwice, {"y-twice", "what was in y counts twice", "double-add", "design"}},
+      {Fault::kBiasForgotten,
+       {"bias-forgotten", "the bias is not added", "bias-forgotten", "design"}},
+      {Fault::kBiasTwice, {"bias-twice", "the bias is added twice", "double-bias", "design"}},
+      {Fault::kBiasOnBaseRows,
+       {"bias-on-base-rows", "rows without adapter get the bias of the first active one",
+        "written-outside", "design"}},
+  };
+}
+
+Entries column_faults() {
+  return {
+      {Fault::kColumnShifted,
+       {"column-shifted", "every column holds its left neighbour's value", "column-shift",
+        "design"}},
+      {Fault::kSlicesSwapped,
+       {"slices-swapped", "the last two slices of one width change places", "slices-swapped",
+        "design"}},
+      {Fault::kSlicesSplitEqually,
+       {"slices-split-equally", "slices start at equal distances, whatever their widths",
+        "column-shift", "TensorRT-LLM #8063"}},
+      {Fault::kZeroWidthShifts,
+       {"zero-width-shifts", "a slice of width 0 moves the next ones by one column", "column-shift",
+        "SGLang #24239"}},
+      {Fault::kOffsetStartIgnored,
+       {"offset-start-ignored", "the first slice starts at column 0", "column-shift", "design"}},
+      {Fault::kOddColumnsLost,
+       {"odd-columns-lost", "columns beyond whole blocks of 16 are left out", "lost-columns",
+        "vLLM #3793, #4708"}},
+      {Fault::kFirstColumnUnwritten,
+       {"first-column-unwritten", "the first column of every slice is never written",
+        "lost-columns", "design"}},
+      {Fault::kYStrideIgnored,
+       {"y-stride-ignored", "rows of y are taken to be contiguous", "", "design"}},
+  };
+}
+
+Entries memory_faults() {
+  return {
+      {Fault::kColumnsOutsideWritten,
+       {"columns-outside-written", "columns that no slice owns are set to 0", "written-outside",
+        "design"}},
+      {Fault::kOnePastTheEnd,
+       {"one-past-the-end", "one element after the output is written", "written-outside",
+        "design"}},
+      {Fault::kOneBeforeTheStart,
+       {"one-before-the-start", "one element before the output is written", "written-outside",
+        "design"}},
+      {Fault::kRowTooMany,
+       {"row-too-many", "a padded row after the last one is written", "written-outside",
+        "vLLM #51122, #48862"}},
+      {Fault::kHPastTheEnd,
+       {"h-past-the-end", "a padded row after the last one of h is written", "written-outside",
+        "vLLM #48862"}},
+      {Fault::kXChanged, {"x-changed", "x is used as scratch space", "input-changed", "design"}},
+      {Fault::kWeightsChanged,
+       {"weights-changed", "a weight is overwritten", "input-changed", "design"}},
+  };
+}
+
+Entries all_faults() {
+  Entries all;
+  for (const Entries& part :
+       {row_faults(), shrink_faults(), expand_faults(), column_faults(), memory_faults()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<FaultEntry>& fault_catalogue() {
+  static const Entries kEntries = all_faults();
+  return kEntries;
+}
+
+}  // namespace lora_bench

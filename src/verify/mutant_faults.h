@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "verify/mutants.h"
+
+namespace lora_bench {
+
+// What can be wrong with the mutant kernel, in the order of its steps. fault_catalogue() says what
+// each means.
+enum class Fault : std::uint8_t {
+  kNone,
+  // Which rows meet which adapter.
+  kNoOp,
+  kFrozenActiveCount,
+  kSegmentsBeyondCaptured,
+  kSkipsFirstGroupAfterNone,
+  kLastSlotIsNone,
+  kFirstRowLost,
+  kLastRowLost,
+  kPartialTileLost,
+  kOneRowWrongAdapter,
+  kGroupIndexAsAdapter,
+  kUnsortedMetadata,
+  kNoneIsFirstAdapter,
+  kStaleDeltaForBase,
+  kPaddingReadsTokenZero,
+  kFrozenPlan,
+  // The sum over K.
+  kNeighbourRow,
+  kRowOffsetWraps,
+  kXStrideIgnored,
+  kLostKTail32,
+  kLostKTail1,
+  kBf16Partials,
+  kBf16RunningSum,
+  kOrderVariesByRun,
+  kOrderVariesByBatch,
+  kNanSwallowed,
+  // The scale.
+  kScaleMissing,
+  kScaleTwice,
+  kScaleOfNeighbour,
+  kScaleTwoPercent,
+  // h between the two sums.
+  kHRoundedToBf16,
+  kHTruncatedToBf16,
+  kHNotZeroed,
+  kHOfFirstSlice,
+  // The sum over the rank.
+  kRankLaneLost,
+  kRank32Halved,
+  kPaddingLanesRead,
+  kRankZeroReadsLaneZero,
+  // From delta to y.
+  kDeltaRounded,
+  kDeltaTwice,
+  kYOverwritten,
+  kYTwice,
+  kBiasForgotten,
+  kBiasTwice,
+  kBiasOnBaseRows,
+  // Which column.
+  kColumnShifted,
+  kSlicesSwapped,
+  kSlicesSplitEqually,
+  kZeroWidthShifts,
+  kOffsetStartIgnored,
+  kOddColumnsLost,
+  kFirstColumnUnwritten,
+  kYStrideIgnored,
+  // Memory that is not the kernel's.
+  kColumnsOutsideWritten,
+  kOnePastTheEnd,
+  kOneBeforeTheStart,
+  kRowTooMany,
+  kHPastTheEnd,
+  kXChanged,
+  kWeightsChanged,
+};
+
+struct FaultEntry {
+  Fault fault = Fault::kNone;
+  MutantDoc doc;
+};
+[[nodiscard]] const std::vector<FaultEntry>& fault_catalogue();
+
+// Rows to do, in order: `token`'s output from row `source` of x (or h), by `adapter`.
+struct RowTask {
+  std::int64_t token = 0;
+  std::int64_t source = 0;
+  std::int32_t adapter = 0;
+};
+[[nodiscard]] std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands,
+                                               Fault fault);
+
+[[nodiscard]] std::unique_ptr<Backend> make_mutant_kernel(Fault fault, const std::string& name);
+
+}  // namespace lora_bench

@@ -1,0 +1,359 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/convert.h"
+#include "verify/mutant_faults.h"
+#include "verify/mutant_stray.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kPartials = 16;
+
+struct Launch {
+  const Problem& problem;
+  const Operands& operands;
+  Fault fault = Fault::kNone;
+  std::int64_t number = 0;  // launches of this kernel before
+
+  [[nodiscard]] bool is(Fault other) const { return fault == other; }
+};
+
+// The conversions stand alone: g++ 12.2 drops a truncation inside nested conditionals of a loop.
+float rounded_to_bf16(float value) { return float_from_bf16(bf16_from_float(value)); }
+
+float truncated_to_bf16(float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffff0000U);
+}
+
+float rounded_to(Dtype dtype, float value) {
+  float rounded = 0;
+  store(dtype, &rounded, 0, value);
+  return load(dtype, &rounded, 0);
+}
+
+std::int64_t rank_of(const Launch& launch, std::int32_t adapter) {
+  const std::int64_t rank = launch.operands.rank[adapter];
+  if (rank == 0 && launch.is(Fault::kRankZeroReadsLaneZero)) {
+    return std::min<std::int64_t>(1, launch.problem.max_rank);
+  }
+  return rank;
+}
+
+float scaled(const Launch& launch, float value, std::int32_t adapter) {
+  const float* scale = launch.operands.scale;
+  if (launch.is(Fault::kScaleMissing)) {
+    return value;
+  }
+  if (launch.is(Fault::kScaleTwice)) {
+    return value * scale[adapter] * scale[adapter];
+  }
+  if (launch.is(Fault::kScaleOfNeighbour)) {
+    return value * scale[(adapter + 1) % launch.problem.slots];
+  }
+  if (launch.is(Fault::kScaleTwoPercent)) {
+    return value * scale[adapter] * 1.02F;
+  }
+  return value * scale[adapter];
+}
+
+std::int64_t summed_elements(const Launch& launch) {
+  const std::int64_t all = launch.problem.in_features;
+  if (launch.is(Fault::kLostKTail32)) {
+    return all > 32 ? all - 32 : all;
+  }
+  if (launch.is(Fault::kLostKTail1)) {
+    return std::max<std::int64_t>(all - 1, 0);
+  }
+  return all;
+}
+
+// Where in A and B the numbers of one lane of one slice start.
+struct Lane {
+  std::int64_t slice = 0;
+  std::int32_t adapter = 0;
+  std::int64_t lane = 0;
+};
+
+float partial_sum(const Launch& launch, std::int64_t row, const Lane& at, std::int64_t begin,
+                  std::int64_t end) {
+  const Problem& problem = launch.problem;
+  const std::int64_t x_stride =
+      launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
+  const void* a = launch.operands.a[static_cast<std::size_t>(at.slice)];
+  const std::int64_t a_row = (at.adapter * problem.max_rank + at.lane) * problem.in_features;
+  float sum = 0;
+  for (std::int64_t k = begin; k < end; ++k) {
+    float x = load(problem.dtype, launch.operands.x, row * x_stride + k);
+    if (launch.is(Fault::kNanSwallowed) && std::isnan(x)) {
+      x = 0;
+    }
+    sum += x * load(problem.dtype, a, a_row + k);
+  }
+  return sum;
+}
+
+float joined(const Launch& launch, float sum, float partial) {
+  if (launch.is(Fault::kBf16Partials)) {
+    return sum + rounded_to_bf16(partial);
+  }
+  if (launch.is(Fault::kBf16RunningSum)) {
+    return rounded_to_bf16(sum + partial);
+  }
+  return sum + partial;
+}
+
+bool sums_backwards(const Launch& launch) {
+  return (launch.is(Fault::kOrderVariesByRun) && launch.number % 2 == 1) ||
+         (launch.is(Fault::kOrderVariesByBatch) && launch.problem.plan.rows_with_adapter() == 1);
+}
+
+// Split-K as a GPU would do it: so many partial sums, each in order, then joined in order.
+float sum_over_k(const Launch& launch, std::int64_t row, const Lane& at) {
+  const std::int64_t width = (launch.problem.in_features + kPartials - 1) / kPartials;
+  const std::int64_t end = summed_elements(launch);
+  const bool backwards = sums_backwards(launch);
+  float sum = 0;
+  for (std::int64_t turn = 0; turn < kPartials; ++turn) {
+    const std::int64_t begin = width * (backwards ? kPartials - 1 - turn : turn);
+    if (begin < end) {
+      const float partial = partial_sum(launch, row, at, begin, std::min(begin + width, end));
+      sum = joined(launch, sum, partial);
+    }
+  }
+  return sum;
+}
+
+std::int64_t h_index(const Problem& problem, std::int64_t slice, std::int64_t row,
+                     std::int64_t lane) {
+  return (slice * problem.tokens + row) * problem.max_rank + lane;
+}
+
+void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
+  const Problem& problem = launch.problem;
+  for (std::int64_t lane = 0; lane < rank_of(launch, task.adapter); ++lane) {
+    float value = sum_over_k(launch, task.source, {slice, task.adapter, lane});
+    if (problem.scale_at == ScaleAt::kShrink) {
+      value = scaled(launch, value, task.adapter);
+    }
+    if (launch.is(Fault::kHRoundedToBf16)) {
+      value = rounded_to_bf16(value);
+    }
+    if (launch.is(Fault::kHTruncatedToBf16)) {
+      value = truncated_to_bf16(value);
+    }
+    const std::int64_t index = h_index(problem, slice, task.token, lane);
+    if (launch.is(Fault::kHNotZeroed)) {
+      value += load(problem.intermediate, launch.operands.h, index);
+    }
+    store(problem.intermediate, launch.operands.h, index, value);
+  }
+}
+
+std::int64_t lanes_to_expand(const Launch& launch, std::int32_t adapter) {
+  const std::int64_t rank = rank_of(launch, adapter);
+  if (launch.is(Fault::kRankLaneLost)) {
+    return std::max<std::int64_t>(rank - 1, 0);
+  }
+  if (launch.is(Fault::kRank32Halved) && rank == 32) {
+    return 16;
+  }
+  if (launch.is(Fault::kPaddingLanesRead) && rank > 0) {
+    return launch.problem.max_rank;
+  }
+  return rank;
+}
+
+// Which slice's weights a slice uses.
+std::int64_t weights_of(const Launch& launch, std::int64_t slice) {
+  const std::vector<std::int64_t>& widths = launch.problem.widths;
+  if (!launch.is(Fault::kSlicesSwapped)) {
+    return slice;
+  }
+  for (std::size_t left = widths.size(); left-- > 1;) {
+    if (widths[left - 1] == widths[left] && widths[left] > 0) {
+      const auto right = static_cast<std::int64_t>(left);
+      return slice == right ? right - 1 : (slice == right - 1 ? right : slice);
+    }
+  }
+  return slice;
+}
+
+float delta_of(const Launch& launch, const RowTask& task, std::int64_t slice, std::int64_t column) {
+  const Problem& problem = launch.problem;
+  const std::int64_t weights = weights_of(launch, slice);
+  const std::int64_t h_slice = launch.is(Fault::kHOfFirstSlice) ? 0 : weights;
+  // h was computed for the token; where it is given, the fault of the row is in its reading.
+  const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
+  const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
+  const void* b = launch.operands.b[static_cast<std::size_t>(weights)];
+  const std::int64_t b_row = (task.adapter * width + column) * problem.max_rank;
+  float sum = 0;
+  for (std::int64_t lane = 0; lane < lanes_to_expand(launch, task.adapter); ++lane) {
+    const std::int64_t h = h_index(problem, h_slice, h_row, lane);
+    sum += load(problem.intermediate, launch.operands.h, h) * load(problem.dtype, b, b_row + lane);
+  }
+  return problem.scale_at == ScaleAt::kExpand ? scaled(launch, sum, task.adapter) : sum;
+}
+
+float biased(const Launch& launch, float delta, const RowTask& task, std::int64_t slice,
+             std::int64_t column) {
+  if (!launch.problem.bias || launch.is(Fault::kBiasForgotten)) {
+    return delta;
+  }
+  const auto index = static_cast<std::size_t>(slice);
+  const float bias = load(launch.problem.dtype, launch.operands.bias[index],
+                          task.adapter * launch.problem.widths[index] + column);
+  return delta + (launch.is(Fault::kBiasTwice) ? 2 * bias : bias);
+}
+
+float added_to_y(const Launch& launch, float delta, float before) {
+  if (launch.is(Fault::kDeltaRounded)) {
+    delta = rounded_to(launch.problem.dtype, delta);
+  }
+  if (launch.is(Fault::kDeltaTwice)) {
+    delta += delta;
+  }
+  if (!launch.problem.add_inputs || launch.is(Fault::kYOverwritten)) {
+    return delta;
+  }
+  return launch.is(Fault::kYTwice) ? before + before + delta : before + delta;
+}
+
+// The column of y that `column` of `slice` goes to.
+std::int64_t y_column(const Launch& launch, std::int64_t slice, std::int64_t column) {
+  const std::vector<std::int64_t>& widths = launch.problem.widths;
+  std::int64_t offset = launch.is(Fault::kOffsetStartIgnored) ? 0 : launch.problem.offset_start;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const bool earlier = static_cast<std::int64_t>(i) < slice;
+    offset += earlier ? widths[i] : 0;
+    offset += earlier && widths[i] == 0 && launch.is(Fault::kZeroWidthShifts) ? 1 : 0;
+    total += widths[i];
+  }
+  const std::int64_t slices = launch.problem.slices();
+  if (launch.is(Fault::kSlicesSplitEqually)) {
+    offset = launch.problem.offset_start + slice * (total / slices);
+  }
+  const std::int64_t width = widths[static_cast<std::size_t>(slice)];
+  return offset + (launch.is(Fault::kColumnShifted) ? (column + 1) % width : column);
+}
+
+bool skips_column(const Launch& launch, std::int64_t slice, std::int64_t column) {
+  const std::int64_t width = launch.problem.widths[static_cast<std::size_t>(slice)];
+  return (launch.is(Fault::kOddColumnsLost) && column >= width - width % 16) ||
+         (launch.is(Fault::kFirstColumnUnwritten) && column == 0);
+}
+
+std::int64_t y_pitch(const Launch& launch) {
+  if (!launch.is(Fault::kYStrideIgnored)) {
+    return launch.problem.y_stride;
+  }
+  std::int64_t pitch = launch.problem.offset_start;
+  for (const std::int64_t width : launch.problem.widths) {
+    pitch += width;
+  }
+  return pitch;
+}
+
+void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
+  const Problem& problem = launch.problem;
+  for (std::int64_t column = 0; column < problem.widths[static_cast<std::size_t>(slice)];
+       ++column) {
+    const std::int64_t index = task.token * y_pitch(launch) + y_column(launch, slice, column);
+    // What a mutant may destroy stays near its operand: the guard bands must survive to tell.
+    if (skips_column(launch, slice, column) || index > problem.tokens * problem.y_stride) {
+      continue;
+    }
+    const float delta = biased(launch, delta_of(launch, task, slice, column), task, slice, column);
+    const float before = load(problem.dtype, launch.operands.y, index);
+    store(problem.dtype, launch.operands.y, index, added_to_y(launch, delta, before));
+  }
+}
+
+void add_bias_to_base_rows(const Launch& launch) {
+  const Problem& problem = launch.problem;
+  if (!problem.bias || problem.plan.active() == 0) {
+    return;
+  }
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+      for (std::int64_t column = 0; column < problem.widths[static_cast<std::size_t>(slice)] &&
+                                    launch.operands.adapter_of_token[token] < 0;
+           ++column) {
+        const std::int64_t index = token * problem.y_stride + y_column(launch, slice, column);
+        const float before = load(problem.dtype, launch.operands.y, index);
+        const RowTask task{token, token, launch.operands.active_ids[0]};
+        store(problem.dtype, launch.operands.y, index, biased(launch, before, task, slice, column));
+      }
+    }
+  }
+}
+
+class MutantKernel final : public Backend {
+ public:
+  MutantKernel(Fault fault, std::string name) : fault_(fault), name_(std::move(name)) {}
+
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "host kernel with a fault on purpose, to test the verifier";
+  }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  // True for the correct kernel; whatever a fault makes untrue is for the verifier to find.
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics;
+    numerics.shrink_depth = (problem.in_features + kPartials - 1) / kPartials + kPartials;
+    numerics.expand_depth = problem.max_rank + 2;
+    numerics.partials = kPartials;
+    numerics.intermediate = problem.intermediate;
+    numerics.summation = "16 fp32 partial sums over K, joined in order; fp32 over the rank";
+    return numerics;
+  }
+
+  void launch(const Problem& problem, const Operands& operands, Stream) const override {
+    const Launch launch{problem, operands, fault_, launches_++};
+    for (const RowTask& task : tasks(launch)) {
+      for (std::int64_t slice = 0; has_shrink(problem.op) && slice < problem.slices(); ++slice) {
+        shrink_row(launch, task, slice);
+      }
+      for (std::int64_t slice = 0; has_expand(problem.op) && slice < problem.slices(); ++slice) {
+        expand_row(launch, task, slice);
+      }
+    }
+    if (launch.is(Fault::kBiasOnBaseRows) && has_expand(problem.op)) {
+      add_bias_to_base_rows(launch);
+    }
+    write_stray(problem, operands, fault_);
+  }
+
+ private:
+  [[nodiscard]] std::vector<RowTask> tasks(const Launch& launch) const {
+    if (!launch.is(Fault::kFrozenPlan)) {
+      return assign_rows(launch.problem, launch.operands, fault_);
+    }
+    if (frozen_tokens_ != launch.problem.tokens || frozen_slots_ != launch.problem.slots) {
+      frozen_ = assign_rows(launch.problem, launch.operands, fault_);
+      frozen_tokens_ = launch.problem.tokens;
+      frozen_slots_ = launch.problem.slots;
+    }
+    return frozen_;
+  }
+
+  Fault fault_;
+  std::string name_;
+  mutable std::int64_t launches_ = 0;
+  mutable std::vector<RowTask> frozen_;
+  mutable std::int64_t frozen_tokens_ = -1, frozen_slots_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_mutant_kernel(Fault fault, const std::string& name) {
+  return std::make_unique<MutantKernel>(fault, name);
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <utility>
+
+#include "verify/mutant_faults.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kTileRows = 4;
+
+struct Range {
+  std::int64_t first = 0, last = 0;
+};
+
+Range groups_to_do(const Problem& problem, const Operands& operands, Fault fault) {
+  Range groups{0, problem.plan.active()};
+  if (fault == Fault::kNoOp || fault == Fault::kFrozenActiveCount) {
+    groups.last = 0;
+  }
+  if (fault == Fault::kSegmentsBeyondCaptured) {
+    groups.last = std::min<std::int64_t>(groups.last, 1);
+  }
+  if (fault == Fault::kSkipsFirstGroupAfterNone && groups.last > 0 &&
+      operands.group_starts[groups.last] < problem.tokens) {
+    groups.first = 1;
+  }
+  if (fault == Fault::kLastSlotIsNone && groups.last > 0 &&
+      operands.active_ids[groups.last - 1] == problem.slots - 1) {
+    --groups.last;
+  }
+  return groups;
+}
+
+Range rows_to_do(const Operands& operands, std::int64_t group, Fault fault) {
+  Range rows{operands.group_starts[group], operands.group_starts[group + 1]};
+  if (fault == Fault::kFirstRowLost) {
+    ++rows.first;
+  }
+  if (fault == Fault::kLastRowLost) {
+    --rows.last;
+  }
+  if (fault == Fault::kPartialTileLost) {
+    rows.last -= (rows.last - rows.first) % kTileRows;
+  }
+  return rows;
+}
+
+// -1 where the fault loses the row.
+std::int32_t adapter_of(const Problem& problem, const Operands& operands, std::int64_t group,
+                        std::int64_t position, Fault fault) {
+  const std::int64_t active = problem.plan.active();
+  if (fault == Fault::kGroupIndexAsAdapter) {
+    return static_cast<std::int32_t>(group);
+  }
+  if (fault == Fault::kUnsortedMetadata) {
+    return operands.adapter_of_token[position];
+  }
+  if (fault == Fault::kOneRowWrongAdapter && position == 0) {
+    return operands.active_ids[(group + 1) % active];
+  }
+  return operands.active_ids[group];
+}
+
+std::int64_t source_of(const Problem& problem, std::int64_t token, Fault fault) {
+  constexpr std::int64_t kRowsBeforeOverflow = 16;
+  if (fault == Fault::kRowOffsetWraps) {
+    return token % kRowsBeforeOverflow;
+  }
+  if (fault == Fault::kNeighbourRow) {
+    return (token + 1) % problem.tokens;
+  }
+  return token;
+}
+
+void add_base_rows(const Operands& operands, std::int64_t tokens, Fault fault,
+                   std::vector<RowTask>& tasks) {
+  if (tasks.empty()) {
+    return;
+  }
+  const RowTask last = tasks.back();
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    if (operands.adapter_of_token[token] >= 0) {
+      continue;
+    }
+    if (fault == Fault::kNoneIsFirstAdapter) {
+      tasks.push_back({token, token, operands.active_ids[0]});
+    }
+    if (fault == Fault::kStaleDeltaForBase) {
+      tasks.push_back({token, last.source, last.adapter});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands, Fault fault) {
+  std::vector<RowTask> tasks;
+  const Range groups = groups_to_do(problem, operands, fault);
+  for (std::int64_t group = groups.first; group < groups.last; ++group) {
+    const Range rows = rows_to_do(operands, group, fault);
+    for (std::int64_t position = rows.first; position < rows.last; ++position) {
+      const std::int64_t token = operands.token_order[position];
+      const std::int32_t adapter = adapter_of(problem, operands, group, position, fault);
+      if (adapter >= 0) {
+        tasks.push_back({token, source_of(problem, token, fault), adapter});
+      }
+    }
+    const std::int64_t partial = (rows.last - rows.first) % kTileRows;
+    if (fault == Fault::kPaddingReadsTokenZero && partial > 0) {
+      tasks.push_back({0, 0, operands.active_ids[group]});
+    }
+  }
+  add_base_rows(operands, problem.tokens, fault, tasks);
+  return tasks;
+}
+
+}  // namespace lora_bench
