@@ -132,6 +132,9 @@ std::int64_t h_index(const Problem& problem, std::int64_t slice, std::int64_t ro
 
 void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
+  if (problem.widths[static_cast<std::size_t>(slice)] == 0) {
+    return;
+  }
   for (std::int64_t lane = 0; lane < rank_of(launch, task.adapter); ++lane) {
     float value = sum_over_k(launch, task.source, {slice, task.adapter, lane});
     if (problem.scale_at == ScaleAt::kShrink) {

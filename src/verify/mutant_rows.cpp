@@ -61,6 +61,11 @@ std::int32_t adapter_of(const Problem& problem, const Operands& operands, std::i
   return operands.active_ids[group];
 }
 
+// Rows without adapter and rows of an adapter of rank 0 stay as they are, bias or not.
+bool does_something(const Operands& operands, std::int32_t adapter, Fault fault) {
+  return adapter >= 0 && (operands.rank[adapter] > 0 || fault == Fault::kRankZeroReadsLaneZero);
+}
+
 std::int64_t source_of(const Problem& problem, std::int64_t token, Fault fault) {
   constexpr std::int64_t kRowsBeforeOverflow = 16;
   if (fault == Fault::kRowOffsetWraps) {
@@ -101,7 +106,7 @@ std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operand
     for (std::int64_t position = rows.first; position < rows.last; ++position) {
       const std::int64_t token = operands.token_order[position];
       const std::int32_t adapter = adapter_of(problem, operands, group, position, fault);
-      if (adapter >= 0) {
+      if (does_something(operands, adapter, fault)) {
         tasks.push_back({token, source_of(problem, token, fault), adapter});
       }
     }
