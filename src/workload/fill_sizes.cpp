@@ -77,6 +77,12 @@ double rms_of_h(const Problem& problem, const FillSizes& sizes) {
                                 : rms(sizes.h.integers);
 }
 
+// What an op makes of h on the way to y: a scale that shrink applied is already in a given h.
+double applied_scale(const Problem& problem, float scale) {
+  const bool applied = has_shrink(problem.op) || problem.scale_at == ScaleAt::kExpand;
+  return applied && scale != 0 ? static_cast<double>(scale) : 1.0;
+}
+
 // Magnitudes of B, y and bias, all in one unit. B is divided by its slot's scale, so that every
 // slot's delta has the same size and the same unit, and a scale that is missed still shows.
 void size_expand(const Problem& problem, FillSizes& sizes) {
@@ -85,17 +91,18 @@ void size_expand(const Problem& problem, FillSizes& sizes) {
   const std::int64_t b = whole(kLargestSum / 2 / (h * expand_spread(rank)),
                                std::min<std::int64_t>(largest_integer(problem.dtype), 255));
   const double delta = std::sqrt(rank) * h * rms(b);
+  double unit = 1;
   if (problem.dtype == Dtype::kFp16) {
     const double needed = std::max(1.0, 12 * delta / kLargestFp16);
-    sizes.y_unit = std::exp2(-std::ceil(std::log2(needed)));
+    unit = std::exp2(-std::ceil(std::log2(needed)));
   }
   for (const float scale : sizes.scale) {
-    sizes.b.push_back({b, static_cast<float>(sizes.y_unit) / scale});
+    sizes.b.push_back({b, static_cast<float>(unit / applied_scale(problem, scale))});
   }
   // y0 is about as large as the delta (lost or doubled, it shows; it does not hide the delta), in
   // steps that leave it eight bits.
   const double step = std::exp2(std::max(0.0, std::ceil(std::log2(2 * delta / 255))));
-  const auto factor = static_cast<float>(step * sizes.y_unit);
+  const auto factor = static_cast<float>(step * unit);
   sizes.y = {whole(2 * delta / step, 255), factor};
   sizes.bias = {whole(delta / step, 127), factor};
 }
@@ -122,8 +129,8 @@ FillSizes real_sizes(const Problem& problem, double delta, std::vector<float> sc
   sizes.bias.factor = 0.5F;
   for (std::size_t slot = 0; slot < sizes.scale.size(); ++slot) {
     const double lanes = static_cast<double>(std::max<std::int64_t>(problem.rank[slot], 1));
-    const double magnitude = std::abs(static_cast<double>(sizes.scale[slot]));
-    const double factor = std::sqrt(3.0 / lanes) * delta / (magnitude > 0 ? magnitude : 1.0);
+    const double magnitude = std::abs(applied_scale(problem, sizes.scale[slot]));
+    const double factor = std::sqrt(3.0 / lanes) * delta / magnitude;
     sizes.b.push_back({0, static_cast<float>(std::clamp(factor, 0x1p-10, 0x1p12))});
   }
   return sizes;

@@ -18,7 +18,6 @@ struct FillSizes {
   ElementLaw x, a, h, y, bias;
   std::vector<ElementLaw> b;  // [slots]
   std::vector<float> scale;   // [slots]
-  double y_unit = 1;          // see Tensors
 };
 
 // Depends on shapes, ranks, scales and seed, never on the batch: permuted batches share adapters.

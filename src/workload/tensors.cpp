@@ -219,7 +219,6 @@ Tensors draw_tensors(const Problem& problem, Fill fill, std::uint64_t seed, int 
     tensors.bias.push_back(drawer.bias(slice));
   }
   tensors.scale = drawer.sizes().scale;
-  tensors.y_unit = drawer.sizes().y_unit;
   return tensors;
 }
 

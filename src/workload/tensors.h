@@ -30,9 +30,6 @@ struct Tensors {
   HostTensor x, h, y;
   std::vector<HostTensor> a, b, bias;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
-  // kExact: every term of a sum that makes y is an integer times this power of two (at most 1), so
-  // the sum of |terms| / y_unit must stay within 2^24. Sums over K are of integers themselves.
-  double y_unit = 1;
 };
 
 // Deterministic by (seed, tensor, index) for any number of threads (0 = all cores). `problem`

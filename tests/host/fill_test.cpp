@@ -1,0 +1,342 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "core/convert.h"
+#include "reference/reference.h"
+#include "support/workload_case.h"
+#include "workload/tensors.h"
+
+using namespace lora_bench;
+
+namespace {
+
+std::vector<float> values_of(const HostTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements));
+  decode(tensor.dtype, tensor.data.data(), values);
+  return values;
+}
+
+std::vector<const HostTensor*> all_of(const Tensors& tensors) {
+  std::vector<const HostTensor*> all{&tensors.x, &tensors.h, &tensors.y};
+  for (const auto* group : {&tensors.a, &tensors.b, &tensors.bias}) {
+    for (const HostTensor& tensor : *group) {
+      all.push_back(&tensor);
+    }
+  }
+  return all;
+}
+
+bool same_bits(const Tensors& left, const Tensors& right) {
+  const auto lefts = all_of(left);
+  const auto rights = all_of(right);
+  return left.scale == right.scale &&
+         std::equal(lefts.begin(), lefts.end(), rights.begin(), rights.end(),
+                    [](const auto* a, const auto* b) { return a->data == b->data; });
+}
+
+// A sum over K of the largest |x| and |A| that the fill can draw.
+double largest_sum_over_k(const Problem& problem, const Tensors& tensors) {
+  const auto largest = [](const HostTensor& tensor) {
+    double value = 0;
+    for (const float element : values_of(tensor)) {
+      value =
+          std::isnan(element) ? value : std::max(value, std::fabs(static_cast<double>(element)));
+    }
+    return value;
+  };
+  return static_cast<double>(problem.in_features) * largest(tensors.x) * largest(tensors.a[0]);
+}
+
+reference::Number number_of(Dtype dtype) {
+  return dtype == Dtype::kFp32   ? reference::Number::kFp32
+         : dtype == Dtype::kBf16 ? reference::Number::kBf16
+                                 : reference::Number::kFp16;
+}
+
+reference::Rows modelled(const Problem& problem, const Tensors& tensors) {
+  reference::Problem asked;
+  asked.shrink = has_shrink(problem.op);
+  asked.expand = has_expand(problem.op);
+  asked.number = number_of(problem.dtype);
+  asked.intermediate = number_of(problem.intermediate);
+  asked.scale_at_shrink = problem.scale_at == ScaleAt::kShrink;
+  asked.add_inputs = problem.add_inputs;
+  asked.tokens = problem.tokens;
+  asked.in_features = problem.in_features;
+  asked.offset_start = problem.offset_start;
+  asked.x_stride = problem.x_stride;
+  asked.y_stride = problem.y_stride;
+  asked.slots = problem.slots;
+  asked.max_rank = problem.max_rank;
+  asked.widths = problem.widths;
+  asked.adapter_of_token = problem.plan.adapter_of_token;
+  asked.rank = problem.rank;
+  asked.scale = tensors.scale;
+  asked.x = tensors.x.data.data();
+  asked.h = tensors.h.data.data();
+  asked.y = tensors.y.data.data();
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    asked.a.push_back(tensors.a[slice].data.data());
+    asked.b.push_back(tensors.b[slice].data.data());
+    if (problem.bias) {
+      asked.bias.push_back(tensors.bias[slice].data.data());
+    }
+  }
+  reference::Arithmetic arithmetic;
+  arithmetic.intermediate = asked.intermediate;
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(problem.tokens));
+  std::iota(rows.begin(), rows.end(), 0);
+  return reference::evaluate(asked, arithmetic, rows, reference::Rounding::kModelled);
+}
+
+void check_exact(const Problem& problem, std::uint64_t seed) {
+  const Tensors tensors = draw_tensors(problem, Fill::kExact, seed);
+  const reference::Rows rows = modelled(problem, tensors);
+  CHECK(rows.largest_partial <= 0x1p24);
+  std::int64_t zero = 0;
+  std::int64_t owned = 0;
+  bool finite = true;
+  for (std::size_t i = 0; i < rows.expected.size(); ++i) {
+    owned += rows.owned[i];
+    zero += rows.owned[i] != 0 && rows.expected[i] == 0 ? 1 : 0;
+    if (rows.owned[i] != 0) {
+      const auto number = number_of(has_expand(problem.op) ? problem.dtype : problem.intermediate);
+      finite = finite && std::isfinite(reference::round_to(number, rows.expected[i]));
+    }
+  }
+  CHECK(finite);
+  CHECK(zero * 20 <= owned);
+}
+
+bool all_nan(const std::vector<float>& values, std::int64_t first, std::int64_t count) {
+  return std::all_of(values.begin() + first, values.begin() + first + count,
+                     [](float value) { return std::isnan(value); });
+}
+bool none_nan(const std::vector<float>& values, std::int64_t first, std::int64_t count) {
+  return std::none_of(values.begin() + first, values.begin() + first + count,
+                      [](float value) { return std::isnan(value); });
+}
+
+// Two slots of which one is used, with row and rank padding.
+Case padded_case() {
+  Case spec = workload_case(2, 2);
+  spec.layer.x_stride = 50;
+  spec.layer.y_stride = 40;
+  spec.adapters.rank.list = {5};
+  spec.adapters.bias = true;
+  spec.skew.kind = Skew::kTrace;
+  spec.skew.trace = {1, -1};
+  spec.prefill_skew = spec.skew;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("every fill has the same bits on one thread and on many") {
+  Case spec = workload_case(300, 9);
+  spec.layer.in_features = 700;
+  spec.layer.widths = {900, 100};
+  spec.adapters.rank.list = {8, 16};
+  spec.adapters.bias = true;
+  const Problem problem = problem_of(spec);
+  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kTiming}) {
+    const Tensors one = draw_tensors(problem, fill, 7, 1);
+    CHECK(same_bits(one, draw_tensors(problem, fill, 7, 5)));
+    CHECK(same_bits(one, draw_tensors(problem, fill, 7)));
+    CHECK_FALSE(same_bits(one, draw_tensors(problem, fill, 8)));
+  }
+}
+
+TEST_CASE("batches that differ in order alone have the same adapters") {
+  Case spec = workload_case(12, 3);
+  const Tensors arrived = draw_tensors(problem_of(spec), Fill::kBounded, 1);
+  spec.order = Order::kShuffled;
+  const Tensors shuffled = draw_tensors(problem_of(spec), Fill::kBounded, 1);
+  CHECK(arrived.a[1].data == shuffled.a[1].data);
+  CHECK(arrived.b[0].data == shuffled.b[0].data);
+  CHECK(arrived.scale == shuffled.scale);
+}
+
+TEST_CASE("fills keep their golden values") {
+  const Problem problem = problem_of(workload_case(2, 2));
+  const auto first_bits = [](const HostTensor& tensor) {
+    std::vector<int> bits;
+    for (std::size_t i = 0; i < 8; ++i) {
+      bits.push_back(static_cast<int>(tensor.data[i]));
+    }
+    return bits;
+  };
+  using Bytes = std::vector<int>;
+  const Tensors exact = draw_tensors(problem, Fill::kExact, 1);
+  CHECK(first_bits(exact.x) == Bytes{20, 194, 36, 194, 192, 66, 180, 194});
+  CHECK(first_bits(exact.b[1]) == Bytes{128, 193, 0, 65, 192, 65, 0, 64});
+  const Tensors bounded = draw_tensors(problem, Fill::kBounded, 1);
+  CHECK(first_bits(bounded.a[0]) == Bytes{181, 190, 192, 190, 94, 189, 22, 62});
+  const Tensors timing = draw_tensors(problem, Fill::kTiming, 1);
+  CHECK(first_bits(timing.y) == Bytes{15, 190, 10, 191, 52, 63, 124, 191});
+}
+
+TEST_CASE("exact sums stay below 2^24 and finite, and are not mostly zero, in random cases") {
+  for (std::uint64_t seed = 0; seed < 250; ++seed) {
+    CAPTURE(seed);
+    const Problem problem = problem_of(random_case(seed));
+    CAPTURE(name(problem.op));
+    CAPTURE(name(problem.dtype));
+    CAPTURE(problem.in_features);
+    CAPTURE(problem.max_rank);
+    check_exact(problem, seed);
+  }
+}
+
+TEST_CASE("exact sums stay below 2^24 at the extremes of K and rank") {
+  for (const std::int64_t k : {1, 2, 4096, 28672}) {
+    for (const std::int64_t rank : {1, 16, 512}) {
+      for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
+        CAPTURE(k);
+        CAPTURE(rank);
+        CAPTURE(name(dtype));
+        Case spec = workload_case(3, 1);
+        spec.dtype = dtype;
+        spec.layer.in_features = k;
+        spec.layer.widths = {100};
+        spec.adapters.rank.list = {rank};
+        spec.adapters.bias = true;
+        const Problem problem = problem_of(spec);
+        CHECK(largest_sum_over_k(problem, draw_tensors(problem, Fill::kExact, 3)) <= 0x1p24);
+        check_exact(problem, 3);
+      }
+    }
+  }
+}
+
+TEST_CASE("exact partials of a split sum are too wide for the narrow dtypes") {
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+    Case spec = workload_case(1, 1);
+    spec.dtype = dtype;
+    spec.layer.in_features = 4096;
+    const Tensors tensors = draw_tensors(problem_of(spec), Fill::kExact, 1);
+    const std::vector<float> x = values_of(tensors.x);
+    const std::vector<float> a = values_of(tensors.a[0]);
+    std::int64_t rounded = 0;
+    for (std::size_t part = 0; part < 16; ++part) {
+      double sum = 0;
+      for (std::size_t k = part * 256; k < (part + 1) * 256; ++k) {
+        sum += static_cast<double>(x[k] * a[k]);
+      }
+      rounded += reference::round_to(number_of(dtype), sum) == sum ? 0 : 1;
+    }
+    CHECK(rounded >= 8);
+  }
+}
+
+TEST_CASE("exact values are integers times a power of two that the dtype holds, none zero") {
+  Case spec = workload_case(4, 3);
+  spec.adapters.bias = true;
+  const Tensors tensors = draw_tensors(problem_of(spec), Fill::kExact, 2);
+  for (const float value : values_of(tensors.x)) {
+    CHECK(value == std::round(value));
+    CHECK(value != 0);
+    CHECK(std::fabs(value) <= 256);
+  }
+  const std::vector<float> y = values_of(tensors.y);
+  CHECK(std::count(y.begin(), y.end(), 0.0F) == 0);
+  for (std::size_t slot = 0; slot < tensors.scale.size(); ++slot) {
+    int exponent = 0;
+    CHECK(std::fabs(std::frexp(tensors.scale[slot], &exponent)) == 0.5F);
+    CHECK(tensors.scale[slot] != 1.0F);
+    CHECK(tensors.scale[slot] != tensors.scale[(slot + 1) % tensors.scale.size()]);
+  }
+}
+
+TEST_CASE("what an op must not read is NaN where results are proved, and a number where timed") {
+  const Problem problem = problem_of(padded_case());
+  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kTiming}) {
+    const bool poisons = fill != Fill::kTiming;
+    const Tensors tensors = draw_tensors(problem, fill, 4);
+    const std::vector<float> x = values_of(tensors.x);
+    CHECK(none_nan(x, 0, 48));
+    CHECK(all_nan(x, 48, 2) == poisons);
+    CHECK(all_nan(x, 50, 50) == poisons);
+    const std::vector<float> a = values_of(tensors.a[0]);
+    const std::int64_t lane = 48;
+    CHECK(all_nan(a, 0, 8 * lane) == poisons);
+    CHECK(none_nan(a, 8 * lane, 5 * lane));
+    CHECK(all_nan(a, 13 * lane, 3 * lane) == poisons);
+    const std::vector<float> b = values_of(tensors.b[1]);
+    CHECK(all_nan(b, 0, 8 * 8) == poisons);
+    CHECK(none_nan(b, 8 * 8, 5));
+    CHECK(all_nan(b, 8 * 8 + 5, 3) == poisons);
+    CHECK(none_nan(b, 8 * 8 + 8, 5));
+    const std::vector<float> bias = values_of(tensors.bias[0]);
+    CHECK(all_nan(bias, 0, 24) == poisons);
+    CHECK(none_nan(bias, 24, 24));
+    CHECK(none_nan(values_of(tensors.y), 0, 80));
+    CHECK(all_nan(values_of(tensors.h), 0, 2 * 2 * 8) == poisons);
+  }
+}
+
+TEST_CASE("a given h is poisoned above the rank and in rows without an adapter") {
+  Case spec = padded_case();
+  spec.op = Op::kExpand;
+  const Tensors tensors = draw_tensors(problem_of(spec), Fill::kExact, 4);
+  const std::vector<float> h = values_of(tensors.h);
+  for (const std::int64_t slice : {0, 1}) {
+    CHECK(none_nan(h, slice * 16, 5));
+    CHECK(all_nan(h, slice * 16 + 5, 11));
+  }
+  CHECK(tensors.x.elements == 0);
+}
+
+TEST_CASE("bounded data has full mantissas, both signs, uneven scales and a delta beside y") {
+  Case spec = workload_case(20, 4);
+  spec.dtype = Dtype::kFp32;
+  spec.adapters.scale = {0.01, 7.0};
+  const Problem problem = problem_of(spec);
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, 5);
+  for (std::size_t slot = 0; slot < 4; ++slot) {
+    const float factor = tensors.scale[slot] / problem.scale[slot];
+    CHECK(factor >= 0.7499F);
+    CHECK(factor <= 1.2501F);
+    CHECK(std::fabs(factor - 1.0F) >= 0.0299F);
+  }
+  const reference::Rows rows = modelled(problem, tensors);
+  const std::vector<float> before = values_of(tensors.y);
+  double delta = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const auto old = static_cast<double>(before[i]);
+    delta += (rows.expected[i] - old) * (rows.expected[i] - old);
+    size += old * old;
+  }
+  CHECK(delta > 0.3 * size);
+  CHECK(delta < 3 * size);
+  const std::vector<float> x = values_of(tensors.x);
+  const auto negative = std::count_if(x.begin(), x.end(), [](float value) { return value < 0; });
+  CHECK(std::abs(negative - 480) < 100);
+}
+
+TEST_CASE("timing data stays finite through thousands of accumulations") {
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+    Case spec = workload_case(4, 2);
+    spec.dtype = dtype;
+    spec.adapters.scale = {3.0};
+    const Problem problem = problem_of(spec);
+    const Tensors tensors = draw_tensors(problem, Fill::kTiming, 6);
+    CHECK(tensors.scale == problem.scale);
+    const reference::Rows rows = modelled(problem, tensors);
+    const std::vector<float> before = values_of(tensors.y);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const double delta = rows.expected[i] - static_cast<double>(before[i]);
+      double y = static_cast<double>(before[i]);
+      for (int step = 0; step < 5000; ++step) {
+        y = reference::round_to(number_of(dtype), y + delta);
+      }
+      CHECK(std::fabs(y) < 10000);
+    }
+  }
+}
