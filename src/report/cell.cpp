@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -53,28 +54,19 @@ struct FileText {
   std::string operator()(double value) const { return shortest(value); }
   std::string operator()(const std::string& value) const { return value; }
   std::string operator()(const std::vector<std::string>& values) const {
-    std::string text;
-    for (const std::string& value : values) {
-      text += (text.empty() ? "" : ",") + value;
-    }
-    return text;
+    return fmt::format("{}", fmt::join(values, ","));
   }
   std::string operator()(const std::vector<double>& values) const {
-    std::string text;
-    for (const double value : values) {
-      text += (text.empty() ? "" : ",") + shortest(value);
-    }
-    return text;
+    std::vector<std::string> texts(values.size());
+    std::transform(values.begin(), values.end(), texts.begin(), shortest);
+    return (*this)(texts);
   }
   std::string operator()(const std::map<std::string, std::string>& pairs) const {
-    std::string text;
+    std::vector<std::string> texts;
     for (const auto& [key, value] : pairs) {
-      text += text.empty() ? "" : ",";
-      text += key;
-      text += '=';
-      text += value;
+      texts.push_back(fmt::format("{}={}", key, value));
     }
-    return text;
+    return (*this)(texts);
   }
 };
 

@@ -76,10 +76,10 @@ Column column(Words words, std::optional<T> Row::*field, Shown shown = {}) {
 }
 
 Column status_column() {
-  Column status = column(
-      {"status", "status", "",
-       "PASSED, FAILED, MISTRUSTED, SKIPPED, INVALID, HUNG or ERROR; about correctness", ""},
-      &Row::message, {true, 0});
+  Column status =
+      column({"status", "status", "",
+              "PASSED, FAILED, MISTRUSTED, SKIPPED, INVALID, HUNG or ERROR; about correctness", ""},
+             &Row::message, {true, 0});
   status.get = [](const Row& row) -> Cell { return std::string(name(row.status)); };
   status.set = [](Row& row, const Cell& cell) {
     const std::string text =
@@ -116,17 +116,17 @@ std::vector<Column> case_columns() {
              &Row::intermediate),
       column({"scale_at", "scale at", "", "which half applies the scale: shrink or expand", ""},
              &Row::scale_at),
-      column({"model", "model", "", "model whose layer has this shape; empty for a custom shape",
-              ""},
-             &Row::model),
+      column(
+          {"model", "model", "", "model whose layer has this shape; empty for a custom shape", ""},
+          &Row::model),
       column({"layer", "layer", "", "name of the projection", ""}, &Row::layer),
       column({"in_features", "K", "", "columns of x (K)", ""}, &Row::in_features),
       column({"out_features", "N", "", "widths of the slices (N_i), joined by '+'", ""},
              &Row::out_features),
       column({"tokens", "tokens", "", "rows of x in the step (M)", ""}, &Row::tokens, {true, 5}),
       column({"slots", "slots", "", "adapters resident", ""}, &Row::slots),
-      column({"active", "active", "", "distinct adapters that the batch touches", ""},
-             &Row::active, {true, 6}),
+      column({"active", "active", "", "distinct adapters that the batch touches", ""}, &Row::active,
+             {true, 6}),
       column({"rank", "rank", "", "largest rank among the slots", ""}, &Row::rank, {true, 5}),
       column({"ranks", "ranks", "", "the rank law as written in the scenario", ""}, &Row::ranks),
       column({"skew", "skew", "", "law that binds sequences to adapters", ""}, &Row::skew),
@@ -166,18 +166,21 @@ std::vector<Column> time_columns() {
              &Row::time_us, {true, 0}),
       column({"time_min_us", "min us", "us", "shortest sample", "minimum of samples_us"},
              &Row::time_min_us),
-      column({"time_q1_us", "q1 us", "us", "lower quartile", "25 % quantile of samples_us (type 7)"},
-             &Row::time_q1_us),
-      column({"time_q3_us", "q3 us", "us", "upper quartile", "75 % quantile of samples_us (type 7)"},
-             &Row::time_q3_us),
+      column(
+          {"time_q1_us", "q1 us", "us", "lower quartile", "25 % quantile of samples_us (type 7)"},
+          &Row::time_q1_us),
+      column(
+          {"time_q3_us", "q3 us", "us", "upper quartile", "75 % quantile of samples_us (type 7)"},
+          &Row::time_q3_us),
       column({"time_max_us", "max us", "us", "longest sample", "maximum of samples_us"},
              &Row::time_max_us),
       column({"noise_us", "noise us", "us", "difference of the same code with itself (A/A)",
               "|median of even samples - median of odd samples|"},
              &Row::noise_us, {true, 8}),
-      column({"samples_us", "samples us", "us",
-              "every sample, time of one launch; in JSON lines only", "time of a sample / launches"},
-             &Row::samples_us),
+      column(
+          {"samples_us", "samples us", "us", "every sample, time of one launch; in JSON lines only",
+           "time of a sample / launches"},
+          &Row::samples_us),
       column({"cache", "cache", "", "what is cold when a launch begins: weights-cold, cold or hot",
               ""},
              &Row::cache),
@@ -237,9 +240,9 @@ std::vector<Column> condition_columns() {
       column({"max_regression", "max regression", "1",
               "slowdown above which compare fails this row; empty = its default", ""},
              &Row::max_regression),
-      column({"threshold_missed", "missed", "", "thresholds of the scenario that the row missed",
-              ""},
-             &Row::threshold_missed),
+      column(
+          {"threshold_missed", "missed", "", "thresholds of the scenario that the row missed", ""},
+          &Row::threshold_missed),
       column({"wall_s", "wall s", "s", "what the row cost, proof included", ""}, &Row::wall_s),
       column({"repro", "repro", "", "command that runs this row alone", ""}, &Row::repro),
   };
@@ -263,8 +266,8 @@ const std::vector<Column>& columns() {
 }
 
 const Column* find_column(std::string_view key) {
-  const auto found =
-      std::find_if(columns().begin(), columns().end(), [&](const Column& c) { return c.key == key; });
+  const auto found = std::find_if(columns().begin(), columns().end(),
+                                  [&](const Column& c) { return c.key == key; });
   return found == columns().end() ? nullptr : &*found;
 }
 

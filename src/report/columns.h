@@ -15,9 +15,9 @@ namespace lora_bench {
 enum class CellType : std::uint8_t { kFlag, kCount, kFigure, kText, kTexts, kFigures, kPairs };
 
 // Absent, or one value of a column's type.
-using Cell = std::variant<std::monostate, bool, std::int64_t, double, std::string,
-                          std::vector<std::string>, std::vector<double>,
-                          std::map<std::string, std::string>>;
+using Cell =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>,
+                 std::vector<double>, std::map<std::string, std::string>>;
 
 // The one place that says what a column is. Table, CSV, JSON lines, Markdown, filters, pivots and
 // docs/metrics.md all read it.

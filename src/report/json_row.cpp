@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <variant>
 
@@ -164,13 +164,16 @@ struct ContextReader {
     return found == json.end() || found->is_null() ? nullptr : &*found;
   }
   void operator()(const char* key, std::string& field) {
-    if (const Json* value = find(key)) field = read_text(key, *value);
+    if (const Json* value = find(key))
+      field = read_text(key, *value);
   }
   void operator()(const char* key, bool& field) {
-    if (const Json* value = find(key)) field = read_flag(key, *value);
+    if (const Json* value = find(key))
+      field = read_flag(key, *value);
   }
   void operator()(const char* key, std::int64_t& field) {
-    if (const Json* value = find(key)) field = read_count(key, *value);
+    if (const Json* value = find(key))
+      field = read_count(key, *value);
   }
   void operator()(const char* key, int& field) {
     if (const Json* value = find(key)) {
@@ -182,10 +185,12 @@ struct ContextReader {
     }
   }
   void operator()(const char* key, std::vector<std::string>& field) {
-    if (const Json* value = find(key)) field = read_texts(key, *value);
+    if (const Json* value = find(key))
+      field = read_texts(key, *value);
   }
   void operator()(const char* key, std::map<std::string, std::string>& field) {
-    if (const Json* value = find(key)) field = read_pairs(key, *value);
+    if (const Json* value = find(key))
+      field = read_pairs(key, *value);
   }
 };
 
@@ -207,6 +212,8 @@ std::string to_json_line(const Context& context) {
   visit_context(context, [&](const char* key, const auto& value) { json[key] = value; });
   return dump(json);
 }
+
+bool is_json(const std::string& text) { return Json::accept(text); }
 
 Row row_from_json(const Json& json, std::vector<std::string>& unknown) {
   Row row;

@@ -13,6 +13,8 @@ namespace lora_bench {
 [[nodiscard]] std::string to_json_line(const Row& row);
 [[nodiscard]] std::string to_json_line(const Context& context);
 
+[[nodiscard]] bool is_json(const std::string& text);
+
 // The inverse. A key of the wrong type throws UsageError without a place; keys that this version
 // does not know are appended to `unknown`.
 [[nodiscard]] Row row_from_json(const nlohmann::json& json, std::vector<std::string>& unknown);

@@ -78,8 +78,8 @@ class Reader {
       fail("no context line; not a results file of lora-bench");
     }
     for (const std::string& key : unknown_) {
-      results_.warnings.push_back(fmt::format(
-          "{}: key '{}' is unknown to this version; ignored", results_.file, key));
+      results_.warnings.push_back(
+          fmt::format("{}: key '{}' is unknown to this version; ignored", results_.file, key));
     }
     return std::move(results_);
   }
@@ -165,8 +165,8 @@ Results merge_results(const std::vector<Results>& files) {
     } else {
       all.file += " + " + file.file;
       for (const std::string& difference : context_differences(all.context, file.context)) {
-        all.warnings.push_back(fmt::format("{} and {}: {}", files.front().file, file.file,
-                                           difference));
+        all.warnings.push_back(
+            fmt::format("{} and {}: {}", files.front().file, file.file, difference));
       }
     }
     all.rows.insert(all.rows.end(), file.rows.begin(), file.rows.end());
