@@ -61,36 +61,37 @@ double decode_slowly(Number number, std::uint32_t bits) {
   return sign * std::ldexp(1.0 + fraction, field - 1 + format.least_exponent);
 }
 
-template <std::size_t kCount>
-std::array<double, kCount> table(Number number) {
-  std::array<double, kCount> values{};
-  for (std::size_t bits = 0; bits < kCount; ++bits) {
-    values[bits] = decode_slowly(number, static_cast<std::uint32_t>(bits));
-  }
-  return values;
+template <Number kNumber, std::size_t kPatterns>
+double decode_by_table(std::uint32_t bits) {
+  static const auto kValues = [] {
+    std::array<double, kPatterns> values{};
+    for (std::size_t pattern = 0; pattern < kPatterns; ++pattern) {
+      values[pattern] = decode_slowly(kNumber, static_cast<std::uint32_t>(pattern));
+    }
+    return values;
+  }();
+  return kValues[bits % kPatterns];
 }
 
 }  // namespace
 
 double decode(Number number, std::uint32_t bits) {
-  static const auto kBf16 = table<65536>(Number::kBf16);
-  static const auto kFp16 = table<65536>(Number::kFp16);
-  static const auto kE4m3 = table<256>(Number::kE4m3);
-  static const auto kE5m2 = table<256>(Number::kE5m2);
   switch (number) {
     case Number::kFp32:
       return static_cast<double>(std::bit_cast<float>(bits));
     case Number::kBf16:
-      return kBf16[bits & 0xffffU];
+      return decode_by_table<Number::kBf16, 65536>(bits);
     case Number::kFp16:
-      return kFp16[bits & 0xffffU];
+      return decode_by_table<Number::kFp16, 65536>(bits);
     case Number::kE4m3:
-      return kE4m3[bits & 0xffU];
+      return decode_by_table<Number::kE4m3, 256>(bits);
     case Number::kE5m2:
-      return kE5m2[bits & 0xffU];
+      return decode_by_table<Number::kE5m2, 256>(bits);
   }
   throw std::logic_error("number format outside the enumeration");
 }
+
+double spacing(Number number, double value) { return spacing(format_of(number), std::fabs(value)); }
 
 double round_to(Number number, double value) {
   const Format& format = format_of(number);

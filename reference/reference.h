@@ -15,6 +15,8 @@ enum class Number : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
 // Round to nearest even, as IEEE (overflow to infinity; e4m3: to NaN).
 [[nodiscard]] double round_to(Number number, double value);
 [[nodiscard]] std::uint32_t encode(Number number, double value);
+// Distance between the neighbours of a finite value in the format.
+[[nodiscard]] double spacing(Number number, double value);
 
 struct Problem {
   bool shrink = true;                   // h = x A^T; else h is given

@@ -43,8 +43,7 @@ struct Verdict {
   Status status = Status::kMistrusted;
   std::string message;        // one line; for FAILED the failure in short
   std::vector<Level> passed;  // levels that were run and held
-  double bound_share =
-      0;  // worst |got - expected| / bound seen at level 2, of what the bound allows
+  double bound_share = 0;     // worst share of the bound that a result of level 2 needed
   double rows_checked = 0;    // share of rows compared in full
   std::int64_t compared = 0;  // elements compared
   std::optional<Failure> failure;
@@ -56,7 +55,12 @@ struct VerifyOptions {
   std::uint64_t seed = 1;
 };
 
+// The failure in one line: level, how many, the first place, the hypothesis.
+[[nodiscard]] std::string describe(const Failure& failure);
+
 // Levels 1, 2 and 4 (and 3 if asked) of one backend on one case. The backend supports the problem.
+// It is launched with operands on 256-byte boundaries and once more with operands shifted by one
+// element: the dtype's own alignment is all that it may ask for (the workspace stays aligned).
 // Throws what the backend throws.
 [[nodiscard]] Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
                              const VerifyOptions& options);
@@ -66,19 +70,32 @@ struct VerifyOptions {
 [[nodiscard]] std::vector<std::int64_t> sample_rows(const Problem& problem, std::int64_t max_rows,
                                                     std::uint64_t seed);
 
-// Compares what a launch left in y (or h) with the oracle. `before` is y as it was. Used by verify
-// and once more after timing. `got` is the whole output in the dtype of the op's result.
+// What compare_output found.
 struct Comparison {
-  std::int64_t compared = 0;
+  std::int64_t compared = 0;  // elements, owned or not
+  std::int64_t owned = 0;     // of these
   std::int64_t wrong = 0;
-  double bound_share = 0;
-  double zero_share = 0;  // of expected owned elements: a mostly-zero answer proves little
-  double largest_partial = 0;
-  std::vector<std::int64_t> wrong_rows;
+  double bound_share = 0;      // the least error before the final rounding that explains the result
+  double zero_share = 0;       // of owned elements, in which an op that does nothing would be right
+  double largest_partial = 0;  // exact fill: see reference::Rows and reference::exact_limit
+  std::vector<std::int64_t> wrong_rows;  // ascending
   std::vector<Mismatch> first;
 };
+
+// Compares what a launch left in y (or h) with the oracle: bit for bit after one rounding for the
+// exact fill, within the rounding interval of the bound else. Columns outside every slice and rows
+// without adapter (or with one of rank 0) must be as `tensors` has them, bit for bit; unowned lanes
+// of h may hold anything. Used by verify and once more after timing. `got` is the whole output in
+// the dtype of the op's result.
 [[nodiscard]] Comparison compare_output(const Problem& problem, const Tensors& tensors,
                                         const Numerics& numerics, const void* got,
                                         std::vector<std::int64_t> rows);
+
+// Slice and column (or lane) of a column of the output row; slice -1 where none owns it.
+struct Place {
+  std::int64_t slice = -1;
+  std::int64_t column = 0;
+};
+[[nodiscard]] Place place_of(const Problem& problem, std::int64_t column);
 
 }  // namespace lora_bench

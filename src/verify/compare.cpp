@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "verify/oracle.h"
+#include "verify/verify.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kElementsPerChunk = 1 << 22;
+constexpr std::size_t kFirstShown = 10;
+
+double element(const std::byte* array, Dtype dtype, std::int64_t index) {
+  std::uint32_t bits = 0;
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  std::memcpy(&bits, array + static_cast<std::size_t>(index) * bytes, bytes);
+  return reference::decode(number_of(dtype), bits);
+}
+
+bool same_bits(const std::byte* left, const std::byte* right, Dtype dtype, std::int64_t index) {
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  const std::size_t offset = static_cast<std::size_t>(index) * bytes;
+  return std::memcmp(left + offset, right + offset, bytes) == 0;
+}
+
+class Comparer {
+ public:
+  Comparer(const Problem& problem, const Tensors& tensors, const void* got)
+      : problem_(problem),
+        exact_(tensors.fill == Fill::kExact),
+        dtype_(output_dtype(problem)),
+        number_(number_of(dtype_)),
+        got_(static_cast<const std::byte*>(got)),
+        before_(output_before(problem, tensors).data.data()) {}
+
+  void compare(const reference::Rows& rows);
+  [[nodiscard]] Comparison result() const;
+
+ private:
+  bool right_owned(double expected, double nearest, double bound, double got);
+  void note_wrong(std::int64_t token, std::int64_t column, double expected, double got,
+                  double bound);
+  [[nodiscard]] double without_effect(std::int64_t index) const;
+
+  const Problem& problem_;
+  bool exact_;
+  Dtype dtype_;
+  reference::Number number_;
+  const std::byte* got_;
+  const std::byte* before_;
+  Comparison found_;
+  std::int64_t owned_ = 0;
+  std::int64_t without_effect_ = 0;
+};
+
+// Notes the share of the bound that the result needs: the least error before the final rounding
+// that explains it.
+bool Comparer::right_owned(double expected, double nearest, double bound, double got) {
+  if (got == nearest || exact_) {
+    return got == nearest;
+  }
+  const double least = reference::round_to(number_, expected - bound);
+  const double most = reference::round_to(number_, expected + bound);
+  if (!(least <= got && got <= most)) {
+    return false;
+  }
+  if (std::isfinite(got) && bound > 0) {
+    const double needed = std::fabs(got - expected) - reference::spacing(number_, got) / 2;
+    found_.bound_share = std::max(found_.bound_share, std::min(1.0, needed / bound));
+  }
+  return true;
+}
+
+// The value that an owned element has if the op did nothing that shows.
+double Comparer::without_effect(std::int64_t index) const {
+  const bool adds = has_expand(problem_.op) && problem_.add_inputs;
+  return adds ? element(before_, dtype_, index) : 0;
+}
+
+void Comparer::compare(const reference::Rows& rows) {
+  found_.largest_partial = std::max(found_.largest_partial, rows.largest_partial);
+  for (std::size_t row = 0; row < rows.tokens.size(); ++row) {
+    for (std::int64_t column = 0; column < rows.columns; ++column) {
+      const std::size_t at =
+          row * static_cast<std::size_t>(rows.columns) + static_cast<std::size_t>(column);
+      const bool owned = rows.owned[at] != 0;
+      if (!owned && !has_expand(problem_.op)) {
+        continue;  // scratch: the op may write there what it likes
+      }
+      const std::int64_t index = output_index(problem_, rows.tokens[row], column);
+      const double got = element(got_, dtype_, index);
+      const double expected = rows.expected[at];
+      ++found_.compared;
+      bool right = false;
+      if (owned) {
+        const double nearest = reference::round_to(number_, expected);
+        ++owned_;
+        without_effect_ += nearest == without_effect(index) ? 1 : 0;
+        right = right_owned(expected, nearest, rows.bound[at], got);
+      } else {
+        right = same_bits(got_, before_, dtype_, index);
+      }
+      if (!right) {
+        note_wrong(rows.tokens[row], column, expected, got, rows.bound[at]);
+      }
+    }
+  }
+}
+
+void Comparer::note_wrong(std::int64_t token, std::int64_t column, double expected, double got,
+                          double bound) {
+  ++found_.wrong;
+  if (found_.wrong_rows.empty() || found_.wrong_rows.back() != token) {
+    found_.wrong_rows.push_back(token);
+  }
+  if (found_.first.size() < kFirstShown) {
+    const Place place = place_of(problem_, column);
+    found_.first.push_back({token, problem_.plan.adapter_of_token[static_cast<std::size_t>(token)],
+                            place.slice, place.column, expected, got, bound});
+  }
+}
+
+Comparison Comparer::result() const {
+  Comparison result = found_;
+  result.zero_share =
+      owned_ == 0 ? 0 : static_cast<double>(without_effect_) / static_cast<double>(owned_);
+  result.owned = owned_;
+  return result;
+}
+
+}  // namespace
+
+Place place_of(const Problem& problem, std::int64_t column) {
+  if (!has_expand(problem.op)) {
+    return {column / problem.max_rank, column % problem.max_rank};
+  }
+  std::int64_t start = problem.offset_start;
+  for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    const std::int64_t past = start + problem.widths[static_cast<std::size_t>(slice)];
+    if (column >= start && column < past) {
+      return {slice, column - start};
+    }
+    start = past;
+  }
+  return {-1, column};
+}
+
+Comparison compare_output(const Problem& problem, const Tensors& tensors, const Numerics& numerics,
+                          const void* got, std::vector<std::int64_t> rows) {
+  std::sort(rows.begin(), rows.end());
+  const std::int64_t columns =
+      has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
+  const auto rows_per_chunk = static_cast<std::size_t>(
+      std::max<std::int64_t>(1, kElementsPerChunk / std::max<std::int64_t>(1, columns)));
+  Comparer comparer(problem, tensors, got);
+  const std::span<const std::int64_t> all(rows);
+  for (std::size_t first = 0; first < all.size(); first += rows_per_chunk) {
+    const auto chunk = all.subspan(first, std::min(rows_per_chunk, all.size() - first));
+    comparer.compare(evaluate_rows(problem, tensors, numerics, chunk));
+  }
+  return comparer.result();
+}
+
+}  // namespace lora_bench

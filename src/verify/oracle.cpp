@@ -1,0 +1,105 @@
+#include "verify/oracle.h"
+
+#include <stdexcept>
+
+namespace lora_bench {
+namespace {
+
+std::vector<const void*> addresses(const std::vector<HostTensor>& tensors) {
+  std::vector<const void*> result;
+  for (const HostTensor& tensor : tensors) {
+    result.push_back(tensor.data.data());
+  }
+  return result;
+}
+
+}  // namespace
+
+reference::Number number_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFp32:
+      return reference::Number::kFp32;
+    case Dtype::kBf16:
+      return reference::Number::kBf16;
+    case Dtype::kFp16:
+      return reference::Number::kFp16;
+    case Dtype::kE4m3:
+      return reference::Number::kE4m3;
+    case Dtype::kE5m2:
+      return reference::Number::kE5m2;
+  }
+  throw std::logic_error("dtype outside the enumeration");
+}
+
+reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors) {
+  reference::Problem result;
+  result.shrink = has_shrink(problem.op);
+  result.expand = has_expand(problem.op);
+  result.number = number_of(problem.dtype);
+  result.intermediate = number_of(problem.intermediate);
+  result.scale_at_shrink = problem.scale_at == ScaleAt::kShrink;
+  result.add_inputs = problem.add_inputs;
+  result.tokens = problem.tokens;
+  result.in_features = problem.in_features;
+  result.offset_start = problem.offset_start;
+  result.x_stride = problem.x_stride;
+  result.y_stride = problem.y_stride;
+  result.slots = problem.slots;
+  result.max_rank = problem.max_rank;
+  result.widths = problem.widths;
+  result.adapter_of_token = problem.plan.adapter_of_token;
+  result.rank = problem.rank;
+  result.scale = tensors.scale;
+  result.x = tensors.x.data.data();
+  result.a = addresses(tensors.a);
+  result.b = addresses(tensors.b);
+  if (problem.bias) {
+    result.bias = addresses(tensors.bias);
+  }
+  result.h = tensors.h.data.data();
+  result.y = tensors.y.data.data();
+  return result;
+}
+
+reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& numerics) {
+  reference::Arithmetic result;
+  result.unit_roundoff = numerics.unit_roundoff;
+  result.shrink_depth = numerics.shrink_depth;
+  result.expand_depth = numerics.expand_depth;
+  result.partial = number_of(numerics.partial);
+  result.partials = numerics.partials;
+  result.rounds_delta = numerics.rounds_delta;
+  // A backend may keep h better than the case asks, not worse. Where h is the result, its dtype is
+  // the final rounding, which the comparison makes.
+  const bool kept_better =
+      unit_roundoff(numerics.intermediate) < unit_roundoff(problem.intermediate);
+  const Dtype stored = kept_better ? numerics.intermediate : problem.intermediate;
+  result.intermediate = number_of(has_expand(problem.op) ? stored : Dtype::kFp32);
+  return result;
+}
+
+reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
+                              const Numerics& numerics, std::span<const std::int64_t> rows) {
+  const reference::Rounding rounding =
+      tensors.fill == Fill::kExact ? reference::Rounding::kModelled : reference::Rounding::kBounded;
+  return reference::evaluate(oracle_problem(problem, tensors), oracle_arithmetic(problem, numerics),
+                             rows, rounding);
+}
+
+Dtype output_dtype(const Problem& problem) {
+  return has_expand(problem.op) ? problem.dtype : problem.intermediate;
+}
+
+const HostTensor& output_before(const Problem& problem, const Tensors& tensors) {
+  return has_expand(problem.op) ? tensors.y : tensors.h;
+}
+
+std::int64_t output_index(const Problem& problem, std::int64_t token, std::int64_t column) {
+  if (has_expand(problem.op)) {
+    return token * problem.y_stride + column;
+  }
+  const std::int64_t slice = column / problem.max_rank;
+  return (slice * problem.tokens + token) * problem.max_rank + column % problem.max_rank;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <optional>
+
+#include "verify/verify.h"
+
+namespace lora_bench {
+
+// Whether the row belongs to the op: it has an adapter, of a rank above 0.
+[[nodiscard]] bool owns_row(const Problem& problem, std::int64_t token);
+// Elements of the output that the op must write.
+[[nodiscard]] std::int64_t owned_elements(const Problem& problem);
+
+// Without an oracle, over every row: what nobody owns has the bits of before, and what the op owns
+// holds no NaN (poison that was never overwritten is one). Nothing when all is well.
+[[nodiscard]] std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tensors,
+                                                   const void* got);
+
+}  // namespace lora_bench

@@ -1,0 +1,150 @@
+#include "verify/staging.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace lora_bench {
+namespace {
+
+std::string indexed(const char* name, std::size_t slice) {
+  return fmt::format("{}[{}]", name, slice);
+}
+
+template <typename Element>
+std::int64_t count_of(const std::vector<Element>& elements) {
+  return static_cast<std::int64_t>(elements.size());
+}
+
+}  // namespace
+
+Stage::Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
+             std::int64_t workspace_bytes, Alignment alignment)
+    : memory_(&memory),
+      problem_(&problem),
+      tensors_(&tensors),
+      workspace_bytes_(workspace_bytes),
+      alignment_(alignment) {
+  stage_all();
+  point_operands();
+}
+
+void Stage::reload(const Problem& problem, const Tensors& tensors) {
+  problem_ = &problem;
+  tensors_ = &tensors;
+  stage_all();
+  point_operands();
+}
+
+void Stage::stage_all() {
+  const Plan& plan = problem_->plan;
+  rank_.assign(problem_->rank.begin(), problem_->rank.end());
+  stage("x", tensors_->x);
+  for (std::size_t slice = 0; slice < problem_->widths.size(); ++slice) {
+    stage(indexed("a", slice), tensors_->a[slice]);
+    stage(indexed("b", slice), tensors_->b[slice]);
+    stage(indexed("bias", slice), tensors_->bias[slice]);
+  }
+  const bool h_given = !has_shrink(problem_->op);
+  const std::int64_t h_elements = operand_sizes(*problem_).h;
+  stage("h", h_given ? tensors_->h.data.data() : nullptr, h_elements,
+        size_bytes(problem_->intermediate), h_given);
+  stage("y", tensors_->y, false);
+  stage("workspace", nullptr, workspace_bytes_, 1, false);
+  stage("adapter_of_token", plan.adapter_of_token.data(), count_of(plan.adapter_of_token), 4);
+  stage("token_order", plan.token_order.data(), count_of(plan.token_order), 4);
+  stage("active_ids", plan.active_ids.data(), count_of(plan.active_ids), 4);
+  stage("group_starts", plan.group_starts.data(), count_of(plan.group_starts), 4);
+  stage("rank", rank_.data(), count_of(rank_), 4);
+  stage("scale", tensors_->scale.data(), count_of(tensors_->scale), 4);
+}
+
+void Stage::stage(const std::string& name, const HostTensor& tensor, bool input) {
+  stage(name, tensor.data.data(), tensor.elements, size_bytes(tensor.dtype), input);
+}
+
+void Stage::stage(const std::string& name, const void* source, std::int64_t elements,
+                  std::int64_t element_bytes, bool input) {
+  const std::int64_t bytes = elements * element_bytes;
+  auto found = std::find_if(staged_.begin(), staged_.end(),
+                            [&](const Staged& staged) { return staged.name == name; });
+  if (found == staged_.end()) {
+    found = staged_.insert(staged_.end(), Staged{name, {}, nullptr});
+  }
+  const bool shifted = alignment_ == Alignment::kElement && name != "workspace";
+  if (found->buffer.bytes() != bytes) {
+    found->buffer =
+        bytes == 0 ? GuardedBuffer() : GuardedBuffer(*memory_, bytes, shifted ? element_bytes : 0);
+  }
+  found->source = input ? source : nullptr;
+  if (source != nullptr && bytes > 0) {
+    found->buffer.upload(source, bytes);
+  }
+}
+
+void* Stage::address(const std::string& name) const {
+  const auto found = std::find_if(staged_.begin(), staged_.end(),
+                                  [&](const Staged& staged) { return staged.name == name; });
+  return found->buffer.bytes() == 0 ? nullptr : found->buffer.data();
+}
+
+void Stage::point_operands() {
+  operands_ = {};
+  operands_.x = address("x");
+  for (std::size_t slice = 0; slice < problem_->widths.size(); ++slice) {
+    operands_.a.push_back(address(indexed("a", slice)));
+    operands_.b.push_back(address(indexed("b", slice)));
+    operands_.bias.push_back(address(indexed("bias", slice)));
+  }
+  operands_.h = address("h");
+  operands_.y = address("y");
+  operands_.workspace = address("workspace");
+  operands_.adapter_of_token = static_cast<const std::int32_t*>(address("adapter_of_token"));
+  operands_.token_order = static_cast<const std::int32_t*>(address("token_order"));
+  operands_.active_ids = static_cast<const std::int32_t*>(address("active_ids"));
+  operands_.group_starts = static_cast<const std::int32_t*>(address("group_starts"));
+  operands_.rank = static_cast<const std::int32_t*>(address("rank"));
+  operands_.scale = static_cast<const float*>(address("scale"));
+}
+
+void Stage::launch(const Backend& backend) {
+  backend.launch(*problem_, operands_, Stream{});
+  memory_->synchronize();
+}
+
+std::vector<std::byte> Stage::output() const {
+  const std::string name = has_expand(problem_->op) ? "y" : "h";
+  for (const Staged& staged : staged_) {
+    if (staged.name == name && staged.buffer.bytes() > 0) {
+      return staged.buffer.download();
+    }
+  }
+  return {};
+}
+
+std::string Stage::damage() const {
+  for (const Staged& staged : staged_) {
+    const std::string damage = staged.buffer.bytes() == 0 ? "" : staged.buffer.damage();
+    if (!damage.empty()) {
+      return fmt::format("guard of {} damaged: {}", staged.name, damage);
+    }
+  }
+  return "";
+}
+
+std::string Stage::changed_inputs() const {
+  for (const Staged& staged : staged_) {
+    if (staged.source == nullptr || staged.buffer.bytes() == 0) {
+      continue;
+    }
+    const std::vector<std::byte> now = staged.buffer.download();
+    if (std::memcmp(now.data(), staged.source, now.size()) != 0) {
+      return fmt::format("input {} changed", staged.name);
+    }
+  }
+  return "";
+}
+
+}  // namespace lora_bench

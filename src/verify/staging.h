@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/memory.h"
+#include "ops/backend.h"
+#include "workload/tensors.h"
+
+namespace lora_bench {
+
+// Where operands start: on 256-byte boundaries, or shifted by one element of their dtype, which is
+// all the alignment that a backend may ask for (the workspace stays on a boundary).
+enum class Alignment : std::uint8_t { kBoundary, kElement };
+
+// The operands of one step in guarded buffers of one memory. h (unless it is an input) and the
+// workspace start poisoned; y starts as the tensors have it, with or without add_inputs.
+class Stage {
+ public:
+  // `problem` and `tensors` must outlive the stage, or the next reload.
+  Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
+        std::int64_t workspace_bytes, Alignment alignment = Alignment::kBoundary);
+
+  // Another step in the same buffers: h and the workspace keep what the launches before left there.
+  // Sizes of x, h, y and the weights must be the same.
+  void reload(const Problem& problem, const Tensors& tensors);
+
+  // Launches, waits, and lets what the backend throws pass.
+  void launch(const Backend& backend);
+
+  [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
+  // "" if all guard bands are intact, else "guard of y damaged: ...".
+  [[nodiscard]] std::string damage() const;
+  // "" if all inputs have the bytes that were staged, else "input x changed".
+  [[nodiscard]] std::string changed_inputs() const;
+
+ private:
+  struct Staged {
+    std::string name;
+    GuardedBuffer buffer;
+    const void* source = nullptr;  // null = written by the op, not an input
+  };
+  void stage(const std::string& name, const void* source, std::int64_t elements,
+             std::int64_t element_bytes, bool input = true);
+  void stage(const std::string& name, const HostTensor& tensor, bool input = true);
+  void stage_all();
+  [[nodiscard]] void* address(const std::string& name) const;
+  void point_operands();
+
+  Memory* memory_;
+  const Problem* problem_;
+  const Tensors* tensors_;
+  std::int64_t workspace_bytes_;
+  Alignment alignment_;
+  std::vector<std::int32_t> rank_;  // as kernels take it
+  std::vector<Staged> staged_;
+  Operands operands_;
+};
+
+}  // namespace lora_bench

@@ -1,0 +1,212 @@
+#include "verify/verify.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "verify/diagnose.h"
+#include "verify/oracle.h"
+#include "verify/relations.h"
+#include "verify/scan.h"
+#include "verify/staging.h"
+
+namespace lora_bench {
+namespace {
+
+// Above this share of elements in which doing nothing is right, a comparison proves too little.
+constexpr double kMostlyZero = 0.9;
+constexpr std::int64_t kRowsOfShiftedLaunch = 32;
+constexpr std::int64_t kRowsOfRelations = 64;
+
+std::string describe(const Mismatch& mismatch) {
+  std::string place = fmt::format("token {}, ", mismatch.token);
+  place += mismatch.adapter == kNoAdapter ? "no adapter, "
+                                          : fmt::format("adapter {}, ", mismatch.adapter);
+  place += mismatch.slice < 0 ? "outside every slice, " : fmt::format("slice {}, ", mismatch.slice);
+  return fmt::format("{}column {}: expected {:.9g}, got {:.9g} (bound {:.3g})", place,
+                     mismatch.column, mismatch.expected, mismatch.got, mismatch.bound);
+}
+
+// One backend on one case: launches, and what they proved.
+class Proof {
+ public:
+  Proof(const Problem& problem, const Backend& backend, Memory& memory,
+        const VerifyOptions& options)
+      : problem_(problem),
+        backend_(backend),
+        memory_(memory),
+        options_(options),
+        numerics_(backend.numerics(problem)),
+        workspace_bytes_(backend.workspace_bytes(problem)) {}
+
+  Verdict run();
+
+ private:
+  bool check_fill(Level level, Fill fill);
+  bool check_launch(Level level, const Tensors& tensors, Alignment alignment,
+                    std::int64_t max_rows);
+  bool check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
+                    const std::string& memory_fault, const std::vector<std::int64_t>& rows);
+  void judge(Level level, const Comparison& comparison);
+  bool fail(Failure failure);
+  void conclude();
+
+  const Problem& problem_;
+  const Backend& backend_;
+  Memory& memory_;
+  const VerifyOptions& options_;
+  Numerics numerics_;
+  std::int64_t workspace_bytes_;
+  Verdict verdict_;
+  std::vector<std::string> doubts_;
+};
+
+bool Proof::fail(Failure failure) {
+  verdict_.status = Status::kFailed;
+  verdict_.message = describe(failure);
+  verdict_.passed.clear();
+  verdict_.failure = std::move(failure);
+  return false;
+}
+
+// A level counts as passed only by a comparison that a wrong result could not have survived.
+void Proof::judge(Level level, const Comparison& comparison) {
+  const double limit = reference::exact_limit(oracle_arithmetic(problem_, numerics_));
+  if (comparison.zero_share > kMostlyZero) {
+    doubts_.push_back(fmt::format("{}: doing nothing is right in {:.0f} % of the elements",
+                                  name(level), 100 * comparison.zero_share));
+  } else if (level == Level::kExact && comparison.largest_partial > limit) {
+    doubts_.push_back(fmt::format("exact: sums need {:.3g} units, exact up to {:.3g}",
+                                  comparison.largest_partial, limit));
+  } else if (comparison.owned > 0 && std::find(verdict_.passed.begin(), verdict_.passed.end(),
+                                               level) == verdict_.passed.end()) {
+    verdict_.passed.push_back(level);
+  }
+}
+
+bool Proof::check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
+                         const std::string& memory_fault, const std::vector<std::int64_t>& rows) {
+  const Comparison comparison = compare_output(problem_, tensors, numerics_, got.data(), rows);
+  verdict_.compared += comparison.compared;
+  verdict_.bound_share = std::max(verdict_.bound_share, comparison.bound_share);
+  judge(level, comparison);
+  const double limit = reference::exact_limit(oracle_arithmetic(problem_, numerics_));
+  const bool decided = level != Level::kExact || comparison.largest_partial <= limit;
+  if (comparison.wrong == 0 || !decided) {
+    return true;
+  }
+  Failure failure{
+      level, "wrong values", comparison.wrong, comparison.compared, comparison.first, {}, {}};
+  if (!memory_fault.empty()) {
+    failure.what += "; " + memory_fault;
+  }
+  const Hypothesis hypothesis = diagnose(problem_, tensors, numerics_, got.data(), comparison);
+  failure.hypothesis = hypothesis.key;
+  failure.explanation = hypothesis.sentence;
+  return fail(std::move(failure));
+}
+
+bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignment,
+                         std::int64_t max_rows) {
+  Stage stage(memory_, problem_, tensors, workspace_bytes_, alignment);
+  stage.launch(backend_);
+  const std::vector<std::byte> got = stage.output();
+  std::string memory_fault = stage.damage();
+  if (memory_fault.empty()) {
+    memory_fault = stage.changed_inputs();
+  }
+  const std::vector<std::int64_t> rows = sample_rows(problem_, max_rows, options_.seed);
+  if (!check_values(level, tensors, got, memory_fault, rows)) {
+    return false;
+  }
+  if (!memory_fault.empty()) {
+    return fail({Level::kMemory, memory_fault, 0, 0, {}, {}, {}});
+  }
+  if (std::optional<Failure> failure = scan_all_rows(problem_, tensors, got.data())) {
+    return fail(std::move(*failure));
+  }
+  return true;
+}
+
+bool Proof::check_fill(Level level, Fill fill) {
+  const Tensors tensors = draw_tensors(problem_, fill, options_.seed);
+  if (!check_launch(level, tensors, Alignment::kBoundary, options_.max_rows)) {
+    return false;
+  }
+  return level != Level::kExact || check_launch(level, tensors, Alignment::kElement,
+                                                std::min(options_.max_rows, kRowsOfShiftedLaunch));
+}
+
+void Proof::conclude() {
+  verdict_.status = verdict_.passed.empty() ? Status::kMistrusted : Status::kPassed;
+  if (owned_elements(problem_) == 0) {
+    // Legal, and all there is to prove: it was launched and nothing was touched.
+    verdict_.status = Status::kPassed;
+    verdict_.message = problem_.tokens == 0 ? "empty batch: launched, nothing to write"
+                                            : "no row with an adapter: launched, nothing written";
+  } else if (!doubts_.empty()) {
+    verdict_.message = fmt::format("{}", fmt::join(doubts_, "; "));
+  }
+  verdict_.passed.push_back(Level::kMemory);
+}
+
+Verdict Proof::run() {
+  const auto checked =
+      static_cast<double>(sample_rows(problem_, options_.max_rows, options_.seed).size());
+  verdict_.rows_checked = problem_.tokens == 0 ? 1 : checked / static_cast<double>(problem_.tokens);
+  if (!check_fill(Level::kExact, Fill::kExact) || !check_fill(Level::kBounded, Fill::kBounded)) {
+    return verdict_;
+  }
+  conclude();
+  if (options_.relations) {
+    if (std::optional<Failure> failure =
+            check_relations(problem_, backend_, memory_, kRowsOfRelations, options_.seed)) {
+      fail(std::move(*failure));
+      return verdict_;
+    }
+    verdict_.passed.push_back(Level::kRelations);
+  }
+  std::sort(verdict_.passed.begin(), verdict_.passed.end());
+  return verdict_;
+}
+
+}  // namespace
+
+std::string_view name(Level level) {
+  switch (level) {
+    case Level::kExact:
+      return "exact";
+    case Level::kBounded:
+      return "bounded";
+    case Level::kRelations:
+      return "relations";
+    case Level::kMemory:
+      return "memory";
+  }
+  return "";
+}
+
+std::string describe(const Failure& failure) {
+  std::string text = fmt::format("{}: ", name(failure.level));
+  if (failure.what != "wrong values") {
+    text += failure.what + (failure.wrong > 0 ? "; " : "");
+  }
+  if (failure.wrong > 0) {
+    text += fmt::format("{} of {} wrong", failure.wrong, failure.compared);
+  }
+  if (!failure.first.empty()) {
+    text += "; " + describe(failure.first.front());
+  }
+  if (!failure.hypothesis.empty()) {
+    text += fmt::format("; {}: {}", failure.hypothesis, failure.explanation);
+  }
+  return text;
+}
+
+Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
+               const VerifyOptions& options) {
+  return Proof(problem, backend, memory, options).run();
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,307 @@
+#include "verify/verify.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "support/plain_backend.h"
+#include "support/problems.h"
+#include "verify/oracle.h"
+
+using namespace lora_bench;
+
+namespace {
+
+Verdict verdict_of(const Problem& problem, const PlainBackend::Faults& faults = {}) {
+  const auto memory = make_host_memory();
+  return verify(problem, PlainBackend(faults), *memory, {});
+}
+
+bool has(const Verdict& verdict, Level level) {
+  return std::find(verdict.passed.begin(), verdict.passed.end(), level) != verdict.passed.end();
+}
+
+// The backend, with another declaration of what it does.
+class Declaring : public PlainBackend {
+ public:
+  explicit Declaring(Numerics numerics, Faults faults = {})
+      : PlainBackend(std::move(faults)), numerics_(std::move(numerics)) {}
+  Numerics numerics(const Problem&) const override { return numerics_; }
+
+ private:
+  Numerics numerics_;
+};
+
+}  // namespace
+
+TEST_CASE("verify: a correct backend passes and the verdict says what was shown") {
+  const Verdict verdict = verdict_of(linear_problem());
+  CHECK(verdict.message == "");
+  CHECK(verdict.status == Status::kPassed);
+  CHECK(verdict.passed == std::vector<Level>{Level::kExact, Level::kBounded, Level::kMemory});
+  CHECK(verdict.rows_checked == 1);
+  CHECK(verdict.compared == 3 * 12 * 36);
+}
+
+TEST_CASE("verify: correct fp32 sums are never flagged and stay below the bound") {
+  std::map<Status, int> seen;
+  std::string messages;
+  double worst = 0;
+  int both = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Verdict verdict = verdict_of(random_problem(seed));
+    ++seen[verdict.status];
+    both += has(verdict, Level::kExact) && has(verdict, Level::kBounded) ? 1 : 0;
+    worst = std::max(worst, verdict.bound_share);
+    if (verdict.status != Status::kPassed) {
+      messages += std::to_string(seed) + ": " + verdict.message + "\n";
+    }
+  }
+  CHECK(messages == "");
+  CHECK(seen[Status::kPassed] == 200);
+  CHECK(both > 150);
+  CHECK(worst > 0);
+  CHECK(worst < 1);
+}
+
+TEST_CASE("verify: wrong results are found at the level that must find them") {
+  struct Wrong {
+    std::string what;
+    Level level;
+    PlainBackend::Faults faults;
+  };
+  const std::vector<Wrong> wrongs{
+      {"the last element of K", Level::kExact, {.loses_last_k = true}},
+      {"undeclared bf16 partials", Level::kExact, {.bf16_partials = true}},
+      {"undeclared bf16 intermediate", Level::kExact, {.bf16_hidden = true}},
+      {"one row with another adapter", Level::kExact, {.token_with_wrong_adapter = 4}},
+      {"one row without its delta", Level::kExact, {.token_without_delta = 10}},
+      {"rows without adapter written", Level::kExact, {.writes_rows_without_adapter = true}},
+      {"a lane above the rank read", Level::kExact, {.reads_padding_lane = true}},
+      {"scale forgotten", Level::kExact, {.ignores_scale = true}},
+      {"write past y", Level::kMemory, {.writes_past_y = true}},
+      {"x changed", Level::kMemory, {.changes_x = true}},
+  };
+  for (const Wrong& wrong : wrongs) {
+    CAPTURE(wrong.what);
+    const Verdict verdict = verdict_of(linear_problem(), wrong.faults);
+    CHECK(verdict.status == Status::kFailed);
+    REQUIRE(verdict.failure.has_value());
+    CHECK(verdict.failure->level == wrong.level);
+    CHECK(verdict.passed.empty());
+  }
+}
+
+TEST_CASE("verify: NaN in the result is wrong") {
+  Problem problem = linear_problem();
+  problem.plan = make_plan(std::vector<std::int32_t>(12, 1), problem.slots);
+  const Verdict verdict = verdict_of(problem, {.writes_nan = true});
+  REQUIRE(verdict.failure.has_value());
+  CHECK(verdict.failure->wrong == 32);
+  CHECK(verdict.failure->first.front().token == 11);
+}
+
+TEST_CASE("verify: a failure is told in the words of the domain") {
+  const Verdict verdict = verdict_of(linear_problem(), {.token_without_delta = 4});
+  REQUIRE(verdict.failure.has_value());
+  CHECK(verdict.failure->compared == 12 * 36);
+  CHECK(verdict.failure->wrong > 16);
+  CHECK(verdict.failure->wrong <= 32);
+  CHECK(verdict.failure->first.size() == 10);
+  CHECK(verdict.failure->first.front().adapter == 1);
+  CHECK(verdict.message.find("exact: ") == 0);
+  CHECK(verdict.message.find("token 4, adapter 1, slice 0, column ") != std::string::npos);
+  CHECK(verdict.message.find('\n') == std::string::npos);
+}
+
+TEST_CASE("verify: rows that were not sampled are still guarded") {
+  Problem problem = linear_problem();
+  problem.tokens = 400;
+  std::vector<std::int32_t> ids(400, 1);
+  ids[200] = -1;
+  for (int i = 201; i < 300; ++i) {
+    ids[static_cast<std::size_t>(i)] = -1;
+  }
+  problem.plan = make_plan(ids, problem.slots);
+  const std::vector<std::int64_t> sampled = sample_rows(problem, 20, 1);
+  std::int64_t hidden = 201;
+  while (std::find(sampled.begin(), sampled.end(), hidden) != sampled.end()) {
+    ++hidden;
+  }
+  const auto memory = make_host_memory();
+  const auto touch = [&](const Problem& step, const Operands& operands) {
+    store(step.dtype, operands.y, hidden * step.y_stride + 5, 77);
+  };
+  const Verdict verdict = verify(problem, PlainBackend({.then = touch}), *memory, {.max_rows = 20});
+  REQUIRE(verdict.failure.has_value());
+  CHECK(verdict.failure->level == Level::kMemory);
+  CHECK(verdict.failure->first.front().token == hidden);
+  CHECK(verdict.failure->first.front().got == 77);
+  CHECK(verify(problem, PlainBackend(), *memory, {.max_rows = 20}).status == Status::kPassed);
+}
+
+TEST_CASE("verify: a lane of h that was never written shows, h of other lanes is free") {
+  Problem problem = linear_problem();
+  problem.op = Op::kShrink;
+  CHECK(verdict_of(problem).status == Status::kPassed);
+  const auto scribble = [](const Problem& step, const Operands& operands) {
+    store(step.intermediate, operands.h, 1 * step.max_rank + 7, 5);  // rank of its adapter is 3
+  };
+  CHECK(verdict_of(problem, {.then = scribble}).status == Status::kPassed);
+  const auto forget = [](const Problem& step, const Operands& operands) {
+    store(step.intermediate, operands.h, 1 * step.max_rank + 2, std::nanf(""));
+  };
+  CHECK(verdict_of(problem, {.then = forget}).status == Status::kFailed);
+}
+
+TEST_CASE("verify: inputs of the plan may not be changed either") {
+  const auto reorder = [](const Problem&, const Operands& operands) {
+    const_cast<std::int32_t*>(operands.token_order)[0] = 3;
+  };
+  const Verdict verdict = verdict_of(linear_problem(), {.then = reorder});
+  REQUIRE(verdict.failure.has_value());
+  CHECK(verdict.failure->what == "input token_order changed");
+}
+
+TEST_CASE("verify: wrong values and a damaged guard are told together, values first") {
+  const auto past_and_wrong = [](const Problem& step, const Operands& operands) {
+    store(step.dtype, operands.y, 2, 5);
+    store(step.dtype, operands.y, step.tokens * step.y_stride, 5);
+  };
+  const Verdict verdict = verdict_of(linear_problem(), {.then = past_and_wrong});
+  REQUIRE(verdict.failure.has_value());
+  CHECK(verdict.failure->level == Level::kExact);
+  CHECK(verdict.failure->what.find("guard of y damaged") != std::string::npos);
+}
+
+TEST_CASE("verify: what is declared is allowed, what is not is found") {
+  const Problem problem = linear_problem();
+  const auto memory = make_host_memory();
+  Numerics declared = PlainBackend().numerics(problem);
+  declared.partial = Dtype::kBf16;
+  declared.partials = 2;
+  const Verdict allowed =
+      verify(problem, Declaring(declared, {.bf16_partials = true}), *memory, {});
+  CHECK(allowed.status == Status::kPassed);
+  CHECK_FALSE(has(allowed, Level::kExact));  // bf16 partials cannot be exact
+  CHECK(allowed.message.find("exact: sums need") == 0);
+
+  // Declared or not: the case asks for an fp32 h.
+  declared = PlainBackend().numerics(problem);
+  declared.intermediate = Dtype::kBf16;
+  CHECK(verify(problem, Declaring(declared, {.bf16_hidden = true}), *memory, {}).status ==
+        Status::kFailed);
+
+  // Nobody sums 96 products in fp32 with an error so small.
+  Problem plain = problem;
+  plain.dtype = Dtype::kFp32;
+  declared = PlainBackend().numerics(plain);
+  declared.shrink_depth = declared.expand_depth = 0;
+  declared.unit_roundoff = 0x1p-30;
+  const Verdict boast = verify(plain, Declaring(declared), *memory, {});
+  REQUIRE(boast.failure.has_value());
+  CHECK(boast.failure->level == Level::kBounded);
+}
+
+TEST_CASE("verify: legal cases with nothing to write pass and say so") {
+  Problem problem = linear_problem();
+  problem.plan = make_plan(std::vector<std::int32_t>(12, -1), problem.slots);
+  const Verdict none = verdict_of(problem);
+  CHECK(none.status == Status::kPassed);
+  CHECK(none.message == "no row with an adapter: launched, nothing written");
+  CHECK(none.compared > 0);
+  CHECK(verdict_of(problem, {.writes_rows_without_adapter = true}).status == Status::kFailed);
+
+  problem.tokens = 0;
+  problem.plan = make_plan({}, problem.slots);
+  const Verdict empty = verdict_of(problem);
+  CHECK(empty.status == Status::kPassed);
+  CHECK(empty.message == "empty batch: launched, nothing to write");
+}
+
+TEST_CASE("verify: a comparison that nothing could fail is mistrusted") {
+  Problem problem = linear_problem();
+  problem.scale = {0, 0, 0, 0};
+  // A scale of 0 is kept by no fill of exact integers, so only the comparison itself can show it.
+  Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
+  tensors.scale.assign(4, 0.0F);
+  std::vector<std::int64_t> rows{0, 1, 2};
+  const Comparison comparison = compare_output(problem, tensors, PlainBackend().numerics(problem),
+                                               tensors.y.data.data(), rows);
+  CHECK(comparison.wrong == 0);
+  CHECK(comparison.zero_share == 1);
+}
+
+TEST_CASE("compare: at the exact level -0 is 0, and one unit in the last place is wrong") {
+  Problem problem = linear_problem();
+  problem.op = Op::kExpand;
+  problem.add_inputs = false;
+  Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
+  const auto memory = make_host_memory();
+  const std::vector<std::int64_t> rows{0};
+  const Numerics numerics = PlainBackend().numerics(problem);
+  const reference::Rows right = evaluate_rows(problem, tensors, numerics, rows);
+  std::vector<std::byte> got = tensors.y.data;
+  for (std::int64_t column = 0; column < problem.y_stride; ++column) {
+    store(problem.dtype, got.data(), column,
+          static_cast<float>(right.expected[static_cast<std::size_t>(column)]));
+  }
+  CHECK(compare_output(problem, tensors, numerics, got.data(), rows).wrong == 0);
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, got.data() + 10, 2);
+  ++bits;
+  std::memcpy(got.data() + 10, &bits, 2);
+  const Comparison off = compare_output(problem, tensors, numerics, got.data(), rows);
+  CHECK(off.wrong == 1);
+  CHECK(off.first.front().slice == 0);
+  CHECK(off.first.front().column == 3);
+  CHECK(off.wrong_rows == std::vector<std::int64_t>{0});
+}
+
+TEST_CASE("compare: a column has its slice and its place in it") {
+  const Problem problem = linear_problem();  // widths 24, 8 from column 2 on
+  CHECK(place_of(problem, 1).slice == -1);
+  CHECK(place_of(problem, 2).slice == 0);
+  CHECK(place_of(problem, 25).column == 23);
+  CHECK(place_of(problem, 26).slice == 1);
+  CHECK(place_of(problem, 34).slice == -1);
+  CHECK(place_of(problem, 34).column == 34);
+}
+
+TEST_CASE("sampling: all rows when they are few") {
+  const std::vector<std::int64_t> rows = sample_rows(linear_problem(), 12, 1);
+  CHECK(rows.size() == 12);
+  CHECK(rows.front() == 0);
+  CHECK(rows.back() == 11);
+}
+
+TEST_CASE("sampling: first and last row of every group, tile boundaries, rows without adapter") {
+  Problem problem = linear_problem();
+  problem.tokens = 1000;
+  std::vector<std::int32_t> ids;
+  for (std::int32_t token = 0; token < 1000; ++token) {
+    ids.push_back(token % 5 == 0 ? -1 : token * 7 % 4);
+  }
+  problem.plan = make_plan(ids, problem.slots);
+  for (const std::int64_t max_rows : {1, 40, 200, 999}) {
+    CAPTURE(max_rows);
+    const std::vector<std::int64_t> rows = sample_rows(problem, max_rows, 3);
+    const std::set<std::int64_t> set(rows.begin(), rows.end());
+    CHECK(set.size() == rows.size());
+    CHECK(std::is_sorted(rows.begin(), rows.end()));
+    CHECK(static_cast<std::int64_t>(rows.size()) <= std::max<std::int64_t>(max_rows, 10));
+    for (std::int32_t adapter = -1; adapter < 4; ++adapter) {
+      const auto first = std::find(ids.begin(), ids.end(), adapter) - ids.begin();
+      const auto last = 999 - (std::find(ids.rbegin(), ids.rend(), adapter) - ids.rbegin());
+      CHECK(set.count(first) == 1);
+      CHECK(set.count(last) == 1);
+    }
+  }
+  const std::vector<std::int64_t> rows = sample_rows(problem, 200, 3);
+  const std::int64_t boundary = problem.plan.token_order[16];
+  CHECK(std::find(rows.begin(), rows.end(), boundary) != rows.end());
+  CHECK(sample_rows(problem, 200, 3) == rows);
+  CHECK(sample_rows(problem, 200, 4) != rows);
+}
