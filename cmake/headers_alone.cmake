@@ -6,6 +6,8 @@ function(lora_bench_headers_alone)
     file(GLOB kernel_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
       ${PROJECT_SOURCE_DIR}/kernels/*.h ${PROJECT_SOURCE_DIR}/kernels/*/*.h)
     list(APPEND headers ${kernel_headers})
+  else()
+    list(FILTER headers EXCLUDE REGEX "/cuda_[a-z_]+\\.h$")
   endif()
   set(sources "")
   foreach(header IN LISTS headers)

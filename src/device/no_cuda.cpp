@@ -1,3 +1,5 @@
+#ifndef LORA_BENCH_HAVE_CUDA
+
 #include "core/error.h"
 #include "device/facts.h"
 #include "device/memory.h"
@@ -11,3 +13,5 @@ DeviceFacts gpu_facts() { throw EnvironmentError(why_no_gpu()); }
 std::unique_ptr<Memory> make_device_memory() { throw EnvironmentError(why_no_gpu()); }
 
 }  // namespace lora_bench
+
+#endif

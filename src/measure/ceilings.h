@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,18 @@ struct Ceilings {
     Dtype dtype = Dtype::kFp32;
     double flops_per_s = 0;
   };
-  std::vector<Peak> peaks;  // matrix product
+  std::vector<Peak> peaks;  // matrix product; on a CPU fused multiply-adds in registers
+  // fp32 product by Eigen on all cores: what a good library reaches (CPU only, else 0). The floor
+  // does not use it: a kernel may be better than a library, but not than the registers.
+  double product_flops_per_s = 0;
 };
+
+// The cache file: $XDG_CACHE_HOME/lora-bench or ~/.cache/lora-bench, one file a device and tool
+// version; empty when the environment names no place.
+[[nodiscard]] std::filesystem::path ceilings_file(const DeviceFacts& device);
+[[nodiscard]] std::string ceilings_to_json(const Ceilings& ceilings);
+// Nothing when the text is not a whole, sane record (cut short, edited, of another schema).
+[[nodiscard]] std::optional<Ceilings> ceilings_from_json(const std::string& text);
 
 // From the cache file of this device and tool version, else measured and stored (a store that
 // fails is a warning on stderr, not an error). `refresh` measures anew.
@@ -40,17 +51,19 @@ struct Ceilings {
 
 // What the case needs at least; formulas in docs/metrics.md.
 struct Work {
-  std::int64_t bytes = 0;         // each distinct active adapter once at its own rank, x, y
-  std::int64_t weight_bytes = 0;  // the part that is A and B (and bias)
+  std::int64_t bytes = 0;          // each distinct active adapter once at its own rank, x, y
+  std::int64_t weight_bytes = 0;   // the part that is A and B (and bias)
+  std::int64_t written_bytes = 0;  // the part that the op writes
   std::int64_t flops = 0;
   std::int64_t rows = 0;  // rows with an adapter of rank > 0
 };
 [[nodiscard]] Work count_work(const Problem& problem);
 
 struct Floor {
-  double seconds = 0;
-  double limit_seconds = 0;  // below this no time can be true: INVALID
-  std::string bound_by;  // "bytes", "flops" or "launch"
+  double seconds = 0;        // the yardstick: every byte at the curve of the cache mode
+  double limit_seconds = 0;  // <= seconds: charges as cold only what cannot be in a cache. A time
+                             // below it by more than its noise is INVALID
+  std::string bound_by;      // of `seconds`: "bytes", "flops" or "launch"
 };
 [[nodiscard]] Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
                              const Ceilings& ceilings);

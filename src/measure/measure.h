@@ -34,15 +34,17 @@ struct MeasureRequest {
   // Given the operands and the output of one more launch in the timed mode, after timing: "" if it
   // is right, else what is wrong. The run passes in the verifier, so that measure/ needs none.
   std::function<std::string(const Tensors&, const std::vector<std::byte>&)> check;
-  // Asked between samples; true ends the sampling with the warning "interrupted".
+  // Asked between samples; true ends sampling early with the warning "interrupted". May be empty.
   std::function<bool()> stop;
 };
 
 [[nodiscard]] Measurement measure(const MeasureRequest& request, const Backend& backend,
                                   Memory& memory, Clock& clock, const DeviceFacts& device);
 
-// How many operand sets the cache mode needs: hot 1; else enough that what rotates exceeds three
-// times the last cache, at least two.
+// How many operand sets the cache mode needs: hot 1; else enough that what a launch touches of them
+// exceeds three times the last cache, at least 2, at most kMaxRotationSets. Below three caches the
+// measurement evicts the cache before each sample and touches every set once a sample.
+constexpr std::int64_t kMaxRotationSets = 2048;
 [[nodiscard]] std::int64_t rotation_sets(const Problem& problem, CacheMode cache,
                                          std::int64_t cache_bytes);
 // Bytes that a measurement allocates, for refusing a case that cannot fit.

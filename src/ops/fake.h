@@ -16,5 +16,7 @@ struct FakeDoc {
 [[nodiscard]] const std::vector<FakeDoc>& fake_behaviours();
 // Throws UsageError for an unknown behaviour.
 [[nodiscard]] std::unique_ptr<Backend> make_fake(const std::string& behaviour);
+// Every `fake:hang` that hangs now returns by throwing CaseError, so that a test can join it.
+void release_hung_fakes();
 
 }  // namespace lora_bench

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -12,8 +12,12 @@
 
 namespace lora_bench {
 
-// Absent, flag, count, figure, text.
-using Cell = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+enum class CellType : std::uint8_t { kFlag, kCount, kFigure, kText, kTexts, kFigures, kPairs };
+
+// Absent, or one value of a column's type.
+using Cell =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>,
+                 std::vector<double>, std::map<std::string, std::string>>;
 
 // The one place that says what a column is. Table, CSV, JSON lines, Markdown, filters, pivots and
 // docs/metrics.md all read it.
@@ -24,33 +28,23 @@ struct Column {
   std::string meaning;
   std::string formula;    // "" = measured or given
   bool in_table = false;  // shown by default
+  int priority = 9;       // when a table is too wide, the largest goes first; 0 = never goes
+  CellType type = CellType::kText;
   std::function<Cell(const Row&)> get;
-  std::function<void(Row&, const Cell&)> set;  // for reading a stored row back
+  // For reading a stored row back; the cell is absent or of `type`. Throws UsageError on a value
+  // outside an enumeration.
+  std::function<void(Row&, const Cell&)> set;
 };
 [[nodiscard]] const std::vector<Column>& columns();
 [[nodiscard]] const Column* find_column(std::string_view key);
 
-// Screen form (rounded, aligned by the caller) and file form (full precision, '.' decimals
-// whatever the locale).
+// Screen form (rounded, aligned by the caller) and file form (shortest text that reads back as the
+// same number, '.' decimals whatever the locale). Pairs are "decode=8,rank=16", lists are joined
+// by ','; absent and NaN are "".
 [[nodiscard]] std::string screen_text(const Column& column, const Cell& cell);
 [[nodiscard]] std::string file_text(const Cell& cell);
 
-// `*` any text, `?` any one character; the whole text must match.
-[[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text);
-
-// `rank>=64`, `backend=auto*`, `case=*qkv*`, `status!=PASSED`; throws UsageError that names the
-// column nearest to an unknown one. Several filters are and-ed.
-class Filter {
- public:
-  explicit Filter(const std::vector<std::string>& expressions);
-  [[nodiscard]] bool matches(const Row& row) const;
-
- private:
-  struct Term {
-    const Column* column;
-    std::string op, text;
-  };
-  std::vector<Term> terms_;
-};
+// A column's value of a row, or the value of a swept key ("adapters.rank"); the column wins.
+[[nodiscard]] Cell cell_of(const Row& row, std::string_view key);
 
 }  // namespace lora_bench

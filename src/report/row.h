@@ -47,6 +47,10 @@ struct Row {
   std::string repro;
 };
 
+// Fills floor_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us, floor_us,
+// tokens, bytes and flops: the formulas of the column registry, in one place.
+void derive_metrics(Row& row);
+
 // First line of every results file.
 struct Context {
   int schema = 1;
@@ -60,5 +64,10 @@ struct Context {
   std::map<std::string, std::string> scenario_hash;  // scenario name -> hash
   std::int64_t seed = 0;
 };
+
+// What makes figures of two files not comparable, one sentence each: device, driver, runtime,
+// tool version, build, seed, or another content of a scenario that both ran. Empty = the same.
+[[nodiscard]] std::vector<std::string> context_differences(const Context& left,
+                                                           const Context& right);
 
 }  // namespace lora_bench

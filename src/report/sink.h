@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/filter.h"
 #include "report/row.h"
 
 namespace lora_bench {
@@ -26,7 +27,10 @@ struct TableStyle {
 
 // By extension: .csv .jsonl .md .txt; any other is a UsageError naming these. The file is opened
 // now, so that an unwritable place is found before work starts. `append` continues a JSONL or CSV
-// file (for --resume).
+// file (for --resume): a last line cut in the middle is removed, and begin() throws UsageError when
+// the header (CSV) or the context (JSONL) is another one. A write that fails throws
+// EnvironmentError and leaves the rows before it whole; the process must ignore SIGPIPE and SIGXFSZ
+// to get there.
 [[nodiscard]] std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append);
 // Rendered at finish(): groups by swept key, marks the best backend of a case, colours floor ratio.
 [[nodiscard]] std::unique_ptr<Sink> make_table_sink(std::ostream& out, const TableStyle& style);
@@ -44,7 +48,16 @@ struct Results {
 [[nodiscard]] Results read_results(const std::filesystem::path& file);
 [[nodiscard]] Results parse_results(const std::string& text, const std::string& name);
 
-// rows x columns of one value: `--pivot rank x tokens --value floor_ratio`.
+// Rows of all, context of the first; differences between contexts become warnings.
+[[nodiscard]] Results merge_results(const std::vector<Results>& files);
+
+// Stored rows through a sink again.
+void render(const Results& results, Sink& sink);
+
+// rows x columns of one value: `--pivot rank x tokens --value floor_ratio`. `down` and `across` are
+// columns or swept keys, `value` is a numeric column. A row that is not PASSED shows its status.
+// Repeats of one measurement show their median; rows of different measurements in one cell are a
+// UsageError that names the keys in which they still differ.
 [[nodiscard]] std::string render_pivot(const std::vector<Row>& rows, const std::string& down,
                                        const std::string& across, const std::string& value,
                                        bool markdown);

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "report/columns.h"
+#include "report/filter.h"
 #include "run/describe.h"
 #include "run/run.h"
 #include "run/select.h"

@@ -1,0 +1,31 @@
+#include "kernels/measure/probes.h"
+
+namespace lora_bench::kernels {
+namespace {
+
+__device__ std::uint64_t now_ns() {
+  std::uint64_t ns = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+__global__ void gate(const volatile unsigned* open, volatile unsigned* timed_out,
+                     std::uint64_t timeout_ns) {
+  const std::uint64_t start = now_ns();
+  while (*open == 0) {
+    if (now_ns() - start > timeout_ns) {
+      *timed_out = 1;
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_gate(const volatile unsigned* open, volatile unsigned* timed_out,
+                        std::uint64_t timeout_ns, cudaStream_t stream) {
+  gate<<<1, 1, 0, stream>>>(open, timed_out, timeout_ns);
+  return cudaGetLastError();
+}
+
+}  // namespace lora_bench::kernels

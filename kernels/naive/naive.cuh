@@ -1,0 +1,109 @@
+#pragma once
+
+#include "kernels/dtype.cuh"
+#include "kernels/naive/naive.h"
+
+namespace lora_bench::kernels {
+
+// A warp owns one (token, slice, lane) and writes one element of h. Its 32 threads stride over K
+// side by side, so that reads of x and A coalesce, then add up in a tree of fixed order: the same
+// bits whatever else is in the batch. Neighbouring warps share a row of x (in L1 or L2); A streams
+// from memory once per token that uses it. Bound: memory, with every A read as often as it has
+// rows.
+template <typename T, typename H>
+__global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
+  const std::int64_t lanes = params.slices * params.max_rank;
+  const std::int64_t items = params.tokens * lanes;
+  const std::int64_t warps = std::int64_t{gridDim.x} * (blockDim.x / kWarp);
+  const int thread = static_cast<int>(threadIdx.x % kWarp);
+  std::int64_t item = std::int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  for (; item < items; item += warps) {
+    const std::int64_t token = item / lanes;
+    const std::int64_t slice = item % lanes / params.max_rank;
+    const std::int64_t lane = item % params.max_rank;
+    const std::int64_t adapter = params.adapter_of_token[token];
+    if (adapter < 0 || lane >= params.rank[adapter]) {
+      continue;  // the whole warp: the item is the same for all its threads
+    }
+    const T* x = static_cast<const T*>(params.x) + token * params.x_stride;
+    const T* a = static_cast<const T*>(params.a[slice]) +
+                 (adapter * params.max_rank + lane) * params.in_features;
+    float sum = 0;
+    for (std::int64_t k = thread; k < params.in_features; k += kWarp) {
+      sum = fmaf(to_float(x[k]), to_float(a[k]), sum);
+    }
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+      sum += __shfl_down_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(distance));
+    }
+    if (thread == 0) {
+      const float scale = params.scale == nullptr ? 1.0F : params.scale[adapter];
+      H* h = static_cast<H*>(params.h);
+      h[(slice * params.tokens + token) * params.max_rank + lane] = from_float<H>(scale * sum);
+    }
+  }
+}
+
+// A thread owns one (token, column) and writes one element of y. Neighbours own neighbouring
+// columns: y coalesces, h is the same for all, each reads its own row of B. Bound: memory, with
+// every B read as often as it has rows.
+template <typename T, typename H>
+__global__ void naive_expand(const __grid_constant__ ExpandParams params) {
+  const std::int64_t items = params.tokens * params.columns;
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; item < items; item += threads) {
+    const std::int64_t token = item / params.columns;
+    const std::int64_t adapter = params.adapter_of_token[token];
+    if (adapter < 0 || params.rank[adapter] == 0) {
+      continue;
+    }
+    const std::int64_t column_in_row = item % params.columns;
+    std::int64_t column = column_in_row;
+    int slice = 0;
+    while (column >= params.width[slice]) {
+      column -= params.width[slice++];
+    }
+    const std::int64_t output = adapter * params.width[slice] + column;
+    const H* h =
+        static_cast<const H*>(params.h) + (slice * params.tokens + token) * params.max_rank;
+    const T* b = static_cast<const T*>(params.b[slice]) + output * params.max_rank;
+    float sum = 0;
+    for (std::int64_t lane = 0; lane < params.rank[adapter]; ++lane) {
+      sum = fmaf(to_float(h[lane]), to_float(b[lane]), sum);
+    }
+    float value = params.scale == nullptr ? sum : params.scale[adapter] * sum;
+    if (params.bias[slice] != nullptr) {
+      value += to_float(static_cast<const T*>(params.bias[slice])[output]);
+    }
+    T* y =
+        static_cast<T*>(params.y) + token * params.y_stride + params.first_column + column_in_row;
+    if (params.add_inputs) {
+      value += to_float(*y);
+    }
+    *y = from_float<T>(value);
+  }
+}
+
+template <typename T, typename H>
+cudaError_t launch_shrink_as(const ShrinkParams& params, const NaiveTuning& tuning,
+                             cudaStream_t stream) {
+  if (tuning.blocks == 0) {
+    return cudaSuccess;
+  }
+  naive_shrink<T, H><<<static_cast<unsigned>(tuning.blocks),
+                       static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
+  return cudaGetLastError();
+}
+
+template <typename T, typename H>
+cudaError_t launch_expand_as(const ExpandParams& params, const NaiveTuning& tuning,
+                             cudaStream_t stream) {
+  if (tuning.blocks == 0) {
+    return cudaSuccess;
+  }
+  naive_expand<T, H><<<static_cast<unsigned>(tuning.blocks),
+                       static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,10 @@
+#include "kernels/naive/naive.cuh"
+
+namespace lora_bench::kernels {
+
+template cudaError_t launch_shrink_as<float, float>(const ShrinkParams&, const NaiveTuning&,
+                                                    cudaStream_t);
+template cudaError_t launch_expand_as<float, float>(const ExpandParams&, const NaiveTuning&,
+                                                    cudaStream_t);
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+// Every parameter struct of every kernel family: passed by value, so that a captured graph needs
+// no memory of the host. Strides and sizes are elements; anything that multiplies two sizes is
+// 64-bit. The semantics that all families share:
+//   - a row whose adapter is -1 or has rank 0 is not written, neither in h nor in y;
+//   - of A, B and h only lanes below the adapter's own rank are read or written;
+//   - columns of y that no slice owns are not touched.
+namespace lora_bench::kernels {
+
+constexpr int kMaxSlices = 8;
+
+// Storage of operands.
+enum class Number : std::uint8_t { kFp32, kBf16, kFp16 };
+
+// h = scale * x A^T, overwriting h.
+struct ShrinkParams {
+  const void* x = nullptr;                         // [tokens, x_stride]
+  const void* a[kMaxSlices] = {};                  // each [slots, max_rank, in_features]
+  void* h = nullptr;                               // [slices, tokens, max_rank]
+  const std::int32_t* adapter_of_token = nullptr;  // [tokens], -1 = none
+  const std::int32_t* rank = nullptr;              // [slots]
+  const float* scale = nullptr;                    // [slots]; null: not scaled here
+  std::int64_t tokens = 0;
+  std::int64_t in_features = 0;
+  std::int64_t x_stride = 0;
+  std::int64_t max_rank = 0;
+  std::int32_t slices = 0;
+};
+
+// y (+)= scale * h B^T (+ bias).
+struct ExpandParams {
+  const void* h = nullptr;                         // [slices, tokens, max_rank]
+  const void* b[kMaxSlices] = {};                  // each [slots, width, max_rank]; null: width 0
+  const void* bias[kMaxSlices] = {};               // each [slots, width]; null: no bias
+  void* y = nullptr;                               // [tokens, y_stride]
+  const std::int32_t* adapter_of_token = nullptr;  // [tokens], -1 = none
+  const std::int32_t* rank = nullptr;              // [slots]
+  const float* scale = nullptr;                    // [slots]; null: not scaled here
+  std::int64_t tokens = 0;
+  std::int64_t max_rank = 0;
+  std::int64_t y_stride = 0;
+  std::int64_t first_column = 0;        // of slice 0 in y; the slices follow without gaps
+  std::int64_t width[kMaxSlices] = {};  // may be 0
+  std::int64_t columns = 0;             // sum of the widths
+  std::int32_t slices = 0;
+  bool add_inputs = false;
+};
+
+// 4 KB is what a launch may carry on every supported architecture.
+static_assert(std::is_trivially_copyable_v<ShrinkParams> && sizeof(ShrinkParams) < 4096);
+static_assert(std::is_trivially_copyable_v<ExpandParams> && sizeof(ExpandParams) < 4096);
+
+}  // namespace lora_bench::kernels

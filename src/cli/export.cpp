@@ -1,0 +1,63 @@
+#include "run/export.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/invocation.h"
+#include "cli/selection.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+#include "run/select.h"
+#include "run/target.h"
+
+namespace lora_bench {
+namespace {
+
+struct ExportCommand {
+  Selection selection;
+  std::string folder;
+};
+
+ExitCode execute(const ExportCommand& command) {
+  const RunRequest request = request_for(command.selection);
+  const std::vector<PlannedRow> planned = plan_rows(request);
+  if (planned.size() > 1) {
+    throw UsageError(fmt::format(
+        "export writes one case of one backend, here are {} (the first: {} on {}); choose with "
+        "--case ID and --backends NAME",
+        planned.size(), planned.front().spec->id, planned.front().backend));
+  }
+  const PlannedRow& row = planned.front();
+  const Selected selected = select_backend(row.backend);
+  if (!selected.backend) {
+    throw UsageError(
+        fmt::format("backend {} cannot run here: {}", row.backend, selected.why_not_here));
+  }
+  Targets targets;
+  const Space space = selected.backend->space();
+  const ExportedFiles files = export_case({.spec = *row.spec,
+                                           .backend = *selected.backend,
+                                           .memory = *targets.memory(space),
+                                           .facts = targets.facts(space),
+                                           .folder = command.folder});
+  print_result(fmt::format("{}\n{}\n", files.tensors.string(), files.metadata.string()));
+  return ExitCode::kPass;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub = app.add_subcommand(
+      "export", "write one case as safetensors: inputs, plan, output, what the oracle expects");
+  const auto command = std::make_shared<ExportCommand>();
+  add_selection(*sub, command->selection, true);
+  sub->add_option("--to", command->folder, "folder to write into; made if missing")
+      ->required()
+      ->type_name("DIR");
+  sub->callback(
+      [command, &invocation] { invocation.action = [command] { return execute(*command); }; });
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <utility>
+
+#include "device/cuda_check.h"
+
+// Owners of CUDA objects: move-only, released in the destructor. Only .cpp files include this.
+namespace lora_bench {
+
+template <typename Handle, cudaError_t (*kDestroy)(Handle)>
+class CudaHandle {
+ public:
+  CudaHandle() = default;
+  explicit CudaHandle(Handle handle) : handle_(handle) {}
+  ~CudaHandle() {
+    if (handle_ != nullptr) {
+      LORA_BENCH_CUDA_REPORT(kDestroy(handle_));
+    }
+  }
+  CudaHandle(CudaHandle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  CudaHandle& operator=(CudaHandle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  CudaHandle(const CudaHandle&) = delete;
+  CudaHandle& operator=(const CudaHandle&) = delete;
+
+  [[nodiscard]] Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using CudaStream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
+using CudaEvent = CudaHandle<cudaEvent_t, cudaEventDestroy>;
+using CudaGraph = CudaHandle<cudaGraph_t, cudaGraphDestroy>;
+using CudaGraphExec = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+// Non-blocking: nothing waits for the legacy default stream, and nothing of ours holds it.
+[[nodiscard]] inline CudaStream make_cuda_stream() {
+  cudaStream_t stream = nullptr;
+  LORA_BENCH_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return CudaStream(stream);
+}
+
+[[nodiscard]] inline CudaEvent make_cuda_event() {
+  cudaEvent_t event = nullptr;
+  LORA_BENCH_CUDA_CHECK(cudaEventCreate(&event));
+  return CudaEvent(event);
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,93 @@
+#ifdef LORA_BENCH_HAVE_CUDA
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/units.h"
+#include "device/cuda_handles.h"
+#include "device/facts.h"
+#include "device/memory.h"
+
+namespace lora_bench {
+namespace {
+
+// Copies wait for all work of the device, on whatever stream, and end before they return. A plain
+// cudaMemcpy does neither: it ignores non-blocking streams, and its last bytes may still be on
+// their way when a kernel on such a stream starts.
+class CudaMemory final : public Memory {
+ public:
+  CudaMemory() : stream_(make_cuda_stream()) {}
+
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+
+  [[nodiscard]] void* allocate(std::int64_t bytes) override {
+    if (bytes < 0) {
+      throw CaseError(
+          fmt::format("cannot allocate {} bytes of device memory: negative size", bytes));
+    }
+    void* address = nullptr;
+    const cudaError_t result =
+        cudaMalloc(&address, static_cast<std::size_t>(bytes > 0 ? bytes : 1));
+    if (result == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw CaseError(fmt::format("no room for {} ({} bytes) of device memory; {} are free",
+                                  format_bytes(static_cast<double>(bytes)), bytes,
+                                  format_bytes(static_cast<double>(available_bytes()))));
+    }
+    check_cuda(result, "cudaMalloc", __FILE__, __LINE__);
+    return address;
+  }
+
+  void release(void* address) noexcept override { LORA_BENCH_CUDA_REPORT(cudaFree(address)); }
+
+  void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyHostToDevice);
+  }
+
+  void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost);
+  }
+
+  void fill(void* to, std::byte value, std::int64_t bytes) override {
+    if (bytes > 0) {
+      synchronize();
+      LORA_BENCH_CUDA_CHECK(cudaMemsetAsync(to, std::to_integer<int>(value),
+                                            static_cast<std::size_t>(bytes), stream_.get()));
+      LORA_BENCH_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+    }
+  }
+
+  void synchronize() override { LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize()); }
+
+  [[nodiscard]] std::int64_t available_bytes() const override {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    LORA_BENCH_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return static_cast<std::int64_t>(free);
+  }
+
+ private:
+  void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
+    if (bytes > 0) {
+      synchronize();
+      LORA_BENCH_CUDA_CHECK(
+          cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.get()));
+      LORA_BENCH_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+    }
+  }
+
+  CudaStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> make_device_memory() {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) {
+    throw EnvironmentError(reason);
+  }
+  return std::make_unique<CudaMemory>();
+}
+
+}  // namespace lora_bench
+
+#endif

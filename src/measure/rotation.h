@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "scenario/case.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// What one launch touches of the operands that rotate: A, B and bias of active adapters for
+// weights-cold, all operands for cold, nothing for hot.
+[[nodiscard]] std::int64_t touched_bytes(const Problem& problem, CacheMode cache);
+
+// What one set of rotating operands, and what the shared rest, take in memory: all slots, all
+// lanes.
+[[nodiscard]] std::int64_t rotating_allocation_bytes(const Problem& problem, CacheMode cache);
+[[nodiscard]] std::int64_t shared_allocation_bytes(const Problem& problem, CacheMode cache);
+
+}  // namespace lora_bench

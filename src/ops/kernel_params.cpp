@@ -1,0 +1,91 @@
+#include "ops/kernel_params.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+bool has_kernel(Dtype dtype) {
+  return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
+}
+
+void require_few_slices(const Problem& problem) {
+  if (problem.slices() > kernels::kMaxSlices) {
+    throw CaseError(kernels_take(problem).why_not);
+  }
+}
+
+}  // namespace
+
+kernels::Number kernel_number(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFp32:
+      return kernels::Number::kFp32;
+    case Dtype::kBf16:
+      return kernels::Number::kBf16;
+    case Dtype::kFp16:
+      return kernels::Number::kFp16;
+    default:
+      throw CaseError(fmt::format("no kernel takes {}", name(dtype)));
+  }
+}
+
+Support kernels_take(const Problem& problem) {
+  if (!has_kernel(problem.dtype)) {
+    return {false, fmt::format("no kernel takes {}: fp32, bf16, fp16", name(problem.dtype))};
+  }
+  if (problem.intermediate != Dtype::kFp32 && problem.intermediate != problem.dtype) {
+    return {false, fmt::format("an intermediate of {} with {} operands: fp32 or the same dtype",
+                               name(problem.intermediate), name(problem.dtype))};
+  }
+  if (problem.slices() > kernels::kMaxSlices) {
+    return {false, fmt::format("{} slices: at most {}", problem.slices(), kernels::kMaxSlices)};
+  }
+  return {};
+}
+
+kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& operands) {
+  require_few_slices(problem);
+  kernels::ShrinkParams params;
+  params.x = operands.x;
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    params.a[slice] = operands.a[slice];
+  }
+  params.h = operands.h;
+  params.adapter_of_token = operands.adapter_of_token;
+  params.rank = operands.rank;
+  params.scale = problem.scale_at == ScaleAt::kShrink ? operands.scale : nullptr;
+  params.tokens = problem.tokens;
+  params.in_features = problem.in_features;
+  params.x_stride = problem.x_stride;
+  params.max_rank = problem.max_rank;
+  params.slices = static_cast<std::int32_t>(problem.slices());
+  return params;
+}
+
+kernels::ExpandParams expand_params(const Problem& problem, const Operands& operands) {
+  require_few_slices(problem);
+  kernels::ExpandParams params;
+  params.h = operands.h;
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    params.b[slice] = operands.b[slice];
+    params.bias[slice] = problem.bias ? operands.bias[slice] : nullptr;
+    params.width[slice] = problem.widths[slice];
+    params.columns += problem.widths[slice];
+  }
+  params.y = operands.y;
+  params.adapter_of_token = operands.adapter_of_token;
+  params.rank = operands.rank;
+  params.scale = problem.scale_at == ScaleAt::kExpand ? operands.scale : nullptr;
+  params.tokens = problem.tokens;
+  params.max_rank = problem.max_rank;
+  params.y_stride = problem.y_stride;
+  params.first_column = problem.offset_start;
+  params.slices = static_cast<std::int32_t>(problem.slices());
+  params.add_inputs = problem.add_inputs;
+  return params;
+}
+
+}  // namespace lora_bench

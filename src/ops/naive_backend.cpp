@@ -1,0 +1,64 @@
+#include "ops/naive_backend.h"
+
+#ifdef LORA_BENCH_HAVE_CUDA
+#include "device/cuda_check.h"
+#include "kernels/naive/naive.h"
+#include "ops/kernel_params.h"
+#else
+#include "core/error.h"
+#endif
+
+namespace lora_bench {
+#ifdef LORA_BENCH_HAVE_CUDA
+namespace {
+
+class NaiveBackend final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "naive"; }
+  [[nodiscard]] std::string_view summary() const override { return kNaiveSummary; }
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
+    return kernels_take(problem);
+  }
+
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics;
+    numerics.shrink_depth = kernels::naive_shrink_depth(problem.in_features);
+    numerics.expand_depth = kernels::naive_expand_depth(problem.max_rank);
+    numerics.intermediate = problem.intermediate;
+    numerics.summation =
+        "fp32; shrink: 32 strided sums and a tree of five; expand: one sum over the rank";
+    return numerics;
+  }
+
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const kernels::Number number = kernel_number(problem.dtype);
+    const kernels::Number intermediate = kernel_number(problem.intermediate);
+    const auto handle = static_cast<cudaStream_t>(stream.handle);
+    if (has_shrink(problem.op)) {
+      LORA_BENCH_CUDA_CHECK(kernels::launch_naive_shrink(
+          number, intermediate, shrink_params(problem, operands),
+          kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank),
+          handle));
+    }
+    if (has_expand(problem.op)) {
+      const kernels::ExpandParams params = expand_params(problem, operands);
+      LORA_BENCH_CUDA_CHECK(kernels::launch_naive_expand(
+          number, intermediate, params,
+          kernels::naive_expand_tuning(problem.tokens, params.columns), handle));
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_naive_backend() { return std::make_unique<NaiveBackend>(); }
+
+#else
+
+std::unique_ptr<Backend> make_naive_backend() { throw EnvironmentError(why_no_gpu()); }
+
+#endif
+}  // namespace lora_bench

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "ops/backend.h"
+
+namespace lora_bench {
+
+inline constexpr std::string_view kNaiveSummary =
+    "CUDA, one readable kernel an op: a second opinion, right before fast";
+
+// kernels/naive. Throws EnvironmentError in a build without CUDA.
+[[nodiscard]] std::unique_ptr<Backend> make_naive_backend();
+
+}  // namespace lora_bench

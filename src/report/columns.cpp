@@ -1,0 +1,295 @@
+#include "report/columns.h"
+
+#include <algorithm>
+#include <concepts>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+struct Words {
+  std::string key, header, unit, meaning, formula;
+};
+
+struct Shown {
+  bool in_table = false;
+  int priority = 9;
+};
+
+template <class T>
+constexpr CellType cell_type() {
+  if constexpr (std::same_as<T, bool>) {
+    return CellType::kFlag;
+  } else if constexpr (std::same_as<T, std::int64_t>) {
+    return CellType::kCount;
+  } else if constexpr (std::same_as<T, double>) {
+    return CellType::kFigure;
+  } else if constexpr (std::same_as<T, std::string>) {
+    return CellType::kText;
+  } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+    return CellType::kTexts;
+  } else if constexpr (std::same_as<T, std::vector<double>>) {
+    return CellType::kFigures;
+  } else {
+    return CellType::kPairs;
+  }
+}
+
+template <class T>
+Column column(Words words, T Row::*field, Shown shown = {}) {
+  return {std::move(words.key),
+          std::move(words.header),
+          std::move(words.unit),
+          std::move(words.meaning),
+          std::move(words.formula),
+          shown.in_table,
+          shown.priority,
+          cell_type<T>(),
+          [field](const Row& row) -> Cell { return row.*field; },
+          [field](Row& row, const Cell& cell) {
+            row.*field = std::holds_alternative<T>(cell) ? std::get<T>(cell) : T{};
+          }};
+}
+
+template <class T>
+Column column(Words words, std::optional<T> Row::*field, Shown shown = {}) {
+  return {std::move(words.key),
+          std::move(words.header),
+          std::move(words.unit),
+          std::move(words.meaning),
+          std::move(words.formula),
+          shown.in_table,
+          shown.priority,
+          cell_type<T>(),
+          [field](const Row& row) -> Cell {
+            return (row.*field).has_value() ? Cell{*(row.*field)} : Cell{};
+          },
+          [field](Row& row, const Cell& cell) {
+            row.*field = std::holds_alternative<T>(cell) ? std::optional<T>(std::get<T>(cell))
+                                                         : std::nullopt;
+          }};
+}
+
+Column status_column() {
+  Column status =
+      column({"status", "status", "",
+              "PASSED, FAILED, MISTRUSTED, SKIPPED, INVALID, HUNG or ERROR; about correctness", ""},
+             &Row::message, {true, 0});
+  status.get = [](const Row& row) -> Cell { return std::string(name(row.status)); };
+  status.set = [](Row& row, const Cell& cell) {
+    const std::string text =
+        std::holds_alternative<std::string>(cell) ? std::get<std::string>(cell) : "";
+    const std::optional<Status> value = parse_status(text);
+    if (!value) {
+      throw UsageError("unknown status '" + text + "'");
+    }
+    row.status = *value;
+  };
+  return status;
+}
+
+std::vector<Column> identity_columns() {
+  return {
+      column({"scenario", "scenario", "", "name of the scenario", ""}, &Row::scenario),
+      column({"case", "case", "", "id of the case, unique in its scenario, stable across runs", ""},
+             &Row::case_id, {true, 0}),
+      column({"backend", "backend", "", "implementation that ran", ""}, &Row::backend, {true, 0}),
+      column({"repetition", "repetition", "", "which repeat of --repeat, from 0", ""},
+             &Row::repetition),
+      column({"point", "point", "", "swept keys of the scenario with their values", ""},
+             &Row::point),
+      column({"tags", "tags", "", "tags of the scenario", ""}, &Row::tags),
+      status_column(),
+  };
+}
+
+std::vector<Column> case_columns() {
+  return {
+      column({"op", "op", "", "shrink, expand, linear, embedding or logits", ""}, &Row::op),
+      column({"dtype", "dtype", "", "type of x, A, B, bias and y", ""}, &Row::dtype),
+      column({"intermediate", "h dtype", "", "type of h between shrink and expand", ""},
+             &Row::intermediate),
+      column({"scale_at", "scale at", "", "which half applies the scale: shrink or expand", ""},
+             &Row::scale_at),
+      column(
+          {"model", "model", "", "model whose layer has this shape; empty for a custom shape", ""},
+          &Row::model),
+      column({"layer", "layer", "", "name of the projection", ""}, &Row::layer),
+      column({"in_features", "K", "", "columns of x (K)", ""}, &Row::in_features),
+      column({"out_features", "N", "", "widths of the slices (N_i), joined by '+'", ""},
+             &Row::out_features),
+      column({"tokens", "tokens", "", "rows of x in the step (M)", ""}, &Row::tokens, {true, 5}),
+      column({"slots", "slots", "", "adapters resident", ""}, &Row::slots),
+      column({"active", "active", "", "distinct adapters that the batch touches", ""}, &Row::active,
+             {true, 6}),
+      column({"rank", "rank", "", "largest rank among the slots", ""}, &Row::rank, {true, 5}),
+      column({"ranks", "ranks", "", "the rank law as written in the scenario", ""}, &Row::ranks),
+      column({"skew", "skew", "", "law that binds sequences to adapters", ""}, &Row::skew),
+      column({"order", "order", "", "order of the sequences in the step", ""}, &Row::order),
+      column({"no_adapter", "no adapter", "1", "share of sequences without an adapter", ""},
+             &Row::no_adapter),
+      column({"add_inputs", "adds", "", "true: y += delta; false: y = delta", ""},
+             &Row::add_inputs),
+      column({"bias", "bias", "", "adapters have a bias", ""}, &Row::bias),
+      column({"seed", "seed", "", "seed of batch, adapters and tensors", ""}, &Row::seed),
+  };
+}
+
+std::vector<Column> proof_columns() {
+  return {
+      column({"message", "message", "", "why a row is not PASSED, one line", ""}, &Row::message),
+      column({"warning", "warning", "",
+              "what makes the time doubtful: throttled, noisy, interrupted", ""},
+             &Row::warning),
+      column({"levels", "levels", "", "levels of proof that were run and held", ""}, &Row::levels),
+      column({"hypothesis", "hypothesis", "", "key of the fault that fits a wrong result", ""},
+             &Row::hypothesis),
+      column({"numerics", "numerics", "", "arithmetic that the backend declared", ""},
+             &Row::numerics),
+      column({"bound_share", "of bound", "1", "worst share of the error bound that was used",
+              "max over elements of |got - expected| / bound"},
+             &Row::bound_share),
+      column({"rows_checked", "checked", "1", "share of rows compared in full",
+              "rows compared / rows of the output"},
+             &Row::rows_checked),
+  };
+}
+
+std::vector<Column> time_columns() {
+  return {
+      column({"time_us", "time us", "us", "median time of one launch", "median of samples_us"},
+             &Row::time_us, {true, 0}),
+      column({"time_min_us", "min us", "us", "shortest sample", "minimum of samples_us"},
+             &Row::time_min_us),
+      column(
+          {"time_q1_us", "q1 us", "us", "lower quartile", "25 % quantile of samples_us (type 7)"},
+          &Row::time_q1_us),
+      column(
+          {"time_q3_us", "q3 us", "us", "upper quartile", "75 % quantile of samples_us (type 7)"},
+          &Row::time_q3_us),
+      column({"time_max_us", "max us", "us", "longest sample", "maximum of samples_us"},
+             &Row::time_max_us),
+      column({"noise_us", "noise us", "us", "difference of the same code with itself (A/A)",
+              "|median of even samples - median of odd samples|"},
+             &Row::noise_us, {true, 8}),
+      column(
+          {"samples_us", "samples us", "us", "every sample, time of one launch; in JSON lines only",
+           "time of a sample / launches"},
+          &Row::samples_us),
+      column({"cache", "cache", "", "what is cold when a launch begins: weights-cold, cold or hot",
+              ""},
+             &Row::cache),
+      column({"mode", "mode", "", "how launches are submitted: graph or stream", ""}, &Row::mode),
+      column({"samples", "samples", "", "samples kept", ""}, &Row::samples),
+      column({"launches", "launches", "", "launches in one sample", ""}, &Row::launches),
+      column({"rotation_sets", "sets", "", "operand sets that one sample rotates through", ""},
+             &Row::rotation_sets),
+      column({"rotated_bytes", "rotated B", "B", "bytes of the rotated operands together", ""},
+             &Row::rotated_bytes),
+  };
+}
+
+std::vector<Column> metric_columns() {
+  return {
+      column({"floor_us", "floor us", "us", "least time in which this machine can do the case",
+              "max(read time of bytes, flops / peak, launch cost)"},
+             &Row::floor_us, {true, 3}),
+      column({"floor_ratio", "x floor", "1", "how many times the floor the launch takes",
+              "time_us / floor_us"},
+             &Row::floor_ratio, {true, 1}),
+      column({"bound_by", "bound by", "", "which term is the floor: bytes, flops or launch", ""},
+             &Row::bound_by, {true, 7}),
+      column({"tokens_per_s", "tokens/s", "1/s", "tokens through this layer in a second",
+              "tokens / (time_us * 1e-6)"},
+             &Row::tokens_per_s, {true, 4}),
+      column({"bandwidth_GBps", "GB/s", "GB/s", "bytes that had to move in a second",
+              "bytes / (time_us * 1e3)"},
+             &Row::bandwidth_GBps, {true, 2}),
+      column({"compute_TFLOPps", "TFLOP/s", "TFLOP/s", "operations that had to be done in a second",
+              "flops / (time_us * 1e6)"},
+             &Row::compute_TFLOPps),
+      column({"bytes", "bytes", "B",
+              "bytes the case must move: each distinct active adapter once at its own rank, x, h "
+              "where it is an operand, y",
+              ""},
+             &Row::bytes),
+      column({"weight_bytes", "weight B", "B", "the part of bytes that is A, B and bias", ""},
+             &Row::weight_bytes),
+      column({"flops", "flops", "1", "operations the case must do; a multiply-add is two", ""},
+             &Row::flops),
+  };
+}
+
+std::vector<Column> condition_columns() {
+  return {
+      column({"clock_mhz", "MHz", "MHz", "SM clock of a GPU, frequency of a CPU", ""},
+             &Row::clock_mhz),
+      column({"temperature_c", "deg C", "degC", "temperature of the device", ""},
+             &Row::temperature_c),
+      column({"power_w", "W", "W", "power drawn by the device", ""}, &Row::power_w),
+      column({"load", "load", "1", "load average of the last minute per core (CPU)", ""},
+             &Row::load),
+      column({"throttle", "throttle", "", "reasons the device gave for a lower clock", ""},
+             &Row::throttle),
+      column({"governor", "governor", "", "frequency governor (CPU)", ""}, &Row::governor),
+      column({"max_regression", "max regression", "1",
+              "slowdown above which compare fails this row; empty = its default", ""},
+             &Row::max_regression),
+      column(
+          {"threshold_missed", "missed", "", "thresholds of the scenario that the row missed", ""},
+          &Row::threshold_missed),
+      column({"wall_s", "wall s", "s", "what the row cost, proof included", ""}, &Row::wall_s),
+      column({"repro", "repro", "", "command that runs this row alone", ""}, &Row::repro),
+  };
+}
+
+std::vector<Column> all_columns() {
+  std::vector<Column> all;
+  for (auto* part : {&identity_columns, &case_columns, &time_columns, &metric_columns,
+                     &proof_columns, &condition_columns}) {
+    std::vector<Column> some = part();
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Column>& columns() {
+  static const std::vector<Column> all = all_columns();
+  return all;
+}
+
+const Column* find_column(std::string_view key) {
+  const auto found = std::find_if(columns().begin(), columns().end(),
+                                  [&](const Column& c) { return c.key == key; });
+  return found == columns().end() ? nullptr : &*found;
+}
+
+Cell cell_of(const Row& row, std::string_view key) {
+  if (const Column* found = find_column(key)) {
+    return found->get(row);
+  }
+  const auto swept = row.point.find(std::string(key));
+  return swept == row.point.end() ? Cell{} : Cell{swept->second};
+}
+
+void derive_metrics(Row& row) {
+  if (!row.time_us || !(*row.time_us > 0)) {
+    return;
+  }
+  const double time_us = *row.time_us;
+  if (row.floor_us && *row.floor_us > 0) {
+    row.floor_ratio = time_us / *row.floor_us;
+  }
+  row.tokens_per_s = static_cast<double>(row.tokens) / (time_us * 1e-6);
+  row.bandwidth_GBps = static_cast<double>(row.bytes) / (time_us * 1e3);
+  row.compute_TFLOPps = static_cast<double>(row.flops) / (time_us * 1e6);
+}
+
+}  // namespace lora_bench

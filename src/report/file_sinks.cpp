@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "core/error.h"
+#include "report/columns.h"
+#include "report/csv.h"
+#include "report/json_row.h"
+#include "report/output_file.h"
+#include "report/sink.h"
+
+namespace lora_bench {
+namespace {
+
+class JsonLinesSink : public Sink {
+ public:
+  JsonLinesSink(const std::filesystem::path& path, bool append)
+      : file_(path, append), append_(append) {}
+
+  void begin(const Context& context) override {
+    if (!append_ || !continues(context)) {
+      file_.write(to_json_line(context) + '\n');
+    }
+  }
+  void row(const Row& row) override { file_.write(to_json_line(row) + '\n'); }
+  void finish() override { file_.close(); }
+
+ private:
+  // False when there is nothing whole to continue.
+  bool continues(const Context& context) {
+    const std::string text = file_.read_all();
+    const std::size_t first_newline = text.find('\n');
+    if (first_newline == std::string::npos) {
+      file_.truncate(0);
+      return false;
+    }
+    const Results stored = parse_results(text, file_.path().string());
+    const std::vector<std::string> differences = context_differences(stored.context, context);
+    if (!differences.empty()) {
+      throw UsageError(fmt::format("cannot continue '{}': {}", file_.path().string(),
+                                   fmt::join(differences, "; ")));
+    }
+    if (text.back() != '\n') {
+      complete_last_line(text);
+    }
+    return true;
+  }
+
+  void complete_last_line(const std::string& text) {
+    const std::size_t last = text.rfind('\n') + 1;
+    if (is_json(text.substr(last))) {
+      file_.write("\n");
+    } else {
+      file_.truncate(static_cast<std::int64_t>(last));
+    }
+  }
+
+  OutputFile file_;
+  bool append_;
+};
+
+class CsvSink : public Sink {
+ public:
+  CsvSink(const std::filesystem::path& path, bool append) : file_(path, append), append_(append) {}
+
+  void begin(const Context& /*context*/) override {
+    if (!append_ || !continues()) {
+      file_.write(csv_header());
+    }
+  }
+  void row(const Row& row) override { file_.write(csv_record(row)); }
+  void finish() override { file_.close(); }
+
+ private:
+  bool continues() {
+    const std::string text = file_.read_all();
+    const std::size_t whole = csv_whole_bytes(text);
+    file_.truncate(static_cast<std::int64_t>(whole));
+    if (whole == 0) {
+      return false;
+    }
+    if (text.compare(0, csv_header().size(), csv_header()) != 0) {
+      throw UsageError(fmt::format(
+          "cannot continue '{}': its columns are not the ones of this version; write a file of "
+          "its own with --out",
+          file_.path().string()));
+    }
+    return true;
+  }
+
+  OutputFile file_;
+  bool append_;
+};
+
+// Markdown and text are laid out when all rows are there.
+class RenderedSink : public Sink {
+ public:
+  RenderedSink(const std::filesystem::path& path, bool markdown)
+      : file_(path, false),
+        inner_(markdown ? make_markdown_sink(text_) : make_table_sink(text_, {})) {}
+
+  void begin(const Context& context) override { inner_->begin(context); }
+  void row(const Row& row) override { inner_->row(row); }
+  void finish() override {
+    inner_->finish();
+    file_.write(text_.str());
+    file_.close();
+  }
+
+ private:
+  OutputFile file_;
+  std::ostringstream text_;
+  std::unique_ptr<Sink> inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append) {
+  const std::string extension = path.extension().string();
+  if (extension == ".jsonl") {
+    return std::make_unique<JsonLinesSink>(path, append);
+  }
+  if (extension == ".csv") {
+    return std::make_unique<CsvSink>(path, append);
+  }
+  if (extension != ".md" && extension != ".txt") {
+    throw UsageError(fmt::format(
+        "cannot tell the format of '{}' from its name; allowed: .csv, .jsonl, .md, .txt",
+        path.string()));
+  }
+  if (append) {
+    throw UsageError(
+        fmt::format("cannot continue '{}': only .jsonl and .csv can be continued", path.string()));
+  }
+  return std::make_unique<RenderedSink>(path, extension == ".md");
+}
+
+}  // namespace lora_bench

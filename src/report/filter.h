@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/columns.h"
+
+namespace lora_bench {
+
+// `rank>=64`, `backend=auto*`, `case=*qkv*`, `status!=PASSED`, `adapters.slots<8`. Operators are
+// = != >= <= > <. A number is compared as a number; text by = and != with the globs * and ?.
+// Several filters are and-ed. Throws UsageError that names the column nearest to an unknown one,
+// or says that an operator or value does not fit the column.
+class Filter {
+ public:
+  // `swept_keys` are allowed beside the columns; a row without the key does not match.
+  explicit Filter(const std::vector<std::string>& expressions,
+                  const std::vector<std::string>& swept_keys = {});
+  [[nodiscard]] bool matches(const Row& row) const;
+
+ private:
+  struct Term {
+    std::string key, op, text;
+    std::optional<double> number;  // of `text`
+  };
+  std::vector<Term> terms_;
+};
+
+// Whole-text match; * any run of characters, ? any one.
+[[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text);
+
+}  // namespace lora_bench

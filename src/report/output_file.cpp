@@ -1,0 +1,83 @@
+#include "report/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lora_bench {
+
+OutputFile::OutputFile(std::filesystem::path path, bool append) : path_(std::move(path)) {
+  const int flags = O_CREAT | O_CLOEXEC | (append ? O_RDWR | O_APPEND : O_WRONLY | O_TRUNC);
+  descriptor_ = ::open(path_.c_str(), flags, 0666);
+  if (descriptor_ < 0) {
+    fail("cannot open", errno);
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+void OutputFile::fail(const char* action, int error) const {
+  throw EnvironmentError(fmt::format("{} '{}': {}", action, path_.string(), std::strerror(error)));
+}
+
+std::string OutputFile::read_all() const {
+  std::string text;
+  std::array<char, 65536> block{};
+  while (true) {
+    const ssize_t got =
+        ::pread(descriptor_, block.data(), block.size(), static_cast<off_t>(text.size()));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      fail("cannot read", errno);
+    }
+    if (got == 0) {
+      return text;
+    }
+    text.append(block.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void OutputFile::truncate(std::int64_t bytes) {
+  if (::ftruncate(descriptor_, bytes) != 0) {
+    fail("cannot shorten", errno);
+  }
+}
+
+void OutputFile::write(std::string_view record) {
+  struct stat before {};
+  const bool regular = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
+  while (!record.empty()) {
+    const ssize_t written = ::write(descriptor_, record.data(), record.size());
+    if (written >= 0) {
+      record.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      const int error = errno;
+      if (regular && ::ftruncate(descriptor_, before.st_size) == 0) {
+        ::lseek(descriptor_, before.st_size, SEEK_SET);
+      }
+      fail("cannot write", error);
+    }
+  }
+}
+
+void OutputFile::close() {
+  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0) {
+    fail("cannot close", errno);
+  }
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,186 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
+
+#include "core/error.h"
+#include "report/json_row.h"
+#include "report/sink.h"
+
+namespace lora_bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kLineLimit = std::size_t{16} << 20;
+// A row is flat but for lists; the bound keeps the parser's stack safe from hostile nesting.
+constexpr int kDepthLimit = 4;
+
+std::size_t deepest_nesting(std::string_view line) {
+  std::size_t depth = 0;
+  std::size_t deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted) {
+      i += c == '\\' ? 1 : 0;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string file) { results_.file = std::move(file); }
+
+  void line(std::string_view text, int number, bool complete) {
+    number_ = number;
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) {
+      return;
+    }
+    if (text.size() > kLineLimit) {
+      fail(fmt::format("line longer than {} bytes", kLineLimit));
+    }
+    if (deepest_nesting(text) > kDepthLimit) {
+      fail("nested too deeply to be a row");
+    }
+    const Json json = Json::parse(text, nullptr, false);
+    if (json.is_discarded()) {
+      if (complete) {
+        fail("not valid JSON");
+      }
+      results_.warnings.push_back(
+          fmt::format("{}:{}: last line is cut in the middle; dropped", results_.file, number));
+      return;
+    }
+    try {
+      take(json);
+    } catch (const UsageError& error) {
+      fail(error.what());
+    }
+  }
+
+  Results finish() {
+    number_ = 1;
+    if (!has_context_) {
+      fail("no context line; not a results file of lora-bench");
+    }
+    for (const std::string& key : unknown_) {
+      results_.warnings.push_back(
+          fmt::format("{}: key '{}' is unknown to this version; ignored", results_.file, key));
+    }
+    return std::move(results_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UsageError(fmt::format("{}:{}: {}", results_.file, number_, what));
+  }
+
+  void take(const Json& json) {
+    const auto kind = json.is_object() ? json.find("kind") : json.end();
+    if (!json.is_object() || kind == json.end()) {
+      throw UsageError("not an object with the key 'kind'");
+    }
+    std::vector<std::string> unknown;
+    if (*kind == "context") {
+      take_context(context_from_json(json, unknown));
+    } else if (!has_context_) {
+      throw UsageError("the first line must be the context (\"kind\": \"context\")");
+    } else if (*kind == "row") {
+      results_.rows.push_back(row_from_json(json, unknown));
+    } else {
+      throw UsageError("'kind' must be \"context\" or \"row\"");
+    }
+    for (std::string& key : unknown) {
+      if (std::find(unknown_.begin(), unknown_.end(), key) == unknown_.end()) {
+        unknown_.push_back(std::move(key));
+      }
+    }
+  }
+
+  void take_context(Context context) {
+    if (!has_context_) {
+      results_.context = std::move(context);
+      has_context_ = true;
+      return;
+    }
+    for (const std::string& difference : context_differences(results_.context, context)) {
+      results_.warnings.push_back(fmt::format("{}:{}: rows from here on have another context: {}",
+                                              results_.file, number_, difference));
+    }
+  }
+
+  Results results_;
+  bool has_context_ = false;
+  int number_ = 0;
+  std::vector<std::string> unknown_;
+};
+
+}  // namespace
+
+Results parse_results(const std::string& text, const std::string& name) {
+  Reader reader(name);
+  int number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t newline = text.find('\n', begin);
+    const bool complete = newline != std::string::npos;
+    const std::size_t end = complete ? newline : text.size();
+    reader.line(std::string_view(text).substr(begin, end - begin), ++number, complete);
+    begin = end + 1;
+  }
+  return reader.finish();
+}
+
+Results read_results(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::error_code error;
+  if (!in || std::filesystem::is_directory(file, error)) {
+    throw UsageError(fmt::format("cannot read '{}': {}", file.string(),
+                                 in ? "it is a directory" : std::strerror(errno)));
+  }
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_results(text.str(), file.string());
+}
+
+Results merge_results(const std::vector<Results>& files) {
+  Results all;
+  for (const Results& file : files) {
+    if (&file == &files.front()) {
+      all.file = file.file;
+      all.context = file.context;
+    } else {
+      all.file += " + " + file.file;
+      for (const std::string& difference : context_differences(all.context, file.context)) {
+        all.warnings.push_back(
+            fmt::format("{} and {}: {}", files.front().file, file.file, difference));
+      }
+    }
+    all.rows.insert(all.rows.end(), file.rows.begin(), file.rows.end());
+    all.warnings.insert(all.warnings.end(), file.warnings.begin(), file.warnings.end());
+  }
+  return all;
+}
+
+void render(const Results& results, Sink& sink) {
+  sink.begin(results.context);
+  for (const Row& row : results.rows) {
+    sink.row(row);
+  }
+  sink.finish();
+}
+
+}  // namespace lora_bench

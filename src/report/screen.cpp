@@ -1,0 +1,146 @@
+#include "report/screen.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+namespace lora_bench {
+namespace {
+
+bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
+
+template <class Key, class Group, class Make>
+Group& find_or_add(std::vector<Group>& groups, std::map<Key, std::size_t>& index, const Key& key,
+                   Make&& make) {
+  const auto [found, added] = index.emplace(key, groups.size());
+  if (added) {
+    groups.push_back(make());
+  }
+  return groups[found->second];
+}
+
+std::string shared_settings(const ScenarioGroup& group) {
+  std::vector<std::string> shared;
+  for (std::string Row::*field : {&Row::op, &Row::dtype, &Row::cache, &Row::mode}) {
+    const std::string& first = group.cases.front().front()->*field;
+    bool same = !first.empty();
+    for (const CaseGroup& rows : group.cases) {
+      for (const Row* row : rows) {
+        same = same && (row->*field == first || (row->*field).empty());
+      }
+    }
+    if (same) {
+      shared.push_back(first);
+    }
+  }
+  return fmt::format("{}", fmt::join(shared, ", "));
+}
+
+}  // namespace
+
+std::size_t screen_width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_character));
+}
+
+std::string clipped(const std::string& text, std::size_t width) {
+  if (screen_width(text) <= width) {
+    return text;
+  }
+  const std::string_view mark = std::string_view("..").substr(0, std::min<std::size_t>(width, 2));
+  std::size_t kept = 0;
+  std::size_t bytes = 0;
+  for (; bytes < text.size(); ++bytes) {
+    if (starts_character(text[bytes]) && kept++ == width - mark.size()) {
+      break;
+    }
+  }
+  return text.substr(0, bytes).append(mark);
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n') {
+      line += ' ';
+    } else {
+      line += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+    }
+  }
+  return line;
+}
+
+std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows) {
+  std::vector<ScenarioGroup> scenarios;
+  std::map<std::string, std::size_t> scenario_index;
+  std::map<std::pair<std::string, std::string>, std::size_t> case_index;
+  for (const Row& row : rows) {
+    ScenarioGroup& scenario = find_or_add(scenarios, scenario_index, row.scenario, [&] {
+      return ScenarioGroup{row.scenario, "", {}};
+    });
+    const std::pair key{row.scenario, row.case_id};
+    find_or_add(scenario.cases, case_index, key, [] { return CaseGroup{}; }).push_back(&row);
+  }
+  for (ScenarioGroup& scenario : scenarios) {
+    scenario.settings = shared_settings(scenario);
+  }
+  return scenarios;
+}
+
+const Row* best_of(const CaseGroup& rows) {
+  CaseGroup timed;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(timed), [](const Row* row) {
+    return row->status == Status::kPassed && row->time_us.has_value();
+  });
+  const bool alike = std::all_of(timed.begin(), timed.end(), [&](const Row* row) {
+    return row->cache == timed.front()->cache && row->mode == timed.front()->mode;
+  });
+  if (timed.size() < 2 || !alike) {
+    return nullptr;
+  }
+  return *std::min_element(timed.begin(), timed.end(), [](const Row* left, const Row* right) {
+    return *left->time_us < *right->time_us;
+  });
+}
+
+std::string count_by_status(const std::vector<Row>& rows) {
+  std::map<Status, int> counts;
+  for (const Row& row : rows) {
+    ++counts[row.status];
+  }
+  std::vector<std::string> parts;
+  for (const auto& [status, count] : counts) {
+    parts.push_back(fmt::format("{} {}", count, name(status)));
+  }
+  return fmt::format("{} row{}{}{}", rows.size(), rows.size() == 1 ? "" : "s",
+                     parts.empty() ? "" : ": ", fmt::join(parts, ", "));
+}
+
+std::vector<std::string> count_by_warning(const std::vector<Row>& rows) {
+  std::map<std::string, int> counts;
+  for (const Row& row : rows) {
+    if (!row.warning.empty()) {
+      ++counts[one_line(row.warning)];
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [warning, count] : counts) {
+    lines.push_back(fmt::format("{} row{}: {}", count, count == 1 ? "" : "s", warning));
+  }
+  return lines;
+}
+
+std::vector<std::string> notes_of(const Row& row) {
+  std::vector<std::string> notes;
+  if (row.status != Status::kPassed && !row.message.empty()) {
+    notes.push_back(one_line(row.message));
+  }
+  if (!row.threshold_missed.empty()) {
+    notes.push_back("missed: " + one_line(row.threshold_missed));
+  }
+  return notes;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/row.h"
+
+namespace lora_bench {
+
+// Characters on a screen: code points of UTF-8 text.
+[[nodiscard]] std::size_t screen_width(std::string_view text);
+// At most `width` characters; what is cut shows as "..".
+[[nodiscard]] std::string clipped(const std::string& text, std::size_t width);
+// One line: newlines become spaces, other control characters '?'.
+[[nodiscard]] std::string one_line(std::string_view text);
+
+// Rows of one case, in the order in which they came.
+using CaseGroup = std::vector<const Row*>;
+struct ScenarioGroup {
+  std::string name;
+  std::string settings;  // "linear, bf16, weights-cold, graph": what all its rows share
+  std::vector<CaseGroup> cases;
+};
+[[nodiscard]] std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows);
+
+// The PASSED row with the shortest time, if at least two passed and were timed alike; else null.
+[[nodiscard]] const Row* best_of(const CaseGroup& rows);
+
+// "12 rows: 10 PASSED, 2 SKIPPED".
+[[nodiscard]] std::string count_by_status(const std::vector<Row>& rows);
+// "3 rows: throttled: sw_power_cap", one line a different warning.
+[[nodiscard]] std::vector<std::string> count_by_warning(const std::vector<Row>& rows);
+// The sentences below a row: why it is not PASSED, what threshold it missed.
+[[nodiscard]] std::vector<std::string> notes_of(const Row& row);
+
+}  // namespace lora_bench

@@ -1,0 +1,71 @@
+#include "report/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "report/screen.h"
+
+namespace lora_bench {
+namespace {
+
+bool is_number(CellType type) { return type == CellType::kCount || type == CellType::kFigure; }
+
+[[noreturn]] void refuse(const std::string& key) {
+  std::vector<std::string> known;
+  for (const Column& column : columns()) {
+    known.push_back(column.key);
+  }
+  Diagnostic diagnostic;
+  diagnostic.what = fmt::format("unknown column '{}'", key);
+  diagnostic.allowed = "a column of `lora-bench list metrics` or a swept key";
+  diagnostic.suggestion = nearest(key, known);
+  throw UsageError({diagnostic});
+}
+
+View view_of(const Column& column) {
+  return {column.key, column.header, column.priority, is_number(column.type), &column};
+}
+
+}  // namespace
+
+std::string View::text(const Row& row) const {
+  return one_line(column != nullptr ? screen_text(*column, column->get(row))
+                                    : file_text(cell_of(row, key)));
+}
+
+std::vector<View> choose_views(const std::vector<Row>& rows, const std::vector<std::string>& keys) {
+  std::vector<View> views;
+  for (const std::string& key : keys) {
+    if (const Column* column = find_column(key)) {
+      views.push_back(view_of(*column));
+    } else if (std::any_of(rows.begin(), rows.end(),
+                           [&](const Row& row) { return row.point.count(key) > 0; })) {
+      views.push_back({key, key, 0, false, nullptr});
+    } else {
+      refuse(key);
+    }
+  }
+  if (!keys.empty()) {
+    return views;
+  }
+  for (const Column& column : columns()) {
+    const View view = view_of(column);
+    if (column.in_table && std::any_of(rows.begin(), rows.end(),
+                                       [&](const Row& row) { return !view.text(row).empty(); })) {
+      views.push_back(view);
+    }
+  }
+  return views;
+}
+
+void check_view_keys(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (find_column(key) == nullptr && key.find('.') == std::string::npos) {
+      refuse(key);
+    }
+  }
+}
+
+}  // namespace lora_bench

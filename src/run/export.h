@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+
+#include "device/facts.h"
+#include "device/memory.h"
+#include "ops/backend.h"
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+struct ExportRequest {
+  const Case& spec;
+  const Backend& backend;
+  Memory& memory;  // of the backend's space
+  const DeviceFacts& facts;
+  std::filesystem::path folder;  // made if missing
+};
+
+struct ExportedFiles {
+  std::filesystem::path tensors;   // FOLDER/CASE.safetensors
+  std::filesystem::path metadata;  // FOLDER/CASE.json
+};
+
+// Launches the backend once on bounded data and writes inputs, plan, its output, and what the
+// oracle expects of it (docs/export.md lists the tensors), so that others can check us without our
+// code. Throws UsageError when the backend cannot do the case, EnvironmentError when a file cannot
+// be written.
+[[nodiscard]] ExportedFiles export_case(const ExportRequest& request);
+
+}  // namespace lora_bench

@@ -1,0 +1,184 @@
+#include "scenario/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace lora_bench {
+namespace {
+
+std::int64_t largest_rank(const RankLaw& law) {
+  std::int64_t largest = 0;
+  for (const std::int64_t rank : law.list) {
+    largest = std::max(largest, rank);
+  }
+  for (const auto& [rank, share] : law.shares) {
+    largest = std::max(largest, rank);
+  }
+  return largest;
+}
+
+// How many adapters the law can touch with so many sequences.
+std::int64_t reach(const SkewLaw& law, std::int64_t slots) {
+  switch (law.kind) {
+    case Skew::kIdentical:
+      return 1;
+    case Skew::kOneVsRest:
+      return std::min<std::int64_t>(2, slots);
+    default:
+      return slots;
+  }
+}
+
+void check_layer(const Case& spec, const CaseChecker& checker) {
+  const LayerShape& layer = spec.layer;
+  const auto slices = static_cast<std::int64_t>(layer.widths.size());
+  if (slices == 0 || slices > kMaxSlices) {
+    checker.fail("layer.out", {}, fmt::format("'layer.out' has {} widths", slices),
+                 "1 to 64 integers from 0 to 16777216");
+  }
+  if (spec.op == Op::kLogits && slices > 1) {
+    checker.fail("op", {"layers", "layer.out"}, fmt::format("op logits with {} slices", slices),
+                 "one slice");
+  }
+  if (layer.x_stride < layer.in_features) {
+    checker.fail("layer.x_stride", {"layer.in"},
+                 fmt::format("'layer.x_stride' is {}, but a row of x has {} elements",
+                             layer.x_stride, layer.in_features),
+                 "0, or at least the input features");
+  }
+  const std::int64_t columns =
+      std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+  if (layer.y_stride < columns) {
+    checker.fail("layer.y_stride", {"layer.out", "layer.offset_start"},
+                 fmt::format("'layer.y_stride' is {}, but the slices end at column {}",
+                             layer.y_stride, columns),
+                 "0, or at least the columns of y");
+  }
+}
+
+void check_op(const Case& spec, const CaseChecker& checker) {
+  if (spec.intermediate != Dtype::kFp32 && spec.intermediate != spec.dtype) {
+    checker.fail("intermediate", {"dtype"},
+                 fmt::format("'intermediate' is {} with dtype {}", name(spec.intermediate),
+                             name(spec.dtype)),
+                 "fp32 or the same as `dtype`");
+  }
+  if (spec.op == Op::kEmbedding && spec.scale_at == ScaleAt::kShrink) {
+    checker.fail("scale_at", {"op"}, "op embedding has no shrink that could scale", "expand");
+  }
+  if (spec.op == Op::kShrink && spec.adapters.bias) {
+    checker.fail("adapters.bias", {"op"}, "op shrink has no output that a bias is added to",
+                 "false");
+  }
+  const std::int64_t rank = largest_rank(spec.adapters.rank);
+  if (spec.adapters.max_rank < rank) {
+    checker.fail(
+        "adapters.max_rank", {"adapters.rank"},
+        fmt::format("'adapters.max_rank' is {}, but a rank is {}", spec.adapters.max_rank, rank),
+        "0, or at least the largest rank");
+  }
+}
+
+void check_active(const Case& spec, const CaseChecker& checker) {
+  const std::int64_t active = spec.adapters.active;
+  const auto decode = static_cast<double>(spec.batch.decode);
+  const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
+  const auto complain = [&](const std::vector<std::string>& others, const std::string& but) {
+    checker.fail("adapters.active", others,
+                 fmt::format("'adapters.active' is {}, but {}", active, but),
+                 "0, or what the batch can touch");
+  };
+  if (active > spec.adapters.slots) {
+    complain({"adapters.slots"}, fmt::format("there are {} slots", spec.adapters.slots));
+    return;
+  }
+  const auto without =
+      static_cast<std::int64_t>(std::floor(spec.no_adapter * static_cast<double>(sequences)));
+  if (active > sequences - without) {
+    complain({"batch.decode", "batch.prefill", "no_adapter"},
+             fmt::format("{} sequences have an adapter", sequences - without));
+    return;
+  }
+  const std::int64_t by_decode = decode > 0 ? reach(spec.skew, spec.adapters.slots) : 0;
+  const std::int64_t by_prefill =
+      spec.batch.prefill.empty() ? 0 : reach(spec.prefill_skew, spec.adapters.slots);
+  if (active > std::max(by_decode, by_prefill)) {
+    complain({"skew", "prefill_skew"},
+             fmt::format("the law touches at most {}", std::max(by_decode, by_prefill)));
+  }
+}
+
+void check_law(const std::string& path, const SkewLaw& law, const Case& spec,
+               const CaseChecker& checker, FieldContext& context) {
+  if (law.kind == Skew::kOneVsRest && spec.adapters.slots < 2) {
+    checker.fail(path, {"adapters.slots"}, "law one-vs-rest with one slot", "at least 2 slots");
+  }
+  if (law.kind != Skew::kTrace || checker.is_broken("adapters.slots")) {
+    return;
+  }
+  const TraceFile& file =
+      context.traces.read(law.trace_file, context.folder, {}, checker.diagnostics());
+  for (std::size_t i = 0; i < file.ids.size(); ++i) {
+    if (file.ids[i] >= spec.adapters.slots) {
+      checker.diagnostics().add(
+          file.places[i], fmt::format("adapter {} with {} slots", file.ids[i], spec.adapters.slots),
+          fmt::format("-1 to {}", spec.adapters.slots - 1));
+    }
+  }
+}
+
+void check_batch(const Case& spec, const CaseChecker& checker) {
+  const std::int64_t tokens =
+      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+  if (tokens > kMaxTokens) {
+    checker.fail("batch.prefill", {"batch.decode"}, fmt::format("a batch of {} tokens", tokens),
+                 fmt::format("at most {} tokens", kMaxTokens));
+  }
+}
+
+void check_measure(const Case& spec, const CaseChecker& checker) {
+  const MeasureSettings& measure = spec.measure;
+  if (measure.min_samples > measure.max_samples) {
+    checker.fail("measure.min_samples", {"measure.max_samples"},
+                 fmt::format("'measure.min_samples' is {}, but max_samples is {}",
+                             measure.min_samples, measure.max_samples),
+                 "at most max_samples");
+  }
+  if (measure.min_time_ms > measure.max_time_ms) {
+    checker.fail("measure.min_time_ms", {"measure.max_time_ms"},
+                 fmt::format("'measure.min_time_ms' is {}, but max_time_ms is {}",
+                             measure.min_time_ms, measure.max_time_ms),
+                 "at most max_time_ms");
+  }
+}
+
+}  // namespace
+
+void CaseChecker::fail(const std::string& path, const std::vector<std::string>& others,
+                       const std::string& what, const std::string& allowed,
+                       const std::string& suggestion) const {
+  const Value* place = settings_.find(path);
+  bool follows = is_broken(path);
+  for (const std::string& other : others) {
+    place = place == nullptr ? settings_.find(other) : place;
+    follows = follows || is_broken(other);
+  }
+  if (!follows) {
+    diagnostics_.add(place == nullptr ? fallback_ : place->where, what, allowed, suggestion);
+  }
+}
+
+void check_combinations(const Case& spec, const CaseChecker& checker, FieldContext& context) {
+  check_layer(spec, checker);
+  check_op(spec, checker);
+  check_batch(spec, checker);
+  check_active(spec, checker);
+  check_law("skew", spec.skew, spec, checker, context);
+  check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
+  check_measure(spec, checker);
+}
+
+}  // namespace lora_bench

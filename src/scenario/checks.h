@@ -1,0 +1,41 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scenario/settings.h"
+
+namespace lora_bench {
+
+// Complains about the fields of one case. A field that could not be read holds its default, so
+// nothing is said that follows from one.
+class CaseChecker {
+ public:
+  CaseChecker(const Settings& settings, const std::set<std::string>& broken, Location fallback,
+              Diagnostics& diagnostics)
+      : settings_(settings),
+        broken_(broken),
+        fallback_(std::move(fallback)),
+        diagnostics_(diagnostics) {}
+
+  // Where `path` was set, else the first of `others` that was.
+  void fail(const std::string& path, const std::vector<std::string>& others,
+            const std::string& what, const std::string& allowed,
+            const std::string& suggestion = "") const;
+
+  [[nodiscard]] const Settings& settings() const { return settings_; }
+  [[nodiscard]] Diagnostics& diagnostics() const { return diagnostics_; }
+  [[nodiscard]] bool is_broken(const std::string& path) const { return broken_.contains(path); }
+
+ private:
+  const Settings& settings_;
+  const std::set<std::string>& broken_;
+  Location fallback_;
+  Diagnostics& diagnostics_;
+};
+
+// Everything that is wrong with a case whose fields are each in range.
+void check_combinations(const Case& spec, const CaseChecker& checker, FieldContext& context);
+
+}  // namespace lora_bench

@@ -1,0 +1,68 @@
+#include "scenario/content_hash.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lora_bench {
+namespace {
+
+std::string text_of(const SkewLaw& law) {
+  return fmt::format("{} {} {}", name(law.kind), law.parameter, fmt::join(law.trace, ","));
+}
+
+std::string text_of(const RankLaw& law) {
+  std::string text = fmt::format("{}", fmt::join(law.list, ","));
+  for (const auto& [rank, share] : law.shares) {
+    text += fmt::format(" {}:{}", rank, share);
+  }
+  return text;
+}
+
+std::string text_of(const std::optional<double>& number) {
+  return number ? fmt::format("{}", *number) : "none";
+}
+
+// Everything that changes what is run or how it is judged, and nothing else: not tags, not where
+// the file lies.
+std::string text_of(const Case& spec) {
+  const LayerShape& layer = spec.layer;
+  const AdapterSpec& adapters = spec.adapters;
+  const VerifySettings& verify = spec.verify;
+  const MeasureSettings& measure = spec.measure;
+  const Thresholds& limits = spec.thresholds;
+  std::string text =
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|", spec.scenario, spec.id, name(spec.op), name(spec.dtype),
+                  name(spec.intermediate), name(spec.scale_at), spec.add_inputs);
+  text +=
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|", layer.model, layer.name, layer.in_features,
+                  fmt::join(layer.widths, ","), layer.offset_start, layer.x_stride, layer.y_stride);
+  text +=
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", spec.batch.decode, fmt::join(spec.batch.prefill, ","),
+                  adapters.slots, adapters.active, text_of(adapters.rank), adapters.max_rank,
+                  fmt::join(adapters.scale, ","), adapters.bias);
+  text += fmt::format("{}|{}|{}|{}|{}|{}|", text_of(spec.skew), text_of(spec.prefill_skew),
+                      spec.no_adapter, name(spec.order), spec.seed, fmt::join(spec.backends, ","));
+  text += fmt::format("{}|{}|{}|{}|", text_of(limits.max_floor_ratio), text_of(limits.max_time_us),
+                      text_of(limits.max_regression), text_of(limits.min_tokens_per_s));
+  text += fmt::format("{}|{}|{}|{}|", verify.enabled, verify.relations, verify.max_rows,
+                      verify.timeout_s);
+  text +=
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}\n", measure.enabled, name(measure.mode),
+                  name(measure.cache), measure.warmup_ms, measure.min_samples, measure.max_samples,
+                  measure.min_time_ms, measure.max_time_ms, measure.noise_target);
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t content_hash(const std::vector<Case>& cases) {
+  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+  for (const Case& spec : cases) {
+    for (const char c : text_of(spec)) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    }
+  }
+  return hash;
+}
+
+}  // namespace lora_bench

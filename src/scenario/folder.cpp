@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "scenario/scenario.h"
+
+namespace lora_bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+fs::path scenario_folder() {
+  if (const char* chosen = std::getenv("LORA_BENCH_SCENARIOS");
+      chosen != nullptr && *chosen != '\0') {
+    return chosen;
+  }
+  std::error_code error;
+  const fs::path binary = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    fs::path installed = binary.parent_path().parent_path() / "share" / "lora-bench" / "scenarios";
+    if (fs::is_directory(installed, error)) {
+      return installed;
+    }
+  }
+  return LORA_BENCH_SOURCE_SCENARIOS;
+}
+
+fs::path find_scenario(const std::string& path_or_name) {
+  std::error_code error;
+  if (fs::exists(path_or_name, error) && !fs::is_directory(path_or_name, error)) {
+    return path_or_name;
+  }
+  const fs::path folder = scenario_folder();
+  for (const std::string& name : {path_or_name + ".yaml", path_or_name}) {
+    if (!path_or_name.empty() && fs::is_regular_file(folder / name, error)) {
+      return folder / name;
+    }
+  }
+  std::vector<std::string> known;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".yaml" && entry.path().stem() != "models") {
+      known.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(known.begin(), known.end());
+  Diagnostic missing;
+  missing.what = fmt::format("there is no scenario '{}'", path_or_name);
+  missing.allowed = fmt::format("a file, or one of {}", fmt::join(known, ", "));
+  missing.suggestion = nearest(path_or_name, known);
+  throw UsageError(std::vector<Diagnostic>{missing});
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,152 @@
+// Values of the vocabulary that are more than a number or a word: prefill lengths, ranks, scales
+// and the laws by which sequences choose adapters.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "scenario/reader.h"
+
+namespace lora_bench {
+namespace {
+
+// "32x64": 32 sequences of 64 tokens.
+struct Repeated {
+  std::int64_t count = 1;
+  std::int64_t length = 0;
+};
+
+std::optional<Repeated> repeated_in(const Value& item, std::int64_t most) {
+  if (item.kind != Value::Kind::kScalar || item.quoted) {
+    return std::nullopt;
+  }
+  const std::string_view text = item.text;
+  const std::size_t cross = text.find('x');
+  const bool plain = cross == std::string_view::npos;
+  const auto count = plain ? 1 : integer_in(text.substr(0, cross));
+  const auto length = integer_in(plain ? text : text.substr(cross + 1));
+  if (!count || !length || *count < 1 || *count > most || *length < 1 || *length > most) {
+    return std::nullopt;
+  }
+  return Repeated{*count, *length};
+}
+
+constexpr std::array kPlainSkews{Skew::kIdentical, Skew::kDistinct, Skew::kUniform,
+                                 Skew::kOneVsRest, Skew::kBlocks};
+
+}  // namespace
+
+void Reader::prefill(std::vector<std::int64_t>& target, std::int64_t most_tokens) const {
+  std::vector<std::int64_t> lengths;
+  std::int64_t tokens = 0;
+  bool complained = false;
+  one_or_list([&](const Value& item) {
+    const auto run = repeated_in(item, most_tokens);
+    if (!run) {
+      complain(item);
+      return;
+    }
+    tokens += run->count * run->length;
+    if (tokens <= most_tokens) {
+      lengths.insert(lengths.end(), static_cast<std::size_t>(run->count), run->length);
+    } else if (!complained) {
+      complain(item, fmt::format("adds up to more than {} tokens", most_tokens));
+      complained = true;
+    }
+  });
+  target = std::move(lengths);
+}
+
+void Reader::rank(RankLaw& target, std::int64_t most) const {
+  if (value_.kind == Value::Kind::kMap) {
+    rank_shares(target, most);
+    return;
+  }
+  RankLaw law;
+  integers(law.list, 0, most);
+  if (value_.kind == Value::Kind::kList && value_.items.empty()) {
+    complain(value_, "is an empty list");
+  }
+  if (!law.list.empty()) {
+    target = std::move(law);
+  }
+}
+
+void Reader::rank_shares(RankLaw& target, std::int64_t most) const {
+  RankLaw law;
+  double sum = 0;
+  bool good = true;
+  for (const Value::Entry& entry : value_.entries) {
+    const auto rank = integer_in(entry.key);
+    if (!rank || *rank < 0 || *rank > most) {
+      diagnostics_.add(entry.where, fmt::format("'{}' has the rank '{}'", path_, entry.key),
+                       allowed_);
+      good = false;
+      continue;
+    }
+    const auto share = share_of(entry.value, 1);
+    good = good && share.has_value();
+    law.shares.emplace_back(*rank, share.value_or(0));
+    sum += share.value_or(0);
+  }
+  if (good && std::abs(sum - 1) > 1e-6) {
+    complain(value_, fmt::format("has shares that add up to {:g}", sum));
+    good = false;
+  }
+  if (good) {
+    std::sort(law.shares.begin(), law.shares.end());
+    target = std::move(law);
+  }
+}
+
+void Reader::scale(std::vector<double>& target) const {
+  constexpr double kMost = 65536;
+  std::vector<double> scales;
+  one_or_list([&](const Value& item) {
+    if (const auto scale = real_of(item, -kMost, kMost)) {
+      scales.push_back(*scale);
+    }
+  });
+  if (value_.kind == Value::Kind::kList && value_.items.empty()) {
+    complain(value_, "is an empty list");
+  }
+  if (!scales.empty()) {
+    target = std::move(scales);
+  }
+}
+
+void Reader::skew(SkewLaw& target, Traces& traces, const std::filesystem::path& folder) const {
+  SkewLaw law;
+  if (value_.kind != Value::Kind::kMap) {
+    choice(law.kind, kPlainSkews);
+    target = std::move(law);
+    return;
+  }
+  if (value_.entries.size() != 1) {
+    complain(value_, fmt::format("has {} keys", value_.entries.size()));
+    return;
+  }
+  const auto& [key, where, parameter] = value_.entries.front();
+  if (key == "zipf") {
+    law.kind = Skew::kZipf;
+    law.parameter = real_of(parameter, 0, 16).value_or(1);
+  } else if (key == "hot") {
+    law.kind = Skew::kHot;
+    law.parameter = share_of(parameter, 1).value_or(1);
+  } else if (key == "trace") {
+    law.kind = Skew::kTrace;
+    if (parameter.kind != Value::Kind::kScalar) {
+      complain(parameter);
+      return;
+    }
+    law.trace_file = parameter.text;
+    law.trace = traces.read(parameter.text, folder, parameter.where, diagnostics_).ids;
+  } else {
+    diagnostics_.add(where, fmt::format("'{}' has the law '{}'", path_, key), allowed_,
+                     nearest(key, {"zipf", "hot", "trace"}));
+    return;
+  }
+  target = std::move(law);
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,195 @@
+#include "scenario/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace lora_bench {
+namespace {
+
+constexpr std::size_t kMaxItems = 65536;
+
+template <typename Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stopped != end) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+bool is_word(const std::string& text) {
+  constexpr std::string_view kExtra = "._+:=-";
+  return !text.empty() && text.size() <= 128 && text.front() != '-' &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  kExtra.find(c) != std::string_view::npos;
+         });
+}
+
+}  // namespace
+
+std::optional<std::int64_t> integer_in(std::string_view text) {
+  return number_in<std::int64_t>(text);
+}
+
+std::optional<double> real_in(std::string_view text) {
+  const auto number = number_in<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+void Reader::complain(const Value& value) const {
+  complain(value, fmt::format("is {}", describe(value)));
+}
+
+void Reader::complain(const Value& value, const std::string& what) const {
+  diagnostics_.add(value.where, fmt::format("'{}' {}", path_, what), allowed_);
+}
+
+std::optional<std::int64_t> Reader::integer_of(const Value& value, std::int64_t least,
+                                               std::int64_t most) const {
+  if (value.kind == Value::Kind::kScalar && !value.quoted) {
+    const auto number = integer_in(value.text);
+    if (number && *number >= least && *number <= most) {
+      return number;
+    }
+  }
+  complain(value);
+  return std::nullopt;
+}
+
+std::optional<double> Reader::real_of(const Value& value, double least, double most) const {
+  if (value.kind == Value::Kind::kScalar && !value.quoted) {
+    const auto number = real_in(value.text);
+    if (number && *number >= least && *number <= most) {
+      return number;
+    }
+  }
+  complain(value);
+  return std::nullopt;
+}
+
+std::optional<double> Reader::share_of(const Value& value, double most) const {
+  if (value.kind == Value::Kind::kScalar && !value.quoted) {
+    const bool percent = value.text.ends_with('%');
+    const std::string_view digits(value.text.data(), value.text.size() - (percent ? 1 : 0));
+    const auto number = real_in(digits);
+    const double share = number ? *number / (percent ? 100 : 1) : -1;
+    if (share >= 0 && share <= most) {
+      return share;
+    }
+  }
+  complain(value);
+  return std::nullopt;
+}
+
+std::optional<std::string> Reader::word_of(const Value& value) const {
+  if (value.kind == Value::Kind::kScalar && is_word(value.text)) {
+    return value.text;
+  }
+  complain(value);
+  return std::nullopt;
+}
+
+std::optional<std::size_t> Reader::index_of(const std::vector<std::string>& names) const {
+  const auto found = value_.kind == Value::Kind::kScalar
+                         ? std::find(names.begin(), names.end(), value_.text)
+                         : names.end();
+  if (found != names.end()) {
+    return static_cast<std::size_t>(found - names.begin());
+  }
+  const std::string meant = value_.kind == Value::Kind::kScalar ? nearest(value_.text, names) : "";
+  diagnostics_.add(value_.where, fmt::format("'{}' is {}", path_, describe(value_)), allowed_,
+                   meant);
+  return std::nullopt;
+}
+
+void Reader::one_or_list(const std::function<void(const Value&)>& take) const {
+  if (value_.kind != Value::Kind::kList) {
+    take(value_);
+    return;
+  }
+  if (value_.items.size() > kMaxItems) {
+    complain(value_, fmt::format("has {} items", value_.items.size()));
+    return;
+  }
+  for (const Value& item : value_.items) {
+    take(item);
+  }
+}
+
+void Reader::integer(std::int64_t& target, std::int64_t least, std::int64_t most) const {
+  target = integer_of(value_, least, most).value_or(target);
+}
+
+void Reader::seed(std::uint64_t& target) const {
+  if (value_.kind == Value::Kind::kScalar && !value_.quoted) {
+    if (const auto number = number_in<std::uint64_t>(value_.text)) {
+      target = *number;
+      return;
+    }
+  }
+  complain(value_);
+}
+
+void Reader::real(double& target, double least, double most) const {
+  target = real_of(value_, least, most).value_or(target);
+}
+
+void Reader::share(double& target, double most) const {
+  target = share_of(value_, most).value_or(target);
+}
+
+void Reader::optional_real(std::optional<double>& target, double least, double most) const {
+  target = real_of(value_, least, most);
+}
+
+void Reader::optional_share(std::optional<double>& target, double most) const {
+  target = share_of(value_, most);
+}
+
+void Reader::boolean(bool& target) const {
+  if (value_.kind == Value::Kind::kScalar && !value_.quoted &&
+      (value_.text == "true" || value_.text == "false")) {
+    target = value_.text == "true";
+    return;
+  }
+  complain(value_);
+}
+
+void Reader::word(std::string& target) const { target = word_of(value_).value_or(target); }
+
+void Reader::text(std::string& target) const {
+  if (value_.kind == Value::Kind::kScalar) {
+    target = value_.text;
+    return;
+  }
+  complain(value_);
+}
+
+void Reader::words(std::vector<std::string>& target) const {
+  std::vector<std::string> words;
+  one_or_list([&](const Value& item) {
+    if (auto word = word_of(item)) {
+      words.push_back(std::move(*word));
+    }
+  });
+  target = std::move(words);
+}
+
+void Reader::integers(std::vector<std::int64_t>& target, std::int64_t least,
+                      std::int64_t most) const {
+  std::vector<std::int64_t> numbers;
+  one_or_list([&](const Value& item) {
+    if (const auto number = integer_of(item, least, most)) {
+      numbers.push_back(*number);
+    }
+  });
+  target = std::move(numbers);
+}
+
+}  // namespace lora_bench

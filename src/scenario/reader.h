@@ -1,0 +1,97 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scenario/case.h"
+#include "scenario/diagnostics.h"
+#include "scenario/yaml_tree.h"
+
+namespace lora_bench {
+
+// The whole text as a number, in the C locale whatever the locale is; nothing if it is none.
+[[nodiscard]] std::optional<std::int64_t> integer_in(std::string_view text);
+[[nodiscard]] std::optional<double> real_in(std::string_view text);
+
+struct TraceFile {
+  std::vector<std::int32_t> ids;
+  std::vector<Location> places;  // of each id, for the check against the slots
+};
+
+// Trace files that the scenario names, each read once.
+class Traces {
+ public:
+  // Reads `name` beside `folder`; what is wrong with it goes to `diagnostics`, once.
+  const TraceFile& read(const std::string& name, const std::filesystem::path& folder,
+                        const Location& where, Diagnostics& diagnostics);
+
+ private:
+  std::map<std::string, TraceFile> files_;
+};
+
+// Reads one value into a field of a case and reports what does not fit, always with what would.
+class Reader {
+ public:
+  Reader(const Value& value, std::string path, std::string allowed, Diagnostics& diagnostics)
+      : value_(value),
+        path_(std::move(path)),
+        allowed_(std::move(allowed)),
+        diagnostics_(diagnostics) {}
+
+  void integer(std::int64_t& target, std::int64_t least, std::int64_t most) const;
+  void seed(std::uint64_t& target) const;
+  void real(double& target, double least, double most) const;
+  void share(double& target, double most) const;  // 0.25 or 25%
+  void optional_real(std::optional<double>& target, double least, double most) const;
+  void optional_share(std::optional<double>& target, double most) const;
+  void boolean(bool& target) const;
+  void word(std::string& target) const;
+  void text(std::string& target) const;
+  void words(std::vector<std::string>& target) const;  // one or a list
+  void integers(std::vector<std::int64_t>& target, std::int64_t least, std::int64_t most) const;
+
+  // The value of `choices` whose name() is the scalar.
+  template <typename Enum, std::size_t kCount>
+  void choice(Enum& target, const std::array<Enum, kCount>& choices) const {
+    std::vector<std::string> names;
+    for (const Enum candidate : choices) {
+      names.emplace_back(name(candidate));
+    }
+    if (const auto index = index_of(names)) {
+      target = choices.at(*index);
+    }
+  }
+
+  void prefill(std::vector<std::int64_t>& target, std::int64_t most_tokens) const;
+  void rank(RankLaw& target, std::int64_t most) const;
+  void scale(std::vector<double>& target) const;
+  void skew(SkewLaw& target, Traces& traces, const std::filesystem::path& folder) const;
+
+ private:
+  [[nodiscard]] std::optional<std::size_t> index_of(const std::vector<std::string>& names) const;
+  [[nodiscard]] std::optional<std::int64_t> integer_of(const Value& value, std::int64_t least,
+                                                       std::int64_t most) const;
+  [[nodiscard]] std::optional<double> real_of(const Value& value, double least, double most) const;
+  [[nodiscard]] std::optional<double> share_of(const Value& value, double most) const;
+  [[nodiscard]] std::optional<std::string> word_of(const Value& value) const;
+  void rank_shares(RankLaw& target, std::int64_t most) const;
+  // The scalar or every item of the list goes to `take`.
+  void one_or_list(const std::function<void(const Value&)>& take) const;
+  void complain(const Value& value) const;
+  void complain(const Value& value, const std::string& what) const;
+
+  const Value& value_;
+  std::string path_;
+  std::string allowed_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace lora_bench

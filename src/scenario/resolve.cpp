@@ -1,0 +1,130 @@
+#include "scenario/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace lora_bench {
+namespace {
+
+constexpr const char* kLayerForms = "`model` with `layers`, or `layer` with `in` and `out`";
+
+bool resolve_shape(Case& spec, const CaseChecker& checker) {
+  const Settings& settings = checker.settings();
+  spec.layer.name = "custom";
+  spec.layer.model.clear();
+  for (const auto& [have, lack] :
+       {std::pair{"layer.in", "layer.out"}, std::pair{"layer.out", "layer.in"}}) {
+    if (!settings.has(lack)) {
+      checker.fail(have, {}, fmt::format("'{}' is missing", lack), kLayerForms);
+      return false;
+    }
+  }
+  return !checker.is_broken("layer.in") && !checker.is_broken("layer.out");
+}
+
+bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
+  std::vector<std::string> known_models;
+  std::vector<std::string> known_layers;
+  for (const ModelLayer& row : models.all(checker.diagnostics())) {
+    if (known_models.empty() || known_models.back() != row.model) {
+      known_models.push_back(row.model);
+    }
+    if (row.model != spec.layer.model) {
+      continue;
+    }
+    known_layers.push_back(row.layer);
+    if (row.layer == spec.layer.name) {
+      spec.layer.in_features = row.in_features;
+      spec.layer.widths = row.widths;
+      return true;
+    }
+  }
+  if (known_layers.empty()) {
+    checker.fail("model", {"layers"}, fmt::format("there is no model '{}'", spec.layer.model),
+                 fmt::format("{}", fmt::join(known_models, ", ")),
+                 nearest(spec.layer.model, known_models));
+  } else {
+    checker.fail(
+        "layers", {"model"}, fmt::format("{} has no layer '{}'", spec.layer.model, spec.layer.name),
+        fmt::format("{}", fmt::join(known_layers, ", ")), nearest(spec.layer.name, known_layers));
+  }
+  return false;
+}
+
+bool resolve_layer(Case& spec, const CaseChecker& checker, Models& models) {
+  const Settings& settings = checker.settings();
+  if (settings.has("layer.in") || settings.has("layer.out")) {
+    return resolve_shape(spec, checker);
+  }
+  if (settings.has("model")) {
+    return !checker.is_broken("model") && !checker.is_broken("layers") &&
+           resolve_model(spec, checker, models);
+  }
+  checker.fail("layers", {},
+               settings.has("layers") ? "`layers` without a `model`" : "no layer is given",
+               kLayerForms);
+  return false;
+}
+
+}  // namespace
+
+const std::vector<ModelLayer>& Models::all(Diagnostics& diagnostics) {
+  if (!read_) {
+    read_ = true;
+    try {
+      layers_ = load_models();
+    } catch (const UsageError& error) {
+      for (const Diagnostic& diagnostic : error.diagnostics()) {
+        diagnostics.add(diagnostic.where, diagnostic.what, diagnostic.allowed);
+      }
+    }
+  }
+  return layers_;
+}
+
+std::vector<std::string> Models::layers_of(const std::string& model, Diagnostics& diagnostics) {
+  std::vector<std::string> names;
+  for (const ModelLayer& row : all(diagnostics)) {
+    if (row.model == model) {
+      names.push_back(row.layer);
+    }
+  }
+  return names;
+}
+
+Case default_case() {
+  Case spec;
+  spec.adapters.rank.list = {16};
+  spec.adapters.scale = {1.0};
+  return spec;
+}
+
+bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
+  if (!checker.settings().has("scale_at") && spec.op == Op::kEmbedding) {
+    spec.scale_at = ScaleAt::kExpand;
+  }
+  if (!checker.settings().has("prefill_skew")) {
+    spec.prefill_skew = spec.skew;
+  }
+  if (spec.adapters.max_rank == 0) {
+    for (const std::int64_t rank : spec.adapters.rank.list) {
+      spec.adapters.max_rank = std::max(spec.adapters.max_rank, rank);
+    }
+    for (const auto& [rank, share] : spec.adapters.rank.shares) {
+      spec.adapters.max_rank = std::max(spec.adapters.max_rank, rank);
+    }
+  }
+  const bool has_layer = resolve_layer(spec, checker, models);
+  LayerShape& layer = spec.layer;
+  if (layer.x_stride == 0) {
+    layer.x_stride = layer.in_features;
+  }
+  if (layer.y_stride == 0) {
+    layer.y_stride = std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+  }
+  return has_layer;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "scenario/checks.h"
+#include "scenario/models.h"
+
+namespace lora_bench {
+
+// models.yaml, read when it is first asked for.
+class Models {
+ public:
+  // The layers of a model; empty when there is no such model (resolve() then says so).
+  [[nodiscard]] std::vector<std::string> layers_of(const std::string& model,
+                                                   Diagnostics& diagnostics);
+  [[nodiscard]] const std::vector<ModelLayer>& all(Diagnostics& diagnostics);
+
+ private:
+  bool read_ = false;
+  std::vector<ModelLayer> layers_;
+};
+
+// A case before anything is read into it, where the defaults of case.h are not those of a scenario.
+[[nodiscard]] Case default_case();
+
+// Fills in what follows from other fields: shapes of named layers, strides, max_rank, the law of
+// prefill. False, with a complaint, when the case has no layer.
+[[nodiscard]] bool resolve(Case& spec, const CaseChecker& checker, Models& models);
+
+}  // namespace lora_bench

@@ -1,0 +1,237 @@
+#include "scenario/schema.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lora_bench {
+namespace {
+
+constexpr std::array kOps{Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits};
+constexpr std::array kDtypes{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32};
+constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
+constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
+constexpr std::array kCaches{CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot};
+constexpr std::array kModes{LaunchMode::kGraph, LaunchMode::kStream};
+constexpr double kMaxMilliseconds = 3.6e6;
+
+using R = const Reader&;
+using X = FieldContext&;
+
+const std::vector<Field> kFile{
+    {{"name", "word", "letters, digits and . _ + : = -", "the file's name",
+      "name of the scenario, in every row"},
+     nullptr},
+    {{"question", "text", "any text", "none", "what the scenario answers"}, nullptr},
+    {{"tags", "word | list", "words", "[]", "free marks, to filter by"},
+     [](R r, Case& c, X) { r.words(c.tags); }},
+    {{"include", "path | list", "files beside or below this one, or in the scenario folder", "[]",
+      "files whose keys come first; keys of this file replace them"},
+     nullptr},
+    {{"sweep", "map | list of maps", "fields with lists of values, `product`, `zip`", "none",
+      "the points of the scenario"},
+     nullptr},
+    {{"cases", "list of maps", "maps of fields, each with a `name` if you like", "none",
+      "named points; multiplied with `sweep` if there is one"},
+     nullptr},
+};
+
+const std::vector<Field> kLayer{
+    {{"model", "word", "a model of models.yaml", "none", "whose layer shapes are used"},
+     [](R r, Case& c, X) { r.word(c.layer.model); }},
+    {{"layers", "word | list", "layers of the model", "all of the model",
+      "layers of `model`; each is one point"},
+     [](R r, Case& c, X) { r.word(c.layer.name); }},
+    {{"layer.in", "integer", "an integer from 1 to 16777216", "required without model",
+      "input features K of a layer of your own"},
+     [](R r, Case& c, X) { r.integer(c.layer.in_features, 1, kMaxFeatures); }},
+    {{"layer.out", "integer | list", "1 to 64 integers from 0 to 16777216",
+      "required without model", "widths N of its slices; may be 0"},
+     [](R r, Case& c, X) { r.integers(c.layer.widths, 0, kMaxFeatures); }},
+    {{"layer.offset_start", "integer", "an integer from 0 to 16777216", "0",
+      "columns of y before the first slice"},
+     [](R r, Case& c, X) { r.integer(c.layer.offset_start, 0, kMaxFeatures); }},
+    {{"layer.x_stride", "integer", "an integer from 0 to 2147483648, at least the input features",
+      "0: the input features", "elements from a row of x to the next"},
+     [](R r, Case& c, X) { r.integer(c.layer.x_stride, 0, kMaxStride); }},
+    {{"layer.y_stride", "integer", "an integer from 0 to 2147483648, at least the columns of y",
+      "0: offset_start and all widths", "elements from a row of y to the next"},
+     [](R r, Case& c, X) { r.integer(c.layer.y_stride, 0, kMaxStride); }},
+};
+
+const std::vector<Field> kOp{
+    {{"op", "word", "shrink, expand, linear, embedding, logits", "linear", "what is computed"},
+     [](R r, Case& c, X) { r.choice(c.op, kOps); }},
+    {{"dtype", "word", "bf16, fp16, fp32", "bf16", "storage of x, A, B, bias and y"},
+     [](R r, Case& c, X) { r.choice(c.dtype, kDtypes); }},
+    {{"intermediate", "word", "fp32 or the same as `dtype`", "fp32", "storage of h"},
+     [](R r, Case& c, X) { r.choice(c.intermediate, kDtypes); }},
+    {{"scale_at", "word", "shrink, expand (embedding: expand)", "shrink (embedding: expand)",
+      "which half applies the adapter's scale"},
+     [](R r, Case& c, X) { r.choice(c.scale_at, kScalesAt); }},
+    {{"add_inputs", "boolean", "true, false", "true", "add to y (true) or overwrite it (false)"},
+     [](R r, Case& c, X) { r.boolean(c.add_inputs); }},
+};
+
+const std::vector<Field> kBatch{
+    {{"batch.decode", "integer", "an integer from 0 to 1048576", "0", "sequences of one token"},
+     [](R r, Case& c, X) { r.integer(c.batch.decode, 0, kMaxTokens); }},
+    {{"batch.prefill", "integer | list",
+      "lengths from 1 to 1048576, or COUNTxLENGTH, 1048576 tokens in all", "[]",
+      "prompt chunks, one sequence each; 4x992 is four of 992 tokens"},
+     [](R r, Case& c, X) { r.prefill(c.batch.prefill, kMaxTokens); }},
+    {{"adapters.slots", "integer", "an integer from 1 to 65536", "1", "adapters resident"},
+     [](R r, Case& c, X) { r.integer(c.adapters.slots, 1, kMaxSlots); }},
+    {{"adapters.active", "integer", "an integer from 0 to 65536; 0 = as the law draws", "0",
+      "exactly so many adapters are touched"},
+     [](R r, Case& c, X) { r.integer(c.adapters.active, 0, kMaxSlots); }},
+    {{"adapters.rank", "integer | list | map of shares",
+      "integers from 0 to 4096, or {rank: share, ...} with shares that add up to 1", "16",
+      "ranks of the slots: one, a list that cycles over them, or shares of them"},
+     [](R r, Case& c, X) { r.rank(c.adapters.rank, kMaxRank); }},
+    {{"adapters.max_rank", "integer", "an integer from 0 to 4096, at least the largest rank",
+      "0: the largest rank", "lanes stored per adapter"},
+     [](R r, Case& c, X) { r.integer(c.adapters.max_rank, 0, kMaxRank); }},
+    {{"adapters.scale", "number | list", "numbers from -65536 to 65536", "1",
+      "factor on the delta: one, or a list that cycles over the slots"},
+     [](R r, Case& c, X) { r.scale(c.adapters.scale); }},
+    {{"adapters.bias", "boolean", "true, false", "false", "a bias per adapter and slice"},
+     [](R r, Case& c, X) { r.boolean(c.adapters.bias); }},
+    {{"skew", "word | map",
+      "identical, distinct, uniform, one-vs-rest, blocks, {zipf: 0 to 16}, {hot: 0 to 1}, "
+      "{trace: FILE}",
+      "uniform", "the law by which sequences choose adapters"},
+     [](R r, Case& c, X x) { r.skew(c.skew, x.traces, x.folder); }},
+    {{"prefill_skew", "word | map", "as `skew`", "as `skew`", "the law for prefill sequences"},
+     [](R r, Case& c, X x) { r.skew(c.prefill_skew, x.traces, x.folder); }},
+    {{"no_adapter", "share", "a share from 0 to 1, or 0% to 100%", "0",
+      "share of the sequences without an adapter"},
+     [](R r, Case& c, X) { r.share(c.no_adapter, 1); }},
+    {{"order", "word", "shuffled, sorted, as-arrived", "shuffled", "order of the rows"},
+     [](R r, Case& c, X) { r.choice(c.order, kOrders); }},
+    {{"seed", "integer", "an integer from 0 to 18446744073709551615", "1",
+      "all that is drawn follows from it"},
+     [](R r, Case& c, X) { r.seed(c.seed); }},
+    {{"backends", "word | list", "names as `lora-bench list backends` prints them",
+      "[]: cpu, and naive where there is a GPU", "implementations to run"},
+     [](R r, Case& c, X) { r.words(c.backends); }},
+};
+
+const std::vector<Field> kGates{
+    {{"thresholds.max_floor_ratio", "number", "a number from 0 to 1e9", "none",
+      "fail (exit 3) above so many times the floor"},
+     [](R r, Case& c, X) { r.optional_real(c.thresholds.max_floor_ratio, 0, 1e9); }},
+    {{"thresholds.max_time_us", "number", "a number from 0 to 1e12", "none",
+      "fail above so many microseconds"},
+     [](R r, Case& c, X) { r.optional_real(c.thresholds.max_time_us, 0, 1e12); }},
+    {{"thresholds.max_regression", "share", "a share from 0 to 10, or 0% to 1000%", "none",
+      "fail when slower than the compared run by more"},
+     [](R r, Case& c, X) { r.optional_share(c.thresholds.max_regression, 10); }},
+    {{"thresholds.min_tokens_per_s", "number", "a number from 0 to 1e15", "none",
+      "fail below so many tokens per second"},
+     [](R r, Case& c, X) { r.optional_real(c.thresholds.min_tokens_per_s, 0, 1e15); }},
+    {{"verify.enabled", "boolean", "true, false", "true",
+      "prove each result; without, a row is MISTRUSTED; short form `verify: false`"},
+     [](R r, Case& c, X) { r.boolean(c.verify.enabled); }},
+    {{"verify.relations", "boolean", "true, false", "false",
+      "level 3 in `run` too; `verify` always does it"},
+     [](R r, Case& c, X) { r.boolean(c.verify.relations); }},
+    {{"verify.max_rows", "integer", "an integer from 1 to 1048576", "256",
+      "rows compared in full; of more a sample by stratum"},
+     [](R r, Case& c, X) { r.integer(c.verify.max_rows, 1, kMaxTokens); }},
+    {{"verify.timeout_s", "number", "a number from 0.001 to 86400", "60",
+      "watchdog for a case and backend"},
+     [](R r, Case& c, X) { r.real(c.verify.timeout_s, 0.001, 86400); }},
+};
+
+const std::vector<Field> kMeasure{
+    {{"measure.enabled", "boolean", "true, false", "true",
+      "time what was proved; short form `measure: false`"},
+     [](R r, Case& c, X) { r.boolean(c.measure.enabled); }},
+    {{"measure.mode", "word", "graph, stream", "graph", "how a GPU is launched"},
+     [](R r, Case& c, X) { r.choice(c.measure.mode, kModes); }},
+    {{"measure.cache", "word", "weights-cold, cold, hot", "weights-cold",
+      "what the caches hold when a launch starts"},
+     [](R r, Case& c, X) { r.choice(c.measure.cache, kCaches); }},
+    {{"measure.warmup_ms", "number", "a number from 0 to 3600000", "200",
+      "launches before samples"},
+     [](R r, Case& c, X) { r.real(c.measure.warmup_ms, 0, kMaxMilliseconds); }},
+    {{"measure.min_samples", "integer", "an integer from 1 to 1000000, at most max_samples", "15",
+      "samples at least"},
+     [](R r, Case& c, X) { r.integer(c.measure.min_samples, 1, 1000000); }},
+    {{"measure.max_samples", "integer", "an integer from 1 to 1000000", "200", "samples at most"},
+     [](R r, Case& c, X) { r.integer(c.measure.max_samples, 1, 1000000); }},
+    {{"measure.min_time_ms", "number", "a number from 0 to 3600000, at most max_time_ms", "100",
+      "sampling goes on at least so long"},
+     [](R r, Case& c, X) { r.real(c.measure.min_time_ms, 0, kMaxMilliseconds); }},
+    {{"measure.max_time_ms", "number", "a number from 0 to 3600000", "2000", "and at most so long"},
+     [](R r, Case& c, X) { r.real(c.measure.max_time_ms, 0, kMaxMilliseconds); }},
+    {{"measure.noise_target", "share", "a share from 0 to 1, or 0% to 100%", "0.01",
+      "stop early once the median is known so well"},
+     [](R r, Case& c, X) { r.share(c.measure.noise_target, 1); }},
+};
+
+std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+}  // namespace
+
+const std::vector<Field>& fields() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> table;
+    for (const auto* part : {&kFile, &kLayer, &kOp, &kBatch, &kGates, &kMeasure}) {
+      table.insert(table.end(), part->begin(), part->end());
+    }
+    return table;
+  }();
+  return all;
+}
+
+const Field* find_field(const std::string& path) {
+  const auto found = std::find_if(fields().begin(), fields().end(),
+                                  [&](const Field& field) { return field.doc.path == path; });
+  return found == fields().end() ? nullptr : &*found;
+}
+
+bool is_group(const std::string& path) {
+  return std::any_of(fields().begin(), fields().end(),
+                     [&](const Field& field) { return field.doc.path.starts_with(path + "."); });
+}
+
+std::string nearest_field(const std::string& path) {
+  // The right word in the wrong group ("rank" at the top) is likelier than a misspelling.
+  std::vector<std::string> paths;
+  for (const Field& field : fields()) {
+    if (last_part(field.doc.path) == last_part(path)) {
+      return field.doc.path;
+    }
+    paths.push_back(field.doc.path);
+    const std::size_t dot = field.doc.path.find('.');
+    if (dot != std::string::npos) {
+      paths.push_back(field.doc.path.substr(0, dot));
+    }
+  }
+  const std::string near_path = nearest(path, paths);
+  if (!near_path.empty()) {
+    return near_path;
+  }
+  std::vector<std::string> parts;
+  for (const Field& field : fields()) {
+    parts.push_back(last_part(field.doc.path));
+  }
+  const std::string near_part = nearest(last_part(path), parts);
+  const auto found = std::find(parts.begin(), parts.end(), near_part);
+  return near_part.empty() ? ""
+                           : fields()[static_cast<std::size_t>(found - parts.begin())].doc.path;
+}
+
+const std::vector<FieldDoc>& scenario_fields() {
+  static const std::vector<FieldDoc> docs = [] {
+    std::vector<FieldDoc> all;
+    for (const Field& field : fields()) {
+      all.push_back(field.doc);
+    }
+    return all;
+  }();
+  return docs;
+}
+
+}  // namespace lora_bench

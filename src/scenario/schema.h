@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "scenario/reader.h"
+#include "scenario/scenario.h"
+
+namespace lora_bench {
+
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxRank = 4096;
+constexpr std::int64_t kMaxSlots = 65536;
+constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxSlices = 64;
+constexpr std::int64_t kMaxStride = std::int64_t{1} << 31;
+
+// With these limits no product of sizes that a case multiplies leaves int64: the largest is the
+// bytes of all B, slices x slots x features x rank x 4.
+static_assert(kMaxSlices * kMaxSlots <= (INT64_MAX / 4) / (kMaxFeatures * kMaxRank));
+static_assert(kMaxTokens <= (INT64_MAX / 4) / kMaxStride);
+
+struct FieldContext {
+  Traces traces;
+  std::filesystem::path folder;  // that trace files are named from
+};
+
+// One key of a scenario: what docs say of it and how it gets into a case. Fields without `read`
+// shape the file (include, sweep, cases, layers); expand.cpp and settings.cpp know them.
+struct Field {
+  FieldDoc doc;
+  void (*read)(const Reader& reader, Case& target, FieldContext& context) = nullptr;
+};
+
+// The one table; unknown keys, docs, `list` and defaults follow from it.
+[[nodiscard]] const std::vector<Field>& fields();
+[[nodiscard]] const Field* find_field(const std::string& path);
+
+// "batch" of "batch.decode".
+[[nodiscard]] bool is_group(const std::string& path);
+
+// The key that was meant by unknown `path`, or "".
+[[nodiscard]] std::string nearest_field(const std::string& path);
+
+}  // namespace lora_bench

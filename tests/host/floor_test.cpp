@@ -1,0 +1,156 @@
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "measure/ceilings.h"
+#include "measure/measure.h"
+#include "measure/rotation.h"
+
+using namespace lora_bench;
+
+namespace {
+
+Plan grouped(std::vector<std::int32_t> ids, std::vector<std::int32_t> rows_of_id) {
+  Plan plan;
+  plan.group_starts.push_back(0);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    plan.active_ids.push_back(ids[i]);
+    plan.group_starts.push_back(plan.group_starts.back() + rows_of_id[i]);
+  }
+  return plan;
+}
+
+Problem qkv(Plan plan, std::vector<std::int64_t> rank) {
+  Problem problem;
+  problem.in_features = 4096;
+  problem.widths = {4096, 1024, 1024};
+  problem.x_stride = 4096;
+  problem.y_stride = 6144;
+  problem.slots = static_cast<std::int64_t>(rank.size());
+  problem.max_rank = 16;
+  problem.rank = std::move(rank);
+  problem.scale.assign(problem.rank.size(), 1.0F);
+  problem.plan = std::move(plan);
+  problem.tokens = problem.plan.group_starts.back();
+  return problem;
+}
+
+Ceilings machine() {
+  Ceilings ceilings;
+  ceilings.read_cold = {{1000, 10e-6}, {1000000, 100e-6}, {2000000, 200e-6}};
+  ceilings.read_hot = {{1000, 1e-6}, {1000000, 20e-6}, {2000000, 40e-6}};
+  ceilings.launch_seconds = 2e-6;
+  ceilings.peaks = {{Dtype::kFp32, 1e12}};
+  return ceilings;
+}
+
+}  // namespace
+
+TEST_CASE("one decode token over qkv at rank 16 moves the bytes counted by hand") {
+  const Work work = count_work(qkv(grouped({0}, {1}), {16}));
+  CHECK(work.weight_bytes == 3 * 16 * 4096 * 2 + 6144 * 16 * 2);
+  CHECK(work.weight_bytes == 589824);
+  CHECK(work.bytes == 589824 + 8192 + 24576);
+  CHECK(work.written_bytes == 12288);
+  CHECK(work.flops == 2 * 16 * (3 * 4096 + 6144));
+  CHECK(work.rows == 1);
+}
+
+TEST_CASE("an adapter counts once however many rows use it, and at its own rank") {
+  const Work one = count_work(qkv(grouped({0}, {1}), {16, 4}));
+  const Work many = count_work(qkv(grouped({0}, {64}), {16, 4}));
+  CHECK(many.weight_bytes == one.weight_bytes);
+  CHECK(many.flops == 64 * one.flops);
+  const Work small = count_work(qkv(grouped({1}, {1}), {16, 4}));
+  CHECK(small.weight_bytes * 4 == one.weight_bytes);
+}
+
+TEST_CASE("rows of a rank-0 adapter need nothing") {
+  const Work work = count_work(qkv(grouped({0, 1}, {3, 5}), {16, 0}));
+  CHECK(work.rows == 3);
+  CHECK(work.bytes == count_work(qkv(grouped({0}, {3}), {16, 0})).bytes);
+}
+
+TEST_CASE("the intermediate counts where it is an operand, and nowhere else") {
+  Problem problem = qkv(grouped({0}, {8}), {16});
+  const std::int64_t h_bytes = 8 * 3 * 16 * 4;
+  problem.op = Op::kShrink;
+  CHECK(count_work(problem).bytes == 3 * 16 * 4096 * 2 + 8 * 4096 * 2 + h_bytes);
+  problem.op = Op::kExpand;
+  CHECK(count_work(problem).bytes == 6144 * 16 * 2 + h_bytes + 2 * 8 * 6144 * 2);
+  problem.add_inputs = false;
+  CHECK(count_work(problem).bytes == 6144 * 16 * 2 + h_bytes + 8 * 6144 * 2);
+  problem.bias = true;
+  CHECK(count_work(problem).bytes == 6144 * 17 * 2 + h_bytes + 8 * 6144 * 2);
+}
+
+TEST_CASE("a slice without columns needs nothing, its A included") {
+  Problem problem = qkv(grouped({0}, {1}), {16});
+  problem.widths = {4096, 0, 1024};
+  CHECK(count_work(problem).weight_bytes == (2 * 16 * 4096 + 5120 * 16) * 2);
+  problem.op = Op::kShrink;
+  CHECK(count_work(problem).weight_bytes == 2 * 16 * 4096 * 2);
+}
+
+TEST_CASE("an empty batch needs nothing and its floor is one launch") {
+  const Problem problem = qkv(grouped({}, {}), {16});
+  const Work work = count_work(problem);
+  CHECK(work.bytes == 0);
+  const Floor floor = floor_of(work, problem, CacheMode::kCold, machine());
+  CHECK(floor.seconds == 2e-6);
+  CHECK(floor.bound_by == "launch");
+}
+
+TEST_CASE("read time meets the measured points and is log-linear between them") {
+  const auto curve = machine().read_cold;
+  CHECK(read_seconds(curve, 1000) == doctest::Approx(10e-6));
+  CHECK(read_seconds(curve, 1000000) == doctest::Approx(100e-6));
+  CHECK(read_seconds(curve, 31622.7766) == doctest::Approx(31.622777e-6));  // half way in logs
+  CHECK(read_seconds(curve, 4000000) == doctest::Approx(400e-6));           // at the last slope
+  CHECK(read_seconds(curve, 500) == doctest::Approx(5e-6));
+  CHECK(read_seconds(curve, 0) == 0);
+  CHECK(read_seconds({}, 1000) == 0);
+}
+
+TEST_CASE("the floor is the largest of bytes, flops and launch") {
+  Problem problem = qkv(grouped({0}, {1}), {16});
+  const Work bytes{.bytes = 1000000, .weight_bytes = 900000, .written_bytes = 0, .flops = 1};
+  CHECK(floor_of(bytes, problem, CacheMode::kWeightsCold, machine()).bound_by == "bytes");
+  const Work flops{.bytes = 1000, .flops = 1000000000};
+  const Floor floor = floor_of(flops, problem, CacheMode::kWeightsCold, machine());
+  CHECK(floor.bound_by == "flops");
+  CHECK(floor.seconds == doctest::Approx(1e-3));
+}
+
+TEST_CASE("warm activations lower the limit of INVALID but not the floor") {
+  const Problem problem = qkv(grouped({0}, {1}), {16});
+  const Work work{.bytes = 2000000, .weight_bytes = 1000000, .written_bytes = 500000};
+  const Floor floor = floor_of(work, problem, CacheMode::kWeightsCold, machine());
+  CHECK(floor.seconds == doctest::Approx(200e-6));
+  CHECK(floor.limit_seconds == doctest::Approx(100e-6));
+  const Floor cold = floor_of(work, problem, CacheMode::kCold, machine());
+  CHECK(cold.limit_seconds > floor.limit_seconds);
+  CHECK(cold.limit_seconds < cold.seconds);
+  const Floor hot = floor_of(work, problem, CacheMode::kHot, machine());
+  CHECK(hot.seconds == doctest::Approx(40e-6));
+  CHECK(hot.limit_seconds == hot.seconds);
+}
+
+TEST_CASE("what rotates exceeds three times the last cache") {
+  const Problem problem = qkv(grouped({0}, {1}), {16});
+  const std::int64_t cache = 32 << 20;
+  const std::int64_t sets = rotation_sets(problem, CacheMode::kWeightsCold, cache);
+  CHECK(sets * touched_bytes(problem, CacheMode::kWeightsCold) > 3 * cache);
+  CHECK((sets - 1) * touched_bytes(problem, CacheMode::kWeightsCold) <= 3 * cache);
+  CHECK(rotation_sets(problem, CacheMode::kCold, cache) < sets);
+  CHECK(rotation_sets(problem, CacheMode::kHot, cache) == 1);
+  CHECK(rotation_sets(problem, CacheMode::kWeightsCold, 1) == 2);
+}
+
+TEST_CASE("slots that no token uses do not count as rotated") {
+  Problem problem = qkv(grouped({0}, {1}), {16});
+  const std::int64_t lean = rotation_sets(problem, CacheMode::kWeightsCold, 32 << 20);
+  problem.slots = 64;
+  problem.rank.assign(64, 16);
+  CHECK(rotation_sets(problem, CacheMode::kWeightsCold, 32 << 20) == lean);
+}

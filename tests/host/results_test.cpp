@@ -1,0 +1,159 @@
+#include <doctest/doctest.h>
+
+#include <clocale>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "report/columns.h"
+#include "report/json_row.h"
+#include "report/sink.h"
+#include "support/rows.h"
+
+using namespace lora_bench;
+
+namespace {
+
+std::string context_line() { return to_json_line(fixed_context()) + "\n"; }
+std::string row_line() { return to_json_line(fixed_rows().front()) + "\n"; }
+
+// What parse_results says about `text`, "" if it takes it.
+std::string refusal(const std::string& text) {
+  try {
+    const Results results = parse_results(text, "r.jsonl");
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+void check_same(const Row& row, const Row& back) {
+  for (const Column& column : columns()) {
+    INFO(column.key);
+    CHECK(column.get(row) == column.get(back));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a row survives JSON lines bit for bit") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Row row = random_row(seed);
+    const Results back = parse_results(context_line() + to_json_line(row) + "\n", "r.jsonl");
+    REQUIRE(back.rows.size() == 1);
+    check_same(row, back.rows.front());
+    CHECK(back.warnings.empty());
+  }
+}
+
+TEST_CASE("a context survives JSON lines") {
+  const Context context = parse_results(context_line(), "r.jsonl").context;
+  CHECK(to_json_line(context) + "\n" == context_line());
+  CHECK(context.argv == fixed_context().argv);
+  CHECK(context.scenario_hash == fixed_context().scenario_hash);
+}
+
+TEST_CASE("every promised key is in every row, whatever the row lacks") {
+  const nlohmann::json json = nlohmann::json::parse(to_json_line(Row{}));
+  for (const char* key : {"kind", "scenario", "case", "backend", "op", "dtype", "tokens", "active",
+                          "rank", "status", "time_us", "floor_us", "floor_ratio", "cache", "mode",
+                          "tokens_per_s", "bytes", "flops", "repro"}) {
+    CHECK_MESSAGE(json.contains(key), key);
+  }
+}
+
+TEST_CASE("not-a-number and infinity are null, and bytes that are not UTF-8 are replaced") {
+  Row row = fixed_rows().front();
+  row.time_us = std::nan("");
+  row.floor_us = HUGE_VAL;
+  row.message = "bad \xFF byte";
+  const nlohmann::json json = nlohmann::json::parse(to_json_line(row));
+  CHECK(json["time_us"].is_null());
+  CHECK(json["floor_us"].is_null());
+  CHECK(json["message"] == "bad \xEF\xBF\xBD byte");
+}
+
+TEST_CASE("a last line cut in the middle is dropped with a warning, at every place of the cut") {
+  const std::string row = row_line();
+  for (std::size_t kept = 1; kept < row.size() - 1; kept += 7) {
+    const Results results = parse_results(context_line() + row + row.substr(0, kept), "r.jsonl");
+    CHECK(results.rows.size() == 1);
+    REQUIRE(results.warnings.size() == 1);
+    CHECK(results.warnings.front() == "r.jsonl:3: last line is cut in the middle; dropped");
+  }
+  CHECK(parse_results(context_line() + row.substr(0, row.size() - 1), "r.jsonl").rows.size() == 1);
+}
+
+TEST_CASE("a broken line elsewhere is refused with its place") {
+  const std::string cut = row_line().substr(0, 40);
+  CHECK(refusal(context_line() + cut + "\n" + row_line()) == "r.jsonl:2: not valid JSON");
+  CHECK(refusal(context_line() + cut + "\n") == "r.jsonl:2: not valid JSON");
+  CHECK(refusal("") == "r.jsonl:1: no context line; not a results file of lora-bench");
+  CHECK(refusal(row_line()).find("r.jsonl:1: the first line must be the context") == 0);
+  CHECK(refusal(context_line() + "[1]\n") == "r.jsonl:2: not an object with the key 'kind'");
+  CHECK(refusal(context_line() + "{\"kind\":\"row\"}\n") ==
+        "r.jsonl:2: row without the key 'scenario'");
+  CHECK(refusal(context_line() + std::string(100, '[') + "\n").find("r.jsonl:2: nested") == 0);
+  CHECK(refusal(context_line() + std::string((std::size_t{16} << 20) + 1, ' ') + "x\n")
+            .find("r.jsonl:2: line longer than") == 0);
+}
+
+TEST_CASE("a key of the wrong type is refused by name") {
+  const auto with = [](const char* key, const nlohmann::json& value) {
+    nlohmann::json json = nlohmann::json::parse(row_line());
+    json[key] = value;
+    return refusal(context_line() + json.dump() + "\n");
+  };
+  CHECK(with("time_us", "12") == "r.jsonl:2: key 'time_us' must be a number, not string");
+  CHECK(with("tokens", 1.5) == "r.jsonl:2: key 'tokens' must be an integer, not number");
+  CHECK(with("tokens", UINT64_MAX).find("r.jsonl:2: key 'tokens' is larger than") == 0);
+  CHECK(with("case", 3) == "r.jsonl:2: key 'case' must be a string, not number");
+  CHECK(with("tags", "a") == "r.jsonl:2: key 'tags' must be an array of strings, not string");
+  CHECK(with("point", {{"rank", 8}}) == "r.jsonl:2: key 'point' must be a string, not number");
+  CHECK(with("status", "FINE") == "r.jsonl:2: unknown status 'FINE'");
+}
+
+TEST_CASE("a newer schema is refused, an unknown key is one warning") {
+  nlohmann::json context = nlohmann::json::parse(context_line());
+  context["schema"] = 2;
+  CHECK(refusal(context.dump() + "\n").find("r.jsonl:1: schema 2 is newer") == 0);
+
+  nlohmann::json row = nlohmann::json::parse(row_line());
+  row["colour"] = "red";
+  const Results results =
+      parse_results(context_line() + row.dump() + "\n" + row.dump() + "\n", "r.jsonl");
+  REQUIRE(results.warnings.size() == 1);
+  CHECK(results.warnings.front() == "r.jsonl: key 'colour' is unknown to this version; ignored");
+}
+
+TEST_CASE("files of different machines merge with a warning") {
+  Results left = parse_results(context_line() + row_line(), "a.jsonl");
+  Results right = parse_results(context_line() + row_line(), "b.jsonl");
+  CHECK(merge_results({left, right}).warnings.empty());
+  right.context.driver = "7.0";
+  const Results both = merge_results({left, right});
+  CHECK(both.rows.size() == 2);
+  REQUIRE(both.warnings.size() == 1);
+  CHECK(both.warnings.front() == "a.jsonl and b.jsonl: driver differs: '6.1.0' and '7.0'");
+}
+
+TEST_CASE("a locale with comma decimals changes no file") {
+  const std::string before = to_json_line(fixed_rows().front());
+  const std::string old = std::setlocale(LC_ALL, nullptr);
+  const char* comma = nullptr;
+  for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"}) {
+    comma = comma != nullptr ? comma : std::setlocale(LC_ALL, name);
+  }
+  if (comma == nullptr) {
+    MESSAGE("skipped: no locale with comma decimals is installed");
+    return;
+  }
+  const std::string during = to_json_line(fixed_rows().front());
+  const Results back = parse_results(context_line() + during + "\n", "r.jsonl");
+  const std::string cell = file_text(Cell{70.125});
+  std::setlocale(LC_ALL, old.c_str());
+  CHECK(during == before);
+  CHECK(cell == "70.125");
+  check_same(fixed_rows().front(), back.rows.front());
+}

@@ -1,0 +1,166 @@
+#include "support/rows.h"
+
+#include <cmath>
+
+#include "core/random.h"
+#include "report/columns.h"
+
+using namespace lora_bench;
+
+Context fixed_context() {
+  Context context;
+  context.tool_version = "0.1.0";
+  context.commit = "abc1234";
+  context.dirty = true;
+  context.build = "Release";
+  context.compiler = "GNU 12.2.0";
+  context.cuda_compiler = "none";
+  context.device_kind = "cpu";
+  context.device_name = "Example CPU";
+  context.device_identity = "example-cpu/8";
+  context.driver = "6.1.0";
+  context.multiprocessors = 8;
+  context.cache_bytes = 33554432;
+  context.memory_bytes = 67108864000;
+  context.host = "bench";
+  context.cpu = "Example CPU";
+  context.started_utc = "2025-01-02T03:04:05Z";
+  context.argv = {"lora-bench", "run", "decode.yaml", "--filter", "rank>=16"};
+  context.scenario_hash = {{"decode", "00000000deadbeef"}};
+  context.seed = 1;
+  return context;
+}
+
+namespace {
+
+Row fixed_row(const char* backend, std::int64_t decode, double time_us) {
+  Row row;
+  row.scenario = "decode";
+  row.case_id = "qkv/decode=" + std::to_string(decode);
+  row.backend = backend;
+  row.point = {{"batch.decode", std::to_string(decode)}};
+  row.tags = {"short"};
+  row.op = "linear";
+  row.dtype = "bf16";
+  row.intermediate = "fp32";
+  row.scale_at = "shrink";
+  row.model = "llama-3.1-8b";
+  row.layer = "qkv";
+  row.in_features = 4096;
+  row.out_features = "4096+1024+1024";
+  row.skew = "uniform";
+  row.order = "shuffled";
+  row.ranks = "16";
+  row.tokens = decode;
+  row.slots = 8;
+  row.active = decode < 8 ? decode : 8;
+  row.rank = 16;
+  row.no_adapter = 0.25;
+  row.seed = 1;
+  row.status = Status::kPassed;
+  row.levels = "exact,bounded,memory";
+  row.bound_share = 0.125;
+  row.rows_checked = 1;
+  row.time_us = time_us;
+  row.time_min_us = time_us * 0.875;
+  row.time_q1_us = time_us * 0.9375;
+  row.time_q3_us = time_us * 1.0625;
+  row.time_max_us = time_us * 1.25;
+  row.noise_us = 0.25;
+  row.samples_us = {time_us * 0.875, time_us, time_us * 1.25};
+  row.cache = "weights-cold";
+  row.mode = "stream";
+  row.samples = 3;
+  row.launches = 4;
+  row.rotation_sets = 4;
+  row.rotated_bytes = 125829120;
+  row.floor_us = 20;
+  row.bound_by = "bytes";
+  row.bytes = 2000000;
+  row.weight_bytes = 1900000;
+  row.flops = 10000000;
+  row.repro = "lora-bench run decode.yaml --case " + row.case_id;
+  derive_metrics(row);
+  return row;
+}
+
+Row without_time(Row row, Status status, const char* message) {
+  Row bare = row;
+  bare.status = status;
+  bare.message = message;
+  for (const char* key :
+       {"time_us", "time_min_us", "time_q1_us", "time_q3_us", "time_max_us", "noise_us",
+        "samples_us", "samples", "launches", "rotation_sets", "rotated_bytes", "floor_ratio",
+        "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps", "cache", "mode"}) {
+    find_column(key)->set(bare, Cell{});
+  }
+  return bare;
+}
+
+// Texts that break careless writers: separators, quotes, newlines, UTF-8, control characters.
+const std::vector<std::string>& awkward_texts() {
+  static const std::vector<std::string> texts{
+      "",     "plain",       "a,b",          "say \"yes\"", "two\nlines",
+      "\r\n", "pipe | here", "caf\u00e9",    "\u6570",      "tab\there",
+      "\x01", "null",        "{\"kind\":1}", "=1+1"};
+  return texts;
+}
+
+double random_figure(std::uint64_t seed, std::uint64_t index) {
+  const double unit = random_unit(seed, 7, index) - 0.5;
+  return std::ldexp(unit, static_cast<int>(random_below(seed, 8, index, 2000)) - 1000);
+}
+
+Cell random_cell(const Column& column, std::uint64_t seed, std::uint64_t index) {
+  const auto text = [&](std::uint64_t stream) {
+    return awkward_texts()[random_below(seed, stream, index, awkward_texts().size())];
+  };
+  switch (column.type) {
+    case CellType::kFlag:
+      return random_below(seed, 1, index, 2) == 1;
+    case CellType::kCount:
+      return static_cast<std::int64_t>(random_bits(seed, 2, index));
+    case CellType::kFigure:
+      return random_figure(seed, index);
+    case CellType::kText:
+      return text(3);
+    case CellType::kTexts:
+      return std::vector<std::string>{text(3), text(4)};
+    case CellType::kFigures:
+      return std::vector<double>{random_figure(seed, index), 0.1, -0.0};
+    case CellType::kPairs:
+      return std::map<std::string, std::string>{{text(3), text(4)}, {"key", text(5)}};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Row> fixed_rows() {
+  std::vector<Row> rows{fixed_row("cpu", 8, 25), fixed_row("naive", 8, 50.5),
+                        fixed_row("cpu", 64, 70.125), fixed_row("naive", 64, 65)};
+  rows[1].warning = "throttled: sw_power_cap";
+  rows[2].threshold_missed = "floor_ratio 3.51 > 1.5";
+  rows.push_back(without_time(rows[0], Status::kFailed,
+                              "exact: 12 of 4096 wrong | first at token 3,\nslice 1"));
+  rows.back().backend = "chunked";
+  rows.back().hypothesis = "wrong-adapter";
+  rows.push_back(without_time(rows[2], Status::kSkipped, "needs 9.1 GB, 4.0 GB are free"));
+  rows.back().backend = "chunked";
+  rows.back().threshold_missed.clear();
+  return rows;
+}
+
+Row random_row(std::uint64_t seed) {
+  Row row;
+  std::uint64_t index = 0;
+  for (const Column& column : columns()) {
+    ++index;
+    if (column.key == "status") {
+      row.status = static_cast<Status>(random_below(seed, 9, index, 7));
+    } else if (random_below(seed, 10, index, 4) != 0) {
+      column.set(row, random_cell(column, seed, index));
+    }
+  }
+  return row;
+}

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "report/row.h"
+
+// One fixed run for golden files: two cases with two backends, a failed, a skipped and a warned
+// row.
+lora_bench::Context fixed_context();
+std::vector<lora_bench::Row> fixed_rows();
+
+// Every field drawn from `seed`: awkward texts, huge and tiny figures, absent values.
+lora_bench::Row random_row(std::uint64_t seed);
