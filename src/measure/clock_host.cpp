@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "device/system_files.h"
+#include "measure/clock.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+double number_or_unknown(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return end == text.c_str() ? kUnknown : value;
+}
+
+double frequency_mhz() {
+  const double khz =
+      number_or_unknown(read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"));
+  return khz > 0 ? khz / 1000 : number_or_unknown(value_of(read_text("/proc/cpuinfo"), "cpu MHz"));
+}
+
+std::string governor() {
+  std::string text = read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  text.erase(std::remove(text.begin(), text.end(), '\n'), text.end());
+  return text;
+}
+
+class HostClock final : public Clock {
+ public:
+  void load(int slot, std::vector<Launch> sequence) override {
+    sequences_[slot] = std::move(sequence);
+  }
+
+  [[nodiscard]] double run_seconds(int slot) override {
+    const auto found = sequences_.find(slot);
+    if (found == sequences_.end()) {
+      throw std::logic_error("clock: nothing is loaded in this slot");
+    }
+    const double start = now_seconds();
+    for (const Launch& launch : found->second) {
+      launch(Stream{});
+    }
+    return now_seconds() - start;
+  }
+
+  [[nodiscard]] Conditions conditions() override {
+    Conditions now;
+    now.clock_mhz = frequency_mhz();
+    now.temperature_c = kUnknown;
+    now.power_w = kUnknown;
+    now.load = number_or_unknown(read_text("/proc/loadavg")) / usable_cores();
+    now.governor = governor();
+    return now;
+  }
+
+  [[nodiscard]] double resolution_seconds() const override {
+    static const double kResolution = [] {
+      double smallest = 1;
+      for (int i = 0; i < 100; ++i) {
+        const double start = steady_seconds();
+        double end = start;
+        while (end == start) {
+          end = steady_seconds();
+        }
+        smallest = std::min(smallest, end - start);
+      }
+      return smallest;
+    }();
+    return kResolution;
+  }
+
+  [[nodiscard]] double now_seconds() override { return steady_seconds(); }
+
+ private:
+  // From the first use on: seconds since boot would lose digits in a double.
+  static double steady_seconds() {
+    using Now = std::chrono::steady_clock;
+    static const Now::time_point kStart = Now::now();
+    return std::chrono::duration<double>(Now::now() - kStart).count();
+  }
+
+  std::map<int, std::vector<Launch>> sequences_;
+};
+
+}  // namespace
+
+std::unique_ptr<Clock> make_host_clock() { return std::make_unique<HostClock>(); }
+
+}  // namespace lora_bench

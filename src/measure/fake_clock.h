@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "measure/clock.h"
+
+namespace lora_bench {
+
+// A clock whose times are written in advance, so that sampling, stopping and statistics are tested
+// without waiting. Launches are run for their effects; time passes only by the script.
+class FakeClock final : public Clock {
+ public:
+  // Seconds of one launch in the given run of the slot (counted from 0 over the clock's life).
+  using Script = std::function<double(int slot, std::int64_t run)>;
+  explicit FakeClock(Script seconds_per_launch) : script_(std::move(seconds_per_launch)) {}
+
+  void load(int slot, std::vector<Launch> sequence) override;
+  [[nodiscard]] double run_seconds(int slot) override;
+  [[nodiscard]] Conditions conditions() override { return conditions_; }
+  [[nodiscard]] double resolution_seconds() const override { return resolution_seconds_; }
+  [[nodiscard]] double now_seconds() override { return now_seconds_; }
+
+  void set_conditions(Conditions conditions) { conditions_ = std::move(conditions); }
+  void set_resolution_seconds(double seconds) { resolution_seconds_ = seconds; }
+  // Time that passes outside of runs.
+  void advance(double seconds) { now_seconds_ += seconds; }
+  [[nodiscard]] std::int64_t runs(int slot) const;
+  [[nodiscard]] std::int64_t launches(int slot) const;  // in the loaded sequence
+
+ private:
+  struct Slot {
+    std::vector<Launch> sequence;
+    std::int64_t runs = 0;
+  };
+
+  Script script_;
+  std::map<int, Slot> slots_;
+  Conditions conditions_;
+  double resolution_seconds_ = 1e-9;
+  double now_seconds_ = 0;
+};
+
+}  // namespace lora_bench
