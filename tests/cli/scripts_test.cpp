@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using lora_bench::test::ProcessResult;
+using lora_bench::test::run_process;
+
+const std::string kScripts = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/";
+
+std::vector<std::string> shell_scripts() {
+  std::vector<std::string> scripts{std::string(LORA_BENCH_SOURCE_DIR) + "/.ci/run"};
+  for (const fs::directory_entry& entry : fs::directory_iterator(kScripts)) {
+    if (entry.path().extension() == ".sh") {
+      scripts.push_back(entry.path().string());
+    }
+  }
+  return scripts;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every script parses and can be executed") {
+  const std::vector<std::string> scripts = shell_scripts();
+  CHECK(scripts.size() >= 7);
+  for (const std::string& script : scripts) {
+    CAPTURE(script);
+    CHECK(run_process({"bash", "-n", script}).exit_code == 0);
+    CHECK((fs::status(script).permissions() & fs::perms::owner_exec) != fs::perms::none);
+  }
+}
+
+TEST_CASE("set-up says what it needs without installing, from any directory") {
+  const ProcessResult result =
+      run_process({kScripts + "setup.sh", "--for", "build", "--dry-run"}, {.folder = "/"});
+  CHECK(result.exit_code == 0);
+  if (fs::exists("/usr/bin/apt-get")) {
+    CHECK(contains(result.out, "needed: g++ cmake ninja-build"));
+    CHECK(contains(result.out, "missing: "));
+    CHECK(!contains(result.out, "doctest"));
+  }
+}
+
+TEST_CASE("set-up for tests needs more than set-up for building") {
+  const ProcessResult result = run_process({kScripts + "setup.sh", "--for", "test", "--dry-run"});
+  CHECK(result.exit_code == 0);
+  if (fs::exists("/usr/bin/apt-get")) {
+    CHECK(contains(result.out, "doctest-dev"));
+    CHECK(contains(result.out, "python3-numpy"));
+  }
+}
+
+TEST_CASE("a script refuses an argument it does not know") {
+  for (const char* script : {"setup.sh", "format.sh", "test.sh", "fuzz.sh"}) {
+    CAPTURE(script);
+    const ProcessResult result = run_process({kScripts + script, "--nonsense"});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "usage: "));
+  }
+}
