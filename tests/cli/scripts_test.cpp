@@ -42,8 +42,10 @@ TEST_CASE("every script parses and can be executed") {
 }
 
 TEST_CASE("set-up says what it needs without installing, from any directory") {
+  lora_bench::test::ProcessOptions elsewhere;
+  elsewhere.folder = "/";
   const ProcessResult result =
-      run_process({kScripts + "setup.sh", "--for", "build", "--dry-run"}, {.folder = "/"});
+      run_process({kScripts + "setup.sh", "--for", "build", "--dry-run"}, elsewhere);
   CHECK(result.exit_code == 0);
   if (fs::exists("/usr/bin/apt-get")) {
     CHECK(contains(result.out, "needed: g++ cmake ninja-build"));
