@@ -171,13 +171,18 @@ void CaseChecker::fail(const std::string& path, const std::vector<std::string>& 
   }
 }
 
-void check_combinations(const Case& spec, const CaseChecker& checker, FieldContext& context) {
-  check_layer(spec, checker);
+void check_combinations(const Case& spec, bool has_layer, const CaseChecker& checker,
+                        FieldContext& context) {
+  if (has_layer) {
+    check_layer(spec, checker);
+  }
   check_op(spec, checker);
   check_batch(spec, checker);
   check_active(spec, checker);
   check_law("skew", spec.skew, spec, checker, context);
-  check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
+  if (checker.settings().has("prefill_skew")) {
+    check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
+  }
   check_measure(spec, checker);
 }
 

@@ -36,6 +36,7 @@ class CaseChecker {
 };
 
 // Everything that is wrong with a case whose fields are each in range.
-void check_combinations(const Case& spec, const CaseChecker& checker, FieldContext& context);
+void check_combinations(const Case& spec, bool has_layer, const CaseChecker& checker,
+                        FieldContext& context);
 
 }  // namespace lora_bench

@@ -34,6 +34,9 @@ class Loader {
 
   Scenario load(const std::string& text) {
     document_ = sources_.load(text, file_);
+    if (!document_.readable) {
+      diagnostics_.throw_if_any();
+    }
     for (const std::string& override_text : options_.overrides) {
       sources_.apply_override(override_text, document_);
     }
@@ -95,6 +98,9 @@ class Loader {
     if (document_.sweep != nullptr) {
       const std::size_t before = diagnostics_.size();
       sweep_ = read_sweep(*document_.sweep, document_.pinned_sweep, diagnostics_);
+      const auto kept = swept_fields(sweep_);
+      const auto all = swept_fields(read_sweep(*document_.sweep, {}, diagnostics_));
+      pinned_any_ = pinned_any_ || kept.size() != all.size();
       expandable_ = expandable_ && diagnostics_.size() == before;
       read_values(sweep_);
     }
@@ -142,7 +148,9 @@ class Loader {
       } else if (setting.field->read == nullptr) {
         diagnostics_.add(setting.value->where, fmt::format("'{}' in a case", path),
                          "name, and fields of a case");
-      } else if (!document_.pinned_cases.contains(path)) {
+      } else if (document_.pinned_cases.contains(path)) {
+        pinned_any_ = true;
+      } else {
         read_value(*setting.field, *setting.value);
         entry.own.put(path, setting);
       }
@@ -173,6 +181,7 @@ class Loader {
     } else if (layers == nullptr && is_swept("model")) {
       diagnostics_.add(sweep_.where, "a sweep over models without `layers`",
                        "`layers` that all of them have");
+      broken_.insert("layers");
     } else if (const Value* model = entry.merged.find("model");
                layers == nullptr && model != nullptr) {
       for (const std::string& layer : models_.layers_of(model->text, diagnostics_)) {
@@ -262,9 +271,8 @@ class Loader {
       }
     }
     const CaseChecker checker(settings, broken_, point.where, diagnostics_);
-    if (resolve(spec, checker, models_)) {
-      check_combinations(spec, checker, context_);
-    }
+    const bool has_layer = resolve(spec, checker, models_);
+    check_combinations(spec, has_layer, checker, context_);
     spec.id = std::move(id);
     scenario_.cases.push_back(std::move(spec));
     places_.push_back(point.where);
@@ -272,7 +280,6 @@ class Loader {
 
   void refuse_equal_ids() {
     // A pinned field can leave points that differ in nothing; one of each is what was meant.
-    const bool pinned = !document_.pinned_sweep.empty() || !document_.pinned_cases.empty();
     std::unordered_map<std::string, std::map<std::string, std::string>> seen;
     std::vector<Case> kept;
     for (std::size_t i = 0; i < scenario_.cases.size(); ++i) {
@@ -280,7 +287,7 @@ class Loader {
       const auto [earlier, fresh] = seen.try_emplace(spec.id, spec.point);
       if (fresh) {
         kept.push_back(std::move(spec));
-      } else if (!pinned || earlier->second != spec.point) {
+      } else if (!pinned_any_ || earlier->second != spec.point) {
         diagnostics_.add(places_[i], fmt::format("two cases have the id '{}'", spec.id),
                          "cases that differ, or a `name` for each");
       }
@@ -297,6 +304,7 @@ class Loader {
   Document document_;
   Sweep sweep_;
   bool expandable_ = true;
+  bool pinned_any_ = false;  // a later file or --set took a field out of a sweep or a case
   std::vector<Entry> entries_;
   std::set<std::string> broken_;
   std::vector<Location> places_;

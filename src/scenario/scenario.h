@@ -53,7 +53,7 @@ struct ModelLayer {
 // One entry of the schema, for docs, `list` and the test that holds them together.
 struct FieldDoc {
   std::string path;      // "adapters.rank"
-  std::string type;      // "integer | list | map of shares"
+  std::string type;      // "integer, list or map of shares"
   std::string allowed;   // "0 to 4096"
   std::string fallback;  // default, "" = required
   std::string meaning;

@@ -121,11 +121,11 @@ const Value& Sources::keep(Value value) {
 Document Sources::load(const std::string& text, const fs::path& file) {
   std::error_code error;
   const fs::path identity = fs::weakly_canonical(file, error);
-  const Location here{file.string(), 1, 1};
   ++files_;
+  const std::size_t before = diagnostics_.size();
   auto root = parse_yaml(text, file.string(), diagnostics_);
   if (!root) {
-    if (diagnostics_.empty()) {
+    if (diagnostics_.size() == before) {
       diagnostics_.add({file.string(), 0, 0}, "the file is empty", "a map of fields");
     }
     return {};
@@ -143,6 +143,7 @@ Document Sources::load(const std::string& text, const fs::path& file) {
 
 Document Sources::load_tree(const Value& root, const fs::path& file) {
   Document document;
+  document.readable = true;
   if (const Value* include = root.find("include")) {
     const bool list = include->kind == Value::Kind::kList;
     for (const Value& name : list ? include->items : std::vector<Value>{*include}) {

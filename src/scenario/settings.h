@@ -43,6 +43,7 @@ struct Document {
   const Value* cases = nullptr;
   std::set<std::string> pinned_sweep;  // keys that a later file or --set took out of the sweep
   std::set<std::string> pinned_cases;
+  bool readable = false;
 };
 
 // Owns every parsed value that settings point to.
@@ -50,6 +51,7 @@ class Sources {
  public:
   explicit Sources(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
 
+  // An unreadable file gives an empty document and a complaint.
   [[nodiscard]] Document load(const std::string& text, const std::filesystem::path& file);
   void apply_override(const std::string& key_and_value, Document& document);
   const Value& keep(Value value);

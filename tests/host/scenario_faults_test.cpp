@@ -1,0 +1,195 @@
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <filesystem>
+#include <fstream>
+#include <locale>
+#include <string>
+
+#include "core/error.h"
+#include "scenario/scenario.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace lora_bench;
+
+const std::string kLayer = "layer: {in: 64, out: 64}\n";
+
+std::string refusal(const std::string& text) {
+  try {
+    static_cast<void>(parse_scenario(text, "test.yaml", {}));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+class DecimalComma : public std::numpunct<char> {
+ protected:
+  [[nodiscard]] char do_decimal_point() const override { return ','; }
+  [[nodiscard]] char do_thousands_sep() const override { return '.'; }
+  [[nodiscard]] std::string do_grouping() const override { return "\3"; }
+};
+
+// A folder of its own for files that include one another.
+class Folder {
+ public:
+  Folder()
+      : path_(fs::temp_directory_path() / ("lora_bench_scenario_" + std::to_string(getpid()))) {
+    fs::create_directories(path_ / "below");
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  fs::path write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return path_ / name;
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string load_refusal(const fs::path& file) {
+  try {
+    static_cast<void>(load_scenario(file, {}));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string repeat(const std::string& text, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) {
+    all += text;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a file that is missing, a folder or too long is refused by name") {
+  const Folder folder;
+  CHECK(load_refusal(folder.path() / "none.yaml") ==
+        "cannot read " + (folder.path() / "none.yaml").string() + ": No such file or directory");
+  CHECK(load_refusal(folder.path()) ==
+        "cannot read " + folder.path().string() + ": it is a folder");
+  const fs::path large = folder.write("large.yaml", std::string(10 << 20, '#'));
+  CHECK(load_refusal(large) == "cannot read " + large.string() + ": longer than 1048576 bytes");
+}
+
+TEST_CASE("a text without content or with bytes that are no text is refused") {
+  CHECK(refusal("") == "test.yaml: the file is empty; allowed: a map of fields");
+  CHECK(refusal(std::string("name: a\n\0b", 10)) ==
+        "test.yaml:2:1: not a text: byte 0x00; allowed: UTF-8 text");
+  CHECK(refusal("name: \xFF\xFE") == "test.yaml:1:7: not a text: byte 0xFF; allowed: UTF-8 text");
+  CHECK(refusal("\x7F"
+                "ELF") == "test.yaml:1:1: not a text: byte 0x7F; allowed: UTF-8 text");
+  CHECK(refusal(kLayer + "question: für wen?\n") == "accepted");
+}
+
+TEST_CASE("nesting ten thousand deep is refused, in flow and in blocks") {
+  const std::string too_deep = ": nested too deeply; allowed: at most 32 levels";
+  CHECK(refusal("tags: " + repeat("[", 10000)).ends_with(too_deep));
+  CHECK(refusal("tags: " + repeat("{a: ", 10000)).ends_with(too_deep));
+  CHECK(refusal(repeat("- ", 10000)).ends_with(too_deep));
+  CHECK(refusal("tags: " + repeat("[", 31) + repeat("]", 31)).find("deep") == std::string::npos);
+}
+
+TEST_CASE("an alias bomb is refused before it is expanded") {
+  std::string bomb = "tags: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string earlier = "*a" + std::to_string(i - 1);
+    bomb += "k" + std::to_string(i) + ": &a" + std::to_string(i) + " [" +
+            repeat(earlier + ", ", 9) + earlier + "]\n";
+  }
+  CHECK(refusal(bomb) == "test.yaml:5:45: more than 100000 values, aliases expanded");
+}
+
+TEST_CASE("an alias is taken for what it stands for") {
+  const Scenario scenario =
+      parse_scenario(kLayer + "batch.decode: &n 4\nadapters.slots: *n\n", "test.yaml", {});
+  CHECK(scenario.cases.front().adapters.slots == 4);
+}
+
+TEST_CASE("a map of very many keys is refused quickly") {
+  std::string text;
+  for (int i = 0; i < 50000; ++i) {
+    text += "k" + std::to_string(i) + ": 1\n";
+  }
+  CHECK(refusal(text) == "test.yaml:1001:1: more than 1000 keys in a map");
+}
+
+TEST_CASE("later keys override included ones, and their sweeps") {
+  const Folder folder;
+  folder.write("base.yaml", kLayer + "seed: 3\nbatch.decode: 2\nsweep: {adapters.rank: [8, 16]}\n");
+  const auto load = [&](const std::string& text) {
+    return load_scenario(folder.write("top.yaml", text), {});
+  };
+  const Scenario same = load("include: base.yaml\nbatch: {decode: 5}\n");
+  REQUIRE(same.cases.size() == 2);
+  CHECK(same.name == "top");
+  CHECK(same.cases[0].seed == 3);
+  CHECK(same.cases[0].batch.decode == 5);
+  CHECK(load("include: base.yaml\nadapters.rank: 64\n").cases.size() == 1);
+  CHECK(load("include: [base.yaml]\nsweep: {seed: [1, 2, 3]}\n").cases.size() == 3);
+}
+
+TEST_CASE("include loops and paths outside end with the line that asks for them") {
+  const Folder folder;
+  folder.write("a.yaml", "include: b.yaml\n" + kLayer);
+  folder.write("b.yaml", "include: a.yaml\n");
+  CHECK(load_refusal(folder.path() / "a.yaml") ==
+        (folder.path() / "b.yaml").string() + ":1:10: 'a.yaml' includes itself");
+  folder.write("outside.yaml", kLayer);
+  const fs::path below = folder.write("below/c.yaml", "include: ../outside.yaml\n" + kLayer);
+  CHECK(load_refusal(below).starts_with(below.string() +
+                                        ":1:10: '../outside.yaml' lies outside; allowed: "));
+  fs::create_symlink(folder.path() / "outside.yaml", folder.path() / "below" / "link.yaml");
+  const fs::path linked = folder.write("below/d.yaml", "include: link.yaml\n" + kLayer);
+  CHECK(load_refusal(linked).find("lies outside") != std::string::npos);
+}
+
+TEST_CASE("a thousandfold include is refused") {
+  const Folder folder;
+  folder.write("f0.yaml", kLayer);
+  for (int i = 1; i < 12; ++i) {
+    const std::string earlier = "f" + std::to_string(i - 1) + ".yaml";
+    folder.write("f" + std::to_string(i) + ".yaml",
+                 "include: [" + earlier + ", " + earlier + ", " + earlier + "]\n");
+  }
+  CHECK(load_refusal(folder.path() / "f11.yaml").find("too many includes") != std::string::npos);
+}
+
+TEST_CASE("a locale with decimal commas changes nothing") {
+  const std::string text = kLayer + "no_adapter: 0.25\nadapters.scale: 1.5\n";
+  const std::uint64_t hash = parse_scenario(text, "test.yaml", {}).content_hash;
+  const std::string c_before = std::setlocale(LC_ALL, nullptr);
+  static_cast<void>(std::setlocale(LC_ALL, "de_DE.UTF-8"));  // where it is installed
+  const std::locale before =
+      std::locale::global(std::locale(std::locale::classic(), new DecimalComma));
+  const Scenario scenario = parse_scenario(text, "test.yaml", {});
+  std::locale::global(before);
+  std::setlocale(LC_ALL, c_before.c_str());
+  CHECK(scenario.cases.front().no_adapter == 0.25);
+  CHECK(scenario.cases.front().adapters.scale.front() == 1.5);
+  CHECK(scenario.content_hash == hash);
+}
+
+TEST_CASE("a scenario is found by path or by name, else the nearest name is offered") {
+  CHECK(find_scenario("smoke").filename() == "smoke.yaml");
+  CHECK(find_scenario("verify/edges").filename() == "edges.yaml");
+  const std::string path = (scenario_folder() / "decode.yaml").string();
+  CHECK(find_scenario(path) == path);
+  try {
+    static_cast<void>(find_scenario("smoek"));
+    FAIL("found");
+  } catch (const UsageError& error) {
+    CHECK(std::string(error.what()).ends_with("did you mean 'smoke'?"));
+  }
+}

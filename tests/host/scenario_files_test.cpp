@@ -1,0 +1,166 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "scenario/scenario.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace lora_bench;
+
+const fs::path kRoot = LORA_BENCH_SOURCE_DIR;
+
+std::string read(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> yaml_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".yaml" && entry.path().stem() != "models") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+struct Anchor {
+  const char* id;
+  std::int64_t tokens, active, rank, weight_bytes, x_bytes, y_bytes_read_and_written;
+};
+
+// As measured; see the comment at the head of anchors.yaml.
+constexpr std::array<Anchor, 17> kAnchors{{
+    {"decode1-qkv-r16", 1, 1, 16, 589824, 8192, 24576},
+    {"decode1-gateup-r16", 1, 1, 16, 1179648, 8192, 114688},
+    {"decode32-qkv-distinct-r16", 32, 32, 16, 18874368, 262144, 786432},
+    {"decode64-qkv-distinct-r16", 64, 64, 16, 37748736, 524288, 1572864},
+    {"decode64-o-zipf1.5-r64", 64, 12, 64, 12582912, 524288, 1048576},
+    {"decode128-down-uniform8-r32", 128, 8, 32, 9437184, 3670016, 2097152},
+    {"decode256-gateup-uniform64-r16", 256, 64, 16, 75497472, 2097152, 29360128},
+    {"decode256-down-identical-r64", 256, 1, 64, 2359296, 7340032, 4194304},
+    {"decode256-qkv-zipf1.0x128-r8", 256, 80, 8, 23592960, 2097152, 6291456},
+    {"prefill2048-qkv-1-r16", 2048, 1, 16, 589824, 16777216, 50331648},
+    {"prefill4096-qkv-4-r64", 4096, 4, 64, 9437184, 33554432, 100663296},
+    {"prefill8192-gateup-8-r16", 8192, 8, 16, 9437184, 67108864, 939524096},
+    {"prefill2048-o-32-r128", 2048, 32, 128, 67108864, 16777216, 33554432},
+    {"mixed128+4x992-qkv-r32", 4096, 16, 32, 18874368, 33554432, 100663296},
+    {"mixed128+4x992-down-r32", 4096, 16, 32, 18874368, 117440512, 67108864},
+    {"70b-decode64-qkv-distinct-r32", 64, 64, 32, 142606336, 1048576, 2621440},
+    {"70b-decode64-gateup-distinct-r16", 64, 64, 16, 150994944, 1048576, 14680064},
+}};
+
+}  // namespace
+
+TEST_CASE("every scenario that ships loads, says its question and has unique ids") {
+  const auto files = yaml_files(kRoot / "scenarios");
+  CHECK(files.size() >= 15);
+  for (const fs::path& file : files) {
+    CAPTURE(file.string());
+    const std::string text = read(file);
+    CHECK(text.starts_with("# "));
+    const Scenario scenario = load_scenario(file, {});
+    CHECK(scenario.question.ends_with("?"));
+    std::set<std::string> ids;
+    for (const Case& spec : scenario.cases) {
+      CHECK(ids.insert(spec.id).second);
+    }
+    CHECK(!ids.empty());
+  }
+}
+
+TEST_CASE("the anchors have the published names, tokens, adapters, ranks and bytes") {
+  const Scenario scenario = load_scenario(kRoot / "scenarios" / "anchors.yaml", {});
+  REQUIRE(scenario.cases.size() == kAnchors.size());
+  for (std::size_t i = 0; i < kAnchors.size(); ++i) {
+    const Case& spec = scenario.cases[i];
+    const Anchor& anchor = kAnchors.at(i);
+    CAPTURE(anchor.id);
+    CHECK(spec.id == anchor.id);
+    const std::int64_t tokens =
+        std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+    CHECK(tokens == anchor.tokens);
+    CHECK(spec.adapters.active == anchor.active);
+    CHECK(spec.adapters.rank.list == std::vector<std::int64_t>{anchor.rank});
+    CHECK(spec.adapters.max_rank == anchor.rank);
+    CHECK(spec.dtype == Dtype::kBf16);
+    CHECK(spec.order == Order::kAsArrived);
+    const std::vector<std::int64_t>& widths = spec.layer.widths;
+    const std::int64_t columns = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+    const std::int64_t a = spec.layer.in_features * static_cast<std::int64_t>(widths.size());
+    CHECK(2 * anchor.active * anchor.rank * (a + columns) == anchor.weight_bytes);
+    CHECK(2 * tokens * spec.layer.in_features == anchor.x_bytes);
+    CHECK(4 * tokens * columns == anchor.y_bytes_read_and_written);
+  }
+}
+
+TEST_CASE("models name where their sizes were read and agree with themselves") {
+  const auto rows = load_models();
+  CHECK(rows.size() == 30);
+  for (const ModelLayer& row : rows) {
+    CAPTURE(row.model);
+    CAPTURE(row.layer);
+    CHECK(row.source.find("config.json") != std::string::npos);
+    CHECK(row.count_per_step >= 24);
+    for (const ModelLayer& other : rows) {
+      if (other.model == row.model && row.layer == "qkv" && other.layer == "o") {
+        CHECK(row.widths.front() == other.in_features);
+        CHECK(other.widths.front() == row.in_features);
+      }
+      if (other.model == row.model && row.layer == "gate_up" && other.layer == "down") {
+        CHECK(row.widths == std::vector<std::int64_t>(2, other.in_features));
+      }
+    }
+  }
+}
+
+TEST_CASE("each invalid file gives exactly the errors that stand at its head") {
+  std::size_t files = 0;
+  for (const fs::path& file : yaml_files(kRoot / "tests" / "golden" / "invalid")) {
+    CAPTURE(file.string());
+    const std::string text = read(file);
+    std::string expected;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line) && line.starts_with("# expect: ");) {
+      expected += (expected.empty() ? "" : "\n") + line.substr(std::string("# expect: ").size());
+    }
+    CHECK(!expected.empty());
+    std::string got = "accepted";
+    try {
+      static_cast<void>(load_scenario(file, {}));
+    } catch (const UsageError& error) {
+      got = error.what();
+    }
+    const std::string folder = file.parent_path().string() + "/";
+    for (std::size_t at = got.find(folder); at != std::string::npos; at = got.find(folder)) {
+      got.erase(at, folder.size());
+    }
+    CHECK(got == expected);
+    ++files;
+  }
+  CHECK(files >= 30);
+}
+
+TEST_CASE("the docs name every field with its values and its default") {
+  const std::string page = read(kRoot / "docs" / "scenario-format.md");
+  for (const FieldDoc& field : scenario_fields()) {
+    CAPTURE(field.path);
+    const std::string row = "| `" + field.path + "` | " + field.type + " | " + field.allowed +
+                            " | " + field.fallback + " | " + field.meaning + " |\n";
+    CHECK(page.find(row) != std::string::npos);
+  }
+}
