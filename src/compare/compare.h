@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -14,35 +16,42 @@ enum class Change : std::uint8_t {
   kSame,
   kSlower,
   kInconclusive,
-  kMissing,  // in base, not in new
-  kAdded,    // in new, not in base
-  kBroken,   // passed in base, did not in new
+  kMissing,      // in base, not in new
+  kAdded,        // in new, not in base
+  kBroken,       // passed in base and did not in new, or a wrong result in new
+  kNotCompared,  // no time on one side or both, and nothing broke
 };
 [[nodiscard]] std::string_view name(Change change);
 
 struct CompareOptions {
-  double threshold = 0.05;  // a slowdown above this share is a regression
+  double threshold = 0.03;       // a change above this share is a verdict
   bool threshold_given = false;  // else a row's own max_regression comes first
-  bool strict = false;      // refuse other GPU, driver, scenario instead of warning
+  bool strict = false;           // refuse other GPU, driver, scenario instead of warning
 };
 
 struct ComparedRow {
   std::string scenario, case_id, backend;
-  std::optional<double> base_us, new_us, ratio, noise_share;
+  std::optional<double> base_us, new_us, ratio;
+  // The smallest change that these samples can tell from none, as a share, and the threshold that
+  // was applied. Above the threshold only a change beyond both is a verdict.
+  std::optional<double> noise_share, threshold;
   Change change = Change::kInconclusive;
   std::string reason;  // one sentence
 };
 
 struct CompareReport {
-  std::vector<ComparedRow> rows;
-  std::vector<std::string> warnings;  // contexts that differ
+  std::vector<ComparedRow> rows;      // the worst first
+  std::vector<std::string> warnings;  // contexts that differ, nothing compared
   ExitCode exit = ExitCode::kPass;
 };
 
+// Rows are matched by scenario, case, backend, cache and mode; repeats of one row are pooled.
+// Throws UsageError when `strict` and the contexts differ, and when a given threshold is below the
+// noise of every row.
 [[nodiscard]] CompareReport compare(const Results& base, const Results& fresh,
                                     const CompareOptions& options);
 
-// Verdict on two sample sets of one row; the method is in docs/comparing.md.
+// Verdict on two PASSED rows; the method is in docs/comparing.md.
 [[nodiscard]] ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& options);
 
 [[nodiscard]] std::string render_compare(const CompareReport& report, bool markdown, bool colour);

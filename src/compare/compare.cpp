@@ -1,0 +1,252 @@
+#include "compare/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+using Identity = std::tuple<std::string, std::string, std::string>;
+
+Identity identity(const Row& row) { return {row.scenario, row.case_id, row.backend}; }
+
+// A row that was not timed may say neither cache nor mode.
+bool timed_alike(const Row& left, const Row& right) {
+  const auto alike = [](const std::string& a, const std::string& b) {
+    return a == b || a.empty() || b.empty();
+  };
+  return alike(left.cache, right.cache) && alike(left.mode, right.mode);
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+// One row for all repeats. Runs differ more than the samples of one run, so the spread of the
+// repeats counts as noise. A repeat that did not pass stands for all.
+Row pooled(const std::vector<const Row*>& repeats) {
+  for (const Row* row : repeats) {
+    if (row->status != Status::kPassed) {
+      return *row;
+    }
+  }
+  Row all = *repeats.front();
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  all.samples_us.clear();
+  for (const Row* row : repeats) {
+    all.samples_us.insert(all.samples_us.end(), row->samples_us.begin(), row->samples_us.end());
+    all.noise_us = std::max(all.noise_us.value_or(0), row->noise_us.value_or(0));
+    if (row->time_us) {
+      least = std::min(least, *row->time_us);
+      most = std::max(most, *row->time_us);
+    }
+  }
+  if (most > least) {
+    all.noise_us = std::max(all.noise_us.value_or(0), (most - least) / 2);
+  }
+  if (!all.samples_us.empty()) {
+    all.time_us = median_of(all.samples_us);
+  }
+  return all;
+}
+
+std::vector<Row> pool_repeats(const std::vector<Row>& rows) {
+  std::map<Identity, std::vector<std::size_t>> index;
+  std::vector<std::vector<const Row*>> groups;
+  for (const Row& row : rows) {
+    std::vector<std::size_t>& candidates = index[identity(row)];
+    const auto found = std::find_if(candidates.begin(), candidates.end(), [&](std::size_t i) {
+      return timed_alike(*groups[i].front(), row);
+    });
+    if (found != candidates.end()) {
+      groups[*found].push_back(&row);
+    } else {
+      candidates.push_back(groups.size());
+      groups.push_back({&row});
+    }
+  }
+  std::vector<Row> result;
+  result.reserve(groups.size());
+  for (const auto& group : groups) {
+    result.push_back(pooled(group));
+  }
+  return result;
+}
+
+ComparedRow without_verdict(const Row& row, Change change, std::string reason) {
+  ComparedRow result;
+  result.scenario = row.scenario;
+  result.case_id = row.case_id;
+  result.backend = row.backend;
+  result.change = change;
+  result.reason = std::move(reason);
+  return result;
+}
+
+bool wrong(Status status) { return exit_code(status) == ExitCode::kWrongResult; }
+
+ComparedRow added(const Row& fresh) {
+  if (wrong(fresh.status)) {
+    return without_verdict(fresh, Change::kBroken,
+                           fmt::format("not in base, {} in new", name(fresh.status)));
+  }
+  return without_verdict(fresh, Change::kAdded, "not in base");
+}
+
+ComparedRow compare_rows(const Row& base, const Row& fresh, const CompareOptions& options) {
+  const bool base_passed = base.status == Status::kPassed;
+  const bool fresh_passed = fresh.status == Status::kPassed;
+  if (!fresh_passed && (base_passed || wrong(fresh.status))) {
+    std::string reason =
+        fmt::format("{} in base, {} in new", name(base.status), name(fresh.status));
+    if (!fresh.message.empty()) {
+      reason += ": " + fresh.message;
+    }
+    return without_verdict(fresh, Change::kBroken, std::move(reason));
+  }
+  if (!base_passed) {
+    return without_verdict(
+        fresh, Change::kNotCompared,
+        fmt::format("{} in base, {} in new", name(base.status), name(fresh.status)));
+  }
+  if (base.time_us && !fresh.time_us) {
+    return without_verdict(fresh, Change::kMissing, "timed in base, not timed in new");
+  }
+  if (!base.time_us) {
+    return without_verdict(fresh, Change::kNotCompared, "not timed in base");
+  }
+  return judge(base, fresh, options);
+}
+
+std::vector<ComparedRow> match(const std::vector<Row>& base, const std::vector<Row>& fresh,
+                               const CompareOptions& options) {
+  std::multimap<Identity, const Row*> unmatched;
+  for (const Row& row : fresh) {
+    unmatched.emplace(identity(row), &row);
+  }
+  std::vector<ComparedRow> result;
+  for (const Row& row : base) {
+    const auto [first, last] = unmatched.equal_range(identity(row));
+    const auto found = std::find_if(
+        first, last, [&](const auto& entry) { return timed_alike(row, *entry.second); });
+    if (found == last) {
+      result.push_back(without_verdict(row, Change::kMissing, "not in new"));
+    } else {
+      result.push_back(compare_rows(row, *found->second, options));
+      unmatched.erase(found);
+    }
+  }
+  for (const auto& [key, row] : unmatched) {
+    result.push_back(added(*row));
+  }
+  return result;
+}
+
+ExitCode exit_code(Change change) {
+  switch (change) {
+    case Change::kBroken:
+      return ExitCode::kWrongResult;
+    case Change::kSlower:
+      return ExitCode::kRegression;
+    case Change::kMissing:
+    case Change::kInconclusive:
+      return ExitCode::kInconclusive;
+    case Change::kFaster:
+    case Change::kSame:
+    case Change::kAdded:
+    case Change::kNotCompared:
+      return ExitCode::kPass;
+  }
+  throw std::logic_error("change outside the enumeration");
+}
+
+bool decided(const ComparedRow& row) {
+  return row.change == Change::kFaster || row.change == Change::kSame ||
+         row.change == Change::kSlower;
+}
+
+void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double threshold) {
+  double quietest = std::numeric_limits<double>::infinity();
+  for (const ComparedRow& row : rows) {
+    if (decided(row)) {
+      return;
+    }
+    quietest = std::min(quietest, row.noise_share.value_or(quietest));
+  }
+  if (std::isfinite(quietest)) {
+    throw UsageError(fmt::format(
+        "threshold of {:.2f} % is below the noise of every row; the quietest can tell a change of "
+        "{:.2f} %: raise the threshold or measure more samples",
+        threshold * 100, quietest * 100));
+  }
+}
+
+int severity(Change change) {
+  constexpr std::array kWorstFirst{Change::kBroken,       Change::kSlower, Change::kMissing,
+                                   Change::kInconclusive, Change::kFaster, Change::kAdded,
+                                   Change::kNotCompared,  Change::kSame};
+  return static_cast<int>(std::find(kWorstFirst.begin(), kWorstFirst.end(), change) -
+                          kWorstFirst.begin());
+}
+
+}  // namespace
+
+std::string_view name(Change change) {
+  switch (change) {
+    case Change::kFaster:
+      return "FASTER";
+    case Change::kSame:
+      return "SAME";
+    case Change::kSlower:
+      return "SLOWER";
+    case Change::kInconclusive:
+      return "INCONCLUSIVE";
+    case Change::kMissing:
+      return "MISSING";
+    case Change::kAdded:
+      return "ADDED";
+    case Change::kBroken:
+      return "BROKEN";
+    case Change::kNotCompared:
+      return "NOT COMPARED";
+  }
+  throw std::logic_error("change outside the enumeration");
+}
+
+CompareReport compare(const Results& base, const Results& fresh, const CompareOptions& options) {
+  CompareReport report;
+  report.warnings = context_differences(base.context, fresh.context);
+  if (options.strict && !report.warnings.empty()) {
+    throw UsageError(fmt::format("{} and {} cannot be compared with --strict: {}", base.file,
+                                 fresh.file, fmt::join(report.warnings, "; ")));
+  }
+  report.rows = match(pool_repeats(base.rows), pool_repeats(fresh.rows), options);
+  if (options.threshold_given) {
+    refuse_threshold_below_noise(report.rows, options.threshold);
+  }
+  for (const ComparedRow& row : report.rows) {
+    report.exit = worse(report.exit, exit_code(row.change));
+  }
+  if (std::none_of(report.rows.begin(), report.rows.end(), decided)) {
+    report.exit = worse(report.exit, ExitCode::kInconclusive);
+    report.warnings.emplace_back("no row could be compared");
+  }
+  std::stable_sort(report.rows.begin(), report.rows.end(),
+                   [](const ComparedRow& left, const ComparedRow& right) {
+                     return severity(left.change) < severity(right.change);
+                   });
+  return report;
+}
+
+}  // namespace lora_bench

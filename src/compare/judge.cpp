@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compare/compare.h"
+#include "compare/interval.h"
+
+namespace lora_bench {
+namespace {
+
+double threshold_for(const Row& base, const Row& fresh, const CompareOptions& options) {
+  if (options.threshold_given) {
+    return options.threshold;
+  }
+  return fresh.max_regression.value_or(base.max_regression.value_or(options.threshold));
+}
+
+bool usable(const MedianInterval& interval) {
+  return std::isfinite(interval.high) && std::isfinite(interval.median) && interval.median > 0;
+}
+
+double log_distance(double upper, double lower) {
+  return lower > 0 ? std::log(upper / lower) : std::numeric_limits<double>::infinity();
+}
+
+double noise_of(const Row& row, double median) {
+  const double noise = row.noise_us.value_or(0);
+  return std::isfinite(noise) ? noise / median : 0;
+}
+
+double length(std::initializer_list<double> parts) {
+  double square = 0;
+  for (const double part : parts) {
+    square += part * part;
+  }
+  return std::sqrt(square);
+}
+
+std::string too_few(const Row& row, const char* which) {
+  const std::int64_t count = row.samples_us.empty()
+                                 ? row.samples.value_or(0)
+                                 : static_cast<std::int64_t>(row.samples_us.size());
+  return fmt::format("{} has {} samples, {} are needed", which, count, kLeastSamples);
+}
+
+}  // namespace
+
+ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& options) {
+  ComparedRow result;
+  result.scenario = fresh.scenario;
+  result.case_id = fresh.case_id;
+  result.backend = fresh.backend;
+  result.base_us = base.time_us;
+  result.new_us = fresh.time_us;
+  const double threshold = threshold_for(base, fresh, options);
+  result.threshold = threshold;
+  const std::optional<MedianInterval> before = median_interval(base);
+  const std::optional<MedianInterval> after = median_interval(fresh);
+  if (!before || !after) {
+    result.reason = before ? too_few(fresh, "new") : too_few(base, "base");
+    return result;
+  }
+  if (!usable(*before) || !usable(*after)) {
+    result.reason = "a time is not a positive number";
+    return result;
+  }
+  const double noise = length({noise_of(base, before->median), noise_of(fresh, after->median)});
+  // Distances in logarithms: a ratio of 2 and one of 1/2 are equally far from none.
+  const double below = length(
+      {log_distance(after->median, after->low), log_distance(before->high, before->median), noise});
+  const double above = length(
+      {log_distance(after->high, after->median), log_distance(before->median, before->low), noise});
+  const double half = std::max(below, above);
+  const double change = std::log(after->median / before->median);
+  const double limit = std::log1p(threshold);
+  // A verdict needs a change beyond the threshold that is also no noise; where the noise is above
+  // the threshold, the whole interval has to lie beyond it.
+  const double needed = half > limit ? limit + half : limit;
+  result.base_us = before->median;
+  result.new_us = after->median;
+  result.ratio = after->median / before->median;
+  result.noise_share = std::expm1(half);
+  if (std::abs(change) > needed) {
+    result.change = change > 0 ? Change::kSlower : Change::kFaster;
+  } else if (half > limit) {
+    result.reason = fmt::format("noise of {:.1f} % hides a change of {:.1f} %",
+                                *result.noise_share * 100, threshold * 100);
+  } else {
+    result.change = Change::kSame;
+  }
+  return result;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,217 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "compare/compare.h"
+#include "compare/interval.h"
+#include "core/error.h"
+#include "support/golden.h"
+#include "support/rows.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// 21 samples spread evenly over +-`spread` of the median.
+Row timed(const char* case_id, double time_us, double spread = 0.01) {
+  Row row;
+  row.scenario = "decode";
+  row.case_id = case_id;
+  row.backend = "cpu";
+  row.cache = "weights-cold";
+  row.mode = "stream";
+  row.status = Status::kPassed;
+  for (int i = -10; i <= 10; ++i) {
+    row.samples_us.push_back(time_us * (1 + spread * i / 10));
+  }
+  row.time_us = time_us;
+  return row;
+}
+
+Row with_status(Row row, Status status) {
+  row.status = status;
+  row.samples_us.clear();
+  row.time_us.reset();
+  row.cache.clear();
+  row.mode.clear();
+  return row;
+}
+
+Results results(std::vector<Row> rows) { return {"r.jsonl", fixed_context(), std::move(rows), {}}; }
+
+CompareReport report(std::vector<Row> base, std::vector<Row> fresh, CompareOptions options = {}) {
+  return compare(results(std::move(base)), results(std::move(fresh)), options);
+}
+
+}  // namespace
+
+TEST_CASE("the interval of a median comes from the order statistics of the binomial law") {
+  Row row;
+  for (int i = 1; i <= 8; ++i) {
+    row.samples_us.push_back(9 - i);
+  }
+  // 2 * 0.5^8 = 0.8 % lie outside the whole range.
+  std::optional<MedianInterval> interval = median_interval(row);
+  REQUIRE(interval.has_value());
+  CHECK(interval->median == 4.5);
+  CHECK(interval->low == 1);
+  CHECK(interval->high == 8);
+
+  row.samples_us.pop_back();
+  CHECK_FALSE(median_interval(row).has_value());
+
+  row.samples_us.clear();
+  for (int i = 1; i <= 30; ++i) {
+    row.samples_us.push_back(i);
+  }
+  // P(B(30) <= 7) = 0.26 %, P(B(30) <= 8) = 0.81 %: the 8th from either end.
+  interval = median_interval(row);
+  CHECK(interval->low == 8);
+  CHECK(interval->high == 23);
+}
+
+TEST_CASE("a row without samples is judged by its quartiles, one with too few by nothing") {
+  Row base = timed("a", 100);
+  base.samples_us.clear();
+  base.samples = 100;
+  base.time_q1_us = 99;
+  base.time_q3_us = 101;
+  const std::optional<MedianInterval> interval = median_interval(base);
+  REQUIRE(interval.has_value());
+  CHECK(interval->high - 100 == doctest::Approx(0.4787).epsilon(1e-3));
+  CHECK(judge(base, timed("a", 106), {}).change == Change::kSlower);
+
+  base.samples = 7;
+  const ComparedRow result = judge(base, timed("a", 106), {});
+  CHECK(result.change == Change::kInconclusive);
+  CHECK(result.reason == "base has 7 samples, 8 are needed");
+}
+
+TEST_CASE("a change beyond the threshold is a verdict, one within is the same") {
+  CHECK(judge(timed("a", 100), timed("a", 104), {}).change == Change::kSlower);
+  CHECK(judge(timed("a", 104), timed("a", 100), {}).change == Change::kFaster);
+  CHECK(judge(timed("a", 100), timed("a", 102.9), {}).change == Change::kSame);
+  CHECK(judge(timed("a", 102.9), timed("a", 100), {}).change == Change::kSame);
+}
+
+TEST_CASE("the given threshold beats the row's, and the row's beats the default") {
+  Row fresh = timed("a", 104);
+  fresh.max_regression = 0.10;
+  CHECK(judge(timed("a", 100), fresh, {}).change == Change::kSame);
+  CompareOptions options;
+  options.threshold = 0.02;
+  options.threshold_given = true;
+  CHECK(judge(timed("a", 100), fresh, options).change == Change::kSlower);
+}
+
+TEST_CASE("noise above the threshold leaves only a change beyond both") {
+  const ComparedRow small = judge(timed("a", 100, 0.2), timed("a", 104, 0.2), {});
+  CHECK(small.change == Change::kInconclusive);
+  CHECK(small.reason.find("hides a change of 3.0 %") != std::string::npos);
+  CHECK(judge(timed("a", 100, 0.2), timed("a", 200, 0.2), {}).change == Change::kSlower);
+  Row noisy = timed("a", 104);
+  noisy.noise_us = 10;
+  CHECK(judge(timed("a", 100), noisy, {}).change == Change::kInconclusive);
+}
+
+TEST_CASE("each change asks for its exit code, the worst wins, an improvement never fails") {
+  const Row a = timed("a", 100);
+  const Row b = timed("b", 100);
+  CHECK(report({a, b}, {a, b}).exit == ExitCode::kPass);
+  CHECK(report({a, b}, {timed("a", 50), b}).exit == ExitCode::kPass);
+  CHECK(report({a}, {a, b}).exit == ExitCode::kPass);
+  CHECK(report({a, b}, {timed("a", 150), b}).exit == ExitCode::kRegression);
+  CHECK(report({a, b}, {a}).exit == ExitCode::kInconclusive);
+  CHECK(report({a, b}, {timed("a", 100, 0.5), b}).exit == ExitCode::kInconclusive);
+  CHECK(report({a, b}, {with_status(a, Status::kFailed), timed("b", 150)}).exit ==
+        ExitCode::kWrongResult);
+  CHECK(report({a, b}, {with_status(a, Status::kSkipped), b}).exit == ExitCode::kWrongResult);
+}
+
+TEST_CASE("a wrong result in new is broken, whatever base was") {
+  const Row a = timed("a", 100);
+  const Row failed = with_status(timed("b", 1), Status::kFailed);
+  CHECK(report({a, failed}, {a, failed}).exit == ExitCode::kWrongResult);
+  CHECK(report({a}, {a, failed}).exit == ExitCode::kWrongResult);
+  CHECK(report({a, failed}, {a, timed("b", 1)}).exit == ExitCode::kPass);
+  const Row skipped = with_status(timed("b", 1), Status::kSkipped);
+  const CompareReport both = report({a, skipped}, {a, skipped});
+  CHECK(both.exit == ExitCode::kPass);
+  CHECK(both.rows[0].change == Change::kNotCompared);
+}
+
+TEST_CASE("nothing matched, or nothing timed, is never a pass") {
+  CHECK(report({timed("a", 1)}, {timed("b", 1)}).exit == ExitCode::kInconclusive);
+  CHECK(report({}, {}).exit == ExitCode::kInconclusive);
+  const Row skipped = with_status(timed("a", 1), Status::kSkipped);
+  const CompareReport nothing = report({skipped}, {skipped});
+  CHECK(nothing.exit == ExitCode::kInconclusive);
+  REQUIRE(nothing.warnings.size() == 1);
+  CHECK(nothing.warnings[0] == "no row could be compared");
+}
+
+TEST_CASE("another cache mode is another row, unless the row was not timed") {
+  Row hot = timed("a", 10);
+  hot.cache = "hot";
+  const CompareReport apart = report({timed("a", 100)}, {hot});
+  REQUIRE(apart.rows.size() == 2);
+  CHECK(apart.rows[0].change == Change::kMissing);
+  CHECK(apart.rows[1].change == Change::kAdded);
+  const CompareReport broken =
+      report({timed("a", 100)}, {with_status(timed("a", 1), Status::kHung)});
+  REQUIRE(broken.rows.size() == 1);
+  CHECK(broken.rows[0].change == Change::kBroken);
+}
+
+TEST_CASE("repeats are pooled, and their spread is noise") {
+  const CompareReport steady =
+      report({timed("a", 100), timed("a", 100.2)}, {timed("a", 110), timed("a", 110.2)});
+  REQUIRE(steady.rows.size() == 1);
+  CHECK(steady.rows[0].change == Change::kSlower);
+  CHECK(steady.rows[0].ratio == doctest::Approx(1.0998).epsilon(1e-3));
+  const CompareReport apart =
+      report({timed("a", 90), timed("a", 110)}, {timed("a", 104), timed("a", 104)});
+  CHECK(apart.rows[0].change == Change::kInconclusive);
+}
+
+TEST_CASE("another machine, driver or scenario warns, and is refused when strict") {
+  const Results base = results({timed("a", 100)});
+  Results fresh = base;
+  fresh.context.driver = "7.0";
+  fresh.context.commit = "fedcba9";
+  fresh.context.scenario_hash["decode"] = "1";
+  fresh.context.scenario_hash["other"] = "2";
+  const CompareReport warned = compare(base, fresh, {});
+  REQUIRE(warned.warnings.size() == 2);
+  CHECK(warned.warnings[0] == "driver differs: '6.1.0' and '7.0'");
+  CHECK(warned.warnings[1] == "scenario 'decode' has another content");
+  CHECK(warned.exit == ExitCode::kPass);
+  CompareOptions strict;
+  strict.strict = true;
+  CHECK_THROWS_WITH_AS(static_cast<void>(compare(base, fresh, strict)),
+                       doctest::Contains("driver differs"), UsageError);
+  CHECK_NOTHROW(static_cast<void>(compare(base, base, strict)));
+}
+
+TEST_CASE("a given threshold below the noise of every row is refused") {
+  CompareOptions options;
+  options.threshold = 0.0001;
+  options.threshold_given = true;
+  CHECK_THROWS_WITH_AS(static_cast<void>(report({timed("a", 100)}, {timed("a", 100)}, options)),
+                       doctest::Contains("below the noise of every row"), UsageError);
+  CHECK_NOTHROW(static_cast<void>(report({timed("a", 100)}, {timed("a", 200)}, options)));
+}
+
+TEST_CASE("the comparison is written as its golden files hold, the worst first") {
+  Row broken = with_status(timed("broken", 1), Status::kFailed);
+  broken.message = "exact: 12 of 4096 wrong | token 3";
+  const CompareReport all =
+      report({timed("same", 100), timed("slower", 100), timed("faster", 100), timed("gone", 100),
+              timed("noisy", 100, 0.2), timed("broken", 100)},
+             {timed("same", 101), timed("slower", 108), timed("faster", 90), timed("new", 100),
+              timed("noisy", 101, 0.2), broken});
+  CHECK(all.exit == ExitCode::kWrongResult);
+  check_golden("compare.txt", render_compare(all, false, false));
+  check_golden("compare_colour.txt", render_compare(all, false, true));
+  check_golden("compare.md", render_compare(all, true, false));
+}
