@@ -1,0 +1,180 @@
+#include "run/export.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "run/safetensors.h"
+#include "verify/oracle.h"
+#include "verify/staging.h"
+#include "verify/verify.h"
+#include "workload/tensors.h"
+
+namespace lora_bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Shape = std::vector<std::int64_t>;
+
+std::string file_stem(const std::string& case_id) {
+  std::string stem = case_id;
+  for (char& letter : stem) {
+    const bool plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                       (letter >= '0' && letter <= '9') || letter == '-' || letter == '.';
+    letter = plain ? letter : '_';
+  }
+  return stem;
+}
+
+Json metadata_of(const ExportRequest& request, const Problem& problem, const Numerics& numerics) {
+  const Case& spec = request.spec;
+  return {{"scenario", spec.scenario},
+          {"case", spec.id},
+          {"backend", request.backend.name()},
+          {"op", name(problem.op)},
+          {"shrink", has_shrink(problem.op)},
+          {"expand", has_expand(problem.op)},
+          {"dtype", name(problem.dtype)},
+          {"intermediate", name(problem.intermediate)},
+          {"scale_at", name(problem.scale_at)},
+          {"add_inputs", problem.add_inputs},
+          {"tokens", problem.tokens},
+          {"in_features", problem.in_features},
+          {"widths", problem.widths},
+          {"offset_start", problem.offset_start},
+          {"slots", problem.slots},
+          {"max_rank", problem.max_rank},
+          {"seed", spec.seed},
+          {"unit_roundoff_of_output", unit_roundoff(output_dtype(problem))},
+          {"declared",
+           {{"unit_roundoff", numerics.unit_roundoff},
+            {"shrink_depth", numerics.shrink_depth},
+            {"expand_depth", numerics.expand_depth},
+            {"partial", name(numerics.partial)},
+            {"partials", numerics.partials},
+            {"intermediate", name(numerics.intermediate)},
+            {"rounds_delta", numerics.rounds_delta},
+            {"summation", numerics.summation}}}};
+}
+
+template <typename Element>
+NamedTensor vector_tensor(std::string name, std::string type, const std::vector<Element>& values,
+                          Shape shape = {}) {
+  if (shape.empty()) {
+    shape = {static_cast<std::int64_t>(values.size())};
+  }
+  return {std::move(name), std::move(type), std::move(shape), values.data(),
+          static_cast<std::int64_t>(values.size() * sizeof(Element))};
+}
+
+// Operands that the op has, under the names of docs/export.md.
+void add_operands(std::vector<NamedTensor>& list, const Problem& problem, const Tensors& tensors) {
+  const auto add = [&](const std::string& name, const HostTensor& tensor, Shape shape) {
+    if (tensor.elements > 0) {
+      list.push_back({name, safetensors_type(tensor.dtype), std::move(shape), tensor.data.data(),
+                      static_cast<std::int64_t>(tensor.data.size())});
+    }
+  };
+  add("x", tensors.x, {problem.tokens, problem.x_stride});
+  add("y_before", tensors.y, {problem.tokens, problem.y_stride});
+  if (!has_shrink(problem.op)) {
+    add("h", tensors.h, {problem.slices(), problem.tokens, problem.max_rank});
+  }
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    const std::string suffix = "." + std::to_string(slice);
+    const std::int64_t width = problem.widths[slice];
+    add("a" + suffix, tensors.a[slice], {problem.slots, problem.max_rank, problem.in_features});
+    add("b" + suffix, tensors.b[slice], {problem.slots, width, problem.max_rank});
+    add("bias" + suffix, tensors.bias[slice], {problem.slots, width});
+  }
+}
+
+void add_plan(std::vector<NamedTensor>& list, const Problem& problem, const Tensors& tensors) {
+  const Plan& plan = problem.plan;
+  list.push_back(vector_tensor("adapter_of_token", "I32", plan.adapter_of_token));
+  list.push_back(vector_tensor("token_order", "I32", plan.token_order));
+  list.push_back(vector_tensor("active_ids", "I32", plan.active_ids));
+  list.push_back(vector_tensor("group_starts", "I32", plan.group_starts));
+  list.push_back(vector_tensor("rank", "I64", problem.rank));
+  list.push_back(vector_tensor("scale", "F32", tensors.scale));
+}
+
+void add_oracle(std::vector<NamedTensor>& list, const reference::Rows& rows) {
+  const Shape shape{static_cast<std::int64_t>(rows.tokens.size()), rows.columns};
+  list.push_back(vector_tensor("rows", "I64", rows.tokens));
+  list.push_back(vector_tensor("expected", "F64", rows.expected, shape));
+  list.push_back(vector_tensor("bound", "F64", rows.bound, shape));
+  list.push_back(vector_tensor("owned", "U8", rows.owned, shape));
+}
+
+std::vector<std::byte> launch_once(const ExportRequest& request, const Problem& problem,
+                                   const Tensors& tensors) {
+  if (const Support support = request.backend.supports(problem, request.facts); !support.yes) {
+    throw UsageError(std::string(request.backend.name()) + " cannot run " + request.spec.id + ": " +
+                     support.why_not);
+  }
+  Stage stage(request.memory, problem, tensors, request.backend.workspace_bytes(problem));
+  stage.launch(request.backend);
+  return stage.output();
+}
+
+void write_json(const std::filesystem::path& path, const Json& json) {
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  file.close();
+  if (!file) {
+    throw EnvironmentError("cannot write '" + path.string() +
+                           "': check that the folder may be written and has room");
+  }
+}
+
+// safetensors allows strings alone as metadata.
+std::map<std::string, std::string> as_strings(const Json& json) {
+  std::map<std::string, std::string> strings;
+  for (const auto& [key, value] : json.items()) {
+    strings[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return strings;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw EnvironmentError("cannot make folder '" + folder.string() + "': " + error.message());
+  }
+}
+
+}  // namespace
+
+ExportedFiles export_case(const ExportRequest& request) {
+  const Case& spec = request.spec;
+  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, spec.seed);
+  const Numerics numerics = request.backend.numerics(problem);
+  const std::vector<std::byte> output = launch_once(request, problem, tensors);
+  const reference::Rows rows = evaluate_rows(problem, tensors, numerics,
+                                             sample_rows(problem, spec.verify.max_rows, spec.seed));
+
+  std::vector<NamedTensor> list;
+  add_operands(list, problem, tensors);
+  add_plan(list, problem, tensors);
+  add_oracle(list, rows);
+  const Shape shape = has_expand(problem.op)
+                          ? Shape{problem.tokens, problem.y_stride}
+                          : Shape{problem.slices(), problem.tokens, problem.max_rank};
+  list.push_back({"output", safetensors_type(output_dtype(problem)), shape, output.data(),
+                  static_cast<std::int64_t>(output.size())});
+
+  make_folder(request.folder);
+  const std::string stem = file_stem(spec.id);
+  const ExportedFiles files{request.folder / (stem + ".safetensors"),
+                            request.folder / (stem + ".json")};
+  const Json metadata = metadata_of(request, problem, numerics);
+  write_safetensors(files.tensors, std::move(list), as_strings(metadata));
+  write_json(files.metadata, metadata);
+  return files;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,113 @@
+#include "run/export.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "support/process.h"
+#include "support/safetensors_header.h"
+#include "support/workload_case.h"
+#include "verify/mutants.h"
+
+using namespace lora_bench;
+
+namespace {
+
+const std::string kCheck = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/check_export.py";
+
+// A Python that has NumPy, or "".
+std::string python_with_numpy() {
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (test::run_process({python, "-c", "import numpy"}).exit_code == 0) {
+      return python;
+    }
+  }
+  return "";
+}
+
+ExportedFiles export_with(const Case& spec, const std::string& fault, const std::string& folder) {
+  const auto memory = make_host_memory();
+  const auto backend = make_mutant(fault);
+  const DeviceFacts facts = cpu_facts();
+  return export_case(
+      {.spec = spec, .backend = *backend, .memory = *memory, .facts = facts, .folder = folder});
+}
+
+Case exported_case(Op op) {
+  Case spec = workload_case(6, 3);
+  spec.op = op;
+  spec.id = "tiny/case=1";
+  spec.layer.offset_start = 3;
+  spec.layer.y_stride = 40;
+  spec.adapters.rank.list = {8, 0, 5};
+  spec.adapters.bias = true;
+  spec.no_adapter = 0.2;
+  spec.skew.kind = Skew::kDistinct;
+  spec.prefill_skew = spec.skew;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("an export into what is no folder is an error of the environment") {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.write("file", "");
+  CHECK_THROWS_AS(static_cast<void>(export_with(exported_case(Op::kLinear), "none", file)),
+                  EnvironmentError);
+}
+
+TEST_CASE("an export names its files after the case and tells everything about it") {
+  const test::TemporaryFolder folder;
+  const ExportedFiles files = export_with(exported_case(Op::kLinear), "none", folder.path("new"));
+  CHECK(files.tensors == folder.path("new/tiny_case_1.safetensors"));
+  const auto metadata = nlohmann::json::parse(test::read_file(files.metadata.string()));
+  CHECK(metadata["case"] == "tiny/case=1");
+  CHECK(metadata["widths"] == nlohmann::json({24, 8}));
+  const nlohmann::json header = test::header_of(test::read_file(files.tensors.string()));
+  CHECK(header["__metadata__"]["widths"] == "[24,8]");
+  CHECK(header["x"]["dtype"] == "BF16");
+  CHECK(header["expected"]["shape"] == nlohmann::json({6, 40}));
+  for (const char* name : {"a.0", "a.1", "b.0", "b.1", "bias.0", "bias.1", "y_before", "output",
+                           "rows", "bound", "owned", "rank", "scale", "adapter_of_token",
+                           "token_order", "active_ids", "group_starts"}) {
+    CAPTURE(name);
+    CHECK(header.contains(name));
+  }
+}
+
+TEST_CASE("NumPy alone agrees with the oracle on every op, and tells a wrong output") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    MESSAGE("skipped: no python3 with NumPy here (apt install python3-numpy)");
+    return;
+  }
+  const test::TemporaryFolder folder;
+  for (const Op op : {Op::kLinear, Op::kShrink, Op::kExpand, Op::kEmbedding, Op::kLogits}) {
+    for (const ScaleAt scale_at : {ScaleAt::kShrink, ScaleAt::kExpand}) {
+      CAPTURE(name(op));
+      CAPTURE(name(scale_at));
+      Case spec = exported_case(op);
+      spec.scale_at = scale_at;
+      spec.add_inputs = scale_at == ScaleAt::kShrink;
+      const ExportedFiles files = export_with(spec, "none", folder.folder());
+      const test::ProcessResult result =
+          test::run_process({python, kCheck, files.tensors.string()});
+      CHECK_MESSAGE(result.exit_code == 0, result.out, result.err);
+    }
+  }
+  const ExportedFiles wrong =
+      export_with(exported_case(Op::kLinear), "rank-lane-lost", folder.folder());
+  CHECK(test::run_process({python, kCheck, wrong.tensors.string()}).exit_code == 2);
+}
+
+TEST_CASE("docs/export.md shows the recomputation as the script has it") {
+  const std::string docs = test::read_file(std::string(LORA_BENCH_SOURCE_DIR) + "/docs/export.md");
+  const std::size_t begin = docs.find("```python\n") + 10;
+  const std::string shown = docs.substr(begin, docs.find("```", begin) - begin);
+  CHECK(shown.size() > 100);
+  CHECK(test::read_file(kCheck).find(shown) != std::string::npos);
+}
