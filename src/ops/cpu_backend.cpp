@@ -1,0 +1,99 @@
+#include "ops/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "core/error.h"
+#include "ops/cpu_kernels.h"
+#include "ops/cpu_products.h"
+#include "ops/cpu_schedule.h"
+#include "ops/thread_pool.h"
+
+namespace lora_bench {
+namespace {
+
+bool has_kernels(Dtype dtype) {
+  return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const CpuKernels& kernels, int threads)
+      : kernels_(kernels),
+        own_pool_(threads > 0 ? std::make_unique<ThreadPool>(threads) : nullptr) {}
+
+  [[nodiscard]] std::string_view name() const override { return "cpu"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "host cores: threaded, blocked, vectorised (AVX-512, AVX2 or baseline)";
+  }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
+    for (const Dtype dtype : {problem.dtype, problem.intermediate}) {
+      if (!has_kernels(dtype)) {
+        return {false, fmt::format("cpu has no kernels for {}; it has fp32, bf16 and fp16",
+                                   lora_bench::name(dtype))};
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics;
+    const auto width = static_cast<std::uint64_t>(kernels_.width);
+    if (has_shrink(problem.op)) {
+      numerics.shrink_depth =
+          (problem.in_features + kernels_.width - 1) / kernels_.width + std::bit_width(width) - 1;
+    }
+    if (has_expand(problem.op)) {
+      numerics.expand_depth =
+          problem.max_rank + (problem.bias ? 1 : 0) + (problem.add_inputs ? 1 : 0);
+    }
+    numerics.intermediate = problem.intermediate;
+    numerics.summation =
+        fmt::format("over K in {} interleaved fp32 sums, then by halves; over the rank one by one",
+                    kernels_.width);
+    return numerics;
+  }
+
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  void launch(const Problem& problem, const Operands& operands, Stream) const override {
+    ThreadPool& pool = own_pool_ != nullptr ? *own_pool_ : shared_thread_pool();
+    const CpuSlices slices = cpu_slices(problem);
+    const CpuLaunch launch{problem, operands, kernels_, slices};
+    if (has_shrink(problem.op)) {
+      const std::vector<CpuItem> items = shrink_items(problem, kernels_, pool.threads());
+      pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t item) {
+        shrink_item(launch, items[static_cast<std::size_t>(item)]);
+      });
+    }
+    if (has_expand(problem.op)) {
+      const std::vector<CpuItem> items = expand_items(problem, kernels_, pool.threads());
+      pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t item) {
+        expand_item(launch, items[static_cast<std::size_t>(item)]);
+      });
+    }
+  }
+
+ private:
+  const CpuKernels& kernels_;
+  std::unique_ptr<ThreadPool> own_pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
+  const CpuKernels* kernels =
+      options.isa.empty() ? &cpu_kernels() : cpu_kernels(options.isa.c_str());
+  if (kernels == nullptr) {
+    throw UsageError(
+        fmt::format("this processor or build has no {} for the cpu backend; "
+                    "baseline always works",
+                    options.isa));
+  }
+  return std::make_unique<CpuBackend>(*kernels, options.threads);
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "ops/cpu_products.h"
+#include "ops/cpu_scratch.h"
+
+namespace lora_bench {
+namespace {
+
+const void* element(Dtype dtype, const void* from, std::int64_t index) {
+  return static_cast<const char*>(from) + index * size_bytes(dtype);
+}
+
+class ExpandItem {
+ public:
+  ExpandItem(const CpuLaunch& launch, const CpuItem& item)
+      : launch_(launch),
+        item_(item),
+        problem_(launch.problem),
+        rank_(launch.operands.rank[item.slot]) {}
+
+  void run() {
+    reserve();
+    decode_hidden();
+    decode_bias();
+    build_panels();
+    const std::int64_t tile = launch_.kernels.tile_rows;
+    for (std::int64_t row = 0; row < item_.rows; row += tile) {
+      multiply_rows(row, std::min(tile, item_.rows - row));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t token_of(std::int64_t row) const {
+    return launch_.operands.token_order[item_.first_row + row];
+  }
+
+  [[nodiscard]] std::size_t slice() const { return static_cast<std::size_t>(item_.slice); }
+
+  [[nodiscard]] std::int64_t rounded(std::int64_t count) const {
+    const std::int64_t width = launch_.kernels.width;
+    return (count + width - 1) / width * width;
+  }
+
+  void reserve() {
+    thread_local CpuScratch hidden;
+    thread_local CpuScratch panels;
+    thread_local CpuScratch bias;
+    thread_local CpuScratch delta;
+    const std::int64_t tile = launch_.kernels.tile_columns;
+    hidden_ = hidden.reserve(item_.rows * rounded(rank_));
+    panels_ = panels.reserve((item_.columns + tile - 1) / tile * tile * rank_);
+    bias_ = problem_.bias ? bias.reserve(rounded(item_.columns)) : nullptr;
+    delta_ = delta.reserve(launch_.kernels.tile_rows * tile);
+  }
+
+  void decode_hidden() {
+    const Dtype dtype = problem_.intermediate;
+    for (std::int64_t row = 0; row < item_.rows; ++row) {
+      const std::int64_t from = (item_.slice * problem_.tokens + token_of(row)) * problem_.max_rank;
+      launch_.kernels.decode(dtype, element(dtype, launch_.operands.h, from), rank_,
+                             hidden_ + row * rounded(rank_));
+    }
+  }
+
+  void decode_bias() {
+    if (bias_ == nullptr) {
+      return;
+    }
+    const std::int64_t from = item_.slot * problem_.widths[slice()] + item_.first_column;
+    launch_.kernels.decode(problem_.dtype,
+                           element(problem_.dtype, launch_.operands.bias[slice()], from),
+                           item_.columns, bias_);
+  }
+
+  void build_panels() {
+    const std::int64_t tile = launch_.kernels.tile_columns;
+    for (std::int64_t column = 0; column < item_.columns; column += tile) {
+      const std::int64_t row_of_b =
+          item_.slot * problem_.widths[slice()] + item_.first_column + column;
+      launch_.kernels.transpose(
+          problem_.dtype,
+          element(problem_.dtype, launch_.operands.b[slice()], row_of_b * problem_.max_rank),
+          problem_.max_rank, std::min(tile, item_.columns - column), rank_,
+          panels_ + column * rank_);
+    }
+  }
+
+  void multiply_rows(std::int64_t first, std::int64_t rows) {
+    const std::int64_t tile = launch_.kernels.tile_columns;
+    const std::int64_t stride = rounded(rank_);
+    const float scale =
+        problem_.scale_at == ScaleAt::kExpand ? launch_.operands.scale[item_.slot] : 1.0F;
+    const std::int64_t first_in_y = launch_.slices.column_start[slice()] + item_.first_column;
+    for (std::int64_t column = 0; column < item_.columns; column += tile) {
+      launch_.kernels.multiply_panel(rows, rank_, hidden_ + first * stride, stride,
+                                     panels_ + column * rank_, delta_);
+      const std::int64_t count = std::min(tile, item_.columns - column);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t to = token_of(first + row) * problem_.y_stride + first_in_y + column;
+        launch_.kernels.finish(
+            problem_.dtype, delta_ + row * tile, scale, bias_ == nullptr ? nullptr : bias_ + column,
+            problem_.add_inputs, count,
+            static_cast<char*>(launch_.operands.y) + to * size_bytes(problem_.dtype));
+      }
+    }
+  }
+
+  const CpuLaunch& launch_;
+  const CpuItem& item_;
+  const Problem& problem_;
+  std::int64_t rank_;
+  float* hidden_ = nullptr;  // [rows][rank, rounded up]
+  float* panels_ = nullptr;  // [tiles][rank][tile_columns]
+  float* bias_ = nullptr;    // [columns], or null
+  float* delta_ = nullptr;   // [tile_rows][tile_columns]
+};
+
+}  // namespace
+
+void expand_item(const CpuLaunch& launch, const CpuItem& item) { ExpandItem(launch, item).run(); }
+
+}  // namespace lora_bench
