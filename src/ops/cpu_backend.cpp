@@ -24,9 +24,7 @@ class CpuBackend : public Backend {
         own_pool_(threads > 0 ? std::make_unique<ThreadPool>(threads) : nullptr) {}
 
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
-  [[nodiscard]] std::string_view summary() const override {
-    return "host cores: threaded, blocked, vectorised (AVX-512, AVX2 or baseline)";
-  }
+  [[nodiscard]] std::string_view summary() const override { return kCpuSummary; }
   [[nodiscard]] Space space() const override { return Space::kHost; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {

@@ -2,10 +2,14 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "ops/backend.h"
 
 namespace lora_bench {
+
+inline constexpr std::string_view kCpuSummary =
+    "host cores: threaded, blocked, vectorised (AVX-512, AVX2 or baseline)";
 
 struct CpuOptions {
   int threads = 0;  // 0 = the pool of the process: as many as it may use

@@ -6,7 +6,7 @@ namespace lora_bench {
 
 const std::vector<BackendEntry>& backend_registry() {
   static const std::vector<BackendEntry> kEntries{
-      {"cpu", "", [] { return make_cpu_backend(); }},
+      {"cpu", std::string(kCpuSummary), "", [] { return make_cpu_backend(); }},
       {"naive", std::string(kNaiveSummary), why_no_gpu(), make_naive_backend},
   };
   return kEntries;
