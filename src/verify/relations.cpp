@@ -1,10 +1,268 @@
 #include "verify/relations.h"
 
-namespace lora_bench {
+#include <fmt/format.h>
 
-std::optional<Failure> check_relations(const Problem&, const Backend&, Memory&, std::int64_t,
-                                       std::uint64_t) {
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/convert.h"
+#include "verify/oracle.h"
+#include "verify/scan.h"
+#include "verify/staging.h"
+#include "verify/step.h"
+
+namespace lora_bench {
+namespace {
+
+using Bits = std::vector<std::byte>;
+
+constexpr std::size_t kFirstShown = 10;
+constexpr std::uint64_t kRowsAlone = 3;
+
+class Relations {
+ public:
+  Relations(const Problem& problem, const Backend& backend, Memory& memory, std::int64_t max_rows,
+            std::uint64_t seed)
+      : backend_(backend), memory_(memory), seed_(seed) {
+    base_ = {problem, draw_tensors(problem, Fill::kBounded, seed)};
+    origin_ = sample_rows(problem, max_rows, seed);
+    if (static_cast<std::int64_t>(origin_.size()) < problem.tokens) {
+      base_ = select_rows(base_, origin_);
+    }
+    same_rows_ = all_rows(base_.problem);
+    numerics_ = backend.numerics(base_.problem);
+  }
+
+  std::optional<Failure> run();
+
+ private:
+  using Check = void (Relations::*)();
+  struct Relation {
+    const char* name;
+    bool holds_for_this_backend;
+    Check check;
+  };
+
+  void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
+  void after_another_step();
+  void idle_after_busy();
+  void other_values_in_unused_places();
+  void permuted_rows();
+  void relabelled_adapters();
+  void rows_alone();
+  void doubled_inputs();
+  void slices_one_by_one();
+
+  Bits launch(const Step& step);
+  Bits launch_after(const Step& earlier, const Step& step);
+  Bits launch_in(Stage& stage);
+  void expect_repeated(const Bits& got, const Problem& problem,
+                       const std::vector<std::int64_t>& base_rows, bool doubled = false);
+  [[nodiscard]] bool follows(const Bits& got, std::int64_t index, std::int64_t base_index,
+                             bool doubled) const;
+  void note(std::int64_t base_row, std::int64_t column, double expected, double got);
+
+  const Backend& backend_;
+  Memory& memory_;
+  std::uint64_t seed_;
+  Step base_;
+  std::vector<std::int64_t> origin_;     // [rows of base], the token of the case
+  std::vector<std::int64_t> same_rows_;  // 0, 1, ...
+  Numerics numerics_;
+  Bits base_bits_;
+  Failure failure_;
+  bool failed_ = false;
+};
+
+Bits Relations::launch_in(Stage& stage) {
+  stage.launch(backend_);
+  if (const std::string damage = stage.damage(); !damage.empty() && !failed_) {
+    failed_ = true;
+    failure_.what += ": " + damage;
+  }
+  return stage.output();
+}
+
+Bits Relations::launch(const Step& step) {
+  Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
+  return launch_in(stage);
+}
+
+Bits Relations::launch_after(const Step& earlier, const Step& step) {
+  const std::int64_t workspace =
+      std::max(backend_.workspace_bytes(earlier.problem), backend_.workspace_bytes(step.problem));
+  Stage stage(memory_, earlier.problem, earlier.tensors, workspace);
+  stage.launch(backend_);
+  stage.reload(step.problem, step.tensors);
+  return launch_in(stage);
+}
+
+// Other rows and other weights in the same slots went through the same buffers before.
+void Relations::after_another_step() {
+  const Problem rotated = rotate_adapters(base_.problem);
+  const Step earlier{rotated, draw_tensors(rotated, Fill::kBounded, seed_ + 1)};
+  expect_repeated(launch_after(earlier, base_), base_.problem, same_rows_);
+}
+
+void Relations::other_values_in_unused_places() {
+  expect_repeated(launch(fill_unused(base_)), base_.problem, same_rows_);
+}
+
+void Relations::idle_after_busy() {
+  Step idle = base_;
+  idle.problem = without_adapters(base_.problem);
+  const Bits got = launch_after(base_, idle);
+  if (std::optional<Failure> written = scan_all_rows(idle.problem, idle.tensors, got.data())) {
+    failed_ = true;
+    written->what = failure_.what;
+    failure_ = std::move(*written);
+    failure_.level = Level::kRelations;
+  }
+}
+
+void Relations::permuted_rows() {
+  const std::vector<std::int64_t> backwards(same_rows_.rbegin(), same_rows_.rend());
+  const Step permuted = select_rows(base_, backwards);
+  expect_repeated(launch(permuted), permuted.problem, backwards);
+}
+
+void Relations::relabelled_adapters() {
+  const Step relabelled = relabel_adapters(base_);
+  expect_repeated(launch(relabelled), relabelled.problem, same_rows_);
+}
+
+void Relations::rows_alone() {
+  std::vector<std::int64_t> candidates;
+  for (std::int64_t token = 0; token < base_.problem.tokens; ++token) {
+    if (owns_row(base_.problem, token)) {
+      candidates.push_back(token);
+    }
+  }
+  for (std::uint64_t pick = 0; pick < kRowsAlone && !failed_; ++pick) {
+    const std::int64_t token = candidates[pick * (candidates.size() - 1) / (kRowsAlone - 1)];
+    const std::vector<std::int64_t> row{token};
+    const Step alone = select_rows(base_, row);
+    expect_repeated(launch(alone), alone.problem, row);
+  }
+}
+
+void Relations::doubled_inputs() {
+  expect_repeated(launch(double_inputs(base_)), base_.problem, same_rows_, true);
+}
+
+// A backend may tile another width otherwise and round otherwise, so here the oracle decides.
+void Relations::slices_one_by_one() {
+  for (std::int64_t slice = 0; slice < base_.problem.slices() && !failed_; ++slice) {
+    const Step one = single_slice(base_, slice);
+    const Bits got = launch(one);
+    const Comparison comparison = compare_output(
+        one.problem, one.tensors, backend_.numerics(one.problem), got.data(), same_rows_);
+    failed_ = failed_ || comparison.wrong > 0;
+    failure_.wrong = comparison.wrong;
+    failure_.compared += comparison.compared;
+    failure_.first = comparison.first;
+    for (Mismatch& mismatch : failure_.first) {
+      mismatch.slice = mismatch.slice < 0 ? -1 : slice;
+      mismatch.token = origin_[static_cast<std::size_t>(mismatch.token)];
+    }
+  }
+}
+
+// Row i of `got` must repeat row base_rows[i] of the base.
+void Relations::expect_repeated(const Bits& got, const Problem& problem,
+                                const std::vector<std::int64_t>& base_rows, bool doubled) {
+  const bool expands = has_expand(problem.op);
+  const std::int64_t columns = expands ? problem.y_stride : problem.slices() * problem.max_rank;
+  const Dtype dtype = output_dtype(problem);
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    const std::int64_t base_row = base_rows[static_cast<std::size_t>(token)];
+    for (std::int64_t column = 0; column < columns; ++column) {
+      if (!expands && !owns_lane(problem, token, column)) {
+        continue;
+      }
+      ++failure_.compared;
+      const std::int64_t base_index = output_index(base_.problem, base_row, column);
+      const std::int64_t index = output_index(problem, token, column);
+      if (!follows(got, index, base_index, doubled)) {
+        const double expected = (doubled ? 2.0 : 1.0) * load(dtype, base_bits_.data(), base_index);
+        note(base_row, column, expected, load(dtype, got.data(), index));
+      }
+    }
+  }
+}
+
+bool Relations::follows(const Bits& got, std::int64_t index, std::int64_t base_index,
+                        bool doubled) const {
+  const Dtype dtype = output_dtype(base_.problem);
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  if (!doubled) {
+    return std::memcmp(got.data() + static_cast<std::size_t>(index) * bytes,
+                       base_bits_.data() + static_cast<std::size_t>(base_index) * bytes,
+                       bytes) == 0;
+  }
+  const float base = load(dtype, base_bits_.data(), base_index);
+  const float value = load(dtype, got.data(), index);
+  // Numbers near the ends of fp16 round otherwise when they are doubled.
+  const bool near_an_end =
+      dtype == Dtype::kFp16 && (std::fabs(base) < 0x1p-13F || !std::isfinite(value));
+  return near_an_end || value == 2 * base;
+}
+
+void Relations::note(std::int64_t base_row, std::int64_t column, double expected, double got) {
+  failed_ = true;
+  ++failure_.wrong;
+  if (failure_.first.size() < kFirstShown) {
+    const auto row = static_cast<std::size_t>(base_row);
+    const Place place = place_of(base_.problem, column);
+    failure_.first.push_back({origin_[row], base_.problem.plan.adapter_of_token[row], place.slice,
+                              place.column, expected, got, 0});
+  }
+}
+
+std::optional<Failure> Relations::run() {
+  const bool repeats = numerics_.deterministic;
+  const bool invariant = repeats && numerics_.batch_invariant;
+  const bool expands = has_expand(base_.problem.op);
+  // An fp16 h or delta that falls below the normal range is not doubled exactly.
+  const bool fp16_h = has_shrink(base_.problem.op) && base_.problem.intermediate == Dtype::kFp16;
+  const bool doubles =
+      repeats && !fp16_h && !(numerics_.rounds_delta && base_.problem.dtype == Dtype::kFp16);
+  const std::vector<Relation> relations{
+      {"run twice", repeats, &Relations::run_twice},
+      {"after another step in the same buffers", repeats, &Relations::after_another_step},
+      {"no adapters after a busy step", expands, &Relations::idle_after_busy},
+      {"other values in unused places", repeats, &Relations::other_values_in_unused_places},
+      {"permuted rows", invariant, &Relations::permuted_rows},
+      {"relabelled adapters", invariant, &Relations::relabelled_adapters},
+      {"a row alone", invariant, &Relations::rows_alone},
+      {"doubled inputs", doubles, &Relations::doubled_inputs},
+      {"slices one by one", base_.problem.slices() > 1, &Relations::slices_one_by_one},
+  };
+  base_bits_ = launch(base_);
+  for (const Relation& relation : relations) {
+    if (!relation.holds_for_this_backend) {
+      continue;
+    }
+    failure_ = {};
+    failure_.level = Level::kRelations;
+    failure_.what = fmt::format("relation '{}'", relation.name);
+    (this->*relation.check)();
+    if (failed_) {
+      return failure_;
+    }
+  }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
+                                       Memory& memory, std::int64_t max_rows, std::uint64_t seed) {
+  if (owned_elements(problem) == 0) {
+    return std::nullopt;
+  }
+  return Relations(problem, backend, memory, max_rows, seed).run();
 }
 
 }  // namespace lora_bench

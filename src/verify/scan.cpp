@@ -112,6 +112,14 @@ bool owns_row(const Problem& problem, std::int64_t token) {
   return adapter != kNoAdapter && problem.rank[static_cast<std::size_t>(adapter)] > 0;
 }
 
+bool owns_lane(const Problem& problem, std::int64_t token, std::int64_t column) {
+  const Place place = place_of(problem, column);
+  const auto slice = static_cast<std::size_t>(place.slice);
+  const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
+  return adapter != kNoAdapter && problem.widths[slice] > 0 &&
+         place.column < problem.rank[static_cast<std::size_t>(adapter)];
+}
+
 std::int64_t owned_elements(const Problem& problem) {
   std::int64_t owned = 0;
   for (std::int64_t token = 0; token < problem.tokens; ++token) {

@@ -1,0 +1,198 @@
+#include "verify/relations.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "support/plain_backend.h"
+#include "support/problems.h"
+
+using namespace lora_bench;
+
+namespace {
+
+using Then = std::function<void(const Problem&, const Operands&)>;
+
+std::optional<Failure> broken(const Problem& problem, const Backend& backend) {
+  const auto memory = make_host_memory();
+  return check_relations(problem, backend, *memory, 64, 1);
+}
+
+// The first relation that a backend with one more step at its end breaks.
+std::string broken_by(const Then& then, const Problem& problem = linear_problem()) {
+  const std::optional<Failure> failure = broken(problem, PlainBackend({.then = then}));
+  return failure ? failure->what : "";
+}
+
+// The smallest change of the element that shows in bf16.
+void nudge(const Problem& problem, const Operands& operands, std::int64_t index) {
+  std::uint16_t bits = 0;
+  auto* element = static_cast<std::byte*>(operands.y) + index * size_bytes(problem.dtype);
+  std::memcpy(&bits, element, 2);
+  ++bits;
+  std::memcpy(element, &bits, 2);
+}
+
+std::int64_t owned_column(const Problem& problem) { return problem.offset_start; }
+
+class NotInvariant : public PlainBackend {
+ public:
+  using PlainBackend::PlainBackend;
+  Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.batch_invariant = false;
+    return numerics;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("relations: a correct backend keeps all of them on random cases") {
+  std::string messages;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    if (const auto failure = broken(random_problem(seed), PlainBackend())) {
+      messages += std::to_string(seed) + ": " + describe(*failure) + "\n";
+    }
+  }
+  CHECK(messages == "");
+}
+
+TEST_CASE("relations: a result that differs from call to call") {
+  int calls = 0;
+  CHECK(broken_by([&](const Problem& problem, const Operands& operands) {
+          if (++calls > 1) {
+            nudge(problem, operands, owned_column(problem));
+          }
+        }) == "relation 'run twice'");
+}
+
+TEST_CASE("relations: a value that an earlier step left in the workspace") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          auto* count = static_cast<unsigned char*>(operands.workspace);
+          if (*count == 1) {
+            nudge(problem, operands, owned_column(problem));
+          }
+          *count = 1;
+        }) == "relation 'after another step in the same buffers'");
+}
+
+TEST_CASE("relations: weights remembered by address") {
+  std::vector<float> remembered;
+  const void* address = nullptr;
+  CHECK(broken_by([&](const Problem& problem, const Operands& operands) {
+          if (address != operands.b[0] || remembered.empty()) {
+            remembered = {load(problem.dtype, operands.b[0], 0)};
+            address = operands.b[0];
+          }
+          if (remembered[0] != load(problem.dtype, operands.b[0], 0)) {
+            nudge(problem, operands, owned_column(problem));
+          }
+        }).find("relation") == 0);
+}
+
+TEST_CASE("relations: an idle batch that repeats the busy one before it") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          if (problem.plan.active() == 0) {
+            nudge(problem, operands, 3 * problem.y_stride);
+          }
+        }) == "relation 'no adapters after a busy step'");
+}
+
+TEST_CASE("relations: padding that is read and happens to do no harm as NaN") {
+  // max() drops a NaN, so the poison of the other levels does not show this.
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          const float padding = load(problem.dtype, operands.a[0], 8 * 96 + 7 * 96);  // rank 3 of 8
+          if (std::fmax(padding, 0.0F) > 0) {
+            nudge(problem, operands, owned_column(problem));
+          }
+        }) == "relation 'other values in unused places'");
+}
+
+TEST_CASE("relations: a row that depends on its place") {
+  const Then first_row = [](const Problem& problem, const Operands& operands) {
+    if (operands.adapter_of_token[0] == 0 && problem.slices() == 2) {
+      nudge(problem, operands, owned_column(problem));
+    }
+  };
+  CHECK(broken_by(first_row) == "relation 'permuted rows'");
+  const NotInvariant honest({.then = first_row});
+  CHECK_FALSE(broken(linear_problem(), honest).has_value());
+}
+
+TEST_CASE("relations: an adapter that depends on its slot") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          for (std::int64_t token = 0; token < problem.tokens; ++token) {
+            if (operands.adapter_of_token[token] == 3) {
+              nudge(problem, operands, token * problem.y_stride + owned_column(problem));
+            }
+          }
+        }) == "relation 'relabelled adapters'");
+}
+
+TEST_CASE("relations: a row that depends on how many others there are") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          if (problem.tokens == 1) {
+            nudge(problem, operands, owned_column(problem));
+          }
+        }) == "relation 'a row alone'");
+}
+
+TEST_CASE("relations: a constant that is added") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          for (std::int64_t token = 0; token < problem.tokens; ++token) {
+            const std::int64_t index = token * problem.y_stride + owned_column(problem);
+            if (operands.adapter_of_token[token] != -1) {
+              store(problem.dtype, operands.y, index, load(problem.dtype, operands.y, index) + 1);
+            }
+          }
+        }) == "relation 'doubled inputs'");
+}
+
+TEST_CASE("relations: a slice that comes out wrong when it is alone") {
+  const auto spoil = [](const Problem& problem, const Operands& operands) {
+    if (problem.slices() == 1 && problem.widths[0] == 8) {
+      store(problem.dtype, operands.y, problem.offset_start, 1000);
+    }
+  };
+  const auto failure = broken(linear_problem(), PlainBackend({.then = spoil}));
+  REQUIRE(failure.has_value());
+  CHECK(failure->what == "relation 'slices one by one'");
+  CHECK(failure->first.front().slice == 1);
+}
+
+TEST_CASE("relations: a failure names the token of the case, not of the sample") {
+  Problem problem = linear_problem();
+  problem.tokens = 300;
+  std::vector<std::int32_t> ids(300, -1);
+  ids[123] = 1;
+  problem.plan = make_plan(ids, problem.slots);
+  const auto spoil = [](const Problem& step, const Operands& operands) {
+    for (std::int64_t token = 0; token < step.tokens && step.tokens > 1; ++token) {
+      if (operands.adapter_of_token[token] == 1) {
+        nudge(step, operands, token * step.y_stride + owned_column(step));
+      }
+    }
+  };
+  const auto failure = broken(problem, PlainBackend({.then = spoil}));
+  REQUIRE(failure.has_value());
+  CHECK(failure->first.front().token == 123);
+  CHECK(failure->first.front().adapter == 1);
+  CHECK(describe(*failure).find("relations: relation 'relabelled adapters'; 1 of") == 0);
+}
+
+TEST_CASE("relations: verify runs them when asked, and says that they held") {
+  const auto memory = make_host_memory();
+  const Verdict held = verify(linear_problem(), PlainBackend(), *memory, {.relations = true});
+  CHECK(held.status == Status::kPassed);
+  CHECK(std::find(held.passed.begin(), held.passed.end(), Level::kRelations) != held.passed.end());
+  const auto spoil = [](const Problem& problem, const Operands& operands) {
+    if (problem.tokens == 1) {
+      nudge(problem, operands, owned_column(problem));
+    }
+  };
+  const Verdict broken_one =
+      verify(linear_problem(), PlainBackend({.then = spoil}), *memory, {.relations = true});
+  CHECK(broken_one.status == Status::kFailed);
+  CHECK(broken_one.message.find("relations: relation 'a row alone'; 1 of") == 0);
+}
