@@ -1,0 +1,75 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "device/facts.h"
+#include "measure/ceilings.h"
+#include "measure/clock.h"
+#include "ops/naive_backend.h"
+#include "support/host_run.h"
+#include "support/workload_case.h"
+
+using lora_bench::LaunchMode;
+using lora_bench::Stream;
+
+namespace {
+
+bool without_gpu() {
+  const std::string reason = lora_bench::why_no_gpu();
+  if (!reason.empty()) {
+    MESSAGE("skipped: ", reason);
+  }
+  return !reason.empty();
+}
+
+double least_of_ten(lora_bench::Clock& clock, int slot) {
+  double least = clock.run_seconds(slot);
+  for (int i = 1; i < 10; ++i) {
+    least = std::min(least, clock.run_seconds(slot));
+  }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("a sequence of n launches takes about n times as long as one") {
+  if (without_gpu()) {
+    return;
+  }
+  lora_bench::Case spec = workload_case(512, 8);
+  spec.layer.in_features = 4096;
+  spec.layer.x_stride = 4096;
+  const lora_bench::Problem problem = problem_of(spec);
+  const auto memory = lora_bench::make_device_memory();
+  const LoadedProblem loaded(problem, draw_tensors(problem, lora_bench::Fill::kTiming, 1), *memory);
+  const auto naive = lora_bench::make_naive_backend();
+  const lora_bench::Launch launch = [&](Stream stream) {
+    naive->launch(problem, loaded.operands, stream);
+  };
+  for (const LaunchMode mode : {LaunchMode::kGraph, LaunchMode::kStream}) {
+    const auto clock = lora_bench::make_device_clock(mode);
+    clock->load(0, std::vector<lora_bench::Launch>(100, launch));
+    clock->load(1, std::vector<lora_bench::Launch>(400, launch));
+    const double ratio = least_of_ten(*clock, 1) / least_of_ten(*clock, 0);
+    CHECK(ratio > 3);
+    CHECK(ratio < 5);
+  }
+}
+
+TEST_CASE("the ceilings of the device are whole and rise with the size") {
+  if (without_gpu()) {
+    return;
+  }
+  const lora_bench::Ceilings ceilings = lora_bench::measure_device_ceilings();
+  REQUIRE(ceilings.read_cold.size() >= 10);
+  CHECK(ceilings.read_cold.front().seconds < ceilings.read_cold.back().seconds);
+  for (std::size_t i = 0; i < ceilings.read_cold.size(); ++i) {
+    CHECK(ceilings.read_cold[i].seconds > 0);
+    CHECK(ceilings.read_hot[i].seconds < 1.1 * ceilings.read_cold[i].seconds);
+  }
+  CHECK(ceilings.copy_bytes_per_s > 0);
+  CHECK(ceilings.launch_seconds > 0);
+  CHECK(ceilings.launch_seconds < 1e-4);
+  CHECK(ceilings.peaks.size() == 3);
+}
