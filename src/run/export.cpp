@@ -1,6 +1,7 @@
 #include "run/export.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -82,11 +83,11 @@ void add_operands(std::vector<NamedTensor>& list, const Problem& problem, const 
     add("h", tensors.h, {problem.slices(), problem.tokens, problem.max_rank});
   }
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    const std::string suffix = "." + std::to_string(slice);
     const std::int64_t width = problem.widths[slice];
-    add("a" + suffix, tensors.a[slice], {problem.slots, problem.max_rank, problem.in_features});
-    add("b" + suffix, tensors.b[slice], {problem.slots, width, problem.max_rank});
-    add("bias" + suffix, tensors.bias[slice], {problem.slots, width});
+    add(fmt::format("a.{}", slice), tensors.a[slice],
+        {problem.slots, problem.max_rank, problem.in_features});
+    add(fmt::format("b.{}", slice), tensors.b[slice], {problem.slots, width, problem.max_rank});
+    add(fmt::format("bias.{}", slice), tensors.bias[slice], {problem.slots, width});
   }
 }
 
