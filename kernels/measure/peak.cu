@@ -11,9 +11,7 @@ constexpr int kWarpsPerGroup = 4;
 constexpr int kChains = 8;  // independent sums of a thread or a warp, to cover the latency
 constexpr int kFmaPerRound = 64;
 constexpr int kWgmmaPerRound = 8;
-constexpr int kWgmmaSums = 64;
 constexpr int kWgmmaColumns = 128;
-constexpr int kWgmmaDepth = 64;  // of the tile of B in shared memory, 128 bytes
 
 // Full-mantissa bits below 1 in bf16 and in fp16: constant operands would draw less power.
 __device__ unsigned operand_bits(unsigned index) {
@@ -88,6 +86,9 @@ __global__ void peak_mma(int rounds, float* sink) {
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr int kWgmmaSums = 64;
+constexpr int kWgmmaDepth = 64;  // of the tile of B in shared memory, 128 bytes
+
 template <typename T>
 __device__ void wgmma(float (&sum)[kWgmmaSums], const unsigned (&a)[4], std::uint64_t b);
 template <>
