@@ -186,7 +186,7 @@ class Loader {
                layers == nullptr && model != nullptr) {
       for (const std::string& layer : models_.layers_of(model->text, diagnostics_)) {
         axis.values.push_back(
-            &sources_.keep({.kind = Value::Kind::kScalar, .text = layer, .where = model->where}));
+            &sources_.keep(make_value(Value::Kind::kScalar, model->where, layer)));
       }
     }
     if (!axis.values.empty()) {

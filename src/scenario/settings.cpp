@@ -229,8 +229,9 @@ void Sources::apply_override(const std::string& key_and_value, Document& documen
   if (diagnostics_.size() > before) {
     return;
   }
-  Value root{.kind = Value::Kind::kMap, .where = where};
-  root.entries.push_back({key, where, value ? std::move(*value) : Value{.where = where}});
+  Value root = make_value(Value::Kind::kMap, where);
+  root.entries.push_back(
+      {key, where, value ? std::move(*value) : make_value(Value::Kind::kNull, where)});
   forget_lines(root);
   Settings own;
   flatten(keep(std::move(root)), "", own, diagnostics_);

@@ -32,14 +32,13 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    leaf({.kind = Value::Kind::kNull, .where = place(mark)}, mark, anchor);
+    leaf(make_value(Value::Kind::kNull, place(mark)), mark, anchor);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     refuse_tag(mark, tag);
-    leaf({.kind = Value::Kind::kScalar, .text = text, .quoted = tag == "!", .where = place(mark)},
-         mark, anchor);
+    leaf(make_value(Value::Kind::kScalar, place(mark), text, tag == "!"), mark, anchor);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -105,7 +104,7 @@ class TreeBuilder : public YAML::EventHandler {
     refuse_tag(mark, tag);
     count(mark, 1);
     check_depth(mark, static_cast<int>(frames_.size()) + 1);
-    frames_.push_back({.value = {.kind = kind, .where = place(mark)}, .anchor = anchor});
+    frames_.push_back({.value = make_value(kind, place(mark)), .anchor = anchor});
   }
 
   void close() {
@@ -210,6 +209,15 @@ std::optional<Diagnostic> binary_content(const std::string& text, const std::str
 }
 
 }  // namespace
+
+Value make_value(Value::Kind kind, Location where, std::string text, bool quoted) {
+  Value value;
+  value.kind = kind;
+  value.where = std::move(where);
+  value.text = std::move(text);
+  value.quoted = quoted;
+  return value;
+}
 
 const Value* Value::find(const std::string& key) const {
   for (const Entry& entry : entries) {

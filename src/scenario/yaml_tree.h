@@ -20,8 +20,8 @@ struct Value {
   std::string text = {};  // of a scalar
   bool quoted = false;    // a quoted scalar is a string, never a number
   Location where = {};
-  std::vector<Value> items = {};    // of a list
-  std::vector<Entry> entries = {};  // of a map, in the order of the text; keys are distinct
+  std::vector<Value> items = {};  // of a list
+  std::vector<Entry> entries;     // of a map, in the order of the text; keys are distinct
 
   [[nodiscard]] const Value* find(const std::string& key) const;
 };
@@ -31,6 +31,9 @@ struct Value::Entry {
   Location where;  // of the key
   Value value;
 };
+
+[[nodiscard]] Value make_value(Value::Kind kind, Location where, std::string text = "",
+                               bool quoted = false);
 
 constexpr std::int64_t kMaxYamlBytes = 1 << 20;
 constexpr std::int64_t kMaxYamlNodes = 100000;  // aliases count as what they stand for
