@@ -2,26 +2,17 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "device/facts.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
 #include "ops/naive_backend.h"
 #include "support/host_run.h"
+#include "support/need_gpu.h"
 #include "support/workload_case.h"
 
 using lora_bench::LaunchMode;
 using lora_bench::Stream;
 
 namespace {
-
-bool without_gpu() {
-  const std::string reason = lora_bench::why_no_gpu();
-  if (!reason.empty()) {
-    MESSAGE("skipped: ", reason);
-  }
-  return !reason.empty();
-}
 
 double least_of_ten(lora_bench::Clock& clock, int slot) {
   double least = clock.run_seconds(slot);
@@ -34,9 +25,7 @@ double least_of_ten(lora_bench::Clock& clock, int slot) {
 }  // namespace
 
 TEST_CASE("a sequence of n launches takes about n times as long as one") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   lora_bench::Case spec = workload_case(512, 8);
   spec.layer.in_features = 4096;
   spec.layer.x_stride = 4096;
@@ -58,9 +47,7 @@ TEST_CASE("a sequence of n launches takes about n times as long as one") {
 }
 
 TEST_CASE("the ceilings of the device are whole and rise with the size") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   const lora_bench::Ceilings ceilings = lora_bench::measure_device_ceilings();
   REQUIRE(ceilings.read_cold.size() >= 10);
   CHECK(ceilings.read_cold.front().seconds < ceilings.read_cold.back().seconds);

@@ -5,29 +5,15 @@
 #include "ops/naive_backend.h"
 #include "ops/plain_formula.h"
 #include "support/host_run.h"
+#include "support/need_gpu.h"
 #include "support/workload_case.h"
 #include "verify/verify.h"
 
 using lora_bench::Problem;
 using lora_bench::Status;
 
-namespace {
-
-// True, with a message, where there is no GPU to test on.
-bool without_gpu() {
-  const std::string reason = lora_bench::why_no_gpu();
-  if (!reason.empty()) {
-    MESSAGE("skipped: ", reason);
-  }
-  return !reason.empty();
-}
-
-}  // namespace
-
 TEST_CASE("naive passes every level on random cases") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   const auto memory = lora_bench::make_device_memory();
   const auto naive = lora_bench::make_naive_backend();
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -40,9 +26,7 @@ TEST_CASE("naive passes every level on random cases") {
 }
 
 TEST_CASE("on exact data naive agrees with the plain formula bit for bit, and stays in bounds") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   const auto memory = lora_bench::make_device_memory();
   const auto host = lora_bench::make_host_memory();
   const auto naive = lora_bench::make_naive_backend();
@@ -62,9 +46,7 @@ TEST_CASE("on exact data naive agrees with the plain formula bit for bit, and st
 }
 
 TEST_CASE("an overrun in device memory is told with its side, length and offset") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   const auto memory = lora_bench::make_device_memory();
   lora_bench::GuardedBuffer buffer(*memory, 100, 2);
   CHECK(buffer.damage().empty());
@@ -73,9 +55,7 @@ TEST_CASE("an overrun in device memory is told with its side, length and offset"
 }
 
 TEST_CASE("device memory that cannot be had is refused with its size, and nothing else breaks") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   const auto memory = lora_bench::make_device_memory();
   CHECK_THROWS_WITH_AS((void)memory->allocate(std::int64_t{1} << 50),
                        doctest::Contains("1125899906842624"), lora_bench::CaseError);
@@ -85,9 +65,7 @@ TEST_CASE("device memory that cannot be had is refused with its size, and nothin
 }
 
 TEST_CASE("the facts of the GPU are whole") {
-  if (without_gpu()) {
-    return;
-  }
+  need_gpu();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
   CHECK(facts.identity.starts_with("GPU-"));
   CHECK(facts.compute_capability >= 75);
