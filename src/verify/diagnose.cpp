@@ -1,10 +1,81 @@
 #include "verify/diagnose.h"
 
-namespace lora_bench {
+#include "verify/hypotheses.h"
 
-Hypothesis diagnose(const Problem&, const Tensors&, const Numerics&, const void*,
-                    const Comparison&) {
+namespace lora_bench {
+namespace {
+
+struct Entry {
+  HypothesisDoc doc;
+  Test test = nullptr;  // null: told by the guards, not by the values
+};
+
+// The most specific first: what agrees with an earlier one is not asked further.
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> kEntries{
+      {{"zero-delta", "the rows hold what was there before: no delta was added"}, test_zero_delta},
+      {{"stale-output", "the result was never written: it holds what was there before"},
+       test_stale_output},
+      {{"lost-columns", "some columns were not written, the others are right"}, test_lost_columns},
+      {{"missing-add", "the result overwrites y instead of adding to it"}, test_missing_add},
+      {{"double-add", "what was in y, or the delta, is counted twice"}, test_double_add},
+      {{"bias-forgotten", "the bias is missing"}, test_bias_forgotten},
+      {{"double-bias", "the bias is added twice"}, test_double_bias},
+      {{"missing-scale", "the scale of the adapter is not applied"}, test_missing_scale},
+      {{"double-scale", "the scale of the adapter is applied twice"}, test_double_scale},
+      {{"lost-k-tail", "the last elements of every sum over K are missing"}, test_lost_k_tail},
+      {{"lost-rank-lane", "the last rank lanes are missing"}, test_lost_rank_lane},
+      {{"slices-swapped", "two slices of one width have changed places"}, test_slices_swapped},
+      {{"column-shift", "the columns are right but stand elsewhere"}, test_column_shift},
+      {{"wrong-adapter", "rows hold the result of another adapter"}, test_wrong_adapter},
+      {{"neighbour-row", "rows hold the result of another row"}, test_neighbour_row},
+      {{"base-rows-written", "rows without an adapter (or of rank 0) were changed"},
+       test_base_rows_written},
+      {{"unused-memory-read", "NaN from rank padding, an unused slot or an unwritten buffer"},
+       test_unused_memory_read},
+      {{"wrong-scale", "the delta is a constant multiple of the right one"}, test_wrong_scale},
+      {{"rounded-delta", "delta is rounded to the output type before it is added"},
+       test_rounded_delta},
+      {{"low-precision-intermediate", "h is rounded or truncated to a narrower type"},
+       test_low_precision_intermediate},
+      {{"low-precision-partials", "errors look like sums over K kept in a narrower type"},
+       test_low_precision_partials},
+      {{"written-outside", "memory that is not the op's was written"}, test_written_outside},
+      {{"input-changed", "an input was written"}, nullptr},
+  };
+  return kEntries;
+}
+
+}  // namespace
+
+const std::vector<HypothesisDoc>& hypotheses() {
+  static const std::vector<HypothesisDoc> kDocs = [] {
+    std::vector<HypothesisDoc> docs;
+    for (const Entry& entry : entries()) {
+      docs.push_back(entry.doc);
+    }
+    return docs;
+  }();
+  return kDocs;
+}
+
+Hypothesis diagnose(const Problem& problem, const Tensors& tensors, const Numerics& numerics,
+                    const void* got, const Comparison& comparison) {
+  if (got == nullptr || comparison.wrong_rows.empty()) {
+    return {};
+  }
+  const Evidence evidence = gather_evidence(problem, tensors, numerics, got, comparison);
+  for (const Entry& entry : entries()) {
+    const std::string sentence = entry.test == nullptr ? "" : entry.test(evidence);
+    if (!sentence.empty()) {
+      return {std::string(entry.doc.key), sentence};
+    }
+  }
   return {};
 }
+
+Hypothesis written_outside(const std::string& where) { return {"written-outside", where}; }
+
+Hypothesis input_changed(const std::string& which) { return {"input-changed", which}; }
 
 }  // namespace lora_bench

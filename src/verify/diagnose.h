@@ -21,9 +21,13 @@ struct HypothesisDoc {
 [[nodiscard]] const std::vector<HypothesisDoc>& hypotheses();
 
 // The hypothesis whose prediction agrees with `got` in all wrong rows, the most specific first;
-// empty key when none does.
+// empty key when none does. A few of the wrong rows stand for all.
 [[nodiscard]] Hypothesis diagnose(const Problem& problem, const Tensors& tensors,
                                   const Numerics& numerics, const void* got,
                                   const Comparison& comparison);
+
+// The same for what needs no prediction: a guard band, columns that nobody owns, an input.
+[[nodiscard]] Hypothesis written_outside(const std::string& where);
+[[nodiscard]] Hypothesis input_changed(const std::string& which);
 
 }  // namespace lora_bench

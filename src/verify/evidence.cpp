@@ -1,0 +1,240 @@
+#include "verify/evidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "core/convert.h"
+#include "verify/oracle.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::size_t kRowsLookedAt = 6;
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// One row of each adapter first, in the order of the rows.
+std::vector<std::int64_t> choose_rows(const Problem& problem, const Comparison& comparison) {
+  std::vector<std::int64_t> chosen;
+  std::set<std::int32_t> seen;
+  for (const bool fresh : {true, false}) {
+    for (const std::int64_t token : comparison.wrong_rows) {
+      const bool is_new = seen.insert(problem.plan.adapter_of_token[at(token)]).second;
+      const bool taken = std::find(chosen.begin(), chosen.end(), token) != chosen.end();
+      if (chosen.size() < kRowsLookedAt && !taken && (is_new || !fresh)) {
+        chosen.push_back(token);
+      }
+    }
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+WrongRow look_at(const Evidence& evidence, const void* got, std::int64_t token) {
+  const Dtype dtype = output_dtype(evidence.problem);
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  const std::vector<std::byte>& before = output_before(evidence.problem, evidence.tensors).data;
+  const std::vector<std::byte> poison(bytes, std::byte{0xFF});
+  WrongRow row;
+  row.token = token;
+  row.adapter = evidence.problem.plan.adapter_of_token[at(token)];
+  row.right = reference::evaluate(oracle_problem(evidence.problem, evidence.tensors),
+                                  oracle_arithmetic(evidence.problem, evidence.numerics),
+                                  std::vector<std::int64_t>{token});
+  for (std::int64_t column = 0; column < row.right.columns; ++column) {
+    const std::int64_t index = output_index(evidence.problem, token, column);
+    const std::byte* now = static_cast<const std::byte*>(got) + at(index) * bytes;
+    row.got.push_back(static_cast<double>(load(dtype, got, index)));
+    row.before.push_back(static_cast<double>(load(dtype, before.data(), index)));
+    row.untouched.push_back(std::memcmp(now, before.data() + at(index) * bytes, bytes) == 0);
+    row.poison.push_back(std::memcmp(now, poison.data(), bytes) == 0);
+  }
+  return row;
+}
+
+// As the comparison judges: the exact fill allows no bound.
+void mark_wrong(const Evidence& evidence, WrongRow& row) {
+  const reference::Rows judged =
+      evaluate_rows(evidence.problem, evidence.tensors, evidence.numerics, std::vector{row.token});
+  for (std::size_t column = 0; column < row.got.size(); ++column) {
+    const double expected = judged.expected[column];
+    const double bound = judged.bound[column];
+    const bool right = judged.owned[column] != 0
+                           ? within(evidence, row.got[column], expected - bound, expected + bound)
+                           : !evidence.expand || row.untouched[column] != 0;
+    row.wrong.push_back(right ? 0 : 1);
+  }
+}
+
+std::vector<std::byte> copy_of_row(const HostTensor& tensor, std::int64_t row, std::int64_t width) {
+  const std::int64_t bytes = width * size_bytes(tensor.dtype);
+  const auto first = tensor.data.begin() + row * bytes;
+  return {first, first + bytes};
+}
+
+}  // namespace
+
+Evidence gather_evidence(const Problem& problem, const Tensors& tensors, const Numerics& numerics,
+                         const void* got, const Comparison& comparison) {
+  Evidence evidence{problem,
+                    tensors,
+                    numerics,
+                    number_of(output_dtype(problem)),
+                    has_expand(problem.op),
+                    has_expand(problem.op) && problem.add_inputs,
+                    {}};
+  for (const std::int64_t token : choose_rows(problem, comparison)) {
+    evidence.rows.push_back(look_at(evidence, got, token));
+    mark_wrong(evidence, evidence.rows.back());
+  }
+  return evidence;
+}
+
+RowModel::RowModel(const Evidence& evidence, const WrongRow& row)
+    : evidence_(evidence),
+      problem_(oracle_problem(evidence.problem, evidence.tensors)),
+      adapter_(row.adapter),
+      rank_(evidence.problem.rank),
+      scale_(evidence.tensors.scale) {
+  problem_.tokens = 1;
+  problem_.rank = rank_;
+  problem_.scale = scale_;
+  read_row(row.token);
+  if (evidence.expand) {
+    y_ = copy_of_row(evidence.tensors.y, row.token, problem_.y_stride);
+    problem_.y = y_.data();
+  }
+}
+
+void RowModel::read_row(std::int64_t token) {
+  if (problem_.shrink) {
+    x_ = copy_of_row(evidence_.tensors.x, token, problem_.x_stride);
+    problem_.x = x_.data();
+    return;
+  }
+  h_.clear();
+  for (std::int64_t slice = 0; slice < evidence_.problem.slices(); ++slice) {
+    const std::vector<std::byte> lanes = copy_of_row(
+        evidence_.tensors.h, slice * evidence_.problem.tokens + token, problem_.max_rank);
+    h_.insert(h_.end(), lanes.begin(), lanes.end());
+  }
+  problem_.h = h_.data();
+}
+
+void RowModel::use_adapter(std::int32_t adapter) { adapter_ = adapter; }
+
+void RowModel::clear_inputs() {
+  std::fill(x_.begin(), x_.end(), std::byte{0});
+  std::fill(h_.begin(), h_.end(), std::byte{0});
+}
+
+void RowModel::drop_k_tail(std::int64_t elements) {
+  const std::int64_t bytes = size_bytes(evidence_.problem.dtype);
+  const auto end = x_.begin() + problem_.in_features * bytes;
+  std::fill(end - elements * bytes, end, std::byte{0});
+}
+
+void RowModel::drop_lanes(std::int64_t lanes) {
+  if (rank() > lanes) {
+    rank_[at(adapter_)] -= lanes;
+  } else {
+    clear_inputs();
+  }
+}
+
+void RowModel::use_scale(float scale) { scale_[at(adapter_)] = scale; }
+float RowModel::scale() const { return scale_[at(adapter_)]; }
+std::int64_t RowModel::rank() const { return adapter_ < 0 ? 0 : rank_[at(adapter_)]; }
+void RowModel::forget_bias() { problem_.bias.clear(); }
+
+void RowModel::swap_slices(std::size_t left, std::size_t right, bool with_bias) {
+  std::swap(problem_.a[left], problem_.a[right]);
+  std::swap(problem_.b[left], problem_.b[right]);
+  if (with_bias && !problem_.bias.empty()) {
+    std::swap(problem_.bias[left], problem_.bias[right]);
+  }
+  const auto lanes =
+      static_cast<std::size_t>(problem_.max_rank * size_bytes(evidence_.problem.intermediate));
+  if (!h_.empty()) {
+    std::swap_ranges(h_.begin() + static_cast<std::ptrdiff_t>(left * lanes),
+                     h_.begin() + static_cast<std::ptrdiff_t>((left + 1) * lanes),
+                     h_.begin() + static_cast<std::ptrdiff_t>(right * lanes));
+  }
+}
+
+void RowModel::change_h(const std::function<double(double)>& change) {
+  const std::int32_t ids[] = {adapter_};
+  reference::Problem first = problem_;
+  first.expand = false;
+  first.adapter_of_token = ids;
+  const reference::Rows h =
+      reference::evaluate(first, oracle_arithmetic(evidence_.problem, evidence_.numerics),
+                          std::vector<std::int64_t>{0});
+  changed_h_.clear();
+  for (const double value : h.expected) {
+    changed_h_.push_back(static_cast<float>(change(value)));
+  }
+  problem_.shrink = false;
+  problem_.intermediate = reference::Number::kFp32;
+  problem_.h = changed_h_.data();
+}
+
+Prediction RowModel::predict() const {
+  const std::int32_t ids[] = {adapter_};
+  reference::Problem problem = problem_;
+  problem.adapter_of_token = ids;
+  Prediction prediction;
+  if (!problem.expand && !problem.shrink) {
+    prediction.least.assign(changed_h_.begin(), changed_h_.end());
+    prediction.most = prediction.least;
+    prediction.owned.assign(changed_h_.size(), 1);
+    return prediction;
+  }
+  const reference::Rows rows =
+      reference::evaluate(problem, oracle_arithmetic(evidence_.problem, evidence_.numerics),
+                          std::vector<std::int64_t>{0});
+  for (std::size_t column = 0; column < rows.expected.size(); ++column) {
+    prediction.least.push_back(rows.expected[column] - rows.bound[column]);
+    prediction.most.push_back(rows.expected[column] + rows.bound[column]);
+  }
+  prediction.owned = rows.owned;
+  return prediction;
+}
+
+std::vector<double> delta_of(const Evidence& evidence, const WrongRow& row) {
+  std::vector<double> delta(row.right.expected.size());
+  for (std::size_t column = 0; column < delta.size(); ++column) {
+    const double before = evidence.adds ? row.before[column] : 0;
+    delta[column] = row.right.owned[column] != 0 ? row.right.expected[column] - before : 0;
+  }
+  return delta;
+}
+
+bool within(const Evidence& evidence, double got, double least, double most) {
+  if (std::isnan(least) || std::isnan(most)) {
+    return std::isnan(got);
+  }
+  return reference::round_to(evidence.number, least) <= got &&
+         got <= reference::round_to(evidence.number, most);
+}
+
+Agreement agrees(const Evidence& evidence, const WrongRow& row, const Prediction& prediction) {
+  bool finite = false;
+  for (std::size_t column = 0; column < row.got.size(); ++column) {
+    const bool both = row.right.owned[column] != 0 && prediction.owned[column] != 0;
+    const bool either = row.right.owned[column] != 0 || prediction.owned[column] != 0;
+    // Lanes of h that only one of the two writes hold nothing to compare with.
+    if (evidence.expand ? !either : !both) {
+      continue;
+    }
+    if (!within(evidence, row.got[column], prediction.least[column], prediction.most[column])) {
+      return Agreement::kNo;
+    }
+    finite = finite || std::isfinite(row.got[column]);
+  }
+  return finite ? Agreement::kYes : Agreement::kEmpty;
+}
+
+}  // namespace lora_bench

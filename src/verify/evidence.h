@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "reference/reference.h"
+#include "verify/verify.h"
+
+namespace lora_bench {
+
+// What a row would hold if a hypothesis were true, before the final rounding: between least and
+// most, by column of the oracle's rows.
+struct Prediction {
+  std::vector<double> least, most;
+  std::vector<std::uint8_t> owned;
+};
+
+// One wrong row as it is, as it was and as it should be.
+struct WrongRow {
+  std::int64_t token = 0;
+  std::int32_t adapter = 0;
+  std::vector<double> got, before;
+  std::vector<std::uint8_t> untouched;  // the bits of before
+  std::vector<std::uint8_t> poison;     // every bit set, as before the launch
+  std::vector<std::uint8_t> wrong;
+  reference::Rows right;  // with the elementwise bound
+};
+
+// A few of the wrong rows, of as many adapters as there are.
+struct Evidence {
+  const Problem& problem;
+  const Tensors& tensors;
+  const Numerics& numerics;
+  reference::Number number;  // of the output
+  bool expand = true;
+  bool adds = true;  // the output had a meaning before
+  std::vector<WrongRow> rows;
+};
+[[nodiscard]] Evidence gather_evidence(const Problem& problem, const Tensors& tensors,
+                                       const Numerics& numerics, const void* got,
+                                       const Comparison& comparison);
+
+// The oracle's problem of one row, in copies that a hypothesis may change.
+class RowModel {
+ public:
+  RowModel(const Evidence& evidence, const WrongRow& row);
+  RowModel(const RowModel&) = delete;
+  RowModel& operator=(const RowModel&) = delete;
+
+  void read_row(std::int64_t token);  // x and h of another row
+  void use_adapter(std::int32_t adapter);
+  void clear_inputs();  // delta becomes the bias, or nothing
+  void drop_k_tail(std::int64_t elements);
+  void drop_lanes(std::int64_t lanes);
+  void use_scale(float scale);
+  [[nodiscard]] float scale() const;
+  [[nodiscard]] std::int64_t rank() const;
+  void forget_bias();
+  void forget_inputs() { problem_.add_inputs = false; }  // y is overwritten
+  void swap_slices(std::size_t left, std::size_t right, bool with_bias);
+  // Every element of h goes through `change` between the two sums.
+  void change_h(const std::function<double(double)>& change);
+  [[nodiscard]] Prediction predict() const;
+
+ private:
+  const Evidence& evidence_;
+  reference::Problem problem_;
+  std::int32_t adapter_ = 0;
+  std::vector<std::int64_t> rank_;
+  std::vector<float> scale_;
+  std::vector<std::byte> x_, h_, y_;
+  std::vector<float> changed_h_;
+};
+
+// delta by column: what the right result adds (or, without add_inputs, is).
+[[nodiscard]] std::vector<double> delta_of(const Evidence& evidence, const WrongRow& row);
+
+enum class Agreement : std::uint8_t {
+  kNo,
+  kEmpty,  // agrees, but only in NaN or in nothing at all: proves little
+  kYes,
+};
+// Whether the row holds what is predicted, in every element that the op or the hypothesis writes.
+[[nodiscard]] Agreement agrees(const Evidence& evidence, const WrongRow& row,
+                               const Prediction& prediction);
+[[nodiscard]] bool within(const Evidence& evidence, double got, double least, double most);
+
+}  // namespace lora_bench

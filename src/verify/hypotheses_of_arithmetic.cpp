@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "verify/hypotheses.h"
+
+namespace lora_bench {
+namespace {
+
+// The prediction of a model with something more in every element.
+bool explained_by_sum(const Evidence& evidence,
+                      const std::vector<double> (*more)(const Evidence&, const WrongRow&)) {
+  bool proved = false;
+  for (const WrongRow& row : evidence.rows) {
+    Prediction prediction = RowModel(evidence, row).predict();
+    const std::vector<double> terms = more(evidence, row);
+    for (std::size_t column = 0; column < terms.size(); ++column) {
+      prediction.least[column] += terms[column];
+      prediction.most[column] += terms[column];
+    }
+    const Agreement agreement = agrees(evidence, row, prediction);
+    if (agreement == Agreement::kNo) {
+      return false;
+    }
+    proved = proved || agreement == Agreement::kYes;
+  }
+  return proved;
+}
+
+const std::vector<double> before_of(const Evidence&, const WrongRow& row) { return row.before; }
+
+const std::vector<double> delta_once_more(const Evidence& evidence, const WrongRow& row) {
+  return delta_of(evidence, row);
+}
+
+const std::vector<double> bias_of(const Evidence& evidence, const WrongRow& row) {
+  RowModel without(evidence, row);
+  without.forget_bias();
+  const Prediction right = RowModel(evidence, row).predict();
+  const Prediction bare = without.predict();
+  std::vector<double> bias(row.got.size());
+  for (std::size_t column = 0; column < bias.size(); ++column) {
+    bias[column] = (right.least[column] + right.most[column]) / 2 -
+                   (bare.least[column] + bare.most[column]) / 2;
+  }
+  return bias;
+}
+
+struct Range {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+};
+
+// The factors of the delta that explain the whole row, if there are any.
+std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row) {
+  const std::vector<double> bias = bias_of(evidence, row);
+  const std::vector<double> delta = delta_of(evidence, row);
+  Range factors;
+  std::int64_t told = 0;
+  for (std::size_t column = 0; column < row.got.size(); ++column) {
+    const double scaled = delta[column] - bias[column];
+    if (row.right.owned[column] == 0 || scaled == 0) {
+      continue;
+    }
+    const double rest = bias[column] + (evidence.adds ? row.before[column] : 0);
+    const double slack =
+        2 * row.right.bound[column] + reference::spacing(evidence.number, row.got[column]) / 2;
+    const double one = (row.got[column] - slack - rest) / scaled;
+    const double other = (row.got[column] + slack - rest) / scaled;
+    if (!std::isfinite(one) || !std::isfinite(other)) {
+      return std::nullopt;
+    }
+    factors.least = std::max(factors.least, std::min(one, other));
+    factors.most = std::min(factors.most, std::max(one, other));
+    ++told;
+  }
+  // Two unknown errors could share a factor by chance; many cannot.
+  constexpr std::int64_t kEnough = 4;
+  return told < kEnough || factors.least > factors.most ? std::nullopt : std::optional(factors);
+}
+
+double to_bf16(double value) { return reference::round_to(reference::Number::kBf16, value); }
+double to_fp16(double value) { return reference::round_to(reference::Number::kFp16, value); }
+double cut_to_bf16(double value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  return static_cast<double>(std::bit_cast<float>(bits & 0xffff0000U));
+}
+
+// Whether the errors of a row, beyond its final rounding, are as small and as unlike the delta as
+// those of partial sums in bf16.
+bool looks_rounded(const Evidence& evidence, const WrongRow& row) {
+  constexpr double kTypical = 0x1p-6, kLargest = 0x1p-4;
+  const std::vector<double> delta = delta_of(evidence, row);
+  double errors = 0, deltas = 0, largest = 0;
+  for (std::size_t column = 0; column < row.got.size(); ++column) {
+    if (row.right.owned[column] == 0) {
+      continue;
+    }
+    const double step = reference::spacing(evidence.number, row.right.expected[column]);
+    const double error =
+        std::max(0.0, std::fabs(row.got[column] - row.right.expected[column]) - step);
+    if (!std::isfinite(row.got[column])) {
+      return false;
+    }
+    errors += error * error;
+    deltas += delta[column] * delta[column];
+    largest = std::max(largest, error * error);
+  }
+  const auto columns = static_cast<double>(std::max<std::size_t>(1, row.got.size()));
+  return deltas > 0 && errors <= kTypical * kTypical * deltas &&
+         largest <= kLargest * kLargest * deltas / columns * 16;
+}
+
+}  // namespace
+
+std::string test_missing_add(const Evidence& evidence) {
+  if (!evidence.adds || !explains(evidence, [](RowModel& model) { model.forget_inputs(); })) {
+    return "";
+  }
+  return fmt::format("{} hold the delta alone: what was in y is lost", rows_named(evidence));
+}
+
+std::string test_double_add(const Evidence& evidence) {
+  if (evidence.adds && explained_by_sum(evidence, before_of)) {
+    return "what was in y counts twice";
+  }
+  return explained_by_sum(evidence, delta_once_more) ? "the delta is added twice" : "";
+}
+
+std::string test_bias_forgotten(const Evidence& evidence) {
+  const bool fits =
+      evidence.problem.bias && explains(evidence, [](RowModel& model) { model.forget_bias(); });
+  return fits ? "the bias is missing" : "";
+}
+
+std::string test_double_bias(const Evidence& evidence) {
+  const bool fits = evidence.problem.bias && explained_by_sum(evidence, bias_of);
+  return fits ? "the bias is added twice" : "";
+}
+
+std::string test_missing_scale(const Evidence& evidence) {
+  const bool fits = explains(evidence, [](RowModel& model) { model.use_scale(1.0F); });
+  return fits ? fmt::format("{} miss the scale of their adapter", rows_named(evidence)) : "";
+}
+
+std::string test_double_scale(const Evidence& evidence) {
+  const bool fits =
+      explains(evidence, [](RowModel& model) { model.use_scale(model.scale() * model.scale()); });
+  return fits ? fmt::format("{} have the scale of their adapter twice", rows_named(evidence)) : "";
+}
+
+std::string test_wrong_scale(const Evidence& evidence) {
+  std::vector<std::string> parts;
+  for (const WrongRow& row : evidence.rows) {
+    const std::optional<Range> factors = factors_of(evidence, row);
+    if (!factors) {
+      return "";
+    }
+    parts.push_back(
+        fmt::format("{:.4g} in row {}", (factors->least + factors->most) / 2, row.token));
+  }
+  return fmt::format("the delta is a constant multiple of the right one: {}",
+                     fmt::join(parts, ", "));
+}
+
+std::string test_rounded_delta(const Evidence& evidence) {
+  if (!evidence.adds) {
+    return "";
+  }
+  for (const WrongRow& row : evidence.rows) {
+    const std::vector<double> delta = delta_of(evidence, row);
+    Prediction prediction{row.before, row.before, row.right.owned};
+    for (std::size_t column = 0; column < delta.size(); ++column) {
+      const double bound = row.right.bound[column];
+      prediction.least[column] += reference::round_to(evidence.number, delta[column] - bound);
+      prediction.most[column] += reference::round_to(evidence.number, delta[column] + bound);
+    }
+    if (agrees(evidence, row, prediction) != Agreement::kYes) {
+      return "";
+    }
+  }
+  return "delta was rounded to the output type before it was added to y";
+}
+
+std::string test_low_precision_intermediate(const Evidence& evidence) {
+  struct Change {
+    double (*apply)(double);
+    const char* what;
+  };
+  for (const Change& change :
+       {Change{to_bf16, "rounded to bf16"}, Change{cut_to_bf16, "truncated to bf16"},
+        Change{to_fp16, "rounded to fp16"}}) {
+    if (explains(evidence, [&](RowModel& model) { model.change_h(change.apply); })) {
+      return fmt::format("h was {} between the two sums", change.what);
+    }
+  }
+  return "";
+}
+
+std::string test_low_precision_partials(const Evidence& evidence) {
+  const bool fits = has_shrink(evidence.problem.op) &&
+                    std::all_of(evidence.rows.begin(), evidence.rows.end(),
+                                [&](const WrongRow& row) { return looks_rounded(evidence, row); });
+  return fits ? "the errors are as small and as irregular as those of sums over K kept in bf16"
+              : "";
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,170 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "verify/hypotheses.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::size_t kCandidates = 96;
+
+// Adapters of the batch first: nothing else was meant to be read.
+std::vector<std::int32_t> candidate_adapters(const Problem& problem) {
+  std::vector<std::int32_t> candidates{-1};
+  candidates.insert(candidates.end(), problem.plan.active_ids.begin(),
+                    problem.plan.active_ids.end());
+  for (std::int32_t slot = 0; slot < problem.slots; ++slot) {
+    if (std::find(candidates.begin(), candidates.end(), slot) == candidates.end()) {
+      candidates.push_back(slot);
+    }
+  }
+  candidates.resize(std::min(candidates.size(), kCandidates));
+  return candidates;
+}
+
+// Near rows first, then from the start, where an index that wraps lands.
+std::vector<std::int64_t> candidate_rows(const Problem& problem, std::int64_t token) {
+  std::vector<std::int64_t> candidates;
+  const auto add = [&](std::int64_t row) {
+    if (row != token && row >= 0 && row < problem.tokens &&
+        std::find(candidates.begin(), candidates.end(), row) == candidates.end()) {
+      candidates.push_back(row);
+    }
+  };
+  for (std::int64_t distance = 1; distance <= 16; ++distance) {
+    add(token + distance);
+    add(token - distance);
+  }
+  for (std::int64_t row = 0; row < problem.tokens && candidates.size() < kCandidates; ++row) {
+    add(row);
+  }
+  return candidates;
+}
+
+std::string adapter_named(std::int32_t adapter) {
+  return adapter < 0 ? "no adapter" : fmt::format("adapter {}", adapter);
+}
+
+struct Found {
+  Agreement agreement = Agreement::kNo;
+  std::string what;
+};
+
+// The first candidate that agrees; one that only agrees in NaN if there is no better.
+template <typename Candidate, typename Apply, typename Name>
+Found find_origin(const Evidence& evidence, const WrongRow& row,
+                  const std::vector<Candidate>& candidates, Apply apply, Name name_of) {
+  Found found;
+  for (const Candidate& candidate : candidates) {
+    RowModel model(evidence, row);
+    apply(model, candidate);
+    const Agreement agreement = agrees(evidence, row, model.predict());
+    if (agreement == Agreement::kYes) {
+      return {agreement, name_of(candidate)};
+    }
+    if (agreement == Agreement::kEmpty && found.agreement == Agreement::kNo) {
+      found = {agreement, ""};
+    }
+  }
+  return found;
+}
+
+// One sentence for all rows, if each has an origin and at least one shows it in numbers.
+template <typename FindOrigin>
+std::string all_from(const Evidence& evidence, FindOrigin find) {
+  std::vector<std::string> parts;
+  for (const WrongRow& row : evidence.rows) {
+    const Found found = find(row);
+    if (found.agreement == Agreement::kNo) {
+      return "";
+    }
+    if (found.agreement == Agreement::kYes) {
+      parts.push_back(fmt::format("row {} holds the result of {}", row.token, found.what));
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::vector<std::int64_t> likely_tails(std::int64_t elements) {
+  std::set<std::int64_t> tails;
+  for (std::int64_t tail = 1; tail <= 64; ++tail) {
+    tails.insert(tail);
+  }
+  for (std::int64_t block = 8; block <= 1024; block *= 2) {
+    tails.insert(block);
+    tails.insert(elements % block);
+  }
+  tails.insert(elements / 2);
+  std::vector<std::int64_t> fitting;
+  for (const std::int64_t tail : tails) {
+    if (tail > 0 && tail < elements) {
+      fitting.push_back(tail);
+    }
+  }
+  return fitting;
+}
+
+}  // namespace
+
+std::string test_wrong_adapter(const Evidence& evidence) {
+  return all_from(evidence, [&](const WrongRow& row) {
+    std::vector<std::int32_t> others = candidate_adapters(evidence.problem);
+    std::erase(others, row.adapter);
+    return find_origin(
+        evidence, row, others,
+        [](RowModel& model, std::int32_t adapter) { model.use_adapter(adapter); },
+        [&](std::int32_t adapter) {
+          return fmt::format("{} instead of {}", adapter_named(adapter),
+                             adapter_named(row.adapter));
+        });
+  });
+}
+
+std::string test_neighbour_row(const Evidence& evidence) {
+  return all_from(evidence, [&](const WrongRow& row) {
+    return find_origin(
+        evidence, row, candidate_rows(evidence.problem, row.token),
+        [&](RowModel& model, std::int64_t token) {
+          model.read_row(token);
+          if (row.adapter < 0) {
+            model.use_adapter(
+                evidence.problem.plan.adapter_of_token[static_cast<std::size_t>(token)]);
+          }
+        },
+        [](std::int64_t token) { return fmt::format("row {}", token); });
+  });
+}
+
+std::string test_lost_k_tail(const Evidence& evidence) {
+  if (!has_shrink(evidence.problem.op)) {
+    return "";
+  }
+  const std::int64_t elements = evidence.problem.in_features;
+  for (const std::int64_t tail : likely_tails(elements)) {
+    if (explains(evidence, [&](RowModel& model) { model.drop_k_tail(tail); })) {
+      return tail == 1
+                 ? fmt::format("the last of {} elements of every sum over K is missing", elements)
+                 : fmt::format("the last {} of {} elements of every sum over K are missing", tail,
+                               elements);
+    }
+  }
+  return "";
+}
+
+std::string test_lost_rank_lane(const Evidence& evidence) {
+  if (!evidence.expand) {
+    return "";
+  }
+  for (std::int64_t lanes = 1; lanes < evidence.problem.max_rank; ++lanes) {
+    if (explains(evidence, [&](RowModel& model) { model.drop_lanes(lanes); })) {
+      return lanes == 1 ? "the last rank lane is missing"
+                        : fmt::format("the last {} rank lanes are missing", lanes);
+    }
+  }
+  return "";
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,237 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "verify/hypotheses.h"
+
+namespace lora_bench {
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+bool owned(const WrongRow& row) {
+  return std::any_of(row.right.owned.begin(), row.right.owned.end(),
+                     [](std::uint8_t flag) { return flag != 0; });
+}
+
+bool all_owned_elements(const Evidence& evidence, const std::vector<std::uint8_t> WrongRow::*flag) {
+  for (const WrongRow& row : evidence.rows) {
+    for (std::size_t column = 0; column < row.got.size(); ++column) {
+      if (row.right.owned[column] != 0 && (row.*flag)[column] == 0) {
+        return false;
+      }
+    }
+    if (!owned(row)) {
+      return false;
+    }
+  }
+  return !evidence.rows.empty();
+}
+
+// Where each slice of the case starts in a row of y.
+std::vector<std::int64_t> true_starts(const Problem& problem) {
+  std::vector<std::int64_t> starts;
+  std::int64_t start = problem.offset_start;
+  for (const std::int64_t width : problem.widths) {
+    starts.push_back(start);
+    start += width;
+  }
+  return starts;
+}
+
+struct Placement {
+  std::vector<std::int64_t> starts;
+  std::int64_t turned = 0;  // columns turn around inside their slice
+  std::string sentence;
+};
+
+std::vector<Placement> placements(const Problem& problem) {
+  const std::vector<std::int64_t> right = true_starts(problem);
+  std::vector<Placement> all;
+  for (const std::int64_t by : {1, -1, 2, -2, 4, -4, 8, -8, 16, -16}) {
+    all.push_back({right, by,
+                   fmt::format("every column holds the value of column {:+d}, turned "
+                               "around inside its slice",
+                               -by)});
+  }
+  std::set<std::int64_t> distances{1, -1, 2, -2, 4, -4, 8, -8, 16, -16, -problem.offset_start};
+  for (const std::int64_t by : distances) {
+    std::vector<std::int64_t> starts = right;
+    for (std::int64_t& start : starts) {
+      start += by;
+    }
+    const bool to_zero = by == -problem.offset_start;
+    all.push_back({starts, 0,
+                   to_zero ? "the slices start at column 0 instead of offset_start"
+                           : fmt::format("all columns stand {:+d} columns from their place", by)});
+  }
+  std::vector<std::int64_t> after_empty = right;
+  std::vector<std::int64_t> equal = right;
+  const std::int64_t total = right.back() + problem.widths.back() - problem.offset_start;
+  for (std::size_t slice = 0; slice < right.size(); ++slice) {
+    after_empty[slice] += std::count(
+        problem.widths.begin(), problem.widths.begin() + static_cast<std::ptrdiff_t>(slice), 0);
+    equal[slice] =
+        problem.offset_start + static_cast<std::int64_t>(slice) * (total / problem.slices());
+  }
+  all.push_back({after_empty, 0, "a slice of width 0 moves the slices after it by one column"});
+  all.push_back({equal, 0, "the slices start at equal distances, whatever their widths"});
+  std::erase_if(all, [&](const Placement& placement) {
+    return placement.turned == 0 && placement.starts == right;
+  });
+  return all;
+}
+
+// What the row holds if the right deltas went to these places.
+Prediction placed(const Evidence& evidence, const WrongRow& row, const Placement& placement) {
+  const std::vector<double> delta = delta_of(evidence, row);
+  const std::vector<std::int64_t> starts = true_starts(evidence.problem);
+  Prediction prediction{row.before, row.before, std::vector<std::uint8_t>(row.got.size(), 1)};
+  for (std::size_t slice = 0; slice < starts.size(); ++slice) {
+    const std::int64_t width = evidence.problem.widths[slice];
+    for (std::int64_t column = 0; column < width; ++column) {
+      const std::int64_t turned = ((column + placement.turned) % width + width) % width;
+      const std::int64_t to = placement.starts[slice] + turned;
+      if (to < 0 || to >= static_cast<std::int64_t>(row.got.size())) {
+        continue;
+      }
+      const double value = delta[at(starts[slice] + column)];
+      const double bound = row.right.bound[at(starts[slice] + column)];
+      prediction.least[at(to)] = (evidence.adds ? prediction.least[at(to)] : 0) + value - bound;
+      prediction.most[at(to)] = (evidence.adds ? prediction.most[at(to)] : 0) + value + bound;
+    }
+  }
+  return prediction;
+}
+
+bool holds(const Evidence& evidence, const Placement& placement) {
+  return std::all_of(evidence.rows.begin(), evidence.rows.end(), [&](const WrongRow& row) {
+    return owned(row) && agrees(evidence, row, placed(evidence, row, placement)) == Agreement::kYes;
+  });
+}
+
+}  // namespace
+
+std::string rows_named(const Evidence& evidence) {
+  std::vector<std::int64_t> tokens;
+  for (const WrongRow& row : evidence.rows) {
+    tokens.push_back(row.token);
+  }
+  return fmt::format("{} {}", tokens.size() == 1 ? "row" : "rows", fmt::join(tokens, ", "));
+}
+
+std::string test_zero_delta(const Evidence& evidence) {
+  if (!evidence.adds || !all_owned_elements(evidence, &WrongRow::untouched)) {
+    return "";
+  }
+  return fmt::format("{} hold what was there before: nothing was added", rows_named(evidence));
+}
+
+std::string test_stale_output(const Evidence& evidence) {
+  if (evidence.adds || !all_owned_elements(evidence, &WrongRow::untouched)) {
+    return "";
+  }
+  return fmt::format("{} hold what was there before the launch: never written",
+                     rows_named(evidence));
+}
+
+std::string test_lost_columns(const Evidence& evidence) {
+  std::set<std::string> names;
+  for (const WrongRow& row : evidence.rows) {
+    for (std::size_t column = 0; column < row.got.size(); ++column) {
+      if (row.wrong[column] == 0) {
+        continue;
+      }
+      if (row.right.owned[column] == 0 || row.untouched[column] == 0) {
+        return "";
+      }
+      const Place place = place_of(evidence.problem, static_cast<std::int64_t>(column));
+      names.insert(fmt::format("{} of slice {}", place.column, place.slice));
+    }
+  }
+  if (names.empty()) {
+    return "";
+  }
+  constexpr std::size_t kNamed = 6;
+  const bool more = names.size() > kNamed;
+  while (names.size() > kNamed) {
+    names.erase(std::prev(names.end()));
+  }
+  return fmt::format("{} {}{} still hold what was there before, the others are right",
+                     evidence.expand ? "columns" : "lanes", fmt::join(names, ", "),
+                     more ? " and others" : "");
+}
+
+std::string test_column_shift(const Evidence& evidence) {
+  if (!evidence.expand || evidence.problem.widths.empty()) {
+    return "";
+  }
+  for (const Placement& placement : placements(evidence.problem)) {
+    if (holds(evidence, placement)) {
+      return placement.sentence;
+    }
+  }
+  return "";
+}
+
+std::string test_slices_swapped(const Evidence& evidence) {
+  const std::vector<std::int64_t>& widths = evidence.problem.widths;
+  for (std::size_t left = 0; left < widths.size(); ++left) {
+    for (std::size_t right = left + 1; right < widths.size(); ++right) {
+      if (widths[left] != widths[right] || widths[left] == 0) {
+        continue;
+      }
+      for (const bool with_bias : {false, true}) {
+        const auto swap = [&](RowModel& model) { model.swap_slices(left, right, with_bias); };
+        if (explains(evidence, swap)) {
+          return fmt::format("slices {} and {} have changed places", left, right);
+        }
+      }
+    }
+  }
+  return "";
+}
+
+std::string test_base_rows_written(const Evidence& evidence) {
+  if (!evidence.expand || std::any_of(evidence.rows.begin(), evidence.rows.end(), owned)) {
+    return "";
+  }
+  return fmt::format("{} have no adapter (or one of rank 0) and were written all the same",
+                     rows_named(evidence));
+}
+
+std::string test_written_outside(const Evidence& evidence) {
+  std::set<std::size_t> columns;
+  for (const WrongRow& row : evidence.rows) {
+    for (std::size_t column = 0; column < row.got.size(); ++column) {
+      if (row.wrong[column] != 0 && row.right.owned[column] == 0) {
+        columns.insert(column);
+      }
+    }
+  }
+  return columns.empty() ? ""
+                         : fmt::format("columns {} to {} of y that no slice owns were written",
+                                       *columns.begin(), *columns.rbegin());
+}
+
+std::string test_unused_memory_read(const Evidence& evidence) {
+  std::int64_t wrong = 0;
+  for (const WrongRow& row : evidence.rows) {
+    for (std::size_t column = 0; column < row.got.size(); ++column) {
+      if (row.wrong[column] != 0 && !std::isnan(row.got[column])) {
+        return "";
+      }
+      wrong += row.wrong[column];
+    }
+  }
+  return wrong == 0 ? ""
+                    : fmt::format(
+                          "{} hold NaN: rank padding, an unused slot or a buffer that was "
+                          "not written yet was read",
+                          rows_named(evidence));
+}
+
+}  // namespace lora_bench
