@@ -90,6 +90,7 @@ Prediction placed(const Evidence& evidence, const WrongRow& row, const Placement
   const std::vector<double> delta = delta_of(evidence, row);
   const std::vector<std::int64_t> starts = true_starts(evidence.problem);
   Prediction prediction{row.before, row.before, std::vector<std::uint8_t>(row.got.size(), 1)};
+  std::vector<int> visits(row.got.size(), 0);
   for (std::size_t slice = 0; slice < starts.size(); ++slice) {
     const std::int64_t width = evidence.problem.widths[slice];
     for (std::int64_t column = 0; column < width; ++column) {
@@ -100,8 +101,15 @@ Prediction placed(const Evidence& evidence, const WrongRow& row, const Placement
       }
       const double value = delta[at(starts[slice] + column)];
       const double bound = row.right.bound[at(starts[slice] + column)];
-      prediction.least[at(to)] = (evidence.adds ? prediction.least[at(to)] : 0) + value - bound;
-      prediction.most[at(to)] = (evidence.adds ? prediction.most[at(to)] : 0) + value + bound;
+      if (!evidence.adds) {
+        prediction.least[at(to)] = prediction.most[at(to)] = 0;
+      } else if (visits[at(to)]++ > 0) {
+        // A place that two slices share was stored, and so rounded, in between.
+        prediction.least[at(to)] = reference::round_to(evidence.number, prediction.least[at(to)]);
+        prediction.most[at(to)] = reference::round_to(evidence.number, prediction.most[at(to)]);
+      }
+      prediction.least[at(to)] += value - bound;
+      prediction.most[at(to)] += value + bound;
     }
   }
   return prediction;

@@ -36,13 +36,13 @@ Entries row_faults() {
        {"unsorted-metadata", "ids in token order are applied to rows sorted by adapter",
         "wrong-adapter", "vLLM #15979"}},
       {Fault::kNoneIsFirstAdapter,
-       {"none-is-first-adapter", "rows without adapter get the first active one", "wrong-adapter",
+       {"none-is-first-adapter", "rows without adapter get the first active one", "base-rows-written",
         "TensorRT-LLM #2096"}},
       {Fault::kStaleDeltaForBase,
        {"stale-delta-for-base", "rows without adapter get the delta left by the last row",
         "neighbour-row", "vLLM #42008"}},
       {Fault::kPaddingReadsTokenZero,
-       {"padding-reads-token-zero", "the padding of a partial tile works on token 0", "",
+       {"padding-reads-token-zero", "the padding of a partial tile works on token 0", "base-rows-written",
         "vLLM #32279"}},
       {Fault::kFrozenPlan,
        {"frozen-plan", "the rows of the first launch are reused by later ones", "",
@@ -58,7 +58,7 @@ Entries shrink_faults() {
        {"row-offset-wraps", "row times stride overflows after 16 rows and wraps to the start",
         "neighbour-row", "vLLM #53028, #39585"}},
       {Fault::kXStrideIgnored,
-       {"x-stride-ignored", "rows of x are taken to be contiguous", "", "design"}},
+       {"x-stride-ignored", "rows of x are taken to be contiguous", "unused-memory-read", "design"}},
       {Fault::kLostKTail32,
        {"lost-k-tail-32", "the last 32 elements of every sum over K are left out", "lost-k-tail",
         "design"}},
@@ -93,7 +93,7 @@ Entries shrink_faults() {
        {"h-truncated-to-bf16", "h is truncated to bf16 although fp32 is declared",
         "low-precision-intermediate", "design"}},
       {Fault::kHNotZeroed,
-       {"h-not-zeroed", "h is added to what was there before", "unwritten-memory-read", "design"}},
+       {"h-not-zeroed", "h is added to what was there before", "unused-memory-read", "design"}},
       {Fault::kHOfFirstSlice,
        {"h-of-first-slice", "every slice expands the h of the first", "", "design"}},
   };
@@ -107,10 +107,10 @@ Entries expand_faults() {
        {"rank-32-halved", "at rank 32 only the first 16 lanes are used", "lost-rank-lane",
         "LoRAX #70"}},
       {Fault::kPaddingLanesRead,
-       {"padding-lanes-read", "lanes above an adapter's rank are read", "unwritten-memory-read",
+       {"padding-lanes-read", "lanes above an adapter's rank are read", "unused-memory-read",
         "vLLM #31994"}},
       {Fault::kRankZeroReadsLaneZero,
-       {"rank-zero-reads-lane-zero", "an adapter of rank 0 uses one lane", "unwritten-memory-read",
+       {"rank-zero-reads-lane-zero", "an adapter of rank 0 uses one lane", "base-rows-written",
         "design"}},
       {Fault::kDeltaRounded,
        {"delta-rounded", "delta is rounded to the output type before it is added", "rounded-delta",
@@ -124,7 +124,7 @@ Entries expand_faults() {
       {Fault::kBiasTwice, {"bias-twice", "the bias is added twice", "double-bias", "design"}},
       {Fault::kBiasOnBaseRows,
        {"bias-on-base-rows", "rows without adapter get the bias of the first active one",
-        "written-outside", "design"}},
+        "base-rows-written", "design"}},
   };
 }
 
@@ -151,7 +151,7 @@ Entries column_faults() {
        {"first-column-unwritten", "the first column of every slice is never written",
         "lost-columns", "design"}},
       {Fault::kYStrideIgnored,
-       {"y-stride-ignored", "rows of y are taken to be contiguous", "", "design"}},
+       {"y-stride-ignored", "rows of y are taken to be contiguous", "written-outside", "design"}},
   };
 }
 

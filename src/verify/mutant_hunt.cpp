@@ -1,0 +1,71 @@
+#include "verify/mutant_hunt.h"
+
+#include <exception>
+
+#include "verify/random_case.h"
+
+namespace lora_bench {
+namespace {
+
+Problem problem_of(const Case& spec) {
+  return make_problem(spec, draw_batch(spec), draw_adapters(spec));
+}
+
+Verdict verdict_of(const Case& spec, const Backend& backend, bool relations) {
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  VerifyOptions options;
+  options.relations = relations;
+  options.seed = spec.seed;
+  return verify(problem_of(spec), backend, *memory, options);
+}
+
+// "relations: permuted rows" where the level alone says little.
+std::string caught_at(const Failure& failure) {
+  const std::string level(name(failure.level));
+  const bool values = failure.level == Level::kExact || failure.level == Level::kBounded;
+  return values ? level : level + ": " + failure.what;
+}
+
+}  // namespace
+
+SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases) {
+  SelfTestRow row;
+  row.fault = fault;
+  for (const Case& spec : cases) {
+    const std::unique_ptr<Backend> mutant = make_mutant(fault);
+    const Verdict verdict = verdict_of(spec, *mutant, true);
+    if (verdict.failure) {
+      row.caught = true;
+      row.level = caught_at(*verdict.failure);
+      row.hypothesis = verdict.failure->hypothesis;
+      row.case_id = spec.id;
+      return row;
+    }
+  }
+  return row;
+}
+
+void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
+                 SelfTestReport& report) {
+  const DeviceFacts here = cpu_facts();
+  for (std::int64_t index = 0; index < cases; ++index) {
+    const Case spec = random_case(seed, static_cast<std::uint64_t>(index));
+    if (!backend.supports(problem_of(spec), here).yes) {
+      continue;
+    }
+    std::string alarm;
+    try {
+      const Verdict verdict = verdict_of(spec, backend, index % 4 == 0);
+      alarm = verdict.failure ? verdict.message : "";
+    } catch (const std::exception& error) {
+      alarm = error.what();
+    }
+    ++report.correct_cases;
+    if (!alarm.empty()) {
+      ++report.false_alarms;
+      report.alarm_messages.push_back(std::string(backend.name()) + ", " + spec.id + ": " + alarm);
+    }
+  }
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "verify/mutants.h"
+
+namespace lora_bench {
+
+using ProgressLine = std::function<void(const std::string&)>;
+
+// The first case that catches the mutant, the level and the hypothesis that were named.
+[[nodiscard]] SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases);
+
+// A backend that claims to be right over random cases; a failure is a false alarm.
+void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
+                 SelfTestReport& report);
+
+}  // namespace lora_bench
