@@ -74,8 +74,10 @@ Hypothesis diagnose(const Problem& problem, const Tensors& tensors, const Numeri
   return {};
 }
 
-Hypothesis written_outside(const std::string& where) { return {"written-outside", where}; }
+Hypothesis written_outside() { return {"written-outside", "memory beside an operand was written"}; }
 
-Hypothesis input_changed(const std::string& which) { return {"input-changed", which}; }
+Hypothesis input_changed() {
+  return {"input-changed", "an operand that is only to be read was written"};
+}
 
 }  // namespace lora_bench

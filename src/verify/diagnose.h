@@ -26,8 +26,8 @@ struct HypothesisDoc {
                                   const Numerics& numerics, const void* got,
                                   const Comparison& comparison);
 
-// The same for what needs no prediction: a guard band, columns that nobody owns, an input.
-[[nodiscard]] Hypothesis written_outside(const std::string& where);
-[[nodiscard]] Hypothesis input_changed(const std::string& which);
+// What guard bands and inputs tell without a prediction.
+[[nodiscard]] Hypothesis written_outside();
+[[nodiscard]] Hypothesis input_changed();
 
 }  // namespace lora_bench

@@ -22,7 +22,9 @@ struct Launch {
 
 // g++ 12.2 drops a truncation that it inlines into conditionals of a loop: with inlining the mutant
 // that truncates h was right, and the self-test said so.
-[[gnu::noinline]] float rounded_to_bf16(float value) { return float_from_bf16(bf16_from_float(value)); }
+[[gnu::noinline]] float rounded_to_bf16(float value) {
+  return float_from_bf16(bf16_from_float(value));
+}
 
 [[gnu::noinline]] float truncated_to_bf16(float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffff0000U);

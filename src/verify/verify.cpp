@@ -113,15 +113,23 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
   stage.launch(backend_);
   const std::vector<std::byte> got = stage.output();
   std::string memory_fault = stage.damage();
+  Hypothesis memory_hypothesis = written_outside();
   if (memory_fault.empty()) {
     memory_fault = stage.changed_inputs();
+    memory_hypothesis = input_changed();
   }
   const std::vector<std::int64_t> rows = sample_rows(problem_, max_rows, options_.seed);
   if (!check_values(level, tensors, got, memory_fault, rows)) {
     return false;
   }
   if (!memory_fault.empty()) {
-    return fail({Level::kMemory, memory_fault, 0, 0, {}, {}, {}});
+    return fail({Level::kMemory,
+                 memory_fault,
+                 0,
+                 0,
+                 {},
+                 memory_hypothesis.key,
+                 memory_hypothesis.sentence});
   }
   if (std::optional<Failure> failure = scan_all_rows(problem_, tensors, got.data())) {
     return fail(std::move(*failure));
