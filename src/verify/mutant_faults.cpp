@@ -78,8 +78,6 @@ Entries shrink_faults() {
       {Fault::kOrderVariesByBatch,
        {"order-varies-by-batch", "partial sums meet in another order when a row is alone", "",
         "vLLM #30097"}},
-      {Fault::kNanSwallowed,
-       {"nan-swallowed", "a NaN in x counts as 0, so an upstream fault is hidden", "", "design"}},
       {Fault::kScaleMissing,
        {"scale-missing", "the scale is not applied", "missing-scale", "design"}},
       {Fault::kScaleTwice, {"scale-twice", "the scale is applied twice", "double-scale", "design"}},

@@ -38,7 +38,6 @@ enum class Fault : std::uint8_t {
   kBf16RunningSum,
   kOrderVariesByRun,
   kOrderVariesByBatch,
-  kNanSwallowed,
   // The scale.
   kScaleMissing,
   kScaleTwice,
