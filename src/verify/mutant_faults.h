@@ -57,6 +57,7 @@ enum class Fault : std::uint8_t {
   kDeltaRounded,
   kDeltaTwice,
   kYOverwritten,
+  kOverwriteSkipped,
   kYTwice,
   kBiasForgotten,
   kBiasTwice,

@@ -245,7 +245,8 @@ std::int64_t y_column(const Launch& launch, std::int64_t slice, std::int64_t col
 bool skips_column(const Launch& launch, std::int64_t slice, std::int64_t column) {
   const std::int64_t width = launch.problem.widths[static_cast<std::size_t>(slice)];
   return (launch.is(Fault::kOddColumnsLost) && column >= width - width % 16) ||
-         (launch.is(Fault::kFirstColumnUnwritten) && column == 0);
+         (launch.is(Fault::kFirstColumnUnwritten) && column == 0) ||
+         (launch.is(Fault::kOverwriteSkipped) && !launch.problem.add_inputs);
 }
 
 std::int64_t y_pitch(const Launch& launch) {

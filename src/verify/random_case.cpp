@@ -105,7 +105,8 @@ Case packed_case() {
   spec.layer.x_stride = 107;
   spec.layer.y_stride = 122;
   spec.batch.prefill = {7, 3};
-  spec.adapters.slots = 5;
+  spec.adapters.slots = 7;
+  spec.adapters.active = 5;
   spec.adapters.rank.list = {8, 3, 8, 2, 5};
   spec.adapters.bias = true;
   spec.no_adapter = 0.25;
@@ -137,7 +138,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
                                           Op::kEmbedding, Op::kLogits});
   spec.dtype = dice.one_of(std::array<Dtype, 3>{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32});
   spec.intermediate = dice.coin() ? Dtype::kFp32 : spec.dtype;
-  spec.scale_at = dice.coin() ? ScaleAt::kShrink : ScaleAt::kExpand;
+  spec.scale_at = spec.op == Op::kEmbedding || dice.coin() ? ScaleAt::kExpand : ScaleAt::kShrink;
   spec.add_inputs = dice.below(4) > 0;
   spec.layer = random_layer(dice, spec.op);
   spec.adapters = random_adapters(dice);

@@ -35,3 +35,34 @@ TEST_CASE("the right kernel raises no alarm, neither in the telling cases nor in
     MESSAGE(message);
   }
 }
+
+TEST_CASE("a diagnosis speaks of rows, adapters and counts") {
+  const Case spec = telling_cases().front();
+  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const auto explained = [&](const char* fault) {
+    const std::unique_ptr<Memory> memory = make_host_memory();
+    const Verdict verdict = verify(problem, *make_mutant(fault), *memory, {});
+    return verdict.failure ? verdict.failure->explanation : "";
+  };
+  CHECK(explained("lost-k-tail-32") ==
+        "the last 32 of 100 elements of every sum over K are missing");
+  CHECK(explained("rank-lane-lost") == "the last rank lane is missing");
+  const std::string token = std::to_string(problem.plan.token_order[0]);
+  const std::string other = std::to_string(problem.plan.active_ids[1]);
+  const std::string own = std::to_string(problem.plan.active_ids[0]);
+  CHECK(explained("one-row-wrong-adapter") ==
+        "row " + token + " holds the result of adapter " + other + " instead of adapter " + own);
+}
+
+TEST_CASE("random cases are the same for the same seed and differ between indices") {
+  std::set<std::string> shapes;
+  for (std::uint64_t index = 0; index < 20; ++index) {
+    const Case first = random_case(3, index);
+    const Case second = random_case(3, index);
+    CHECK(first.layer.widths == second.layer.widths);
+    CHECK(first.adapters.rank.list == second.adapters.rank.list);
+    shapes.insert(std::to_string(first.layer.in_features) + "x" +
+                  std::to_string(first.layer.y_stride) + "x" + std::to_string(first.batch.decode));
+  }
+  CHECK(shapes.size() > 10);
+}

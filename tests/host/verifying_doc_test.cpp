@@ -1,0 +1,46 @@
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "verify/diagnose.h"
+#include "verify/mutants.h"
+
+using namespace lora_bench;
+
+namespace {
+
+std::string verifying_page() {
+  std::ifstream file(LORA_BENCH_SOURCE_DIR "/docs/verifying.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::size_t lines_that_begin(const std::string& text, const std::string& start) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find("\n" + start); at != std::string::npos;
+       at = text.find("\n" + start, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("docs/verifying.md lists every hypothesis and every mutant as the code has them") {
+  const std::string page = verifying_page();
+  for (const HypothesisDoc& doc : hypotheses()) {
+    const std::string line =
+        "| `" + std::string(doc.key) + "` | " + std::string(doc.meaning) + " |\n";
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+  for (const MutantDoc& doc : mutants()) {
+    const std::string named = doc.hypothesis.empty() ? "-" : "`" + doc.hypothesis + "`";
+    const std::string line =
+        "| `" + doc.fault + "` | " + doc.meaning + " | " + named + " | " + doc.source + " |\n";
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+  CHECK(lines_that_begin(page, "| `") == hypotheses().size() + mutants().size());
+}
