@@ -1,0 +1,57 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "scenario/scenario.h"
+#include "verify/mutant_hunt.h"
+
+using namespace lora_bench;
+
+namespace {
+
+std::vector<std::filesystem::path> bug_files() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(LORA_BENCH_SOURCE_DIR "/scenarios/verify/bugs")) {
+    if (entry.path().extension() == ".yaml") {
+      files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
+// The comment that the file begins with.
+std::string story(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string text, line;
+  while (std::getline(file, line) && line.starts_with("#")) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a bug scenario tells its thread, passes the right kernel and catches its mutants") {
+  const std::vector<std::filesystem::path> files = bug_files();
+  CHECK(files.size() >= 16);
+  for (const std::filesystem::path& path : files) {
+    CAPTURE(path.filename().string());
+    const std::string told = story(path);
+    CHECK(told.find(" #") != std::string::npos);
+    const std::vector<Case> cases = load_scenario(path, {}).cases;
+    const SelfTestRow right = hunt("none", cases);
+    CHECK_MESSAGE(!right.caught, right.level);
+    int named = 0;
+    for (const MutantDoc& doc : mutants()) {
+      if (told.find("`" + doc.fault + "`") != std::string::npos) {
+        ++named;
+        CHECK_MESSAGE(hunt(doc.fault, cases).caught, doc.fault);
+      }
+    }
+    CHECK(named > 0);
+  }
+}
