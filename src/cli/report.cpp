@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "cli/invocation.h"
@@ -21,28 +24,30 @@ struct ReportCommand {
   bool markdown = false;
 };
 
-ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
-  const Filter filter(command.filters);
-  std::vector<Row> rows;
-  Context context;
-  for (const std::string& file : command.files) {
-    Results results = read_results(file);
-    for (const std::string& warning : results.warnings) {
-      print_note(warning);
-    }
-    if (rows.empty()) {
-      context = results.context;
-    } else if (context.device_identity != results.context.device_identity ||
-               context.commit != results.context.commit) {
-      print_note(
-          fmt::format("{} is of another machine or build than {}", file, command.files.front()));
-    }
-    for (Row& row : results.rows) {
-      if (filter.matches(row)) {
-        rows.push_back(std::move(row));
-      }
+std::vector<std::string> swept_keys(const std::vector<Row>& rows) {
+  std::set<std::string> keys;
+  for (const Row& row : rows) {
+    for (const auto& [key, value] : row.point) {
+      keys.insert(key);
     }
   }
+  return {keys.begin(), keys.end()};
+}
+
+ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
+  std::vector<Results> files;
+  for (const std::string& file : command.files) {
+    files.push_back(read_results(file));
+  }
+  const Results results = merge_results(files);
+  for (const std::string& warning : results.warnings) {
+    print_note(warning);
+  }
+  const Filter filter(command.filters, swept_keys(results.rows));
+  const Context& context = results.context;
+  std::vector<Row> rows;
+  std::copy_if(results.rows.begin(), results.rows.end(), std::back_inserter(rows),
+               [&](const Row& row) { return filter.matches(row); });
   if (rows.empty()) {
     throw UsageError("no row is left to report");
   }

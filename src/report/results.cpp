@@ -164,6 +164,11 @@ Results merge_results(const std::vector<Results>& files) {
       all.context = file.context;
     } else {
       all.file += " + " + file.file;
+      if (all.context.commit != file.context.commit) {
+        all.warnings.push_back(fmt::format("{} and {}: commit differs: '{}' and '{}'",
+                                           files.front().file, file.file, all.context.commit,
+                                           file.context.commit));
+      }
       for (const std::string& difference : context_differences(all.context, file.context)) {
         all.warnings.push_back(
             fmt::format("{} and {}: {}", files.front().file, file.file, difference));

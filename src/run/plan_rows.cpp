@@ -59,7 +59,11 @@ void shuffle(std::vector<PlannedRow>& rows, std::uint64_t seed) {
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const RunRequest& request) {
-  const Filter filter(request.filters);
+  std::vector<std::string> swept;
+  for (const Scenario& scenario : request.scenarios) {
+    swept.insert(swept.end(), scenario.sweep_keys.begin(), scenario.sweep_keys.end());
+  }
+  const Filter filter(request.filters, swept);
   std::vector<PlannedRow> rows;
   for (const Scenario& scenario : request.scenarios) {
     for (const Case& spec : scenario.cases) {

@@ -135,6 +135,8 @@ TEST_CASE("files of different machines merge with a warning") {
   const Results both = merge_results({left, right});
   CHECK(both.rows.size() == 2);
   REQUIRE(both.warnings.size() == 1);
+  right.context.commit = "fedcba9";
+  CHECK(merge_results({left, right}).warnings.size() == 2);
   CHECK(both.warnings.front() == "a.jsonl and b.jsonl: driver differs: '6.1.0' and '7.0'");
 }
 
