@@ -1,0 +1,169 @@
+#include "measure/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/units.h"
+#include "measure/eviction.h"
+#include "measure/operand_sets.h"
+#include "measure/rotation.h"
+#include "measure/sampling.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kMostLaunches = 2048;  // in a sequence: what a CUDA graph takes gladly
+constexpr std::int64_t kMostRotated = std::int64_t{2} << 30;  // bytes; uploading more takes seconds
+// Launches that y accumulates before it is restored: fewer than make the timing fill overflow, and
+// enough that restoring a large y does not take longer than the measurement.
+constexpr std::int64_t kMostAccumulated = 1024;
+
+struct Sequence {
+  double target_seconds = 0;
+  std::int64_t least_launches = 1;
+};
+
+// Long against the clock's resolution and the cost of starting a run.
+Sequence sequence_for(Space space) {
+  return space == Space::kHost ? Sequence{1e-3, 1} : Sequence{200e-6, 64};
+}
+
+std::int64_t affordable_sets(const Problem& problem, const Backend& backend, CacheMode cache,
+                             std::int64_t cache_bytes, Memory& memory) {
+  const std::int64_t wanted = rotation_sets(problem, cache, cache_bytes);
+  const std::int64_t available = memory.available_bytes();
+  const std::int64_t least =
+      measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem);
+  if (least > available) {
+    throw CaseError(fmt::format("timing needs {} of memory, {} are available",
+                                format_bytes(static_cast<double>(least)),
+                                format_bytes(static_cast<double>(available))));
+  }
+  const std::int64_t one = rotating_allocation_bytes(problem, cache) +
+                           (cache == CacheMode::kCold ? backend.workspace_bytes(problem) : 0) + 1;
+  const std::int64_t for_more = std::min(kMostRotated, (available - least) / 2);
+  return std::clamp<std::int64_t>(1 + for_more / one, 1, wanted);
+}
+
+// Everything of one measurement that the sampling does not see.
+class Bench {
+ public:
+  Bench(const MeasureRequest& request, const Backend& backend, Memory& memory, Clock& clock,
+        const DeviceFacts& device)
+      : request_(request),
+        backend_(backend),
+        clock_(clock),
+        cache_(request.settings.cache),
+        tensors_(draw_tensors(request.problem, Fill::kTiming, request.seed)),
+        sets_(memory, request.problem, tensors_, cache_,
+              affordable_sets(request.problem, backend, cache_, device.cache_bytes, memory),
+              backend.workspace_bytes(request.problem)),
+        evicts_(cache_ != CacheMode::kHot &&
+                sets_.count() * touched_bytes(request.problem, cache_) <= 3 * device.cache_bytes),
+        eviction_(memory, evicts_ ? device.cache_bytes : 0),
+        sequence_(sequence_for(memory.space())),
+        own_load_(memory.space() == Space::kHost ? 1.0 : 0.0) {}
+
+  Measurement run() {
+    Measurement result;
+    result.rotation_sets = sets_.count();
+    result.rotated_bytes =
+        cache_ == CacheMode::kHot ? 0 : sets_.count() * touched_bytes(request_.problem, cache_);
+    load(choose_passes());
+    take_samples({request_.settings, launches_, own_load_, [this] { prepare(); }, request_.stop},
+                 clock_, result);
+    check(result);
+    return result;
+  }
+
+ private:
+  [[nodiscard]] Launch launch_of(std::int64_t set) const {
+    return [this, set](Stream stream) {
+      backend_.launch(request_.problem, sets_.operands(set), stream);
+    };
+  }
+
+  // Both slots hold the same sequence: A and A.
+  void load(std::int64_t passes) {
+    std::vector<Launch> sequence;
+    for (std::int64_t pass = 0; pass < passes; ++pass) {
+      for (std::int64_t set = 0; set < sets_.count(); ++set) {
+        sequence.push_back(launch_of(set));
+      }
+    }
+    launches_ = static_cast<std::int64_t>(sequence.size());
+    clock_.load(0, sequence);
+    clock_.load(1, std::move(sequence));
+    sets_.restore_y();
+    accumulated_ = 0;
+  }
+
+  std::int64_t choose_passes() {
+    load(1);
+    if (evicts_) {
+      return 1;  // a second pass would find its sets in the cache
+    }
+    prepare();
+    double seconds = clock_.run_seconds(0);
+    prepare();
+    seconds = std::min(seconds, clock_.run_seconds(0));
+    const std::int64_t most = std::max<std::int64_t>(1, kMostLaunches / sets_.count());
+    const std::int64_t for_count = (sequence_.least_launches + sets_.count() - 1) / sets_.count();
+    const double for_time = seconds > 0 ? sequence_.target_seconds / seconds + 1 : 1e9;
+    const auto passes = static_cast<std::int64_t>(std::min(for_time, 1e9));
+    return std::clamp(std::max(for_count, passes), std::int64_t{1}, most);
+  }
+
+  void prepare() {
+    if (has_expand(request_.problem.op) && request_.problem.add_inputs) {
+      const std::int64_t added = launches_ / sets_.outputs();
+      if (accumulated_ > 0 && accumulated_ + added > kMostAccumulated) {
+        sets_.restore_y();
+        accumulated_ = 0;
+      }
+      accumulated_ += added;
+    }
+    eviction_.run();
+  }
+
+  void check(Measurement& result) {
+    if (!request_.check) {
+      return;
+    }
+    clock_.load(0, {launch_of(0)});
+    sets_.prepare_check();
+    static_cast<void>(clock_.run_seconds(0));
+    result.check_message = request_.check(tensors_, sets_.output_of_first());
+    result.check_passed = result.check_message.empty();
+  }
+
+  const MeasureRequest& request_;
+  const Backend& backend_;
+  Clock& clock_;
+  CacheMode cache_;
+  Tensors tensors_;
+  OperandSets sets_;
+  bool evicts_;
+  Eviction eviction_;
+  Sequence sequence_;
+  double own_load_;
+  std::int64_t launches_ = 1;
+  std::int64_t accumulated_ = 0;
+};
+
+}  // namespace
+
+std::int64_t measurement_bytes(const Problem& problem, CacheMode cache, std::int64_t cache_bytes) {
+  const std::int64_t eviction = cache == CacheMode::kHot ? 0 : 3 * cache_bytes;
+  return shared_allocation_bytes(problem, cache) + rotating_allocation_bytes(problem, cache) +
+         eviction;
+}
+
+Measurement measure(const MeasureRequest& request, const Backend& backend, Memory& memory,
+                    Clock& clock, const DeviceFacts& device) {
+  return Bench(request, backend, memory, clock, device).run();
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,280 @@
+#include "measure/measure.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "measure/fake_clock.h"
+#include "measure/rotation.h"
+#include "ops/cpu_backend.h"
+#include "support/cpu_case.h"
+
+using namespace lora_bench;
+using namespace lora_bench::test;
+
+namespace {
+
+Problem small_linear() {
+  Problem problem;
+  problem.dtype = Dtype::kFp32;
+  problem.tokens = 3;
+  problem.in_features = 64;
+  problem.widths = {96};
+  problem.x_stride = 64;
+  problem.y_stride = 96;
+  problem.slots = 2;
+  problem.max_rank = 8;
+  problem.rank = {8, 4};
+  problem.scale = {1, 1};
+  const std::vector<std::int32_t> ids{0, 1, 0};
+  problem.plan = make_plan(ids, 2);
+  return problem;
+}
+
+// Does the op and notes which operands it was given.
+class NotingBackend : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "noting"; }
+  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return cpu_->numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    weights.push_back(operands.a[0]);
+    inputs.insert(operands.x);
+    outputs.insert(operands.y);
+    cpu_->launch(problem, operands, stream);
+  }
+  mutable std::vector<const void*> weights;
+  mutable std::set<const void*> inputs, outputs;
+
+ private:
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
+};
+
+MeasureSettings settings(CacheMode cache = CacheMode::kWeightsCold) {
+  MeasureSettings result;
+  result.cache = cache;
+  result.warmup_ms = 1;
+  result.min_samples = 10;
+  result.max_samples = 40;
+  result.min_time_ms = 1;
+  result.max_time_ms = 1e6;
+  return result;
+}
+
+DeviceFacts device(std::int64_t cache_bytes) {
+  DeviceFacts facts;
+  facts.kind = "cpu";
+  facts.cache_bytes = cache_bytes;
+  return facts;
+}
+
+struct Bench {
+  Problem problem = small_linear();
+  MeasureSettings wanted = settings();
+  NotingBackend backend;
+  std::unique_ptr<Memory> memory = make_host_memory();
+  std::int64_t cache_bytes = 4 * touched_bytes(small_linear(), CacheMode::kWeightsCold);
+  std::function<bool()> stop;
+  std::function<std::string(const Tensors&, const std::vector<std::byte>&)> check;
+
+  Measurement run(FakeClock& clock) {
+    const MeasureRequest request{problem, wanted, 1, check, stop};
+    return measure(request, backend, *memory, clock, device(cache_bytes));
+  }
+};
+
+FakeClock::Script constant(double seconds) {
+  return [seconds](int, std::int64_t) { return seconds; };
+}
+
+bool warns(const Measurement& measurement, const std::string& start) {
+  return std::any_of(measurement.warnings.begin(), measurement.warnings.end(),
+                     [&](const std::string& warning) { return warning.starts_with(start); });
+}
+
+}  // namespace
+
+TEST_CASE("a sample touches every set, beyond three caches, and shares what must stay warm") {
+  Bench bench;
+  FakeClock clock(constant(1e-6));
+  const Measurement result = bench.run(clock);
+  CHECK(result.rotation_sets == 13);
+  CHECK(result.rotated_bytes > 3 * bench.cache_bytes);
+  CHECK(result.launches % 13 == 0);
+  const std::vector<const void*> last_sample(bench.backend.weights.end() - result.launches,
+                                             bench.backend.weights.end());
+  CHECK(std::set<const void*>(last_sample.begin(), last_sample.end()).size() == 13);
+  CHECK(bench.backend.inputs.size() == 1);
+  CHECK(bench.backend.outputs.size() == 1);
+}
+
+TEST_CASE("cold rotates the activations too, hot rotates nothing") {
+  Bench cold;
+  cold.wanted = settings(CacheMode::kCold);
+  FakeClock cold_clock(constant(1e-6));
+  const Measurement rotated = cold.run(cold_clock);
+  CHECK(rotated.rotation_sets > 1);
+  CHECK(static_cast<std::int64_t>(cold.backend.inputs.size()) == rotated.rotation_sets);
+  CHECK(static_cast<std::int64_t>(cold.backend.outputs.size()) == rotated.rotation_sets);
+
+  Bench hot;
+  hot.wanted = settings(CacheMode::kHot);
+  FakeClock hot_clock(constant(1e-6));
+  const Measurement still = hot.run(hot_clock);
+  CHECK(still.rotation_sets == 1);
+  CHECK(still.rotated_bytes == 0);
+  CHECK(std::set<const void*>(hot.backend.weights.begin(), hot.backend.weights.end()).size() == 1);
+}
+
+TEST_CASE("a case too small to fill the cache touches each set once a sample") {
+  Bench bench;
+  bench.cache_bytes = std::int64_t{12} << 20;
+  FakeClock clock(constant(1e-6));
+  const Measurement result = bench.run(clock);
+  CHECK(result.rotation_sets == kMaxRotationSets);
+  CHECK(result.launches == kMaxRotationSets);
+  CHECK(result.rotated_bytes <= 3 * bench.cache_bytes);
+}
+
+TEST_CASE("the time of a sample is divided by its launches") {
+  Bench bench;
+  FakeClock clock(constant(5e-6));
+  const Measurement result = bench.run(clock);
+  CHECK(result.summary.median == doctest::Approx(5e-6));
+  CHECK(static_cast<double>(result.launches) * 5e-6 >= 1e-3);
+  CHECK(result.noise_s == doctest::Approx(0));
+}
+
+TEST_CASE("sampling ends once the median is known, not before the least samples") {
+  Bench bench;
+  bench.wanted.min_time_ms = 0;
+  FakeClock clock(constant(1e-6));
+  const Measurement result = bench.run(clock);
+  CHECK(result.samples_s.size() == 10);
+  CHECK(result.warnings.empty());
+}
+
+TEST_CASE("the least time prolongs sampling, the most time ends it with a warning") {
+  Bench bench;
+  bench.wanted.max_samples = 100000;
+  bench.wanted.min_time_ms = 50;
+  FakeClock clock(constant(10e-6));
+  const Measurement result = bench.run(clock);
+  const double sample = static_cast<double>(result.launches) * 10e-6;
+  CHECK(static_cast<double>(result.samples_s.size()) * sample >= 50e-3 - 1e-9);
+
+  Bench restless;
+  restless.wanted.max_samples = 100000;
+  restless.wanted.max_time_ms = 20;
+  FakeClock jumpy([](int, std::int64_t run) { return run % 4 < 2 ? 5e-6 : 9e-6; });
+  const Measurement limited = restless.run(jumpy);
+  CHECK(warns(limited, "limit reached"));
+  CHECK(warns(limited, "noisy"));
+}
+
+TEST_CASE("noise is at least the gap between two slots of the same code") {
+  Bench bench;
+  FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 11e-6; });
+  const Measurement result = bench.run(clock);
+  CHECK(result.noise_s == doctest::Approx(1e-6));
+}
+
+TEST_CASE("the slots are sampled in turn") {
+  Bench bench;
+  FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 11e-6; });
+  const Measurement result = bench.run(clock);
+  for (std::size_t i = 0; i < result.samples_s.size(); ++i) {
+    CHECK(result.samples_s[i] == doctest::Approx(i % 2 == 0 ? 10e-6 : 11e-6));
+  }
+}
+
+TEST_CASE("a stop ends sampling early and is told") {
+  Bench bench;
+  bench.stop = [] { return true; };
+  FakeClock clock(constant(1e-6));
+  const Measurement result = bench.run(clock);
+  CHECK(result.samples_s.size() == 2);
+  CHECK(warns(result, "interrupted"));
+}
+
+TEST_CASE("what the machine did meanwhile becomes warnings, each once") {
+  Bench bench;
+  FakeClock clock(constant(1e-6));
+  Conditions conditions;
+  conditions.throttle = "sw_power_cap";
+  conditions.load = 1.9;
+  conditions.governor = "powersave";
+  clock.set_conditions(conditions);
+  const Measurement result = bench.run(clock);
+  CHECK(result.warnings.size() == 3);
+  CHECK(warns(result, "throttled: sw_power_cap"));
+  CHECK(warns(result, "busy machine"));
+  CHECK(warns(result, "governor: powersave"));
+}
+
+TEST_CASE("our own load and an unknown governor are no reason to warn") {
+  Bench bench;
+  FakeClock clock(constant(1e-6));
+  Conditions conditions;
+  conditions.load = 1.2;
+  clock.set_conditions(conditions);
+  CHECK(bench.run(clock).warnings.empty());
+}
+
+TEST_CASE("a sample that the clock can hardly tell is called short") {
+  Bench bench;
+  FakeClock clock(constant(1e-6));
+  clock.set_resolution_seconds(1e-4);
+  CHECK(warns(bench.run(clock), "short"));
+}
+
+TEST_CASE("after timing one launch on a fresh y is checked") {
+  Bench bench;
+  std::vector<std::byte> expected;
+  bench.check = [&](const Tensors& tensors, const std::vector<std::byte>& got) {
+    CHECK(tensors.fill == Fill::kTiming);
+    const HostResult once = launch_on_host(*make_cpu_backend({1, ""}), small_linear(), tensors);
+    return got == once.y.data ? std::string() : std::string("y is not one launch away");
+  };
+  FakeClock clock(constant(1e-6));
+  CHECK(bench.run(clock).check_passed);
+  bench.check = [](const Tensors&, const std::vector<std::byte>&) { return "row 3 is wrong"; };
+  FakeClock again(constant(1e-6));
+  const Measurement wrong = bench.run(again);
+  CHECK_FALSE(wrong.check_passed);
+  CHECK(wrong.check_message == "row 3 is wrong");
+}
+
+TEST_CASE("the output of a timed shrink is read from h") {
+  Bench bench;
+  bench.problem.op = Op::kShrink;
+  bench.check = [&](const Tensors&, const std::vector<std::byte>& got) {
+    return got.size() == 3U * 8U * 4U ? std::string() : std::string("not h");
+  };
+  FakeClock clock(constant(1e-6));
+  CHECK(bench.run(clock).check_passed);
+}
+
+TEST_CASE("a batch without adapters can be timed") {
+  Bench bench;
+  const std::vector<std::int32_t> none{-1, -1, -1};
+  bench.problem.plan = make_plan(none, 2);
+  FakeClock clock(constant(1e-6));
+  CHECK(bench.run(clock).summary.median == doctest::Approx(1e-6));
+}
+
+TEST_CASE("a case that cannot fit is refused with the figures") {
+  Bench bench;
+  bench.cache_bytes = std::int64_t{1} << 50;
+  FakeClock clock(constant(1e-6));
+  CHECK_THROWS_AS(static_cast<void>(bench.run(clock)), CaseError);
+}
