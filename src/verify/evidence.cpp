@@ -48,8 +48,10 @@ WrongRow look_at(const Evidence& evidence, const void* got, std::int64_t token) 
     const std::byte* now = static_cast<const std::byte*>(got) + at(index) * bytes;
     row.got.push_back(static_cast<double>(load(dtype, got, index)));
     row.before.push_back(static_cast<double>(load(dtype, before.data(), index)));
-    row.untouched.push_back(std::memcmp(now, before.data() + at(index) * bytes, bytes) == 0);
-    row.poison.push_back(std::memcmp(now, poison.data(), bytes) == 0);
+    const bool as_before = std::memcmp(now, before.data() + at(index) * bytes, bytes) == 0;
+    // A launch finds h poisoned, whatever the tensors hold there.
+    const bool poisoned = !evidence.expand && std::memcmp(now, poison.data(), bytes) == 0;
+    row.untouched.push_back(as_before || poisoned);
   }
   return row;
 }
@@ -225,6 +227,10 @@ Agreement agrees(const Evidence& evidence, const WrongRow& row, const Prediction
   for (std::size_t column = 0; column < row.got.size(); ++column) {
     const bool both = row.right.owned[column] != 0 && prediction.owned[column] != 0;
     const bool either = row.right.owned[column] != 0 || prediction.owned[column] != 0;
+    // What is wrong beside the slices must be explained too.
+    if (!either && row.wrong[column] != 0) {
+      return Agreement::kNo;
+    }
     // Lanes of h that only one of the two writes hold nothing to compare with.
     if (evidence.expand ? !either : !both) {
       continue;

@@ -23,8 +23,7 @@ struct WrongRow {
   std::int64_t token = 0;
   std::int32_t adapter = 0;
   std::vector<double> got, before;
-  std::vector<std::uint8_t> untouched;  // the bits of before
-  std::vector<std::uint8_t> poison;     // every bit set, as before the launch
+  std::vector<std::uint8_t> untouched;  // the bits of before the launch
   std::vector<std::uint8_t> wrong;
   reference::Rows right;  // with the elementwise bound
 };

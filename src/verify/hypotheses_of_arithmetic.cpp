@@ -64,6 +64,9 @@ std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row) {
   std::int64_t told = 0;
   for (std::size_t column = 0; column < row.got.size(); ++column) {
     const double scaled = delta[column] - bias[column];
+    if (row.right.owned[column] == 0 && row.wrong[column] != 0) {
+      return std::nullopt;
+    }
     if (row.right.owned[column] == 0 || scaled == 0) {
       continue;
     }
@@ -99,6 +102,9 @@ bool looks_rounded(const Evidence& evidence, const WrongRow& row) {
   double errors = 0, deltas = 0, largest = 0;
   for (std::size_t column = 0; column < row.got.size(); ++column) {
     if (row.right.owned[column] == 0) {
+      if (row.wrong[column] != 0) {
+        return false;
+      }
       continue;
     }
     const double step = reference::spacing(evidence.number, row.right.expected[column]);
