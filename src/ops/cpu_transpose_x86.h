@@ -49,6 +49,7 @@ void transpose_block(Dtype dtype, const char* const* rows, std::int64_t first, s
     if (from == nullptr) {
       units[i] = _mm256_setzero_si256();
     } else if (lanes >= lanes_per_load) {
+      __builtin_prefetch(from + kAheadBytes);
       units[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     } else {
       alignas(32) char room[32] = {};
