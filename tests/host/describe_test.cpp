@@ -1,0 +1,109 @@
+#include "run/describe.h"
+
+#include <doctest/doctest.h>
+
+#include "run/progress.h"
+#include "run/run.h"
+
+namespace lora_bench {
+namespace {
+
+Row timed_row(double time_us, double noise_us) {
+  Row row;
+  row.status = Status::kPassed;
+  row.time_us = time_us;
+  row.noise_us = noise_us;
+  row.floor_us = 10;
+  row.floor_ratio = time_us / 10;
+  row.tokens = 64;
+  row.tokens_per_s = 64 / (time_us * 1e-6);
+  return row;
+}
+
+TEST_CASE("a time over its threshold by more than the noise misses it") {
+  Row row = timed_row(20, 0.5);
+  add_thresholds(row, {.max_time_us = 19});
+  CHECK(row.threshold_missed == "time_us is 20, allowed 19");
+  CHECK(judge({row}) == ExitCode::kRegression);
+}
+
+TEST_CASE("a time over its threshold by less than the noise is undecided") {
+  Row row = timed_row(19.2, 0.5);
+  add_thresholds(row, {.max_time_us = 19});
+  CHECK(row.threshold_missed.empty());
+  CHECK(row.warning.find("threshold undecided") == 0);
+  CHECK(judge({row}) == ExitCode::kInconclusive);
+}
+
+TEST_CASE("every kind of threshold can be missed and met") {
+  Row met = timed_row(20, 0.1);
+  add_thresholds(met, {.max_floor_ratio = 2.5, .max_time_us = 25, .min_tokens_per_s = 1e6});
+  CHECK(met.threshold_missed.empty());
+  CHECK(judge({met}) == ExitCode::kPass);
+  Row ratio = timed_row(20, 0.1);
+  add_thresholds(ratio, {.max_floor_ratio = 1.5});
+  CHECK(ratio.threshold_missed == "floor_ratio is 2, allowed 1.5");
+  Row rate = timed_row(20, 0.1);
+  add_thresholds(rate, {.min_tokens_per_s = 4e6});
+  CHECK_FALSE(rate.threshold_missed.empty());
+}
+
+TEST_CASE("a run in which nothing passed is never a pass") {
+  Row row;
+  row.status = Status::kSkipped;
+  CHECK(judge({row}) == ExitCode::kInconclusive);
+  CHECK(judge({}) == ExitCode::kInconclusive);
+}
+
+TEST_CASE("the worst row decides the exit code") {
+  Row passed = timed_row(20, 0.1);
+  Row failed;
+  failed.status = Status::kFailed;
+  Row invalid;
+  invalid.status = Status::kInvalid;
+  CHECK(judge({passed, invalid}) == ExitCode::kInconclusive);
+  CHECK(judge({invalid, failed, passed}) == ExitCode::kWrongResult);
+}
+
+TEST_CASE("a repro line quotes what a shell would take apart") {
+  Case spec;
+  spec.scenario_file = "my scenarios/it's.yaml";
+  spec.id = "qkv-rank16";
+  CHECK(repro_command(spec, "cpu", {"skew={zipf: 1}"}) ==
+        "lora-bench run 'my scenarios/it'\\''s.yaml' --case qkv-rank16 --backends cpu "
+        "--set 'skew={zipf: 1}'");
+}
+
+TEST_CASE("progress tells no time before a row has ended") {
+  CHECK(progress_text(0, 12, 3) == "1 of 12");
+  CHECK(progress_text(2, 12, 4) == "3 of 12, 20.0 s left");
+}
+
+TEST_CASE("a time below what the machine can do is INVALID, not a record") {
+  Problem problem;
+  problem.tokens = 1;
+  problem.in_features = 1 << 20;
+  problem.widths = {1 << 10};
+  problem.slots = 1;
+  problem.max_rank = 16;
+  problem.rank = {16};
+  problem.scale = {1};
+  problem.plan = make_plan(std::vector<std::int32_t>{0}, 1);
+  Ceilings ceilings;
+  ceilings.read_cold = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
+  ceilings.read_hot = {{1 << 16, 0.5e-6}, {1 << 30, 1e-2}};
+  ceilings.copy_bytes_per_s = 1e11;
+  ceilings.launch_seconds = 1e-7;
+  ceilings.peaks = {{Dtype::kBf16, 1e12}, {Dtype::kFp32, 1e12}};
+  Row slow = timed_row(1e6, 0);
+  add_floor(slow, problem, MeasureSettings{}, ceilings);
+  CHECK(slow.status == Status::kPassed);
+  CHECK(*slow.floor_us > 0);
+  Row impossible = timed_row(0.001, 0);
+  add_floor(impossible, problem, MeasureSettings{}, ceilings);
+  CHECK(impossible.status == Status::kInvalid);
+  CHECK(judge({impossible, slow}) == ExitCode::kInconclusive);
+}
+
+}  // namespace
+}  // namespace lora_bench
