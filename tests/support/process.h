@@ -50,6 +50,8 @@ class TemporaryFolder {
   std::string folder_;
 };
 
+[[nodiscard]] bool contains(const std::string& text, const std::string& part);
+
 [[nodiscard]] std::string read_file(const std::string& path);
 
 }  // namespace lora_bench::test

@@ -1,0 +1,165 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/process.h"
+#include "support/small_scenario.h"
+
+namespace lora_bench::test {
+namespace {
+
+TEST_CASE("exit 0: a proved and timed row") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu"});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "PASSED"));
+}
+
+TEST_CASE("exit 1: nothing is run for a command line that makes no sense") {
+  CHECK(run_tool({}).exit_code == 1);
+  CHECK(run_tool({"rnu"}).exit_code == 1);
+  CHECK(run_tool({"run"}).exit_code == 1);
+  CHECK(run_tool({"run", "smoke", "--repeat", "0"}).exit_code == 1);
+  CHECK(run_tool({"run", "no-such-scenario"}).exit_code == 1);
+  CHECK(run_tool({"list", "nothing"}).exit_code == 1);
+}
+
+TEST_CASE("exit 1: an unknown backend is named with the nearest known one") {
+  const ProcessResult result = run_tool({"run", "smoke", "--backends", "cpuu"});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "did you mean 'cpu'?"));
+}
+
+TEST_CASE("exit 1: a scenario error says file, line and column, before any work") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("bad.yaml", small_scenario("adaptres: {}\n"));
+  const std::string out = folder.path("rows.jsonl");
+  const ProcessResult result = run_tool({"run", file, "--out", out});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, file + ":8:1: "));
+  CHECK(contains(result.err, "did you mean 'adapters'?"));
+  CHECK(read_file(out).empty());
+}
+
+TEST_CASE("exit 1: a filter that matches nothing, an unknown column, an unknown threshold") {
+  CHECK(run_tool({"run", "smoke", "--filter", "rank>=100000"}).exit_code == 1);
+  const ProcessResult column = run_tool({"run", "smoke", "--filter", "rnak>=8"});
+  CHECK(column.exit_code == 1);
+  CHECK(contains(column.err, "did you mean 'rank'?"));
+  const ProcessResult threshold = run_tool({"run", "smoke", "--threshold", "max_time=3"});
+  CHECK(threshold.exit_code == 1);
+  CHECK(contains(threshold.err, "did you mean 'max_time_us'?"));
+}
+
+TEST_CASE("an output that cannot be written is found before work starts") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  CHECK(run_tool({"run", file, "--out", folder.path("rows.xlsx")}).exit_code == 1);
+  CHECK(run_tool({"run", file, "--out", folder.path("none/rows.csv")}).exit_code == 5);
+}
+
+TEST_CASE("exit 2: a wrong result does not hide the right ones") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu,fake:wrong"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "FAILED"));
+  CHECK(contains(result.out, "PASSED"));
+}
+
+TEST_CASE("exit 2: a backend that throws ends its row and not the run") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const ProcessResult result = run_tool({"run", file, "--backends", "fake:throw,cpu"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "ERROR"));
+  CHECK(contains(result.out, "PASSED"));
+}
+
+TEST_CASE("exit 2: a backend that hangs is left behind by the watchdog") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario("verify: {timeout_s: 0.5}\n"));
+  const ProcessResult result = run_tool({"run", file, "--backends", "fake:hang,cpu"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "HUNG"));
+  CHECK(contains(result.out, "PASSED"));
+}
+
+TEST_CASE("exit 2: work that goes on after the return is caught") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  CHECK(run_tool({"run", file, "--backends", "fake:late"}).exit_code == 2);
+}
+
+TEST_CASE("exit 2: a write outside the output is caught") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const ProcessResult result = run_tool({"run", file, "--backends", "fake:outside"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "FAILED"));
+}
+
+TEST_CASE("exit 3: a missed threshold") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const ProcessResult missed =
+      run_tool({"run", file, "--backends", "cpu", "--threshold", "max_time_us=0.0001"});
+  CHECK(missed.exit_code == 3);
+  CHECK(contains(missed.out, "allowed 0.0001"));
+}
+
+TEST_CASE("exit 4: everything skipped is not a pass") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const ProcessResult result = run_tool({"run", file, "--backends", "fake:unsupported"});
+  CHECK(result.exit_code == 4);
+  CHECK(contains(result.out, "SKIPPED"));
+}
+
+TEST_CASE("exit 4: an unverified time is not trusted") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario("verify: {enabled: false}\n"));
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu"});
+  CHECK(result.exit_code == 4);
+  CHECK(contains(result.out, "MISTRUSTED"));
+}
+
+TEST_CASE("a case too large for the memory is skipped with the figure") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("huge.yaml",
+                                        "name: huge\nquestion: what happens without room?\n"
+                                        "layer: {in: 1000000, out: [1000000]}\n"
+                                        "batch: {decode: 4}\n"
+                                        "adapters: {slots: 10000, rank: 512}\n");
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu"});
+  CHECK(result.exit_code == 4);
+  CHECK(contains(result.out, "SKIPPED"));
+  CHECK(contains(result.out, "TB of memory"));
+}
+
+TEST_CASE("every row of a run reruns alone from its printed command") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write(
+      "small.yaml",
+      small_scenario("sweep: {product: {batch.decode: [1, 4], adapters.rank: [8, 16]}}\n"));
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", file, "--backends", "cpu", "--out", rows}).exit_code == 0);
+  const std::string text = read_file(rows);
+  const std::string key = "\"repro\":\"lora-bench ";
+  int commands = 0;
+  for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+    const std::size_t start = at + key.size();
+    const std::string command = text.substr(start, text.find('"', start) - start);
+    const ProcessResult again =
+        run_process({"sh", "-c", std::string(LORA_BENCH_BINARY) + " " + command + " --no-time"});
+    CHECK(again.exit_code == 0);
+    CHECK(contains(again.err, "1 row: 1 PASSED"));
+    ++commands;
+  }
+  CHECK(commands == 4);
+}
+
+}  // namespace
+}  // namespace lora_bench::test

@@ -1,0 +1,189 @@
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "support/process.h"
+#include "support/small_scenario.h"
+
+namespace lora_bench::test {
+namespace {
+
+std::int64_t count(const std::string& text, const std::string& part) {
+  std::int64_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+// Many rows of a few milliseconds, so that a signal meets the run in the middle.
+std::string long_scenario() {
+  std::string seeds = "1";
+  for (int seed = 2; seed <= 100; ++seed) {
+    seeds += ", " + std::to_string(seed);
+  }
+  return small_scenario("sweep: {product: {seed: [" + seeds + "]}}\n");
+}
+
+TEST_CASE("an interrupted run keeps its rows, says how to go on, and goes on") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const TemporaryFolder folder;
+    const std::string file = folder.write("long.yaml", long_scenario());
+    const std::string rows = folder.path("rows.jsonl");
+    ProcessOptions options;
+    options.signal = signal;
+    options.signal_when_filled = rows;
+    const ProcessResult cut = run_tool({"run", file, "--backends", "cpu", "--out", rows}, options);
+    CHECK(cut.exit_code == 4);
+    CHECK(contains(cut.err, "--resume"));
+    const std::int64_t before = count(read_file(rows), "\"kind\":\"row\"");
+    CHECK(before >= 1);
+    CHECK(before < 100);
+    CHECK(count(cut.out, "PASSED") >= before);
+    const ProcessResult rest = run_tool({"run", file, "--backends", "cpu", "--resume", rows});
+    CHECK(rest.exit_code == 0);
+    CHECK(count(read_file(rows), "\"kind\":\"row\"") == 100);
+    CHECK(count(read_file(rows), "\"kind\":\"context\"") == 1);
+  }
+}
+
+TEST_CASE("a results file cut in the middle of a line is resumed without that row") {
+  const TemporaryFolder folder;
+  const std::string file =
+      folder.write("small.yaml", small_scenario("sweep: {product: {seed: [1, 2, 3]}}\n"));
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", file, "--backends", "cpu", "--out", rows}).exit_code == 0);
+  const std::string whole = read_file(rows);
+  std::filesystem::resize_file(rows, whole.size() - 40);
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu", "--resume", rows});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(count(read_file(rows), "\"kind\":\"row\"") == 3);
+  CHECK(run_tool({"report", rows}).exit_code == 0);
+}
+
+TEST_CASE("resume refuses results of another scenario") {
+  const TemporaryFolder folder;
+  const std::string one = folder.write("one.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", one, "--backends", "cpu", "--out", rows}).exit_code == 0);
+  const std::string two = folder.write("two.yaml", small_scenario("seed: 7\n"));
+  const ProcessResult result = run_tool({"run", two, "--backends", "cpu", "--resume", rows});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "has changed"));
+}
+
+TEST_CASE("a full disk loses no finished row and is an environment error") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("long.yaml", long_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  ProcessOptions options;
+  options.file_size_limit = 20000;
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu", "--out", rows}, options);
+  CHECK(result.exit_code == 5);
+  CHECK(contains(result.err, rows));
+  CHECK(count(result.out, "PASSED") >= 1);
+  const ProcessResult report = run_tool({"report", rows});
+  CHECK(report.exit_code == 0);
+  CHECK(contains(report.out, "PASSED"));
+}
+
+TEST_CASE("a reader that goes away ends nothing but the table") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  ProcessOptions options;
+  options.close_stdout = true;
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu", "--out", rows}, options);
+  CHECK(result.signal == 0);
+  CHECK(result.exit_code == 5);
+  CHECK(count(read_file(rows), "PASSED") == 1);
+}
+
+TEST_CASE("out of memory is said, not crashed") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write(
+      "large.yaml",
+      "name: large\nquestion: what happens when memory runs out?\n"
+      "layer: {in: 16384, out: [16384]}\nbatch: {decode: 64}\nadapters: {slots: 64, rank: 64}\n"
+      "skew: distinct\n");
+  ProcessOptions options;
+  options.memory_limit = std::int64_t{400} << 20;
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu"}, options);
+  CHECK(result.signal == 0);
+  CHECK(result.exit_code != 0);
+  CHECK((contains(result.out, "memory") || contains(result.err, "memory")));
+}
+
+TEST_CASE("a comma-decimal locale changes no digit") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario("no_adapter: 0.25\n"));
+  ProcessOptions options;
+  options.environment = {{"LC_ALL", "de_DE.UTF-8"}};
+  const std::string rows = folder.path("rows.csv");
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu", "--out", rows}, options);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(read_file(rows), ",0.25,"));
+}
+
+TEST_CASE("a home that cannot be written costs the cache, not the run") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  ProcessOptions options;
+  options.environment = {{"XDG_CACHE_HOME", "/proc/no-such-place"}};
+  const ProcessResult result = run_tool({"run", file, "--backends", "cpu"}, options);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.err, "cache"));
+}
+
+TEST_CASE("no GPU is a sentence in the row and in the list") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  ProcessOptions options;
+  options.environment = {{"CUDA_VISIBLE_DEVICES", ""}};
+  const ProcessResult result = run_tool({"run", file, "--backends", "naive,cpu"}, options);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "SKIPPED"));
+  const ProcessResult list = run_tool({"list", "backends"}, options);
+  CHECK(list.exit_code == 0);
+  CHECK(contains(list.out, "not here: "));
+}
+
+TEST_CASE("files that are no scenarios are refused, each by name") {
+  const TemporaryFolder folder;
+  std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n";
+  for (char name = 'b'; name <= 'k'; ++name) {
+    bomb += std::string(1, name) + ": &" + name + " [";
+    for (int i = 0; i < 9; ++i) {
+      bomb += std::string(i == 0 ? "*" : ", *") + static_cast<char>(name - 1);
+    }
+    bomb += "]\n";
+  }
+  const std::string files[] = {
+      folder.path("missing.yaml"),
+      folder.write("empty.yaml", ""),
+      folder.write("binary.yaml", std::string("\x7f\0\1\2\3ELF", 8)),
+      folder.write("large.yaml", std::string(std::size_t{10} << 20, '#')),
+      folder.write("deep.yaml", std::string(100000, '[')),
+      folder.write("bomb.yaml", bomb),
+      folder.write("nan.yaml", small_scenario("no_adapter: .nan\n")),
+      folder.write("negative.yaml", small_scenario("seed: -1\n")),
+      folder.write("twice.yaml", small_scenario("name: again\n")),
+      folder.write("loop.yaml", "include: loop.yaml\n" + small_scenario()),
+      folder.write("outside.yaml", "include: ../../../etc/passwd\n" + small_scenario()),
+  };
+  for (const std::string& file : files) {
+    const ProcessResult result = run_tool({"run", file});
+    CAPTURE(file);
+    CHECK(result.signal == 0);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, std::filesystem::path(file).stem().string()));
+    CHECK(result.err.size() < 2000);
+  }
+}
+
+}  // namespace
+}  // namespace lora_bench::test
