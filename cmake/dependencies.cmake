@@ -43,6 +43,15 @@ lora_bench_headers(nlohmann_json 3.11.2 https://github.com/nlohmann/json.git
 if(fmt_fetched)
   target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1)
 endif()
+# Compiled fmt saves about three seconds a file; header-only fmt saves the binary a library that the
+# machine it travels to may lack.
+add_library(lora_bench_fmt INTERFACE)
+if(TARGET fmt::fmt AND NOT LORA_BENCH_STATIC_RUNTIME)
+  set_target_properties(fmt::fmt PROPERTIES IMPORTED_GLOBAL TRUE)
+  target_link_libraries(lora_bench_fmt INTERFACE fmt::fmt)
+else()
+  target_link_libraries(lora_bench_fmt INTERFACE fmt::fmt-header-only)
+endif()
 include(yaml)
 
 # Also defines doctest_discover_tests().

@@ -22,7 +22,7 @@ function(lora_bench_headers_alone)
     ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(headers_alone PRIVATE -O0)
   target_link_libraries(headers_alone PRIVATE lora_bench_warnings lora_bench_yaml
-    fmt::fmt-header-only nlohmann_json::nlohmann_json CLI11::CLI11 Eigen3::Eigen)
+    lora_bench_fmt nlohmann_json::nlohmann_json CLI11::CLI11 Eigen3::Eigen)
   if(LORA_BENCH_HAVE_CUDA)
     target_link_libraries(headers_alone PRIVATE CUDA::cudart_static)
     target_compile_definitions(headers_alone PRIVATE LORA_BENCH_HAVE_CUDA=1)
