@@ -1,1 +1,3 @@
-int main() { return 0; }
+#include "cli/invocation.h"
+
+int main(int argc, char** argv) { return lora_bench::run_application(argc, argv); }
