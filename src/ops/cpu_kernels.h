@@ -7,7 +7,7 @@
 namespace lora_bench {
 
 // The inner loops of the cpu backend, compiled once an instruction set from one source
-// (cpu_kernels_body.h). Every sum runs in an order that depends on K or the rank alone: a tile of
+// (cpu_kernels_body.inc). Every sum runs in an order that depends on K or the rank alone: a tile of
 // many rows does for each of them exactly what a tile of one row does.
 struct CpuKernels {
   const char* name = "";          // "avx512"

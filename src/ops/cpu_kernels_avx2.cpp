@@ -48,10 +48,10 @@ void store_fp16(Vector vector, std::uint16_t* to) {
 }  // namespace
 }  // namespace lora_bench
 
-#include "ops/cpu_kernels_body.h"
-#include "ops/cpu_transpose_x86.h"
+#include "ops/cpu_kernels_body.inc"
+#include "ops/cpu_transpose_x86.inc"
 
 #define LORA_BENCH_ISA avx2
-#include "ops/cpu_kernels_table.h"
+#include "ops/cpu_kernels_table.inc"
 
 #endif

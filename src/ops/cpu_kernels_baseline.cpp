@@ -70,7 +70,7 @@ void store_fp16(Vector vector, std::uint16_t* to) {
 }  // namespace
 }  // namespace lora_bench
 
-#include "ops/cpu_kernels_body.h"
+#include "ops/cpu_kernels_body.inc"
 
 namespace lora_bench {
 namespace {
@@ -89,4 +89,4 @@ void transpose(Dtype dtype, const void* b, std::int64_t b_stride, std::int64_t c
 }  // namespace lora_bench
 
 #define LORA_BENCH_ISA baseline
-#include "ops/cpu_kernels_table.h"
+#include "ops/cpu_kernels_table.inc"

@@ -20,16 +20,25 @@ Row timed_row(double time_us, double noise_us) {
   return row;
 }
 
+Thresholds limits(std::optional<double> max_time_us, std::optional<double> max_floor_ratio = {},
+                  std::optional<double> min_tokens_per_s = {}) {
+  Thresholds thresholds;
+  thresholds.max_time_us = max_time_us;
+  thresholds.max_floor_ratio = max_floor_ratio;
+  thresholds.min_tokens_per_s = min_tokens_per_s;
+  return thresholds;
+}
+
 TEST_CASE("a time over its threshold by more than the noise misses it") {
   Row row = timed_row(20, 0.5);
-  add_thresholds(row, {.max_time_us = 19});
+  add_thresholds(row, limits(19));
   CHECK(row.threshold_missed == "time_us is 20, allowed 19");
   CHECK(judge({row}) == ExitCode::kRegression);
 }
 
 TEST_CASE("a time over its threshold by less than the noise is undecided") {
   Row row = timed_row(19.2, 0.5);
-  add_thresholds(row, {.max_time_us = 19});
+  add_thresholds(row, limits(19));
   CHECK(row.threshold_missed.empty());
   CHECK(row.warning.find("threshold undecided") == 0);
   CHECK(judge({row}) == ExitCode::kInconclusive);
@@ -37,14 +46,14 @@ TEST_CASE("a time over its threshold by less than the noise is undecided") {
 
 TEST_CASE("every kind of threshold can be missed and met") {
   Row met = timed_row(20, 0.1);
-  add_thresholds(met, {.max_floor_ratio = 2.5, .max_time_us = 25, .min_tokens_per_s = 1e6});
+  add_thresholds(met, limits(25, 2.5, 1e6));
   CHECK(met.threshold_missed.empty());
   CHECK(judge({met}) == ExitCode::kPass);
   Row ratio = timed_row(20, 0.1);
-  add_thresholds(ratio, {.max_floor_ratio = 1.5});
+  add_thresholds(ratio, limits({}, 1.5));
   CHECK(ratio.threshold_missed == "floor_ratio is 2, allowed 1.5");
   Row rate = timed_row(20, 0.1);
-  add_thresholds(rate, {.min_tokens_per_s = 4e6});
+  add_thresholds(rate, limits({}, {}, 4e6));
   CHECK_FALSE(rate.threshold_missed.empty());
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("every bit is as often set as not, and neighbours in any argument are 
   }
 }
 
-TEST_CASE("random_unit is uniform in [0, 1)") {
+TEST_CASE("random_unit is uniform between 0 and 1") {
   constexpr std::uint64_t kDraws = 20000;
   std::array<std::int64_t, 10> bins{};
   for (std::uint64_t i = 0; i < kDraws; ++i) {

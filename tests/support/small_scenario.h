@@ -12,7 +12,8 @@ inline std::string small_scenario(const std::string& extra = "") {
          "batch: {decode: 6}\n"
          "adapters: {slots: 3, rank: 8}\n"
          "skew: uniform\n"
-         "measure: {warmup_ms: 1, min_time_ms: 1, max_time_ms: 30, min_samples: 6, max_samples: "
+         "measure: {cache: hot, warmup_ms: 1, min_time_ms: 1, max_time_ms: 30, min_samples: 6, "
+         "max_samples: "
          "8}\n" +
          extra;
 }
