@@ -20,13 +20,29 @@ struct ExportCommand {
   std::string folder;
 };
 
+// "anchors/decode1-qkv-r16" is the case decode1-qkv-r16 of anchors, unless it is a scenario itself.
+Selection with_case_split(Selection selection) {
+  const std::string& named = selection.files.front();
+  const std::size_t slash = named.rfind('/');
+  if (selection.files.size() > 1 || !selection.cases.empty() || slash == std::string::npos) {
+    return selection;
+  }
+  try {
+    static_cast<void>(find_scenario(named));
+  } catch (const UsageError&) {
+    selection.cases = {named.substr(slash + 1)};
+    selection.files = {named.substr(0, slash)};
+  }
+  return selection;
+}
+
 ExitCode execute(const ExportCommand& command) {
-  const RunRequest request = request_for(command.selection);
+  const RunRequest request = request_for(with_case_split(command.selection));
   const std::vector<PlannedRow> planned = plan_rows(request);
   if (planned.size() > 1) {
     throw UsageError(fmt::format(
         "export writes one case of one backend, here are {} (the first: {} on {}); choose with "
-        "--case ID and --backends NAME",
+        "SCENARIO/CASE and --backends NAME",
         planned.size(), planned.front().spec->id, planned.front().backend));
   }
   const PlannedRow& row = planned.front();
@@ -50,7 +66,8 @@ ExitCode execute(const ExportCommand& command) {
 
 void add_export(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
-      "export", "write one case as safetensors: inputs, plan, output, what the oracle expects");
+      "export",
+      "write one case, SCENARIO/CASE, as safetensors: inputs, plan, output, expected values");
   const auto command = std::make_shared<ExportCommand>();
   add_selection(*sub, command->selection, true);
   sub->add_option("--to", command->folder, "folder to write into; made if missing")

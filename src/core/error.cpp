@@ -59,6 +59,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    if (word.size() >= 3 && candidate.compare(0, word.size(), word) == 0) {
+      return candidate;  // cut short
+    }
     const std::size_t distance = edit_distance(word, candidate);
     // A distance as long as the candidate itself means that nothing of it was kept.
     if (distance < best_distance && distance < candidate.size()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <new>
 
 #include "core/error.h"
 #include "core/units.h"
@@ -160,6 +161,10 @@ Row run_case(const CaseRequest& request, Targets& targets) {
     }
   } catch (const EnvironmentError&) {
     throw;
+  } catch (const std::bad_alloc&) {
+    row.status = Status::kError;
+    row.message = fmt::format("out of memory; the estimate was {}",
+                              format_bytes(static_cast<double>(needed)));
   } catch (const std::exception& error) {
     row.status = Status::kError;
     row.message = error.what();

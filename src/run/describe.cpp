@@ -158,10 +158,7 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
     return;
   }
   const double time_us = *row.time_us;
-  row.floor_ratio = time_us / *row.floor_us;
-  row.tokens_per_s = static_cast<double>(row.tokens) / time_us * kMicroseconds;
-  row.bandwidth_GBps = static_cast<double>(row.bytes) / time_us * 1e-3;
-  row.compute_TFLOPps = static_cast<double>(row.flops) / time_us * 1e-6;
+  derive_metrics(row);
   const double limit_us = floor.limit_seconds * kMicroseconds;
   if (row.status == Status::kPassed && time_us + row.noise_us.value_or(0) < limit_us) {
     row.status = Status::kInvalid;

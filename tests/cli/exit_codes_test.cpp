@@ -104,8 +104,11 @@ TEST_CASE("exit 2: a write outside the output is caught") {
 TEST_CASE("exit 3: a missed threshold") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
+  // Many samples: on a busy machine the noise of a few may be as large as the time.
   const ProcessResult missed =
-      run_tool({"run", file, "--backends", "cpu", "--threshold", "max_time_us=0.0001"});
+      run_tool({"run", file, "--backends", "fake:slow=100", "--threshold", "max_time_us=0.0001",
+                "--set", "measure.min_samples=60", "--set", "measure.max_samples=100", "--set",
+                "measure.max_time_ms=3000"});
   CHECK(missed.exit_code == 3);
   CHECK(contains(missed.out, "allowed 0.0001"));
 }
@@ -137,6 +140,20 @@ TEST_CASE("a case too large for the memory is skipped with the figure") {
   CHECK(result.exit_code == 4);
   CHECK(contains(result.out, "SKIPPED"));
   CHECK(contains(result.out, "TB of memory"));
+}
+
+TEST_CASE("export writes the case that is named after its scenario") {
+  const TemporaryFolder folder;
+  const ProcessResult result =
+      run_tool({"export", "smoke/decode8-rank16", "--backends", "cpu", "--to", folder.folder()});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(read_file(folder.path("decode8-rank16.safetensors")).size() > 10000);
+  CHECK(contains(read_file(folder.path("decode8-rank16.json")), "\"op\""));
+  const ProcessResult unknown =
+      run_tool({"export", "smoke/decode8-rnak16", "--backends", "cpu", "--to", folder.folder()});
+  CHECK(unknown.exit_code == 1);
+  CHECK(contains(unknown.err, "did you mean 'decode8-rank16'?"));
 }
 
 TEST_CASE("every row of a run reruns alone from its printed command") {
