@@ -8,9 +8,9 @@
 namespace lora_bench {
 namespace {
 
-// A wake-up through the kernel costs tens of microseconds, as much as a whole decode step: a worker
-// looks for the next loop for about that long before it sleeps.
-constexpr int kLooksBeforeSleep = 20000;
+// A wake-up through the kernel costs tens of microseconds, as much as a whole decode step: who
+// waits looks for about that long before it sleeps.
+constexpr int kLooksBeforeSleep = 4000;
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -19,7 +19,8 @@ void pause_briefly() {
 }
 
 // Returns when `value` no longer is `known`.
-void await_change(const std::atomic<std::uint32_t>& value, std::uint32_t known) {
+template <typename Number>
+void await_change(const std::atomic<Number>& value, Number known) {
   for (int look = 0; look < kLooksBeforeSleep; ++look) {
     if (value.load(std::memory_order_acquire) != known) {
       return;
@@ -56,14 +57,15 @@ void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t)>
   const std::lock_guard lock(one_loop_);
   body_ = &body;
   count_ = count;
-  next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  unfinished_.store(count, std::memory_order_relaxed);
+  // From here on a worker may take items, also one that still looks for those of an earlier loop.
+  untaken_.store(count, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   take_items();
-  for (std::uint32_t busy = busy_.load(std::memory_order_acquire); busy != 0;
-       busy = busy_.load(std::memory_order_acquire)) {
-    await_change(busy_, busy);
+  for (std::int64_t left = unfinished_.load(std::memory_order_acquire); left != 0;
+       left = unfinished_.load(std::memory_order_acquire)) {
+    await_change(unfinished_, left);
   }
   if (failure_) {
     std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -71,30 +73,37 @@ void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t)>
 }
 
 void ThreadPool::serve() {
-  std::uint32_t known = 0;
   for (;;) {
-    await_change(generation_, known);
+    // Read before the items are looked for, so that a loop begun meanwhile is not slept through.
+    const std::uint32_t known = generation_.load(std::memory_order_acquire);
     if (leaving_.load(std::memory_order_relaxed)) {
       return;
     }
-    // Each loop waits for every worker, so none is ever skipped.
-    ++known;
     take_items();
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      busy_.notify_all();
-    }
+    await_change(generation_, known);
   }
 }
 
+// An item that is taken holds up the end of its loop, so body_ and count_ are its loop's until it
+// is done; nothing of a loop may be read before. A worker that comes too late finds nothing to
+// take.
 void ThreadPool::take_items() {
-  for (std::int64_t item = next_.fetch_add(1, std::memory_order_relaxed); item < count_;
-       item = next_.fetch_add(1, std::memory_order_relaxed)) {
+  std::int64_t untaken = untaken_.load(std::memory_order_acquire);
+  while (untaken > 0) {
+    if (!untaken_.compare_exchange_weak(untaken, untaken - 1, std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+      continue;
+    }
     try {
-      (*body_)(item);
+      (*body_)(count_ - untaken);
     } catch (...) {
       const std::lock_guard lock(failure_lock_);
       failure_ = std::current_exception();
     }
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      unfinished_.notify_all();
+    }
+    untaken = untaken_.load(std::memory_order_acquire);
   }
 }
 

@@ -10,7 +10,9 @@
 
 namespace lora_bench {
 
-// Persistent workers for short parallel loops; the caller works too. One loop at a time.
+// Persistent workers for short parallel loops; the caller works too. One loop at a time. A loop
+// waits only for items that were taken: a worker that the system keeps from running costs it
+// nothing.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // at least 1, the caller included
@@ -31,9 +33,9 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   const std::function<void(std::int64_t)>* body_ = nullptr;
   std::int64_t count_ = 0;
-  std::atomic<std::int64_t> next_{0};
+  std::atomic<std::int64_t> untaken_{0};
+  std::atomic<std::int64_t> unfinished_{0};
   std::atomic<std::uint32_t> generation_{0};
-  std::atomic<std::uint32_t> busy_{0};
   std::atomic<bool> leaving_{false};
   std::mutex failure_lock_;
   std::exception_ptr failure_;
