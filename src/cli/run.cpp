@@ -16,6 +16,8 @@
 namespace lora_bench {
 namespace {
 
+constexpr std::size_t kFailuresTold = 3;
+
 struct RunOptions {
   Selection selection;
   std::vector<std::string> out;
@@ -87,7 +89,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     table->row(row);
   }
   table->finish();
-  print_result(text.str());
+  print_result(text.str() + failure_report(report.rows, kFailuresTold));
   print_note(run_summary(report));
   return report.exit;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <sstream>
 
 namespace lora_bench {
 namespace {
@@ -59,6 +60,33 @@ std::string run_summary(const RunReport& report) {
   text += fmt::format("; exit {} ({})", static_cast<int>(report.exit), meaning(report.exit));
   if (!report.ending.empty()) {
     text += "\n" + report.ending;
+  }
+  return text;
+}
+
+std::string failure_report(const std::vector<Row>& rows, std::size_t most) {
+  std::string text;
+  std::size_t told = 0;
+  std::size_t left = 0;
+  for (const Row& row : rows) {
+    if (row.status == Status::kPassed || row.status == Status::kSkipped) {
+      continue;
+    }
+    if (told == most) {
+      ++left;
+      continue;
+    }
+    ++told;
+    text += fmt::format("\n{} {} {} on {}\n  {}\n", name(row.status), row.scenario, row.case_id,
+                        row.backend, row.message);
+    std::istringstream elements(row.first_wrong);
+    for (std::string element; std::getline(elements >> std::ws, element, ';');) {
+      text += fmt::format("    {}\n", element);
+    }
+    text += fmt::format("  again: {}\n", row.repro);
+  }
+  if (left > 0) {
+    text += fmt::format("\n... and {} more; --out FILE.jsonl keeps them all\n", left);
   }
   return text;
 }

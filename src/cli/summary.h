@@ -9,6 +9,9 @@ namespace lora_bench {
 // "34 rows: 30 PASSED, 4 SKIPPED; 2 missed a threshold; exit 3 (...)", and how the run ended.
 [[nodiscard]] std::string run_summary(const RunReport& report);
 
+// What is wrong, whole: message, first wrong elements, command; at most so many rows, "" = none.
+[[nodiscard]] std::string failure_report(const std::vector<Row>& rows, std::size_t most);
+
 // For `verify`: per backend and dtype how many of each status and the worst share of the bound.
 [[nodiscard]] std::string proof_table(const std::vector<Row>& rows);
 

@@ -10,11 +10,12 @@
 #include "cli/summary.h"
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "run/describe.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {
 namespace {
+
+constexpr std::size_t kFailuresTold = 20;
 
 struct VerifyCommand {
   Selection selection;
@@ -84,14 +85,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   request.argv = invocation.argv;
   request.out.assign(command.out.begin(), command.out.end());
   const RunReport report = run(request);
-  std::string text;
-  for (const Row& row : report.rows) {
-    if (row.status != Status::kPassed && row.status != Status::kSkipped) {
-      text += fmt::format("{} {} {} {}: {}\n  {}\n", name(row.status), row.scenario, row.case_id,
-                          row.backend, row.message, row.repro);
-    }
-  }
-  print_result(text + proof_table(report.rows));
+  print_result(proof_table(report.rows) + failure_report(report.rows, kFailuresTold));
   print_note(run_summary(report));
   return report.exit;
 }

@@ -27,6 +27,7 @@ struct Row {
   // proof
   Status status = Status::kError;
   std::string message, warning, levels, hypothesis, numerics;
+  std::string first_wrong;  // up to ten wrong elements, "; " between them
   std::optional<double> bound_share, rows_checked;
   // time, in us per launch
   std::optional<double> time_us, time_min_us, time_q1_us, time_q3_us, time_max_us, noise_us;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <utility>
 
 namespace lora_bench {
@@ -118,16 +119,32 @@ std::string count_by_status(const std::vector<Row>& rows) {
                      parts.empty() ? "" : ": ", fmt::join(parts, ", "));
 }
 
+namespace {
+
+// A warning without its figures: "limit reached: median known to 1.1 %" and "... 2.4 %" are one.
+std::string kind_of(const std::string& warning) { return warning.substr(0, warning.find(':')); }
+
+}  // namespace
+
 std::vector<std::string> count_by_warning(const std::vector<Row>& rows) {
-  std::map<std::string, int> counts;
+  struct Kind {
+    int count = 0;
+    std::string first;
+  };
+  std::map<std::string, Kind> kinds;
   for (const Row& row : rows) {
-    if (!row.warning.empty()) {
-      ++counts[one_line(row.warning)];
+    std::istringstream sentences(one_line(row.warning));
+    for (std::string sentence; std::getline(sentences >> std::ws, sentence, ';');) {
+      Kind& kind = kinds[kind_of(sentence)];
+      kind.first = kind.count++ == 0 ? sentence : kind.first;
     }
   }
   std::vector<std::string> lines;
-  for (const auto& [warning, count] : counts) {
-    lines.push_back(fmt::format("{} row{}: {}", count, count == 1 ? "" : "s", warning));
+  lines.reserve(kinds.size());
+  for (const auto& [text, kind] : kinds) {
+    lines.push_back(kind.count == 1
+                        ? fmt::format("1 row: {}", kind.first)
+                        : fmt::format("{} rows, the first: {}", kind.count, kind.first));
   }
   return lines;
 }

@@ -116,6 +116,9 @@ void add_verdict(Row& row, const Verdict& verdict) {
   row.rows_checked = verdict.rows_checked;
   if (verdict.failure) {
     row.hypothesis = verdict.failure->hypothesis;
+    for (const Mismatch& mismatch : verdict.failure->first) {
+      row.first_wrong += (row.first_wrong.empty() ? "" : "; ") + describe(mismatch);
+    }
   }
 }
 

@@ -19,15 +19,6 @@ constexpr double kMostlyZero = 0.9;
 constexpr std::int64_t kRowsOfShiftedLaunch = 32;
 constexpr std::int64_t kRowsOfRelations = 64;
 
-std::string describe(const Mismatch& mismatch) {
-  std::string place = fmt::format("token {}, ", mismatch.token);
-  place += mismatch.adapter == kNoAdapter ? "no adapter, "
-                                          : fmt::format("adapter {}, ", mismatch.adapter);
-  place += mismatch.slice < 0 ? "outside every slice, " : fmt::format("slice {}, ", mismatch.slice);
-  return fmt::format("{}column {}: expected {:.9g}, got {:.9g} (bound {:.3g})", place,
-                     mismatch.column, mismatch.expected, mismatch.got, mismatch.bound);
-}
-
 // One backend on one case: launches, and what they proved.
 class Proof {
  public:
@@ -193,6 +184,15 @@ std::string_view name(Level level) {
       return "memory";
   }
   return "";
+}
+
+std::string describe(const Mismatch& mismatch) {
+  std::string place = fmt::format("token {}, ", mismatch.token);
+  place += mismatch.adapter == kNoAdapter ? "no adapter, "
+                                          : fmt::format("adapter {}, ", mismatch.adapter);
+  place += mismatch.slice < 0 ? "outside every slice, " : fmt::format("slice {}, ", mismatch.slice);
+  return fmt::format("{}column {}: expected {:.9g}, got {:.9g} (bound {:.3g})", place,
+                     mismatch.column, mismatch.expected, mismatch.got, mismatch.bound);
 }
 
 std::string describe(const Failure& failure) {

@@ -56,6 +56,7 @@ struct VerifyOptions {
 };
 
 // The failure in one line: level, how many, the first place, the hypothesis.
+[[nodiscard]] std::string describe(const Mismatch& mismatch);
 [[nodiscard]] std::string describe(const Failure& failure);
 
 // Levels 1, 2 and 4 (and 3 if asked) of one backend on one case. The backend supports the problem.
