@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <sstream>
 
@@ -47,7 +48,7 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
     double value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, value);
-    if (error == std::errc{} && stop == end && value > 0) {
+    if (error == std::errc{} && stop == end && value > 0 && std::isfinite(value)) {
       *field = value;
       return;
     }

@@ -3,10 +3,23 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "core/error.h"
 
 namespace lora_bench {
+namespace {
+
+// The parser would take -1 for the largest number and cut what is too large.
+std::string why_no_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  return error == std::errc{} && stop == text.data() + text.size()
+             ? ""
+             : fmt::format("'{}' is no seed; allowed: an integer from 0 to {}", text, UINT64_MAX);
+}
+
+}  // namespace
 
 void add_selection(CLI::App& command, Selection& selection, bool files_required) {
   CLI::Option* files =
@@ -33,9 +46,10 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
                   "comma-separated; replaces the scenario's (see `list backends`)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--seed", selection.seed, "replaces the seed of every scenario");
+  command.add_option("--seed", selection.seed, "replaces the seed of every scenario")
+      ->check(CLI::Validator(why_no_seed, ""));
   command.add_option("--max-cases", selection.max_cases, "refuse a sweep with more cases")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "report/doubts.h"
 
 namespace lora_bench {
 namespace {
@@ -33,11 +34,33 @@ double median_of(std::vector<double> values) {
 }
 
 // One row for all repeats. Runs differ more than the samples of one run, so the spread of the
-// repeats counts as noise. A repeat that did not pass stands for all.
-Row pooled(const std::vector<const Row*>& repeats) {
+// repeats counts as noise. A repeat that did not pass stands for all, a wrong one before others;
+// one whose figures contradict each other leaves the whole without a verdict.
+struct Pooled {
+  Row row;
+  std::string doubt;
+};
+
+bool wrong(Status status) { return exit_code(status) == ExitCode::kWrongResult; }
+
+const Row* not_passed(const std::vector<const Row*>& repeats) {
+  const Row* found = nullptr;
   for (const Row* row : repeats) {
-    if (row->status != Status::kPassed) {
-      return *row;
+    const bool first = found == nullptr && row->status != Status::kPassed;
+    if (first || (wrong(row->status) && !wrong(found->status))) {
+      found = row;
+    }
+  }
+  return found;
+}
+
+Pooled pooled(const std::vector<const Row*>& repeats) {
+  if (const Row* row = not_passed(repeats)) {
+    return {*row, ""};
+  }
+  for (const Row* row : repeats) {
+    if (std::string doubt = doubt_about(*row); !doubt.empty()) {
+      return {*row, std::move(doubt)};
     }
   }
   Row all = *repeats.front();
@@ -58,10 +81,10 @@ Row pooled(const std::vector<const Row*>& repeats) {
   if (!all.samples_us.empty()) {
     all.time_us = median_of(all.samples_us);
   }
-  return all;
+  return {std::move(all), ""};
 }
 
-std::vector<Row> pool_repeats(const std::vector<Row>& rows) {
+std::vector<Pooled> pool_repeats(const std::vector<Row>& rows) {
   std::map<Identity, std::vector<std::size_t>> index;
   std::vector<std::vector<const Row*>> groups;
   for (const Row& row : rows) {
@@ -76,7 +99,7 @@ std::vector<Row> pool_repeats(const std::vector<Row>& rows) {
       groups.push_back({&row});
     }
   }
-  std::vector<Row> result;
+  std::vector<Pooled> result;
   result.reserve(groups.size());
   for (const auto& group : groups) {
     result.push_back(pooled(group));
@@ -94,8 +117,6 @@ ComparedRow without_verdict(const Row& row, Change change, std::string reason) {
   return result;
 }
 
-bool wrong(Status status) { return exit_code(status) == ExitCode::kWrongResult; }
-
 ComparedRow added(const Row& fresh) {
   if (wrong(fresh.status)) {
     return without_verdict(fresh, Change::kBroken,
@@ -104,7 +125,10 @@ ComparedRow added(const Row& fresh) {
   return without_verdict(fresh, Change::kAdded, "not in base");
 }
 
-ComparedRow compare_rows(const Row& base, const Row& fresh, const CompareOptions& options) {
+ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
+                         const CompareOptions& options) {
+  const Row& base = base_row.row;
+  const Row& fresh = fresh_row.row;
   const bool base_passed = base.status == Status::kPassed;
   const bool fresh_passed = fresh.status == Status::kPassed;
   if (!fresh_passed && (base_passed || wrong(fresh.status))) {
@@ -126,29 +150,34 @@ ComparedRow compare_rows(const Row& base, const Row& fresh, const CompareOptions
   if (!base.time_us) {
     return without_verdict(fresh, Change::kNotCompared, "not timed in base");
   }
+  if (!base_row.doubt.empty() || !fresh_row.doubt.empty()) {
+    return without_verdict(
+        fresh, Change::kInconclusive,
+        base_row.doubt.empty() ? "new: " + fresh_row.doubt : "base: " + base_row.doubt);
+  }
   return judge(base, fresh, options);
 }
 
-std::vector<ComparedRow> match(const std::vector<Row>& base, const std::vector<Row>& fresh,
+std::vector<ComparedRow> match(const std::vector<Pooled>& base, const std::vector<Pooled>& fresh,
                                const CompareOptions& options) {
-  std::multimap<Identity, const Row*> unmatched;
-  for (const Row& row : fresh) {
-    unmatched.emplace(identity(row), &row);
+  std::multimap<Identity, const Pooled*> unmatched;
+  for (const Pooled& row : fresh) {
+    unmatched.emplace(identity(row.row), &row);
   }
   std::vector<ComparedRow> result;
-  for (const Row& row : base) {
-    const auto [first, last] = unmatched.equal_range(identity(row));
+  for (const Pooled& row : base) {
+    const auto [first, last] = unmatched.equal_range(identity(row.row));
     const auto found = std::find_if(
-        first, last, [&](const auto& entry) { return timed_alike(row, *entry.second); });
+        first, last, [&](const auto& entry) { return timed_alike(row.row, entry.second->row); });
     if (found == last) {
-      result.push_back(without_verdict(row, Change::kMissing, "not in new"));
+      result.push_back(without_verdict(row.row, Change::kMissing, "not in new"));
     } else {
       result.push_back(compare_rows(row, *found->second, options));
       unmatched.erase(found);
     }
   }
   for (const auto& [key, row] : unmatched) {
-    result.push_back(added(*row));
+    result.push_back(added(row->row));
   }
   return result;
 }
@@ -192,6 +221,16 @@ void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double t
   }
 }
 
+void refuse_doubtful(const Results& base, const Results& fresh, std::vector<std::string> reasons) {
+  for (const Results* file : {&base, &fresh}) {
+    reasons.insert(reasons.end(), file->warnings.begin(), file->warnings.end());
+  }
+  if (!reasons.empty()) {
+    throw UsageError(fmt::format("{} and {} cannot be compared with --strict: {}", base.file,
+                                 fresh.file, fmt::join(reasons, "; ")));
+  }
+}
+
 int severity(Change change) {
   constexpr std::array kWorstFirst{Change::kBroken,       Change::kSlower, Change::kMissing,
                                    Change::kInconclusive, Change::kFaster, Change::kAdded,
@@ -226,10 +265,14 @@ std::string_view name(Change change) {
 
 CompareReport compare(const Results& base, const Results& fresh, const CompareOptions& options) {
   CompareReport report;
+  if (!(options.threshold >= 0) || !std::isfinite(options.threshold)) {
+    throw UsageError(
+        fmt::format("a threshold of {} % judges nothing; allowed: a number of 0 or more",
+                    options.threshold * 100));
+  }
   report.warnings = context_differences(base.context, fresh.context);
-  if (options.strict && !report.warnings.empty()) {
-    throw UsageError(fmt::format("{} and {} cannot be compared with --strict: {}", base.file,
-                                 fresh.file, fmt::join(report.warnings, "; ")));
+  if (options.strict) {
+    refuse_doubtful(base, fresh, report.warnings);
   }
   report.rows = match(pool_repeats(base.rows), pool_repeats(fresh.rows), options);
   if (options.threshold_given) {

@@ -56,6 +56,10 @@ ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& optio
   result.new_us = fresh.time_us;
   const double threshold = threshold_for(base, fresh, options);
   result.threshold = threshold;
+  if (!(threshold >= 0)) {
+    result.reason = fmt::format("max_regression of {} is no threshold", threshold);
+    return result;
+  }
   const std::optional<MedianInterval> before = median_interval(base);
   const std::optional<MedianInterval> after = median_interval(fresh);
   if (!before || !after) {

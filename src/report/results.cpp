@@ -4,11 +4,15 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 #include "core/error.h"
+#include "report/doubts.h"
 #include "report/json_row.h"
 #include "report/sink.h"
 
@@ -81,6 +85,11 @@ class Reader {
       results_.warnings.push_back(
           fmt::format("{}: key '{}' is unknown to this version; ignored", results_.file, key));
     }
+    for (const auto& [sentence, where] : doubts_) {
+      results_.warnings.push_back(fmt::format(
+          "{}:{}: {}{}", results_.file, where.line, sentence,
+          where.rows == 1 ? "" : fmt::format(" (the first of {} such rows)", where.rows)));
+    }
     return std::move(results_);
   }
 
@@ -101,6 +110,7 @@ class Reader {
       throw UsageError("the first line must be the context (\"kind\": \"context\")");
     } else if (*kind == "row") {
       results_.rows.push_back(row_from_json(json, unknown));
+      doubt(results_.rows.back());
     } else {
       throw UsageError("'kind' must be \"context\" or \"row\"");
     }
@@ -108,6 +118,21 @@ class Reader {
       if (std::find(unknown_.begin(), unknown_.end(), key) == unknown_.end()) {
         unknown_.push_back(std::move(key));
       }
+    }
+  }
+
+  void note(const std::string& sentence) {
+    Doubt& doubt = doubts_[sentence];
+    doubt.line = doubt.rows++ == 0 ? number_ : doubt.line;
+  }
+
+  void doubt(const Row& row) {
+    if (const std::string sentence = doubt_about(row); !sentence.empty()) {
+      note(sentence);
+    }
+    if (!seen_.emplace(row.scenario, row.case_id, row.backend, row.repetition, row.cache, row.mode)
+             .second) {
+      note("the same row once more; its samples count twice");
     }
   }
 
@@ -123,7 +148,16 @@ class Reader {
     }
   }
 
+  struct Doubt {
+    int line = 0;  // the first
+    std::int64_t rows = 0;
+  };
+
   Results results_;
+  std::map<std::string, Doubt> doubts_;
+  std::set<
+      std::tuple<std::string, std::string, std::string, std::int64_t, std::string, std::string>>
+      seen_;
   bool has_context_ = false;
   int number_ = 0;
   std::vector<std::string> unknown_;

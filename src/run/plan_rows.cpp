@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -56,6 +58,19 @@ void shuffle(std::vector<PlannedRow>& rows, std::uint64_t seed) {
   }
 }
 
+// Two rows of one name could not be told apart: compare would pool them, --resume skip one.
+void refuse_twins(const std::vector<PlannedRow>& rows) {
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
+  for (const PlannedRow& row : rows) {
+    if (!seen.emplace(row.spec->scenario, row.spec->id, row.backend).second) {
+      throw UsageError(fmt::format(
+          "case '{}' of scenario '{}' would run twice with backend '{}': name each scenario and "
+          "backend once, or use --repeat",
+          row.spec->id, row.spec->scenario, row.backend));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const RunRequest& request) {
@@ -87,6 +102,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
   if (rows.empty()) {
     throw UsageError(nothing_selected(request));
   }
+  refuse_twins(rows);
   const std::size_t once = rows.size();
   for (std::int64_t repetition = 1; repetition < request.repeat; ++repetition) {
     for (std::size_t i = 0; i < once; ++i) {

@@ -58,8 +58,32 @@ void reset_thresholds(Thresholds& into, const Thresholds& from) {
   take(into.min_tokens_per_s, from.min_tokens_per_s);
 }
 
+// Two sinks on one file would write over each other's rows, and --out empties what --resume keeps.
+void refuse_one_file_twice(const RunRequest& request) {
+  std::vector<std::filesystem::path> files = request.out;
+  for (const std::optional<std::filesystem::path>& path : {request.resume, request.samples_to}) {
+    if (path) {
+      files.push_back(*path);
+    }
+  }
+  std::set<std::filesystem::path> seen;
+  for (const std::filesystem::path& path : files) {
+    std::error_code unknown;
+    const std::filesystem::path real = std::filesystem::weakly_canonical(path, unknown);
+    if (!seen.insert(unknown ? path : real).second) {
+      throw UsageError(fmt::format(
+          "'{}' would be written twice; --out, --resume and --samples-to need a file each",
+          path.string()));
+    }
+  }
+}
+
 // Stored rows of a file to continue, checked to be of this very run.
 std::vector<Row> resumed_rows(const RunRequest& request, const Context& context) {
+  if (request.resume && request.resume->extension() != ".jsonl") {
+    throw UsageError(fmt::format("cannot resume '{}': only .jsonl files can be resumed",
+                                 request.resume->string()));
+  }
   if (!request.resume || !std::filesystem::exists(*request.resume)) {
     return {};
   }
@@ -217,6 +241,7 @@ ExitCode judge(const std::vector<Row>& rows) {
 
 RunReport run(const RunRequest& request) {
   const std::vector<PlannedRow> planned = plan_rows(request);
+  refuse_one_file_twice(request);
   const std::map<std::string, Selected> selected = select_all(planned);
   Targets targets;
   RunReport report;

@@ -53,6 +53,45 @@ TEST_CASE("exit 1: a filter that matches nothing, an unknown column, an unknown 
   CHECK(contains(threshold.err, "did you mean 'max_time_us'?"));
 }
 
+TEST_CASE("exit 1: a number that is none is refused, not bent into one") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  for (const char* seed : {"-1", "99999999999999999999999", "1e3", ""}) {
+    CAPTURE(seed);
+    CHECK(run_tool({"run", file, "--no-time", "--seed", seed}).exit_code == 1);
+  }
+  CHECK(run_tool({"run", file, "--no-time", "--seed", "18446744073709551615"}).exit_code == 0);
+  CHECK(run_tool({"run", file, "--threshold", "max_time_us=inf"}).exit_code == 1);
+  CHECK(run_tool({"run", file, "--threshold", "max_time_us=nan"}).exit_code == 1);
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", file, "--backends", "fake", "--out", rows}).exit_code == 0);
+  CHECK(run_tool({"compare", rows, rows, "--threshold", "nan"}).exit_code == 1);
+}
+
+TEST_CASE("exit 1: nothing is run or written twice under one name") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  CHECK(run_tool({"run", file, "--no-time", "--backends", "fake,fake"}).exit_code == 1);
+  CHECK(run_tool({"run", file, file, "--no-time", "--backends", "fake"}).exit_code == 1);
+  const std::string rows = folder.path("rows.jsonl");
+  const std::vector<std::string> start{"run",  file,    "--no-time", "--backends",
+                                       "fake", "--out", rows};
+  REQUIRE(run_tool(start).exit_code == 0);
+  const std::string before = read_file(rows);
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = start;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_tool(all);
+  };
+  CHECK(with({"--out", folder.folder() + "/./rows.jsonl"}).exit_code == 1);
+  CHECK(with({"--samples-to", rows}).exit_code == 1);
+  const ProcessResult both = with({"--resume", rows});
+  CHECK(both.exit_code == 1);
+  CHECK(contains(both.err, "would be written twice"));
+  CHECK(read_file(rows) == before);
+  CHECK(run_tool({"run", file, "--no-time", "--resume", folder.path("rows.md")}).exit_code == 1);
+}
+
 TEST_CASE("an output that cannot be written is found before work starts") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());

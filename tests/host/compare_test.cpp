@@ -215,3 +215,56 @@ TEST_CASE("the comparison is written as its golden files hold, the worst first")
   check_golden("compare_colour.txt", render_compare(all, false, true));
   check_golden("compare.md", render_compare(all, true, false));
 }
+
+TEST_CASE("a threshold that is no number judges nothing and is refused") {
+  CompareOptions options;
+  options.threshold_given = true;
+  for (const double threshold : {std::nan(""), HUGE_VAL, -0.01}) {
+    options.threshold = threshold;
+    CHECK_THROWS_WITH_AS(static_cast<void>(report({timed("a", 10)}, {timed("a", 20)}, options)),
+                         doctest::Contains("judges nothing"), UsageError);
+  }
+  Row edited = timed("a", 20);
+  edited.max_regression = -2;
+  CHECK(report({timed("a", 10)}, {edited}).exit == ExitCode::kInconclusive);
+}
+
+TEST_CASE("a wrong repeat is not hidden by one that was skipped before it") {
+  const Row skipped = with_status(timed("a", 10), Status::kSkipped);
+  const Row failed = with_status(timed("a", 10), Status::kFailed);
+  CHECK(report({skipped}, {skipped, failed}).exit == ExitCode::kWrongResult);
+  CHECK(report({skipped}, {failed, skipped}).exit == ExitCode::kWrongResult);
+}
+
+TEST_CASE("figures that contradict each other get no verdict") {
+  Row edited = timed("a", 10);
+  edited.time_us = 5;
+  const CompareReport found = report({timed("a", 10)}, {edited});
+  CHECK(found.exit == ExitCode::kInconclusive);
+  CHECK(found.rows.front().reason == "new: time_us is not the median of samples_us");
+
+  Row broken = timed("a", 10);
+  broken.samples_us[3] = std::nan("");
+  CHECK(report({broken}, {timed("a", 10)}).rows.front().reason ==
+        "base: samples_us holds what is no positive number");
+
+  Row outside = timed("a", 10);
+  outside.samples_us.clear();
+  outside.samples = 30;
+  outside.time_q1_us = 9.9;
+  outside.time_q3_us = 10.1;
+  CHECK(report({outside}, {outside}).rows.front().change == Change::kSame);
+  Row faster = outside;
+  faster.time_us = 5;
+  CHECK(report({outside}, {faster}).rows.front().change == Change::kInconclusive);
+}
+
+TEST_CASE("strict refuses files that were read with warnings") {
+  Results doubtful = results({timed("a", 10)});
+  doubtful.warnings.emplace_back("r.jsonl:3: last line is cut in the middle; dropped");
+  CHECK(compare(doubtful, results({timed("a", 10)}), {}).exit == ExitCode::kPass);
+  CompareOptions strict;
+  strict.strict = true;
+  CHECK_THROWS_WITH_AS(static_cast<void>(compare(results({timed("a", 10)}), doubtful, strict)),
+                       doctest::Contains("cut in the middle"), UsageError);
+}

@@ -43,7 +43,6 @@ TEST_CASE("a row survives JSON lines bit for bit") {
     const Results back = parse_results(context_line() + to_json_line(row) + "\n", "r.jsonl");
     REQUIRE(back.rows.size() == 1);
     check_same(row, back.rows.front());
-    CHECK(back.warnings.empty());
   }
 }
 
@@ -121,8 +120,10 @@ TEST_CASE("a newer schema is refused, an unknown key is one warning") {
 
   nlohmann::json row = nlohmann::json::parse(row_line());
   row["colour"] = "red";
+  nlohmann::json again = row;
+  again["repetition"] = 1;
   const Results results =
-      parse_results(context_line() + row.dump() + "\n" + row.dump() + "\n", "r.jsonl");
+      parse_results(context_line() + row.dump() + "\n" + again.dump() + "\n", "r.jsonl");
   REQUIRE(results.warnings.size() == 1);
   CHECK(results.warnings.front() == "r.jsonl: key 'colour' is unknown to this version; ignored");
 }
@@ -158,4 +159,45 @@ TEST_CASE("a locale with comma decimals changes no file") {
   CHECK(during == before);
   CHECK(cell == "70.125");
   check_same(fixed_rows().front(), back.rows.front());
+}
+
+TEST_CASE("figures that contradict each other and rows told twice are read with a warning") {
+  Row row = fixed_rows().front();
+  row.samples_us = {9, 10, 11};
+  row.samples = 3;
+  row.time_us = 10;
+  row.time_min_us = 9;
+  row.time_q1_us = 9.5;
+  row.time_q3_us = 10.5;
+  row.time_max_us = 11;
+  row.floor_us = 5;
+  row.floor_ratio = 2;
+  const auto warnings = [](const std::vector<Row>& rows) {
+    std::string text = context_line();
+    for (const Row& each : rows) {
+      text += to_json_line(each) + "\n";
+    }
+    return parse_results(text, "r.jsonl").warnings;
+  };
+  CHECK(warnings({row}).empty());
+  Row again = row;
+  again.repetition = 1;
+  CHECK(warnings({row, again}).empty());
+  CHECK(warnings({row, row}) ==
+        std::vector<std::string>{"r.jsonl:3: the same row once more; its samples count twice"});
+
+  const auto doubted = [&](const auto& edit) {
+    Row edited = row;
+    edit(edited);
+    const std::vector<std::string> found = warnings({edited});
+    return found.empty() ? "" : found.front().substr(found.front().rfind(':') + 2);
+  };
+  CHECK(doubted([](Row& r) { r.time_us = 1; }) == "time_us is not the median of samples_us");
+  CHECK(doubted([](Row& r) { r.time_us.reset(); }) == "time_us is not the median of samples_us");
+  CHECK(doubted([](Row& r) { r.time_us = -1; }) == "time_us is no positive number");
+  CHECK(doubted([](Row& r) { r.samples_us[0] = std::nan(""); }) ==
+        "samples_us holds what is no positive number");
+  CHECK(doubted([](Row& r) { r.samples = 30; }) == "samples is not the number of samples_us");
+  CHECK(doubted([](Row& r) { r.time_q1_us = 10.2; }).ends_with("are not in order"));
+  CHECK(doubted([](Row& r) { r.floor_ratio = 1; }) == "floor_ratio is not time_us over floor_us");
 }

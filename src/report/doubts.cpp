@@ -1,0 +1,63 @@
+#include "report/doubts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace lora_bench {
+namespace {
+
+// Far above the rounding of units and decimals, far below anything worth a forgery.
+constexpr double kTolerance = 1e-6;
+
+bool is_time(double value) { return std::isfinite(value) && value > 0; }
+
+bool agree(double left, double right) {
+  return std::fabs(left - right) <= kTolerance * std::max(std::fabs(left), std::fabs(right));
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+bool in_order(const Row& row) {
+  double earlier = 0;
+  for (const std::optional<double>& time :
+       {row.time_min_us, row.time_q1_us, row.time_us, row.time_q3_us, row.time_max_us}) {
+    if (time && *time < earlier * (1 - kTolerance)) {
+      return false;
+    }
+    earlier = time.value_or(earlier);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string doubt_about(const Row& row) {
+  if (row.time_us && !is_time(*row.time_us)) {
+    return "time_us is no positive number";
+  }
+  if (!std::all_of(row.samples_us.begin(), row.samples_us.end(), is_time)) {
+    return "samples_us holds what is no positive number";
+  }
+  if (!row.samples_us.empty()) {
+    if (!row.time_us || !agree(*row.time_us, median_of(row.samples_us))) {
+      return "time_us is not the median of samples_us";
+    }
+    if (row.samples && *row.samples != static_cast<std::int64_t>(row.samples_us.size())) {
+      return "samples is not the number of samples_us";
+    }
+  }
+  if (!in_order(row)) {
+    return "the least time, the quartiles, the median and the longest time are not in order";
+  }
+  if (row.time_us && row.floor_us && row.floor_ratio &&
+      !agree(*row.floor_ratio * *row.floor_us, *row.time_us)) {
+    return "floor_ratio is not time_us over floor_us";
+  }
+  return "";
+}
+
+}  // namespace lora_bench
