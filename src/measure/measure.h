@@ -31,9 +31,11 @@ struct MeasureRequest {
   const Problem& problem;
   const MeasureSettings& settings;
   std::uint64_t seed = 1;
-  // Given the operands and the output of one more launch in the timed mode, after timing: "" if it
-  // is right, else what is wrong. The run passes in the verifier, so that measure/ needs none.
-  std::function<std::string(const Tensors&, const std::vector<std::byte>&)> check;
+  // Given the operands and an output, and how many launches added to it: "" if it is right, else
+  // what is wrong. Asked after timing of what the timed launches left, and of one more launch in
+  // the timed mode. The run passes in the verifier, so that measure/ needs none.
+  std::function<std::string(const Tensors&, const std::vector<std::byte>&, std::int64_t launches)>
+      check;
   // Asked between samples; true ends sampling early with the warning "interrupted". May be empty.
   std::function<bool()> stop;
 };

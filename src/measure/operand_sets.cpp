@@ -84,16 +84,29 @@ void OperandSets::restore_y() {
   }
 }
 
-void OperandSets::prepare_check() {
-  y_.front().upload(tensors_.y.data);
+void OperandSets::prepare_check(std::int64_t output) {
+  const auto index = static_cast<std::size_t>(output);
+  y_[index].upload(tensors_.y.data);
   if (has_shrink(problem_.op)) {
-    h_.front().poison();
+    h_[index].poison();
   }
 }
 
-std::vector<std::byte> OperandSets::output_of_first() const {
+std::vector<std::byte> OperandSets::output_of(std::int64_t output) const {
   memory_.synchronize();
-  return has_expand(problem_.op) ? y_.front().download() : h_.front().download();
+  const auto index = static_cast<std::size_t>(output);
+  return has_expand(problem_.op) ? y_[index].download() : h_[index].download();
+}
+
+std::string OperandSets::damage() const {
+  for (const std::vector<GuardedBuffer>* buffers : {&h_, &y_}) {
+    for (const GuardedBuffer& buffer : *buffers) {
+      if (const std::string damage = buffer.damage(); !damage.empty()) {
+        return (buffers == &h_ ? "guard of h damaged: " : "guard of y damaged: ") + damage;
+      }
+    }
+  }
+  return "";
 }
 
 }  // namespace lora_bench

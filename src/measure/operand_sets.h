@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "device/memory.h"
@@ -25,10 +26,12 @@ class OperandSets {
 
   // y as it was drawn, everywhere.
   void restore_y();
-  // The same for the first set alone; h that the op writes is poisoned, so that what is read there
+  // The same for one output alone; h that the op writes is poisoned, so that what is read there
   // afterwards was written by the launch between.
-  void prepare_check();
-  [[nodiscard]] std::vector<std::byte> output_of_first() const;
+  void prepare_check(std::int64_t output);
+  [[nodiscard]] std::vector<std::byte> output_of(std::int64_t output) const;
+  // Of the guards around h and y; "" = none.
+  [[nodiscard]] std::string damage() const;
 
  private:
   void* keep(std::int64_t bytes, const void* from);

@@ -133,6 +133,27 @@ class Late final : public Fake {
   mutable std::pair<const void*, const void*> owed_{};
 };
 
+// Does its work only where somebody wrote since: right whenever it is looked at, idle when timed.
+class Lazy final : public Fake {
+ public:
+  using Fake::Fake;
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const std::lock_guard lock(mutex_);
+    const Result result = result_of(problem, operands);
+    const auto* data = static_cast<const std::byte*>(result.data);
+    const auto bytes = static_cast<std::size_t>(result.elements * size_bytes(result.dtype));
+    if (left_.size() == bytes && std::equal(left_.begin(), left_.end(), data)) {
+      return;
+    }
+    Fake::launch(problem, operands, stream);
+    left_.assign(data, data + bytes);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::vector<std::byte> left_;
+};
+
 class Outside final : public Fake {
  public:
   using Fake::Fake;
@@ -207,6 +228,7 @@ const std::vector<Entry>& entries() {
       {{"hang", "no launch returns"}, make<Hanging>},
       {{"wrong", "one element of the result is wrong"}, make<Wrong>},
       {{"late", "returns before its work is done"}, make<Late>},
+      {{"lazy", "does nothing where nobody wrote since its last launch"}, make<Lazy>},
       {{"outside", "writes one byte behind the end of the result"}, make<Outside>},
       {{"slow=FACTOR", "right answers in FACTOR times the time, 1 to 1000"}, make<Slow>},
       {{"unsupported", "supports no problem"}, make<Unsupported>},

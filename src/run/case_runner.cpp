@@ -40,10 +40,12 @@ std::int64_t needed_bytes(const Problem& problem, const Case& spec, const Device
 }
 
 std::string check_output(const Problem& problem, const Numerics& numerics, const Tensors& tensors,
-                         const std::vector<std::byte>& got) {
+                         const std::vector<std::byte>& got, std::int64_t launches) {
   constexpr std::int64_t kRowsAfterTiming = 16;
-  const Comparison comparison = compare_output(problem, tensors, numerics, got.data(),
-                                               sample_rows(problem, kRowsAfterTiming, 1));
+  const std::vector<std::int64_t> rows = sample_rows(problem, kRowsAfterTiming, 1);
+  const Comparison comparison =
+      launches == 1 ? compare_output(problem, tensors, numerics, got.data(), rows)
+                    : compare_accumulated(problem, tensors, numerics, got.data(), launches, rows);
   if (comparison.wrong == 0) {
     return "";
   }
@@ -76,8 +78,9 @@ void prove_and_time(Attempt& attempt) {
                          .check = nullptr,
                          .stop = interrupted};
   if (attempt.spec.verify.enabled) {
-    request.check = [&](const Tensors& tensors, const std::vector<std::byte>& got) {
-      return check_output(attempt.problem, numerics, tensors, got);
+    request.check = [&](const Tensors& tensors, const std::vector<std::byte>& got,
+                        std::int64_t launches) {
+      return check_output(attempt.problem, numerics, tensors, got, launches);
     };
   }
   attempt.measurement =

@@ -132,6 +132,15 @@ TEST_CASE("exit 2: work that goes on after the return is caught") {
   CHECK(run_tool({"run", file, "--backends", "fake:late"}).exit_code == 2);
 }
 
+TEST_CASE("exit 2: work that is left out while it is timed is caught") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  CHECK(run_tool({"run", file, "--no-time", "--backends", "fake:lazy"}).exit_code == 0);
+  const ProcessResult timed = run_tool({"run", file, "--backends", "fake:lazy"});
+  CHECK(timed.exit_code == 2);
+  CHECK(contains(timed.out, "left by the timed launches"));
+}
+
 TEST_CASE("exit 2: a write outside the output is caught") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());

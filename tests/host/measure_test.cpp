@@ -12,6 +12,7 @@
 #include "measure/rotation.h"
 #include "ops/cpu_backend.h"
 #include "support/cpu_case.h"
+#include "verify/verify.h"
 
 using namespace lora_bench;
 using namespace lora_bench::test;
@@ -84,7 +85,7 @@ struct Bench {
   std::unique_ptr<Memory> memory = make_host_memory();
   std::int64_t cache_bytes = 4 * touched_bytes(small_linear(), CacheMode::kWeightsCold);
   std::function<bool()> stop;
-  std::function<std::string(const Tensors&, const std::vector<std::byte>&)> check;
+  std::function<std::string(const Tensors&, const std::vector<std::byte>&, std::int64_t)> check;
 
   Measurement run(FakeClock& clock) {
     const MeasureRequest request{problem, wanted, 1, check, stop};
@@ -240,24 +241,73 @@ TEST_CASE("a sample that the clock can hardly tell is called short") {
 TEST_CASE("after timing one launch on a fresh y is checked") {
   Bench bench;
   std::vector<std::byte> expected;
-  bench.check = [&](const Tensors& tensors, const std::vector<std::byte>& got) {
+  bench.check = [&](const Tensors& tensors, const std::vector<std::byte>& got,
+                    std::int64_t launches) {
     CHECK(tensors.fill == Fill::kTiming);
+    if (launches > 1) {
+      return std::string();
+    }
     const HostResult once = launch_on_host(*make_cpu_backend({1, ""}), small_linear(), tensors);
     return got == once.y.data ? std::string() : std::string("y is not one launch away");
   };
   FakeClock clock(constant(1e-6));
   CHECK(bench.run(clock).check_passed);
-  bench.check = [](const Tensors&, const std::vector<std::byte>&) { return "row 3 is wrong"; };
+  bench.check = [](const Tensors&, const std::vector<std::byte>&, std::int64_t launches) {
+    return launches == 1 ? "row 3 is wrong" : "";
+  };
   FakeClock again(constant(1e-6));
   const Measurement wrong = bench.run(again);
   CHECK_FALSE(wrong.check_passed);
   CHECK(wrong.check_message == "row 3 is wrong");
 }
 
+TEST_CASE("what the timed launches left is checked, with their number") {
+  for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+    CAPTURE(name(cache));
+    Bench bench;
+    bench.wanted = settings(cache);
+    bench.wanted.max_samples = 500;
+    bench.wanted.min_time_ms = 200;  // long enough for y to be restored in between
+    std::vector<std::int64_t> asked;
+    bench.check = [&](const Tensors& tensors, const std::vector<std::byte>& got,
+                      std::int64_t launches) {
+      asked.push_back(launches);
+      const Comparison found =
+          compare_accumulated(bench.problem, tensors, bench.backend.numerics(bench.problem),
+                              got.data(), launches, {0, 1, 2});
+      CHECK(found.compared > 100);
+      return found.wrong == 0 ? std::string() : std::string("launches are missing");
+    };
+    FakeClock clock(constant(5e-6));
+    CHECK(bench.run(clock).check_message.empty());
+    REQUIRE(asked.size() == 2);
+    CHECK(asked[0] > 1);
+    CHECK(asked[1] == 1);
+  }
+}
+
+TEST_CASE("an output that is overwritten is checked in the sequence as it was timed") {
+  Bench bench;
+  bench.problem.add_inputs = false;
+  const std::size_t sets = 13;
+  std::vector<std::size_t> launched;
+  bench.check = [&](const Tensors&, const std::vector<std::byte>& got, std::int64_t launches) {
+    CHECK(launches == 1);
+    CHECK(got != draw_tensors(bench.problem, Fill::kTiming, 1).y.data);
+    launched.push_back(bench.backend.weights.size());
+    return std::string();
+  };
+  FakeClock clock(constant(1e-6));
+  const Measurement result = bench.run(clock);
+  REQUIRE(launched.size() == 2);
+  CHECK(result.launches % static_cast<std::int64_t>(sets) == 0);
+  CHECK(launched[1] == launched[0] + 1);
+}
+
 TEST_CASE("the output of a timed shrink is read from h") {
   Bench bench;
   bench.problem.op = Op::kShrink;
-  bench.check = [&](const Tensors&, const std::vector<std::byte>& got) {
+  bench.check = [&](const Tensors&, const std::vector<std::byte>& got, std::int64_t) {
     return got.size() == 3U * 8U * 4U ? std::string() : std::string("not h");
   };
   FakeClock clock(constant(1e-6));

@@ -1,0 +1,102 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/convert.h"
+#include "verify/oracle.h"
+#include "verify/scan.h"
+#include "verify/verify.h"
+
+namespace lora_bench {
+namespace {
+
+// Each is followed through every launch, so a few must stand for all.
+constexpr std::int64_t kElements = 256;
+
+// Between which values y can be after some launches, the worst of every rounding taken each time.
+// Rounding is monotone, so the ends of the interval are followed alone.
+struct Reach {
+  double least = 0, most = 0;
+
+  // False once nothing moves any more.
+  bool add(double delta, double error, double error_of_y, reference::Number number) {
+    const Reach before = *this;
+    least = reference::round_to(number, least + delta - error - error_of_y * std::fabs(least));
+    most = reference::round_to(number, most + delta + error + error_of_y * std::fabs(most));
+    return least != before.least || most != before.most;
+  }
+};
+
+// Roundings of y itself in one launch, and room for those of a declared rounding of delta.
+double error_of_y(const Numerics& numerics) {
+  const double roundings = 2 * static_cast<double>(numerics.expand_depth + 2);
+  return roundings * numerics.unit_roundoff;
+}
+
+double value_at(Dtype dtype, const void* array, std::int64_t index) {
+  return static_cast<double>(load(dtype, array, index));
+}
+
+Reach reach_after(std::int64_t launches, double before, double delta, double error,
+                  const Problem& problem, const Numerics& numerics) {
+  Reach reach{before, before};
+  for (std::int64_t launch = 0; launch < launches; ++launch) {
+    if (!reach.add(delta, error, error_of_y(numerics), number_of(problem.dtype))) {
+      break;
+    }
+  }
+  return reach;
+}
+
+void note_wrong(const Problem& problem, std::int64_t token, std::int64_t column, const Reach& right,
+                double got, Comparison& found) {
+  if (found.wrong++ > 0) {
+    return;
+  }
+  const Place place = place_of(problem, column);
+  found.first.push_back({token, problem.plan.adapter_of_token[static_cast<std::size_t>(token)],
+                         place.slice, place.column, (right.least + right.most) / 2, got,
+                         (right.most - right.least) / 2});
+}
+
+}  // namespace
+
+Comparison compare_accumulated(const Problem& problem, const Tensors& tensors,
+                               const Numerics& numerics, const void* got, std::int64_t launches,
+                               std::vector<std::int64_t> rows) {
+  Comparison found;
+  if (const std::optional<Failure> stray = scan_all_rows(problem, tensors, got)) {
+    found.compared = stray->compared;
+    found.wrong = stray->wrong;
+    found.first = stray->first;
+    return found;
+  }
+  std::sort(rows.begin(), rows.end());
+  Problem alone = problem;
+  alone.add_inputs = false;
+  const reference::Rows delta = evaluate_rows(alone, tensors, numerics, rows);
+  const auto columns = static_cast<std::size_t>(delta.columns);
+  const std::int64_t owned = std::count(delta.owned.begin(), delta.owned.end(), 1);
+  // Odd, so that it wanders over the columns.
+  const auto step = static_cast<std::size_t>(std::max<std::int64_t>(owned / kElements, 1) | 1);
+  std::size_t turn = 0;
+  for (std::size_t at = 0; at < delta.owned.size(); ++at) {
+    if (delta.owned[at] == 0 || turn++ % step != 0) {
+      continue;
+    }
+    const std::int64_t token = delta.tokens[at / columns];
+    const auto column = static_cast<std::int64_t>(at % columns);
+    const std::int64_t index = output_index(problem, token, column);
+    const double before = value_at(problem.dtype, tensors.y.data.data(), index);
+    const double now = value_at(problem.dtype, got, index);
+    const Reach right =
+        reach_after(launches, before, delta.expected[at], delta.bound[at], problem, numerics);
+    ++found.compared;
+    ++found.owned;
+    if (!(right.least <= now && now <= right.most)) {
+      note_wrong(problem, token, column, right, now, found);
+    }
+  }
+  return found;
+}
+
+}  // namespace lora_bench
