@@ -51,13 +51,13 @@ std::string plan_line(const PlannedRow& planned, Targets& targets, Totals& total
     totals.seconds += support.yes ? seconds_for(spec, problem, spec.measure.enabled) : 0;
   }
   totals.largest_bytes = std::max(totals.largest_bytes, memory);
-  return fmt::format("{:<40} {:<10} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}  {}\n", spec.id,
+  return fmt::format("{:<40} {:<10} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}{}\n", spec.id,
                      planned.backend, problem.tokens, problem.plan.active(),
                      problem.rank.empty() ? 0 : describe_case(spec, problem, "").rank,
                      format_bytes(static_cast<double>(work.bytes)),
                      fmt::format("{:.3g}", static_cast<double>(work.flops)), floor,
                      format_bytes(static_cast<double>(memory)),
-                     note.empty() ? "" : "SKIPPED: " + note);
+                     note.empty() ? "" : "  SKIPPED: " + note);
 }
 
 ExitCode execute(const Selection& selection) {

@@ -9,7 +9,7 @@
 namespace lora_bench {
 
 inline constexpr std::string_view kCpuSummary =
-    "host cores: threaded, blocked, vectorised (AVX-512, AVX2 or baseline)";
+    "host cores, vectorised (AVX-512, AVX2 or baseline); every op in bf16, fp16 and fp32";
 
 struct CpuOptions {
   int threads = 0;  // 0 = the pool of the process: as many as it may use

@@ -8,7 +8,7 @@
 namespace lora_bench {
 
 inline constexpr std::string_view kNaiveSummary =
-    "CUDA, one readable kernel an op: a second opinion, right before fast";
+    "CUDA, one readable kernel an op, for a second opinion; every op in bf16, fp16 and fp32";
 
 // kernels/naive. Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_naive_backend();

@@ -146,6 +146,7 @@ void visit_context(Context_& context, Visitor&& visit) {
   visit("multiprocessors", context.multiprocessors);
   visit("cache_bytes", context.cache_bytes);
   visit("memory_bytes", context.memory_bytes);
+  visit("clock_mhz_max", context.clock_mhz_max);
   visit("host", context.host);
   visit("cpu", context.cpu);
   visit("started_utc", context.started_utc);

@@ -60,6 +60,7 @@ struct Context {
   std::string device_kind, device_name, device_identity, driver, runtime;
   int compute_capability = 0, multiprocessors = 0;
   std::int64_t cache_bytes = 0, memory_bytes = 0;
+  std::int64_t clock_mhz_max = 0;  // 0 = not known
   std::string host, cpu, started_utc;
   std::vector<std::string> argv;
   std::map<std::string, std::string> scenario_hash;  // scenario name -> hash

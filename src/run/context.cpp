@@ -46,6 +46,7 @@ Context make_context(const DeviceFacts& device, const std::vector<Scenario>& sce
   context.multiprocessors = device.multiprocessors;
   context.cache_bytes = device.cache_bytes;
   context.memory_bytes = device.memory_bytes;
+  context.clock_mhz_max = static_cast<std::int64_t>(device.clock_mhz_max);
   context.host = host_name();
   context.cpu = device.kind == "cpu" ? device.name : cpu_facts().name;
   context.started_utc = now_utc();

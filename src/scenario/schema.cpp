@@ -112,7 +112,7 @@ const std::vector<Field> kBatch{
       "all that is drawn follows from it"},
      [](R r, Case& c, X) { r.seed(c.seed); }},
     {{"backends", "word or list", "names as `lora-bench list backends` prints them",
-      "[]: cpu, and naive where there is a GPU", "implementations to run"},
+      "[]: every GPU backend where there is a GPU, else cpu", "implementations to run"},
      [](R r, Case& c, X) { r.words(c.backends); }},
 };
 

@@ -102,8 +102,10 @@ void flatten(const Value& map, const std::string& prefix, Settings& settings,
       }
       settings.put(target, {field, &entry.value});
     } else if (!is_group(path)) {
+      // A dotted key fails in its own group: the neighbours of adapters.rnak are those of adapters.
+      const std::string group = path.substr(0, path.rfind('.'));
       diagnostics.add(entry.where, fmt::format("unknown key '{}'", entry.key),
-                      keys_of_group(prefix), nearest_field(path));
+                      keys_of_group(is_group(group) ? group : prefix), nearest_field(path));
     } else if (entry.value.kind != Value::Kind::kMap) {
       diagnostics.add(entry.value.where, fmt::format("'{}' is {}", path, describe(entry.value)),
                       fmt::format("a map with {}", keys_of_group(path)));
