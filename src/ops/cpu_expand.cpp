@@ -22,10 +22,16 @@ class ExpandItem {
     reserve();
     decode_hidden();
     decode_bias();
-    build_panels();
-    const std::int64_t tile = launch_.kernels.tile_rows;
-    for (std::int64_t row = 0; row < item_.rows; row += tile) {
-      multiply_rows(row, std::min(tile, item_.rows - row));
+    // Column by column where each panel is used once, so that it is used while it is near; else
+    // row by row with all panels, so that y is written as it lies.
+    const std::int64_t rows = launch_.kernels.tile_rows;
+    const std::int64_t columns = item_.rows <= rows ? launch_.kernels.tile_columns : item_.columns;
+    for (std::int64_t column = 0; column < item_.columns; column += columns) {
+      const std::int64_t end = std::min(column + columns, item_.columns);
+      build_panels(column, end);
+      for (std::int64_t row = 0; row < item_.rows; row += rows) {
+        multiply_rows(row, std::min(rows, item_.rows - row), column, end);
+      }
     }
   }
 
@@ -72,29 +78,31 @@ class ExpandItem {
                            item_.columns, bias_);
   }
 
-  void build_panels() {
+  // The panels of columns [first_column, end), from the start of the scratch.
+  void build_panels(std::int64_t first_column, std::int64_t end) {
     const std::int64_t tile = launch_.kernels.tile_columns;
-    for (std::int64_t column = 0; column < item_.columns; column += tile) {
+    for (std::int64_t column = first_column; column < end; column += tile) {
       const std::int64_t row_of_b =
           item_.slot * problem_.widths[slice()] + item_.first_column + column;
       launch_.kernels.transpose(
           problem_.dtype,
           element(problem_.dtype, launch_.operands.b[slice()], row_of_b * problem_.max_rank),
-          problem_.max_rank, std::min(tile, item_.columns - column), rank_,
-          panels_ + column * rank_);
+          problem_.max_rank, std::min(tile, end - column), rank_,
+          panels_ + (column - first_column) * rank_);
     }
   }
 
-  void multiply_rows(std::int64_t first, std::int64_t rows) {
+  void multiply_rows(std::int64_t first, std::int64_t rows, std::int64_t first_column,
+                     std::int64_t end) {
     const std::int64_t tile = launch_.kernels.tile_columns;
     const std::int64_t stride = rounded(rank_);
     const float scale =
         problem_.scale_at == ScaleAt::kExpand ? launch_.operands.scale[item_.slot] : 1.0F;
     const std::int64_t first_in_y = launch_.slices.column_start[slice()] + item_.first_column;
-    for (std::int64_t column = 0; column < item_.columns; column += tile) {
+    for (std::int64_t column = first_column; column < end; column += tile) {
       launch_.kernels.multiply_panel(rows, rank_, hidden_ + first * stride, stride,
-                                     panels_ + column * rank_, delta_);
-      const std::int64_t count = std::min(tile, item_.columns - column);
+                                     panels_ + (column - first_column) * rank_, delta_);
+      const std::int64_t count = std::min(tile, end - column);
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t to = token_of(first + row) * problem_.y_stride + first_in_y + column;
         launch_.kernels.finish(

@@ -25,6 +25,12 @@ struct CpuKernels {
   void (*dot)(std::int64_t rows, std::int64_t lanes, std::int64_t k, const float* x,
               std::int64_t x_stride, const float* a, std::int64_t a_stride, float* partial,
               std::int64_t partial_stride);
+  // The same sums for lanes of A as they are stored, for any k; x has zeros up to a multiple of
+  // `width`. `ahead` are the lanes that come next, to fetch them early: addresses that are not
+  // read.
+  void (*dot_stored)(Dtype dtype, std::int64_t rows, std::int64_t lanes, std::int64_t k,
+                     const float* x, std::int64_t x_stride, const void* const* a,
+                     const void* const* ahead, float* partial, std::int64_t partial_stride);
   // The sum of one `partial`: halves are added until one number is left.
   float (*sum)(const float* partial);
 

@@ -49,7 +49,7 @@ void store_fp16(Vector vector, std::uint16_t* to) {
 }  // namespace lora_bench
 
 #include "ops/cpu_kernels_body.inc"
-#include "ops/cpu_transpose_x86.inc"
+#include "ops/cpu_transpose_avx2.inc"
 
 #define LORA_BENCH_ISA avx2
 #include "ops/cpu_kernels_table.inc"

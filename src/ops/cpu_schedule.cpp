@@ -6,7 +6,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kItemsPerThread = 4;  // so that a slow thread does not hold up the others
-constexpr std::int64_t kShrinkRows = 48;     // rows that share one decoding of A
+constexpr std::int64_t kShrinkRows = 96;     // rows that share one decoding of A
 constexpr std::int64_t kShrinkLanes = 64;    // lanes that share one decoding of x
 constexpr std::int64_t kExpandRows = 192;    // rows that share one panel of B
 constexpr std::int64_t kPanelNumbers = std::int64_t{1} << 16;  // 256 KiB: stays in a core's cache

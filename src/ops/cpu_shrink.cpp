@@ -7,7 +7,10 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::int64_t kStep = 512;  // of K at a time: what is decoded stays in the nearest caches
+constexpr std::int64_t kStep = 512;  // of K at a time: what is decoded stays in the nearer caches
+// Rows a power of two apart would meet in the same few places of the nearest cache.
+constexpr std::int64_t kPadding = 16;
+constexpr std::int64_t kStride = kStep + kPadding;
 
 const void* element(Dtype dtype, const void* from, std::int64_t index) {
   return static_cast<const char*>(from) + index * size_bytes(dtype);
@@ -27,23 +30,20 @@ class ShrinkItem {
 
   void run() {
     reserve();
-    // Few rows: x is small enough to keep whole, and every A row is read from end to end, as memory
-    // likes it. Many rows: a step of K serves all lanes while x is near.
+    // Few rows: x is small enough to keep whole, and every A row is read once, from end to end, as
+    // memory likes it. Many rows: a step of K serves all lanes while x is near.
     if (keeps_x()) {
       for (std::int64_t first = 0; first < problem_.in_features; first += kStep) {
         decode_x(first, first);
       }
       for (std::int64_t lane = 0; lane < item_.columns; lane += launch_.kernels.tile_lanes) {
-        for (std::int64_t first = 0; first < problem_.in_features; first += kStep) {
-          multiply(lane, first, first);
-        }
+        multiply_stored(lane);
       }
     } else {
       for (std::int64_t first = 0; first < problem_.in_features; first += kStep) {
         decode_x(first, 0);
-        for (std::int64_t lane = 0; lane < item_.columns; lane += launch_.kernels.tile_lanes) {
-          multiply(lane, first, 0);
-        }
+        decode_a(first);
+        multiply(first);
       }
     }
     for (std::int64_t row = 0; row < item_.rows; ++row) {
@@ -71,9 +71,9 @@ class ShrinkItem {
     thread_local CpuScratch x;
     thread_local CpuScratch a;
     thread_local CpuScratch partials;
-    x_stride_ = keeps_x() ? (problem_.in_features + kStep - 1) / kStep * kStep : kStep;
+    x_stride_ = keeps_x() ? (problem_.in_features + kStep - 1) / kStep * kStep + kPadding : kStride;
     x_ = x.reserve(item_.rows * x_stride_);
-    a_ = a.reserve(launch_.kernels.tile_lanes * kStep);
+    a_ = a.reserve(keeps_x() ? 0 : item_.columns * kStride);
     const std::int64_t count = item_.rows * item_.columns * launch_.kernels.width;
     partials_ = partials.reserve(count);
     std::fill_n(partials_, count, 0.0F);
@@ -89,28 +89,50 @@ class ShrinkItem {
     }
   }
 
-  void decode_a(std::int64_t first_lane, std::int64_t lanes, std::int64_t first) {
-    const Dtype dtype = problem_.dtype;
-    for (std::int64_t index = 0; index < lanes; ++index) {
-      const Lane lane = lane_of(first_lane + index);
-      const std::int64_t row_of_a = item_.slot * problem_.max_rank + lane.lane;
-      const void* a = launch_.operands.a[static_cast<std::size_t>(lane.slice)];
-      launch_.kernels.decode(dtype, element(dtype, a, row_of_a * problem_.in_features + first),
-                             step_from(first), a_ + index * kStep);
+  // A of one lane from number `first` on.
+  [[nodiscard]] const void* a_of(std::int64_t index, std::int64_t first) const {
+    const Lane lane = lane_of(index);
+    const std::int64_t row = item_.slot * problem_.max_rank + lane.lane;
+    return element(problem_.dtype, launch_.operands.a[static_cast<std::size_t>(lane.slice)],
+                   row * problem_.in_features + first);
+  }
+
+  void decode_a(std::int64_t first) {
+    for (std::int64_t lane = 0; lane < item_.columns; ++lane) {
+      launch_.kernels.decode(problem_.dtype, a_of(lane, first), step_from(first),
+                             a_ + lane * kStride);
     }
   }
 
-  // One step of K of one tile of lanes, for all rows; x lies at column `at` of the scratch.
-  void multiply(std::int64_t lane, std::int64_t first, std::int64_t at) {
+  // All of K of one tile of lanes, for the few rows.
+  void multiply_stored(std::int64_t first_lane) {
+    constexpr std::int64_t kMostLanes = 4;
     const CpuKernels& kernels = launch_.kernels;
-    const std::int64_t lanes = std::min(kernels.tile_lanes, item_.columns - lane);
+    const std::int64_t lanes = std::min(kernels.tile_lanes, item_.columns - first_lane);
+    const void* a[kMostLanes];
+    const void* ahead[kMostLanes];
+    for (std::int64_t index = 0; index < lanes; ++index) {
+      const std::int64_t lane = first_lane + index;
+      a[index] = a_of(lane, 0);
+      ahead[index] = a_of(std::min(lane + kernels.tile_lanes, item_.columns - 1), 0);
+    }
+    kernels.dot_stored(problem_.dtype, item_.rows, lanes, problem_.in_features, x_, x_stride_, a,
+                       ahead, partials_ + first_lane * kernels.width,
+                       item_.columns * kernels.width);
+  }
+
+  // One step of K. The rows of a tile stay in the nearest cache while all lanes pass by.
+  void multiply(std::int64_t first) {
+    const CpuKernels& kernels = launch_.kernels;
     const std::int64_t k = (step_from(first) + kernels.width - 1) / kernels.width * kernels.width;
     const std::int64_t stride = item_.columns * kernels.width;
-    decode_a(lane, lanes, first);
     for (std::int64_t row = 0; row < item_.rows; row += kernels.tile_rows) {
-      kernels.dot(std::min(kernels.tile_rows, item_.rows - row), lanes, k,
-                  x_ + row * x_stride_ + at, x_stride_, a_, kStep,
-                  partials_ + row * stride + lane * kernels.width, stride);
+      const std::int64_t rows = std::min(kernels.tile_rows, item_.rows - row);
+      for (std::int64_t lane = 0; lane < item_.columns; lane += kernels.tile_lanes) {
+        kernels.dot(rows, std::min(kernels.tile_lanes, item_.columns - lane), k,
+                    x_ + row * x_stride_, x_stride_, a_ + lane * kStride, kStride,
+                    partials_ + row * stride + lane * kernels.width, stride);
+      }
     }
   }
 
@@ -142,7 +164,7 @@ class ShrinkItem {
   std::int64_t rank_;
   std::int64_t x_stride_ = 0;
   float* x_ = nullptr;         // [rows][x_stride_]: one step of K, or all of it
-  float* a_ = nullptr;         // [tile_lanes][kStep]
+  float* a_ = nullptr;         // [lanes][kStride]: one step of K
   float* partials_ = nullptr;  // [rows][lanes][width]
 };
 
