@@ -7,7 +7,7 @@ namespace {
 
 struct Entry {
   HypothesisDoc doc;
-  Test test = nullptr;  // null: told by the guards, not by the values
+  Test test = nullptr;  // null: told by guards or relations, not by the values
 };
 
 // The most specific first: what agrees with an earlier one is not asked further.
@@ -42,6 +42,10 @@ const std::vector<Entry>& entries() {
        test_low_precision_partials},
       {{"written-outside", "memory that is not the op's was written"}, test_written_outside},
       {{"input-changed", "an input was written"}, nullptr},
+      {{"not-repeatable", "the same launch gives other bits: an order that varies, or a race"},
+       nullptr},
+      {{"state-left", "the result depends on what was launched before"}, nullptr},
+      {{"depends-on-batch", "a row's bits depend on the rows around it"}, nullptr},
   };
   return kEntries;
 }
@@ -69,6 +73,15 @@ Hypothesis diagnose(const Problem& problem, const Tensors& tensors, const Numeri
     const std::string sentence = entry.test == nullptr ? "" : entry.test(evidence);
     if (!sentence.empty()) {
       return {std::string(entry.doc.key), sentence};
+    }
+  }
+  return {};
+}
+
+Hypothesis hypothesis_of(std::string_view key) {
+  for (const HypothesisDoc& doc : hypotheses()) {
+    if (doc.key == key) {
+      return {std::string(doc.key), std::string(doc.meaning)};
     }
   }
   return {};

@@ -26,6 +26,9 @@ struct HypothesisDoc {
                                   const Numerics& numerics, const void* got,
                                   const Comparison& comparison);
 
+// The hypothesis of that key with its meaning as the sentence; empty where there is none.
+[[nodiscard]] Hypothesis hypothesis_of(std::string_view key);
+
 // What guard bands and inputs tell without a prediction.
 [[nodiscard]] Hypothesis written_outside();
 [[nodiscard]] Hypothesis input_changed();

@@ -36,6 +36,8 @@ enum class Fault : std::uint8_t {
   kLostKTail1,
   kBf16Partials,
   kBf16RunningSum,
+  kTf32Operands,
+  kAlignedLoads,
   kOrderVariesByRun,
   kOrderVariesByBatch,
   // The scale.
@@ -43,6 +45,7 @@ enum class Fault : std::uint8_t {
   kScaleTwice,
   kScaleOfNeighbour,
   kScaleTwoPercent,
+  kScaleLastBits,
   // h between the two sums.
   kHRoundedToBf16,
   kHTruncatedToBf16,

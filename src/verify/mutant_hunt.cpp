@@ -11,11 +11,13 @@ Problem problem_of(const Case& spec) {
   return make_problem(spec, draw_batch(spec), draw_adapters(spec));
 }
 
-Verdict verdict_of(const Case& spec, const Backend& backend, bool relations) {
+Verdict verdict_of(const Case& spec, const Backend& backend, bool relations,
+                   Part without = Part::kNone) {
   const std::unique_ptr<Memory> memory = make_host_memory();
   VerifyOptions options;
   options.relations = relations;
   options.seed = spec.seed;
+  options.without = without;
   return verify(problem_of(spec), backend, *memory, options);
 }
 
@@ -28,12 +30,12 @@ std::string caught_at(const Failure& failure) {
 
 }  // namespace
 
-SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases) {
+SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part without) {
   SelfTestRow row;
   row.fault = fault;
   for (const Case& spec : cases) {
     const std::unique_ptr<Backend> mutant = make_mutant(fault);
-    const Verdict verdict = verdict_of(spec, *mutant, true);
+    const Verdict verdict = verdict_of(spec, *mutant, true, without);
     if (verdict.failure) {
       row.caught = true;
       row.level = caught_at(*verdict.failure);
@@ -42,6 +44,13 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases) {
       return row;
     }
   }
+  return row;
+}
+
+SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases) {
+  SelfTestRow row = hunt(doc.fault, cases);
+  row.named_right = row.hypothesis == doc.hypothesis;
+  row.part_needed = doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone).caught;
   return row;
 }
 

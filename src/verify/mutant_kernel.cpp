@@ -29,6 +29,15 @@ struct Launch {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffff0000U);
 }
 
+[[gnu::noinline]] float cut_to_tf32(float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffffe000U);
+}
+
+const void* rounded_down(const void* address) {
+  const auto excess = reinterpret_cast<std::uintptr_t>(address) % 16;
+  return static_cast<const std::byte*>(address) - excess;
+}
+
 float rounded_to(Dtype dtype, float value) {
   float rounded = 0;
   store(dtype, &rounded, 0, value);
@@ -57,6 +66,9 @@ float scaled(const Launch& launch, float value, std::int32_t adapter) {
   if (launch.is(Fault::kScaleTwoPercent)) {
     return value * scale[adapter] * 1.02F;
   }
+  if (launch.is(Fault::kScaleLastBits)) {
+    return value * (scale[adapter] * (1 + 0x1p-21F));
+  }
   return value * scale[adapter];
 }
 
@@ -83,12 +95,15 @@ float partial_sum(const Launch& launch, std::int64_t row, const Lane& at, std::i
   const Problem& problem = launch.problem;
   const std::int64_t x_stride =
       launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
+  const void* x =
+      launch.is(Fault::kAlignedLoads) ? rounded_down(launch.operands.x) : launch.operands.x;
   const void* a = launch.operands.a[static_cast<std::size_t>(at.slice)];
   const std::int64_t a_row = (at.adapter * problem.max_rank + at.lane) * problem.in_features;
   float sum = 0;
   for (std::int64_t k = begin; k < end; ++k) {
-    sum += load(problem.dtype, launch.operands.x, row * x_stride + k) *
-           load(problem.dtype, a, a_row + k);
+    const float left = load(problem.dtype, x, row * x_stride + k);
+    const float right = load(problem.dtype, a, a_row + k);
+    sum += launch.is(Fault::kTf32Operands) ? cut_to_tf32(left) * cut_to_tf32(right) : left * right;
   }
   return sum;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/convert.h"
+#include "verify/diagnose.h"
 #include "verify/oracle.h"
 #include "verify/scan.h"
 #include "verify/staging.h"
@@ -23,8 +24,8 @@ constexpr std::uint64_t kRowsAlone = 3;
 class Relations {
  public:
   Relations(const Problem& problem, const Backend& backend, Memory& memory, std::int64_t max_rows,
-            std::uint64_t seed)
-      : backend_(backend), memory_(memory), seed_(seed) {
+            std::uint64_t seed, bool guards)
+      : backend_(backend), memory_(memory), seed_(seed), guards_(guards) {
     base_ = {problem, draw_tensors(problem, Fill::kBounded, seed)};
     origin_ = sample_rows(problem, max_rows, seed);
     if (static_cast<std::int64_t>(origin_.size()) < problem.tokens) {
@@ -42,6 +43,7 @@ class Relations {
     const char* name;
     bool holds_for_this_backend;
     Check check;
+    const char* hypothesis;  // what it means that it does not hold; "" = anything
   };
 
   void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
@@ -66,6 +68,7 @@ class Relations {
   const Backend& backend_;
   Memory& memory_;
   std::uint64_t seed_;
+  bool guards_;
   Step base_;
   std::vector<std::int64_t> origin_;     // [rows of base], the token of the case
   std::vector<std::int64_t> same_rows_;  // 0, 1, ...
@@ -73,12 +76,14 @@ class Relations {
   Bits base_bits_;
   Failure failure_;
   bool failed_ = false;
+  bool damaged_ = false;
 };
 
 Bits Relations::launch_in(Stage& stage) {
   stage.launch(backend_);
-  if (const std::string damage = stage.damage(); !damage.empty() && !failed_) {
+  if (const std::string damage = stage.damage(); guards_ && !damage.empty() && !failed_) {
     failed_ = true;
+    damaged_ = true;
     failure_.what += ": " + damage;
   }
   return stage.output();
@@ -229,15 +234,17 @@ std::optional<Failure> Relations::run() {
   const bool doubles =
       repeats && !fp16_h && !(numerics_.rounds_delta && base_.problem.dtype == Dtype::kFp16);
   const std::vector<Relation> relations{
-      {"run twice", repeats, &Relations::run_twice},
-      {"after another step in the same buffers", repeats, &Relations::after_another_step},
-      {"no adapters after a busy step", expands, &Relations::idle_after_busy},
-      {"other values in unused places", repeats, &Relations::other_values_in_unused_places},
-      {"permuted rows", invariant, &Relations::permuted_rows},
-      {"relabelled adapters", invariant, &Relations::relabelled_adapters},
-      {"a row alone", invariant, &Relations::rows_alone},
-      {"doubled inputs", doubles, &Relations::doubled_inputs},
-      {"slices one by one", base_.problem.slices() > 1, &Relations::slices_one_by_one},
+      {"run twice", repeats, &Relations::run_twice, "not-repeatable"},
+      {"after another step in the same buffers", repeats, &Relations::after_another_step,
+       "state-left"},
+      {"no adapters after a busy step", expands, &Relations::idle_after_busy, "state-left"},
+      {"other values in unused places", repeats, &Relations::other_values_in_unused_places,
+       "unused-memory-read"},
+      {"permuted rows", invariant, &Relations::permuted_rows, "depends-on-batch"},
+      {"relabelled adapters", invariant, &Relations::relabelled_adapters, ""},
+      {"a row alone", invariant, &Relations::rows_alone, "depends-on-batch"},
+      {"doubled inputs", doubles, &Relations::doubled_inputs, ""},
+      {"slices one by one", base_.problem.slices() > 1, &Relations::slices_one_by_one, ""},
   };
   base_bits_ = launch(base_);
   for (const Relation& relation : relations) {
@@ -249,6 +256,10 @@ std::optional<Failure> Relations::run() {
     failure_.what = fmt::format("relation '{}'", relation.name);
     (this->*relation.check)();
     if (failed_) {
+      const Hypothesis hypothesis =
+          damaged_ ? written_outside() : hypothesis_of(relation.hypothesis);
+      failure_.hypothesis = hypothesis.key;
+      failure_.explanation = hypothesis.sentence;
       return failure_;
     }
   }
@@ -258,11 +269,12 @@ std::optional<Failure> Relations::run() {
 }  // namespace
 
 std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
-                                       Memory& memory, std::int64_t max_rows, std::uint64_t seed) {
+                                       Memory& memory, std::int64_t max_rows, std::uint64_t seed,
+                                       bool guards) {
   if (owned_elements(problem) == 0) {
     return std::nullopt;
   }
-  return Relations(problem, backend, memory, max_rows, seed).run();
+  return Relations(problem, backend, memory, max_rows, seed, guards).run();
 }
 
 }  // namespace lora_bench

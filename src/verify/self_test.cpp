@@ -25,12 +25,19 @@ std::vector<std::unique_ptr<Backend>> correct_host_backends() {
 
 }  // namespace
 
+bool sound(const SelfTestReport& report) {
+  return !report.rows.empty() && report.false_alarms == 0 &&
+         std::all_of(report.rows.begin(), report.rows.end(), [](const SelfTestRow& row) {
+           return row.caught && row.named_right && row.part_needed;
+         });
+}
+
 SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
                          const std::function<void(const std::string&)>& progress) {
   SelfTestReport report;
   const std::vector<Case> cases = telling_cases();
   for (const MutantDoc& doc : mutants()) {
-    report.rows.push_back(hunt(doc.fault, cases));
+    report.rows.push_back(hunt_and_judge(doc, cases));
     const SelfTestRow& row = report.rows.back();
     progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
                         : fmt::format("{}: NOT CAUGHT", row.fault));

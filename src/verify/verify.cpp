@@ -113,6 +113,9 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
   if (!check_values(level, tensors, got, memory_fault, rows)) {
     return false;
   }
+  if (options_.without == Part::kMemory) {
+    return true;
+  }
   if (!memory_fault.empty()) {
     return fail({Level::kMemory,
                  memory_fault,
@@ -130,11 +133,16 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
 
 bool Proof::check_fill(Level level, Fill fill) {
   const Tensors tensors = draw_tensors(problem_, fill, options_.seed);
-  if (!check_launch(level, tensors, Alignment::kBoundary, options_.max_rows)) {
+  const bool left_out = (level == Level::kExact && options_.without == Part::kExact) ||
+                        (level == Level::kBounded && options_.without == Part::kBounded);
+  if (!left_out && !check_launch(level, tensors, Alignment::kBoundary, options_.max_rows)) {
     return false;
   }
-  return level != Level::kExact || check_launch(level, tensors, Alignment::kElement,
-                                                std::min(options_.max_rows, kRowsOfShiftedLaunch));
+  const bool shifted =
+      level == (options_.without == Part::kExact ? Level::kBounded : Level::kExact);
+  return !shifted || options_.without == Part::kShifted ||
+         check_launch(level, tensors, Alignment::kElement,
+                      std::min(options_.max_rows, kRowsOfShiftedLaunch));
 }
 
 void Proof::conclude() {
@@ -158,9 +166,10 @@ Verdict Proof::run() {
     return verdict_;
   }
   conclude();
-  if (options_.relations) {
+  if (options_.relations && options_.without != Part::kRelations) {
     if (std::optional<Failure> failure =
-            check_relations(problem_, backend_, memory_, kRowsOfRelations, options_.seed)) {
+            check_relations(problem_, backend_, memory_, kRowsOfRelations, options_.seed,
+                            options_.without != Part::kMemory)) {
       fail(std::move(*failure));
       return verdict_;
     }
@@ -193,6 +202,24 @@ std::string describe(const Mismatch& mismatch) {
   place += mismatch.slice < 0 ? "outside every slice, " : fmt::format("slice {}, ", mismatch.slice);
   return fmt::format("{}column {}: expected {:.9g}, got {:.9g} (bound {:.3g})", place,
                      mismatch.column, mismatch.expected, mismatch.got, mismatch.bound);
+}
+
+std::string_view name(Part part) {
+  switch (part) {
+    case Part::kNone:
+      return "";
+    case Part::kExact:
+      return "exact";
+    case Part::kShifted:
+      return "shifted";
+    case Part::kBounded:
+      return "bounded";
+    case Part::kRelations:
+      return "relations";
+    case Part::kMemory:
+      return "memory";
+  }
+  return "";
 }
 
 std::string describe(const Failure& failure) {

@@ -49,10 +49,15 @@ struct Verdict {
   std::optional<Failure> failure;
 };
 
+// Parts of the proof that can be left out, to learn whether anything else would catch a fault.
+enum class Part : std::uint8_t { kNone, kExact, kShifted, kBounded, kRelations, kMemory };
+[[nodiscard]] std::string_view name(Part part);
+
 struct VerifyOptions {
   bool relations = false;
   std::int64_t max_rows = 256;
   std::uint64_t seed = 1;
+  Part without = Part::kNone;  // for the self-test alone
 };
 
 // The failure in one line: level, how many, the first place, the hypothesis.

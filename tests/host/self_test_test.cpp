@@ -66,3 +66,41 @@ TEST_CASE("random cases are the same for the same seed and differ between indice
   }
   CHECK(shapes.size() > 10);
 }
+
+TEST_CASE("every part of the proof catches a mutant that nothing else catches") {
+  std::set<Part> needed;
+  for (const MutantDoc& doc : mutants()) {
+    if (doc.alone == Part::kNone) {
+      continue;
+    }
+    CAPTURE(doc.fault);
+    const SelfTestRow row = hunt_and_judge(doc, telling_cases());
+    CHECK(row.caught);
+    CHECK(row.part_needed);
+    needed.insert(doc.alone);
+  }
+  CHECK(needed == std::set<Part>{Part::kExact, Part::kShifted, Part::kBounded, Part::kRelations,
+                                 Part::kMemory});
+}
+
+TEST_CASE("a mutant that is missed, misnamed or caught by another part makes the test unsound") {
+  MutantDoc doc{"scale-twice", "", "double-scale", "design"};
+  SelfTestReport report;
+  CHECK_FALSE(sound(report));
+  report.rows = {hunt_and_judge(doc, telling_cases())};
+  CHECK(sound(report));
+  doc.hypothesis = "zero-delta";
+  report.rows = {hunt_and_judge(doc, telling_cases())};
+  CHECK(report.rows.front().caught);
+  CHECK_FALSE(sound(report));
+  doc.hypothesis = "double-scale";
+  doc.alone = Part::kBounded;
+  report.rows = {hunt_and_judge(doc, telling_cases())};
+  CHECK_FALSE(sound(report));
+  doc = {"none", "", "", "design"};
+  report.rows = {hunt_and_judge(doc, telling_cases())};
+  CHECK_FALSE(sound(report));
+  report.rows.clear();
+  report.false_alarms = 1;
+  CHECK_FALSE(sound(report));
+}
