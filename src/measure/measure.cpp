@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::int64_t kMostLaunches = 2048;  // in a sequence: what a CUDA graph takes gladly
 constexpr std::int64_t kMostRotated = std::int64_t{2} << 30;  // bytes; uploading more takes seconds
+// On a host more sets than this take longer to make, and to go round, than to evict the caches
+// before each sample.
+constexpr std::int64_t kMostHostSets = 32;
 // Launches that y accumulates before it is restored: fewer than make the timing fill overflow, and
 // enough that restoring a large y does not take longer than the measurement.
 constexpr std::int64_t kMostAccumulated = 1024;
@@ -32,7 +35,8 @@ Sequence sequence_for(Space space) {
 
 std::int64_t affordable_sets(const Problem& problem, const Backend& backend, CacheMode cache,
                              std::int64_t cache_bytes, Memory& memory) {
-  const std::int64_t wanted = rotation_sets(problem, cache, cache_bytes);
+  const std::int64_t most = memory.space() == Space::kHost ? kMostHostSets : kMaxRotationSets;
+  const std::int64_t wanted = std::min(rotation_sets(problem, cache, cache_bytes), most);
   const std::int64_t available = memory.available_bytes();
   const std::int64_t least =
       measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem);
@@ -109,6 +113,9 @@ class Bench {
     double seconds = clock_.run_seconds(0);
     prepare();
     seconds = std::min(seconds, clock_.run_seconds(0));
+    if (seconds >= sequence_.target_seconds) {
+      return 1;  // long enough, however few its launches
+    }
     const std::int64_t most = std::max<std::int64_t>(1, kMostLaunches / sets_.count());
     const std::int64_t for_count = (sequence_.least_launches + sets_.count() - 1) / sets_.count();
     const double for_time = seconds > 0 ? sequence_.target_seconds / seconds + 1 : 1e9;

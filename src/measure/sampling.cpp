@@ -15,6 +15,9 @@ constexpr double kForeignLoad = 0.5;       // per core
 constexpr double kNoisySpread = 0.05;      // quartiles apart, of the median
 constexpr double kTicksOfAGoodRun = 100;   // a run shorter than so many clock ticks is not a time
 constexpr std::int64_t kLeastSamples = 2;  // one of each slot
+constexpr std::int64_t kSamplesForMedian = 6;  // fewer say nothing about how well it is known
+// A case too slow for its least samples within the most time gets so many times the time for them.
+constexpr double kTimesOverdrawn = 5;
 
 // Time by the clock; by the runs themselves where a clock stands still between them.
 class Elapsed {
@@ -55,6 +58,8 @@ double uncertainty(const std::vector<double>& samples) {
 void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
   const MeasureSettings& settings = sampling.settings;
   const std::int64_t most = std::max(settings.max_samples, kLeastSamples);
+  const std::int64_t least = std::max(settings.min_samples, kSamplesForMedian);
+  const double most_seconds = settings.max_time_ms * kMilliseconds;
   Elapsed elapsed(clock);
   for (std::int64_t count = 0; count < most; ++count) {
     if (count >= kLeastSamples) {
@@ -63,7 +68,7 @@ void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
         return;
       }
       const double seconds = elapsed.seconds();
-      if (seconds >= settings.max_time_ms * kMilliseconds) {
+      if (seconds >= (count < least ? kTimesOverdrawn * most_seconds : most_seconds)) {
         break;
       }
       if (count >= settings.min_samples && seconds >= settings.min_time_ms * kMilliseconds &&

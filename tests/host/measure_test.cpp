@@ -60,6 +60,28 @@ class NotingBackend : public Backend {
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
 };
 
+// Host memory that calls itself a device's.
+class DeviceLikeMemory : public Memory {
+ public:
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] void* allocate(std::int64_t bytes) override { return host_->allocate(bytes); }
+  void release(void* address) noexcept override { host_->release(address); }
+  void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    host_->copy_in(to, from, bytes);
+  }
+  void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    host_->copy_out(to, from, bytes);
+  }
+  void fill(void* to, std::byte value, std::int64_t bytes) override {
+    host_->fill(to, value, bytes);
+  }
+  void synchronize() override {}
+  [[nodiscard]] std::int64_t available_bytes() const override { return host_->available_bytes(); }
+
+ private:
+  std::unique_ptr<Memory> host_ = make_host_memory();
+};
+
 MeasureSettings settings(CacheMode cache = CacheMode::kWeightsCold) {
   MeasureSettings result;
   result.cache = cache;
@@ -136,14 +158,23 @@ TEST_CASE("cold rotates the activations too, hot rotates nothing") {
   CHECK(std::set<const void*>(hot.backend.weights.begin(), hot.backend.weights.end()).size() == 1);
 }
 
-TEST_CASE("a case too small to fill the cache touches each set once a sample") {
+TEST_CASE("a case too small to fill the cache touches each of a few sets once a sample") {
   Bench bench;
   bench.cache_bytes = std::int64_t{12} << 20;
   FakeClock clock(constant(1e-6));
   const Measurement result = bench.run(clock);
-  CHECK(result.rotation_sets == kMaxRotationSets);
-  CHECK(result.launches == kMaxRotationSets);
+  CHECK(result.rotation_sets == 32);
+  CHECK(result.launches == 32);
   CHECK(result.rotated_bytes <= 3 * bench.cache_bytes);
+}
+
+TEST_CASE("slow launches go round the sets once, on a device too") {
+  Bench bench;
+  bench.memory = std::make_unique<DeviceLikeMemory>();
+  FakeClock slow(constant(8.5e-3));
+  CHECK(bench.run(slow).launches == 13);
+  FakeClock quick(constant(1e-6));
+  CHECK(bench.run(quick).launches >= 64);
 }
 
 TEST_CASE("the time of a sample is divided by its launches") {
@@ -180,6 +211,31 @@ TEST_CASE("the least time prolongs sampling, the most time ends it with a warnin
   const Measurement limited = restless.run(jumpy);
   CHECK(warns(limited, "limit reached"));
   CHECK(warns(limited, "noisy"));
+}
+
+TEST_CASE("the least samples outlast the most time, but not five times of it") {
+  Bench slow;
+  slow.wanted.max_time_ms = 300;
+  FakeClock clock(constant(8.5e-3));  // 13 sets: 110 ms a sample
+  const Measurement result = slow.run(clock);
+  CHECK(result.launches == 13);
+  CHECK(result.samples_s.size() == 10);
+  CHECK(result.warnings.empty());
+
+  Bench slower;
+  slower.wanted.max_time_ms = 100;
+  FakeClock slower_clock(constant(8.5e-3));
+  const Measurement cut = slower.run(slower_clock);
+  CHECK(cut.samples_s.size() == 5);
+  CHECK(warns(cut, "limit reached after 5 samples"));
+}
+
+TEST_CASE("six samples are taken beyond the most time where fewer were asked for") {
+  Bench bench;
+  bench.wanted.min_samples = 1;
+  bench.wanted.max_time_ms = 150;
+  FakeClock clock([](int, std::int64_t run) { return run % 4 < 2 ? 8e-3 : 9e-3; });
+  CHECK(bench.run(clock).samples_s.size() == 6);
 }
 
 TEST_CASE("noise is at least the gap between two slots of the same code") {
