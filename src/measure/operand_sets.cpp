@@ -18,6 +18,7 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
     }
     operands_.push_back(operands);
   }
+  renew_inputs();
 }
 
 void* OperandSets::keep(std::int64_t bytes, const void* from) {
@@ -65,13 +66,11 @@ void OperandSets::add_weights(Operands& operands) {
 }
 
 void OperandSets::add_activations(Operands& operands, std::int64_t workspace_bytes) {
-  operands.x = keep(tensors_.x);
+  x_.emplace_back(memory_, static_cast<std::int64_t>(tensors_.x.data.size()));
+  operands.x = tensors_.x.data.empty() ? nullptr : x_.back().data();
   operands.workspace = keep(workspace_bytes, nullptr);
   const std::int64_t h_bytes = operand_sizes(problem_).h * size_bytes(problem_.intermediate);
   h_.emplace_back(memory_, h_bytes);
-  if (!has_shrink(problem_.op)) {
-    h_.back().upload(tensors_.h.data);
-  }
   operands.h = h_bytes == 0 ? nullptr : h_.back().data();
   y_.emplace_back(memory_, static_cast<std::int64_t>(tensors_.y.data.size()));
   y_.back().upload(tensors_.y.data);
@@ -89,6 +88,17 @@ void OperandSets::prepare_check(std::int64_t output) {
   y_[index].upload(tensors_.y.data);
   if (has_shrink(problem_.op)) {
     h_[index].poison();
+  }
+}
+
+void OperandSets::renew_inputs() {
+  for (GuardedBuffer& x : x_) {
+    x.upload(tensors_.x.data);
+  }
+  for (GuardedBuffer& h : h_) {
+    if (!has_shrink(problem_.op)) {
+      h.upload(tensors_.h.data);
+    }
   }
 }
 

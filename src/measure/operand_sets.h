@@ -29,6 +29,8 @@ class OperandSets {
   // The same for one output alone; h that the op writes is poisoned, so that what is read there
   // afterwards was written by the launch between.
   void prepare_check(std::int64_t output);
+  // What the op reads by row, x or a given h, as `tensors` now has it.
+  void renew_inputs();
   [[nodiscard]] std::vector<std::byte> output_of(std::int64_t output) const;
   // Of the guards around h and y; "" = none.
   [[nodiscard]] std::string damage() const;
@@ -44,6 +46,7 @@ class OperandSets {
   const Problem& problem_;
   const Tensors& tensors_;
   std::vector<GuardedBuffer> buffers_;
+  std::vector<GuardedBuffer> x_;
   std::vector<GuardedBuffer> h_;
   std::vector<GuardedBuffer> y_;
   std::vector<Operands> operands_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/doubts.h"
+
 namespace lora_bench {
 namespace {
 
@@ -162,6 +164,11 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
   }
   const double time_us = *row.time_us;
   derive_metrics(row);
+  // A clock that stands still or runs backwards must not end in a record.
+  if (const std::string doubt = doubt_about(row); row.status == Status::kPassed && !doubt.empty()) {
+    row.status = Status::kInvalid;
+    row.message = "the clock cannot be believed: " + doubt;
+  }
   const double limit_us = floor.limit_seconds * kMicroseconds;
   if (row.status == Status::kPassed && time_us + row.noise_us.value_or(0) < limit_us) {
     row.status = Status::kInvalid;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "run/progress.h"
 #include "run/run.h"
 
@@ -112,6 +114,15 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   add_floor(impossible, problem, MeasureSettings{}, ceilings);
   CHECK(impossible.status == Status::kInvalid);
   CHECK(judge({impossible, slow}) == ExitCode::kInconclusive);
+  for (const double sample : {0.0, -3.0, std::nan(""), HUGE_VAL}) {
+    Row backwards = timed_row(1e6, 0);
+    backwards.samples_us = {1e6, sample, 1e6, 1e6, 1e6};
+    add_floor(backwards, problem, MeasureSettings{}, ceilings);
+    CHECK(backwards.status == Status::kInvalid);
+    Row still = timed_row(sample, 0);
+    add_floor(still, problem, MeasureSettings{}, ceilings);
+    CHECK(still.status == Status::kInvalid);
+  }
 }
 
 }  // namespace

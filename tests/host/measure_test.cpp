@@ -317,6 +317,45 @@ TEST_CASE("after timing one launch on a fresh y is checked") {
   CHECK(wrong.check_message == "row 3 is wrong");
 }
 
+TEST_CASE("an input remembered from an earlier launch is found out") {
+  class Remembering final : public NotingBackend {
+   public:
+    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+      if (x_.empty()) {
+        const auto* x = static_cast<const std::byte*>(operands.x);
+        x_.assign(x, x + problem.tokens * problem.x_stride * size_bytes(problem.dtype));
+      }
+      Operands stale = operands;
+      stale.x = x_.data();
+      NotingBackend::launch(problem, stale, stream);
+    }
+
+   private:
+    mutable std::vector<std::byte> x_;
+  };
+  const Remembering remembering;
+  Bench bench;
+  const MeasureSettings wanted = settings();
+  const auto wrong = [&](const Backend& backend) {
+    std::vector<std::int64_t> asked;
+    const auto check = [&](const Tensors& tensors, const std::vector<std::byte>& got,
+                           std::int64_t launches) {
+      asked.push_back(launches);
+      const Numerics numerics = backend.numerics(bench.problem);
+      const Comparison found =
+          launches == 1 ? compare_output(bench.problem, tensors, numerics, got.data(), {0, 1, 2})
+                        : compare_accumulated(bench.problem, tensors, numerics, got.data(),
+                                              launches, {0, 1, 2});
+      return found.wrong == 0 ? std::string() : std::to_string(asked.size());
+    };
+    FakeClock clock(constant(1e-6));
+    const MeasureRequest request{bench.problem, wanted, 1, check, nullptr};
+    return measure(request, backend, *bench.memory, clock, device(bench.cache_bytes)).check_message;
+  };
+  CHECK(wrong(bench.backend).empty());
+  CHECK(wrong(remembering) == "2");
+}
+
 TEST_CASE("what the timed launches left is checked, with their number") {
   for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
     CAPTURE(name(cache));
