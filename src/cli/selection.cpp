@@ -64,7 +64,13 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   std::vector<Diagnostic> diagnostics;
   for (const std::string& file : selection.files) {
     try {
-      scenarios.push_back(load_scenario(find_scenario(file), options));
+      Scenario scenario = load_scenario(find_scenario(file), options);
+      // As the user wrote it: `anchors` stays `anchors` in the command that reruns a row, wherever
+      // the scenarios are installed.
+      for (Case& spec : scenario.cases) {
+        spec.scenario_file = file;
+      }
+      scenarios.push_back(std::move(scenario));
     } catch (const UsageError& error) {
       diagnostics.insert(diagnostics.end(), error.diagnostics().begin(), error.diagnostics().end());
     }
