@@ -25,6 +25,10 @@ if(GIT)
     endif()
   endif()
 endif()
+# A tree without git (a tarball, a copy) is named by whoever copied it.
+if(commit STREQUAL "unknown" AND DEFINED ENV{LORA_BENCH_COMMIT})
+  set(commit $ENV{LORA_BENCH_COMMIT})
+endif()
 
 set(text "#pragma once\n\n#define LORA_BENCH_COMMIT \"${commit}\"\n#define LORA_BENCH_DIRTY ${dirty}\n")
 set(before "")
