@@ -13,8 +13,8 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-// A page that the processor translates once for 512 of the common size: what streams through a large
-// buffer reads it as fast as the ceilings, which are measured on such pages.
+// A page that the processor translates once for 512 of the common size: what streams through a
+// large buffer reads it as fast as the ceilings, which are measured on such pages.
 constexpr std::int64_t kLargePage = std::int64_t{2} << 20;
 // Linux promises more memory than it has and kills the process on touch: larger requests are
 // checked first. Smaller ones are not worth reading /proc for.

@@ -137,19 +137,29 @@ class FileSinks {
   std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
+// The command of this run with --resume in the place of the --out that keeps its rows.
 std::string how_to_resume(const RunRequest& request) {
-  std::filesystem::path file;
-  if (request.resume) {
-    file = *request.resume;
-  }
+  std::string file = request.resume ? request.resume->string() : "";
   for (const std::filesystem::path& path : request.out) {
     if (file.empty() && path.extension() == ".jsonl") {
-      file = path;
+      file = path.string();
     }
   }
-  return file.empty() ? "interrupted; with --out FILE.jsonl a run can be resumed"
-                      : fmt::format("interrupted; go on with the same command and --resume {}",
-                                    shell_quoted(file.string()));
+  if (file.empty()) {
+    return "interrupted; with --out FILE.jsonl a run can be resumed";
+  }
+  std::string command = "interrupted; go on with:";
+  for (std::size_t i = 0; i < request.argv.size(); ++i) {
+    const bool keeps_rows = i + 1 < request.argv.size() && request.argv[i + 1] == file;
+    if (request.argv[i] == "--out" && keeps_rows) {
+      command += " --resume";
+    } else if (request.argv[i] == "--out=" + file) {
+      command += " " + shell_quoted("--resume=" + file);
+    } else {
+      command += " " + shell_quoted(request.argv[i]);
+    }
+  }
+  return command;
 }
 
 // One row, then whether the run can go on. A hung device backend holds the device: nothing after
