@@ -49,7 +49,16 @@ std::string ceilings_text(const Ceilings& ceilings) {
     text += fmt::format("  {:<16} {:.3g} TFLOP/s\n", fmt::format("product {}", name(peak.dtype)),
                         peak.flops_per_s * 1e-12);
   }
+  if (ceilings.product_flops_per_s > 0) {
+    text += fmt::format("  {:<16} {:.3g} TFLOP/s\n", "Eigen fp32",
+                        ceilings.product_flops_per_s * 1e-12);
+  }
   text += fmt::format("  {:<16} {:.2f} us\n", "launch", ceilings.launch_seconds * 1e6);
+  if (ceilings.load > kDisturbingLoad) {
+    text += fmt::format(
+        "  measured under load {:.1f} per core; when it is quiet: lora-bench device --refresh\n",
+        ceilings.load);
+  }
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <locale>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -145,6 +146,15 @@ std::optional<std::string> cgroup_path(const std::string& text, const std::strin
     }
   }
   return std::nullopt;
+}
+
+int running_others(const std::string& loadavg) {
+  double averages[3] = {};
+  int running = 0;
+  std::istringstream text(loadavg);
+  text.imbue(std::locale::classic());
+  text >> averages[0] >> averages[1] >> averages[2] >> running;
+  return text ? std::max(0, running - 1) : 0;
 }
 
 std::int64_t available_memory_bytes() {

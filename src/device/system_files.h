@@ -28,6 +28,10 @@ namespace lora_bench {
 [[nodiscard]] std::optional<std::string> cgroup_path(const std::string& text,
                                                      const std::string& controller);
 
+// Threads that run or want to, from the text of /proc/loadavg, without the one that reads it; 0
+// when it is not told.
+[[nodiscard]] int running_others(const std::string& loadavg);
+
 // Bytes that this process may still take: MemAvailable, less if its cgroup has a lower limit.
 [[nodiscard]] std::int64_t available_memory_bytes();
 

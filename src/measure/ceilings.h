@@ -31,7 +31,11 @@ struct Ceilings {
   // fp32 product by Eigen on all cores: what a good library reaches (CPU only, else 0). The floor
   // does not use it: a kernel may be better than a library, but not than the registers.
   double product_flops_per_s = 0;
+  // Threads of others that ran meanwhile, per core of the host (CPU only, else 0).
+  double load = 0;
 };
+// Above this the ceilings of a CPU may be too low, and floors too high.
+constexpr double kDisturbingLoad = 0.5;
 
 // The cache file: $XDG_CACHE_HOME/lora-bench or ~/.cache/lora-bench, one file a device and tool
 // version; empty when the environment names no place.

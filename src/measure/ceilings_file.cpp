@@ -15,7 +15,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 using Json = nlohmann::ordered_json;
 
@@ -127,7 +127,8 @@ std::string ceilings_to_json(const Ceilings& ceilings) {
                   {"copy_bytes_per_s", ceilings.copy_bytes_per_s},
                   {"launch_seconds", ceilings.launch_seconds},
                   {"peaks", peaks},
-                  {"product_flops_per_s", ceilings.product_flops_per_s}};
+                  {"product_flops_per_s", ceilings.product_flops_per_s},
+                  {"load", ceilings.load}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -145,6 +146,7 @@ std::optional<Ceilings> ceilings_from_json(const std::string& text) {
     ceilings.copy_bytes_per_s = positive(json.at("copy_bytes_per_s"));
     ceilings.launch_seconds = positive(json.at("launch_seconds"));
     ceilings.product_flops_per_s = json.at("product_flops_per_s").get<double>();
+    ceilings.load = json.at("load").get<double>();
     for (const Json& peak : json.at("peaks")) {
       const std::optional<Dtype> dtype = parse_dtype(peak.at("dtype").get<std::string>());
       if (!dtype) {
@@ -167,6 +169,12 @@ Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh) {
   }
   Ceilings measured = device.kind == "cpu" ? measure_host_ceilings() : measure_device_ceilings();
   measured.identity = device.identity;
+  if (measured.load > kDisturbingLoad) {
+    std::cerr << fmt::format(
+        "warning: the ceilings of {} were measured while others used the machine (load {:.1f} per "
+        "core) and may be too low; when it is quiet: lora-bench device --refresh\n",
+        device.name, measured.load);
+  }
   if (file.empty()) {
     std::cerr << "warning: neither XDG_CACHE_HOME nor HOME is set: the measured ceilings are not "
                  "stored\n";

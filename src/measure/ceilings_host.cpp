@@ -6,11 +6,13 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "core/error.h"
 #include "device/system_files.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
+#include "measure/curve.h"
 #include "ops/cpu_kernels.h"
 #include "ops/thread_pool.h"
 #include "reference/reference.h"
@@ -20,7 +22,8 @@ namespace {
 
 constexpr std::int64_t kSmallest = std::int64_t{64} << 10;
 constexpr std::int64_t kLargest = std::int64_t{1} << 30;
-constexpr int kRepeats = 5;  // the best counts: a ceiling is what the machine can do
+constexpr int kRepeats = 3;  // the best counts: a ceiling is what the machine can do
+constexpr int kSweeps = 3;   // over all sizes, so that what disturbs a while spoils none
 constexpr double kLeastRunSeconds = 1e-3;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -111,12 +114,40 @@ double hot_seconds(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t by
   });
 }
 
-// Reading more cannot take less: what a disturbed run measured too high comes down to its larger
-// neighbour.
-void make_monotonic(std::vector<Ceilings::Point>& curve) {
-  for (std::size_t i = curve.size(); i-- > 1;) {
-    curve[i - 1].seconds = std::min(curve[i - 1].seconds, curve[i].seconds);
+void measure_curves(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t beyond_caches,
+                    std::int64_t largest, Ceilings& into) {
+  for (std::int64_t bytes = kSmallest; bytes <= largest; bytes *= 2) {
+    into.read_cold.push_back({bytes, std::numeric_limits<double>::infinity()});
   }
+  into.read_hot = into.read_cold;
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    for (std::size_t i = 0; i < into.read_cold.size(); ++i) {
+      Ceilings::Point& cold = into.read_cold[i];
+      Ceilings::Point& hot = into.read_hot[i];
+      cold.seconds = std::min(cold.seconds, cold_seconds(pool, buffer, beyond_caches, cold.bytes));
+      if (hot.bytes < beyond_caches) {  // nothing larger is hot
+        hot.seconds = std::min(hot.seconds, hot_seconds(pool, buffer, hot.bytes));
+      }
+    }
+  }
+  make_monotone(into.read_cold);
+  make_no_slower_than_pieces(into.read_cold);
+  for (std::size_t i = 0; i < into.read_hot.size(); ++i) {
+    into.read_hot[i].seconds = std::min(into.read_hot[i].seconds, into.read_cold[i].seconds);
+  }
+  make_monotone(into.read_hot);
+}
+
+// Threads of other processes that run or want to, per core: the mean of a short while in which all
+// of ours sleep. The load average would count what this process did in the last minute.
+double load_of_others() {
+  constexpr int kLooks = 40;
+  double running = 0;
+  for (int look = 0; look < kLooks; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    running += running_others(read_text("/proc/loadavg"));
+  }
+  return running / kLooks / usable_cores();
 }
 
 double copy_rate(ThreadPool& pool, const StreamBuffer& buffer) {
@@ -182,19 +213,8 @@ Ceilings measure_host_ceilings() {
 
   Ceilings ceilings;
   ceilings.identity = facts.identity;
-  for (std::int64_t bytes = kSmallest; bytes <= largest; bytes *= 2) {
-    const double cold = cold_seconds(pool, buffer, beyond_caches, bytes);
-    ceilings.read_cold.push_back({bytes, cold});
-    // Beyond the caches nothing is hot.
-    const bool fits = bytes < beyond_caches;
-    ceilings.read_hot.push_back({bytes, fits ? hot_seconds(pool, buffer, bytes) : cold});
-  }
-  make_monotonic(ceilings.read_cold);
-  make_monotonic(ceilings.read_hot);
-  for (std::size_t i = 0; i < ceilings.read_hot.size(); ++i) {
-    ceilings.read_hot[i].seconds =
-        std::min(ceilings.read_hot[i].seconds, ceilings.read_cold[i].seconds);
-  }
+  ceilings.load = load_of_others();
+  measure_curves(pool, buffer, beyond_caches, largest, ceilings);
   ceilings.copy_bytes_per_s = copy_rate(pool, buffer);
   ceilings.launch_seconds = launch_cost();
   ceilings.product_flops_per_s = product_peak();
@@ -203,6 +223,7 @@ Ceilings measure_host_ceilings() {
   for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
     ceilings.peaks.push_back({dtype, peak});
   }
+  ceilings.load = std::max(ceilings.load, load_of_others());
   return ceilings;
 }
 

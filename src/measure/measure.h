@@ -44,9 +44,9 @@ struct MeasureRequest {
                                   Memory& memory, Clock& clock, const DeviceFacts& device);
 
 // How many operand sets the cache mode needs: hot 1; else enough that what a launch touches of them
-// exceeds three times the last cache, at least 2, at most kMaxRotationSets; a host makes fewer (see
-// measure.cpp). Below three caches the
-// measurement evicts the cache before each sample and touches every set once a sample.
+// exceeds three times the last cache, at least 2, at most kMaxRotationSets; a host makes 32 of them
+// at most. Below three caches the measurement evicts the cache before each sample and touches every
+// set once a sample.
 constexpr std::int64_t kMaxRotationSets = 2048;
 [[nodiscard]] std::int64_t rotation_sets(const Problem& problem, CacheMode cache,
                                          std::int64_t cache_bytes);

@@ -21,6 +21,8 @@ Ceilings sample() {
   ceilings.copy_bytes_per_s = 4.22e12;
   ceilings.launch_seconds = 5e-7;
   ceilings.peaks = {{Dtype::kBf16, 7.5e14}, {Dtype::kFp32, 5e13}};
+  ceilings.product_flops_per_s = 2.5e11;
+  ceilings.load = 1.4;
   return ceilings;
 }
 
@@ -67,6 +69,8 @@ TEST_CASE("stored ceilings come back to the last bit") {
   CHECK(back->read_hot[0].seconds == 1.0 / 3e6);
   CHECK(back->copy_bytes_per_s == 4.22e12);
   CHECK(back->launch_seconds == 5e-7);
+  CHECK(back->product_flops_per_s == 2.5e11);
+  CHECK(back->load == 1.4);
   REQUIRE(back->peaks.size() == 2);
   CHECK(back->peaks[0].dtype == Dtype::kBf16);
   CHECK(back->peaks[0].flops_per_s == 7.5e14);

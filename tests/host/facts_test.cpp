@@ -9,6 +9,14 @@
 
 using lora_bench::DeviceFacts;
 
+TEST_CASE("who runs besides the reader is told by the fourth figure of the load") {
+  CHECK(lora_bench::running_others("5.05 3.24 3.77 7/121 25676\n") == 6);
+  CHECK(lora_bench::running_others("0.00 0.01 0.05 1/98 300\n") == 0);
+  CHECK(lora_bench::running_others("0.00 0.01 0.05 0/98 300\n") == 0);
+  CHECK(lora_bench::running_others("") == 0);
+  CHECK(lora_bench::running_others("unknown") == 0);
+}
+
 TEST_CASE("sizes are read with the units that /proc and /sys use") {
   CHECK(lora_bench::parse_size_bytes("32768K\n") == std::int64_t{32} << 20);
   CHECK(lora_bench::parse_size_bytes("  16117268 kB") == std::int64_t{16117268} * 1024);

@@ -1,0 +1,54 @@
+#include "measure/curve.h"
+
+#include <doctest/doctest.h>
+
+using namespace lora_bench;
+
+namespace {
+
+using Curve = std::vector<Ceilings::Point>;
+
+}  // namespace
+
+TEST_CASE("a size that was disturbed takes no longer than a larger one") {
+  Curve curve{{100, 1.0}, {200, 7.0}, {400, 5.0}, {800, 4.0}, {1600, 9.0}};
+  make_monotone(curve);
+  CHECK(curve[0].seconds == 1.0);
+  CHECK(curve[1].seconds == 4.0);
+  CHECK(curve[2].seconds == 4.0);
+  CHECK(curve[3].seconds == 4.0);
+  CHECK(curve[4].seconds == 9.0);
+}
+
+TEST_CASE("a size that was disturbed takes no longer than its halves one after the other") {
+  // 537 MB at 178 GB/s and 1.1 GB at 131 GB/s cannot both be what the machine can do.
+  Curve curve{{268435456, 1.6e-3}, {536870912, 3.0e-3}, {1073741824, 8.2e-3}};
+  make_no_slower_than_pieces(curve);
+  CHECK(curve[0].seconds == 1.6e-3);
+  CHECK(curve[1].seconds == 3.0e-3);
+  CHECK(curve[2].seconds == doctest::Approx(6.0e-3));
+}
+
+TEST_CASE("settled curves stay as they are, whatever the order") {
+  Curve curve{{100, 3.0}, {200, 8.0}, {400, 2.0}, {800, 9.0}};
+  make_monotone(curve);
+  make_no_slower_than_pieces(curve);
+  const Curve once = curve;
+  make_monotone(curve);
+  make_no_slower_than_pieces(curve);
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    CHECK(curve[i].seconds == once[i].seconds);
+    CHECK((i == 0 || curve[i].seconds >= curve[i - 1].seconds));
+  }
+}
+
+TEST_CASE("curves of no or one point are left alone") {
+  Curve none;
+  make_monotone(none);
+  make_no_slower_than_pieces(none);
+  CHECK(none.empty());
+  Curve one{{100, 2.0}};
+  make_monotone(one);
+  make_no_slower_than_pieces(one);
+  CHECK(one[0].seconds == 2.0);
+}
