@@ -48,6 +48,12 @@ Json curve_to_json(const std::vector<Ceilings::Point>& curve) {
   return points;
 }
 
+// Tells a file that was edited: floors and INVALID rest on it.
+std::string check_of(Json json) {
+  json.erase("check");
+  return fmt::format("{:016x}", hash(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
 double positive(const Json& value) {
   const double number = value.get<double>();
   if (!(number > 0) || !std::isfinite(number)) {
@@ -118,17 +124,18 @@ std::string ceilings_to_json(const Ceilings& ceilings) {
   for (const Ceilings::Peak& peak : ceilings.peaks) {
     peaks.push_back({{"dtype", name(peak.dtype)}, {"flops_per_s", peak.flops_per_s}});
   }
-  const Json json{{"kind", "ceilings"},
-                  {"schema", kSchema},
-                  {"tool_version", build_facts().version},
-                  {"identity", ceilings.identity},
-                  {"read_cold", curve_to_json(ceilings.read_cold)},
-                  {"read_hot", curve_to_json(ceilings.read_hot)},
-                  {"copy_bytes_per_s", ceilings.copy_bytes_per_s},
-                  {"launch_seconds", ceilings.launch_seconds},
-                  {"peaks", peaks},
-                  {"product_flops_per_s", ceilings.product_flops_per_s},
-                  {"load", ceilings.load}};
+  Json json{{"kind", "ceilings"},
+            {"schema", kSchema},
+            {"tool_version", build_facts().version},
+            {"identity", ceilings.identity},
+            {"read_cold", curve_to_json(ceilings.read_cold)},
+            {"read_hot", curve_to_json(ceilings.read_hot)},
+            {"copy_bytes_per_s", ceilings.copy_bytes_per_s},
+            {"launch_seconds", ceilings.launch_seconds},
+            {"peaks", peaks},
+            {"product_flops_per_s", ceilings.product_flops_per_s},
+            {"load", ceilings.load}};
+  json["check"] = check_of(json);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -136,7 +143,8 @@ std::optional<Ceilings> ceilings_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("schema").get<int>() != kSchema ||
-        json.at("tool_version").get<std::string>() != build_facts().version) {
+        json.at("tool_version").get<std::string>() != build_facts().version ||
+        json.at("check").get<std::string>() != check_of(json)) {
       return std::nullopt;
     }
     Ceilings ceilings;

@@ -2,8 +2,10 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -23,6 +25,23 @@ std::string now_utc() {
 
 std::string differs(std::string_view what, const std::string& stored, const std::string& current) {
   return stored == current ? "" : fmt::format("{} was '{}', is '{}'", what, stored, current);
+}
+
+// What of a command line gives the rows another meaning; overrides and seeds are in the scenario's
+// hash, and which rows are wanted may change.
+std::string asked_of_rows(const std::vector<std::string>& argv) {
+  const std::string threshold = "--threshold";
+  std::vector<std::string> asked;
+  for (std::size_t i = 0; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    if (word == "--no-time" || word == "--relations" || word.starts_with(threshold + "=")) {
+      asked.push_back(word);
+    } else if (word == threshold && i + 1 < argv.size()) {
+      asked.push_back(threshold + "=" + argv[i + 1]);
+    }
+  }
+  std::sort(asked.begin(), asked.end());
+  return fmt::format("{}", fmt::join(asked, " "));
 }
 
 }  // namespace
@@ -75,7 +94,9 @@ std::string why_not_resumable(const Context& stored, const Context& current) {
         differs("tool version", stored.tool_version, current.tool_version),
         differs("commit", stored.commit, current.commit),
         differs("build", stored.build, current.build),
-        differs("driver", stored.driver, current.driver)}) {
+        differs("driver", stored.driver, current.driver),
+        differs("what is asked of rows", asked_of_rows(stored.argv),
+                asked_of_rows(current.argv))}) {
     if (!reason.empty()) {
       return reason;
     }

@@ -92,6 +92,24 @@ TEST_CASE("exit 1: nothing is run or written twice under one name") {
   CHECK(run_tool({"run", file, "--no-time", "--resume", folder.path("rows.md")}).exit_code == 1);
 }
 
+TEST_CASE("exit 1: rows of which less was asked do not stand for rows of this run") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  const std::vector<std::string> proof{"run", file, "--backends", "fake", "--no-time"};
+  const auto resumed = [&](std::vector<std::string> command) {
+    command.insert(command.end(), {"--resume", rows});
+    return run_tool(command).exit_code;
+  };
+  REQUIRE(resumed(proof) == 0);
+  CHECK(resumed(proof) == 0);
+  CHECK(resumed({"run", file, "--backends", "fake"}) == 1);
+  CHECK(resumed({"run", file, "--backends", "fake", "--no-time", "--relations"}) == 1);
+  CHECK(resumed({"run", file, "--backends", "fake", "--no-time", "--threshold", "max_time_us=1"}) ==
+        1);
+  CHECK(resumed({"run", file, "--backends", "fake,cpu", "--no-time", "--quiet"}) == 0);
+}
+
 TEST_CASE("an output that cannot be written is found before work starts") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());

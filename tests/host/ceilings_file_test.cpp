@@ -92,6 +92,18 @@ TEST_CASE("a record that is cut, empty or absurd counts as none") {
   CHECK_FALSE(ceilings_from_json(ceilings_to_json(absurd)));
 }
 
+TEST_CASE("a record that was edited counts as none, however sane it looks") {
+  const std::string whole = ceilings_to_json(sample());
+  REQUIRE(ceilings_from_json(whole));
+  std::string edited = whole;
+  const std::size_t digit = edited.find_first_of("123456789", edited.find("launch_seconds"));
+  edited[digit] = edited[digit] == '9' ? '8' : '9';
+  CHECK_FALSE(ceilings_from_json(edited));
+  std::string unsigned_record = whole;
+  unsigned_record.replace(unsigned_record.find("\"check\""), 7, "\"chalk\"");
+  CHECK_FALSE(ceilings_from_json(unsigned_record));
+}
+
 TEST_CASE("each device has a cache file of its own under XDG_CACHE_HOME") {
   const Environment cache("XDG_CACHE_HOME", "/somewhere/cache");
   DeviceFacts other = facts();
