@@ -19,6 +19,7 @@ void product(const Scalar* a, const Scalar* b, Scalar* c, std::int64_t m, std::i
 
 }  // namespace
 
+// NOLINTNEXTLINE(misc-definitions-in-headers): each includer gives it another name
 Multiply multiply() { return {&product<double>, &product<float>}; }
 
 }  // namespace lora_bench::reference::LORA_BENCH_ISA

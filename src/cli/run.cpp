@@ -17,7 +17,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::size_t kFailuresTold = 3;
+constexpr std::size_t kFailuresUnderTable = 3;
 
 struct RunOptions {
   Selection selection;
@@ -90,7 +90,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     table->row(row);
   }
   table->finish();
-  print_result(text.str() + failure_report(report.rows, kFailuresTold));
+  print_result(text.str() + failure_report(report.rows, kFailuresUnderTable));
   print_note(run_summary(report));
   return report.exit;
 }

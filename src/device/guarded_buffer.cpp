@@ -12,7 +12,6 @@ namespace {
 
 using Band = std::array<std::byte, GuardedBuffer::kGuardBytes>;
 
-constexpr std::int64_t kAlignment = 256;
 constexpr std::byte kPoison{0xFF};
 
 // Every byte differs from its neighbours, so that rows shifted from one guard into another, or a
@@ -52,10 +51,10 @@ Overrun compare(Memory& memory, const std::byte* band, std::int64_t size) {
 
 GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t misalign)
     : memory_(&memory), bytes_(bytes) {
-  if (bytes < 0 || misalign < 0 || misalign >= kAlignment) {
+  if (bytes < 0 || misalign < 0 || misalign >= kAlignmentBytes) {
     throw std::logic_error("guarded buffer: sizes must be >= 0, misalign below 256");
   }
-  constexpr std::int64_t kExtra = kAlignment + 2 * kGuardBytes;
+  constexpr std::int64_t kExtra = kAlignmentBytes + 2 * kGuardBytes;
   // A size near the limit is left to the allocator, which refuses it by name.
   const bool absurd = bytes > std::numeric_limits<std::int64_t>::max() - kExtra;
   base_ = static_cast<std::byte*>(memory.allocate(absurd ? bytes : bytes + kExtra));

@@ -12,10 +12,10 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
 // A page that the processor translates once for 512 of the common size: what streams through a
 // large buffer reads it as fast as the ceilings, which are measured on such pages.
 constexpr std::int64_t kLargePage = std::int64_t{2} << 20;
+
 // Linux promises more memory than it has and kills the process on touch: larger requests are
 // checked first. Smaller ones are not worth reading /proc for.
 constexpr std::int64_t kCheckedFromBytes = std::int64_t{16} << 20;
@@ -34,7 +34,7 @@ class HostMemory final : public Memory {
     const bool large = bytes >= kLargePage;
     const auto size = static_cast<std::size_t>(bytes) + 1;
     void* address = nullptr;
-    if (::posix_memalign(&address, large ? kLargePage : kAlignment, size) != 0) {
+    if (::posix_memalign(&address, large ? kLargePage : kAlignmentBytes, size) != 0) {
       refuse(bytes);
     }
     if (large) {

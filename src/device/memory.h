@@ -11,13 +11,16 @@ namespace lora_bench {
 
 enum class Space : std::uint8_t { kHost, kDevice };
 
+// Of everything that is allocated.
+constexpr std::int64_t kAlignmentBytes = 256;
+
 // Memory of one space. Host and CUDA are the two implementations; everything above (guards,
 // poison, rotation) is written once on top. Copies are synchronous.
 class Memory {
  public:
   virtual ~Memory() = default;
   [[nodiscard]] virtual Space space() const = 0;
-  // At least 256-byte aligned; throws CaseError naming the size when there is no room.
+  // At least kAlignmentBytes aligned; throws CaseError naming the size when there is no room.
   [[nodiscard]] virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* address) noexcept = 0;
   virtual void copy_in(void* to, const void* from, std::int64_t bytes) = 0;

@@ -12,6 +12,10 @@
 
 namespace lora_bench {
 
+// The ends of the read curve.
+constexpr std::int64_t kSmallestReadBytes = std::int64_t{64} << 10;
+constexpr std::int64_t kLargestReadBytes = std::int64_t{1} << 30;
+
 // What this machine can do at best, measured, never looked up.
 struct Ceilings {
   struct Point {

@@ -18,8 +18,6 @@ namespace {
 using kernels::Number;
 using kernels::ProbeGrid;
 
-constexpr std::int64_t kSmallest = std::int64_t{64} << 10;
-constexpr std::int64_t kLargest = std::int64_t{1} << 30;
 constexpr int kReplays = 15;
 // Launches in one replay at least, so that its time is far above the 0.5 us of an event.
 constexpr std::int64_t kLaunches = 32;
@@ -63,7 +61,8 @@ class DeviceProbe {
     ceilings.identity = facts_.identity;
     ceilings.launch_seconds = per_launch(std::vector<Launch>(
         256, [](Stream stream) { LORA_BENCH_CUDA_CHECK(kernels::launch_empty(handle(stream))); }));
-    for (std::int64_t bytes = kSmallest; bytes <= std::min(kLargest, room_); bytes *= 2) {
+    for (std::int64_t bytes = kSmallestReadBytes; bytes <= std::min(kLargestReadBytes, room_);
+         bytes *= 2) {
       ceilings.read_cold.push_back({bytes, best_read(bytes, true)});
       ceilings.read_hot.push_back({bytes, best_read(bytes, false)});
     }
@@ -80,9 +79,9 @@ class DeviceProbe {
   // Enough to turn more than three caches over, and one read of the largest size; at most half of
   // what is free.
   static std::int64_t room_bytes(const DeviceFacts& facts, const Memory& memory) {
-    const std::int64_t wanted = std::max(kLargest, 4 * facts.cache_bytes);
+    const std::int64_t wanted = std::max(kLargestReadBytes, 4 * facts.cache_bytes);
     const std::int64_t room = std::min(wanted, memory.available_bytes() / 2);
-    return room / kSmallest * kSmallest;
+    return room / kSmallestReadBytes * kSmallestReadBytes;
   }
 
   [[nodiscard]] ProbeGrid grid(int blocks_per_multiprocessor, unsigned threads = 256) const {
@@ -124,8 +123,9 @@ class DeviceProbe {
     const std::int64_t places = room_ / bytes;
     const std::int64_t turned =
         std::min({places, kMostLaunches, 4 * facts_.cache_bytes / bytes + 1});
-    const std::int64_t launches = cold ? std::max(turned, std::min(places, kLaunches))
-                                       : std::clamp<std::int64_t>(kLargest / bytes, 1, kLaunches);
+    const std::int64_t launches =
+        cold ? std::max(turned, std::min(places, kLaunches))
+             : std::clamp<std::int64_t>(kLargestReadBytes / bytes, 1, kLaunches);
     double best = std::numeric_limits<double>::infinity();
     for (const int blocks : {1, 2, 4, 8}) {
       std::vector<Launch> sequence;

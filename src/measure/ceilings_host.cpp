@@ -20,8 +20,6 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::int64_t kSmallest = std::int64_t{64} << 10;
-constexpr std::int64_t kLargest = std::int64_t{1} << 30;
 constexpr int kRepeats = 3;  // the best counts: a ceiling is what the machine can do
 constexpr int kSweeps = 3;   // over all sizes, so that what disturbs a while spoils none
 constexpr double kLeastRunSeconds = 1e-3;
@@ -116,7 +114,7 @@ double hot_seconds(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t by
 
 void measure_curves(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t beyond_caches,
                     std::int64_t largest, Ceilings& into) {
-  for (std::int64_t bytes = kSmallest; bytes <= largest; bytes *= 2) {
+  for (std::int64_t bytes = kSmallestReadBytes; bytes <= largest; bytes *= 2) {
     into.read_cold.push_back({bytes, std::numeric_limits<double>::infinity()});
   }
   into.read_hot = into.read_cold;
@@ -191,14 +189,14 @@ double product_peak() {
 }
 
 double launch_cost() {
-  constexpr std::size_t kLaunches = 10000;
+  constexpr std::size_t kEmptyLaunches = 10000;
   const std::unique_ptr<Clock> clock = make_host_clock();
-  clock->load(0, std::vector<Launch>(kLaunches, [](Stream) {}));
+  clock->load(0, std::vector<Launch>(kEmptyLaunches, [](Stream) {}));
   double best = std::numeric_limits<double>::infinity();
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     best = std::min(best, clock->run_seconds(0));
   }
-  return best / static_cast<double>(kLaunches);
+  return best / static_cast<double>(kEmptyLaunches);
 }
 
 }  // namespace
@@ -207,8 +205,8 @@ Ceilings measure_host_ceilings() {
   const DeviceFacts facts = cpu_facts();
   ThreadPool& pool = shared_thread_pool();
   const std::int64_t beyond_caches = 3 * facts.cache_bytes + (std::int64_t{4} << 20);
-  const std::int64_t affordable = std::max(available_memory_bytes() / 4, kSmallest);
-  const std::int64_t largest = std::min(kLargest, affordable);
+  const std::int64_t affordable = std::max(available_memory_bytes() / 4, kSmallestReadBytes);
+  const std::int64_t largest = std::min(kLargestReadBytes, affordable);
   const StreamBuffer buffer(std::min(std::max(largest, beyond_caches), affordable));
 
   Ceilings ceilings;

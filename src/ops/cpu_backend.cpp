@@ -40,9 +40,10 @@ class CpuBackend : public Backend {
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     Numerics numerics;
     const auto width = static_cast<std::uint64_t>(kernels_.width);
+    const auto halvings = static_cast<std::int64_t>(std::bit_width(width)) - 1;
     if (has_shrink(problem.op)) {
       numerics.shrink_depth =
-          (problem.in_features + kernels_.width - 1) / kernels_.width + std::bit_width(width) - 1;
+          (problem.in_features + kernels_.width - 1) / kernels_.width + halvings;
     }
     if (has_expand(problem.op)) {
       numerics.expand_depth =

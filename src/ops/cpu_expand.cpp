@@ -6,10 +6,6 @@
 namespace lora_bench {
 namespace {
 
-const void* element(Dtype dtype, const void* from, std::int64_t index) {
-  return static_cast<const char*>(from) + index * size_bytes(dtype);
-}
-
 class ExpandItem {
  public:
   ExpandItem(const CpuLaunch& launch, const CpuItem& item)

@@ -14,6 +14,10 @@ struct CpuLaunch {
   const CpuSlices& slices;
 };
 
+[[nodiscard]] inline const void* element(Dtype dtype, const void* from, std::int64_t index) {
+  return static_cast<const char*>(from) + index * size_bytes(dtype);
+}
+
 // h of the rows and lanes of the item.
 void shrink_item(const CpuLaunch& launch, const CpuItem& item);
 // y of the rows and columns of the item.

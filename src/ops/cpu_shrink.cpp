@@ -12,10 +12,6 @@ constexpr std::int64_t kStep = 512;  // of K at a time: what is decoded stays in
 constexpr std::int64_t kPadding = 16;
 constexpr std::int64_t kStride = kStep + kPadding;
 
-const void* element(Dtype dtype, const void* from, std::int64_t index) {
-  return static_cast<const char*>(from) + index * size_bytes(dtype);
-}
-
 struct Lane {
   std::int64_t slice = 0, lane = 0;
 };

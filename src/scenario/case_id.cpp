@@ -9,8 +9,6 @@ namespace {
 constexpr std::array<std::string_view, 6> kWordAlone{"model", "layers", "op",
                                                      "dtype", "skew",   "order"};
 
-std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
 // A value without characters that a shell or a glob would take for its own.
 std::string plain(const Value& value) {
   const std::string text = canonical(value);

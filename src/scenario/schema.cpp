@@ -170,9 +170,9 @@ const std::vector<Field> kMeasure{
      [](R r, Case& c, X) { r.share(c.measure.noise_target, 1); }},
 };
 
-std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
 }  // namespace
+
+std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = [] {

@@ -41,6 +41,9 @@ struct Field {
 // "batch" of "batch.decode".
 [[nodiscard]] bool is_group(const std::string& path);
 
+// "decode" of "batch.decode".
+[[nodiscard]] std::string last_part(const std::string& path);
+
 // The key that was meant by unknown `path`, or "".
 [[nodiscard]] std::string nearest_field(const std::string& path);
 

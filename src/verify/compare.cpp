@@ -9,7 +9,6 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kElementsPerChunk = 1 << 22;
-constexpr std::size_t kFirstShown = 10;
 
 double element(const std::byte* array, Dtype dtype, std::int64_t index) {
   std::uint32_t bits = 0;

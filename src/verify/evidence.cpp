@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::size_t kRowsLookedAt = 6;
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
 // One row of each adapter first, in the order of the rows.
 std::vector<std::int64_t> choose_rows(const Problem& problem, const Comparison& comparison) {
   std::vector<std::int64_t> chosen;

@@ -11,6 +11,8 @@
 
 namespace lora_bench {
 
+[[nodiscard]] inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
 // What a row would hold if a hypothesis were true, before the final rounding: between least and
 // most, by column of the oracle's rows.
 struct Prediction {

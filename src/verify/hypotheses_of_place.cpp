@@ -10,8 +10,6 @@
 namespace lora_bench {
 namespace {
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
 bool owned(const WrongRow& row) {
   return std::any_of(row.right.owned.begin(), row.right.owned.end(),
                      [](std::uint8_t flag) { return flag != 0; });

@@ -8,12 +8,12 @@ namespace {
 
 constexpr std::int64_t kTileRows = 4;
 
-struct Range {
+struct Span {
   std::int64_t first = 0, last = 0;
 };
 
-Range groups_to_do(const Problem& problem, const Operands& operands, Fault fault) {
-  Range groups{0, problem.plan.active()};
+Span groups_to_do(const Problem& problem, const Operands& operands, Fault fault) {
+  Span groups{0, problem.plan.active()};
   if (fault == Fault::kNoOp || fault == Fault::kFrozenActiveCount) {
     groups.last = 0;
   }
@@ -31,8 +31,8 @@ Range groups_to_do(const Problem& problem, const Operands& operands, Fault fault
   return groups;
 }
 
-Range rows_to_do(const Operands& operands, std::int64_t group, Fault fault) {
-  Range rows{operands.group_starts[group], operands.group_starts[group + 1]};
+Span rows_to_do(const Operands& operands, std::int64_t group, Fault fault) {
+  Span rows{operands.group_starts[group], operands.group_starts[group + 1]};
   if (fault == Fault::kFirstRowLost) {
     ++rows.first;
   }
@@ -100,9 +100,9 @@ void add_base_rows(const Operands& operands, std::int64_t tokens, Fault fault,
 
 std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands, Fault fault) {
   std::vector<RowTask> tasks;
-  const Range groups = groups_to_do(problem, operands, fault);
+  const Span groups = groups_to_do(problem, operands, fault);
   for (std::int64_t group = groups.first; group < groups.last; ++group) {
-    const Range rows = rows_to_do(operands, group, fault);
+    const Span rows = rows_to_do(operands, group, fault);
     for (std::int64_t position = rows.first; position < rows.last; ++position) {
       const std::int64_t token = operands.token_order[position];
       const std::int32_t adapter = adapter_of(problem, operands, group, position, fault);

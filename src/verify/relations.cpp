@@ -18,7 +18,6 @@ namespace {
 
 using Bits = std::vector<std::byte>;
 
-constexpr std::size_t kFirstShown = 10;
 constexpr std::uint64_t kRowsAlone = 3;
 
 class Relations {

@@ -10,8 +10,6 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::size_t kFirstShown = 10;
-
 // Bits of infinity without the sign; a larger magnitude is NaN.
 std::uint32_t infinity_bits(Dtype dtype) {
   switch (dtype) {

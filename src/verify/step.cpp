@@ -6,11 +6,10 @@
 #include <numeric>
 
 #include "core/convert.h"
+#include "verify/evidence.h"
 
 namespace lora_bench {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // Block i of the result is block from[i]; all blocks have the same number of elements.
 HostTensor take_blocks(const HostTensor& tensor, std::span<const std::int64_t> from,

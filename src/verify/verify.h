@@ -29,12 +29,15 @@ struct Mismatch {
   double bound = 0;  // 0 at level 1
 };
 
+// Mismatches that a report shows.
+constexpr std::size_t kFirstShown = 10;
+
 struct Failure {
   Level level = Level::kExact;
   std::string what;        // "wrong values", "relation 'permuted rows'", "guard of y damaged: ..."
   std::int64_t wrong = 0;  // elements
   std::int64_t compared = 0;    // elements
-  std::vector<Mismatch> first;  // at most ten, in row-major order
+  std::vector<Mismatch> first;  // at most kFirstShown, in row-major order
   std::string hypothesis;       // key of the hypothesis that fits, see verify/diagnose.h; "" = none
   std::string explanation;      // the hypothesis as a sentence
 };
