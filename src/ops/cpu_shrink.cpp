@@ -8,9 +8,6 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kStep = 512;  // of K at a time: what is decoded stays in the nearer caches
-// Rows a power of two apart would meet in the same few places of the nearest cache.
-constexpr std::int64_t kPadding = 16;
-constexpr std::int64_t kStride = kStep + kPadding;
 
 struct Lane {
   std::int64_t slice = 0, lane = 0;
@@ -67,9 +64,9 @@ class ShrinkItem {
     thread_local CpuScratch x;
     thread_local CpuScratch a;
     thread_local CpuScratch partials;
-    x_stride_ = keeps_x() ? (problem_.in_features + kStep - 1) / kStep * kStep + kPadding : kStride;
+    x_stride_ = keeps_x() ? (problem_.in_features + kStep - 1) / kStep * kStep : kStep;
     x_ = x.reserve(item_.rows * x_stride_);
-    a_ = a.reserve(keeps_x() ? 0 : item_.columns * kStride);
+    a_ = a.reserve(keeps_x() ? 0 : item_.columns * kStep);
     const std::int64_t count = item_.rows * item_.columns * launch_.kernels.width;
     partials_ = partials.reserve(count);
     std::fill_n(partials_, count, 0.0F);
@@ -96,7 +93,7 @@ class ShrinkItem {
   void decode_a(std::int64_t first) {
     for (std::int64_t lane = 0; lane < item_.columns; ++lane) {
       launch_.kernels.decode(problem_.dtype, a_of(lane, first), step_from(first),
-                             a_ + lane * kStride);
+                             a_ + lane * kStep);
     }
   }
 
@@ -126,7 +123,7 @@ class ShrinkItem {
       const std::int64_t rows = std::min(kernels.tile_rows, item_.rows - row);
       for (std::int64_t lane = 0; lane < item_.columns; lane += kernels.tile_lanes) {
         kernels.dot(rows, std::min(kernels.tile_lanes, item_.columns - lane), k,
-                    x_ + row * x_stride_, x_stride_, a_ + lane * kStride, kStride,
+                    x_ + row * x_stride_, x_stride_, a_ + lane * kStep, kStep,
                     partials_ + row * stride + lane * kernels.width, stride);
       }
     }
@@ -160,7 +157,7 @@ class ShrinkItem {
   std::int64_t rank_;
   std::int64_t x_stride_ = 0;
   float* x_ = nullptr;         // [rows][x_stride_]: one step of K, or all of it
-  float* a_ = nullptr;         // [lanes][kStride]: one step of K
+  float* a_ = nullptr;         // [lanes][kStep]: one step of K
   float* partials_ = nullptr;  // [rows][lanes][width]
 };
 
