@@ -1,0 +1,91 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+namespace lora_bench::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool starts_with(const std::string& text, const std::string& start) {
+  return text.rfind(start, 0) == 0;
+}
+
+// Lines of ```sh blocks and inline code, in the order in which a reader meets them.
+std::vector<std::string> commands_of_readme() {
+  static const std::regex kInline("`(lora-bench [^`]+)`");
+  std::istringstream readme(read_file(std::string(LORA_BENCH_SOURCE_DIR) + "/README.md"));
+  std::vector<std::string> commands;
+  std::string fence;
+  for (std::string line; std::getline(readme, line);) {
+    if (starts_with(line, "```")) {
+      fence = fence.empty() ? line : "";
+    } else if (fence == "```sh") {
+      const std::string command = line.substr(0, line.find("  #"));
+      if (!command.empty() && command.front() != '#') {
+        commands.push_back(command);
+      }
+    } else if (fence.empty()) {
+      for (std::sregex_iterator at(line.begin(), line.end(), kInline), end; at != end; ++at) {
+        commands.push_back((*at)[1]);
+      }
+    }
+  }
+  return commands;
+}
+
+// What a README leaves to the reader, filled in; "" for what needs a GPU or would run these tests.
+std::string runnable(std::string command) {
+  for (const char* left_out : {"scripts/", "naive", "sudo", "cmake"}) {
+    if (contains(command, left_out)) {
+      return "";
+    }
+  }
+  command = std::regex_replace(command, std::regex("\\bFILE\\b"), "smoke");
+  return std::regex_replace(command, std::regex("\\bDIR\\b"), "exported");
+}
+
+// Whether times suffice for a judgement (4 if not) is the machine's affair, not the README's.
+bool ran_well(const std::string& command, const ProcessResult& result) {
+  const bool judges_times = contains(command, "lora-bench run") || contains(command, " compare ");
+  return result.exit_code == 0 || (judges_times && result.exit_code == 4);
+}
+
+TEST_CASE("the commands of the README do what it says") {
+  const TemporaryFolder folder;
+  const fs::path tool = LORA_BENCH_BINARY;
+  ProcessOptions options;
+  options.folder = folder.folder();
+  options.environment = {
+      {"PATH", tool.parent_path().string() + ":" + std::string(std::getenv("PATH"))},
+      {"XDG_CACHE_HOME", LORA_BENCH_TEST_CACHE},
+      {"LORA_BENCH_SCENARIOS", LORA_BENCH_SOURCE_DIR "/scenarios"}};
+  // The results that its commands read.
+  for (const char* rows : {"rows.jsonl", "base.jsonl", "new.jsonl"}) {
+    const std::string command = std::string("lora-bench run smoke --backends cpu --out ") + rows;
+    REQUIRE(ran_well(command, run_process({"sh", "-c", command}, options)));
+  }
+  int ran = 0;
+  for (const std::string& written : commands_of_readme()) {
+    const std::string command = runnable(written);
+    if (command.empty()) {
+      continue;
+    }
+    const ProcessResult result = run_process({"sh", "-c", command}, options);
+    CAPTURE(command);
+    CAPTURE(result.err);
+    CHECK(ran_well(command, result));
+    ++ran;
+  }
+  CHECK(ran >= 5);
+}
+
+}  // namespace
+}  // namespace lora_bench::test
