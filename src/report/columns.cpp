@@ -187,7 +187,9 @@ std::vector<Column> time_columns() {
       column({"cache", "cache", "", "what is cold when a launch begins: weights-cold, cold or hot",
               ""},
              &Row::cache),
-      column({"mode", "mode", "", "how launches are submitted: graph or stream", ""}, &Row::mode),
+      column(
+          {"mode", "mode", "", "how launches are submitted: graph or stream; host on the CPU", ""},
+          &Row::mode),
       column({"samples", "samples", "", "samples kept", ""}, &Row::samples),
       column({"launches", "launches", "", "launches in one sample", ""}, &Row::launches),
       column({"rotation_sets", "sets", "", "operand sets that one sample rotates through", ""},
