@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "scenario/schema.h"
+
 namespace lora_bench {
 namespace {
 
@@ -47,7 +49,16 @@ void Reader::complain(const Value& value) const {
 }
 
 void Reader::complain(const Value& value, const std::string& what) const {
-  diagnostics_.add(value.where, fmt::format("'{}' {}", path_, what), allowed_);
+  diagnostics_.add(value.where, fmt::format("'{}' {}", path_, what), allowed_for(value));
+}
+
+std::string Reader::allowed_for(const Value& value) const {
+  const Field* field = find_field(path_);
+  const bool sweepable = field != nullptr && field->read != nullptr;
+  const bool list_for_one = &value == &value_ && value.kind == Value::Kind::kList;
+  return sweepable && list_for_one
+             ? fmt::format("{}; for several values use sweep: {{{}: [...]}}", allowed_, path_)
+             : allowed_;
 }
 
 std::optional<std::int64_t> Reader::integer_of(const Value& value, std::int64_t least,
@@ -103,8 +114,8 @@ std::optional<std::size_t> Reader::index_of(const std::vector<std::string>& name
     return static_cast<std::size_t>(found - names.begin());
   }
   const std::string meant = value_.kind == Value::Kind::kScalar ? nearest(value_.text, names) : "";
-  diagnostics_.add(value_.where, fmt::format("'{}' is {}", path_, describe(value_)), allowed_,
-                   meant);
+  diagnostics_.add(value_.where, fmt::format("'{}' is {}", path_, describe(value_)),
+                   allowed_for(value_), meant);
   return std::nullopt;
 }
 

@@ -82,6 +82,8 @@ class Reader {
   [[nodiscard]] std::optional<double> real_of(const Value& value, double least, double most) const;
   [[nodiscard]] std::optional<double> share_of(const Value& value, double most) const;
   [[nodiscard]] std::optional<std::string> word_of(const Value& value) const;
+  // With how to sweep, where a list stands for one value.
+  [[nodiscard]] std::string allowed_for(const Value& value) const;
   void rank_shares(RankLaw& target, std::int64_t most) const;
   // The scalar or every item of the list goes to `take`.
   void one_or_list(const std::function<void(const Value&)>& take) const;

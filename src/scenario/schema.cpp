@@ -123,9 +123,10 @@ const std::vector<Field> kGates{
     {{"thresholds.max_time_us", "number", "a number from 0 to 1e12", "none",
       "fail above so many microseconds"},
      [](R r, Case& c, X) { r.optional_real(c.thresholds.max_time_us, 0, 1e12); }},
-    {{"thresholds.max_regression", "share", "a share from 0 to 10, or 0% to 1000%", "none",
+    {{"thresholds.max_regression", "share",
+      "a share from 0 to 1, or 0% to 100%; write 3% for three percent", "none",
       "fail when slower than the compared run by more"},
-     [](R r, Case& c, X) { r.optional_share(c.thresholds.max_regression, 10); }},
+     [](R r, Case& c, X) { r.optional_share(c.thresholds.max_regression, 1); }},
     {{"thresholds.min_tokens_per_s", "number", "a number from 0 to 1e15", "none",
       "fail below so many tokens per second"},
      [](R r, Case& c, X) { r.optional_real(c.thresholds.min_tokens_per_s, 0, 1e15); }},
@@ -203,11 +204,12 @@ std::string nearest_field(const std::string& path) {
     if (last_part(field.doc.path) == last_part(path)) {
       return field.doc.path;
     }
-    paths.push_back(field.doc.path);
+    // A group comes before its fields: "adapter" is cut short of both.
     const std::size_t dot = field.doc.path.find('.');
     if (dot != std::string::npos) {
       paths.push_back(field.doc.path.substr(0, dot));
     }
+    paths.push_back(field.doc.path);
   }
   const std::string near_path = nearest(path, paths);
   if (!near_path.empty()) {

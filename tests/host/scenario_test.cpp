@@ -242,3 +242,20 @@ TEST_CASE("a sweep too large is refused with its size before it is expanded") {
         "test.yaml:3:3: this expands to more cases than a 64-bit number counts; allowed: at most "
         "10000 cases");
 }
+
+TEST_CASE("a list for one value says how to sweep, where the field can be swept") {
+  CHECK(refusal(kLayer + "batch.decode: [1, 8]\n") ==
+        "test.yaml:2:15: 'batch.decode' is a list; allowed: an integer from 0 to 1048576; for "
+        "several values use sweep: {batch.decode: [...]}");
+  CHECK(refusal(kLayer + "name: [a, b]\n").find("sweep:") == std::string::npos);
+}
+
+TEST_CASE("a regression of more than all of it is a forgotten percent sign") {
+  CHECK(refusal(kLayer + "thresholds.max_regression: 3\n").ends_with("write 3% for three percent"));
+  CHECK(refusal(kLayer + "thresholds.max_regression: 3%\n") == "accepted");
+  CHECK(refusal(kLayer + "thresholds.max_regression: 1\n") == "accepted");
+}
+
+TEST_CASE("a group cut short suggests the group") {
+  CHECK(refusal(kLayer + "adapter: {rank: 8}\n").ends_with("did you mean 'adapters'?"));
+}
