@@ -82,6 +82,18 @@ void check_op(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+// A list cycles over the slots, so what is left over of a longer one would never be used.
+void check_slot_list(const std::string& path, const std::string& noun, std::size_t count,
+                     const Case& spec, const CaseChecker& checker) {
+  const std::int64_t slots = spec.adapters.slots;
+  if (static_cast<std::int64_t>(count) > slots) {
+    checker.fail(path, {"adapters.slots"},
+                 fmt::format("{} {} for {} slot{}", count, noun, slots, slots == 1 ? "" : "s"),
+                 "at most one for each slot; to sweep, put it under sweep; to mix, set "
+                 "adapters.slots");
+  }
+}
+
 void check_active(const Case& spec, const CaseChecker& checker) {
   const std::int64_t active = spec.adapters.active;
   const auto decode = static_cast<double>(spec.batch.decode);
@@ -139,6 +151,18 @@ void check_batch(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+// Said only when nothing else is wrong: an unknown key may be the batch, misspelled.
+void check_any_batch(const CaseChecker& checker) {
+  const Settings& settings = checker.settings();
+  if (checker.diagnostics().empty() && !settings.has("batch.decode") &&
+      !settings.has("batch.prefill")) {
+    checker.fail("batch.decode", {},
+                 "no tokens: set batch.decode or batch.prefill; batch.decode: 0 asks for an empty "
+                 "batch",
+                 "");
+  }
+}
+
 void check_measure(const Case& spec, const CaseChecker& checker) {
   const MeasureSettings& measure = spec.measure;
   if (measure.min_samples > measure.max_samples) {
@@ -178,12 +202,15 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   }
   check_op(spec, checker);
   check_batch(spec, checker);
+  check_slot_list("adapters.rank", "ranks", spec.adapters.rank.list.size(), spec, checker);
+  check_slot_list("adapters.scale", "scales", spec.adapters.scale.size(), spec, checker);
   check_active(spec, checker);
   check_law("skew", spec.skew, spec, checker, context);
   if (checker.settings().has("prefill_skew")) {
     check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
   }
   check_measure(spec, checker);
+  check_any_batch(checker);
 }
 
 }  // namespace lora_bench

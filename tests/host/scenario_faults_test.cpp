@@ -17,9 +17,15 @@ using namespace lora_bench;
 
 const std::string kLayer = "layer: {in: 64, out: 64}\n";
 
+// Most tests are about anything but the batch.
+std::string with_batch(const std::string& text) {
+  return text.find("batch") == std::string::npos && !text.empty() ? text + "\nbatch.decode: 0\n"
+                                                                  : text;
+}
+
 std::string refusal(const std::string& text) {
   try {
-    static_cast<void>(parse_scenario(text, "test.yaml", {}));
+    static_cast<void>(parse_scenario(with_batch(text), "test.yaml", {}));
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -167,7 +173,7 @@ TEST_CASE("a thousandfold include is refused") {
 }
 
 TEST_CASE("a locale with decimal commas changes nothing") {
-  const std::string text = kLayer + "no_adapter: 0.25\nadapters.scale: 1.5\n";
+  const std::string text = kLayer + "batch.decode: 4\nno_adapter: 0.25\nadapters.scale: 1.5\n";
   const std::uint64_t hash = parse_scenario(text, "test.yaml", {}).content_hash;
   const std::string c_before = std::setlocale(LC_ALL, nullptr);
   static_cast<void>(std::setlocale(LC_ALL, "de_DE.UTF-8"));  // where it is installed

@@ -16,10 +16,16 @@ namespace {
 namespace fs = std::filesystem;
 using namespace lora_bench;
 
+// Most tests are about anything but the batch.
+std::string with_batch(const std::string& text) {
+  return text.find("batch") == std::string::npos && !text.empty() ? text + "\nbatch.decode: 0\n"
+                                                                  : text;
+}
+
 Scenario parse(const std::string& text, std::vector<std::string> overrides = {}) {
   LoadOptions options;
   options.overrides = std::move(overrides);
-  return parse_scenario(text, "test.yaml", options);
+  return parse_scenario(with_batch(text), "test.yaml", options);
 }
 
 Case only_case(const std::string& text, std::vector<std::string> overrides = {}) {
@@ -123,9 +129,10 @@ TEST_CASE("laws are words or maps of one parameter, and prefill follows decode u
 
 TEST_CASE("what is odd but legal is accepted") {
   for (const char* text :
-       {"batch.decode: 0", "no_adapter: 100%", "adapters.rank: 0", "adapters.rank: [0, 8]",
-        "dtype: fp32", "layer.out: [0, 0]", "layer.out: [4, 0, 4]", "verify: false",
-        "adapters: {slots: 65536, rank: 4096}", "seed: 18446744073709551615", "measure: true"}) {
+       {"batch.decode: 0", "no_adapter: 100%", "adapters.rank: 0",
+        "adapters: {slots: 2, rank: [0, 8]}", "dtype: fp32", "layer.out: [0, 0]",
+        "layer.out: [4, 0, 4]", "verify: false", "adapters: {slots: 65536, rank: 4096}",
+        "seed: 18446744073709551615", "measure: true"}) {
     CAPTURE(text);
     const std::string layer = std::string(text).starts_with("layer") ? "layer.in: 64\n" : kLayer;
     CHECK(refusal(layer + text + "\n") == "accepted");
@@ -161,10 +168,10 @@ TEST_CASE("zips, nested products and lists of blocks expand to as many cases as 
 }
 
 TEST_CASE("ids are unique and free of characters that a shell takes for its own") {
-  const Scenario scenario = parse(
-      kLayer +
-      "sweep:\n  skew: [uniform, {zipf: 1.5}]\n  adapters.rank: [8, [8, 16], {8: 50%, 16: 50%}]\n"
-      "  batch.prefill: [[], 4x8]\n  adapters.bias: [true, false]\n");
+  const Scenario scenario = parse(kLayer +
+                                  "adapters.slots: 2\nsweep:\n  skew: [uniform, {zipf: 1.5}]\n  "
+                                  "adapters.rank: [8, [8, 16], {8: 50%, 16: 50%}]\n"
+                                  "  batch.prefill: [[], 4x8]\n  adapters.bias: [true, false]\n");
   const auto all = ids(scenario);
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == 24);
   for (const std::string& id : all) {
@@ -241,6 +248,35 @@ TEST_CASE("a sweep too large is refused with its size before it is expanded") {
   CHECK(refusal(text + "  thresholds.max_time_us" + values) ==
         "test.yaml:3:3: this expands to more cases than a 64-bit number counts; allowed: at most "
         "10000 cases");
+}
+
+TEST_CASE("a scenario that never says how many tokens is refused, an empty batch is not") {
+  const auto load = [](const std::string& text) {
+    try {
+      static_cast<void>(parse_scenario(kLayer + text, "test.yaml", {}));
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  CHECK(load("") ==
+        "test.yaml:1:1: no tokens: set batch.decode or batch.prefill; batch.decode: 0 asks for an "
+        "empty batch");
+  CHECK(load("batch.decode: 0\n") == "accepted");
+  CHECK(load("batch.prefill: []\n") == "accepted");
+  CHECK(load("sweep: {batch.decode: [0, 1]}\n") == "accepted");
+  CHECK(load("batch: {decod: 1}\n").find("no tokens") == std::string::npos);
+}
+
+TEST_CASE("a list of ranks or scales longer than the slots is refused") {
+  const std::string advice =
+      "; allowed: at most one for each slot; to sweep, put it under sweep; to mix, set "
+      "adapters.slots";
+  CHECK(refusal(kLayer + "adapters.rank: [8, 16, 32, 64]\n") ==
+        "test.yaml:2:16: 4 ranks for 1 slot" + advice);
+  CHECK(refusal(kLayer + "adapters: {slots: 2, scale: [1, 2, 3]}\n") ==
+        "test.yaml:2:29: 3 scales for 2 slots" + advice);
+  CHECK(refusal(kLayer + "adapters: {slots: 2, rank: [8, 16], scale: [1, 2]}\n") == "accepted");
 }
 
 TEST_CASE("a list for one value says how to sweep, where the field can be swept") {
