@@ -104,13 +104,9 @@ double noise_of(const std::vector<double>& samples) {
   return std::max(gap, std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2);
 }
 
-void warn_of_conditions(const Conditions& conditions, double own_load,
-                        std::vector<std::string>& warnings) {
+void warn_of_conditions(const Conditions& conditions, std::vector<std::string>& warnings) {
   if (!conditions.throttle.empty()) {
     warnings.push_back("throttled: " + conditions.throttle);
-  }
-  if (conditions.load > own_load + kForeignLoad) {
-    warnings.push_back(fmt::format("busy machine: load {:.1f} per core", conditions.load));
   }
   if (!conditions.governor.empty() && conditions.governor != "performance") {
     warnings.push_back("governor: " + conditions.governor);
@@ -128,8 +124,12 @@ void take_samples(const Sampling& sampling, Clock& clock, Measurement& into) {
   into.summary = summarize(into.samples_s);
   into.noise_s = noise_of(into.samples_s);
 
-  warn_of_conditions(into.before, sampling.own_load, into.warnings);
-  warn_of_conditions(into.after, sampling.own_load, into.warnings);
+  warn_of_conditions(into.before, into.warnings);
+  warn_of_conditions(into.after, into.warnings);
+  const double load = std::max(into.before.load, into.after.load);
+  if (load > sampling.own_load + kForeignLoad) {
+    into.warnings.push_back(fmt::format("busy machine: load {:.1f} per core", load));
+  }
   const double median = into.summary.median;
   const double spread = median > 0 ? (into.summary.q3 - into.summary.q1) / median : 0;
   if (spread > kNoisySpread) {

@@ -1,6 +1,7 @@
 #include "measure/measure.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -276,6 +277,25 @@ TEST_CASE("what the machine did meanwhile becomes warnings, each once") {
   CHECK(warns(result, "throttled: sw_power_cap"));
   CHECK(warns(result, "busy machine"));
   CHECK(warns(result, "governor: powersave"));
+}
+
+TEST_CASE("a load that changes while sampling is one warning, of the worse of the two") {
+  Bench bench;
+  FakeClock clock(constant(1e-6));
+  Conditions conditions;
+  conditions.load = 9;
+  clock.set_conditions(conditions);
+  bench.stop = [&] {
+    conditions.load = 2 + (conditions.load - 2) / 2;
+    clock.set_conditions(conditions);
+    return false;
+  };
+  const Measurement result = bench.run(clock);
+  CHECK(result.before.load > result.after.load + 0.1);
+  CHECK(result.after.load >= 2);
+  REQUIRE(result.warnings.size() == 1);
+  CHECK(result.warnings[0] ==
+        fmt::format("busy machine: load {:.1f} per core", result.before.load));
 }
 
 TEST_CASE("our own load and an unknown governor are no reason to warn") {
