@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -98,7 +99,10 @@ const Row* best_of(const CaseGroup& rows) {
   const bool alike = std::all_of(timed.begin(), timed.end(), [&](const Row* row) {
     return row->cache == timed.front()->cache && row->mode == timed.front()->mode;
   });
-  if (timed.size() < 2 || !alike) {
+  const bool rivals = std::any_of(timed.begin(), timed.end(), [&](const Row* row) {
+    return row->backend != timed.front()->backend;
+  });
+  if (!rivals || !alike) {
     return nullptr;
   }
   return *std::min_element(timed.begin(), timed.end(), [](const Row* left, const Row* right) {
@@ -134,7 +138,11 @@ std::vector<std::string> count_by_warning(const std::vector<Row>& rows) {
   std::map<std::string, Kind> kinds;
   for (const Row& row : rows) {
     std::istringstream sentences(one_line(row.warning));
+    std::set<std::string> of_row;
     for (std::string sentence; std::getline(sentences >> std::ws, sentence, ';');) {
+      if (!of_row.insert(kind_of(sentence)).second) {
+        continue;
+      }
       Kind& kind = kinds[kind_of(sentence)];
       kind.first = kind.count++ == 0 ? sentence : kind.first;
     }

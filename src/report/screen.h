@@ -24,7 +24,7 @@ struct ScenarioGroup {
 };
 [[nodiscard]] std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows);
 
-// The PASSED row with the shortest time, if at least two passed and were timed alike; else null.
+// The PASSED row with the shortest time, if two backends passed and were timed alike; else null.
 [[nodiscard]] const Row* best_of(const CaseGroup& rows);
 
 // "12 rows: 10 PASSED, 2 SKIPPED".

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <ostream>
+#include <sstream>
 #include <utility>
 
 #include "report/screen.h"
@@ -76,6 +77,10 @@ class Table {
     for (const std::string& warning : count_by_warning(rows_)) {
       add_line("warning: " + warning, kYellow, out);
     }
+    if (!hidden_.empty()) {
+      add_wrapped(
+          fmt::format("hidden: {} (wider terminal, or --columns)", fmt::join(hidden_, ", ")), out);
+    }
     return out;
   }
 
@@ -118,6 +123,7 @@ class Table {
         break;
       }
       const auto at = std::distance(views_.begin(), last.base()) - 1;
+      hidden_.insert(hidden_.begin(), last->key);
       views_.erase(views_.begin() + at);
       widths_.erase(widths_.begin() + at);
     }
@@ -137,6 +143,19 @@ class Table {
       out += shown;
     }
     out += '\n';
+  }
+
+  void add_wrapped(const std::string& text, std::string& out) const {
+    std::istringstream words(text);
+    std::string line;
+    for (std::string word; words >> word;) {
+      if (!line.empty() && line.size() + 1 + word.size() > static_cast<std::size_t>(style_.width)) {
+        add_line(line, "", out);
+        line.clear();
+      }
+      line += (line.empty() ? "" : " ") + word;
+    }
+    add_line(line, "", out);
   }
 
   // Cells with their padding; colour goes around a cell after it is measured, and only where the
@@ -189,6 +208,7 @@ class Table {
   bool has_best_ = false;
   std::vector<View> views_;
   std::vector<std::size_t> widths_;
+  std::vector<std::string> hidden_;  // keys of the columns left out, the most wanted first
 };
 
 class TableSink : public Sink {

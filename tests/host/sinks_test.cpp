@@ -12,6 +12,7 @@
 #include "report/csv.h"
 #include "report/json_row.h"
 #include "report/sink.h"
+#include "report/view.h"
 #include "support/golden.h"
 #include "support/rows.h"
 
@@ -148,6 +149,41 @@ TEST_CASE("a table marks the fastest passed backend of a case, and only among se
   CHECK(table({rows[0], rows[4]}, {}).find("25.0*") == std::string::npos);
   rows[0].status = Status::kInvalid;
   CHECK(table(rows, {}).find("25.0*") == std::string::npos);
+}
+
+TEST_CASE("repetitions of one backend are no rivals: none is marked best") {
+  std::vector<Row> rows{fixed_rows()[0], fixed_rows()[0]};
+  rows[1].repetition = 1;
+  rows[1].time_us = 30;
+  CHECK(table(rows, {}).find('*') == std::string::npos);
+  rows[1].backend = "naive";
+  CHECK(table(rows, {}).find("25.0*") != std::string::npos);
+}
+
+TEST_CASE("a row that warns of one kind twice counts once") {
+  std::vector<Row> rows{fixed_rows()[0]};
+  rows[0].warning = "throttled: a; throttled: b";
+  CHECK(table(rows, {}).find("warning: 1 row: throttled: a\n") != std::string::npos);
+  rows.push_back(rows[0]);
+  CHECK(table(rows, {}).find("warning: 2 rows, the first: throttled: a\n") != std::string::npos);
+}
+
+TEST_CASE("a table names the columns that its width left no place for") {
+  const std::string wide = table(fixed_rows(), {.width = 200, .colour = false, .columns = {}});
+  CHECK(wide.find("hidden:") == std::string::npos);
+  const TableStyle narrow{.width = 60,
+                          .colour = false,
+                          .columns = {"case", "time_us", "warning", "floor_ratio", "repro"}};
+  const std::string text = table(fixed_rows(), narrow);
+  CHECK(text.find("(wider terminal, or --columns)") != std::string::npos);
+  for (const std::string& key : narrow.columns) {
+    const View view = choose_views(fixed_rows(), {key}).front();
+    const std::size_t last = text.find("hidden:");
+    const bool shown = text.find(view.header) < last;
+    const bool told = text.find(key, last) != std::string::npos;
+    INFO(key);
+    CHECK(shown != told);
+  }
 }
 
 TEST_CASE("an unknown column of a table is refused with the nearest") {
