@@ -34,8 +34,8 @@ std::string list_scenarios() {
   for (const std::filesystem::path& file : files) {
     const Scenario scenario = load_scenario(file, {});
     const std::string name = std::filesystem::relative(file, folder).replace_extension("").string();
-    text +=
-        fmt::format("  {:<28} {:>4} cases  {}\n", name, scenario.cases.size(), scenario.question);
+    text += fmt::format("  {:<28} {:>4} case{}  {}\n", name, scenario.cases.size(),
+                        scenario.cases.size() == 1 ? " " : "s", scenario.question);
   }
   return text;
 }
