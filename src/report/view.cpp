@@ -12,15 +12,28 @@ namespace {
 
 bool is_number(CellType type) { return type == CellType::kCount || type == CellType::kFigure; }
 
-[[noreturn]] void refuse(const std::string& key) {
+// Most keys end in their unit, which a slip of the first word should not have to match.
+std::string nearest_column(const std::string& key) {
   std::vector<std::string> known;
+  std::vector<std::string> first_words;
   for (const Column& column : columns()) {
     known.push_back(column.key);
+    first_words.push_back(column.key.substr(0, column.key.find('_')));
   }
+  if (std::string whole = nearest(key, known); !whole.empty()) {
+    return whole;
+  }
+  const auto word = std::find(first_words.begin(), first_words.end(), nearest(key, first_words));
+  return word == first_words.end()
+             ? ""
+             : known[static_cast<std::size_t>(std::distance(first_words.begin(), word))];
+}
+
+[[noreturn]] void refuse(const std::string& key) {
   Diagnostic diagnostic;
   diagnostic.what = fmt::format("unknown column '{}'", key);
   diagnostic.allowed = "a column of `lora-bench list metrics` or a swept key";
-  diagnostic.suggestion = nearest(key, known);
+  diagnostic.suggestion = nearest_column(key);
   throw UsageError({diagnostic});
 }
 

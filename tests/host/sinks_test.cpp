@@ -192,6 +192,13 @@ TEST_CASE("an unknown column of a table is refused with the nearest") {
                        doctest::Contains("did you mean 'floor_ratio'?"), UsageError);
 }
 
+TEST_CASE("a slip in the first word of a column is understood without its unit") {
+  CHECK_THROWS_WITH_AS(check_view_keys({"tiem"}), doctest::Contains("did you mean 'time_us'?"),
+                       UsageError);
+  CHECK_THROWS_WITH_AS(check_view_keys({"zzzzzz"}), doctest::Contains("unknown column"),
+                       UsageError);
+}
+
 TEST_CASE("CSV fields read back as the file text of their cells") {
   const std::vector<std::string> header = csv_fields(csv_header());
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
