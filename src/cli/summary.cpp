@@ -109,9 +109,11 @@ std::string proof_table(const std::vector<Row>& rows) {
   std::string text = fmt::format("{:<{}}  {:<5}  {:>5}  {:>11}  {}\n", "backend", backend_width,
                                  "dtype", "cases", "bound share", "verdicts");
   for (const auto& [key, group] : groups) {
-    text +=
-        fmt::format("{:<{}}  {:<5}  {:>5}  {:>10.1f}%  {}\n", key.first, backend_width, key.second,
-                    group.cases, group.worst_share * 100, counts_text(group.counts));
+    text += fmt::format(
+        "{:<{}}  {:<5}  {:>5}  {:>11}  {}\n", key.first, backend_width, key.second, group.cases,
+        group.counts.count(Status::kPassed) > 0 ? fmt::format("{:.1f}%", group.worst_share * 100)
+                                                : "-",
+        counts_text(group.counts));
   }
   return text;
 }

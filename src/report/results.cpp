@@ -62,6 +62,9 @@ class Reader {
     }
     const Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded()) {
+      if (!has_context_ && !text.empty() && text.front() != '{') {
+        fail("not JSON; lora-bench reads .jsonl files of results");
+      }
       if (complete) {
         fail("not valid JSON");
       }

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "support/process.h"
 #include "support/small_scenario.h"
@@ -24,6 +25,52 @@ TEST_CASE("exit 1: nothing is run for a command line that makes no sense") {
   CHECK(run_tool({"run", "smoke", "--repeat", "0"}).exit_code == 1);
   CHECK(run_tool({"run", "no-such-scenario"}).exit_code == 1);
   CHECK(run_tool({"list", "nothing"}).exit_code == 1);
+}
+
+TEST_CASE("exit 1: an unknown command is named with the nearest known one") {
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"rnu"}, {"--color", "never", "rnu", "smoke", "--no-time"}}) {
+    const ProcessResult result = run_tool(line);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "no command 'rnu'"));
+    CHECK(contains(result.err, "did you mean 'run'?"));
+  }
+  CHECK(!contains(run_tool({"run", "smoke", "--nothing"}).err, "no command"));
+  CHECK(run_tool({"run", "--help"}).exit_code == 0);
+}
+
+TEST_CASE("exit 1: results are read from .jsonl, and a CSV is told so") {
+  const TemporaryFolder folder;
+  const std::string csv = folder.write("x.csv", "status,scenario\nPASSED,a\n");
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"report", csv}, {"compare", csv, csv}}) {
+    const ProcessResult result = run_tool(line);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "reads .jsonl files"));
+  }
+}
+
+TEST_CASE("a replaced results file and a resumed one that is not there are told") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("a.jsonl");
+  const auto told = [&](const char* option) {
+    return run_tool({"run", file, "--backends", "cpu", "--no-time", option, rows}).err;
+  };
+  CHECK(contains(told("--resume"), "a.jsonl is new"));
+  CHECK(!contains(told("--resume"), "is new"));
+  CHECK(contains(told("--out"), "replaced " + rows));
+  CHECK(!contains(
+      run_tool({"run", file, "--backends", "cpu", "--no-time", "--out", folder.path("b.jsonl")})
+          .err,
+      "replaced"));
+}
+
+TEST_CASE("a proof table has no bound share for a backend that passed nothing") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  CHECK(contains(run_tool({"verify", file, "--backends", "cpu"}).out, "%"));
+  CHECK(!contains(run_tool({"verify", file, "--backends", "naive"}).out, "0.0%"));
 }
 
 TEST_CASE("exit 1: an unknown backend is named with the nearest known one") {
