@@ -3,7 +3,10 @@
 import json
 import sys
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("check_export.py: needs NumPy (Debian: apt-get install python3-numpy)")
 
 TYPES = {"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
 

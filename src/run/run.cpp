@@ -214,7 +214,10 @@ class Loop {
                         .overrides = request_.overrides},
                        targets_);
     row.repetition = planned.repetition;
-    sinks_.row(row);
+    // A row whose sampling was cut short is shown but not stored: --resume measures it anew.
+    if (row.warning.find("interrupted") == std::string::npos) {
+      sinks_.row(row);
+    }
     report_.rows.push_back(row);
     if (!can_go_on(row, selected)) {
       report_.ending = fmt::format("{} hung on the device; the run ends here", planned.backend);

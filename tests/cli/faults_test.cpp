@@ -49,6 +49,7 @@ TEST_CASE("an interrupted run keeps its rows, says how to go on, and goes on") {
     CHECK(rest.exit_code == 0);
     CHECK(count(read_file(rows), "\"kind\":\"row\"") == 100);
     CHECK(count(read_file(rows), "\"kind\":\"context\"") == 1);
+    CHECK_FALSE(contains(read_file(rows), "interrupted"));
   }
 }
 
