@@ -68,9 +68,11 @@ void set_limit(__rlimit_resource_t resource, const std::optional<std::int64_t>& 
   _exit(127);
 }
 
+// A context line and a row are in it.
 bool filled(const std::string& path) {
+  constexpr std::uintmax_t kBytes = 4096;
   std::error_code error;
-  return std::filesystem::file_size(path, error) > 0 && !error;
+  return std::filesystem::file_size(path, error) > kBytes && !error;
 }
 
 // Reads both ends until the child closes them, sending the signal when its moment has come.

@@ -20,7 +20,7 @@ struct ProcessOptions {
   std::string folder;                              // working folder; "" = ours
   std::optional<std::int64_t> file_size_limit;     // RLIMIT_FSIZE
   std::optional<std::int64_t> memory_limit;        // RLIMIT_AS
-  // Sent once `err` or a file named here is no longer empty.
+  // Sent once the file named here holds a row or two.
   int signal = 0;
   std::string signal_when_filled;  // path of a file
   bool close_stdout = false;       // the reader goes away before anything is written
