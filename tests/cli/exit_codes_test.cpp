@@ -283,7 +283,7 @@ TEST_CASE("every row of a run reruns alone from its printed command") {
     const std::size_t start = at + key.size();
     const std::string command = text.substr(start, text.find('"', start) - start);
     const ProcessResult again =
-        run_process({"sh", "-c", std::string(LORA_BENCH_BINARY) + " " + command + " --no-time"});
+        run_tool_in_shell(std::string(LORA_BENCH_BINARY) + " " + command + " --no-time");
     CHECK(again.exit_code == 0);
     CHECK(contains(again.err, "1 row: 1 PASSED"));
     ++commands;

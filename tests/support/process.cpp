@@ -134,11 +134,25 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   return result;
 }
 
-ProcessResult run_tool(std::vector<std::string> arguments, ProcessOptions options) {
-  arguments.insert(arguments.begin(), LORA_BENCH_BINARY);
+namespace {
+
+void add_tool_environment(ProcessOptions& options) {
   options.environment.emplace("XDG_CACHE_HOME", LORA_BENCH_TEST_CACHE);
   options.environment.emplace("LORA_BENCH_SCENARIOS", LORA_BENCH_SOURCE_DIR "/scenarios");
+}
+
+}  // namespace
+
+ProcessResult run_tool(std::vector<std::string> arguments, ProcessOptions options) {
+  arguments.insert(arguments.begin(), LORA_BENCH_BINARY);
+  add_tool_environment(options);
   return run_process(arguments, options);
+}
+
+ProcessResult run_tool_in_shell(const std::string& command) {
+  ProcessOptions options;
+  add_tool_environment(options);
+  return run_process({"sh", "-c", command}, options);
 }
 
 TemporaryFolder::TemporaryFolder() {

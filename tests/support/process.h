@@ -34,6 +34,9 @@ struct ProcessOptions {
 [[nodiscard]] ProcessResult run_tool(std::vector<std::string> arguments,
                                      ProcessOptions options = {});
 
+// A command line of the tool in a shell, with the same cache folder.
+[[nodiscard]] ProcessResult run_tool_in_shell(const std::string& command);
+
 // A folder that is removed at the end.
 class TemporaryFolder {
  public:
