@@ -51,6 +51,10 @@ constexpr double kDisturbingLoad = 0.5;
 // From the cache file of this device and tool version, else measured and stored (a store that
 // fails is a warning on stderr, not an error). `refresh` measures anew.
 [[nodiscard]] Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh);
+// Measures once more and keeps the better of each figure: what was measured while others used the
+// machine is too low, and no measurement is too high.
+[[nodiscard]] Ceilings raise_ceilings(const DeviceFacts& device, const Ceilings& known);
+[[nodiscard]] Ceilings best_of(const Ceilings& one, const Ceilings& other);
 [[nodiscard]] Ceilings measure_host_ceilings();
 [[nodiscard]] Ceilings measure_device_ceilings();
 

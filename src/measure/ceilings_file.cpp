@@ -168,6 +168,32 @@ std::optional<Ceilings> ceilings_from_json(const std::string& text) {
   }
 }
 
+namespace {
+
+Ceilings measure_ceilings(const DeviceFacts& device) {
+  Ceilings measured = device.kind == "cpu" ? measure_host_ceilings() : measure_device_ceilings();
+  measured.identity = device.identity;
+  return measured;
+}
+
+void keep(const DeviceFacts& device, const Ceilings& measured) {
+  if (measured.load > kDisturbingLoad) {
+    std::cerr << fmt::format(
+        "warning: the ceilings of {} were measured while others used the machine (load {:.1f} per "
+        "core) and may be too low; when it is quiet: lora-bench device --refresh\n",
+        device.name, measured.load);
+  }
+  const std::filesystem::path file = ceilings_file(device);
+  if (file.empty()) {
+    std::cerr << "warning: neither XDG_CACHE_HOME nor HOME is set: the measured ceilings are not "
+                 "stored\n";
+  } else {
+    store(file, measured);
+  }
+}
+
+}  // namespace
+
 Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh) {
   const std::filesystem::path file = ceilings_file(device);
   if (!refresh && !file.empty()) {
@@ -175,21 +201,15 @@ Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh) {
       return *std::move(stored);
     }
   }
-  Ceilings measured = device.kind == "cpu" ? measure_host_ceilings() : measure_device_ceilings();
-  measured.identity = device.identity;
-  if (measured.load > kDisturbingLoad) {
-    std::cerr << fmt::format(
-        "warning: the ceilings of {} were measured while others used the machine (load {:.1f} per "
-        "core) and may be too low; when it is quiet: lora-bench device --refresh\n",
-        device.name, measured.load);
-  }
-  if (file.empty()) {
-    std::cerr << "warning: neither XDG_CACHE_HOME nor HOME is set: the measured ceilings are not "
-                 "stored\n";
-  } else {
-    store(file, measured);
-  }
+  Ceilings measured = measure_ceilings(device);
+  keep(device, measured);
   return measured;
+}
+
+Ceilings raise_ceilings(const DeviceFacts& device, const Ceilings& known) {
+  Ceilings raised = best_of(known, measure_ceilings(device));
+  keep(device, raised);
+  return raised;
 }
 
 }  // namespace lora_bench

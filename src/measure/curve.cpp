@@ -18,4 +18,39 @@ void make_no_slower_than_pieces(std::vector<Ceilings::Point>& curve) {
   }
 }
 
+namespace {
+
+// Sizes that only one of the two has stay as they are.
+std::vector<Ceilings::Point> lower_of(std::vector<Ceilings::Point> curve,
+                                      const std::vector<Ceilings::Point>& other) {
+  for (Ceilings::Point& point : curve) {
+    for (const Ceilings::Point& candidate : other) {
+      if (candidate.bytes == point.bytes) {
+        point.seconds = std::min(point.seconds, candidate.seconds);
+      }
+    }
+  }
+  return curve;
+}
+
+}  // namespace
+
+Ceilings best_of(const Ceilings& one, const Ceilings& other) {
+  Ceilings best = one;
+  best.read_cold = lower_of(one.read_cold, other.read_cold);
+  best.read_hot = lower_of(one.read_hot, other.read_hot);
+  best.copy_bytes_per_s = std::max(one.copy_bytes_per_s, other.copy_bytes_per_s);
+  best.launch_seconds = std::min(one.launch_seconds, other.launch_seconds);
+  best.product_flops_per_s = std::max(one.product_flops_per_s, other.product_flops_per_s);
+  best.load = std::min(one.load, other.load);
+  for (Ceilings::Peak& peak : best.peaks) {
+    for (const Ceilings::Peak& candidate : other.peaks) {
+      if (candidate.dtype == peak.dtype) {
+        peak.flops_per_s = std::max(peak.flops_per_s, candidate.flops_per_s);
+      }
+    }
+  }
+  return best;
+}
+
 }  // namespace lora_bench

@@ -44,13 +44,17 @@ const CpuKernels* cpu_kernels(const char* name) {
   return nullptr;
 }
 
+// Asked once: in a virtual machine CPUID traps and costs microseconds, more than a small kernel.
 const CpuKernels& cpu_kernels() {
-  for (const char* name : {"avx512", "avx2"}) {
-    if (const CpuKernels* kernels = cpu_kernels(name)) {
-      return *kernels;
+  static const CpuKernels& best = []() -> const CpuKernels& {
+    for (const char* name : {"avx512", "avx2"}) {
+      if (const CpuKernels* kernels = cpu_kernels(name)) {
+        return *kernels;
+      }
     }
-  }
-  return baseline::kernels();
+    return baseline::kernels();
+  }();
+  return best;
 }
 
 }  // namespace lora_bench

@@ -26,4 +26,15 @@ const Ceilings& Targets::ceilings(Space space) {
   return *found.ceilings;
 }
 
+bool Targets::doubt_ceilings(Space space) {
+  constexpr int kMostDoubts = 2;
+  Entry& found = entry(space);
+  if (found.doubts == kMostDoubts) {
+    return false;
+  }
+  ++found.doubts;
+  found.ceilings = raise_ceilings(facts(space), ceilings(space));
+  return true;
+}
+
 }  // namespace lora_bench

@@ -19,12 +19,16 @@ class Targets {
   [[nodiscard]] const DeviceFacts& facts(Space space);
   [[nodiscard]] std::shared_ptr<Memory> memory(Space space);
   [[nodiscard]] const Ceilings& ceilings(Space space);
+  // A time below the ceilings speaks against one of the two: measures them once more. False when
+  // that was done often enough to believe them.
+  [[nodiscard]] bool doubt_ceilings(Space space);
 
  private:
   struct Entry {
     std::optional<DeviceFacts> facts;
     std::shared_ptr<Memory> memory;
     std::optional<Ceilings> ceilings;
+    int doubts = 0;
   };
   [[nodiscard]] Entry& entry(Space space) { return space == Space::kHost ? host_ : device_; }
 

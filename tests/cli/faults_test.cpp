@@ -46,8 +46,7 @@ TEST_CASE("an interrupted run keeps its rows, says how to go on, and goes on") {
     CHECK(before < 100);
     CHECK(count(cut.out, "PASSED") >= before);
     const ProcessResult rest = run_tool_in_shell(command);
-    // Its rows are what is tested; times on a busy machine may be doubtful.
-    CHECK((rest.exit_code == 0 || rest.exit_code == 4));
+    CHECK(rest.exit_code == 0);
     CHECK(count(read_file(rows), "\"kind\":\"row\"") == 100);
     CHECK(count(read_file(rows), "\"kind\":\"context\"") == 1);
     CHECK_FALSE(contains(read_file(rows), "interrupted"));
@@ -64,7 +63,7 @@ TEST_CASE("a results file cut in the middle of a line is resumed without that ro
   std::filesystem::resize_file(rows, whole.size() - 40);
   const ProcessResult result = run_tool({"run", file, "--backends", "cpu", "--resume", rows});
   CAPTURE(result.err);
-  CHECK((result.exit_code == 0 || result.exit_code == 4));
+  CHECK(result.exit_code == 0);
   CHECK(count(read_file(rows), "\"kind\":\"row\"") == 3);
   CHECK(run_tool({"report", rows}).exit_code == 0);
 }
