@@ -22,6 +22,9 @@ struct ShrinkParams {
   const void* a[kMaxSlices] = {};                  // each [slots, max_rank, in_features]
   void* h = nullptr;                               // [slices, tokens, max_rank]
   const std::int32_t* adapter_of_token = nullptr;  // [tokens], -1 = none
+  const std::int32_t* token_order = nullptr;       // [tokens], rows grouped by adapter
+  const std::int32_t* active_ids = nullptr;        // [active]
+  const std::int32_t* group_starts = nullptr;      // [active + 1], offsets into token_order
   const std::int32_t* rank = nullptr;              // [slots]
   const float* scale = nullptr;                    // [slots]; null: not scaled here
   std::int64_t tokens = 0;
@@ -29,6 +32,7 @@ struct ShrinkParams {
   std::int64_t x_stride = 0;
   std::int64_t max_rank = 0;
   std::int32_t slices = 0;
+  std::int32_t active = 0;
 };
 
 // y (+)= scale * h B^T (+ bias).
@@ -38,6 +42,9 @@ struct ExpandParams {
   const void* bias[kMaxSlices] = {};               // each [slots, width]; null: no bias
   void* y = nullptr;                               // [tokens, y_stride]
   const std::int32_t* adapter_of_token = nullptr;  // [tokens], -1 = none
+  const std::int32_t* token_order = nullptr;       // [tokens], rows grouped by adapter
+  const std::int32_t* active_ids = nullptr;        // [active]
+  const std::int32_t* group_starts = nullptr;      // [active + 1], offsets into token_order
   const std::int32_t* rank = nullptr;              // [slots]
   const float* scale = nullptr;                    // [slots]; null: not scaled here
   std::int64_t tokens = 0;
@@ -47,6 +54,7 @@ struct ExpandParams {
   std::int64_t width[kMaxSlices] = {};  // may be 0
   std::int64_t columns = 0;             // sum of the widths
   std::int32_t slices = 0;
+  std::int32_t active = 0;
   bool add_inputs = false;
 };
 

@@ -46,29 +46,42 @@ Support kernels_take(const Problem& problem) {
   return {};
 }
 
-kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& operands) {
+namespace {
+
+// What both ops take alike.
+template <typename Params>
+void add_batch(Params& params, const Problem& problem, const Operands& operands) {
   require_few_slices(problem);
+  params.h = operands.h;
+  params.adapter_of_token = operands.adapter_of_token;
+  params.token_order = operands.token_order;
+  params.active_ids = operands.active_ids;
+  params.group_starts = operands.group_starts;
+  params.rank = operands.rank;
+  params.tokens = problem.tokens;
+  params.max_rank = problem.max_rank;
+  params.slices = static_cast<std::int32_t>(problem.slices());
+  params.active = static_cast<std::int32_t>(problem.plan.active());
+}
+
+}  // namespace
+
+kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& operands) {
   kernels::ShrinkParams params;
+  add_batch(params, problem, operands);
   params.x = operands.x;
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     params.a[slice] = operands.a[slice];
   }
-  params.h = operands.h;
-  params.adapter_of_token = operands.adapter_of_token;
-  params.rank = operands.rank;
   params.scale = problem.scale_at == ScaleAt::kShrink ? operands.scale : nullptr;
-  params.tokens = problem.tokens;
   params.in_features = problem.in_features;
   params.x_stride = problem.x_stride;
-  params.max_rank = problem.max_rank;
-  params.slices = static_cast<std::int32_t>(problem.slices());
   return params;
 }
 
 kernels::ExpandParams expand_params(const Problem& problem, const Operands& operands) {
-  require_few_slices(problem);
   kernels::ExpandParams params;
-  params.h = operands.h;
+  add_batch(params, problem, operands);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     params.b[slice] = operands.b[slice];
     params.bias[slice] = problem.bias ? operands.bias[slice] : nullptr;
@@ -76,14 +89,9 @@ kernels::ExpandParams expand_params(const Problem& problem, const Operands& oper
     params.columns += problem.widths[slice];
   }
   params.y = operands.y;
-  params.adapter_of_token = operands.adapter_of_token;
-  params.rank = operands.rank;
   params.scale = problem.scale_at == ScaleAt::kExpand ? operands.scale : nullptr;
-  params.tokens = problem.tokens;
-  params.max_rank = problem.max_rank;
   params.y_stride = problem.y_stride;
   params.first_column = problem.offset_start;
-  params.slices = static_cast<std::int32_t>(problem.slices());
   params.add_inputs = problem.add_inputs;
   return params;
 }
