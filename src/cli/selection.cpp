@@ -88,6 +88,7 @@ RunRequest request_for(const Selection& selection) {
   if (selection.seed) {
     request.overrides.push_back(fmt::format("seed={}", *selection.seed));
   }
+  request.max_cases = selection.max_cases;
   request.backends = selection.backends;
   request.filters = selection.filters;
   request.cases = selection.cases;

@@ -48,14 +48,19 @@ std::string meaning(ExitCode code) {
 std::string run_summary(const RunReport& report) {
   std::map<Status, std::int64_t> counts;
   std::int64_t missed = 0;
+  std::int64_t undecided = 0;
   for (const Row& row : report.rows) {
     ++counts[row.status];
     missed += row.threshold_missed.empty() ? 0 : 1;
+    undecided += row.threshold_undecided.empty() ? 0 : 1;
   }
   std::string text = fmt::format("{} row{}: {}", report.rows.size(),
                                  report.rows.size() == 1 ? "" : "s", counts_text(counts));
   if (missed > 0) {
     text += fmt::format("; {} missed a threshold", missed);
+  }
+  if (undecided > 0) {
+    text += fmt::format("; {} too near a threshold to tell", undecided);
   }
   text += fmt::format("; exit {} ({})", static_cast<int>(report.exit), meaning(report.exit));
   if (!report.ending.empty()) {

@@ -22,7 +22,8 @@ struct Measurement {
   std::int64_t rotated_bytes = 0;  // their bytes together, of what the cache mode rotates
   std::int64_t launches = 0;       // in one sample
   Conditions before, after;
-  std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ...", "interrupted"
+  bool interrupted = false;           // sampling was ended early by `stop`
+  std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;           // the output after timing was compared once more
   std::string check_message;
 };
@@ -36,7 +37,7 @@ struct MeasureRequest {
   // the timed mode. The run passes in the verifier, so that measure/ needs none.
   std::function<std::string(const Tensors&, const std::vector<std::byte>&, std::int64_t launches)>
       check;
-  // Asked between samples; true ends sampling early with the warning "interrupted". May be empty.
+  // Asked between samples; true ends sampling early. May be empty.
   std::function<bool()> stop;
 };
 

@@ -64,7 +64,7 @@ void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
   for (std::int64_t count = 0; count < most; ++count) {
     if (count >= kLeastSamples) {
       if (asked_to_stop(sampling)) {
-        into.warnings.emplace_back("interrupted");
+        into.interrupted = true;
         return;
       }
       const double seconds = elapsed.seconds();

@@ -248,6 +248,9 @@ std::vector<Column> condition_columns() {
       column(
           {"threshold_missed", "missed", "", "thresholds of the scenario that the row missed", ""},
           &Row::threshold_missed),
+      column({"threshold_undecided", "undecided", "",
+              "thresholds that the row exceeds by less than its noise", ""},
+             &Row::threshold_undecided),
       column({"wall_s", "wall s", "s", "what the row cost, proof included", ""}, &Row::wall_s),
       column({"repro", "repro", "", "command that runs this row alone", ""}, &Row::repro),
   };

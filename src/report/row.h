@@ -10,8 +10,8 @@
 
 namespace lora_bench {
 
-// One result: case x backend x verdict x measurement x metrics. Every field is a column of
-// report/columns.h; anything a sink prints can be made again from a stored row.
+// One result: case x backend x verdict x measurement x metrics. Every field but the last is a
+// column of report/columns.h; anything a sink prints can be made again from a stored row.
 struct Row {
   // identity
   std::string scenario, case_id, backend;
@@ -42,10 +42,12 @@ struct Row {
   std::optional<double> clock_mhz, temperature_c, power_w, load;
   std::string throttle, governor;
   std::optional<double> max_regression;  // of the scenario, for `compare`; 0.05 = 5 %
-  // thresholds that this row missed, one sentence; "" = none
-  std::string threshold_missed;
+  // thresholds that this row missed, and those that the noise left open, "; " between them
+  std::string threshold_missed, threshold_undecided;
   std::optional<double> wall_s;  // what the row cost, proof included
   std::string repro;
+  // Sampling was cut short. No column, since such a row is shown but never stored.
+  bool interrupted = false;
 };
 
 // Fills floor_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us, floor_us,

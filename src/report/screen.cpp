@@ -165,6 +165,9 @@ std::vector<std::string> notes_of(const Row& row) {
   if (!row.threshold_missed.empty()) {
     notes.push_back("missed: " + one_line(row.threshold_missed));
   }
+  if (!row.threshold_undecided.empty()) {
+    notes.push_back("undecided: " + one_line(row.threshold_undecided));
+  }
   return notes;
 }
 

@@ -31,7 +31,7 @@ struct ScenarioGroup {
 [[nodiscard]] std::string count_by_status(const std::vector<Row>& rows);
 // "3 rows: throttled: sw_power_cap", one line a different warning.
 [[nodiscard]] std::vector<std::string> count_by_warning(const std::vector<Row>& rows);
-// The sentences below a row: why it is not PASSED, what threshold it missed.
+// The sentences below a row: why it is not PASSED, what threshold it missed or left open.
 [[nodiscard]] std::vector<std::string> notes_of(const Row& row);
 
 }  // namespace lora_bench

@@ -144,7 +144,7 @@ Row run_case(const CaseRequest& request, Targets& targets) {
   const Case& spec = request.spec;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
   Row row = describe_case(spec, problem, request.backend.name);
-  row.repro = repro_command(spec, request.backend.name, request.overrides);
+  row.repro = request.repro;
   if (!request.backend.backend) {
     return skipped(std::move(row), request.backend.why_not_here);
   }

@@ -16,7 +16,7 @@ struct CaseRequest {
   bool relations = false;
   bool timing = true;
   Thresholds thresholds;
-  std::vector<std::string> overrides;
+  std::string repro;  // the command that makes this row again
 };
 
 // Proves, then times what was proved. Whatever the backend does (throws, hangs, writes outside)

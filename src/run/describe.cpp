@@ -61,7 +61,8 @@ void judge_limit(Row& row, const char* what, double value, double limit, double 
   if (value - noise > limit) {
     row.threshold_missed += (row.threshold_missed.empty() ? "" : "; ") + sentence;
   } else {
-    warn(row, fmt::format("threshold undecided: {}, noise {:.2g}", sentence, noise));
+    row.threshold_undecided += (row.threshold_undecided.empty() ? "" : "; ") +
+                               fmt::format("{}, noise {:.2g}", sentence, noise);
   }
 }
 
@@ -148,6 +149,10 @@ void add_measurement(Row& row, const Measurement& measurement) {
   for (const std::string& sentence : measurement.warnings) {
     warn(row, sentence);
   }
+  row.interrupted = measurement.interrupted;
+  if (row.interrupted) {
+    warn(row, "interrupted");
+  }
   if (!measurement.check_passed) {
     row.status = Status::kFailed;
     row.message = fmt::format("wrong after timing, right before it: {}", measurement.check_message);
@@ -215,13 +220,23 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
-std::string repro_command(const Case& spec, const std::string& backend,
-                          const std::vector<std::string>& overrides) {
+std::string repro_command(const Case& spec, const std::string& backend, const RunRequest& request) {
   std::string command =
       fmt::format("lora-bench run {} --case {} --backends {}", shell_quoted(spec.scenario_file),
                   shell_quoted(spec.id), shell_quoted(backend));
-  for (const std::string& override_text : overrides) {
+  for (const std::string& override_text : request.overrides) {
     command += " --set " + shell_quoted(override_text);
+  }
+  const auto limit = [&](const char* key, const std::optional<double>& value) {
+    command += value ? fmt::format(" --threshold {}={}", key, *value) : "";
+  };
+  limit("max_floor_ratio", request.thresholds.max_floor_ratio);
+  limit("max_time_us", request.thresholds.max_time_us);
+  limit("min_tokens_per_s", request.thresholds.min_tokens_per_s);
+  command += request.relations ? " --relations" : "";
+  command += request.timing ? "" : " --no-time";
+  if (request.max_cases != LoadOptions{}.max_cases) {
+    command += fmt::format(" --max-cases {}", request.max_cases);
   }
   return command;
 }

@@ -5,6 +5,7 @@
 #include "measure/ceilings.h"
 #include "measure/measure.h"
 #include "report/row.h"
+#include "run/run.h"
 #include "scenario/case.h"
 #include "verify/verify.h"
 #include "workload/problem.h"
@@ -19,12 +20,12 @@ void add_measurement(Row& row, const Measurement& measurement);
 // floor, ratio, rates; makes the row INVALID when the time is below what is possible.
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings);
-// Fills threshold_missed, or a warning when the noise does not allow a verdict.
+// Fills threshold_missed, or threshold_undecided where the noise does not allow a verdict.
 void add_thresholds(Row& row, const Thresholds& thresholds);
 
-// The command that reruns exactly this row. `overrides` are the --set values of this run.
+// The command that reruns exactly this row and judges it as this run does.
 [[nodiscard]] std::string repro_command(const Case& spec, const std::string& backend,
-                                        const std::vector<std::string>& overrides);
+                                        const RunRequest& request);
 
 // "'a b'" when the shell would not take the word as it is.
 [[nodiscard]] std::string shell_quoted(const std::string& word);

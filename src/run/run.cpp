@@ -189,8 +189,7 @@ class Loop {
     Progress progress(static_cast<std::int64_t>(left.size()), request_.quiet);
     for (const PlannedRow& row : left) {
       if (interrupted()) {
-        report_.interrupted = true;
-        report_.ending = how_to_resume(request_);
+        end_early();
         return;
       }
       progress.begin(fmt::format("{} {} {}", row.spec->scenario, row.spec->id, row.backend));
@@ -202,6 +201,11 @@ class Loop {
   }
 
  private:
+  void end_early() {
+    report_.interrupted = true;
+    report_.ending = how_to_resume(request_);
+  }
+
   bool one(const PlannedRow& planned) {
     const Selected& selected = selected_.at(planned.backend);
     Thresholds thresholds = planned.spec->thresholds;
@@ -211,14 +215,16 @@ class Loop {
                         .relations = request_.relations,
                         .timing = request_.timing,
                         .thresholds = thresholds,
-                        .overrides = request_.overrides},
+                        .repro = repro_command(*planned.spec, planned.backend, request_)},
                        targets_);
     row.repetition = planned.repetition;
-    // A row whose sampling was cut short is shown but not stored: --resume measures it anew.
-    if (row.warning.find("interrupted") == std::string::npos) {
-      sinks_.row(row);
-    }
     report_.rows.push_back(row);
+    // A row whose sampling was cut short is shown but not stored: --resume measures it anew.
+    if (row.interrupted) {
+      end_early();
+      return false;
+    }
+    sinks_.row(row);
     if (!can_go_on(row, selected)) {
       report_.ending = fmt::format("{} hung on the device; the run ends here", planned.backend);
       report_.exit = worse(report_.exit, ExitCode::kEnvironment);
@@ -245,7 +251,7 @@ ExitCode judge(const std::vector<Row>& rows) {
     if (!row.threshold_missed.empty()) {
       code = worse(code, ExitCode::kRegression);
     }
-    if (row.warning.find("threshold undecided") != std::string::npos) {
+    if (!row.threshold_undecided.empty()) {
       code = worse(code, ExitCode::kInconclusive);
     }
   }

@@ -19,9 +19,10 @@ namespace lora_bench {
 // What `run` and `verify` were asked to do; the command line fills it.
 struct RunRequest {
   std::vector<Scenario> scenarios;
-  std::vector<std::string> overrides;  // the --set values, for repro lines
-  std::vector<std::string> backends;   // replaces those of the scenarios when not empty
-  bool all_backends = false;           // `verify`: every usable one when none is named
+  std::vector<std::string> overrides;                // the --set values, for repro lines
+  std::int64_t max_cases = LoadOptions{}.max_cases;  // with which they were loaded, for the same
+  std::vector<std::string> backends;  // replaces those of the scenarios when not empty
+  bool all_backends = false;          // `verify`: every usable one when none is named
   std::vector<std::string> filters;
   std::vector<std::string> cases;  // globs of case ids; empty = all
   bool relations = false;          // level 3 as well

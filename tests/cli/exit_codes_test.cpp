@@ -291,5 +291,26 @@ TEST_CASE("every row of a run reruns alone from its printed command") {
   CHECK(commands == 4);
 }
 
+TEST_CASE("the printed command of a row judges it by the thresholds and relations of its run") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  const ProcessResult first =
+      run_tool({"run", file, "--backends", "fake:slow=100", "--relations", "--threshold",
+                "max_time_us=0.0001", "--set", "measure.min_samples=60", "--set",
+                "measure.max_samples=100", "--set", "measure.max_time_ms=3000", "--out", rows});
+  CHECK(first.exit_code == 3);
+  const std::string text = read_file(rows);
+  const std::string key = "\"repro\":\"lora-bench ";
+  REQUIRE(contains(text, key));
+  const std::size_t start = text.find(key) + key.size();
+  const std::string command = text.substr(start, text.find('"', start) - start);
+  const ProcessResult again = run_tool_in_shell(std::string(LORA_BENCH_BINARY) + " " + command);
+  CAPTURE(command);
+  CHECK(again.exit_code == 3);
+  CHECK(contains(again.out, "allowed 0.0001"));
+  CHECK(contains(command, " --relations"));
+}
+
 }  // namespace
 }  // namespace lora_bench::test

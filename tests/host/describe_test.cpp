@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "report/json_row.h"
+#include "report/sink.h"
 #include "run/progress.h"
 #include "run/run.h"
 
@@ -42,8 +44,33 @@ TEST_CASE("a time over its threshold by less than the noise is undecided") {
   Row row = timed_row(19.2, 0.5);
   add_thresholds(row, limits(19));
   CHECK(row.threshold_missed.empty());
-  CHECK(row.warning.find("threshold undecided") == 0);
+  CHECK(row.threshold_undecided == "time_us is 19.2, allowed 19, noise 0.5");
   CHECK(judge({row}) == ExitCode::kInconclusive);
+}
+
+TEST_CASE("a stored row is judged as it was when it was measured, whatever its warnings say") {
+  Row missed = timed_row(20, 0.5);
+  add_thresholds(missed, limits(19));
+  Row undecided = timed_row(19.2, 0.5);
+  add_thresholds(undecided, limits(19));
+  Row worded = timed_row(10, 0.5);
+  warn(worded, "interrupted; threshold undecided");
+  add_thresholds(worded, limits(19));
+  for (const Row& row : {missed, undecided, worded}) {
+    const Results stored =
+        parse_results(to_json_line(Context{}) + "\n" + to_json_line(row) + "\n", "rows.jsonl");
+    CHECK(judge(stored.rows) == judge({row}));
+  }
+  CHECK(judge({worded}) == ExitCode::kPass);
+}
+
+TEST_CASE("a measurement that was cut short says so in its row") {
+  Measurement measurement;
+  measurement.interrupted = true;
+  Row row = timed_row(20, 0.5);
+  add_measurement(row, measurement);
+  CHECK(row.interrupted);
+  CHECK(row.warning == "interrupted");
 }
 
 TEST_CASE("every kind of threshold can be missed and met") {
@@ -80,9 +107,27 @@ TEST_CASE("a repro line quotes what a shell would take apart") {
   Case spec;
   spec.scenario_file = "my scenarios/it's.yaml";
   spec.id = "qkv-rank16";
-  CHECK(repro_command(spec, "cpu", {"skew={zipf: 1}"}) ==
+  RunRequest request;
+  request.overrides = {"skew={zipf: 1}"};
+  CHECK(repro_command(spec, "cpu", request) ==
         "lora-bench run 'my scenarios/it'\\''s.yaml' --case qkv-rank16 --backends cpu "
         "--set 'skew={zipf: 1}'");
+}
+
+TEST_CASE("a repro line asks of the row what the run asked of it") {
+  Case spec;
+  spec.scenario_file = "smoke";
+  spec.id = "a";
+  RunRequest request;
+  CHECK(repro_command(spec, "cpu", request) == "lora-bench run smoke --case a --backends cpu");
+  request.relations = true;
+  request.timing = false;
+  request.max_cases = 7;
+  request.thresholds = limits(0.1, 1.5, 2e6);
+  CHECK(repro_command(spec, "cpu", request) ==
+        "lora-bench run smoke --case a --backends cpu --threshold max_floor_ratio=1.5 "
+        "--threshold max_time_us=0.1 --threshold min_tokens_per_s=2000000 --relations --no-time "
+        "--max-cases 7");
 }
 
 TEST_CASE("progress tells no time before a row has ended") {
