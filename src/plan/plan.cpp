@@ -5,9 +5,8 @@
 #include <string>
 
 namespace lora_bench {
-namespace {
 
-void check_ids(std::span<const std::int32_t> adapter_of_token, std::int64_t slots) {
+void check_adapter_ids(std::span<const std::int32_t> adapter_of_token, std::int64_t slots) {
   if (adapter_of_token.size() > std::numeric_limits<std::int32_t>::max()) {
     throw std::invalid_argument("a plan holds at most 2147483647 rows, got " +
                                 std::to_string(adapter_of_token.size()));
@@ -22,10 +21,8 @@ void check_ids(std::span<const std::int32_t> adapter_of_token, std::int64_t slot
   }
 }
 
-}  // namespace
-
 Plan make_plan(std::span<const std::int32_t> adapter_of_token, std::int64_t slots) {
-  check_ids(adapter_of_token, slots);
+  check_adapter_ids(adapter_of_token, slots);
   // Rows without an adapter are the group after the last slot, which puts them last.
   const auto groups = static_cast<std::size_t>(slots) + 1;
   const auto group_of = [&](std::int32_t id) {

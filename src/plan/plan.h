@@ -23,7 +23,11 @@ struct Plan {
   }
 };
 
-// Throws std::invalid_argument for an id outside -1 .. slots - 1.
+// Throws std::invalid_argument, naming the row, for an id outside -1 .. slots - 1 and for more rows
+// than 32-bit indices hold.
+void check_adapter_ids(std::span<const std::int32_t> adapter_of_token, std::int64_t slots);
+
+// Checks the ids.
 [[nodiscard]] Plan make_plan(std::span<const std::int32_t> adapter_of_token, std::int64_t slots);
 
 }  // namespace lora_bench
