@@ -1,25 +1,41 @@
 #include "compare/compare.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/invocation.h"
 #include "cli/terminal.h"
+#include "core/error.h"
+#include "core/numbers.h"
 
 namespace lora_bench {
 namespace {
 
 struct CompareCommand {
   std::string base, fresh;
-  std::optional<double> threshold_percent;
+  std::string threshold;
   bool strict = false, markdown = false;
 };
+
+double threshold_of(const std::string& text) {
+  const std::optional<double> share = share_in(text);
+  if (!share || *share < 0 || *share > 1) {
+    Diagnostic diagnostic;
+    diagnostic.where.file = "--threshold " + text;
+    diagnostic.what = fmt::format("'{}' is no share", text);
+    diagnostic.allowed = "a share from 0 to 1, or 0% to 100%; write 3% for three percent";
+    throw UsageError({diagnostic});
+  }
+  return *share;
+}
 
 ExitCode execute(const CompareCommand& command, const Invocation& invocation) {
   CompareOptions options;
   options.strict = command.strict;
-  if (command.threshold_percent) {
-    options.threshold = *command.threshold_percent / 100;
+  if (!command.threshold.empty()) {
+    options.threshold = threshold_of(command.threshold);
     options.threshold_given = true;
   }
   const Results base = read_results(command.base);
@@ -41,9 +57,9 @@ void add_compare(CLI::App& app, Invocation& invocation) {
   const auto command = std::make_shared<CompareCommand>();
   sub->add_option("base", command->base, "results to compare with, .jsonl")->required();
   sub->add_option("new", command->fresh, "results to judge, .jsonl")->required();
-  sub->add_option("--threshold", command->threshold_percent,
-                  "slowdown in percent above which a row is a regression; replaces the scenario's")
-      ->check(CLI::Range(0.0, 1000.0));
+  sub->add_option("--threshold", command->threshold,
+                  "slowdown above which a row is a regression, e.g. 5%; replaces the scenario's")
+      ->type_name("SHARE");
   sub->add_flag("--strict", command->strict, "refuse results of another machine, driver or build");
   sub->add_flag("--markdown", command->markdown, "Markdown, for a pull request");
   sub->callback([command, &invocation] {

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
 #include <memory>
 #include <sstream>
 
@@ -13,6 +11,7 @@
 #include "cli/summary.h"
 #include "cli/terminal.h"
 #include "core/error.h"
+#include "core/numbers.h"
 
 namespace lora_bench {
 namespace {
@@ -45,10 +44,8 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
     if (name != key || equals == std::string::npos) {
       continue;
     }
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, value);
-    if (error == std::errc{} && stop == end && value > 0 && std::isfinite(value)) {
+    const auto value = real_in(std::string_view(text).substr(equals + 1));
+    if (value && *value > 0) {
       *field = value;
       return;
     }

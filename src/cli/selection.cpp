@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 
 #include "core/error.h"
+#include "core/numbers.h"
+#include "run/select.h"
 
 namespace lora_bench {
 namespace {
 
 // The parser would take -1 for the largest number and cut what is too large.
 std::string why_no_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  return error == std::errc{} && stop == text.data() + text.size()
+  return unsigned_in(text)
              ? ""
              : fmt::format("'{}' is no seed; allowed: an integer from 0 to {}", text, UINT64_MAX);
 }
@@ -57,6 +56,7 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   LoadOptions options;
   options.overrides = selection.overrides;
   options.max_cases = selection.max_cases;
+  options.check_backend = check_backend;
   if (selection.seed) {
     options.overrides.push_back(fmt::format("seed={}", *selection.seed));
   }

@@ -17,9 +17,12 @@ bool starts_with(const std::string& text, std::string_view prefix) {
   return text.compare(0, prefix.size(), prefix) == 0;
 }
 
-[[noreturn]] void refuse_unknown(const std::string& name) {
+const BackendEntry& find_entry(const std::string& name) {
   std::vector<std::string> known;
   for (const BackendEntry& entry : backend_registry()) {
+    if (entry.name == name) {
+      return entry;
+    }
     known.push_back(entry.name);
   }
   Diagnostic diagnostic;
@@ -38,15 +41,18 @@ Selected select_backend(const std::string& name) {
   if (name == "fake" || starts_with(name, kFakePrefix)) {
     return {name, "", make_fake(name == "fake" ? "" : name.substr(kFakePrefix.size()))};
   }
-  for (const BackendEntry& entry : backend_registry()) {
-    if (entry.name == name) {
-      if (!entry.why_not_here.empty()) {
-        return {name, entry.why_not_here, nullptr};
-      }
-      return {name, "", entry.make()};
-    }
+  const BackendEntry& entry = find_entry(name);
+  return {name, entry.why_not_here, entry.why_not_here.empty() ? entry.make() : nullptr};
+}
+
+void check_backend(const std::string& name) {
+  const bool made_up =
+      name == "fake" || starts_with(name, kMutantPrefix) || starts_with(name, kFakePrefix);
+  if (made_up) {
+    static_cast<void>(select_backend(name));
+  } else {
+    static_cast<void>(find_entry(name));
   }
-  refuse_unknown(name);
 }
 
 std::vector<std::string> usable_backends() {

@@ -20,6 +20,9 @@ struct Selected {
 // UsageError with the nearest known one.
 [[nodiscard]] Selected select_backend(const std::string& name);
 
+// The same error, without making the backend.
+void check_backend(const std::string& name);
+
 // The names a case runs when neither the scenario nor the command line names any: every usable
 // device backend, or the host's when there is no GPU.
 [[nodiscard]] std::vector<std::string> default_backends();

@@ -129,14 +129,17 @@ void Reader::skew(SkewLaw& target, Traces& traces, const std::filesystem::path& 
   const auto& [key, where, parameter] = value_.entries.front();
   if (key == "zipf") {
     law.kind = Skew::kZipf;
-    law.parameter = real_of(parameter, 0, 16).value_or(1);
+    Reader(parameter, path_ + ".zipf", "a number from 0 to 16", diagnostics_)
+        .real(law.parameter, 0, 16);
   } else if (key == "hot") {
     law.kind = Skew::kHot;
-    law.parameter = share_of(parameter, 1).value_or(1);
+    Reader(parameter, path_ + ".hot", "a share from 0 to 1, or 0% to 100%", diagnostics_)
+        .share(law.parameter, 1);
   } else if (key == "trace") {
     law.kind = Skew::kTrace;
     if (parameter.kind != Value::Kind::kScalar) {
-      complain(parameter);
+      Reader(parameter, path_ + ".trace", "a file of adapter ids", diagnostics_)
+          .text(law.trace_file);
       return;
     }
     law.trace_file = parameter.text;

@@ -30,6 +30,7 @@ class Loader {
   Loader(const fs::path& file, const LoadOptions& options)
       : file_(file), options_(options), sources_(diagnostics_) {
     context_.folder = file.parent_path();
+    context_.check_backend = options.check_backend;
   }
 
   Scenario load(const std::string& text) {

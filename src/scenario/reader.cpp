@@ -3,26 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
+#include "core/error.h"
 #include "scenario/schema.h"
 
 namespace lora_bench {
 namespace {
 
 constexpr std::size_t kMaxItems = 65536;
-
-template <typename Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stopped != end) {
-    return std::nullopt;
-  }
-  return number;
-}
 
 bool is_word(const std::string& text) {
   constexpr std::string_view kExtra = "._+:=-";
@@ -34,15 +22,6 @@ bool is_word(const std::string& text) {
 }
 
 }  // namespace
-
-std::optional<std::int64_t> integer_in(std::string_view text) {
-  return number_in<std::int64_t>(text);
-}
-
-std::optional<double> real_in(std::string_view text) {
-  const auto number = number_in<double>(text);
-  return number && std::isfinite(*number) ? number : std::nullopt;
-}
 
 void Reader::complain(const Value& value) const {
   complain(value, fmt::format("is {}", describe(value)));
@@ -86,11 +65,8 @@ std::optional<double> Reader::real_of(const Value& value, double least, double m
 
 std::optional<double> Reader::share_of(const Value& value, double most) const {
   if (value.kind == Value::Kind::kScalar && !value.quoted) {
-    const bool percent = value.text.ends_with('%');
-    const std::string_view digits(value.text.data(), value.text.size() - (percent ? 1 : 0));
-    const auto number = real_in(digits);
-    const double share = number ? *number / (percent ? 100 : 1) : -1;
-    if (share >= 0 && share <= most) {
+    const auto share = share_in(value.text);
+    if (share && *share >= 0 && *share <= most) {
       return share;
     }
   }
@@ -139,7 +115,7 @@ void Reader::integer(std::int64_t& target, std::int64_t least, std::int64_t most
 
 void Reader::seed(std::uint64_t& target) const {
   if (value_.kind == Value::Kind::kScalar && !value_.quoted) {
-    if (const auto number = number_in<std::uint64_t>(value_.text)) {
+    if (const auto number = unsigned_in(value_.text)) {
       target = *number;
       return;
     }
@@ -182,12 +158,25 @@ void Reader::text(std::string& target) const {
   complain(value_);
 }
 
-void Reader::words(std::vector<std::string>& target) const {
+void Reader::words(std::vector<std::string>& target) const { words(target, nullptr); }
+
+void Reader::words(std::vector<std::string>& target, const CheckWord& check) const {
   std::vector<std::string> words;
   one_or_list([&](const Value& item) {
-    if (auto word = word_of(item)) {
-      words.push_back(std::move(*word));
+    auto word = word_of(item);
+    if (!word) {
+      return;
     }
+    try {
+      if (check) {
+        check(*word);
+      }
+    } catch (const UsageError& error) {
+      for (const Diagnostic& why : error.diagnostics()) {
+        diagnostics_.add(item.where, why.what, why.allowed, why.suggestion);
+      }
+    }
+    words.push_back(std::move(*word));
   });
   target = std::move(words);
 }

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/numbers.h"
 #include "scenario/case.h"
 #include "scenario/diagnostics.h"
 #include "scenario/yaml_tree.h"
 
 namespace lora_bench {
 
-// The whole text as a number, in the C locale whatever the locale is; nothing if it is none.
-[[nodiscard]] std::optional<std::int64_t> integer_in(std::string_view text);
-[[nodiscard]] std::optional<double> real_in(std::string_view text);
+// Throws UsageError for a word that stands for nothing.
+using CheckWord = std::function<void(const std::string&)>;
 
 struct TraceFile {
   std::vector<std::int32_t> ids;
@@ -56,6 +56,8 @@ class Reader {
   void word(std::string& target) const;
   void text(std::string& target) const;
   void words(std::vector<std::string>& target) const;  // one or a list
+  // The same; what `check` throws of a word is told of its place. It may be empty.
+  void words(std::vector<std::string>& target, const CheckWord& check) const;
   void integers(std::vector<std::int64_t>& target, std::int64_t least, std::int64_t most) const;
 
   // The value of `choices` whose name() is the scalar.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace lora_bench {
 struct LoadOptions {
   std::vector<std::string> overrides;  // "adapters.rank=32", as given with --set
   std::int64_t max_cases = 10000;      // a sweep above this is an error that says how many
+  // Throws UsageError for a name that is no backend, which only rooms above know; empty = any name.
+  std::function<void(const std::string&)> check_backend;
 };
 
 // A file with all its cases; every error of the file was already thrown as one UsageError.

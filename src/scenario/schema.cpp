@@ -113,7 +113,7 @@ const std::vector<Field> kBatch{
      [](R r, Case& c, X) { r.seed(c.seed); }},
     {{"backends", "word or list", "names as `lora-bench list backends` prints them",
       "[]: every GPU backend where there is a GPU, else cpu", "implementations to run"},
-     [](R r, Case& c, X) { r.words(c.backends); }},
+     [](R r, Case& c, X x) { r.words(c.backends, x.check_backend); }},
 };
 
 const std::vector<Field> kGates{

@@ -25,6 +25,7 @@ static_assert(kMaxTokens <= (INT64_MAX / 4) / kMaxStride);
 struct FieldContext {
   Traces traces;
   std::filesystem::path folder;  // that trace files are named from
+  CheckWord check_backend;       // may be empty
 };
 
 // One key of a scenario: what docs say of it and how it gets into a case. Fields without `read`

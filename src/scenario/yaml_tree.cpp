@@ -208,6 +208,20 @@ std::optional<Diagnostic> binary_content(const std::string& text, const std::str
   return std::nullopt;
 }
 
+// The first tab that indents a line: what the parser says of it names neither tabs nor the place.
+std::optional<Location> indenting_tab(const std::string& text, const std::string& file) {
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const std::size_t tab = line.substr(0, line.find_first_not_of(" \t")).find('\t');
+    if (tab != std::string::npos) {
+      return Location{file, number, static_cast<int>(tab) + 1};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Value make_value(Value::Kind kind, Location where, std::string text, bool quoted) {
@@ -250,8 +264,12 @@ std::optional<Value> parse_yaml(const std::string& text, const std::string& file
     const Diagnostic& why = refused.diagnostic;
     diagnostics.add(why.where, why.what, why.allowed);
   } catch (const YAML::Exception& error) {
-    diagnostics.add({file, error.mark.line + 1, error.mark.column + 1},
-                    fmt::format("not YAML: {}", error.msg));
+    if (const auto tab = indenting_tab(text, file)) {
+      diagnostics.add(*tab, "not YAML: a tab indents this line", "spaces");
+    } else {
+      diagnostics.add({file, error.mark.line + 1, error.mark.column + 1},
+                      fmt::format("not YAML: {}", error.msg));
+    }
   }
   return std::nullopt;
 }

@@ -79,6 +79,42 @@ TEST_CASE("exit 1: an unknown backend is named with the nearest known one") {
   CHECK(contains(result.err, "did you mean 'cpu'?"));
 }
 
+TEST_CASE("exit 1: an unknown backend of a scenario is told with its place") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario("backends: [cpu, cpuu]\n"));
+  for (const char* command : {"run", "plan"}) {
+    const ProcessResult result = run_tool({command, file});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, file + ":8:17: unknown backend 'cpuu'"));
+    CHECK(contains(result.err, "did you mean 'cpu'?"));
+  }
+  CHECK(contains(run_tool({"run", file, "--set", "backends=fake:wrnog"}).err,
+                 "--set backends=fake:wrnog: unknown fake behaviour"));
+}
+
+TEST_CASE("compare takes the threshold as a scenario does") {
+  const TemporaryFolder folder;
+  const auto rows_of = [&](const std::string& name, const std::string& time_us) {
+    std::string samples = time_us;
+    for (int i = 1; i < 20; ++i) {
+      samples += "," + time_us;
+    }
+    return folder.write(name,
+                        "{\"kind\":\"context\",\"schema\":1}\n"
+                        "{\"kind\":\"row\",\"scenario\":\"a\",\"case\":\"b\",\"backend\":\"cpu\","
+                        "\"status\":\"PASSED\",\"noise_us\":0,\"time_us\":" +
+                            time_us + ",\"samples_us\":[" + samples + "]}\n");
+  };
+  const std::string base = rows_of("base.jsonl", "100");
+  const std::string slower = rows_of("new.jsonl", "106");
+  for (const char* threshold : {"5%", "0.05", "5.9%"}) {
+    CHECK(run_tool({"compare", base, slower, "--threshold", threshold}).exit_code == 3);
+  }
+  for (const char* threshold : {"7%", "0.07", "100%", "1"}) {
+    CHECK(run_tool({"compare", base, slower, "--threshold", threshold}).exit_code == 0);
+  }
+}
+
 TEST_CASE("exit 1: a scenario error says file, line and column, before any work") {
   const TemporaryFolder folder;
   const std::string file = folder.write("bad.yaml", small_scenario("adaptres: {}\n"));
@@ -112,7 +148,12 @@ TEST_CASE("exit 1: a number that is none is refused, not bent into one") {
   CHECK(run_tool({"run", file, "--threshold", "max_time_us=nan"}).exit_code == 1);
   const std::string rows = folder.path("rows.jsonl");
   REQUIRE(run_tool({"run", file, "--backends", "fake", "--out", rows}).exit_code == 0);
-  CHECK(run_tool({"compare", rows, rows, "--threshold", "nan"}).exit_code == 1);
+  for (const char* threshold : {"nan", "5", "-1%", "five"}) {
+    CAPTURE(threshold);
+    const ProcessResult refused = run_tool({"compare", rows, rows, "--threshold", threshold});
+    CHECK(refused.exit_code == 1);
+    CHECK(contains(refused.err, "write 3% for three percent"));
+  }
 }
 
 TEST_CASE("exit 1: nothing is run or written twice under one name") {

@@ -199,3 +199,45 @@ TEST_CASE("a scenario is found by path or by name, else the nearest name is offe
     CHECK(std::string(error.what()).ends_with("did you mean 'smoke'?"));
   }
 }
+
+TEST_CASE("the parameter of a skew is refused by its own range") {
+  CHECK(refusal(kLayer + "skew: {zipf: -1}") ==
+        "test.yaml:2:14: 'skew.zipf' is '-1'; allowed: a number from 0 to 16");
+  CHECK(refusal(kLayer + "skew: {hot: 120%}") ==
+        "test.yaml:2:13: 'skew.hot' is '120%'; allowed: a share from 0 to 1, or 0% to 100%");
+  CHECK(refusal(kLayer + "skew: {trace: [1, 2]}") ==
+        "test.yaml:2:15: 'skew.trace' is a list; allowed: a file of adapter ids");
+}
+
+TEST_CASE("a tab that indents a line is named at its place") {
+  const std::string wanted = "test.yaml:3:1: not YAML: a tab indents this line; allowed: spaces";
+  CHECK(refusal(kLayer + "batch:\n\tdecode: 4\n") == wanted);
+  CHECK(refusal(kLayer + "adapters: {slots: 4,\n\trank: 8\n") == wanted);
+  CHECK(refusal(kLayer + "adapters: {slots:\t4,\trank:\t8}\n") == "accepted");
+  CHECK(refusal(kLayer + "# tab\n\t\nadapters: {slots: 4") ==
+        "test.yaml:3:1: not YAML: a tab indents this line; allowed: spaces");
+}
+
+TEST_CASE("an unknown backend is refused at its place, also in a sweep") {
+  LoadOptions options;
+  options.check_backend = [](const std::string& name) {
+    if (name != "cpu") {
+      Diagnostic unknown;
+      unknown.what = "unknown backend '" + name + "'";
+      unknown.allowed = "cpu";
+      throw UsageError({unknown});
+    }
+  };
+  const auto said = [&](const std::string& text) -> std::string {
+    try {
+      static_cast<void>(parse_scenario(with_batch(kLayer + text), "test.yaml", options));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(said("backends: [cpu]") == "accepted");
+  CHECK(said("backends: [cpu, gpu]") == "test.yaml:2:17: unknown backend 'gpu'; allowed: cpu");
+  CHECK(said("sweep: {product: {backends: [cpu, tpu]}}") ==
+        "test.yaml:2:35: unknown backend 'tpu'; allowed: cpu");
+}
