@@ -46,6 +46,17 @@ Support kernels_take(const Problem& problem) {
   return {};
 }
 
+Support tensor_cores_take(const Problem& problem, const DeviceFacts& device) {
+  if (problem.dtype == Dtype::kFp32) {
+    return {false, "fp32 operands do not go to the tensor cores: bf16, fp16"};
+  }
+  if (device.compute_capability < 80) {
+    return {false, fmt::format("needs compute capability 8.0, this device has {}.{}",
+                               device.compute_capability / 10, device.compute_capability % 10)};
+  }
+  return kernels_take(problem);
+}
+
 namespace {
 
 // What both ops take alike.

@@ -15,5 +15,7 @@ namespace lora_bench {
 
 // What every kernel family refuses alike: dtypes, intermediates, too many slices.
 [[nodiscard]] Support kernels_take(const Problem& problem);
+// The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up.
+[[nodiscard]] Support tensor_cores_take(const Problem& problem, const DeviceFacts& device);
 
 }  // namespace lora_bench

@@ -1,5 +1,7 @@
 #include "ops/backend.h"
+#include "ops/chunked_backend.h"
 #include "ops/cpu_backend.h"
+#include "ops/grouped_backend.h"
 #include "ops/naive_backend.h"
 
 namespace lora_bench {
@@ -8,6 +10,10 @@ const std::vector<BackendEntry>& backend_registry() {
   static const std::vector<BackendEntry> kEntries{
       {"cpu", std::string(kCpuSummary), "", [] { return make_cpu_backend(); }},
       {"naive", std::string(kNaiveSummary), why_no_gpu(), make_naive_backend},
+      {"grouped", std::string(kGroupedSummary), why_no_gpu(), make_grouped_backend},
+      {"grouped-ordered", std::string(kGroupedOrderedSummary), why_no_gpu(),
+       make_grouped_ordered_backend},
+      {"chunked", std::string(kChunkedSummary), why_no_gpu(), make_chunked_backend},
   };
   return kEntries;
 }

@@ -1,0 +1,44 @@
+#include "ops/vectors.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kVectorBytes = 16;
+
+bool whole(std::int64_t bytes) { return bytes % kVectorBytes == 0; }
+
+bool aligned(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % kVectorBytes == 0;
+}
+
+}  // namespace
+
+bool reads_vectors(const kernels::ShrinkParams& params, std::int64_t element_bytes) {
+  bool all = aligned(params.x) && whole(params.x_stride * element_bytes) &&
+             whole(params.in_features * element_bytes);
+  for (int slice = 0; slice < params.slices; ++slice) {
+    all = all && aligned(params.a[slice]);
+  }
+  return all;
+}
+
+bool reads_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes,
+                   std::int64_t h_bytes) {
+  bool all = aligned(params.h) && whole(params.max_rank * h_bytes) &&
+             whole(params.max_rank * element_bytes);
+  for (int slice = 0; slice < params.slices; ++slice) {
+    all = all && aligned(params.b[slice]);
+  }
+  return all;
+}
+
+bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_bytes) {
+  bool all = aligned(params.y) && whole(params.y_stride * element_bytes) &&
+             whole(params.first_column * element_bytes);
+  for (int slice = 0; slice < params.slices; ++slice) {
+    all = all && whole(params.width[slice] * element_bytes);
+  }
+  return all;
+}
+
+}  // namespace lora_bench

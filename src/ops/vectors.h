@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/params.h"
+
+namespace lora_bench {
+
+// Whether every row that a kernel reads begins where 16 bytes can be read at once.
+[[nodiscard]] bool reads_vectors(const kernels::ShrinkParams& params, std::int64_t element_bytes);
+[[nodiscard]] bool reads_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes,
+                                 std::int64_t h_bytes);
+// The same of y, in every slice.
+[[nodiscard]] bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_bytes);
+
+}  // namespace lora_bench
