@@ -21,6 +21,17 @@ std::vector<std::string> choices_in(const std::string& type_name) {
   return choices;
 }
 
+// A description says where its values stand: "(see `list backends`)".
+std::string topic_in(const std::string& description) {
+  const std::string mark = "(see `list ";
+  const std::size_t open = description.find(mark);
+  if (open == std::string::npos) {
+    return "";
+  }
+  const std::size_t start = open + mark.size();
+  return description.substr(start, description.find('`', start) - start);
+}
+
 OptionView view_of(const CLI::Option& option) {
   OptionView view;
   for (const std::string& name : option.get_snames()) {
@@ -39,6 +50,7 @@ OptionView view_of(const CLI::Option& option) {
     view.many = option.get_items_expected_max() > 1;
   }
   view.description = option.get_description();
+  view.topic = topic_in(view.description);
   view.required = option.get_required();
   return view;
 }

@@ -16,6 +16,7 @@ struct OptionView {
   std::string positional;            // "scenario"
   std::string value;                 // "FILE", "" for a flag
   std::vector<std::string> choices;  // the only values allowed, if few
+  std::string topic;                 // the argument of `list` that names values, if one does
   std::string description;
   bool required = false;
   bool many = false;

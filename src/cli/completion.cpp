@@ -10,6 +10,9 @@
 namespace lora_bench {
 namespace {
 
+// The names in what `list TOPIC` prints; a placeholder such as mutant:FAULT is no name.
+constexpr const char* kNamesOfList = R"(sed -n 's/^  \([^ A-Z]*\) .*/\1/p')";
+
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, " "));
 }
@@ -37,19 +40,15 @@ std::vector<std::string> option_names(const CommandView& command) {
   return names;
 }
 
-std::vector<std::string> positional_choices(const CommandView& command) {
-  std::vector<std::string> words;
-  for (const OptionView& option : command.options) {
-    if (option.names.empty()) {
-      words.insert(words.end(), option.choices.begin(), option.choices.end());
-    }
-  }
-  return words;
+std::string bash_words(const OptionView& option, const std::string& function) {
+  return option.topic.empty() ? fmt::format("'{}'", joined(option.choices))
+                              : fmt::format("$({}_listed {})", function, option.topic);
 }
 
 // Arms of `case $command$previous in`: what may follow an option that takes a value. The empty
 // COMPREPLY lets bash fall back to file names.
-std::string bash_values(const CommandView& command, const std::string& prefix) {
+std::string bash_values(const CommandView& command, const std::string& function,
+                        const std::string& prefix) {
   std::string arms;
   for (const OptionView& option : command.options) {
     if (option.names.empty() || option.value.empty()) {
@@ -59,21 +58,30 @@ std::string bash_values(const CommandView& command, const std::string& prefix) {
     for (const std::string& name : option.names) {
       patterns.push_back(fmt::format("'{} {}'", prefix, name));
     }
-    arms += fmt::format("    {}) words='{}'; value=1 ;;\n", fmt::join(patterns, " | "),
-                        joined(option.choices));
+    arms += fmt::format("    {}) words={}; value=1 ;;\n", fmt::join(patterns, " | "),
+                        bash_words(option, function));
   }
   return arms;
 }
 
+// What may stand where no option waits for its value.
+std::string bash_arm(const CommandView& command, const std::string& function) {
+  std::string words = fmt::format("'{} '", joined(option_names(command)));
+  for (const OptionView& option : command.options) {
+    if (option.names.empty()) {
+      words += bash_words(option, function);
+    }
+  }
+  return fmt::format("      {}) words={} ;;\n", command.name, words);
+}
+
 std::string bash_script(const CommandView& app) {
-  std::string commands, values = bash_values(app, ""), arms;
+  const std::string function = function_name(app);
+  std::string commands, values = bash_values(app, function, ""), arms;
   for (const CommandView& command : app.commands) {
     commands += commands.empty() ? command.name : "|" + command.name;
-    values += bash_values(command, command.name);
-    std::vector<std::string> words = option_names(command);
-    const std::vector<std::string> choices = positional_choices(command);
-    words.insert(words.end(), choices.begin(), choices.end());
-    arms += fmt::format("      {}) words='{}' ;;\n", command.name, joined(words));
+    values += bash_values(command, function, command.name);
+    arms += bash_arm(command, function);
   }
   std::vector<std::string> first = option_names(app);
   for (const CommandView& command : app.commands) {
@@ -81,6 +89,9 @@ std::string bash_script(const CommandView& app) {
   }
   return fmt::format(
       R"(# bash completion for {app}
+{function}_listed() {{
+  "${{COMP_WORDS[0]}}" list "$1" 2>/dev/null | {names}
+}}
 {function}() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
   local command='' words='' value=0 index
@@ -100,7 +111,7 @@ std::string bash_script(const CommandView& app) {
 }}
 complete -o default -F {function} {app}
 )",
-      fmt::arg("app", app.name), fmt::arg("function", function_name(app)),
+      fmt::arg("app", app.name), fmt::arg("function", function), fmt::arg("names", kNamesOfList),
       fmt::arg("commands", commands), fmt::arg("values", values), fmt::arg("arms", arms),
       fmt::arg("first", joined(first)));
 }
@@ -117,24 +128,31 @@ std::string zsh_text(const std::string& text) {
   return out;
 }
 
-std::string zsh_action(const OptionView& option) {
+std::string zsh_action(const OptionView& option, const std::string& function) {
+  if (!option.topic.empty()) {
+    return fmt::format("{{{}_listed {}{}}}", function, option.topic,
+                       option.names.empty() ? "; _files" : "");
+  }
   return option.choices.empty() ? "_files" : fmt::format("({})", joined(option.choices));
 }
 
-std::string zsh_arguments(const CommandView& command, const std::string& indent) {
+std::string zsh_arguments(const CommandView& command, const std::string& function,
+                          const std::string& indent) {
   std::string lines;
   for (const OptionView& option : command.options) {
     for (const std::string& name : option.names) {
       std::string specification =
           fmt::format("{}{}[{}]", option.many ? "*" : "", name, zsh_text(option.description));
       if (!option.value.empty()) {
-        specification += fmt::format(":{}:{}", zsh_text(option.value), zsh_action(option));
+        specification +=
+            fmt::format(":{}:{}", zsh_text(option.value), zsh_action(option, function));
       }
       lines += fmt::format(" \\\n{}{}", indent, quoted(specification, R"('\'')"));
     }
     if (option.names.empty()) {
-      const std::string specification = fmt::format(
-          "{}:{}:{}", option.many ? "*" : "", zsh_text(option.positional), zsh_action(option));
+      const std::string specification =
+          fmt::format("{}:{}:{}", option.many ? "*" : "", zsh_text(option.positional),
+                      zsh_action(option, function));
       lines += fmt::format(" \\\n{}{}", indent, quoted(specification, R"('\'')"));
     }
   }
@@ -142,16 +160,22 @@ std::string zsh_arguments(const CommandView& command, const std::string& indent)
 }
 
 std::string zsh_script(const CommandView& app) {
+  const std::string function = function_name(app);
   std::string commands, arms;
   for (const CommandView& command : app.commands) {
     const std::string described = zsh_text(command.name) + ":" + zsh_text(command.description);
     commands += fmt::format("    {}\n", quoted(described, R"('\'')"));
     arms += fmt::format("        {}) _arguments{} ;;\n", command.name,
-                        zsh_arguments(command, "          "));
+                        zsh_arguments(command, function, "          "));
   }
   return fmt::format(
-      R"(#compdef {app}
+      R"zsh(#compdef {app}
+{function}_listed() {{
+  local -a names=(${{(f)"$($tool list $1 2>/dev/null | {names})"}})
+  compadd -a names
+}}
 {function}() {{
+  local tool=$words[1]
   local context state state_descr line
   typeset -A opt_args
   local -a commands=(
@@ -168,21 +192,24 @@ std::string zsh_script(const CommandView& app) {
   esac
 }}
 {function} "$@"
-)",
-      fmt::arg("app", app.name), fmt::arg("function", function_name(app)),
-      fmt::arg("commands", commands), fmt::arg("options", zsh_arguments(app, "    ")),
+)zsh",
+      fmt::arg("app", app.name), fmt::arg("function", function), fmt::arg("names", kNamesOfList),
+      fmt::arg("commands", commands), fmt::arg("options", zsh_arguments(app, function, "    ")),
       fmt::arg("arms", arms));
 }
 
-std::string fish_options(const CommandView& command, const std::string& app,
+std::string fish_options(const CommandView& command, const CommandView& app,
                          const std::string& condition) {
   std::string lines;
   for (const OptionView& option : command.options) {
-    std::string line = fmt::format("complete -c {} -n '{}'", app, condition);
+    std::string line = fmt::format("complete -c {} -n '{}'", app.name, condition);
     for (const std::string& name : option.names) {
       line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     }
-    if (!option.choices.empty()) {
+    if (!option.topic.empty()) {
+      line += fmt::format(" {}-a '({}_listed {})'", option.names.empty() ? "" : "-x ",
+                          function_name(app), option.topic);
+    } else if (!option.choices.empty()) {
       line +=
           fmt::format(" {}-a '{}'", option.names.empty() ? "-f " : "-x ", joined(option.choices));
     } else if (option.names.empty()) {
@@ -196,13 +223,19 @@ std::string fish_options(const CommandView& command, const std::string& app,
 }
 
 std::string fish_script(const CommandView& app) {
-  std::string script = fmt::format("# fish completion for {}\n", app.name);
-  script += fish_options(app, app.name, "__fish_use_subcommand");
+  std::string script = fmt::format(
+      "# fish completion for {}\n"
+      "function {}_listed\n"
+      "    set -l words (commandline -opc)\n"
+      "    $words[1] list $argv 2>/dev/null | {}\n"
+      "end\n",
+      app.name, function_name(app), kNamesOfList);
+  script += fish_options(app, app, "__fish_use_subcommand");
   for (const CommandView& command : app.commands) {
     script += fmt::format("complete -c {} -f -n '__fish_use_subcommand' -a {} -d {}\n", app.name,
                           command.name, quoted(command.description, R"(\')"));
-    script += fish_options(command, app.name,
-                           fmt::format("__fish_seen_subcommand_from {}", command.name));
+    script +=
+        fish_options(command, app, fmt::format("__fish_seen_subcommand_from {}", command.name));
   }
   return script;
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
@@ -18,7 +19,8 @@ using lora_bench::man_page;
 
 struct Sample {
   CLI::App app{"Does it.", "sample-tool"};
-  std::string colour, file, topic;
+  std::string colour, file, topic, backend;
+  std::vector<std::string> scenarios;
   bool quiet = false;
 
   Sample() {
@@ -26,6 +28,8 @@ struct Sample {
         ->check(CLI::IsMember({"auto", "never"}))
         ->type_name("WHEN");
     CLI::App* run = app.add_subcommand("run", "runs [now]: it");
+    run->add_option("scenario", scenarios, "names (see `list scenarios`)");
+    run->add_option("--backend", backend, "one (see `list backends`)");
     run->add_option("--out", file, "writes a file")->type_name("FILE");
     run->add_flag("-q,--quiet", quiet, "says nothing");
     CLI::App* list = app.add_subcommand("list", "lists");
@@ -35,6 +39,15 @@ struct Sample {
   }
 };
 
+// What the tool would print where completion asks it.
+constexpr const char* kListingTool = R"(
+sample-tool() {
+  case "$1 $2" in
+    'list scenarios') printf '%s\n' 'scenarios in /a' '  decode   8 cases' '  verify/edges   1 case ' ;;
+    'list backends') printf '%s\n' 'backends' '  cpu   runs' '           not here' '  fake:KIND   no' ;;
+  esac
+})";
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -43,7 +56,7 @@ bool contains(const std::string& text, const std::string& part) {
 std::string bash_offers(const std::string& script, const std::string& words) {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / "lora_bench_completion_test.bash";
-  std::ofstream(file) << script << "\nCOMP_WORDS=(" << words
+  std::ofstream(file) << script << kListingTool << "\nCOMP_WORDS=(" << words
                       << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_sample_tool\n"
                          "echo \"${COMPREPLY[*]}\"\n";
   const std::string command = "bash '" + file.string() + "' 2>&1";
@@ -68,6 +81,15 @@ TEST_CASE("bash offers commands, options and the allowed values") {
   CHECK(bash_offers(script, "sample-tool --color ''") == "auto never\n");
   CHECK(bash_offers(script, "sample-tool list me") == "metrics\n");
   CHECK(bash_offers(script, "sample-tool run --out ''") == "\n");  // bash goes on to file names
+}
+
+TEST_CASE("bash asks the tool for the names that it lists") {
+  const Sample sample;
+  const std::string script = completion_script(sample.app, "bash");
+  CHECK(bash_offers(script, "sample-tool run d") == "decode\n");
+  CHECK(bash_offers(script, "sample-tool run decode ver") == "verify/edges\n");
+  CHECK(bash_offers(script, "sample-tool run --backend ''") == "cpu\n");
+  CHECK(bash_offers(script, "no-such-tool run d") == "\n");
 }
 
 TEST_CASE("a hidden subcommand is completed by no shell and stands on no page") {
