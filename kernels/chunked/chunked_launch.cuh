@@ -11,11 +11,12 @@ cudaError_t launch_chunked_shrink_as(const ShrinkParams& params, bool wide,
                                      cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(tuning.segments),
                   static_cast<unsigned>(tuning.column_tiles));
-  return visit_shrink_shape(
-      tuning.chunk, tuning.columns_per_tile, vectors, [&]<typename Shape, bool kVector>() {
-        return launch_with_shared(&chunked_shrink<Shape, kVector, T>, grid, Shape::kThreads,
+  return visit_shrink_shape(tuning.chunk, tuning.columns_per_tile, tuning.depth, vectors,
+                            [&]<typename Shape, bool kVector>() {
+                              return launch_with_shared(
+                                  &chunked_shrink<Shape, kVector, T>, grid, Shape::kThreads,
                                   shared_bytes<Shape, T, T>(), stream, params, wide);
-      });
+                            });
 }
 
 template <typename T, typename H>

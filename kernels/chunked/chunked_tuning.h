@@ -17,7 +17,7 @@ struct ChunkedShape {
 // A grid of (segments, lane or column tiles of all slices together).
 struct ChunkedTuning {
   int chunk = 16;             // rows of a segment at most: 16 or 64
-  int columns_per_tile = 16;  // shrink: lanes, 16 or 64; expand: 128 columns
+  int columns_per_tile = 16;  // shrink: lanes, 16 or 64; expand: 128 to 512 columns
   int depth = 128;
   std::int64_t column_tiles = 0;
   std::int64_t segments = 0;

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(Shape::kThreads)
 }
 
 // Grid: (row tiles x column tiles of the widest slice, slices, active adapters). Tile: rows x 128
-// columns, the whole rank. Barriers as above. Bytes: B once per row tile, h once per column tile,
-// y once. Bound: memory.
+// to 512 columns, the whole rank. Barriers as above. Bytes: B once per row tile, h once per column
+// tile, y once. Bound: memory.
 template <typename Shape, bool kVector, typename T, typename H>
 __global__ void __launch_bounds__(Shape::kThreads)
     grouped_expand(const __grid_constant__ ExpandParams params, const GroupedTuning tuning,

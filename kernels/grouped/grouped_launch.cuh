@@ -11,11 +11,12 @@ cudaError_t launch_grouped_shrink_as(const ShrinkParams& params, const ShrinkSto
                                      cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(tuning.split * tuning.row_tiles * tuning.column_tiles),
                   static_cast<unsigned>(params.slices), static_cast<unsigned>(params.active));
-  return visit_shrink_shape(
-      tuning.rows_per_tile, tuning.columns_per_tile, vectors, [&]<typename Shape, bool kVector>() {
-        return launch_with_shared(&grouped_shrink<Shape, kVector, T>, grid, Shape::kThreads,
+  return visit_shrink_shape(tuning.rows_per_tile, tuning.columns_per_tile, tuning.depth, vectors,
+                            [&]<typename Shape, bool kVector>() {
+                              return launch_with_shared(
+                                  &grouped_shrink<Shape, kVector, T>, grid, Shape::kThreads,
                                   shared_bytes<Shape, T, T>(), stream, params, store, tuning);
-      });
+                            });
 }
 
 template <typename T, typename H>

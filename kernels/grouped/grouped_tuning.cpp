@@ -2,17 +2,43 @@
 
 #include <algorithm>
 
+#include "kernels/tile/tile_tuning.h"
+
 namespace lora_bench::kernels {
 namespace {
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return value / by + (value % by == 0 ? 0 : 1);
-}
 
 // Blocks that keep enough bytes under way on every multiprocessor.
 constexpr std::int64_t kBlocksPerMultiprocessor = 3;
 // A part of K shorter than this is not worth the sum of parts.
 constexpr std::int64_t kLeastPart = 512;
+
+std::int64_t rows_of_group(const GroupedShape& shape, std::int64_t group) {
+  const auto g = static_cast<std::size_t>(group);
+  return shape.group_starts[g + 1] - shape.group_starts[g];
+}
+
+// Large tiles read weights less often; where most adapters have few rows they would stand empty.
+int rows_per_tile_for(const GroupedShape& shape) {
+  const std::int64_t rows = shape.group_starts[static_cast<std::size_t>(shape.active)];
+  return shape.vectors && rows > 16 * shape.active ? 64 : 16;
+}
+
+std::int64_t tiles_of_largest_group(const GroupedShape& shape, int rows_per_tile) {
+  std::int64_t most = 0;
+  for (std::int64_t group = 0; group < shape.active; ++group) {
+    most = std::max(most, divide_up(rows_of_group(shape, group), rows_per_tile));
+  }
+  return most;
+}
+
+// Row tiles of all groups that have rows.
+std::int64_t occupied_tiles(const GroupedShape& shape, int rows_per_tile) {
+  std::int64_t tiles = 0;
+  for (std::int64_t group = 0; group < shape.active; ++group) {
+    tiles += divide_up(rows_of_group(shape, group), rows_per_tile);
+  }
+  return tiles;
+}
 
 }  // namespace
 
@@ -21,11 +47,12 @@ GroupedTuning grouped_shrink_tuning(const GroupedShape& shape) {
   if (shape.active == 0 || shape.max_rank == 0 || shape.slices == 0) {
     return tuning;
   }
-  tuning.rows_per_tile = shape.vectors && shape.largest_group > 16 ? 64 : 16;
+  tuning.rows_per_tile = rows_per_tile_for(shape);
   tuning.columns_per_tile = shape.vectors && shape.max_rank > 16 ? 64 : 16;
-  tuning.row_tiles = divide_up(shape.largest_group, tuning.rows_per_tile);
+  tuning.row_tiles = tiles_of_largest_group(shape, tuning.rows_per_tile);
   tuning.column_tiles = divide_up(shape.max_rank, tuning.columns_per_tile);
-  const std::int64_t blocks = tuning.row_tiles * tuning.column_tiles * shape.slices * shape.active;
+  const std::int64_t blocks =
+      occupied_tiles(shape, tuning.rows_per_tile) * tuning.column_tiles * shape.slices;
   const std::int64_t wanted = divide_up(kBlocksPerMultiprocessor * shape.multiprocessors,
                                         std::max<std::int64_t>(blocks, 1));
   tuning.split = std::clamp<std::int64_t>(
@@ -38,27 +65,13 @@ GroupedTuning grouped_expand_tuning(const GroupedShape& shape) {
   if (shape.active == 0 || shape.widest_slice == 0) {
     return tuning;
   }
-  tuning.rows_per_tile = shape.vectors && shape.largest_group > 16 ? 64 : 16;
-  tuning.columns_per_tile = 128;
-  tuning.depth = shape.vectors && shape.max_rank <= 16 ? 16 : 64;
-  tuning.row_tiles = divide_up(shape.largest_group, tuning.rows_per_tile);
+  tuning.rows_per_tile = rows_per_tile_for(shape);
+  const ExpandTile tile = expand_tile_for(tuning.rows_per_tile, shape.max_rank, shape.vectors);
+  tuning.columns_per_tile = tile.columns;
+  tuning.depth = tile.depth;
+  tuning.row_tiles = tiles_of_largest_group(shape, tuning.rows_per_tile);
   tuning.column_tiles = divide_up(shape.widest_slice, tuning.columns_per_tile);
   return tuning;
-}
-
-std::int64_t tile_shrink_depth(std::int64_t in_features, std::int64_t split) {
-  constexpr std::int64_t kOneStep = 17;
-  constexpr std::int64_t kWarps = 4;
-  const std::int64_t steps = divide_up(divide_up(in_features, split) + 128, 16);
-  return 2 * steps + kOneStep + kWarps + split;
-}
-
-std::int64_t tile_expand_depth(std::int64_t max_rank, bool wide_intermediate) {
-  constexpr std::int64_t kOneStep = 17;
-  constexpr std::int64_t kScaleBiasAndY = 3;
-  constexpr std::int64_t kTerms = 6;  // of an fp32 h: at most three times two
-  const std::int64_t steps = divide_up(max_rank, 16) * (wide_intermediate ? kTerms : 1);
-  return 2 * steps + kOneStep + kScaleBiasAndY;
 }
 
 }  // namespace lora_bench::kernels

@@ -3,7 +3,7 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/chunked/chunked.h"
-#include "kernels/grouped/grouped_tuning.h"
+#include "kernels/tile/tile_tuning.h"
 #include "ops/kernel_params.h"
 #include "ops/vectors.h"
 #else

@@ -7,6 +7,7 @@
 #include "device/cuda_check.h"
 #include "kernels/grouped/grouped.h"
 #include "kernels/tile/lanes.h"
+#include "kernels/tile/tile_tuning.h"
 #include "ops/kernel_params.h"
 #include "ops/vectors.h"
 #endif
@@ -19,14 +20,6 @@ using kernels::Combine;
 
 // The last dimension of a grid.
 constexpr std::int64_t kMostActive = 65535;
-
-std::int64_t largest_group(const Plan& plan) {
-  std::int64_t most = 0;
-  for (std::size_t group = 1; group < plan.group_starts.size(); ++group) {
-    most = std::max<std::int64_t>(most, plan.group_starts[group] - plan.group_starts[group - 1]);
-  }
-  return most;
-}
 
 class GroupedBackend final : public Backend {
  public:
@@ -85,7 +78,7 @@ class GroupedBackend final : public Backend {
  private:
   [[nodiscard]] kernels::GroupedShape shape_of(const Problem& problem, bool vectors) const {
     kernels::GroupedShape shape;
-    shape.largest_group = largest_group(problem.plan);
+    shape.group_starts = problem.plan.group_starts;
     shape.active = problem.plan.active();
     shape.slices = problem.slices();
     shape.in_features = problem.in_features;
