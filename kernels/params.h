@@ -58,8 +58,22 @@ struct ExpandParams {
   bool add_inputs = false;
 };
 
+// The rows of a batch grouped by adapter: groups in ascending id, rows of a group in their order,
+// rows without an adapter last and in no group. Ids outside -1 .. slots - 1 count as -1.
+struct PlanParams {
+  const std::int32_t* adapter_of_token = nullptr;  // [tokens]
+  std::int32_t* token_order = nullptr;             // [tokens]
+  std::int32_t* active_ids = nullptr;              // [slots + 1], -1 after the active ones
+  std::int32_t* group_starts = nullptr;            // [slots + 2], then where the last group ends
+  std::int32_t* counts = nullptr;                  // [slots + 1], 0 after the active ones
+  std::int32_t* active = nullptr;                  // [1]
+  std::int32_t tokens = 0;
+  std::int32_t slots = 0;
+};
+
 // 4 KB is what a launch may carry on every supported architecture.
 static_assert(std::is_trivially_copyable_v<ShrinkParams> && sizeof(ShrinkParams) < 4096);
 static_assert(std::is_trivially_copyable_v<ExpandParams> && sizeof(ExpandParams) < 4096);
+static_assert(std::is_trivially_copyable_v<PlanParams> && sizeof(PlanParams) < 4096);
 
 }  // namespace lora_bench::kernels

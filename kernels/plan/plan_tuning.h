@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lora_bench::kernels {
+
+// One cluster of blocks, or one block where the device has no clusters. Block b, warp w, round r
+// and lane l read token ((b * warps + w) * rounds + r) * 32 + l: ascending in (b, w, r, l), on
+// which the stability of the order rests.
+struct PlanTuning {
+  int blocks = 0;  // 0: more slots than shared memory has room for
+  int warps_per_block = 0;
+  std::int64_t shared_bytes = 0;
+
+  friend bool operator==(const PlanTuning&, const PlanTuning&) = default;
+};
+
+// Rounds whose loads are under way together.
+constexpr int kPlanRoundsInFlight = 4;
+constexpr int kPlanMostWarps = 16;
+// What every architecture lets a block have, if asked: 64 KB, less what the kernel has by itself.
+constexpr std::int64_t kPlanSharedBytes = 63 * 1024;
+// A cluster of more needs to be asked for, and may be refused.
+constexpr int kPlanMostBlocks = 8;
+
+// For any batch of up to `most_tokens`: a captured launch keeps its shape.
+[[nodiscard]] PlanTuning plan_tuning(std::int64_t most_tokens, std::int64_t slots,
+                                     int compute_capability);
+
+// Rounds of each warp for so many tokens.
+[[nodiscard]] std::int64_t plan_rounds(const PlanTuning& tuning, std::int64_t tokens);
+
+// Ballots that tell `slots` adapters, none, and lanes past the end from each other.
+[[nodiscard]] int plan_bits(std::int64_t slots);
+
+}  // namespace lora_bench::kernels
