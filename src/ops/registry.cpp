@@ -1,4 +1,5 @@
 #include "ops/backend.h"
+#include "ops/bgmv_backend.h"
 #include "ops/chunked_backend.h"
 #include "ops/cpu_backend.h"
 #include "ops/grouped_backend.h"
@@ -14,6 +15,7 @@ const std::vector<BackendEntry>& backend_registry() {
       {"grouped-ordered", std::string(kGroupedOrderedSummary), why_no_gpu(),
        make_grouped_ordered_backend},
       {"chunked", std::string(kChunkedSummary), why_no_gpu(), make_chunked_backend},
+      {"bgmv", std::string(kBgmvSummary), why_no_gpu(), make_bgmv_backend},
   };
   return kEntries;
 }
