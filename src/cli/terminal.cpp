@@ -37,7 +37,9 @@ TableStyle table_style(const Invocation& invocation) {
 }
 
 void print_result(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written && errno != EPIPE) {
     throw EnvironmentError(std::string("cannot write to standard output: ") + std::strerror(errno));
   }
 }

@@ -13,7 +13,8 @@ namespace lora_bench {
 [[nodiscard]] int terminal_width();
 [[nodiscard]] TableStyle table_style(const Invocation& invocation);
 
-// Writes to stdout; a closed pipe or a full disk is an EnvironmentError.
+// Writes to stdout; a full disk is an EnvironmentError. A reader that has gone (`| head`) has seen
+// what it wanted: the rest is dropped, and the exit code stays that of the work.
 void print_result(const std::string& text);
 // Writes a line to stderr; failures are ignored, there is nowhere to tell them.
 void print_note(const std::string& text);

@@ -3,8 +3,8 @@
 namespace lora_bench {
 
 // SIGINT and SIGTERM ask the run to end after the row in hand; a second one ends the program at
-// once. SIGPIPE and SIGXFSZ are ignored, so that a closed pipe or a full quota is an error of the
-// write that meets it and not the end of the program. Call once, from main's thread.
+// once. SIGPIPE and SIGXFSZ are ignored, so that a closed pipe or a full quota is met by the write
+// and is not the end of the program. Call once, from main's thread.
 void install_signal_handlers();
 [[nodiscard]] bool interrupted();
 

@@ -102,8 +102,20 @@ TEST_CASE("a reader that goes away ends nothing but the table") {
   options.close_stdout = true;
   const ProcessResult result = run_tool({"run", file, "--backends", "cpu", "--out", rows}, options);
   CHECK(result.signal == 0);
-  CHECK(result.exit_code == 5);
+  CHECK(result.exit_code == 0);
+  CHECK(!contains(result.err, "cannot write"));
   CHECK(count(read_file(rows), "PASSED") == 1);
+  CHECK(run_tool({"run", file, "--backends", "fake:wrong"}, options).exit_code == 2);
+  const ProcessResult list = run_tool({"list", "fields"}, options);
+  CHECK(list.exit_code == 0);
+  CHECK(list.err.empty());
+}
+
+TEST_CASE("a full disk under standard output is an environment error") {
+  const ProcessResult result =
+      run_tool_in_shell(std::string(LORA_BENCH_BINARY) + " list fields > /dev/full");
+  CHECK(result.exit_code == 5);
+  CHECK(contains(result.err, "cannot write to standard output"));
 }
 
 #ifndef __SANITIZE_ADDRESS__  // which reserves more addresses than the limit before main
