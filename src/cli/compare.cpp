@@ -46,7 +46,7 @@ ExitCode execute(const CompareCommand& command, const Invocation& invocation) {
     }
   }
   const CompareReport report = compare(base, fresh, options);
-  print_result(render_compare(report, command.markdown, use_colour(invocation)));
+  print_result(render_compare(report, command.markdown, table_style(invocation)));
   return report.exit;
 }
 

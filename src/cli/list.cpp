@@ -12,6 +12,7 @@
 #include "ops/backend.h"
 #include "ops/fake.h"
 #include "report/columns.h"
+#include "report/grid.h"
 #include "scenario/scenario.h"
 #include "verify/diagnose.h"
 #include "verify/mutants.h"
@@ -19,7 +20,7 @@
 namespace lora_bench {
 namespace {
 
-std::string list_scenarios() {
+std::string list_scenarios(int width) {
   const std::filesystem::path folder = scenario_folder();
   std::vector<std::filesystem::path> files;
   if (std::filesystem::is_directory(folder)) {
@@ -30,78 +31,95 @@ std::string list_scenarios() {
     }
   }
   std::sort(files.begin(), files.end());
-  std::string text = fmt::format("scenarios in {}\n", folder.string());
+  std::vector<Definition> entries;
   for (const std::filesystem::path& file : files) {
     const Scenario scenario = load_scenario(file, {});
     const std::string name = std::filesystem::relative(file, folder).replace_extension("").string();
-    text += fmt::format("  {:<28} {:>4} case{}  {}\n", name, scenario.cases.size(),
-                        scenario.cases.size() == 1 ? " " : "s", scenario.question);
+    entries.push_back({name, fmt::format("{} ({} case{})", scenario.question, scenario.cases.size(),
+                                         scenario.cases.size() == 1 ? "" : "s")});
   }
-  return text;
+  return wrapped("scenarios in " + folder.string(), width, 0) + definitions(entries, width);
 }
 
-std::string list_backends() {
-  std::string text = "backends\n";
+std::string list_backends(int width) {
+  std::vector<Definition> entries;
   for (const BackendEntry& entry : backend_registry()) {
-    const std::string here = entry.why_not_here.empty() ? "" : "not here: " + entry.why_not_here;
-    text += fmt::format("  {:<28} {}\n", entry.name, entry.summary);
-    if (!here.empty()) {
-      text += fmt::format("  {:<28} {}\n", "", here);
+    entries.push_back({entry.name, entry.summary});
+    if (!entry.why_not_here.empty()) {
+      entries.push_back({"", "not here: " + entry.why_not_here});
     }
   }
-  text += fmt::format("  {:<28} {}\n", "mutant:FAULT",
-                      "broken on purpose, to test the verifier (see `list mutants`)");
-  text += fmt::format("  {:<28} {}\n", "fake:BEHAVIOUR",
-                      "misbehaves on purpose, to test the tool (see `list fakes`)");
-  return text;
+  entries.push_back(
+      {"mutant:FAULT", "broken on purpose, to test the verifier (see `list mutants`)"});
+  entries.push_back(
+      {"fake:BEHAVIOUR", "misbehaves on purpose, to test the tool (see `list fakes`)"});
+  return "backends\n" + definitions(entries, width);
 }
 
-std::string list_models() {
-  std::string text = "models\n";
+std::string list_models(int width) {
+  Grid grid({{"model", "model"},
+             {"layer", "layer"},
+             {"in", "K", 0, true},
+             {"out", "N"},
+             {"count", "a step", 1, true},
+             {"source", "source", 2}},
+            width, false);
+  std::vector<std::vector<GridCell>> lines;
   for (const ModelLayer& layer : load_models()) {
-    text += fmt::format("  {:<22} {:<8} {:>6} -> {:<20} x{:<3} {}\n", layer.model, layer.layer,
-                        layer.in_features, fmt::format("{}", fmt::join(layer.widths, "+")),
-                        layer.count_per_step, layer.source);
+    lines.push_back({{layer.model},
+                     {layer.layer},
+                     {std::to_string(layer.in_features)},
+                     {fmt::format("{}", fmt::join(layer.widths, "+"))},
+                     {std::to_string(layer.count_per_step)},
+                     {layer.source}});
+    grid.widen(lines.back());
   }
-  return text;
+  grid.fit();
+  std::string text = "models\n" + grid.header();
+  for (const std::vector<GridCell>& line : lines) {
+    text += grid.line(line);
+  }
+  return text + hidden_note(grid);
 }
 
-std::string list_metrics() {
-  std::string text = "metrics (columns of every results file)\n";
+std::string list_metrics(int width) {
+  std::vector<Definition> entries;
   for (const Column& column : columns()) {
-    const std::string unit = column.unit.empty() ? "" : fmt::format(" [{}]", column.unit);
-    text += fmt::format("  {:<18} {}{}\n", column.key, column.meaning, unit);
+    entries.push_back({column.key, column.unit.empty()
+                                       ? column.meaning
+                                       : fmt::format("{} [{}]", column.meaning, column.unit)});
   }
-  return text;
+  return "metrics (columns of every results file)\n" + definitions(entries, width);
 }
 
-std::string list_mutants() {
-  std::string text = "mutants (backend mutant:FAULT)\n";
+std::string list_mutants(int width) {
+  std::vector<Definition> faults;
   for (const MutantDoc& mutant : mutants()) {
-    text += fmt::format("  {:<28} {} [{}]\n", mutant.fault, mutant.meaning, mutant.source);
+    faults.push_back({mutant.fault, fmt::format("{} [{}]", mutant.meaning, mutant.source)});
   }
-  text += "hypotheses that a failure can name\n";
+  std::vector<Definition> named;
   for (const HypothesisDoc& hypothesis : hypotheses()) {
-    text += fmt::format("  {:<28} {}\n", hypothesis.key, hypothesis.meaning);
+    named.push_back({std::string(hypothesis.key), std::string(hypothesis.meaning)});
   }
-  return text;
+  return "mutants (backend mutant:FAULT)\n" + definitions(faults, width) +
+         "hypotheses that a failure can name\n" + definitions(named, width);
 }
 
-std::string list_fakes() {
-  std::string text = "fakes (backend fake:BEHAVIOUR)\n";
+std::string list_fakes(int width) {
+  std::vector<Definition> entries;
   for (const FakeDoc& fake : fake_behaviours()) {
-    text += fmt::format("  {:<28} {}\n", fake.behaviour.empty() ? "(none)" : fake.behaviour,
-                        fake.meaning);
+    entries.push_back({std::string(fake.behaviour.empty() ? "(none)" : fake.behaviour),
+                       std::string(fake.meaning)});
   }
-  return text;
+  return "fakes (backend fake:BEHAVIOUR)\n" + definitions(entries, width);
 }
 
-std::string list_fields() {
-  std::string text = "fields of a scenario\n";
+std::string list_fields(int width) {
+  std::vector<Definition> entries;
   for (const FieldDoc& field : scenario_fields()) {
-    text += fmt::format("  {:<28} {} [{}]\n", field.path, field.meaning, field.allowed);
+    entries.push_back({field.path, fmt::format("{} [{}]", field.meaning, field.allowed)});
   }
-  return text;
+  return "fields of a scenario\n" + definitions(entries, width);
 }
 
 }  // namespace
@@ -110,7 +128,7 @@ void add_list(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
       "list", "what there is: scenarios, backends, models, metrics, mutants, fakes, fields");
   const auto what = std::make_shared<std::string>();
-  using Lister = std::string (*)();
+  using Lister = std::string (*)(int width);
   static const std::vector<std::pair<std::string, Lister>> kListers = {
       {"scenarios", list_scenarios}, {"backends", list_backends}, {"models", list_models},
       {"metrics", list_metrics},     {"mutants", list_mutants},   {"fakes", list_fakes},
@@ -128,7 +146,7 @@ void add_list(CLI::App& app, Invocation& invocation) {
       for (const auto& [name, lister] : kListers) {
         const bool by_default = name == "scenarios" || name == "backends" || name == "models";
         if (*what == name || (what->empty() && by_default)) {
-          text += lister();
+          text += lister(terminal_width());
         }
       }
       print_result(text);

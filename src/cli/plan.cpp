@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <memory>
 
 #include "cli/invocation.h"
@@ -8,6 +9,8 @@
 #include "cli/terminal.h"
 #include "core/units.h"
 #include "measure/measure.h"
+#include "report/columns.h"
+#include "report/grid.h"
 #include "run/describe.h"
 #include "run/select.h"
 #include "run/target.h"
@@ -26,38 +29,60 @@ double seconds_for(const Case& spec, const Problem& problem, bool timing) {
   return proof + timed;
 }
 
+struct Line {
+  std::vector<GridCell> cells;
+  std::string note;  // why the row will be SKIPPED, "" = it will not
+};
+
 struct Totals {
   double seconds = 0;
   std::int64_t largest_bytes = 0;
 };
 
-std::string plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
+// Columns of the registry and what is left out first on a narrow screen.
+constexpr std::array<std::pair<const char*, int>, 8> kKeys{{{"case", 0},
+                                                            {"backend", 0},
+                                                            {"tokens", 4},
+                                                            {"active", 6},
+                                                            {"rank", 5},
+                                                            {"bytes", 2},
+                                                            {"flops", 7},
+                                                            {"floor_us", 1}}};
+
+Grid plan_grid(int width) {
+  std::vector<GridColumn> grid;
+  for (const auto& [key, priority] : kKeys) {
+    const Column& column = *find_column(key);
+    grid.push_back({column.key, column.header, priority, column.type != CellType::kText});
+  }
+  grid.push_back({"memory", "memory", 3, true});
+  return {std::move(grid), width, false};
+}
+
+Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
   const Case& spec = *planned.spec;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
   const Selected selected = select_backend(planned.backend);
-  const Work work = count_work(problem);
-  std::string floor = "-";
-  std::string note = selected.why_not_here;
+  Row row = describe_case(spec, problem, planned.backend);
+  Line line;
+  line.note = selected.why_not_here;
   std::int64_t memory = tensor_bytes(problem);
   if (selected.backend) {
     const Space space = selected.backend->space();
     const DeviceFacts& facts = targets.facts(space);
-    floor = fmt::format(
-        "{:.2f}",
-        floor_of(work, problem, spec.measure.cache, targets.ceilings(space)).seconds * 1e6);
+    add_floor(row, problem, spec.measure, targets.ceilings(space));
     memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
     const Support support = selected.backend->supports(problem, facts);
-    note = support.why_not;
+    line.note = support.why_not;
     totals.seconds += support.yes ? seconds_for(spec, problem, spec.measure.enabled) : 0;
   }
   totals.largest_bytes = std::max(totals.largest_bytes, memory);
-  return fmt::format("{:<40} {:<10} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}{}\n", spec.id,
-                     planned.backend, problem.tokens, problem.plan.active(),
-                     problem.rank.empty() ? 0 : describe_case(spec, problem, "").rank,
-                     format_bytes(static_cast<double>(work.bytes)),
-                     fmt::format("{:.3g}", static_cast<double>(work.flops)), floor,
-                     format_bytes(static_cast<double>(memory)),
-                     note.empty() ? "" : "  SKIPPED: " + note);
+  for (const auto& [key, priority] : kKeys) {
+    const Column& column = *find_column(key);
+    line.cells.push_back({screen_text(column, column.get(row))});
+  }
+  line.cells.push_back({format_bytes(static_cast<double>(memory))});
+  return line;
 }
 
 ExitCode execute(const Selection& selection) {
@@ -65,16 +90,23 @@ ExitCode execute(const Selection& selection) {
   const std::vector<PlannedRow> planned = plan_rows(request);
   Targets targets;
   Totals totals;
-  std::string text =
-      fmt::format("{:<40} {:<10} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}\n", "case",
-                  "backend", "tokens", "active", "rank", "bytes", "flops", "floor_us", "memory");
+  Grid grid = plan_grid(terminal_width());
+  std::vector<Line> lines;
   for (const PlannedRow& row : planned) {
-    text += plan_line(row, targets, totals);
+    lines.push_back(plan_line(row, targets, totals));
+    grid.widen(lines.back().cells);
   }
-  text += fmt::format("{} rows, about {}, at most {} of memory at a time\n", planned.size(),
-                      format_seconds(totals.seconds),
-                      format_bytes(static_cast<double>(totals.largest_bytes)));
-  print_result(text);
+  grid.fit();
+  std::string text = grid.header();
+  for (const Line& line : lines) {
+    text += grid.line(line.cells);
+    text += line.note.empty() ? "" : wrapped("SKIPPED: " + line.note, grid.width(), 4);
+  }
+  text += wrapped(fmt::format("{} row{}, about {}, at most {} of memory at a time", planned.size(),
+                              planned.size() == 1 ? "" : "s", format_seconds(totals.seconds),
+                              format_bytes(static_cast<double>(totals.largest_bytes))),
+                  grid.width(), 0);
+  print_result(text + hidden_note(grid));
   return ExitCode::kPass;
 }
 

@@ -54,6 +54,7 @@ struct CompareReport {
 // Verdict on two PASSED rows; the method is in docs/comparing.md.
 [[nodiscard]] ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& options);
 
-[[nodiscard]] std::string render_compare(const CompareReport& report, bool markdown, bool colour);
+[[nodiscard]] std::string render_compare(const CompareReport& report, bool markdown,
+                                         const TableStyle& style);
 
 }  // namespace lora_bench

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compare/compare.h"
+#include "report/grid.h"
 #include "report/markdown.h"
 #include "report/screen.h"
 
@@ -11,6 +12,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::size_t kColumns = 8;
+constexpr std::size_t kReason = 7;  // on a screen a line of its own below the row
 using Line = std::array<std::string, kColumns>;
 
 const Line& header() {
@@ -81,43 +83,43 @@ std::string_view colour_of(Change change) {
   }
 }
 
-void add_aligned(const Line& line, const std::array<std::size_t, kColumns>& widths,
-                 std::string_view colour, std::string& out) {
-  std::string text;
-  for (std::size_t i = 0; i < kColumns; ++i) {
-    const std::string padding(widths[i] - screen_width(line[i]), ' ');
-    text += i == 0 ? "" : "  ";
-    text += is_number(i) ? padding : "";
-    const bool coloured = i == 0 && !colour.empty();
-    text.append(coloured ? colour : "").append(line[i]).append(coloured ? "\x1b[0m" : "");
-    text += is_number(i) ? "" : padding;
+std::vector<GridCell> cells_of(const Line& line, std::string_view colour) {
+  std::vector<GridCell> cells;
+  for (std::size_t i = 0; i < kReason; ++i) {
+    cells.push_back({line[i], i == 0 ? colour : std::string_view{}});
   }
-  text.erase(text.find_last_not_of(' ') + 1);
-  out += fmt::format("{}\n", text);
+  return cells;
 }
 
-std::string as_text(const CompareReport& report, bool colour) {
+// Where the screen is narrow the noise goes first, then one time: the change tells of both.
+Grid grid_for(const TableStyle& style) {
+  constexpr std::array<int, kReason> kPriorities{0, 0, 0, 2, 1, 0, 3};
+  std::vector<GridColumn> columns;
+  for (std::size_t i = 0; i < kReason; ++i) {
+    columns.push_back({header()[i], header()[i], kPriorities[i], is_number(i)});
+  }
+  return {std::move(columns), style.width, style.colour};
+}
+
+std::string as_text(const CompareReport& report, const TableStyle& style) {
   const bool with_scenario = several_scenarios(report);
-  std::vector<Line> lines{header()};
+  Grid grid = grid_for(style);
   for (const ComparedRow& row : report.rows) {
-    lines.push_back(line_of(row, with_scenario));
+    grid.widen(cells_of(line_of(row, with_scenario), ""));
   }
-  std::array<std::size_t, kColumns> widths{};
-  for (const Line& line : lines) {
-    for (std::size_t i = 0; i < kColumns; ++i) {
-      widths[i] = std::max(widths[i], screen_width(line[i]));
-    }
+  grid.fit();
+  std::string out = grid.header();
+  for (const ComparedRow& row : report.rows) {
+    const Line line = line_of(row, with_scenario);
+    out += grid.line(cells_of(line, colour_of(row.change)));
+    out += line[kReason].empty() ? "" : wrapped(line[kReason], style.width, 4);
   }
-  std::string out;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const bool coloured = colour && i > 0;
-    add_aligned(lines[i], widths, coloured ? colour_of(report.rows[i - 1].change) : "", out);
-  }
-  out += fmt::format("\n{}: {}\n", outcome(report.exit), summary(report));
+  out +=
+      '\n' + wrapped(fmt::format("{}: {}", outcome(report.exit), summary(report)), style.width, 0);
   for (const std::string& warning : report.warnings) {
-    out += fmt::format("warning: {}\n", one_line(warning));
+    out += wrapped("warning: " + one_line(warning), style.width, 0);
   }
-  return out;
+  return out + hidden_note(grid);
 }
 
 void add_markdown_line(const Line& line, std::string& out) {
@@ -167,8 +169,8 @@ std::string as_markdown(const CompareReport& report) {
 
 }  // namespace
 
-std::string render_compare(const CompareReport& report, bool markdown, bool colour) {
-  return markdown ? as_markdown(report) : as_text(report, colour);
+std::string render_compare(const CompareReport& report, bool markdown, const TableStyle& style) {
+  return markdown ? as_markdown(report) : as_text(report, style);
 }
 
 }  // namespace lora_bench

@@ -33,8 +33,10 @@ std::string rounded(double value) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
+constexpr std::int64_t kFirstPrefixed = 10000;
+
 std::string metric_prefix(double value) {
-  if (!(std::abs(value) >= 1e4) || !std::isfinite(value)) {
+  if (!(std::abs(value) >= kFirstPrefixed) || !std::isfinite(value)) {
     return rounded(value);
   }
   constexpr std::array<char, 4> kPrefixes{'k', 'M', 'G', 'T'};
@@ -81,6 +83,10 @@ std::string screen_text(const Column& column, const Cell& cell) {
   }
   if (std::holds_alternative<std::int64_t>(cell) && column.unit == "B") {
     return format_bytes(static_cast<double>(std::get<std::int64_t>(cell)));
+  }
+  if (std::holds_alternative<std::int64_t>(cell) && column.unit == "1" &&
+      std::get<std::int64_t>(cell) >= kFirstPrefixed) {
+    return metric_prefix(static_cast<double>(std::get<std::int64_t>(cell)));
   }
   return file_text(cell);
 }

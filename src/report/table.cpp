@@ -1,21 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <ostream>
-#include <sstream>
 #include <utility>
 
+#include "report/grid.h"
 #include "report/screen.h"
 #include "report/sink.h"
 #include "report/view.h"
 
 namespace lora_bench {
 namespace {
-
-constexpr std::size_t kGap = 2;
-constexpr std::size_t kNarrowCase = 24;
-constexpr std::size_t kNarrowest = 6;
 
 constexpr std::string_view kReset = "\x1b[0m";
 constexpr std::string_view kBold = "\x1b[1m";
@@ -44,8 +39,11 @@ std::string_view colour_of(const View& view, const Row& row) {
 class Table {
  public:
   Table(const std::vector<Row>& rows, const TableStyle& style)
-      : rows_(rows), groups_(group_rows(rows)), style_(style) {
-    views_ = choose_views(rows, style.columns);
+      : rows_(rows),
+        groups_(group_rows(rows)),
+        style_(style),
+        views_(choose_views(rows, style.columns)),
+        grid_(columns_of(views_), style.width, style.colour) {
     const bool timed = std::any_of(views_.begin(), views_.end(),
                                    [](const View& view) { return view.key == "time_us"; });
     for (const ScenarioGroup& scenario : groups_) {
@@ -53,18 +51,14 @@ class Table {
         has_best_ = has_best_ || (timed && best_of(group) != nullptr);
       }
     }
-    for (const View& view : views_) {
-      std::size_t width = screen_width(view.header);
-      for (const ScenarioGroup& scenario : groups_) {
-        for (const CaseGroup& group : scenario.cases) {
-          for (const Row* row : group) {
-            width = std::max(width, screen_width(text(view, *row, best_of(group) == row)));
-          }
+    for (const ScenarioGroup& scenario : groups_) {
+      for (const CaseGroup& group : scenario.cases) {
+        for (const Row* row : group) {
+          grid_.widen(cells(*row, best_of(group) == row));
         }
       }
-      widths_.push_back(width);
     }
-    fit();
+    grid_.fit();
   }
 
   std::string render() const {
@@ -77,61 +71,25 @@ class Table {
     for (const std::string& warning : count_by_warning(rows_)) {
       add_line("warning: " + warning, kYellow, out);
     }
-    if (!hidden_.empty()) {
-      add_wrapped(
-          fmt::format("hidden: {} (wider terminal, or --columns)", fmt::join(hidden_, ", ")), out);
-    }
-    return out;
+    return out + hidden_note(grid_, "--columns");
   }
 
  private:
-  std::string text(const View& view, const Row& row, bool best) const {
-    std::string cell = view.text(row);
-    if (view.key == "time_us" && has_best_) {
-      cell += best ? '*' : ' ';
+  static std::vector<GridColumn> columns_of(const std::vector<View>& views) {
+    std::vector<GridColumn> columns;
+    for (const View& view : views) {
+      columns.push_back({view.key, view.header, view.priority, view.right});
     }
-    return cell;
+    return columns;
   }
 
-  std::size_t total() const {
-    return std::accumulate(widths_.begin(), widths_.end(), kGap * (widths_.size() - 1));
-  }
-
-  void shrink(std::size_t column, std::size_t least) {
-    const std::size_t excess = total() - static_cast<std::size_t>(style_.width);
-    const std::size_t spare = widths_[column] > least ? widths_[column] - least : 0;
-    widths_[column] -= std::min(excess, spare);
-  }
-
-  // Shorten long ids, then leave columns out, then shorten what must stay; a terminal narrower than
-  // even that clips the line.
-  void fit() {
-    if (style_.width <= 0) {
-      return;
+  std::vector<GridCell> cells(const Row& row, bool best) const {
+    std::vector<GridCell> cells;
+    for (const View& view : views_) {
+      const bool marked = view.key == "time_us" && has_best_;
+      cells.push_back({view.text(row) + (!marked ? "" : best ? "*" : " "), colour_of(view, row)});
     }
-    const auto wide = [&] { return total() > static_cast<std::size_t>(style_.width); };
-    for (std::size_t i = 0; i < views_.size() && wide(); ++i) {
-      if (views_[i].key == "case") {
-        shrink(i, kNarrowCase);
-      }
-    }
-    while (wide()) {
-      const auto last =
-          std::max_element(views_.rbegin(), views_.rend(),
-                           [](const View& a, const View& b) { return a.priority < b.priority; });
-      if (last->priority == 0) {
-        break;
-      }
-      const auto at = std::distance(views_.begin(), last.base()) - 1;
-      hidden_.insert(hidden_.begin(), last->key);
-      views_.erase(views_.begin() + at);
-      widths_.erase(widths_.begin() + at);
-    }
-    for (std::size_t i = 0; i < views_.size() && wide(); ++i) {
-      if (!views_[i].right) {
-        shrink(i, kNarrowest);
-      }
-    }
+    return cells;
   }
 
   void add_line(const std::string& line, std::string_view colour, std::string& out) const {
@@ -145,46 +103,10 @@ class Table {
     out += '\n';
   }
 
-  void add_wrapped(const std::string& text, std::string& out) const {
-    std::istringstream words(text);
-    std::string line;
-    for (std::string word; words >> word;) {
-      if (!line.empty() && line.size() + 1 + word.size() > static_cast<std::size_t>(style_.width)) {
-        add_line(line, "", out);
-        line.clear();
-      }
-      line += (line.empty() ? "" : " ") + word;
-    }
-    add_line(line, "", out);
-  }
-
-  // Cells with their padding; colour goes around a cell after it is measured, and only where the
-  // line is not clipped.
-  template <class CellText, class CellColour>
-  void add_cells(CellText&& cell_text, CellColour&& cell_colour, std::string& out) const {
-    const bool clip = style_.width > 0 && total() > static_cast<std::size_t>(style_.width);
-    std::string line;
-    for (std::size_t i = 0; i < views_.size(); ++i) {
-      const std::string cell = clipped(cell_text(views_[i]), widths_[i]);
-      const std::string padding(widths_[i] - screen_width(cell), ' ');
-      const std::string_view colour = style_.colour && !clip ? cell_colour(views_[i]) : "";
-      line += i == 0 ? "" : std::string(kGap, ' ');
-      line += views_[i].right ? padding : "";
-      line.append(colour).append(cell).append(colour.empty() ? "" : kReset);
-      line += views_[i].right ? "" : padding;
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    if (clip) {
-      line = clipped(line, static_cast<std::size_t>(style_.width));
-    }
-    out += line + '\n';
-  }
-
   void render(const ScenarioGroup& scenario, std::string& out) const {
     add_line(scenario.name + (scenario.settings.empty() ? "" : ": " + scenario.settings), kBold,
              out);
-    add_cells([](const View& view) { return view.header; },
-              [](const View&) -> std::string_view { return ""; }, out);
+    out += grid_.header();
     const bool spaced = std::any_of(scenario.cases.begin(), scenario.cases.end(),
                                     [](const CaseGroup& group) { return group.size() > 1; });
     for (const CaseGroup& group : scenario.cases) {
@@ -193,8 +115,7 @@ class Table {
       }
       const Row* best = best_of(group);
       for (const Row* row : group) {
-        add_cells([&](const View& view) { return text(view, *row, row == best); },
-                  [&](const View& view) { return colour_of(view, *row); }, out);
+        out += grid_.line(cells(*row, row == best));
         for (const std::string& note : notes_of(*row)) {
           add_line("    " + note, "", out);
         }
@@ -207,8 +128,7 @@ class Table {
   const TableStyle& style_;
   bool has_best_ = false;
   std::vector<View> views_;
-  std::vector<std::size_t> widths_;
-  std::vector<std::string> hidden_;  // keys of the columns left out, the most wanted first
+  Grid grid_;
 };
 
 class TableSink : public Sink {

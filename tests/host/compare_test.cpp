@@ -211,9 +211,12 @@ TEST_CASE("the comparison is written as its golden files hold, the worst first")
              {timed("same", 101), timed("slower", 108), timed("faster", 90), timed("new", 100),
               timed("noisy", 101, 0.2), broken});
   CHECK(all.exit == ExitCode::kWrongResult);
-  check_golden("compare.txt", render_compare(all, false, false));
-  check_golden("compare_colour.txt", render_compare(all, false, true));
-  check_golden("compare.md", render_compare(all, true, false));
+  check_golden("compare.txt", render_compare(all, false, {}));
+  check_golden("compare_colour.txt",
+               render_compare(all, false, {.width = 0, .colour = true, .columns = {}}));
+  check_golden("compare.md", render_compare(all, true, {}));
+  check_golden("compare_narrow.txt",
+               render_compare(all, false, {.width = 60, .colour = false, .columns = {}}));
 }
 
 TEST_CASE("a threshold that is no number judges nothing and is refused") {
