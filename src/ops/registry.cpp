@@ -2,6 +2,8 @@
 #include "ops/bgmv_backend.h"
 #include "ops/chunked_backend.h"
 #include "ops/cpu_backend.h"
+#include "ops/cublas_backend.h"
+#include "ops/cublas_library.h"
 #include "ops/grouped_backend.h"
 #include "ops/naive_backend.h"
 
@@ -16,6 +18,7 @@ const std::vector<BackendEntry>& backend_registry() {
        make_grouped_ordered_backend},
       {"chunked", std::string(kChunkedSummary), why_no_gpu(), make_chunked_backend},
       {"bgmv", std::string(kBgmvSummary), why_no_gpu(), make_bgmv_backend},
+      {"cublas", std::string(kCublasSummary), why_no_cublas(), make_cublas_backend},
   };
   return kEntries;
 }

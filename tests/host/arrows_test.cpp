@@ -62,7 +62,7 @@ const std::vector<ThirdParty>& third_parties() {
       {"Eigen", {"Eigen/", "unsupported/Eigen"}, {"reference"}},
       {"nlohmann-json", {"nlohmann/"}, {"report", "measure", "run"}},
       {"the CUDA runtime",
-       {"cuda", "nvml", "cub/"},
+       {"cuda", "nvml", "cub/", "cublas"},
        {"device", "ops", "verify", "measure", "kernels"}},
   };
   return kThirdParties;
