@@ -55,8 +55,10 @@ if ((${#missing[@]})); then
   if ((EUID != 0)); then
     if ! sudo -n true 2>/dev/null; then
       echo "These packages are missing: ${missing[*]}" >&2
+      become_root="su -c"
+      command -v sudo >/dev/null && become_root="sudo sh -c"
       echo "Run this, then start again:" >&2
-      echo "  sudo sh -c '$install'" >&2
+      echo "  $become_root '$install'" >&2
       exit 1
     fi
     as_root=(sudo -n)
