@@ -10,6 +10,33 @@ function(lora_bench_record package version)
   set(LORA_BENCH_DEPENDENCIES "${LORA_BENCH_DEPENDENCIES}" PARENT_SCOPE)
 endfunction()
 
+# Says what to do before FetchContent fails in thirty lines that do not.
+function(lora_bench_fetching package version repository)
+  string(TOLOWER ${package} folder)
+  string(TOUPPER ${package} variable)
+  set(variable FETCHCONTENT_SOURCE_DIR_${variable})
+  if(${variable})
+    message(STATUS "${package} is not installed: taking it from ${${variable}}")
+    return()
+  endif()
+  message(STATUS "${package} is not installed: fetching ${version} from ${repository}")
+  if(EXISTS ${FETCHCONTENT_BASE_DIR}/${folder}-src/.git)
+    return()
+  endif()
+  find_package(Git QUIET)
+  set(why "git is not installed")
+  if(GIT_EXECUTABLE)
+    execute_process(COMMAND ${GIT_EXECUTABLE} ls-remote --quiet ${repository} HEAD TIMEOUT 60
+      OUTPUT_QUIET ERROR_VARIABLE why ERROR_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE status)
+    if(status EQUAL 0)
+      return()
+    endif()
+  endif()
+  message(FATAL_ERROR "${package} is neither installed nor to be had from ${repository}: ${why}\n"
+    "Install it (on Debian and Ubuntu scripts/setup.sh does), or unpack its source and give\n"
+    "  -D${variable}=FOLDER")
+endfunction()
+
 # A library of headers only. Its own CMake files are not run when it is fetched (SOURCE_SUBDIR names
 # a folder without any): they would add tests, warnings and install rules that are not ours.
 function(lora_bench_headers package version repository commit include_folder target)
@@ -19,7 +46,7 @@ function(lora_bench_headers package version repository commit include_folder tar
     # An imported target belongs to one folder; the rooms are others.
     set_target_properties(${target} PROPERTIES IMPORTED_GLOBAL TRUE)
   else()
-    message(STATUS "${package} is not installed: fetching ${version}")
+    lora_bench_fetching(${package} ${version} ${repository})
     FetchContent_Declare(${package} GIT_REPOSITORY ${repository} GIT_TAG ${commit}
       SOURCE_SUBDIR headers-only)
     FetchContent_MakeAvailable(${package})

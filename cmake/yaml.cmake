@@ -11,16 +11,19 @@ function(lora_bench_find_yaml)
   else()
     set(version 0.8.0)
     set(target yaml-cpp)
-    message(STATUS "yaml-cpp is not installed: fetching ${version}")
+    set(repository https://github.com/jbeder/yaml-cpp.git)
+    lora_bench_fetching(yaml-cpp ${version} ${repository})
     set(CMAKE_POLICY_VERSION_MINIMUM 3.5)
     set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
     foreach(option YAML_CPP_BUILD_TESTS YAML_CPP_BUILD_TOOLS YAML_CPP_BUILD_CONTRIB YAML_CPP_INSTALL
         YAML_CPP_FORMAT_SOURCE YAML_BUILD_SHARED_LIBS BUILD_TESTING)
       set(${option} OFF)
     endforeach()
-    FetchContent_Declare(yaml-cpp GIT_REPOSITORY https://github.com/jbeder/yaml-cpp.git
-      GIT_TAG f7320141120f720aecc4c32be25586e7da9eb978 SYSTEM)
+    FetchContent_Declare(yaml-cpp GIT_REPOSITORY ${repository}
+      GIT_TAG f7320141120f720aecc4c32be25586e7da9eb978)
     FetchContent_MakeAvailable(yaml-cpp)
+    # Not SYSTEM in the declaration: CMake 3.25 hands that word on to git.
+    set_target_properties(yaml-cpp PROPERTIES SYSTEM ON)
     # 0.8.0 relies on <cstdint> coming in by another header; GCC 15's do not bring it.
     target_compile_options(yaml-cpp PRIVATE -include cstdint)
   endif()
