@@ -26,6 +26,15 @@ bool has_avx512() {
 }
 #endif
 
+const CpuKernels& widest_here() {
+  for (const char* name : {"avx512", "avx2"}) {
+    if (const CpuKernels* kernels = cpu_kernels(name)) {
+      return *kernels;
+    }
+  }
+  return baseline::kernels();
+}
+
 }  // namespace
 
 const CpuKernels* cpu_kernels(const char* name) {
@@ -46,15 +55,8 @@ const CpuKernels* cpu_kernels(const char* name) {
 
 // Asked once: in a virtual machine CPUID traps and costs microseconds, more than a small kernel.
 const CpuKernels& cpu_kernels() {
-  static const CpuKernels& best = []() -> const CpuKernels& {
-    for (const char* name : {"avx512", "avx2"}) {
-      if (const CpuKernels* kernels = cpu_kernels(name)) {
-        return *kernels;
-      }
-    }
-    return baseline::kernels();
-  }();
-  return best;
+  static const CpuKernels& widest = widest_here();
+  return widest;
 }
 
 }  // namespace lora_bench
