@@ -180,6 +180,10 @@ std::vector<Column> time_columns() {
       column({"noise_us", "noise us", "us", "difference of the same code with itself (A/A)",
               "|median of even samples - median of odd samples|"},
              &Row::noise_us, {true, 8}),
+      column({"plan_us", "plan us", "us",
+              "time to group the batch's ids by adapter where the backend runs; in no other time",
+              "median of 9 runs of many builds"},
+             &Row::plan_us, {true, 9}),
       column(
           {"samples_us", "samples us", "us", "every sample, time of one launch; in JSON lines only",
            "time of a sample / launches"},

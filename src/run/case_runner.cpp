@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/units.h"
 #include "measure/measure.h"
+#include "measure/plan_time.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/watch.h"
@@ -28,6 +29,7 @@ struct Attempt {
   bool relations = false;
   std::optional<Verdict> verdict;
   std::optional<Measurement> measurement;
+  std::optional<double> plan_s;
 };
 
 // What verifying and measuring hold at once, with room for the oracle's copies on the host.
@@ -85,6 +87,9 @@ void prove_and_time(Attempt& attempt) {
   }
   attempt.measurement =
       measure(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
+  if (!attempt.measurement->interrupted) {
+    attempt.plan_s = plan_seconds(attempt.problem, *attempt.memory, *attempt.clock, attempt.facts);
+  }
 }
 
 Row skipped(Row row, std::string why) {
@@ -130,6 +135,7 @@ void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targ
   add_verdict(row, *attempt.verdict);
   if (attempt.measurement) {
     add_measurement(row, *attempt.measurement);
+    add_plan_time(row, attempt.plan_s);
   }
   if (attempt.clock) {
     judge_time(row, attempt, request, targets);

@@ -159,6 +159,13 @@ void add_measurement(Row& row, const Measurement& measurement) {
   }
 }
 
+void add_plan_time(Row& row, std::optional<double> plan_s) {
+  row.plan_us.reset();
+  if (plan_s) {
+    row.plan_us = finite(*plan_s * kMicroseconds);
+  }
+}
+
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings) {
   const Floor floor = floor_of(count_work(problem), problem, settings.cache, ceilings);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "measure/ceilings.h"
@@ -17,6 +18,7 @@ namespace lora_bench {
                                 const std::string& backend);
 void add_verdict(Row& row, const Verdict& verdict);
 void add_measurement(Row& row, const Measurement& measurement);
+void add_plan_time(Row& row, std::optional<double> plan_s);
 // floor, ratio, rates; makes the row INVALID when the time is below what is possible.
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings);

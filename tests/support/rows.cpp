@@ -67,6 +67,7 @@ Row fixed_row(const char* backend, std::int64_t decode, double time_us) {
   row.time_q3_us = time_us * 1.0625;
   row.time_max_us = time_us * 1.25;
   row.noise_us = 0.25;
+  row.plan_us = 1.5;
   row.samples_us = {time_us * 0.875, time_us, time_us * 1.25};
   row.cache = "weights-cold";
   row.mode = "stream";
@@ -90,7 +91,7 @@ Row without_time(Row row, Status status, const char* message) {
   bare.message = message;
   for (const char* key :
        {"time_us", "time_min_us", "time_q1_us", "time_q3_us", "time_max_us", "noise_us",
-        "samples_us", "samples", "launches", "rotation_sets", "rotated_bytes", "floor_ratio",
+        "plan_us", "samples_us", "samples", "launches", "rotation_sets", "rotated_bytes", "floor_ratio",
         "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps", "cache", "mode"}) {
     find_column(key)->set(bare, Cell{});
   }
