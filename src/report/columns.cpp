@@ -1,6 +1,7 @@
 #include "report/columns.h"
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <iterator>
 #include <optional>
@@ -260,12 +261,23 @@ std::vector<Column> condition_columns() {
   };
 }
 
+constexpr std::array<std::string_view, 29> kBeforeRun{
+    "scenario",     "case",         "backend",    "point",        "tags",  "op",
+    "dtype",        "intermediate", "scale_at",   "model",        "layer", "in_features",
+    "out_features", "tokens",       "slots",      "active",       "rank",  "ranks",
+    "skew",         "order",        "no_adapter", "add_inputs",   "bias",  "seed",
+    "cache",        "mode",         "bytes",      "weight_bytes", "flops"};
+
 std::vector<Column> all_columns() {
   std::vector<Column> all;
   for (auto* part : {&identity_columns, &case_columns, &time_columns, &metric_columns,
                      &proof_columns, &condition_columns}) {
     std::vector<Column> some = part();
     std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  for (Column& column : all) {
+    column.before_run =
+        std::find(kBeforeRun.begin(), kBeforeRun.end(), column.key) != kBeforeRun.end();
   }
   return all;
 }

@@ -34,6 +34,7 @@ struct Column {
   // For reading a stored row back; the cell is absent or of `type`. Throws UsageError on a value
   // outside an enumeration.
   std::function<void(Row&, const Cell&)> set;
+  bool before_run = false;  // known of a case before it runs
 };
 [[nodiscard]] const std::vector<Column>& columns();
 [[nodiscard]] const Column* find_column(std::string_view key);

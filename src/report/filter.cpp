@@ -142,6 +142,7 @@ Filter::Filter(const std::vector<std::string>& expressions,
           "filter '{}': no operator; allowed: COLUMN OP VALUE with = != >= <= > <", expression));
     }
     Term term;
+    term.expression = expression;
     term.key = trimmed(std::string_view(expression).substr(0, at));
     term.op = *op == "==" ? "=" : *op;
     term.text = trimmed(rest.substr(op->size()));
@@ -149,6 +150,18 @@ Filter::Filter(const std::vector<std::string>& expressions,
     check_key(expression, term.key, swept_keys);
     check_value(expression, term.key, term.op, term.number.has_value());
     terms_.push_back(std::move(term));
+  }
+}
+
+void Filter::refuse_results() const {
+  for (const Term& term : terms_) {
+    const Column* column = find_column(term.key);
+    if (column != nullptr && !column->before_run) {
+      throw UsageError(fmt::format(
+          "filter '{}': '{}' is known only after the run; run with --out FILE.jsonl, then: "
+          "lora-bench report FILE.jsonl --filter '{}'",
+          term.expression, term.key, term.expression));
+    }
   }
 }
 

@@ -18,10 +18,12 @@ class Filter {
   explicit Filter(const std::vector<std::string>& expressions,
                   const std::vector<std::string>& swept_keys = {});
   [[nodiscard]] bool matches(const Row& row) const;
+  // Throws UsageError if a term asks for what only a run can tell.
+  void refuse_results() const;
 
  private:
   struct Term {
-    std::string key, op, text;
+    std::string expression, key, op, text;
     std::optional<double> number;  // of `text`
   };
   std::vector<Term> terms_;

@@ -79,6 +79,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
     swept.insert(swept.end(), scenario.sweep_keys.begin(), scenario.sweep_keys.end());
   }
   const Filter filter(request.filters, swept);
+  filter.refuse_results();
   std::vector<PlannedRow> rows;
   for (const Scenario& scenario : request.scenarios) {
     for (const Case& spec : scenario.cases) {

@@ -131,6 +131,12 @@ TEST_CASE("exit 1: a filter that matches nothing, an unknown column, an unknown 
   const ProcessResult column = run_tool({"run", "smoke", "--filter", "rnak>=8"});
   CHECK(column.exit_code == 1);
   CHECK(contains(column.err, "did you mean 'rank'?"));
+  for (const char* command : {"run", "plan"}) {
+    const ProcessResult later = run_tool({command, "smoke", "--filter", "floor_ratio>2"});
+    CHECK(later.exit_code == 1);
+    CHECK(contains(later.err, "'floor_ratio' is known only after the run"));
+    CHECK(contains(later.err, "report FILE.jsonl --filter 'floor_ratio>2'"));
+  }
   const ProcessResult threshold = run_tool({"run", "smoke", "--threshold", "max_time=3"});
   CHECK(threshold.exit_code == 1);
   CHECK(contains(threshold.err, "did you mean 'max_time_us'?"));

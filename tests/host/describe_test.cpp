@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "report/columns.h"
 #include "report/json_row.h"
 #include "report/sink.h"
 #include "run/progress.h"
@@ -128,6 +129,21 @@ TEST_CASE("a repro line asks of the row what the run asked of it") {
         "lora-bench run smoke --case a --backends cpu --threshold max_floor_ratio=1.5 "
         "--threshold max_time_us=0.1 --threshold min_tokens_per_s=2000000 --relations --no-time "
         "--max-cases 7");
+}
+
+TEST_CASE("what is said to be known before a run is what a case tells, and nothing else") {
+  const auto scenario = [](const std::string& backend_free) {
+    return parse_scenario(backend_free, "x.yaml", {}).cases.front();
+  };
+  const Case one = scenario(
+      "name: one\ntags: [t]\nmodel: llama-3.1-8b\nlayers: qkv\nbatch: {decode: 3}\n"
+      "adapters: {slots: 2, rank: 4, bias: true}\nintermediate: bf16\nno_adapter: 50%\n"
+      "order: sorted\nseed: 7\nadd_inputs: false\nsweep: {product: {seed: [7]}}\n");
+  const Row row = describe_case(one, make_problem(one, draw_batch(one), draw_adapters(one)), "cpu");
+  for (const Column& column : columns()) {
+    CAPTURE(column.key);
+    CHECK(column.before_run == (file_text(column.get(row)) != file_text(column.get(Row{}))));
+  }
 }
 
 TEST_CASE("progress tells no time before a row has ended") {
