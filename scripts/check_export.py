@@ -27,7 +27,7 @@ def load(path):
 
 
 t, case = load(sys.argv[1]), json.load(open(sys.argv[1].replace(".safetensors", ".json")))
-stored, worst_oracle, worst_output = case["in_features"], 0.0, 0.0
+worst_oracle, worst_output = 0.0, 0.0
 for row, token in enumerate(t["rows"]):
     adapter, column = t["adapter_of_token"][token], case["offset_start"]
     rank = t["rank"][adapter] if adapter >= 0 else 0
@@ -36,7 +36,7 @@ for row, token in enumerate(t["rows"]):
         want[:], got[:] = t["y_before"][token], t["output"][token]
     for i, width in enumerate(case["widths"] if rank > 0 else []):
         lane, end = i * case["max_rank"], column + width
-        h = t["h"][i, token, :rank] if "h" in t else t[f"a.{i}"][adapter, :rank] @ t["x"][token, :stored]
+        h = t["h"][i, token, :rank] if "h" in t else t[f"a.{i}"][adapter, :rank] @ t["x"][token, :case["in_features"]]
         h = h * t["scale"][adapter] if case[case["scale_at"]] else h
         if case["expand"] and width > 0:
             delta = t[f"b.{i}"][adapter, :, :rank] @ h + (t[f"bias.{i}"][adapter] if f"bias.{i}" in t else 0)

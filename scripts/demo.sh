@@ -7,8 +7,17 @@ started=$SECONDS
 
 scripts/setup.sh
 mkdir -p build
-echo "Building into build/release (two to six minutes the first time) ..." >&2
-if ! { cmake --preset release && cmake --build --preset release; } >build/release.log 2>&1; then
+# A dot for every tenth step of a long build; nothing more when there is nothing to build.
+build() {
+  cmake --preset release && cmake --build --preset release
+}
+dots() {
+  awk '/^\[[0-9]+\/[0-9]+\]/ && ++steps % 10 == 0 { printf "."; fflush(); dotted = 1 }
+       END { if (dotted) print "" }' >&2
+}
+[ -x build/release/src/lora-bench ] ||
+  echo "Building into build/release: two to six minutes, a dot for every ten steps" >&2
+if ! build 2>&1 | tee build/release.log | dots; then
   tail -n 60 build/release.log >&2
   echo "The build failed; the whole output is in build/release.log" >&2
   exit 1

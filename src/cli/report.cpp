@@ -58,8 +58,13 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
     }
     sink.finish();
   };
+  std::string notes = note_on_replaced({command.out.begin(), command.out.end()});
   for (const std::string& path : command.out) {
     render(*make_file_sink(path, false));
+  }
+  if (!notes.empty()) {
+    notes.pop_back();  // print_note ends the line
+    print_note(notes);
   }
   if (!command.pivot.empty()) {
     print_result(render_pivot(rows, command.pivot.front(), command.pivot.back(), command.value,

@@ -59,20 +59,6 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
   throw UsageError({diagnostic});
 }
 
-std::string notes_on_files(const RunRequest& request) {
-  std::string notes;
-  std::error_code error;
-  for (const std::filesystem::path& path : request.out) {
-    const std::uintmax_t bytes =
-        std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
-    notes += !error && bytes > 0 ? fmt::format("replaced {}\n", path.string()) : "";
-  }
-  if (request.resume && !std::filesystem::exists(*request.resume, error)) {
-    notes += fmt::format("{} is new: nothing to resume\n", request.resume->string());
-  }
-  return notes;
-}
-
 ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   RunRequest request = request_for(options.selection);
   request.relations = options.relations;
@@ -95,7 +81,10 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   style.columns = options.columns;
   std::ostringstream text;
   const std::unique_ptr<Sink> table = make_table_sink(text, style);  // refuses unknown columns now
-  const std::string notes = notes_on_files(request);  // before the run makes the files
+  std::string notes = note_on_replaced(request.out);  // before the run makes the files
+  if (std::error_code error; request.resume && !std::filesystem::exists(*request.resume, error)) {
+    notes += fmt::format("{} is new: nothing to resume\n", request.resume->string());
+  }
   const RunReport report = run(request);
   table->begin(report.context);
   for (const Row& row : report.rows) {

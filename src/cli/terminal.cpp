@@ -36,6 +36,17 @@ TableStyle table_style(const Invocation& invocation) {
   return {.width = terminal_width(), .colour = use_colour(invocation), .columns = {}};
 }
 
+std::string note_on_replaced(const std::vector<std::filesystem::path>& files) {
+  std::string notes;
+  for (const std::filesystem::path& file : files) {
+    std::error_code error;
+    const std::uintmax_t bytes =
+        std::filesystem::is_regular_file(file, error) ? std::filesystem::file_size(file, error) : 0;
+    notes += !error && bytes > 0 ? "replaced " + file.string() + "\n" : "";
+  }
+  return notes;
+}
+
 void print_result(const std::string& text) {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;

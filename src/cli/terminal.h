@@ -1,6 +1,8 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cli/invocation.h"
 #include "report/sink.h"
@@ -12,6 +14,9 @@ namespace lora_bench {
 // Width of stdout in columns; 0 when it is no terminal.
 [[nodiscard]] int terminal_width();
 [[nodiscard]] TableStyle table_style(const Invocation& invocation);
+
+// A line "replaced FILE" for each that holds something now; ask before they are opened.
+[[nodiscard]] std::string note_on_replaced(const std::vector<std::filesystem::path>& files);
 
 // Writes to stdout; a full disk is an EnvironmentError. A reader that has gone (`| head`) has seen
 // what it wanted: the rest is dropped, and the exit code stays that of the work.

@@ -90,9 +90,10 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   request.quiet = command.quiet;
   request.argv = invocation.argv;
   request.out.assign(command.out.begin(), command.out.end());
+  const std::string notes = note_on_replaced(request.out);
   const RunReport report = run(request);
   print_result(proof_table(report.rows) + failure_report(report.rows, kFailuresTold));
-  print_note(run_summary(report));
+  print_note(notes + run_summary(report));
   return report.exit;
 }
 

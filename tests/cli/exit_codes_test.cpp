@@ -60,6 +60,11 @@ TEST_CASE("a replaced results file and a resumed one that is not there are told"
   CHECK(contains(told("--resume"), "a.jsonl is new"));
   CHECK(!contains(told("--resume"), "is new"));
   CHECK(contains(told("--out"), "replaced " + rows));
+  CHECK(contains(run_tool({"verify", file, "--backends", "cpu", "--out", rows}).err,
+                 "replaced " + rows));
+  const std::vector<std::string> render{"report", rows, "--out", folder.path("a.csv")};
+  CHECK(!contains(run_tool(render).err, "replaced"));
+  CHECK(contains(run_tool(render).err, "replaced " + folder.path("a.csv")));
   CHECK(!contains(
       run_tool({"run", file, "--backends", "cpu", "--no-time", "--out", folder.path("b.jsonl")})
           .err,
