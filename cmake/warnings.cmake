@@ -12,8 +12,8 @@ if(LORA_BENCH_WERROR)
   target_compile_options(lora_bench_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
-  # These judge code after inlining, so that g++ 13 finds them inside fmt 9 (Ubuntu 24.04).
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # These judge code after inlining; g++ 13 and fmt 9 (Ubuntu 24.04) have them inside fmt.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
     target_compile_options(lora_bench_warnings INTERFACE
       $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=array-bounds -Wno-error=stringop-overflow>)
   endif()
