@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/numbers.h"
+#include "run/profile.h"
 
 namespace lora_bench {
 namespace {
@@ -24,7 +25,7 @@ struct RunOptions {
   std::vector<std::string> thresholds;
   std::vector<std::string> columns;
   std::string resume, samples_to;
-  bool relations = false, no_time = false, shuffle = false, quiet = false;
+  bool relations = false, no_time = false, profile = false, shuffle = false, quiet = false;
   std::int64_t repeat = 1;
 };
 
@@ -77,6 +78,10 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   for (const std::string& text : options.thresholds) {
     set_threshold(request.thresholds, text);
   }
+  if (options.profile) {
+    print_result(profile(request));
+    return ExitCode::kPass;
+  }
   TableStyle style = table_style(invocation);
   style.columns = options.columns;
   std::ostringstream text;
@@ -124,6 +129,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_flag("--shuffle", options->shuffle, "run rows in an order drawn from the seed");
   command->add_flag("--relations", options->relations, "prove level 3, the relations, as well");
+  command->add_flag("--profile", options->profile,
+                    "launch each row once in an NVTX range, for ncu; proves and times nothing");
   command->add_flag("--no-time", options->no_time, "prove only");
   command->add_flag("--quiet", options->quiet, "no progress on stderr");
   command->callback([options, &invocation] {

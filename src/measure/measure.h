@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,13 @@
 
 namespace lora_bench {
 
+// Seconds of the parts of a linear op, each launched by itself.
+struct Phases {
+  double zero_s = 0;  // 0 where nothing is set to zero
+  double shrink_s = 0;
+  double expand_s = 0;
+};
+
 struct Measurement {
   std::vector<double> samples_s;  // seconds per launch, one per run of the sequence
   Summary summary;                // of samples_s
@@ -26,6 +34,7 @@ struct Measurement {
   std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;           // the output after timing was compared once more
   std::string check_message;
+  std::optional<Phases> phases;  // where they were asked for
 };
 
 struct MeasureRequest {

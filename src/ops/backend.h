@@ -54,6 +54,9 @@ class Backend {
   // Does the op, or enqueues it on `stream`; nothing may depend on host memory after it returns.
   // Throws CaseError; throws EnvironmentError when the device is lost.
   virtual void launch(const Problem& problem, const Operands& operands, Stream stream) const = 0;
+  // Whether shrink sets h to zero first, and that alone: for the phase columns.
+  [[nodiscard]] virtual bool zeroes(const Problem&) const { return false; }
+  virtual void launch_zero(const Problem&, const Operands&, Stream) const {}
 };
 
 // Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are resolved

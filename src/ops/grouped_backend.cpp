@@ -65,6 +65,15 @@ class GroupedBackend final : public Backend {
     return split * operand_sizes(problem).h * static_cast<std::int64_t>(sizeof(float));
   }
 
+  [[nodiscard]] bool zeroes(const Problem& problem) const override {
+    return combine_of(problem, most_parts(problem)) == Combine::kAtomic;
+  }
+
+  void launch_zero(const Problem& problem, const Operands& operands, Stream stream) const override {
+    LORA_BENCH_CUDA_CHECK(kernels::launch_zero_lanes(shrink_params(problem, operands),
+                                                     static_cast<cudaStream_t>(stream.handle)));
+  }
+
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {

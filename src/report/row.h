@@ -31,7 +31,8 @@ struct Row {
   std::optional<double> bound_share, rows_checked;
   // time, in us per launch
   std::optional<double> time_us, time_min_us, time_q1_us, time_q3_us, time_max_us, noise_us;
-  std::optional<double> plan_us;  // beside time_us, in no total
+  std::optional<double> plan_us;                                // beside time_us, in no total
+  std::optional<double> zero_us, shrink_us, expand_us, gap_us;  // parts of a linear op
   std::vector<double> samples_us;
   std::string cache, mode;
   std::optional<std::int64_t> samples, launches, rotation_sets, rotated_bytes;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/units.h"
 #include "measure/measure.h"
+#include "measure/phases.h"
 #include "measure/plan_time.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
@@ -89,6 +90,10 @@ void prove_and_time(Attempt& attempt) {
       measure(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
   if (!attempt.measurement->interrupted) {
     attempt.plan_s = plan_seconds(attempt.problem, *attempt.memory, *attempt.clock, attempt.facts);
+  }
+  if (attempt.spec.measure.phases && attempt.problem.op == Op::kLinear) {
+    attempt.measurement->phases =
+        measure_phases(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
   }
 }
 

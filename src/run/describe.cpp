@@ -132,6 +132,15 @@ void add_measurement(Row& row, const Measurement& measurement) {
   row.time_q3_us = measurement.summary.q3 * kMicroseconds;
   row.time_max_us = measurement.summary.max * kMicroseconds;
   row.noise_us = finite(measurement.noise_s * kMicroseconds);
+  if (measurement.phases) {
+    const Phases& phases = *measurement.phases;
+    row.zero_us = finite(phases.zero_s * kMicroseconds);
+    row.shrink_us = finite(phases.shrink_s * kMicroseconds);
+    row.expand_us = finite(phases.expand_s * kMicroseconds);
+    row.gap_us =
+        finite((measurement.summary.median - phases.zero_s - phases.shrink_s - phases.expand_s) *
+               kMicroseconds);
+  }
   row.samples_us.clear();
   for (const double seconds : measurement.samples_s) {
     row.samples_us.push_back(seconds * kMicroseconds);

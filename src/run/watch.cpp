@@ -39,6 +39,13 @@ class WatchedBackend final : public Backend {
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
     return inner_->workspace_bytes(problem);
   }
+  [[nodiscard]] bool zeroes(const Problem& problem) const override {
+    return inner_->zeroes(problem);
+  }
+  void launch_zero(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const Inside inside(*pulse_);
+    inner_->launch_zero(problem, operands, stream);
+  }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     const Inside inside(*pulse_);
     inner_->launch(problem, operands, stream);

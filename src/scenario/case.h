@@ -100,6 +100,7 @@ struct MeasureSettings {
   double min_time_ms = 100;    // sampling goes on at least so long ...
   double max_time_ms = 2000;   // ... and at most so long
   double noise_target = 0.01;  // stop early once the median is known to this share
+  bool phases = false;         // shrink and expand of a linear op by themselves as well
 };
 
 struct Thresholds {

@@ -47,9 +47,9 @@ std::string text_of(const Case& spec) {
   text += fmt::format("{}|{}|{}|{}|", verify.enabled, verify.relations, verify.max_rows,
                       verify.timeout_s);
   text +=
-      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}\n", measure.enabled, name(measure.mode),
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}\n", measure.enabled, name(measure.mode),
                   name(measure.cache), measure.warmup_ms, measure.min_samples, measure.max_samples,
-                  measure.min_time_ms, measure.max_time_ms, measure.noise_target);
+                  measure.min_time_ms, measure.max_time_ms, measure.noise_target, measure.phases);
   return text;
 }
 

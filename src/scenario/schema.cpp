@@ -169,6 +169,9 @@ const std::vector<Field> kMeasure{
     {{"measure.noise_target", "share", "a share from 0 to 1, or 0% to 100%", "0.01",
       "stop early once the median is known so well"},
      [](R r, Case& c, X) { r.share(c.measure.noise_target, 1); }},
+    {{"measure.phases", "boolean", "true, false", "false",
+      "time shrink and expand of a linear op by themselves as well"},
+     [](R r, Case& c, X) { r.boolean(c.measure.phases); }},
 };
 
 }  // namespace

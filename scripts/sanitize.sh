@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The GPU backends under compute-sanitizer: reads and writes out of bounds, races in shared memory,
+# memory read before it was written, barriers that not all threads reach. Needs a GPU; a few minutes.
+#   scripts/sanitize.sh [TOOL...]     default: memcheck racecheck initcheck synccheck
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v compute-sanitizer >/dev/null; then
+  echo "sanitize.sh: compute-sanitizer is not on PATH; it comes with the CUDA toolkit" >&2
+  exit 5
+fi
+build=${LORA_BENCH_BUILD:-build/gpu-check}
+tool=$build/src/lora-bench
+if [[ ! -x $tool ]]; then
+  mkdir -p build
+  cmake --preset release -B "$build" -DLORA_BENCH_CUDA=ON >"build/sanitize.log" 2>&1 &&
+    cmake --build "$build" --target lora-bench >>"build/sanitize.log" 2>&1 ||
+    { tail -n 60 build/sanitize.log >&2; exit 1; }
+fi
+
+tools=("$@")
+((${#tools[@]})) || tools=(memcheck racecheck initcheck synccheck)
+# Every backend of the GPU on every op, and on slices, ragged ranks and rows without an adapter.
+suite=(verify-ops verify-slices)
+worst=0
+for name in "${tools[@]}"; do
+  from=$SECONDS
+  status=0
+  # Host copies of poisoned outputs are the verifier's own doing, not the kernels'.
+  compute-sanitizer --tool "$name" --error-exitcode 99 --print-limit 5 \
+    "$tool" verify "${suite[@]}" --quiet --backends "${LORA_BENCH_BACKENDS:-naive,bgmv,grouped,grouped-ordered,chunked}" \
+    >"build/sanitize-$name.txt" 2>&1 || status=$?
+  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "build/sanitize-$name.txt" | tail -n 1 | sed 's/^=* *//'
+  echo "$name: exit $status, $((SECONDS - from)) s"
+  ((status <= worst)) || worst=$status
+done
+exit "$worst"

@@ -1,0 +1,53 @@
+#include "measure/phases.h"
+
+namespace lora_bench {
+namespace {
+
+// Of another backend only what sets h to zero.
+class ZeroPart final : public Backend {
+ public:
+  explicit ZeroPart(const Backend& whole) : whole_(whole) {}
+  [[nodiscard]] std::string_view name() const override { return whole_.name(); }
+  [[nodiscard]] std::string_view summary() const override { return whole_.summary(); }
+  [[nodiscard]] Space space() const override { return whole_.space(); }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
+    return whole_.supports(problem, device);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return whole_.numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return whole_.workspace_bytes(problem);
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    whole_.launch_zero(problem, operands, stream);
+  }
+
+ private:
+  const Backend& whole_;
+};
+
+}  // namespace
+
+Phases measure_phases(const MeasureRequest& request, const Backend& backend, Memory& memory,
+                      Clock& clock, const DeviceFacts& device) {
+  const auto seconds = [&](Op op, const Backend& part) {
+    Problem problem = request.problem;
+    problem.op = op;
+    const MeasureRequest alone{.problem = problem,
+                               .settings = request.settings,
+                               .seed = request.seed,
+                               .check = nullptr,
+                               .stop = request.stop};
+    return measure(alone, part, memory, clock, device).summary.median;
+  };
+  Phases phases;
+  if (backend.zeroes(request.problem)) {
+    phases.zero_s = seconds(Op::kShrink, ZeroPart(backend));
+  }
+  phases.shrink_s = seconds(Op::kShrink, backend) - phases.zero_s;
+  phases.expand_s = seconds(Op::kExpand, backend);
+  return phases;
+}
+
+}  // namespace lora_bench
