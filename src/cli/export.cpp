@@ -46,7 +46,7 @@ ExitCode execute(const ExportCommand& command) {
         planned.size(), planned.front().spec->id, planned.front().backend));
   }
   const PlannedRow& row = planned.front();
-  const Selected selected = select_backend(row.backend);
+  const Selected selected = select_backend(row.spelling);
   if (!selected.backend) {
     throw UsageError(
         fmt::format("backend {} cannot run here: {}", row.backend, selected.why_not_here));

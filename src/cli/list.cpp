@@ -53,6 +53,7 @@ std::string list_backends(int width) {
       {"mutant:FAULT", "broken on purpose, to test the verifier (see `list mutants`)"});
   entries.push_back(
       {"fake:BEHAVIOUR", "misbehaves on purpose, to test the tool (see `list fakes`)"});
+  entries.push_back({"PATH.so, NAME=PATH", "yours: a plugin (docs/your-kernel.md)"});
   return "backends\n" + definitions(entries, width);
 }
 

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/numbers.h"
 #include "run/profile.h"
+#include "run/worker.h"
 
 namespace lora_bench {
 namespace {
@@ -26,6 +27,7 @@ struct RunOptions {
   std::vector<std::string> columns;
   std::string resume, samples_to;
   bool relations = false, no_time = false, profile = false, shuffle = false, quiet = false;
+  bool isolate = false, serve_rows = false;
   std::int64_t repeat = 1;
 };
 
@@ -66,6 +68,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   request.timing = !options.no_time;
   request.shuffle = options.shuffle;
   request.repeat = options.repeat;
+  request.isolate = options.isolate;
   request.quiet = options.quiet;
   request.argv = invocation.argv;
   request.out.assign(options.out.begin(), options.out.end());
@@ -81,6 +84,9 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   if (options.profile) {
     print_result(profile(request));
     return ExitCode::kPass;
+  }
+  if (options.serve_rows) {
+    return serve_rows(request);
   }
   TableStyle style = table_style(invocation);
   style.columns = options.columns;
@@ -132,6 +138,9 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command->add_flag("--profile", options->profile,
                     "launch each row once in an NVTX range, for ncu; proves and times nothing");
   command->add_flag("--no-time", options->no_time, "prove only");
+  command->add_flag("--isolate", options->isolate,
+                    "each backend in a process of its own: a crash costs one row");
+  command->add_flag("--serve-rows", options->serve_rows)->group("");  // run/worker.h
   command->add_flag("--quiet", options->quiet, "no progress on stderr");
   command->callback([options, &invocation] {
     invocation.action = [options, &invocation] { return execute(*options, invocation); };

@@ -41,8 +41,10 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
       ->take_all()
       ->allow_extra_args(false);
   command
-      .add_option("--backends", selection.backends,
-                  "comma-separated; replaces the scenario's (see `list backends`)")
+      .add_option(
+          "--backends", selection.backends,
+          "comma-separated; replaces the scenario's (see `list backends`); a plugin is PATH.so or "
+          "NAME=PATH")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--seed", selection.seed, "replaces the seed of every scenario")

@@ -20,7 +20,7 @@ constexpr std::size_t kFailuresTold = 20;
 struct VerifyCommand {
   Selection selection;
   std::vector<std::string> out;
-  bool self_test = false, quiet = false;
+  bool self_test = false, isolate = false, quiet = false;
   std::int64_t correct_cases = 1000;
 };
 
@@ -87,6 +87,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   request.relations = true;
   request.timing = false;
   request.all_backends = true;
+  request.isolate = command.isolate;
   request.quiet = command.quiet;
   request.argv = invocation.argv;
   request.out.assign(command.out.begin(), command.out.end());
@@ -113,6 +114,8 @@ void add_verify(CLI::App& app, Invocation& invocation) {
                   "with --self-test: correct cases that must raise no alarm")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  sub->add_flag("--isolate", command->isolate,
+                "each backend in a process of its own: a crash costs one row");
   sub->add_flag("--quiet", command->quiet, "no progress on stderr");
   sub->callback([command, &invocation] {
     invocation.action = [command, &invocation] { return execute(*command, invocation); };

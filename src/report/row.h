@@ -24,6 +24,7 @@ struct Row {
   double no_adapter = 0;
   bool add_inputs = true, bias = false;
   std::int64_t seed = 0;
+  std::string plugin;  // file and hash of a backend from outside
   // proof
   Status status = Status::kError;
   std::string message, warning, levels, hypothesis, numerics;

@@ -28,6 +28,8 @@ struct Attempt {
   std::shared_ptr<Clock> clock;  // null = proof only
   DeviceFacts facts;
   bool relations = false;
+  Support support;
+  std::string summation;
   std::optional<Verdict> verdict;
   std::optional<Measurement> measurement;
   std::optional<double> plan_s;
@@ -56,6 +58,13 @@ std::string check_output(const Problem& problem, const Numerics& numerics, const
   return fmt::format("{} of {} elements; token {}, column {}: expected {}, got {}",
                      comparison.wrong, comparison.compared, first.token, first.column,
                      first.expected, first.got);
+}
+
+void ask(Attempt& attempt) {
+  attempt.support = attempt.backend->supports(attempt.problem, attempt.facts);
+  if (attempt.support.yes) {
+    attempt.summation = attempt.backend->numerics(attempt.problem).summation;
+  }
 }
 
 void prove_and_time(Attempt& attempt) {
@@ -97,6 +106,11 @@ void prove_and_time(Attempt& attempt) {
   }
 }
 
+void fail(Row& row, std::string message) {
+  row.status = Status::kError;
+  row.message = std::move(message);
+}
+
 Row skipped(Row row, std::string why) {
   row.status = Status::kSkipped;
   row.message = std::move(why);
@@ -118,9 +132,6 @@ std::shared_ptr<Attempt> prepare(const CaseRequest& request, const Problem& prob
   attempt->memory = watched(targets.memory(space), attempt->pulse);
   attempt->facts = targets.facts(space);
   attempt->relations = request.relations;
-  if (request.timing && request.spec.measure.enabled) {
-    attempt->clock = watched(make_clock(space, request.spec.measure.mode), attempt->pulse);
-  }
   return attempt;
 }
 
@@ -148,6 +159,48 @@ void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targ
   }
 }
 
+// False, and the row says so, when the backend did not come back.
+bool came_back(Row& row, const std::shared_ptr<Attempt>& attempt, void (*work)(Attempt&)) {
+  const double timeout_s = attempt->spec.verify.timeout_s;
+  if (run_watched([attempt, work] { work(*attempt); }, *attempt->pulse, timeout_s) ==
+      Ended::kReturned) {
+    return true;
+  }
+  row.status = Status::kHung;
+  row.message = fmt::format("did not return within {} s", timeout_s);
+  return false;
+}
+
+void attempt_row(Row& row, const Problem& problem, const CaseRequest& request, Targets& targets) {
+  const Space space = request.backend.backend->space();
+  if (space == Space::kHost) {
+    row.mode = "host";  // graphs and streams are the GPU's
+  }
+  const std::shared_ptr<Attempt> attempt = prepare(request, problem, targets);
+  if (!came_back(row, attempt, ask)) {
+    return;
+  }
+  if (!attempt->support.yes) {
+    row = skipped(std::move(row), attempt->support.why_not);
+    return;
+  }
+  const std::int64_t needed = needed_bytes(problem, request.spec, attempt->facts, request.timing);
+  const std::int64_t available = attempt->memory->available_bytes();
+  if (needed > available) {
+    row = skipped(std::move(row), fmt::format("needs {} of memory, {} are free",
+                                              format_bytes(static_cast<double>(needed)),
+                                              format_bytes(static_cast<double>(available))));
+    return;
+  }
+  row.numerics = attempt->summation;
+  if (request.timing && request.spec.measure.enabled) {
+    attempt->clock = watched(make_clock(space, request.spec.measure.mode), attempt->pulse);
+  }
+  if (came_back(row, attempt, prove_and_time)) {
+    fill_row(row, *attempt, request, targets);
+  }
+}
+
 }  // namespace
 
 Row run_case(const CaseRequest& request, Targets& targets) {
@@ -155,47 +208,22 @@ Row run_case(const CaseRequest& request, Targets& targets) {
   const Case& spec = request.spec;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
   Row row = describe_case(spec, problem, request.backend.name);
+  row.plugin = request.backend.plugin;
   row.repro = request.repro;
   if (!request.backend.backend) {
     return skipped(std::move(row), request.backend.why_not_here);
   }
-  const Backend& backend = *request.backend.backend;
-  const DeviceFacts& facts = targets.facts(backend.space());
-  if (backend.space() == Space::kHost) {
-    row.mode = "host";  // graphs and streams are the GPU's
-  }
-  if (const Support support = backend.supports(problem, facts); !support.yes) {
-    return skipped(std::move(row), support.why_not);
-  }
-  const std::int64_t needed = needed_bytes(problem, spec, facts, request.timing);
-  const std::int64_t available = targets.memory(backend.space())->available_bytes();
-  if (needed > available) {
-    return skipped(std::move(row), fmt::format("needs {} of memory, {} are free",
-                                               format_bytes(static_cast<double>(needed)),
-                                               format_bytes(static_cast<double>(available))));
-  }
-  row.numerics = backend.numerics(problem).summation;
-  const std::shared_ptr<Attempt> attempt = prepare(request, problem, targets);
   try {
-    if (run_watched([attempt] { prove_and_time(*attempt); }, *attempt->pulse,
-                    spec.verify.timeout_s) == Ended::kHung) {
-      row.status = Status::kHung;
-      row.message = fmt::format("did not return within {} s", spec.verify.timeout_s);
-    } else {
-      fill_row(row, *attempt, request, targets);
-    }
+    attempt_row(row, problem, request, targets);
   } catch (const EnvironmentError&) {
     throw;
   } catch (const std::bad_alloc&) {
-    row.status = Status::kError;
-    row.message = fmt::format("out of memory; the estimate was {}",
-                              format_bytes(static_cast<double>(needed)));
+    fail(row, fmt::format("out of memory; the estimate was {}",
+                          format_bytes(static_cast<double>(tensor_bytes(problem)))));
   } catch (const std::exception& error) {
-    row.status = Status::kError;
-    row.message = error.what();
+    fail(row, error.what());
   } catch (...) {
-    row.status = Status::kError;
-    row.message = "the backend threw something that is no std::exception";
+    fail(row, "the backend threw something that is no std::exception");
   }
   row.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return row;

@@ -65,7 +65,7 @@ void refuse_twins(const std::vector<PlannedRow>& rows) {
     if (!seen.emplace(row.spec->scenario, row.spec->id, row.backend).second) {
       throw UsageError(fmt::format(
           "case '{}' of scenario '{}' would run twice with backend '{}': name each scenario and "
-          "backend once, or use --repeat",
+          "backend once, tell plugins apart by NAME=PATH, or use --repeat",
           row.spec->id, row.spec->scenario, row.backend));
     }
   }
@@ -87,7 +87,8 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
         continue;
       }
       std::optional<Problem> problem;
-      for (const std::string& backend : names_for(request, spec)) {
+      for (const std::string& spelling : names_for(request, spec)) {
+        const std::string backend = backend_name(spelling);
         if (!request.filters.empty()) {
           if (!problem) {
             problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
@@ -96,7 +97,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
             continue;
           }
         }
-        rows.push_back({&spec, backend, 0});
+        rows.push_back({&spec, backend, 0, spelling});
       }
     }
   }
@@ -107,7 +108,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
   const std::size_t once = rows.size();
   for (std::int64_t repetition = 1; repetition < request.repeat; ++repetition) {
     for (std::size_t i = 0; i < once; ++i) {
-      rows.push_back({rows[i].spec, rows[i].backend, repetition});
+      rows.push_back({rows[i].spec, rows[i].backend, repetition, rows[i].spelling});
     }
   }
   if (request.shuffle) {

@@ -42,7 +42,7 @@ std::string profile(const RunRequest& request) {
   std::string told;
   bool any = false;
   for (const PlannedRow& row : plan_rows(request)) {
-    const std::string why_not = launch_in_range(*row.spec, select_backend(row.backend), targets);
+    const std::string why_not = launch_in_range(*row.spec, select_backend(row.spelling), targets);
     any = any || why_not.empty();
     told += fmt::format("{} {} {}: {}\n", row.spec->scenario, row.spec->id, row.backend,
                         why_not.empty() ? "launched once in the range" : why_not);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -12,9 +13,11 @@
 #include "run/context.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
+#include "run/isolate.h"
 #include "run/progress.h"
 #include "run/samples.h"
 #include "run/select.h"
+#include "run/thresholds.h"
 #include "run/watch.h"
 
 namespace lora_bench {
@@ -26,12 +29,18 @@ Identity identity(const Row& row) {
   return {row.scenario, row.case_id, row.backend, row.repetition};
 }
 
+std::vector<std::string> spellings(const std::vector<PlannedRow>& rows) {
+  std::set<std::string> each;
+  for (const PlannedRow& row : rows) {
+    each.insert(row.spelling);
+  }
+  return {each.begin(), each.end()};
+}
+
 std::map<std::string, Selected> select_all(const std::vector<PlannedRow>& rows) {
   std::map<std::string, Selected> selected;
-  for (const PlannedRow& row : rows) {
-    if (selected.find(row.backend) == selected.end()) {
-      selected.emplace(row.backend, select_backend(row.backend));
-    }
+  for (const std::string& spelling : spellings(rows)) {
+    selected.emplace(spelling, select_backend(spelling));
   }
   return selected;
 }
@@ -44,18 +53,6 @@ Space main_space(const std::map<std::string, Selected>& selected) {
     }
   }
   return Space::kHost;
-}
-
-void reset_thresholds(Thresholds& into, const Thresholds& from) {
-  const auto take = [](std::optional<double>& to, const std::optional<double>& value) {
-    if (value) {
-      to = value;
-    }
-  };
-  take(into.max_floor_ratio, from.max_floor_ratio);
-  take(into.max_time_us, from.max_time_us);
-  take(into.max_regression, from.max_regression);
-  take(into.min_tokens_per_s, from.min_tokens_per_s);
 }
 
 // Two sinks on one file would write over each other's rows, and --out empties what --resume keeps.
@@ -79,7 +76,8 @@ void refuse_one_file_twice(const RunRequest& request) {
 }
 
 // Stored rows of a file to continue, checked to be of this very run.
-std::vector<Row> resumed_rows(const RunRequest& request, const Context& context) {
+std::vector<Row> resumed_rows(const RunRequest& request, const Context& context,
+                              const std::map<std::string, Selected>& selected) {
   if (request.resume && request.resume->extension() != ".jsonl") {
     throw UsageError(fmt::format("cannot resume '{}': only .jsonl files can be resumed",
                                  request.resume->string()));
@@ -92,6 +90,16 @@ std::vector<Row> resumed_rows(const RunRequest& request, const Context& context)
   if (!reason.empty()) {
     throw UsageError(fmt::format("cannot resume {}: {}; start a file of its own with --out",
                                  request.resume->string(), reason));
+  }
+  for (const auto& [spelling, backend] : selected) {
+    for (const Row& row : stored.rows) {
+      if (row.backend == backend.name && row.plugin != backend.plugin) {
+        throw UsageError(fmt::format(
+            "cannot resume {}: its rows of {} came from '{}', this is '{}'; give it another name, "
+            "NAME=PATH, or start a file of its own with --out",
+            request.resume->string(), row.backend, row.plugin, backend.plugin));
+      }
+    }
   }
   return std::move(stored.rows);
 }
@@ -163,16 +171,22 @@ std::string how_to_resume(const RunRequest& request) {
 }
 
 // One row, then whether the run can go on. A hung device backend holds the device: nothing after
-// it would be true.
+// it would be true, unless its process ended with it.
 bool can_go_on(const Row& row, const Selected& selected) {
-  return row.status != Status::kHung || selected.backend->space() == Space::kHost;
+  return row.status != Status::kHung || !selected.backend ||
+         selected.backend->space() == Space::kHost;
 }
 
 class Loop {
  public:
   Loop(const RunRequest& request, RunReport& report, FileSinks& sinks,
-       const std::map<std::string, Selected>& selected, Targets& targets)
-      : request_(request), report_(report), sinks_(sinks), selected_(selected), targets_(targets) {}
+       const std::map<std::string, Selected>& selected, Targets& targets, Isolation* isolation)
+      : request_(request),
+        report_(report),
+        sinks_(sinks),
+        selected_(selected),
+        targets_(targets),
+        isolation_(isolation) {}
 
   void over(const std::vector<PlannedRow>& planned) {
     std::set<Identity> done;
@@ -206,17 +220,22 @@ class Loop {
     report_.ending = how_to_resume(request_);
   }
 
+  Row row_of(const PlannedRow& planned, const Selected& selected) {
+    if (isolation_ != nullptr) {
+      return isolation_->run(planned);
+    }
+    return run_case({.spec = *planned.spec,
+                     .backend = selected,
+                     .relations = request_.relations,
+                     .timing = request_.timing,
+                     .thresholds = thresholds_of(*planned.spec, request_.thresholds),
+                     .repro = repro_command(*planned.spec, planned.spelling, request_)},
+                    targets_);
+  }
+
   bool one(const PlannedRow& planned) {
-    const Selected& selected = selected_.at(planned.backend);
-    Thresholds thresholds = planned.spec->thresholds;
-    reset_thresholds(thresholds, request_.thresholds);
-    Row row = run_case({.spec = *planned.spec,
-                        .backend = selected,
-                        .relations = request_.relations,
-                        .timing = request_.timing,
-                        .thresholds = thresholds,
-                        .repro = repro_command(*planned.spec, planned.backend, request_)},
-                       targets_);
+    const Selected& selected = selected_.at(planned.spelling);
+    Row row = row_of(planned, selected);
     row.repetition = planned.repetition;
     report_.rows.push_back(row);
     // A row whose sampling was cut short is shown but not stored: --resume measures it anew.
@@ -238,6 +257,7 @@ class Loop {
   FileSinks& sinks_;
   const std::map<std::string, Selected>& selected_;
   Targets& targets_;
+  Isolation* isolation_;  // null = rows run in this process
 };
 
 }  // namespace
@@ -261,16 +281,21 @@ ExitCode judge(const std::vector<Row>& rows) {
 RunReport run(const RunRequest& request) {
   const std::vector<PlannedRow> planned = plan_rows(request);
   refuse_one_file_twice(request);
-  const std::map<std::string, Selected> selected = select_all(planned);
+  std::unique_ptr<Isolation> isolation;
+  if (request.isolate) {
+    isolation = std::make_unique<Isolation>(request, spellings(planned));
+  }
+  const std::map<std::string, Selected> selected =
+      isolation ? isolation->selected() : select_all(planned);
+  const Space space = isolation ? isolation->space() : main_space(selected);
   Targets targets;
   RunReport report;
-  report.context =
-      make_context(targets.facts(main_space(selected)), request.scenarios, request.argv);
-  report.rows = resumed_rows(request, report.context);
+  report.context = make_context(targets.facts(space), request.scenarios, request.argv);
+  report.rows = resumed_rows(request, report.context, selected);
   FileSinks sinks(request, report.context);
   sinks.replay(report.rows, request.resume.has_value());
   try {
-    Loop(request, report, sinks, selected, targets).over(planned);
+    Loop(request, report, sinks, selected, targets, isolation.get()).over(planned);
   } catch (const EnvironmentError& error) {
     report.ending = error.what();
     report.exit = worse(report.exit, ExitCode::kEnvironment);

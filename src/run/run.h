@@ -33,6 +33,7 @@ struct RunRequest {
   std::optional<std::filesystem::path> resume;
   std::optional<std::filesystem::path> samples_to;
   Thresholds thresholds;  // each that is set replaces the scenario's
+  bool isolate = false;   // each backend in a process of its own
   bool quiet = false;
   std::vector<std::string> argv;
 };
@@ -56,8 +57,9 @@ struct RunReport {
 // One planned row: which case on which backend.
 struct PlannedRow {
   const Case* spec = nullptr;
-  std::string backend;
+  std::string backend;  // as in rows
   std::int64_t repetition = 0;
+  std::string spelling;  // of the backend, as the command line takes it
 };
 // Cases x backends after selection; throws UsageError when nothing is left.
 [[nodiscard]] std::vector<PlannedRow> plan_rows(const RunRequest& request);

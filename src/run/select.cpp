@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "ops/fake.h"
+#include "ops/plugin.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {
@@ -27,25 +28,49 @@ const BackendEntry& find_entry(const std::string& name) {
   }
   Diagnostic diagnostic;
   diagnostic.what = fmt::format("unknown backend '{}'", name);
-  diagnostic.allowed = fmt::format("{}, mutant:FAULT, fake:BEHAVIOUR", fmt::join(known, ", "));
+  diagnostic.allowed =
+      fmt::format("{}, mutant:FAULT, fake:BEHAVIOUR, PATH.so, NAME=PATH", fmt::join(known, ", "));
   diagnostic.suggestion = nearest(name, known);
   throw UsageError({diagnostic});
+}
+
+Selected select_plugin(const std::string& spelling) {
+  const PluginPath plugin = find_plugin(spelling);
+  Selected selected{plugin.name, "", load_plugin(plugin), plugin_provenance(plugin.file)};
+  if (selected.backend->space() == Space::kDevice) {
+    selected.why_not_here = why_no_gpu();
+  }
+  if (!selected.why_not_here.empty()) {
+    selected.backend = nullptr;
+  }
+  return selected;
 }
 
 }  // namespace
 
 Selected select_backend(const std::string& name) {
+  if (names_plugin(name)) {
+    return select_plugin(name);
+  }
   if (starts_with(name, kMutantPrefix)) {
-    return {name, "", make_mutant(name.substr(kMutantPrefix.size()))};
+    return {name, "", make_mutant(name.substr(kMutantPrefix.size())), ""};
   }
   if (name == "fake" || starts_with(name, kFakePrefix)) {
-    return {name, "", make_fake(name == "fake" ? "" : name.substr(kFakePrefix.size()))};
+    return {name, "", make_fake(name == "fake" ? "" : name.substr(kFakePrefix.size())), ""};
   }
   const BackendEntry& entry = find_entry(name);
-  return {name, entry.why_not_here, entry.why_not_here.empty() ? entry.make() : nullptr};
+  return {name, entry.why_not_here, entry.why_not_here.empty() ? entry.make() : nullptr, ""};
+}
+
+std::string backend_name(const std::string& spelling) {
+  return names_plugin(spelling) ? find_plugin(spelling).name : spelling;
 }
 
 void check_backend(const std::string& name) {
+  if (names_plugin(name)) {
+    static_cast<void>(find_plugin(name));
+    return;
+  }
   const bool made_up =
       name == "fake" || starts_with(name, kMutantPrefix) || starts_with(name, kFakePrefix);
   if (made_up) {

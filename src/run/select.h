@@ -11,17 +11,22 @@ namespace lora_bench {
 
 // A backend that was asked for: usable, or with the sentence that its rows will carry.
 struct Selected {
-  std::string name;
+  std::string name;  // as rows have it
   std::string why_not_here;
   std::shared_ptr<const Backend> backend;  // null when why_not_here is not empty
+  std::string plugin;                      // path and hash of a plugin's file, else ""
 };
 
-// Resolves one name: the registry, `fake:BEHAVIOUR`, `mutant:FAULT`. An unknown name is a
-// UsageError with the nearest known one.
-[[nodiscard]] Selected select_backend(const std::string& name);
+// Resolves one backend as the command line spells it: the registry, `fake:BEHAVIOUR`,
+// `mutant:FAULT`, a plugin's path or NAME=PATH (ops/plugin.h), which is loaded. An unknown name is
+// a UsageError with the nearest known one.
+[[nodiscard]] Selected select_backend(const std::string& spelling);
 
-// The same error, without making the backend.
-void check_backend(const std::string& name);
+// The same error, without making the backend or loading the plugin.
+void check_backend(const std::string& spelling);
+
+// Its name in rows: for a plugin NAME, or the file's name; else the spelling itself.
+[[nodiscard]] std::string backend_name(const std::string& spelling);
 
 // The names a case runs when neither the scenario nor the command line names any: every usable
 // device backend, or the host's when there is no GPU.

@@ -11,14 +11,22 @@ namespace {
 
 std::atomic<bool> abandoned{false};
 
+CallRecord& own_record() {
+  static CallRecord record{0};
+  return record;
+}
+
+std::atomic<CallRecord*> calls{&own_record()};
+
 class Inside {
  public:
-  explicit Inside(Pulse& pulse) : pulse_(pulse), before_(pulse.enter()) {}
+  Inside(Pulse& pulse, Call call) : call_(call), pulse_(pulse), before_(pulse.enter()) {}
   ~Inside() { pulse_.leave(before_); }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
+  CallInHand call_;
   Pulse& pulse_;
   std::int64_t before_;
 };
@@ -31,23 +39,26 @@ class WatchedBackend final : public Backend {
   [[nodiscard]] std::string_view summary() const override { return inner_->summary(); }
   [[nodiscard]] Space space() const override { return inner_->space(); }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
+    const Inside inside(*pulse_, Call::kSupports);
     return inner_->supports(problem, device);
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    const Inside inside(*pulse_, Call::kNumerics);
     return inner_->numerics(problem);
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    const Inside inside(*pulse_, Call::kWorkspace);
     return inner_->workspace_bytes(problem);
   }
   [[nodiscard]] bool zeroes(const Problem& problem) const override {
     return inner_->zeroes(problem);
   }
   void launch_zero(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kLaunch);
     inner_->launch_zero(problem, operands, stream);
   }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kLaunch);
     inner_->launch(problem, operands, stream);
   }
 
@@ -64,19 +75,19 @@ class WatchedMemory final : public Memory {
   [[nodiscard]] void* allocate(std::int64_t bytes) override { return inner_->allocate(bytes); }
   void release(void* address) noexcept override { inner_->release(address); }
   void copy_in(void* to, const void* from, std::int64_t bytes) override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kWait);
     inner_->copy_in(to, from, bytes);
   }
   void copy_out(void* to, const void* from, std::int64_t bytes) override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kWait);
     inner_->copy_out(to, from, bytes);
   }
   void fill(void* to, std::byte value, std::int64_t bytes) override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kWait);
     inner_->fill(to, value, bytes);
   }
   void synchronize() override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kWait);
     inner_->synchronize();
   }
   [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
@@ -91,11 +102,11 @@ class WatchedClock final : public Clock {
   WatchedClock(std::shared_ptr<Clock> inner, std::shared_ptr<Pulse> pulse)
       : inner_(std::move(inner)), pulse_(std::move(pulse)) {}
   void load(int slot, std::vector<Launch> sequence) override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kWait);
     inner_->load(slot, std::move(sequence));
   }
   [[nodiscard]] double run_seconds(int slot) override {
-    const Inside inside(*pulse_);
+    const Inside inside(*pulse_, Call::kWait);
     return inner_->run_seconds(slot);
   }
   [[nodiscard]] Conditions conditions() override { return inner_->conditions(); }
@@ -116,6 +127,33 @@ struct Rendezvous {
 };
 
 }  // namespace
+
+std::string_view name(Call call) {
+  switch (call) {
+    case Call::kNone:
+      return "the tool itself";
+    case Call::kLoading:
+      return "loading";
+    case Call::kSupports:
+      return "supports";
+    case Call::kNumerics:
+      return "numerics";
+    case Call::kWorkspace:
+      return "workspace_bytes";
+    case Call::kLaunch:
+      return "launch";
+    case Call::kWait:
+      return "waiting for its work";
+  }
+  return "";
+}
+
+void record_calls(CallRecord* record) { calls.store(record); }
+
+CallInHand::CallInHand(Call call)
+    : before_(calls.load()->exchange(static_cast<std::uint32_t>(call))) {}
+
+CallInHand::~CallInHand() { calls.load()->store(before_); }
 
 std::int64_t Pulse::now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -6,11 +6,38 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "measure/clock.h"
 #include "ops/backend.h"
 
 namespace lora_bench {
+
+// What a backend was asked to do last. --isolate keeps the record in memory that outlives the
+// process, to say where it crashed.
+enum class Call : std::uint32_t {
+  kNone,
+  kLoading,
+  kSupports,
+  kNumerics,
+  kWorkspace,
+  kLaunch,
+  kWait
+};
+[[nodiscard]] std::string_view name(Call call);
+using CallRecord = std::atomic<std::uint32_t>;
+void record_calls(CallRecord* record);
+
+class CallInHand {
+ public:
+  explicit CallInHand(Call call);
+  ~CallInHand();
+  CallInHand(const CallInHand&) = delete;
+  CallInHand& operator=(const CallInHand&) = delete;
+
+ private:
+  std::uint32_t before_;
+};
 
 // When the backend was last entered without having come back. Only time inside the backend (or
 // waiting for its device) counts: a slow oracle is not a hung kernel.

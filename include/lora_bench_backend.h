@@ -1,0 +1,162 @@
+/* The door through which your kernel comes into lora-bench: a shared library that exports
+ *
+ *     const lora_bench_descriptor* lora_bench_backend(void);
+ *
+ * and is named on the command line: `lora-bench run smoke --backends ./libmine.so`.
+ * docs/your-kernel.md walks through it; examples/plugin/ holds complete kernels.
+ *
+ * Plain C, nothing else is needed. Sizes and strides are counted in elements, never in bytes.
+ * Products of sizes exceed 32 bits: compute them in int64_t. */
+#ifndef LORA_BENCH_BACKEND_H
+#define LORA_BENCH_BACKEND_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes when a field that stands here moves or changes its meaning. New fields are appended:
+ * every struct begins with its size as the side that filled it knows it. */
+#define LORA_BENCH_BACKEND_ABI 1
+
+/* Enumerations are int32_t in the structs, so that their size is the same for every compiler. */
+/* lora_bench_problem.op */
+enum {
+  LORA_BENCH_SHRINK = 0,    /* h = x A^T; the result is h */
+  LORA_BENCH_EXPAND = 1,    /* y (+)= h B^T; h is given */
+  LORA_BENCH_LINEAR = 2,    /* both; h is yours to write, nobody looks at it */
+  LORA_BENCH_EMBEDDING = 3, /* as expand */
+  LORA_BENCH_LOGITS = 4     /* as linear, one slice, rows are the sampled ones */
+};
+/* dtypes */
+enum { LORA_BENCH_FP32 = 0, LORA_BENCH_BF16 = 1, LORA_BENCH_FP16 = 2 };
+/* lora_bench_problem.scale_at: where the scale of an adapter is multiplied in */
+enum { LORA_BENCH_SCALE_AT_SHRINK = 0, LORA_BENCH_SCALE_AT_EXPAND = 1 };
+/* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
+enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
+
+/* One step without its addresses. Lives in host memory and only for the call it is passed to. */
+typedef struct lora_bench_problem {
+  uint32_t struct_size;  /* of this struct as the caller knows it */
+  int32_t op;            /* LORA_BENCH_SHRINK ... */
+  int32_t dtype;         /* of x, a, b, bias and y */
+  int32_t intermediate;  /* of h where h is an operand or the result */
+  int32_t scale_at;      /* LORA_BENCH_SCALE_AT_SHRINK or _EXPAND; an op of one half applies the
+                          * scale only if it is that half */
+  int32_t add_inputs;    /* 1: y += delta; 0: y = delta, in rows with an adapter of rank > 0 */
+  int32_t has_bias;      /* 1: delta includes bias[slice][adapter], unscaled */
+  int32_t reserved;      /* 0 */
+  int64_t tokens;        /* M: rows of x, y and h */
+  int64_t in_features;   /* K: columns of x that belong to a row */
+  int64_t offset_start;  /* first column of y that slice 0 owns */
+  int64_t x_stride;      /* elements from a row of x to the next, >= in_features */
+  int64_t y_stride;      /* the same of y */
+  int64_t slots;         /* adapters resident */
+  int64_t max_rank;      /* lanes stored of each adapter; those at or above its rank hold NaN */
+  int64_t slices;        /* output blocks of the layer */
+  const int64_t* widths; /* [slices] columns of each, may be 0; they stand side by side in y */
+  const int64_t* rank;   /* [slots] 0 .. max_rank; a rank of 0 is an adapter that does nothing */
+  /* The plan in host memory, equal to the arrays of the same names in lora_bench_operands: for
+   * grids and tiles. A captured graph does not see it change (declare graph_safe = 0 if your
+   * launch reads it for more than shapes). */
+  int64_t active;                  /* adapters that the batch touches */
+  int64_t rows_with_adapter;       /* the rows in the groups below */
+  const int32_t* adapter_of_token; /* [tokens] slot, or -1: the row of y stays as it is */
+  const int32_t* token_order;      /* [tokens] rows grouped by adapter; rows of -1 come last */
+  const int32_t* active_ids;       /* [active] ascending */
+  const int32_t* group_starts;     /* [active + 1] offsets into token_order */
+} lora_bench_problem;
+
+/* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to
+ * no more than their own element else. NULL where the op has no such operand or it is empty. Write
+ * nothing but h, y and workspace, and of y only the columns and rows that are owned. */
+typedef struct lora_bench_operands {
+  uint32_t struct_size;
+  uint32_t reserved;               /* 0 */
+  const void* x;                   /* [tokens, x_stride] */
+  const void* const* a;            /* [slices] host array of addresses: [slots, max_rank, K] */
+  const void* const* b;            /* the same: [slots, widths[i], max_rank] */
+  const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias */
+  void* h;                         /* [slices, tokens, max_rank] */
+  void* y;                         /* [tokens, y_stride] */
+  void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
+  const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */
+  const int32_t* token_order;
+  const int32_t* active_ids;
+  const int32_t* group_starts;
+  const int32_t* rank; /* [slots] */
+  const float* scale;  /* [slots] */
+} lora_bench_operands;
+
+/* What you promise about your arithmetic. The error bound that a result must meet and the relations
+ * that it must keep follow from it. It is filled with the values in [brackets] before you see it.
+ */
+typedef struct lora_bench_numerics {
+  uint32_t struct_size;
+  int32_t partial;         /* dtype in which partial sums are stored [fp32] */
+  int32_t intermediate;    /* dtype in which you keep h between the halves [the problem's] */
+  int32_t rounds_delta;    /* 1: delta is rounded to dtype before it is added to y [0] */
+  int32_t deterministic;   /* 1: twice the same call gives the same bits [1] */
+  int32_t batch_invariant; /* 1: a row's bits do not depend on the rows around it [1] */
+  int32_t graph_safe;      /* 1: may be captured into a CUDA graph and replayed [1] */
+  int32_t reserved;        /* 0 */
+  double unit_roundoff;    /* of one accumulation: 0x1p-24 for fp32, 0x1p-23 on tensor cores
+                            * [0x1p-24] */
+  int64_t shrink_depth;    /* additions on the longest path of a sum over K [K] */
+  int64_t expand_depth;    /* the same over the rank, bias and y included [max_rank + 2] */
+  int64_t partials;        /* partial sums that meet in one element of h [1] */
+  char summation[128];     /* one line for people, a column of the row [""] */
+} lora_bench_numerics;
+
+/* The machine, for supports(). */
+typedef struct lora_bench_device {
+  uint32_t struct_size;
+  int32_t compute_capability; /* 90 for 9.0; 0 on the host */
+  int32_t multiprocessors;    /* SMs, or cores */
+  int32_t reserved;           /* 0 */
+  int64_t cache_bytes;        /* L2, or the last level */
+  int64_t memory_bytes;
+} lora_bench_device;
+
+/* What the library is. Static: it must stay valid and unchanged until the program ends. Functions
+ * may be called from any thread, but never two at once. None may throw, exit or print to stdout. */
+typedef struct lora_bench_descriptor {
+  uint32_t abi_version; /* LORA_BENCH_BACKEND_ABI */
+  uint32_t struct_size; /* sizeof(lora_bench_descriptor) */
+  const char* name;     /* for messages */
+  const char* summary;  /* one line: the scheme */
+  int32_t space;        /* LORA_BENCH_HOST or LORA_BENCH_CUDA */
+  int32_t reserved;     /* 0 */
+
+  /* 0 = can do it; else a sentence in `why` (of `why_bytes`), and the row is SKIPPED with it. */
+  int32_t (*supports)(const lora_bench_problem* problem, const lora_bench_device* device, char* why,
+                      int64_t why_bytes);
+
+  /* Changes what the defaults do not say. NULL: all defaults hold. */
+  void (*numerics)(const lora_bench_problem* problem, lora_bench_numerics* numerics);
+
+  /* Bytes of operands.workspace. NULL: none. */
+  int64_t (*workspace_bytes)(const lora_bench_problem* problem);
+
+  /* Does the op, or enqueues it on `stream` (a cudaStream_t; NULL on the host) and on no other,
+   * without waiting. Nothing of it may read host memory once it returned. 0 = done; else a sentence
+   * in `error`: the row says ERROR with it, and the run goes on. */
+  int32_t (*launch)(const lora_bench_problem* problem, const lora_bench_operands* operands,
+                    void* stream, char* error, int64_t error_bytes);
+} lora_bench_descriptor;
+
+typedef const lora_bench_descriptor* (*lora_bench_backend_function)(void);
+
+/* The one symbol that the library exports. */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const lora_bench_descriptor*
+lora_bench_backend(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,258 @@
+#include "ops/plugin_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "lora_bench_backend.h"
+
+namespace lora_bench {
+namespace {
+
+using Text = std::array<char, 1024>;
+
+static_assert(static_cast<int>(Op::kShrink) == LORA_BENCH_SHRINK);
+static_assert(static_cast<int>(Op::kExpand) == LORA_BENCH_EXPAND);
+static_assert(static_cast<int>(Op::kLinear) == LORA_BENCH_LINEAR);
+static_assert(static_cast<int>(Op::kEmbedding) == LORA_BENCH_EMBEDDING);
+static_assert(static_cast<int>(Op::kLogits) == LORA_BENCH_LOGITS);
+static_assert(static_cast<int>(ScaleAt::kShrink) == LORA_BENCH_SCALE_AT_SHRINK);
+static_assert(static_cast<int>(ScaleAt::kExpand) == LORA_BENCH_SCALE_AT_EXPAND);
+
+constexpr std::array<std::pair<Dtype, std::int32_t>, 3> kDtypes{{{Dtype::kFp32, LORA_BENCH_FP32},
+                                                                 {Dtype::kBf16, LORA_BENCH_BF16},
+                                                                 {Dtype::kFp16, LORA_BENCH_FP16}}};
+
+std::optional<std::int32_t> number_of(Dtype dtype) {
+  for (const auto& [ours, theirs] : kDtypes) {
+    if (ours == dtype) {
+      return theirs;
+    }
+  }
+  return std::nullopt;
+}
+
+template <typename Struct>
+constexpr std::uint32_t size_of() {
+  return static_cast<std::uint32_t>(sizeof(Struct));
+}
+
+lora_bench_problem interface_of(const Problem& problem) {
+  lora_bench_problem out{};
+  out.struct_size = size_of<lora_bench_problem>();
+  out.op = static_cast<std::int32_t>(problem.op);
+  out.dtype = number_of(problem.dtype).value_or(-1);
+  out.intermediate = number_of(problem.intermediate).value_or(-1);
+  out.scale_at = static_cast<std::int32_t>(problem.scale_at);
+  out.add_inputs = problem.add_inputs ? 1 : 0;
+  out.has_bias = problem.bias ? 1 : 0;
+  out.tokens = problem.tokens;
+  out.in_features = problem.in_features;
+  out.offset_start = problem.offset_start;
+  out.x_stride = problem.x_stride;
+  out.y_stride = problem.y_stride;
+  out.slots = problem.slots;
+  out.max_rank = problem.max_rank;
+  out.slices = problem.slices();
+  out.widths = problem.widths.data();
+  out.rank = problem.rank.data();
+  out.active = problem.plan.active();
+  out.rows_with_adapter = problem.plan.rows_with_adapter();
+  out.adapter_of_token = problem.plan.adapter_of_token.data();
+  out.token_order = problem.plan.token_order.data();
+  out.active_ids = problem.plan.active_ids.data();
+  out.group_starts = problem.plan.group_starts.data();
+  return out;
+}
+
+lora_bench_operands interface_of(const Problem& problem, const Operands& operands) {
+  lora_bench_operands out{};
+  out.struct_size = size_of<lora_bench_operands>();
+  out.x = operands.x;
+  out.a = operands.a.data();
+  out.b = operands.b.data();
+  out.bias = problem.bias ? operands.bias.data() : nullptr;
+  out.h = operands.h;
+  out.y = operands.y;
+  out.workspace = operands.workspace;
+  out.adapter_of_token = operands.adapter_of_token;
+  out.token_order = operands.token_order;
+  out.active_ids = operands.active_ids;
+  out.group_starts = operands.group_starts;
+  out.rank = operands.rank;
+  out.scale = operands.scale;
+  return out;
+}
+
+lora_bench_device interface_of(const DeviceFacts& facts) {
+  lora_bench_device out{};
+  out.struct_size = size_of<lora_bench_device>();
+  out.compute_capability = facts.compute_capability;
+  out.multiprocessors = facts.multiprocessors;
+  out.cache_bytes = facts.cache_bytes;
+  out.memory_bytes = facts.memory_bytes;
+  return out;
+}
+
+// One that forgot to end its sentence must not be read beyond the buffer.
+std::string sentence(Text& text, std::int32_t code, const char* function) {
+  text.back() = '\0';
+  return text.front() != '\0' ? std::string(text.data())
+                              : fmt::format("{} returned {} without a sentence", function, code);
+}
+
+// Exceptions must not cross a C interface; of a library that lets one out, the row tells.
+template <typename Call>
+auto called(const char* function, const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    throw CaseError(fmt::format("{} let an exception out: {}; catch it and return an error",
+                                function, error.what()));
+  } catch (...) {
+    throw CaseError(fmt::format("{} let an exception out; catch it and return an error", function));
+  }
+}
+
+lora_bench_numerics default_numerics(const Problem& problem) {
+  lora_bench_numerics numerics{};
+  numerics.struct_size = size_of<lora_bench_numerics>();
+  numerics.partial = LORA_BENCH_FP32;
+  numerics.intermediate = number_of(problem.intermediate).value_or(LORA_BENCH_FP32);
+  numerics.deterministic = 1;
+  numerics.batch_invariant = 1;
+  numerics.graph_safe = 1;
+  numerics.unit_roundoff = 0x1p-24;
+  numerics.shrink_depth = problem.in_features;
+  numerics.expand_depth = problem.max_rank + 2;
+  numerics.partials = 1;
+  return numerics;
+}
+
+Dtype declared_dtype(const char* field, std::int32_t number) {
+  for (const auto& [ours, theirs] : kDtypes) {
+    if (theirs == number) {
+      return ours;
+    }
+  }
+  throw CaseError(
+      fmt::format("numerics declares {} = {}; allowed: LORA_BENCH_FP32 ({}), "
+                  "LORA_BENCH_BF16 ({}), LORA_BENCH_FP16 ({})",
+                  field, number, static_cast<int>(LORA_BENCH_FP32),
+                  static_cast<int>(LORA_BENCH_BF16), static_cast<int>(LORA_BENCH_FP16)));
+}
+
+template <typename Number>
+void demand(const char* field, Number value, Number least, Number most) {
+  if (!(value >= least && value <= most)) {
+    throw CaseError(
+        fmt::format("numerics declares {} = {}; allowed: {} to {}", field, value, least, most));
+  }
+}
+
+// A promise of nothing would let any result pass: no order of summation needs more than this.
+void check_numerics(const Problem& problem, const lora_bench_numerics& numerics) {
+  constexpr std::int64_t kRoom = 64;
+  demand("unit_roundoff", numerics.unit_roundoff, 0x1p-53, 0x1p-8);
+  demand<std::int64_t>("shrink_depth", numerics.shrink_depth, 0, 2 * problem.in_features + kRoom);
+  demand<std::int64_t>("expand_depth", numerics.expand_depth, 0, 2 * problem.max_rank + kRoom);
+  demand<std::int64_t>("partials", numerics.partials, 1,
+                       std::max<std::int64_t>(problem.in_features, 1));
+}
+
+class PluginBackend final : public Backend {
+ public:
+  PluginBackend(std::string name, const lora_bench_descriptor& descriptor)
+      : name_(std::move(name)), descriptor_(descriptor) {}
+
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] std::string_view summary() const override { return descriptor_.summary; }
+  [[nodiscard]] Space space() const override {
+    return descriptor_.space == LORA_BENCH_CUDA ? Space::kDevice : Space::kHost;
+  }
+
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& facts) const override {
+    for (const Dtype dtype : {problem.dtype, problem.intermediate}) {
+      if (!number_of(dtype)) {
+        return {false,
+                fmt::format("the plugin interface has no dtype {}", lora_bench::name(dtype))};
+      }
+    }
+    const lora_bench_problem given = interface_of(problem);
+    const lora_bench_device device = interface_of(facts);
+    Text why{};
+    const std::int32_t code = called("supports", [&] {
+      return descriptor_.supports(&given, &device, why.data(),
+                                  static_cast<std::int64_t>(why.size()));
+    });
+    return code == 0 ? Support{} : Support{false, sentence(why, code, "supports")};
+  }
+
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    lora_bench_numerics given = default_numerics(problem);
+    if (descriptor_.numerics != nullptr) {
+      const lora_bench_problem asked = interface_of(problem);
+      called("numerics", [&] { descriptor_.numerics(&asked, &given); });
+    }
+    check_numerics(problem, given);
+    given.summation[sizeof(given.summation) - 1] = '\0';
+    Numerics numerics;
+    numerics.unit_roundoff = given.unit_roundoff;
+    numerics.shrink_depth = given.shrink_depth;
+    numerics.expand_depth = given.expand_depth;
+    numerics.partial = declared_dtype("partial", given.partial);
+    numerics.partials = given.partials;
+    numerics.intermediate = declared_dtype("intermediate", given.intermediate);
+    numerics.rounds_delta = given.rounds_delta != 0;
+    numerics.deterministic = given.deterministic != 0;
+    numerics.batch_invariant = given.batch_invariant != 0;
+    numerics.graph_safe = given.graph_safe != 0;
+    numerics.summation = given.summation;
+    return numerics;
+  }
+
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    if (descriptor_.workspace_bytes == nullptr) {
+      return 0;
+    }
+    const lora_bench_problem given = interface_of(problem);
+    const std::int64_t bytes =
+        called("workspace_bytes", [&] { return descriptor_.workspace_bytes(&given); });
+    if (bytes < 0) {
+      throw CaseError(fmt::format("workspace_bytes returned {}; must be 0 or more", bytes));
+    }
+    return bytes;
+  }
+
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const lora_bench_problem given = interface_of(problem);
+    const lora_bench_operands addresses = interface_of(problem, operands);
+    Text error{};
+    const std::int32_t code = called("launch", [&] {
+      return descriptor_.launch(&given, &addresses, stream.handle, error.data(),
+                                static_cast<std::int64_t>(error.size()));
+    });
+    if (code != 0) {
+      throw CaseError(sentence(error, code, "launch"));
+    }
+  }
+
+ private:
+  std::string name_;
+  const lora_bench_descriptor& descriptor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_plugin_backend(std::string name,
+                                             const lora_bench_descriptor& descriptor) {
+  return std::make_unique<PluginBackend>(std::move(name), descriptor);
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,159 @@
+#include "run/isolate.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "ops/plugin.h"
+#include "report/json_row.h"
+#include "run/child.h"
+#include "run/describe.h"
+
+namespace lora_bench {
+namespace {
+
+void add_threshold(std::vector<std::string>& command, const char* key,
+                   const std::optional<double>& value) {
+  if (value) {
+    command.insert(command.end(), {"--threshold", fmt::format("{}={}", key, *value)});
+  }
+}
+
+// What makes rows of this backend in another process as this run would in its own.
+std::vector<std::string> worker_command(const RunRequest& request, const std::string& spelling) {
+  std::vector<std::string> command{"lora-bench",
+                                   "run",
+                                   "--serve-rows",
+                                   "--backends",
+                                   spelling,
+                                   "--max-cases",
+                                   std::to_string(request.max_cases)};
+  for (const std::string& text : request.overrides) {
+    command.insert(command.end(), {"--set", text});
+  }
+  add_threshold(command, "max_floor_ratio", request.thresholds.max_floor_ratio);
+  add_threshold(command, "max_time_us", request.thresholds.max_time_us);
+  add_threshold(command, "min_tokens_per_s", request.thresholds.min_tokens_per_s);
+  if (request.relations) {
+    command.emplace_back("--relations");
+  }
+  if (!request.timing) {
+    command.emplace_back("--no-time");
+  }
+  command.emplace_back("--");
+  for (const Scenario& scenario : request.scenarios) {
+    command.push_back(scenario.cases.front().scenario_file);
+  }
+  return command;
+}
+
+std::string place_of_case(const RunRequest& request, const Case* spec) {
+  for (std::size_t i = 0; i < request.scenarios.size(); ++i) {
+    const std::vector<Case>& cases = request.scenarios[i].cases;
+    if (spec >= cases.data() && spec < cases.data() + cases.size()) {
+      return fmt::format("{} {}", i, spec - cases.data());
+    }
+  }
+  throw std::logic_error("a planned case is of no scenario");
+}
+
+Selected without_loading(const std::string& spelling) {
+  Selected selected;
+  selected.name = backend_name(spelling);
+  if (names_plugin(spelling)) {
+    selected.plugin = plugin_provenance(find_plugin(spelling).file);
+  }
+  return selected;
+}
+
+}  // namespace
+
+// A child and what it said of its backend.
+class Isolation::Worker {
+ public:
+  explicit Worker(std::vector<std::string> command) : child_(command) {
+    hello_ = child_.answer(kMostSecondsOfLoading);
+  }
+
+  [[nodiscard]] bool refused() const { return hello_.kind == 'u'; }
+  [[nodiscard]] bool on_device() const { return hello_.text.starts_with("cuda"); }
+  [[nodiscard]] const std::string& hello() const { return hello_.text; }
+  [[nodiscard]] std::string why_not_here() const {
+    return hello_.kind == 's' ? hello_.text.substr(hello_.text.find(' ') + 1) : "";
+  }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] Answer ask(const std::string& place) {
+    if (hello_.kind != 's') {
+      return hello_;
+    }
+    child_.request(place);
+    ++rows_;
+    return child_.answer(std::nullopt);
+  }
+
+ private:
+  static constexpr double kMostSecondsOfLoading = 60;
+  Child child_;
+  Answer hello_;
+  std::int64_t rows_ = 0;
+};
+
+Isolation::Isolation(const RunRequest& request, const std::vector<std::string>& spellings)
+    : request_(request) {
+  for (const std::string& spelling : spellings) {
+    Selected selected = without_loading(spelling);
+    const Worker& started = worker(spelling);
+    if (started.refused()) {
+      throw UsageError(started.hello());
+    }
+    selected.why_not_here = started.why_not_here();
+    on_device_ = on_device_ || started.on_device();
+    selected_.emplace(spelling, std::move(selected));
+  }
+}
+
+Isolation::~Isolation() = default;
+
+Space Isolation::space() const { return on_device_ ? Space::kDevice : Space::kHost; }
+
+Isolation::Worker& Isolation::worker(const std::string& spelling) {
+  std::unique_ptr<Worker>& found = workers_[spelling];
+  if (!found) {
+    found = std::make_unique<Worker>(worker_command(request_, spelling));
+  }
+  return *found;
+}
+
+Row Isolation::run(const PlannedRow& planned) {
+  Worker& asked = worker(planned.spelling);
+  const Answer answer = asked.ask(place_of_case(request_, planned.spec));
+  if (answer.kind == 'r' || answer.kind == 'i') {
+    unusable_in_turn_ = 0;
+    std::vector<std::string> unknown;
+    Row row = row_from_json(nlohmann::json::parse(answer.text), unknown);
+    row.interrupted = answer.kind == 'i';
+    if (row.status == Status::kHung) {
+      workers_.erase(planned.spelling);  // what hangs in it must not slow the rows after it
+    }
+    return row;
+  }
+  const Case& spec = *planned.spec;
+  const Selected& selected = selected_.at(planned.spelling);
+  Row row =
+      describe_case(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)), selected.name);
+  row.mode = asked.on_device() ? row.mode : "host";
+  row.plugin = selected.plugin;
+  row.repro = repro_command(spec, planned.spelling, request_);
+  row.status = Status::kError;
+  row.message = answer.text;
+  // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.
+  unusable_in_turn_ = answer.kind == 'e' && asked.rows() <= 1 ? unusable_in_turn_ + 1 : 0;
+  workers_.erase(planned.spelling);
+  if (unusable_in_turn_ > 1) {
+    throw EnvironmentError(answer.text);
+  }
+  return row;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/memory.h"
+#include "report/row.h"
+#include "run/run.h"
+#include "run/select.h"
+
+namespace lora_bench {
+
+// The parent's side of --isolate: a process for each backend (run/worker.h), started again when it
+// crashed, hung or lost its device.
+class Isolation {
+ public:
+  // Starts one for each spelling. Throws UsageError when one of them refuses its backend.
+  Isolation(const RunRequest& request, const std::vector<std::string>& spellings);
+  ~Isolation();
+  Isolation(const Isolation&) = delete;
+  Isolation& operator=(const Isolation&) = delete;
+
+  // By spelling; none has a Backend here.
+  [[nodiscard]] const std::map<std::string, Selected>& selected() const { return selected_; }
+  [[nodiscard]] Space space() const;  // the device if any works there
+
+  // ERROR with what happened when the process ended. Throws EnvironmentError when fresh processes
+  // find the machine unusable.
+  [[nodiscard]] Row run(const PlannedRow& planned);
+
+ private:
+  class Worker;
+  [[nodiscard]] Worker& worker(const std::string& spelling);
+
+  const RunRequest& request_;
+  std::map<std::string, Selected> selected_;
+  std::map<std::string, std::unique_ptr<Worker>> workers_;
+  bool on_device_ = false;
+  int unusable_in_turn_ = 0;
+};
+
+}  // namespace lora_bench

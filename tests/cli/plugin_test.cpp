@@ -1,0 +1,186 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+namespace lora_bench::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kSource = LORA_BENCH_SOURCE_DIR;
+
+// A library from one C file that differs from a usable one by `fault`.
+std::string library_with(const TemporaryFolder& folder, const std::string& fault) {
+  static const std::string kCode = R"(#include "lora_bench_backend.h"
+static int32_t supports(const lora_bench_problem* p, const lora_bench_device* d, char* w, int64_t n) {
+  (void)p; (void)d; (void)w; (void)n; return 0; }
+static int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o, void* s, char* e,
+                      int64_t n) { (void)p; (void)o; (void)s; (void)e; (void)n; return 0; }
+#ifdef SHORT_STRUCT
+#define SIZE 16
+#else
+#define SIZE sizeof(lora_bench_descriptor)
+#endif
+#ifdef OTHER_ABI
+#define ABI 999
+#else
+#define ABI LORA_BENCH_BACKEND_ABI
+#endif
+#ifdef NULL_LAUNCH
+#define LAUNCH 0
+#else
+#define LAUNCH launch
+#endif
+#ifdef OTHER_SPACE
+#define SPACE 7
+#else
+#define SPACE LORA_BENCH_HOST
+#endif
+static void numerics(const lora_bench_problem* p, lora_bench_numerics* n) {
+  (void)p;
+#ifdef OTHER_DTYPE
+  n->partial = 99;
+#endif
+#ifdef PROMISES_NOTHING
+  n->shrink_depth = 1000000000;
+#endif
+  (void)n;
+}
+static const lora_bench_descriptor descriptor = {
+    ABI, SIZE, "bad", "bad", SPACE, 0, supports, numerics, 0, LAUNCH};
+#ifdef NO_SYMBOL
+const void* another_symbol(void) { return &descriptor; }
+#elif defined(NO_DESCRIPTOR)
+const lora_bench_descriptor* lora_bench_backend(void) { (void)descriptor; return 0; }
+#elif defined(CRASHES_AT_LOAD)
+const lora_bench_descriptor* lora_bench_backend(void) {
+  (void)descriptor; *(volatile int*)0 = 1; return 0; }
+#else
+const lora_bench_descriptor* lora_bench_backend(void) { return &descriptor; }
+#endif
+)";
+  const std::string source = folder.write(fault + ".c", kCode);
+  const std::string library = folder.path("lib" + fault + ".so");
+  const ProcessResult built = run_process(
+      {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pedantic",
+       "-D" + fault, "-shared", "-fPIC", "-I" + kSource + "/include", "-o", library, source});
+  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  return library;
+}
+
+ProcessResult run_smoke(const std::string& backends, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{"run",       "smoke",      "--case", "decode8-rank8",
+                                     "--no-time", "--backends", backends};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_tool(arguments);
+}
+
+struct Command {
+  std::string text;
+  int exit_code = 0;
+};
+
+// The ```sh lines of the page, "# exit 2" beside what is to fail; what needs nvcc or a GPU is left
+// to those who have one.
+std::vector<Command> commands_of_page() {
+  std::istringstream page(read_file(kSource + "/docs/your-kernel.md"));
+  std::vector<Command> commands;
+  bool in_commands = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.rfind("```", 0) == 0) {
+      in_commands = line == "```sh";
+    } else if (in_commands && !contains(line, "minecuda") && line.rfind("cd ", 0) != 0) {
+      const std::size_t exit = line.find("# exit ");
+      commands.push_back({line.substr(0, line.find("  #")),
+                          exit == std::string::npos ? 0 : std::stoi(line.substr(exit + 7))});
+    }
+  }
+  return commands;
+}
+
+TEST_CASE("a plugin that cannot be used is refused before any work, with what to do") {
+  const TemporaryFolder folder;
+  const std::vector<std::pair<const char*, const char*>> faults{
+      {"OTHER_ABI", "version 999 of the interface"},
+      {"SHORT_STRUCT", "'struct_size' of its descriptor is 16"},
+      {"NULL_LAUNCH", "'launch' of its descriptor is NULL"},
+      {"OTHER_SPACE", "'space' of its descriptor is 7"},
+      {"NO_SYMBOL", "exports no function 'lora_bench_backend'"},
+      {"NO_DESCRIPTOR", "returned NULL"},
+  };
+  for (const auto& [fault, message] : faults) {
+    const std::string library = library_with(folder, fault);
+    const bool isolated = std::string(fault) == "OTHER_ABI";
+    const ProcessResult result =
+        run_smoke(library + ",cpu",
+                  isolated ? std::vector<std::string>{"--isolate"} : std::vector<std::string>{});
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, message));
+    CHECK(result.out.empty());
+  }
+  CHECK(contains(run_smoke("./missing.so").err, "there is no such file"));
+  CHECK(
+      contains(run_smoke("mine=" + folder.write("text.so", "no library")).err, "cannot be loaded"));
+  CHECK(contains(run_smoke("cpu=" + folder.path("text.so")).err, "give it another name"));
+}
+
+TEST_CASE("a plugin that declares what cannot be, or does nothing, costs its own row alone") {
+  const TemporaryFolder folder;
+  const std::string dtype = library_with(folder, "OTHER_DTYPE");
+  const std::string vague = library_with(folder, "PROMISES_NOTHING");
+  const std::string idle = library_with(folder, "IDLE");
+  const ProcessResult result = run_smoke(dtype + "," + vague + "," + idle + ",cpu");
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "numerics declares partial = 99"));
+  CHECK(contains(result.out, "numerics declares shrink_depth = 1000000000"));
+  CHECK(contains(result.out, "4 rows: 1 PASSED, 1 FAILED, 2 ERROR"));
+}
+
+TEST_CASE("a plugin that crashes while it is loaded costs its rows alone when isolated") {
+  const TemporaryFolder folder;
+  const ProcessResult result =
+      run_smoke(library_with(folder, "CRASHES_AT_LOAD") + ",cpu", {"--isolate"});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "in loading"));
+  CHECK(contains(result.out, "2 rows: 1 PASSED, 1 ERROR"));
+}
+
+TEST_CASE("the commands of docs/your-kernel.md do what it says") {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path("examples"));
+  fs::create_directories(folder.path("include"));
+  fs::copy(kSource + "/examples/plugin", folder.path("examples/plugin"));
+  fs::remove(folder.path("examples/plugin/libmine.so"));
+  fs::copy(kSource + "/include/lora_bench_backend.h", folder.path("include/lora_bench_backend.h"));
+  ProcessOptions options;
+  options.folder = folder.path("examples/plugin");
+  options.environment = {{"PATH", fs::path(LORA_BENCH_BINARY).parent_path().string() + ":" +
+                                      std::string(std::getenv("PATH"))},
+                         {"XDG_CACHE_HOME", LORA_BENCH_TEST_CACHE},
+                         {"LORA_BENCH_SCENARIOS", kSource + "/scenarios"}};
+  std::string all;
+  for (const Command& command : commands_of_page()) {
+    const ProcessResult result = run_process({"sh", "-c", command.text}, options);
+    CAPTURE(command.text);
+    CAPTURE(result.out);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == command.exit_code);
+    all += result.out;
+  }
+  for (const char* told : {"lost-k-tail", "mine refuses 3 slices", "no room for 8 tokens",
+                           "did not return within 1 s", "in launch", "sha256:", "old", "new"}) {
+    CHECK_MESSAGE(contains(all, told), told);
+  }
+}
+
+}  // namespace
+}  // namespace lora_bench::test
