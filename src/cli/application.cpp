@@ -44,6 +44,7 @@ void add_options(CLI::App& app, Invocation& invocation) {
   add_device(app, invocation);
   add_report(app, invocation);
   add_export(app, invocation);
+  add_check(app, invocation);
   add_documents(app, invocation);
   app.require_subcommand(1);
   app.footer(

@@ -29,6 +29,7 @@ void add_plan(CLI::App& app, Invocation& invocation);
 void add_device(CLI::App& app, Invocation& invocation);
 void add_report(CLI::App& app, Invocation& invocation);
 void add_export(CLI::App& app, Invocation& invocation);
+void add_check(CLI::App& app, Invocation& invocation);
 // `completion SHELL` and `man`, which the install rules call too.
 void add_documents(CLI::App& app, Invocation& invocation);
 

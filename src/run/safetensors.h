@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -25,5 +26,19 @@ struct NamedTensor {
 // Throws EnvironmentError when the file cannot be written.
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata);
+
+// One of a file, as it was stored.
+struct StoredTensor {
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> data;
+};
+struct StoredTensors {
+  std::filesystem::path file;
+  std::map<std::string, StoredTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+// Throws UsageError, saying what is wrong, for a file that is missing or no safetensors.
+[[nodiscard]] StoredTensors read_safetensors(const std::filesystem::path& path);
 
 }  // namespace lora_bench

@@ -1,0 +1,88 @@
+#include "run/check.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/invocation.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+struct CheckCommand {
+  CheckRequest request;
+  std::string exported, output, partial, intermediate;
+};
+
+std::optional<Dtype> dtype_of(const std::string& text) {
+  return text.empty() ? std::nullopt : parse_dtype(text);
+}
+
+ExitCode execute(const CheckCommand& command) {
+  CheckRequest request = command.request;
+  request.exported = command.exported;
+  request.output = command.output;
+  request.declared.partial = dtype_of(command.partial);
+  request.declared.intermediate = dtype_of(command.intermediate);
+  const CheckReport report = check(request);
+  const Verdict& verdict = report.verdict;
+  std::string text = fmt::format("{} {}", name(verdict.status), report.case_id);
+  if (verdict.status == Status::kPassed) {
+    text += fmt::format(": {} elements, {:.0f} % of the rows in full; {:.2g} of the bound needed",
+                        verdict.compared, 100 * verdict.rows_checked, verdict.bound_share);
+  }
+  text += verdict.message.empty() ? "\n" : fmt::format("\n  {}\n", verdict.message);
+  if (verdict.failure) {
+    for (const Mismatch& mismatch : verdict.failure->first) {
+      text += fmt::format("    {}\n", describe(mismatch));
+    }
+  }
+  print_result(text);
+  return exit_code(verdict.status);
+}
+
+void add_declarations(CLI::App& sub, CheckCommand& command) {
+  const CLI::IsMember dtypes({"fp32", "bf16", "fp16"});
+  DeclaredNumerics& declared = command.request.declared;
+  sub.add_option("--unit-roundoff", declared.unit_roundoff,
+                 "declares the error of one accumulation; without it 2^-23, of tensor cores")
+      ->check(CLI::Range(0x1p-53, 0x1p-8));
+  sub.add_option("--shrink-depth", declared.shrink_depth,
+                 "declares the additions on the longest path of a sum over K; without it K")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
+  sub.add_option("--expand-depth", declared.expand_depth,
+                 "the same over the rank, bias and y; without it the rank + 2")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
+  sub.add_option("--partials", declared.partials,
+                 "declares how many stored partial sums meet in an element of h; without it 1")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
+  sub.add_option("--partial", command.partial, "declares their dtype; without it fp32")
+      ->check(dtypes);
+  sub.add_option("--intermediate", command.intermediate,
+                 "declares in which dtype h is kept; without it the case's")
+      ->check(dtypes);
+  sub.add_flag("--rounds-delta", declared.rounds_delta,
+               "declares that delta is rounded before it is added to y");
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub =
+      app.add_subcommand("check", "prove a result that anything computed from what `export` wrote");
+  const auto command = std::make_shared<CheckCommand>();
+  sub->add_option("case", command->exported, "CASE.safetensors, written by `export`")->required();
+  sub->add_option("--output", command->output, "safetensors file with the result")
+      ->required()
+      ->type_name("FILE");
+  sub->add_option("--tensor", command->request.tensor, "its name in there, unless it is alone")
+      ->capture_default_str();
+  add_declarations(*sub, *command);
+  sub->callback(
+      [command, &invocation] { invocation.action = [command] { return execute(*command); }; });
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,146 @@
+#include "run/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "core/error.h"
+#include "run/exported_case.h"
+#include "verify/diagnose.h"
+#include "verify/oracle.h"
+#include "verify/scan.h"
+
+namespace lora_bench {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// Above this share of elements in which doing nothing is right, a comparison proves too little.
+constexpr double kMostlyZero = 0.9;
+
+Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
+  Numerics numerics;
+  numerics.unit_roundoff = declared.unit_roundoff.value_or(0x1p-23);
+  numerics.shrink_depth = declared.shrink_depth.value_or(problem.in_features);
+  numerics.expand_depth = declared.expand_depth.value_or(problem.max_rank + 2);
+  numerics.partials = declared.partials.value_or(1);
+  numerics.partial = declared.partial.value_or(Dtype::kFp32);
+  numerics.intermediate = declared.intermediate.value_or(problem.intermediate);
+  numerics.rounds_delta = declared.rounds_delta;
+  return numerics;
+}
+
+const StoredTensor& find_result(const StoredTensors& stored, const std::string& name) {
+  const auto found = stored.tensors.find(name);
+  if (found != stored.tensors.end()) {
+    return found->second;
+  }
+  if (stored.tensors.size() == 1) {
+    return stored.tensors.begin()->second;
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, tensor] : stored.tensors) {
+    names.push_back(known);
+  }
+  throw UsageError(fmt::format("{}: there is no tensor '{}'; name one with --tensor: {}",
+                               stored.file.string(), name, fmt::join(names, ", ")));
+}
+
+template <typename Real>
+std::vector<std::byte> rounded(const std::vector<std::byte>& data, Dtype dtype) {
+  const std::size_t count = data.size() / sizeof(Real);
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  std::vector<std::byte> result(count * bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    Real value = 0;
+    std::memcpy(&value, data.data() + i * sizeof(Real), sizeof(Real));
+    const std::uint32_t bits = reference::encode(number_of(dtype), static_cast<double>(value));
+    std::memcpy(result.data() + i * bytes, &bits, bytes);
+  }
+  return result;
+}
+
+std::int64_t element_bytes(const std::string& type) {
+  return type == "F64" ? 8 : type == "F32" ? 4 : 2;
+}
+
+// The result in the dtype of the op's output: as it is, or rounded once from a wider one, since
+// what has no bfloat16 (NumPy) can still be checked.
+std::vector<std::byte> result_bytes(const StoredTensors& stored, const StoredTensor& result,
+                                    const Problem& problem) {
+  const Dtype dtype = output_dtype(problem);
+  const Shape shape = has_expand(problem.op)
+                          ? Shape{problem.tokens, problem.y_stride}
+                          : Shape{problem.slices(), problem.tokens, problem.max_rank};
+  const std::string type = safetensors_type(dtype);
+  const bool known = result.type == type || result.type == "F32" || result.type == "F64";
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) {
+    elements *= size;
+  }
+  const bool whole =
+      static_cast<std::int64_t>(result.data.size()) == elements * element_bytes(result.type);
+  if (!known || result.shape != shape || !whole) {
+    throw UsageError(
+        fmt::format("{}: the result is {} [{}], must be {} (or F32 or F64, which are "
+                    "rounded) [{}]",
+                    stored.file.string(), result.type, fmt::join(result.shape, ", "), type,
+                    fmt::join(shape, ", ")));
+  }
+  if (result.type == type) {
+    return result.data;
+  }
+  return result.type == "F64" ? rounded<double>(result.data, dtype)
+                              : rounded<float>(result.data, dtype);
+}
+
+Verdict failed(Verdict verdict, Failure failure) {
+  verdict.status = Status::kFailed;
+  verdict.message = describe(failure);
+  verdict.failure = std::move(failure);
+  return verdict;
+}
+
+Verdict judge(const ExportedCase& exported, const Numerics& numerics,
+              const std::vector<std::byte>& got) {
+  const Problem& problem = exported.problem;
+  const Comparison comparison =
+      compare_output(problem, exported.tensors, numerics, got.data(), exported.rows);
+  Verdict verdict;
+  verdict.compared = comparison.compared;
+  verdict.bound_share = comparison.bound_share;
+  verdict.rows_checked = problem.tokens == 0 ? 1
+                                             : static_cast<double>(exported.rows.size()) /
+                                                   static_cast<double>(problem.tokens);
+  if (comparison.wrong > 0) {
+    const Hypothesis hypothesis =
+        diagnose(problem, exported.tensors, numerics, got.data(), comparison);
+    return failed(verdict, {Level::kBounded, "wrong values", comparison.wrong, comparison.compared,
+                            comparison.first, hypothesis.key, hypothesis.sentence});
+  }
+  if (std::optional<Failure> failure = scan_all_rows(problem, exported.tensors, got.data())) {
+    return failed(verdict, std::move(*failure));
+  }
+  if (owned_elements(problem) > 0 &&
+      (comparison.owned == 0 || comparison.zero_share > kMostlyZero)) {
+    verdict.message = fmt::format("doing nothing is right in {:.0f} % of the elements",
+                                  100 * comparison.zero_share);
+    return verdict;
+  }
+  verdict.status = Status::kPassed;
+  verdict.passed = {Level::kBounded};
+  return verdict;
+}
+
+}  // namespace
+
+CheckReport check(const CheckRequest& request) {
+  const ExportedCase exported = exported_case(read_safetensors(request.exported));
+  const StoredTensors stored = read_safetensors(request.output);
+  const std::vector<std::byte> got =
+      result_bytes(stored, find_result(stored, request.tensor), exported.problem);
+  return {exported.id, judge(exported, numerics_of(exported.problem, request.declared), got)};
+}
+
+}  // namespace lora_bench

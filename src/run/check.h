@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/dtype.h"
+#include "verify/verify.h"
+
+namespace lora_bench {
+
+// What the producer of a tensor declares of its arithmetic; what is not set is what an fp32
+// accumulation on tensor cores in any order needs.
+struct DeclaredNumerics {
+  std::optional<double> unit_roundoff;
+  std::optional<std::int64_t> shrink_depth, expand_depth, partials;
+  std::optional<Dtype> partial, intermediate;
+  bool rounds_delta = false;
+};
+
+struct CheckRequest {
+  std::filesystem::path exported;  // what `export` wrote
+  std::filesystem::path output;    // the safetensors file with the result
+  std::string tensor = "output";   // its name in there; a file of one tensor needs none
+  DeclaredNumerics declared;
+};
+
+struct CheckReport {
+  std::string case_id;
+  Verdict verdict;
+};
+
+// Proves a result that anything computed from an exported case: values within the bound, nothing
+// unowned touched, the hypothesis named. Throws UsageError for files that do not fit together.
+[[nodiscard]] CheckReport check(const CheckRequest& request);
+
+}  // namespace lora_bench

@@ -1,0 +1,215 @@
+#include "run/exported_case.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMostOfASize = std::numeric_limits<std::int32_t>::max();
+
+class Reader {
+ public:
+  explicit Reader(const StoredTensors& stored) : stored_(stored) {}
+
+  [[nodiscard]] bool has(const std::string& name) const { return stored_.tensors.contains(name); }
+
+  [[nodiscard]] std::string word(const std::string& key) const {
+    const auto found = stored_.metadata.find(key);
+    if (found == stored_.metadata.end()) {
+      refuse(fmt::format("its metadata has no '{}'", key));
+    }
+    return found->second;
+  }
+
+  template <typename Value>
+  [[nodiscard]] Value value(const std::string& key) const {
+    try {
+      return nlohmann::json::parse(word(key)).get<Value>();
+    } catch (const nlohmann::json::exception&) {
+      refuse(fmt::format("'{}' of its metadata is '{}'", key, word(key)));
+    }
+  }
+
+  [[nodiscard]] std::int64_t size(const std::string& key) const {
+    return checked(key, value<std::int64_t>(key));
+  }
+
+  [[nodiscard]] std::int64_t checked(const std::string& key, std::int64_t size) const {
+    if (size < 0 || size > kMostOfASize) {
+      refuse(fmt::format("'{}' is {}; allowed: 0 to {}", key, size, kMostOfASize));
+    }
+    return size;
+  }
+
+  template <typename Enum>
+  [[nodiscard]] Enum one_of(const std::string& key, std::initializer_list<Enum> values) const {
+    const std::string text = word(key);
+    for (const Enum value : values) {
+      if (name(value) == text) {
+        return value;
+      }
+    }
+    refuse(fmt::format("'{}' of its metadata is '{}'", key, text));
+  }
+
+  [[nodiscard]] const StoredTensor& tensor(const std::string& name) const {
+    const auto found = stored_.tensors.find(name);
+    if (found == stored_.tensors.end()) {
+      refuse(fmt::format("it has no tensor '{}'", name));
+    }
+    return found->second;
+  }
+
+  // Of exactly these elements; one that the op has not, or that is empty, is not in the file.
+  [[nodiscard]] HostTensor operand(const std::string& name, Dtype dtype, const Shape& shape,
+                                   std::int64_t elements) const {
+    HostTensor operand;
+    operand.dtype = dtype;
+    operand.elements = elements;
+    if (elements > 0) {
+      const StoredTensor& found = tensor(name);
+      check(name, found, safetensors_type(dtype), shape, size_bytes(dtype) * elements);
+      operand.data = found.data;
+    }
+    return operand;
+  }
+
+  template <typename Element>
+  [[nodiscard]] std::vector<Element> list(const std::string& name, const char* type) const {
+    const StoredTensor& found = tensor(name);
+    std::vector<Element> values(found.data.size() / sizeof(Element));
+    check(name, found, type, {static_cast<std::int64_t>(values.size())},
+          static_cast<std::int64_t>(values.size() * sizeof(Element)));
+    if (!values.empty()) {
+      std::memcpy(values.data(), found.data.data(), found.data.size());
+    }
+    return values;
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw UsageError(fmt::format("{}: {}; a case is a file that `lora-bench export` wrote",
+                                 stored_.file.string(), what));
+  }
+
+ private:
+  void check(const std::string& name, const StoredTensor& tensor, const std::string& type,
+             const Shape& shape, std::int64_t bytes) const {
+    if (tensor.type != type || tensor.shape != shape ||
+        static_cast<std::int64_t>(tensor.data.size()) != bytes) {
+      refuse(fmt::format("tensor '{}' is {} [{}] of {} bytes, must be {} [{}] of {}", name,
+                         tensor.type, fmt::join(tensor.shape, ", "), tensor.data.size(), type,
+                         fmt::join(shape, ", "), bytes));
+    }
+  }
+
+  const StoredTensors& stored_;
+};
+
+std::int64_t stride_of(const Reader& file, const char* tensor, std::int64_t otherwise) {
+  if (!file.has(tensor)) {
+    return otherwise;
+  }
+  const Shape& shape = file.tensor(tensor).shape;
+  if (shape.size() != 2 || shape[1] < otherwise) {
+    file.refuse(fmt::format("tensor '{}' has rows of fewer than {} elements", tensor, otherwise));
+  }
+  return file.checked(tensor, shape[1]);
+}
+
+Problem read_problem(const Reader& file) {
+  Problem problem;
+  problem.op =
+      file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
+  problem.dtype = file.one_of("dtype", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16});
+  problem.intermediate = file.one_of("intermediate", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16});
+  problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
+  problem.add_inputs = file.value<bool>("add_inputs");
+  problem.tokens = file.size("tokens");
+  problem.in_features = file.size("in_features");
+  problem.offset_start = file.size("offset_start");
+  problem.slots = file.size("slots");
+  problem.max_rank = file.size("max_rank");
+  problem.widths = file.value<std::vector<std::int64_t>>("widths");
+  std::int64_t columns = problem.offset_start;
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    columns = file.checked("widths", columns + file.checked("widths", problem.widths[slice]));
+    problem.bias = problem.bias || file.has(fmt::format("bias.{}", slice));
+  }
+  problem.x_stride = stride_of(file, "x", problem.in_features);
+  problem.y_stride = stride_of(file, "y_before", columns);
+  problem.rank = file.list<std::int64_t>("rank", "I64");
+  problem.scale = file.list<float>("scale", "F32");
+  const auto slots = static_cast<std::size_t>(problem.slots);
+  if (problem.rank.size() != slots || problem.scale.size() != slots ||
+      std::any_of(problem.rank.begin(), problem.rank.end(),
+                  [&](std::int64_t rank) { return rank < 0 || rank > problem.max_rank; })) {
+    file.refuse("'rank' and 'scale' must hold a value for each slot, ranks up to 'max_rank'");
+  }
+  try {
+    problem.plan = make_plan(file.list<std::int32_t>("adapter_of_token", "I32"), problem.slots);
+  } catch (const std::invalid_argument& error) {
+    file.refuse(error.what());
+  }
+  if (problem.plan.tokens() != problem.tokens) {
+    file.refuse("'adapter_of_token' must hold an adapter for each token");
+  }
+  return problem;
+}
+
+Tensors read_tensors(const Reader& file, const Problem& problem) {
+  const OperandSizes sizes = operand_sizes(problem);
+  const bool h_given = !has_shrink(problem.op);
+  Tensors tensors;
+  tensors.fill = Fill::kBounded;
+  tensors.scale = problem.scale;
+  tensors.x = file.operand("x", problem.dtype, {problem.tokens, problem.x_stride}, sizes.x);
+  tensors.y = file.operand("y_before", problem.dtype, {problem.tokens, problem.y_stride}, sizes.y);
+  tensors.h =
+      file.operand("h", problem.intermediate, {problem.slices(), problem.tokens, problem.max_rank},
+                   h_given ? sizes.h : 0);
+  if (!h_given) {
+    tensors.h.elements = sizes.h;
+    tensors.h.data.assign(static_cast<std::size_t>(sizes.h * size_bytes(problem.intermediate)),
+                          std::byte{0xFF});
+  }
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    const std::int64_t width = problem.widths[slice];
+    tensors.a.push_back(file.operand(fmt::format("a.{}", slice), problem.dtype,
+                                     {problem.slots, problem.max_rank, problem.in_features},
+                                     sizes.a[slice]));
+    tensors.b.push_back(file.operand(fmt::format("b.{}", slice), problem.dtype,
+                                     {problem.slots, width, problem.max_rank}, sizes.b[slice]));
+    tensors.bias.push_back(file.operand(fmt::format("bias.{}", slice), problem.dtype,
+                                        {problem.slots, width}, sizes.bias[slice]));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+ExportedCase exported_case(const StoredTensors& stored) {
+  const Reader file(stored);
+  ExportedCase read;
+  read.id = file.word("case");
+  read.problem = read_problem(file);
+  read.tensors = read_tensors(file, read.problem);
+  read.rows = file.list<std::int64_t>("rows", "I64");
+  if (std::any_of(read.rows.begin(), read.rows.end(),
+                  [&](std::int64_t row) { return row < 0 || row >= read.problem.tokens; })) {
+    file.refuse("'rows' names a row that is no token");
+  }
+  return read;
+}
+
+}  // namespace lora_bench

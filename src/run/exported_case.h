@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "run/safetensors.h"
+#include "workload/problem.h"
+#include "workload/tensors.h"
+
+namespace lora_bench {
+
+// A case read back from what `export` wrote.
+struct ExportedCase {
+  std::string id;
+  Problem problem;
+  Tensors tensors;
+  std::vector<std::int64_t> rows;  // that are to be compared in full
+};
+
+// Throws UsageError, naming the tensor or the key, for a file that `export` did not write.
+[[nodiscard]] ExportedCase exported_case(const StoredTensors& stored);
+
+}  // namespace lora_bench

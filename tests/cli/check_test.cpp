@@ -1,0 +1,156 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/safetensors_header.h"
+
+namespace lora_bench::test {
+namespace {
+
+const std::string kSource = LORA_BENCH_SOURCE_DIR;
+
+std::string file_of(nlohmann::json header, const std::string& data) {
+  const std::string text = header.dump();
+  std::string length(8, '\0');
+  const std::uint64_t bytes = text.size();
+  std::memcpy(length.data(), &bytes, length.size());
+  return length + text + data;
+}
+
+// One tensor of an exported file as a file of its own.
+struct Extracted {
+  nlohmann::json entry;
+  std::string data;
+  [[nodiscard]] std::string file() const {
+    nlohmann::json placed = entry;
+    placed["data_offsets"] = {0, data.size()};
+    return file_of({{"output", placed}}, data);
+  }
+};
+
+Extracted extract(const std::string& exported, const std::string& name) {
+  const nlohmann::json header = header_of(exported);
+  std::uint64_t length = 0;
+  std::memcpy(&length, exported.data(), 8);
+  const auto begin = header[name]["data_offsets"][0].get<std::size_t>();
+  const auto end = header[name]["data_offsets"][1].get<std::size_t>();
+  return {header[name], exported.substr(8 + length + begin, end - begin)};
+}
+
+std::string export_case(const TemporaryFolder& folder, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments{"export", "smoke/decode8-rank8", "--backends", "cpu",
+                                     "--to",   folder.folder()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProcessResult result = run_tool(arguments);
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return folder.path("decode8-rank8.safetensors");
+}
+
+ProcessResult check(const std::string& exported, const std::string& output,
+                    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments{"check", exported, "--output", output};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_tool(arguments);
+}
+
+std::string python_with_numpy() {
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (run_process({python, "-c", "import numpy"}).exit_code == 0) {
+      return python;
+    }
+  }
+  return "";
+}
+
+TEST_CASE("check proves what a backend wrote, for every op") {
+  const TemporaryFolder folder;
+  for (const std::string op : {"linear", "shrink", "expand", "embedding"}) {
+    const std::string exported = export_case(folder, {"--set", "op=" + op});
+    const ProcessResult result = check(exported, exported);
+    CAPTURE(op);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.out, "PASSED decode8-rank8: "));
+  }
+}
+
+TEST_CASE("check tells what is wrong with a result and where") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  Extracted output = extract(read_file(exported), "output");
+  const Extracted before = extract(read_file(exported), "y_before");
+
+  const ProcessResult idle = check(exported, folder.write("idle", before.file()));
+  CHECK(idle.exit_code == 2);
+  CHECK(contains(idle.out, "FAILED decode8-rank8"));
+  CHECK(contains(idle.out, "token "));
+
+  output.data[0] = static_cast<char>(output.data[0] ^ 0x40);
+  const ProcessResult one = check(exported, folder.write("one", output.file()));
+  CHECK(one.exit_code == 2);
+  CHECK(contains(one.out, "bounded: 1 of "));
+}
+
+TEST_CASE("check holds a result to what is declared") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder, {"--set", "op=shrink"});
+  const std::vector<std::string> exact{"--unit-roundoff", "1e-15", "--shrink-depth", "0",
+                                       "--expand-depth",  "0"};
+  CHECK(check(exported, exported).exit_code == 0);
+  // fp32 sums over 512 products, stored in fp32, held to the error of fp64.
+  CHECK(check(exported, exported, exact).exit_code == 2);
+}
+
+TEST_CASE("files that do not fit together are a usage error that says what is wrong") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::string whole = read_file(exported);
+  const std::vector<std::pair<std::string, const char*>> wrong{
+      {folder.path("missing"), "cannot be read"},
+      {folder.write("empty", ""), "is no safetensors file"},
+      {folder.write("cut", whole.substr(0, whole.size() / 2)), "cut short"},
+      {folder.write("text", std::string("\x02\0\0\0\0\0\0\0[]", 10)), "there is no tensor"},
+      {folder.write("x", extract(whole, "x").file()), "the result is BF16 ["},
+      {folder.write("ids", extract(whole, "rank").file()), "the result is I64 ["},
+  };
+  for (const auto& [file, message] : wrong) {
+    const ProcessResult result = check(exported, file);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, message));
+  }
+  const ProcessResult swapped = check(folder.path("x"), exported);
+  CHECK(swapped.exit_code == 1);
+  CHECK(contains(swapped.err, "a case is a file that `lora-bench export` wrote"));
+}
+
+TEST_CASE("NumPy's result of an exported case is proved") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    MESSAGE("skipped: no python3 with NumPy here (apt install python3-numpy)");
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const ProcessResult made = run_process(
+      {python, kSource + "/scripts/produce_output.py", exported, folder.path("got.safetensors")});
+  REQUIRE_MESSAGE(made.exit_code == 0, made.err);
+  const ProcessResult result = check(exported, folder.path("got.safetensors"));
+  CHECK_MESSAGE(result.exit_code == 0, result.out, result.err);
+}
+
+TEST_CASE("docs/export.md shows the producer as the script has it") {
+  const std::string docs = read_file(kSource + "/docs/export.md");
+  const std::size_t begin = docs.rfind("```python\n") + 10;
+  const std::string shown = docs.substr(begin, docs.find("```", begin) - begin);
+  CHECK(shown.size() > 100);
+  CHECK(contains(read_file(kSource + "/scripts/produce_output.py"), shown));
+}
+
+}  // namespace
+}  // namespace lora_bench::test
