@@ -37,28 +37,40 @@ struct Place {
   std::int32_t* start;       // where the block's rows begin in the order
 };
 
-// Calls visit(token, group, lanes of its group) for the tokens of a warp, 32 a round; `group` is
-// `groups` past the end. A round's writes to shared memory are seen by the next.
+// Some rounds of a warp: 32 tokens each. `group` is `groups` past the end.
+struct Rounds {
+  std::int64_t first_token;
+  int group[kPlanRoundsInFlight];
+  unsigned same[kPlanRoundsInFlight];  // lanes of its group
+};
+
+__device__ Rounds read_rounds(const PlanParams& params, const Place& place, int round) {
+  Rounds rounds;
+  rounds.first_token = place.first_token + round * kLanes + place.lane;
+#pragma unroll
+  for (int i = 0; i < kPlanRoundsInFlight; ++i) {
+    const std::int64_t token = rounds.first_token + i * kLanes;
+    rounds.group[i] = place.groups;
+    if (round + i < place.rounds && token < params.tokens) {
+      const std::int32_t id = params.adapter_of_token[token];
+      rounds.group[i] = id >= 0 && id < params.slots ? id : params.slots;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kPlanRoundsInFlight; ++i) {
+    rounds.same[i] = lanes_with_same(static_cast<unsigned>(rounds.group[i]), place.bits);
+  }
+  return rounds;
+}
+
+// Calls visit(token, group, lanes of its group) round by round. A round's writes to shared memory
+// are seen by the next.
 template <typename Visit>
-__device__ void for_each_round(const PlanParams& params, const Place& place, Visit visit) {
-  for (int round = 0; round < place.rounds; round += kPlanRoundsInFlight) {
-    const std::int64_t first = place.first_token + round * kLanes + place.lane;
-    int group[kPlanRoundsInFlight];
+__device__ void for_each_round(const Rounds& rounds, Visit visit) {
 #pragma unroll
-    for (int i = 0; i < kPlanRoundsInFlight; ++i) {
-      const std::int64_t token = first + i * kLanes;
-      group[i] = place.groups;
-      if (round + i < place.rounds && token < params.tokens) {
-        const std::int32_t id = params.adapter_of_token[token];
-        group[i] = id >= 0 && id < params.slots ? id : params.slots;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kPlanRoundsInFlight; ++i) {
-      const unsigned same = lanes_with_same(static_cast<unsigned>(group[i]), place.bits);
-      visit(first + i * kLanes, group[i], same);
-      __syncwarp();
-    }
+  for (int i = 0; i < kPlanRoundsInFlight; ++i) {
+    visit(rounds.first_token + i * kLanes, rounds.group[i], rounds.same[i]);
+    __syncwarp();
   }
 }
 
@@ -141,13 +153,18 @@ __device__ unsigned long long sum_before(unsigned long long value, unsigned long
     of_warp[warp] = upto;
   }
   __syncthreads();
-  unsigned long long before = upto - value;
-  total = 0;
-  for (int other = 0; other < static_cast<int>(blockDim.x) / kLanes; ++other) {
-    before += other < warp ? of_warp[other] : 0ULL;
-    total += of_warp[other];
+  // Every warp scans the sums of all warps by itself: one barrier less.
+  const bool is_warp = lane < static_cast<int>(blockDim.x) / kLanes;
+  unsigned long long upto_warp = is_warp ? of_warp[lane] : 0ULL;
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    const unsigned long long other =
+        __shfl_up_sync(kAllLanes, upto_warp, static_cast<unsigned>(distance));
+    upto_warp += lane >= distance ? other : 0ULL;
   }
-  return before;
+  total = __shfl_sync(kAllLanes, upto_warp, kLanes - 1);
+  const unsigned long long earlier_warps =
+      __shfl_sync(kAllLanes, upto_warp, warp > 0 ? warp - 1 : 0);
+  return upto - value + (warp > 0 ? earlier_warps : 0ULL);
 }
 
 // Entries after the active groups. The rows without an adapter follow those of the last group.
@@ -220,11 +237,15 @@ __global__ void __launch_bounds__(kMostThreads)
     place.mine[group] = 0;
   }
   __syncwarp();
-  for_each_round(params, place, [&](std::int64_t, int group, unsigned same) {
-    if (group < place.groups && __ffs(static_cast<int>(same)) == place.lane + 1) {
-      place.mine[group] += __popc(same);
-    }
-  });
+  Rounds kept;
+  for (int round = 0; round < rounds; round += kPlanRoundsInFlight) {
+    kept = read_rounds(params, place, round);
+    for_each_round(kept, [&](std::int64_t, int group, unsigned same) {
+      if (group < place.groups && __ffs(static_cast<int>(same)) == place.lane + 1) {
+        place.mine[group] += __popc(same);
+      }
+    });
+  }
   __syncthreads();  // all warps have counted
   scan_warps(shared, warps, place);
   sync_blocks();  // all blocks have their rows in `block`
@@ -232,20 +253,25 @@ __global__ void __launch_bounds__(kMostThreads)
   sync_blocks();  // `all` is whole; and no block leaves while another reads its memory
   scan_groups(params, place);
   __syncthreads();  // `start` is whole
-  for_each_round(params, place, [&](std::int64_t token, int group, unsigned same) {
-    std::int32_t to = 0;
-    if (group < place.groups) {
-      const unsigned earlier = same & (bit_if(true, place.lane) - 1U);
-      to = place.start[group] + place.mine[group] + __popc(earlier);
+  for (int round = 0; round < rounds; round += kPlanRoundsInFlight) {
+    if (rounds > kPlanRoundsInFlight) {  // else all of them are still here
+      kept = read_rounds(params, place, round);
     }
-    __syncwarp();  // all lanes have read before one of them moves on
-    if (group < place.groups) {
-      params.token_order[to] = static_cast<std::int32_t>(token);
-      if (__ffs(static_cast<int>(same)) == place.lane + 1) {
-        place.mine[group] += __popc(same);
+    for_each_round(kept, [&](std::int64_t token, int group, unsigned same) {
+      std::int32_t to = 0;
+      if (group < place.groups) {
+        const unsigned earlier = same & (bit_if(true, place.lane) - 1U);
+        to = place.start[group] + place.mine[group] + __popc(earlier);
       }
-    }
-  });
+      __syncwarp();  // all lanes have read before one of them moves on
+      if (group < place.groups) {
+        params.token_order[to] = static_cast<std::int32_t>(token);
+        if (__ffs(static_cast<int>(same)) == place.lane + 1) {
+          place.mine[group] += __popc(same);
+        }
+      }
+    });
+  }
 }
 
 }  // namespace

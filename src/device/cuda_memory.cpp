@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/units.h"
+#include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
 #include "device/memory.h"
@@ -64,6 +65,17 @@ class CudaMemory final : public Memory {
     std::size_t total = 0;
     LORA_BENCH_CUDA_CHECK(cudaMemGetInfo(&free, &total));
     return static_cast<std::int64_t>(free);
+  }
+
+  [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {
+    synchronize();
+    const auto graph = std::make_shared<CudaGraphExec>(
+        record_graph([&] { enqueue(stream_.get()); }, stream_.get()));
+    return [this, graph] {
+      synchronize();
+      LORA_BENCH_CUDA_CHECK(cudaGraphLaunch(graph->get(), stream_.get()));
+      LORA_BENCH_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+    };
   }
 
  private:

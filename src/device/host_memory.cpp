@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "core/units.h"
@@ -74,6 +75,10 @@ class HostMemory final : public Memory {
 };
 
 }  // namespace
+
+std::function<void()> Memory::record(std::function<void(void* stream)> enqueue) {
+  return [enqueue = std::move(enqueue)] { enqueue(nullptr); };
+}
 
 std::unique_ptr<Memory> make_host_memory() { return std::make_unique<HostMemory>(); }
 

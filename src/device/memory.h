@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ class Memory {
   virtual void fill(void* to, std::byte value, std::int64_t bytes) = 0;
   virtual void synchronize() = 0;  // surfaces errors of work launched before
   [[nodiscard]] virtual std::int64_t available_bytes() const = 0;
+  // What `enqueue` puts on a stream, recorded without being run (a CUDA graph), to be run later any
+  // number of times; a run ends before it returns. On a host a run is `enqueue` itself.
+  [[nodiscard]] virtual std::function<void()> record(std::function<void(void* stream)> enqueue);
 };
 
 [[nodiscard]] std::unique_ptr<Memory> make_host_memory();

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
 #include "device/nvml.h"
@@ -26,30 +27,6 @@ constexpr std::size_t kQueued = 200;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-CudaGraphExec capture(const std::vector<Launch>& sequence, cudaStream_t stream) {
-  // Thread-local: what other threads do with CUDA meanwhile is their own.
-  LORA_BENCH_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  cudaGraph_t recorded = nullptr;
-  try {
-    for (const Launch& launch : sequence) {
-      launch(Stream{stream});
-    }
-  } catch (...) {
-    static_cast<void>(cudaStreamEndCapture(stream, &recorded));
-    cudaGetLastError();
-    const CudaGraph discarded(recorded);
-    throw;
-  }
-  LORA_BENCH_CUDA_CHECK(cudaStreamEndCapture(stream, &recorded));
-  const CudaGraph graph(recorded);
-  cudaGraphExec_t executable = nullptr;
-  LORA_BENCH_CUDA_CHECK(cudaGraphInstantiate(&executable, graph.get(), 0));
-  CudaGraphExec owned(executable);
-  LORA_BENCH_CUDA_CHECK(cudaGraphUpload(owned.get(), stream));
-  LORA_BENCH_CUDA_CHECK(cudaStreamSynchronize(stream));
-  return owned;
 }
 
 // Times by events what is queued behind a closed gate, so that no launch of the host falls between
@@ -69,7 +46,13 @@ class DeviceClock final : public Clock {
     }
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
     if (mode_ == LaunchMode::kGraph) {
-      loaded.executable = capture(loaded.sequence, stream_.get());
+      loaded.executable = record_graph(
+          [&] {
+            for (const Launch& launch : loaded.sequence) {
+              launch(Stream{stream_.get()});
+            }
+          },
+          stream_.get());
     }
   }
 

@@ -91,6 +91,13 @@ class WatchedMemory final : public Memory {
     inner_->synchronize();
   }
   [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
+  [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {
+    const Inside inside(*pulse_, Call::kWait);
+    return [run = inner_->record(std::move(enqueue)), pulse = pulse_] {
+      const Inside running(*pulse, Call::kWait);
+      run();
+    };
+  }
 
  private:
   std::shared_ptr<Memory> inner_;

@@ -19,6 +19,7 @@ namespace {
 using Bits = std::vector<std::byte>;
 
 constexpr std::uint64_t kRowsAlone = 3;
+constexpr int kReplays = 3;
 
 class Relations {
  public:
@@ -47,6 +48,7 @@ class Relations {
 
   void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
   void after_another_step();
+  void recorded_once();
   void idle_after_busy();
   void other_values_in_unused_places();
   void permuted_rows();
@@ -62,6 +64,7 @@ class Relations {
                        const std::vector<std::int64_t>& base_rows, bool doubled = false);
   [[nodiscard]] bool follows(const Bits& got, std::int64_t index, std::int64_t base_index,
                              bool doubled) const;
+  void expect_same_or_right(const Bits& got);
   void note(std::int64_t base_row, std::int64_t column, double expected, double got);
 
   const Backend& backend_;
@@ -100,6 +103,36 @@ Bits Relations::launch_after(const Step& earlier, const Step& step) {
   stage.launch(backend_);
   stage.reload(step.problem, step.tensors);
   return launch_in(stage);
+}
+
+// Recorded over other numbers, run over these: what a launch takes from memory while it is
+// recorded, or runs beside its stream, shows.
+void Relations::recorded_once() {
+  const Step earlier{base_.problem, draw_tensors(base_.problem, Fill::kBounded, seed_ + 2)};
+  Stage stage(memory_, earlier.problem, earlier.tensors, backend_.workspace_bytes(base_.problem));
+  const std::function<void()> run = stage.record(backend_);
+  for (int replay = 0; replay < kReplays && !failed_; ++replay) {
+    stage.reload(base_.problem, base_.tensors);
+    run();
+    expect_same_or_right(stage.output());
+  }
+}
+
+// Bit for bit where that is declared, else as the oracle says.
+void Relations::expect_same_or_right(const Bits& got) {
+  if (numerics_.deterministic) {
+    expect_repeated(got, base_.problem, same_rows_);
+    return;
+  }
+  const Comparison comparison =
+      compare_output(base_.problem, base_.tensors, numerics_, got.data(), same_rows_);
+  failed_ = failed_ || comparison.wrong > 0;
+  failure_.wrong = comparison.wrong;
+  failure_.compared += comparison.compared;
+  failure_.first = comparison.first;
+  for (Mismatch& mismatch : failure_.first) {
+    mismatch.token = origin_[static_cast<std::size_t>(mismatch.token)];
+  }
 }
 
 // Other rows and other weights in the same slots went through the same buffers before.
@@ -235,6 +268,9 @@ std::optional<Failure> Relations::run() {
   const std::vector<Relation> relations{
       {"run twice", repeats, &Relations::run_twice, "not-repeatable"},
       {"after another step in the same buffers", repeats, &Relations::after_another_step,
+       "state-left"},
+      {"recorded once, run over other numbers",
+       numerics_.graph_safe && memory_.space() == Space::kDevice, &Relations::recorded_once,
        "state-left"},
       {"no adapters after a busy step", expands, &Relations::idle_after_busy, "state-left"},
       {"other values in unused places", repeats, &Relations::other_values_in_unused_places,

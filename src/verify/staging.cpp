@@ -114,6 +114,11 @@ void Stage::launch(const Backend& backend) {
   memory_->synchronize();
 }
 
+std::function<void()> Stage::record(const Backend& backend) {
+  return memory_->record(
+      [&](void* stream) { backend.launch(*problem_, operands_, Stream{stream}); });
+}
+
 std::vector<std::byte> Stage::output() const {
   const std::string name = has_expand(problem_->op) ? "y" : "h";
   for (const Staged& staged : staged_) {

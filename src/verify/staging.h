@@ -28,6 +28,8 @@ class Stage {
 
   // Launches, waits, and lets what the backend throws pass.
   void launch(const Backend& backend);
+  // Records the launch now; what is returned runs it over what the buffers hold then.
+  [[nodiscard]] std::function<void()> record(const Backend& backend);
 
   [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
   // "" if all guard bands are intact, else "guard of y damaged: ...".
