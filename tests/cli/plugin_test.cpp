@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ static void numerics(const lora_bench_problem* p, lora_bench_numerics* n) {
 }
 static const lora_bench_descriptor descriptor = {
     ABI, SIZE, "bad", "bad", SPACE, 0, supports, numerics, 0, LAUNCH};
+#ifdef ANOTHER
+const int another_build = 1;
+#endif
 #ifdef NO_SYMBOL
 const void* another_symbol(void) { return &descriptor; }
 #elif defined(NO_DESCRIPTOR)
@@ -152,6 +156,54 @@ TEST_CASE("a plugin that crashes while it is loaded costs its rows alone when is
   CHECK(result.exit_code == 2);
   CHECK(contains(result.out, "in loading"));
   CHECK(contains(result.out, "2 rows: 1 PASSED, 1 ERROR"));
+}
+
+TEST_CASE("what ends a process costs a row when isolated, and the run when nothing else works") {
+  const ProcessResult beside = run_smoke("fake:lost,cpu", {"--isolate"});
+  CAPTURE(beside.out);
+  CHECK(beside.exit_code == 2);
+  CHECK(contains(beside.out, "2 rows: 1 PASSED, 1 ERROR"));
+  const ProcessResult alone =
+      run_tool({"run", "smoke", "--no-time", "--isolate", "--backends", "fake:lost"});
+  CHECK(alone.exit_code == 5);
+  CHECK(contains(alone.err, "says that its device is lost"));
+}
+
+TEST_CASE("isolated rows are those of one process") {
+  const TemporaryFolder folder;
+  const std::string apart = folder.path("apart.csv");
+  const std::string together = folder.path("together.csv");
+  REQUIRE(run_smoke("cpu,fake:wrong", {"--out", together}).exit_code == 2);
+  REQUIRE(run_smoke("cpu,fake:wrong", {"--isolate", "--out", apart}).exit_code == 2);
+  const auto without_wall_time = [](const std::string& file) {
+    return std::regex_replace(read_file(file), std::regex(",[0-9.e-]+,lora-bench"), ",lora-bench");
+  };
+  CHECK(without_wall_time(apart) == without_wall_time(together));
+}
+
+TEST_CASE("rows of another build of a plugin are not resumed") {
+  const TemporaryFolder folder;
+  const std::string first = library_with(folder, "IDLE");
+  const std::string rows = folder.path("rows.jsonl");
+  CHECK(run_smoke("mine=" + first, {"--resume", rows}).exit_code == 2);
+  CHECK(run_smoke("mine=" + first, {"--resume", rows}).exit_code == 2);
+  const ProcessResult other =
+      run_smoke("mine=" + library_with(folder, "ANOTHER"), {"--resume", rows});
+  CHECK(other.exit_code == 1);
+  CHECK(contains(other.err, "give it another name"));
+}
+
+TEST_CASE("plan and export take a plugin too") {
+  const TemporaryFolder folder;
+  const std::string library = library_with(folder, "IDLE");
+  const ProcessResult plan = run_tool({"plan", "smoke", "--backends", library});
+  CHECK(plan.exit_code == 0);
+  CHECK(contains(plan.out, "IDLE"));
+  REQUIRE(
+      run_tool({"export", "smoke/decode8-rank8", "--backends", library, "--to", folder.folder()})
+          .exit_code == 0);
+  const std::string exported = folder.path("decode8-rank8.safetensors");
+  CHECK(run_tool({"check", exported, "--output", exported}).exit_code == 2);
 }
 
 TEST_CASE("the commands of docs/your-kernel.md do what it says") {
