@@ -21,7 +21,7 @@ fi
 tools=("$@")
 ((${#tools[@]})) || tools=(memcheck racecheck initcheck synccheck)
 # Every backend of the GPU on every op, and on slices, ragged ranks and rows without an adapter.
-suite=(verify-ops verify-slices)
+suite=(scenarios/verify/ops.yaml scenarios/verify/slices.yaml)
 worst=0
 for name in "${tools[@]}"; do
   from=$SECONDS

@@ -42,6 +42,7 @@ struct Rounds {
   std::int64_t first_token;
   int group[kPlanRoundsInFlight];
   unsigned same[kPlanRoundsInFlight];  // lanes of its group
+  int count;                           // rounds that there are
 };
 
 __device__ Rounds read_rounds(const PlanParams& params, const Place& place, int round) {
@@ -58,8 +59,11 @@ __device__ Rounds read_rounds(const PlanParams& params, const Place& place, int 
   }
 #pragma unroll
   for (int i = 0; i < kPlanRoundsInFlight; ++i) {
-    rounds.same[i] = lanes_with_same(static_cast<unsigned>(rounds.group[i]), place.bits);
+    if (round + i < place.rounds) {
+      rounds.same[i] = lanes_with_same(static_cast<unsigned>(rounds.group[i]), place.bits);
+    }
   }
+  rounds.count = min(place.rounds - round, kPlanRoundsInFlight);
   return rounds;
 }
 
@@ -69,8 +73,10 @@ template <typename Visit>
 __device__ void for_each_round(const Rounds& rounds, Visit visit) {
 #pragma unroll
   for (int i = 0; i < kPlanRoundsInFlight; ++i) {
-    visit(rounds.first_token + i * kLanes, rounds.group[i], rounds.same[i]);
-    __syncwarp();
+    if (i < rounds.count) {  // the same for the whole warp
+      visit(rounds.first_token + i * kLanes, rounds.group[i], rounds.same[i]);
+      __syncwarp();
+    }
   }
 }
 
@@ -113,6 +119,10 @@ __device__ void scan_warps(std::int32_t* warp_rows, int warps, const Place& plac
       rows += of_warp[warp];
     }
     place.block[group] = rows;
+    if (gridDim.x == 1) {  // nothing to add from other blocks
+      place.all[group] = rows;
+      place.start[group] = 0;
+    }
   }
 }
 
@@ -248,9 +258,11 @@ __global__ void __launch_bounds__(kMostThreads)
   }
   __syncthreads();  // all warps have counted
   scan_warps(shared, warps, place);
-  sync_blocks();  // all blocks have their rows in `block`
-  scan_blocks(place);
-  sync_blocks();  // `all` is whole; and no block leaves while another reads its memory
+  sync_blocks();  // all blocks have their rows in `block`; one alone has them in `all`
+  if (gridDim.x > 1) {
+    scan_blocks(place);
+    sync_blocks();  // `all` is whole; and no block leaves while another reads its memory
+  }
   scan_groups(params, place);
   __syncthreads();  // `start` is whole
   for (int round = 0; round < rounds; round += kPlanRoundsInFlight) {
