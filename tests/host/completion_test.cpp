@@ -3,14 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "support/process.h"
 
 namespace {
 
@@ -54,20 +51,13 @@ bool contains(const std::string& text, const std::string& part) {
 
 // What bash offers for the last of `words` ("sample-tool run --o").
 std::string bash_offers(const std::string& script, const std::string& words) {
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / "lora_bench_completion_test.bash";
-  std::ofstream(file) << script << kListingTool << "\nCOMP_WORDS=(" << words
-                      << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_sample_tool\n"
-                         "echo \"${COMPREPLY[*]}\"\n";
-  const std::string command = "bash '" + file.string() + "' 2>&1";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  REQUIRE(pipe);
-  std::string output;
-  for (int letter = std::fgetc(pipe.get()); letter != EOF; letter = std::fgetc(pipe.get())) {
-    output += static_cast<char>(letter);
-  }
-  std::filesystem::remove(file);
-  return output;
+  const lora_bench::test::TemporaryFolder folder;
+  const std::string file =
+      folder.write("offers.bash", script + kListingTool + "\nCOMP_WORDS=(" + words +
+                                      ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_sample_tool\n"
+                                      "echo \"${COMPREPLY[*]}\"\n");
+  const lora_bench::test::ProcessResult result = lora_bench::test::run_process({"bash", file});
+  return result.out + result.err;
 }
 
 }  // namespace

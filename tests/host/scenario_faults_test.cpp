@@ -1,14 +1,13 @@
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <clocale>
 #include <filesystem>
-#include <fstream>
 #include <locale>
 #include <string>
 
 #include "core/error.h"
 #include "scenario/scenario.h"
+#include "support/process.h"
 
 namespace {
 
@@ -39,27 +38,6 @@ class DecimalComma : public std::numpunct<char> {
   [[nodiscard]] std::string do_grouping() const override { return "\3"; }
 };
 
-// A folder of its own for files that include one another.
-class Folder {
- public:
-  Folder()
-      : path_(fs::temp_directory_path() / ("lora_bench_scenario_" + std::to_string(getpid()))) {
-    fs::create_directories(path_ / "below");
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 std::string load_refusal(const fs::path& file) {
   try {
     static_cast<void>(load_scenario(file, {}));
@@ -80,11 +58,10 @@ std::string repeat(const std::string& text, std::size_t times) {
 }  // namespace
 
 TEST_CASE("a file that is missing, a folder or too long is refused by name") {
-  const Folder folder;
-  CHECK(load_refusal(folder.path() / "none.yaml") ==
-        "cannot read " + (folder.path() / "none.yaml").string() + ": No such file or directory");
-  CHECK(load_refusal(folder.path()) ==
-        "cannot read " + folder.path().string() + ": it is a folder");
+  const test::TemporaryFolder folder;
+  CHECK(load_refusal(folder.path("none.yaml")) ==
+        "cannot read " + folder.path("none.yaml") + ": No such file or directory");
+  CHECK(load_refusal(folder.folder()) == "cannot read " + folder.folder() + ": it is a folder");
   const fs::path large = folder.write("large.yaml", std::string(10 << 20, '#'));
   CHECK(load_refusal(large) == "cannot read " + large.string() + ": longer than 1048576 bytes");
 }
@@ -132,7 +109,7 @@ TEST_CASE("a map of very many keys is refused quickly") {
 }
 
 TEST_CASE("later keys override included ones, and their sweeps") {
-  const Folder folder;
+  const test::TemporaryFolder folder;
   folder.write("base.yaml", kLayer + "seed: 3\nbatch.decode: 2\nsweep: {adapters.rank: [8, 16]}\n");
   const auto load = [&](const std::string& text) {
     return load_scenario(folder.write("top.yaml", text), {});
@@ -147,29 +124,30 @@ TEST_CASE("later keys override included ones, and their sweeps") {
 }
 
 TEST_CASE("include loops and paths outside end with the line that asks for them") {
-  const Folder folder;
+  const test::TemporaryFolder folder;
   folder.write("a.yaml", "include: b.yaml\n" + kLayer);
   folder.write("b.yaml", "include: a.yaml\n");
-  CHECK(load_refusal(folder.path() / "a.yaml") ==
-        (folder.path() / "b.yaml").string() + ":1:10: 'a.yaml' includes itself");
+  CHECK(load_refusal(folder.path("a.yaml")) ==
+        folder.path("b.yaml") + ":1:10: 'a.yaml' includes itself");
   folder.write("outside.yaml", kLayer);
+  fs::create_directory(folder.path("below"));
   const fs::path below = folder.write("below/c.yaml", "include: ../outside.yaml\n" + kLayer);
   CHECK(load_refusal(below).starts_with(below.string() +
                                         ":1:10: '../outside.yaml' lies outside; allowed: "));
-  fs::create_symlink(folder.path() / "outside.yaml", folder.path() / "below" / "link.yaml");
+  fs::create_symlink(folder.path("outside.yaml"), folder.path("below/link.yaml"));
   const fs::path linked = folder.write("below/d.yaml", "include: link.yaml\n" + kLayer);
   CHECK(load_refusal(linked).find("lies outside") != std::string::npos);
 }
 
 TEST_CASE("a thousandfold include is refused") {
-  const Folder folder;
+  const test::TemporaryFolder folder;
   folder.write("f0.yaml", kLayer);
   for (int i = 1; i < 12; ++i) {
     const std::string earlier = "f" + std::to_string(i - 1) + ".yaml";
     folder.write("f" + std::to_string(i) + ".yaml",
                  "include: [" + earlier + ", " + earlier + ", " + earlier + "]\n");
   }
-  CHECK(load_refusal(folder.path() / "f11.yaml").find("too many includes") != std::string::npos);
+  CHECK(load_refusal(folder.path("f11.yaml")).find("too many includes") != std::string::npos);
 }
 
 TEST_CASE("a locale with decimal commas changes nothing") {

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,27 +13,13 @@
 #include "report/sink.h"
 #include "report/view.h"
 #include "support/golden.h"
+#include "support/process.h"
 #include "support/rows.h"
 
 using namespace lora_bench;
 namespace fs = std::filesystem;
 
 namespace {
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "lora-bench-sinks-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -57,9 +42,9 @@ void write_rows(const fs::path& path, bool continued, std::size_t first, std::si
 }
 
 std::string written(const char* name) {
-  const Folder folder;
-  write_rows(folder / name, false, 0, fixed_rows().size());
-  return contents(folder / name);
+  const test::TemporaryFolder folder;
+  write_rows(folder.path(name), false, 0, fixed_rows().size());
+  return contents(folder.path(name));
 }
 
 std::string table(const std::vector<Row>& rows, const TableStyle& style) {
@@ -229,8 +214,8 @@ TEST_CASE("a continued file is the file of one run, also after a cut in the midd
                                                               {"x.csv", "decode,\"qk\nv"}};
   for (const auto& [name, rest] : cuts) {
     INFO(name << " cut: " << rest);
-    const Folder folder;
-    const fs::path path = folder / name.c_str();
+    const test::TemporaryFolder folder;
+    const fs::path path = folder.path(name);
     write_rows(path, true, 0, 2);
     append(path, rest);
     write_rows(path, true, 2, fixed_rows().size() - 2);
@@ -239,8 +224,8 @@ TEST_CASE("a continued file is the file of one run, also after a cut in the midd
 }
 
 TEST_CASE("JSON lines without the last newline are continued on a new line") {
-  const Folder folder;
-  const fs::path path = folder / "x.jsonl";
+  const test::TemporaryFolder folder;
+  const fs::path path = folder.path("x.jsonl");
   write_rows(path, false, 0, 2);
   fs::resize_file(path, fs::file_size(path) - 1);
   write_rows(path, true, 2, fixed_rows().size() - 2);
@@ -248,17 +233,17 @@ TEST_CASE("JSON lines without the last newline are continued on a new line") {
 }
 
 TEST_CASE("a file of another machine or of other columns is not continued") {
-  const Folder folder;
-  write_rows(folder / "x.jsonl", false, 0, 2);
+  const test::TemporaryFolder folder;
+  write_rows(folder.path("x.jsonl"), false, 0, 2);
   Context other = fixed_context();
   other.device_name = "Another CPU";
-  const std::unique_ptr<Sink> json = make_file_sink(folder / "x.jsonl", true);
+  const std::unique_ptr<Sink> json = make_file_sink(folder.path("x.jsonl"), true);
   CHECK_THROWS_WITH_AS(json->begin(other), doctest::Contains("device differs"), UsageError);
 
-  append(folder / "x.csv", "scenario,case\n");
-  const std::unique_ptr<Sink> csv = make_file_sink(folder / "x.csv", true);
+  append(folder.path("x.csv"), "scenario,case\n");
+  const std::unique_ptr<Sink> csv = make_file_sink(folder.path("x.csv"), true);
   CHECK_THROWS_AS(csv->begin(fixed_context()), UsageError);
-  CHECK(contents(folder / "x.csv") == "scenario,case\n");
+  CHECK(contents(folder.path("x.csv")) == "scenario,case\n");
 }
 
 TEST_CASE("a place that cannot be written is found when the sink is made") {
@@ -275,20 +260,20 @@ TEST_CASE("a full disk is an error that names the file") {
     MESSAGE("skipped: no /dev/full here");
     return;
   }
-  const Folder folder;
-  fs::create_symlink("/dev/full", folder / "full.csv");
-  const std::unique_ptr<Sink> sink = make_file_sink(folder / "full.csv", false);
+  const test::TemporaryFolder folder;
+  fs::create_symlink("/dev/full", folder.path("full.csv"));
+  const std::unique_ptr<Sink> sink = make_file_sink(folder.path("full.csv"), false);
   CHECK_THROWS_WITH_AS(sink->begin(fixed_context()),
                        doctest::Contains("full.csv': No space left on device"), EnvironmentError);
 }
 
 TEST_CASE("a write that fails in the middle of a row leaves the rows before it whole") {
   for (const char* name : {"x.jsonl", "x.csv"}) {
-    const Folder folder;
-    const std::unique_ptr<Sink> sink = make_file_sink(folder / name, false);
+    const test::TemporaryFolder folder;
+    const std::unique_ptr<Sink> sink = make_file_sink(folder.path(name), false);
     sink->begin(fixed_context());
     sink->row(fixed_rows()[0]);
-    const std::string before = contents(folder / name);
+    const std::string before = contents(folder.path(name));
 
     rlimit old{};
     REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
@@ -304,6 +289,6 @@ TEST_CASE("a write that fails in the middle of a row leaves the rows before it w
     setrlimit(RLIMIT_FSIZE, &old);
     signal(SIGXFSZ, old_handler);
     CHECK(message.find("File too large") != std::string::npos);
-    CHECK(contents(folder / name) == before);
+    CHECK(contents(folder.path(name)) == before);
   }
 }
