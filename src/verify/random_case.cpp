@@ -12,6 +12,18 @@ namespace {
 
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
 
+// What a case may cost, so that thousands take seconds: elements of all weights, and products of
+// one linear op.
+constexpr std::int64_t kMostWeights = std::int64_t{1} << 17;
+constexpr std::int64_t kMostProducts = std::int64_t{1} << 20;
+
+constexpr std::int64_t kMostFeatures = 2100;
+constexpr std::int64_t kMostWidth = 600;
+constexpr std::int64_t kMostRank = 512;
+constexpr std::int64_t kMostSlices = 8;
+constexpr std::int64_t kMostSlots = 80;
+constexpr std::int64_t kMostTokens = 300;
+
 class Dice {
  public:
   Dice(std::uint64_t seed, std::uint64_t index) : seed_(seed), stream_(kCaseStream + index) {}
@@ -25,6 +37,19 @@ class Dice {
     return values[static_cast<std::size_t>(below(static_cast<std::int64_t>(kCount)))];
   }
   bool coin() { return below(2) == 1; }
+  bool one_in(std::int64_t count) { return below(count) == 0; }
+
+  // From 1 to `most`, every power of two as likely as the next; half of them are one of these or
+  // its neighbour, where tiles, vectors and warps end.
+  std::int64_t size(std::int64_t most) {
+    std::int64_t powers = 1;
+    while ((std::int64_t{1} << powers) <= most) {
+      ++powers;
+    }
+    const std::int64_t power = std::int64_t{1} << below(powers);
+    const std::int64_t drawn = coin() ? power + below(power) : power + below(3) - 1;
+    return std::clamp<std::int64_t>(drawn, 1, most);
+  }
 
  private:
   std::uint64_t seed_, stream_, next_ = 0;
@@ -33,37 +58,52 @@ class Dice {
 LayerShape random_layer(Dice& dice, Op op) {
   LayerShape layer;
   layer.name = "custom";
-  layer.in_features =
-      dice.one_of(std::array<std::int64_t, 10>{1, 3, 7, 16, 32, 33, 64, 100, 128, 257});
-  const bool one_slice = op == Op::kLogits || op == Op::kEmbedding;
-  const std::int64_t slices = one_slice ? 1 : 1 + dice.below(5);
+  layer.in_features = dice.size(kMostFeatures);
+  const std::int64_t slices = op == Op::kLogits || dice.one_in(3) ? 1 : 1 + dice.below(kMostSlices);
   for (std::int64_t slice = 0; slice < slices; ++slice) {
-    layer.widths.push_back(
-        dice.one_of(std::array<std::int64_t, 10>{0, 1, 7, 8, 16, 24, 33, 48, 64, 96}));
+    layer.widths.push_back(dice.one_in(7) ? 0 : dice.size(kMostWidth));
   }
-  // The last slice has a width, so that there is something to compute.
-  layer.widths.back() = std::max<std::int64_t>(layer.widths.back(), 5);
-  layer.offset_start = dice.one_of(std::array<std::int64_t, 4>{0, 0, 3, 8});
+  // Nothing at all to compute is legal, and rare enough to leave time for the rest.
+  if (!dice.one_in(50)) {
+    layer.widths.back() = std::max<std::int64_t>(layer.widths.back(), 1 + dice.below(9));
+  }
+  if (slices > 1 && dice.one_in(4)) {
+    layer.widths.assign(layer.widths.size(), layer.widths.back());
+  }
+  layer.offset_start = dice.one_of(std::array<std::int64_t, 6>{0, 0, 0, 1, 3, 8});
+  return layer;
+}
+
+// Rows farther apart than they are long.
+void draw_strides(Dice& dice, LayerShape& layer) {
   const std::int64_t columns =
       std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
-  layer.x_stride = layer.in_features + dice.one_of(std::array<std::int64_t, 4>{0, 0, 1, 8});
-  layer.y_stride = columns + dice.one_of(std::array<std::int64_t, 4>{0, 0, 1, 5});
-  return layer;
+  layer.x_stride = layer.in_features + dice.one_of(std::array<std::int64_t, 5>{0, 0, 1, 8, 13});
+  layer.y_stride = columns + dice.one_of(std::array<std::int64_t, 5>{0, 0, 1, 5, 8});
+}
+
+std::int64_t random_rank(Dice& dice) { return dice.one_in(8) ? 0 : dice.size(kMostRank); }
+
+RankLaw random_ranks(Dice& dice, std::int64_t slots) {
+  RankLaw law;
+  if (dice.one_in(5)) {
+    const double share = dice.one_of(std::array<double, 3>{0.25, 0.5, 0.875});
+    const std::int64_t rank = dice.one_in(8) ? 0 : dice.size(kMostRank - 1);
+    law.shares = {{rank, share}, {rank + dice.size(kMostRank - rank), 1 - share}};
+    return law;
+  }
+  const std::int64_t ranks = std::min(slots, 1 + dice.below(4));
+  for (std::int64_t i = 0; i < ranks; ++i) {
+    law.list.push_back(random_rank(dice));
+  }
+  return law;
 }
 
 AdapterSpec random_adapters(Dice& dice) {
   AdapterSpec adapters;
-  adapters.slots = 1 + dice.below(9);
-  const std::int64_t ranks = 1 + dice.below(4);
-  for (std::int64_t i = 0; i < ranks; ++i) {
-    adapters.rank.list.push_back(
-        dice.one_of(std::array<std::int64_t, 10>{0, 1, 2, 3, 4, 8, 8, 16, 17, 32}));
-  }
-  const std::int64_t largest =
-      *std::max_element(adapters.rank.list.begin(), adapters.rank.list.end());
-  adapters.max_rank =
-      std::max<std::int64_t>(1, largest) + dice.one_of(std::array<std::int64_t, 3>{0, 0, 5});
-  const std::int64_t scales = 1 + dice.below(3);
+  adapters.slots = dice.one_in(6) ? dice.size(kMostSlots) : 1 + dice.below(9);
+  adapters.rank = random_ranks(dice, adapters.slots);
+  const std::int64_t scales = std::min(adapters.slots, 1 + dice.below(3));
   for (std::int64_t i = 0; i < scales; ++i) {
     adapters.scale.push_back(dice.one_of(std::array<double, 5>{0.5, 2.0, 1.0, 1.3, -0.7}));
   }
@@ -71,115 +111,143 @@ AdapterSpec random_adapters(Dice& dice) {
   return adapters;
 }
 
-SkewLaw random_law(Dice& dice) {
+SkewLaw random_law(Dice& dice, std::int64_t slots) {
   SkewLaw law;
   law.kind =
       dice.one_of(std::array<Skew, 7>{Skew::kIdentical, Skew::kDistinct, Skew::kUniform,
-                                      Skew::kZipf, Skew::kHot, Skew::kOneVsRest, Skew::kBlocks});
-  law.parameter = law.kind == Skew::kZipf ? 1.5 : 0.5;
+                                      Skew::kZipf, Skew::kHot, Skew::kBlocks, Skew::kOneVsRest});
+  if (law.kind == Skew::kOneVsRest && slots < 2) {
+    law.kind = Skew::kDistinct;
+  }
+  if (law.kind == Skew::kZipf) {
+    law.parameter = dice.one_of(std::array<double, 3>{0.5, 1.0, 1.5});
+  } else if (law.kind == Skew::kHot) {
+    law.parameter = dice.one_of(std::array<double, 4>{0, 0.5, 0.9, 1});
+  }
   return law;
 }
 
-Case plain_case(const std::string& id) {
-  Case spec;
-  spec.scenario = "self-test";
-  spec.id = id;
-  spec.layer.name = "custom";
-  spec.layer.in_features = 100;
-  spec.layer.widths = {64};
-  spec.batch.decode = 24;
-  spec.adapters.slots = 4;
-  spec.adapters.rank.list = {8};
-  spec.adapters.max_rank = 8;
-  spec.adapters.scale = {2.0, 0.5, 3.0, 1.5};
-  spec.skew.kind = Skew::kDistinct;
-  spec.prefill_skew = spec.skew;
-  spec.verify.relations = true;
-  return spec;
+BatchSpec random_batch(Dice& dice) {
+  BatchSpec batch;
+  batch.decode = dice.one_in(8) ? 0 : dice.size(dice.one_in(5) ? kMostTokens : 40);
+  if (dice.coin()) {
+    for (std::int64_t chunk = 1 + dice.below(4); chunk > 0; --chunk) {
+      batch.prefill.push_back(dice.size(dice.one_in(5) ? kMostTokens / 2 : 24));
+    }
+  }
+  return batch;
 }
 
-Case packed_case() {
-  Case spec = plain_case("packed-bias-base-rows");
-  spec.layer.widths = {48, 33, 33};
-  spec.layer.offset_start = 3;
-  spec.layer.x_stride = 107;
-  spec.layer.y_stride = 122;
-  spec.batch.prefill = {7, 3};
-  spec.adapters.slots = 7;
-  spec.adapters.active = 5;
-  spec.adapters.rank.list = {8, 3, 8, 2, 5};
-  spec.adapters.bias = true;
-  spec.no_adapter = 0.25;
-  return spec;
+std::int64_t& largest(std::vector<std::int64_t>& values) {
+  return *std::max_element(values.begin(), values.end());
 }
 
-Case idle_slots_case() {
-  Case spec = plain_case("idle-slots");
-  spec.adapters.slots = 6;
-  spec.adapters.active = 3;
-  spec.skew.kind = Skew::kUniform;
-  spec.prefill_skew = spec.skew;
-  return spec;
+std::int64_t largest_rank(const RankLaw& law) {
+  std::int64_t rank = law.shares.empty() ? 0 : law.shares.back().first;
+  for (const std::int64_t of_slot : law.list) {
+    rank = std::max(rank, of_slot);
+  }
+  return rank;
 }
 
-Case shrink_case() {
-  Case spec = plain_case("shrink-fp32");
-  spec.op = Op::kShrink;
-  spec.layer.in_features = 257;
-  return spec;
+bool affordable(const Case& spec) {
+  const LayerShape& layer = spec.layer;
+  const auto slices = static_cast<std::int64_t>(layer.widths.size());
+  const std::int64_t columns =
+      std::accumulate(layer.widths.begin(), layer.widths.end(), std::int64_t{0});
+  const std::int64_t tokens =
+      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+  const std::int64_t of_lane = slices * layer.in_features + columns;
+  const std::int64_t rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank));
+  return spec.adapters.slots * rank * of_lane <= kMostWeights &&
+         tokens * rank * of_lane <= kMostProducts;
+}
+
+// Halves one dimension, rounded up, so that a size one over a power of two stays one over.
+void halve(Case& spec, std::int64_t dimension) {
+  const auto half = [](std::int64_t& value) { value -= value / 2; };
+  RankLaw& ranks = spec.adapters.rank;
+  switch (dimension) {
+    case 0:
+      half(spec.layer.in_features);
+      break;
+    case 1:
+      half(largest(spec.layer.widths));
+      break;
+    case 2:
+      if (ranks.shares.empty()) {
+        half(largest(ranks.list));
+      } else if (ranks.shares.back().first > ranks.shares.front().first + 1) {
+        ranks.shares.back().first -= (ranks.shares.back().first - ranks.shares.front().first) / 2;
+      } else {
+        ranks.shares.front().first /= 2;
+      }
+      break;
+    case 3:
+      if (spec.batch.prefill.empty() || largest(spec.batch.prefill) < spec.batch.decode) {
+        half(spec.batch.decode);
+      } else {
+        half(largest(spec.batch.prefill));
+      }
+      break;
+    default:
+      // At most one rank and one scale for each slot.
+      spec.adapters.slots = std::max({spec.adapters.slots - spec.adapters.slots / 2,
+                                      static_cast<std::int64_t>(ranks.list.size()),
+                                      static_cast<std::int64_t>(spec.adapters.scale.size())});
+  }
+}
+
+// Which dimension gives way is drawn too: every one of them gets its large values.
+void make_affordable(Dice& dice, Case& spec) {
+  while (!affordable(spec)) {
+    halve(spec, dice.below(5));
+  }
+}
+
+bool reaches_all(const SkewLaw& law) {
+  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
+}
+
+void draw_who_uses_what(Dice& dice, Case& spec) {
+  const std::int64_t slots = spec.adapters.slots;
+  spec.skew = random_law(dice, slots);
+  spec.prefill_skew = dice.coin() ? spec.skew : random_law(dice, slots);
+  spec.no_adapter = dice.one_of(std::array<double, 8>{0, 0, 0, 0.1, 0.25, 0.5, 0.9, 1});
+  spec.order =
+      dice.one_of(std::array<Order, 3>{Order::kShuffled, Order::kSorted, Order::kAsArrived});
+  const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
+  if (dice.one_in(4) && spec.no_adapter == 0 && sequences > 0 && reaches_all(spec.skew) &&
+      reaches_all(spec.prefill_skew)) {
+    spec.adapters.active = 1 + dice.below(std::min(slots, sequences));
+  }
 }
 
 }  // namespace
 
 Case random_case(std::uint64_t seed, std::uint64_t index) {
   Dice dice(seed, index);
-  Case spec = plain_case("random-" + std::to_string(seed) + "-" + std::to_string(index));
+  Case spec;
+  spec.id = "random-" + std::to_string(seed) + "-" + std::to_string(index);
+  spec.scenario = spec.id;
   spec.op = dice.one_of(std::array<Op, 6>{Op::kShrink, Op::kExpand, Op::kLinear, Op::kLinear,
                                           Op::kEmbedding, Op::kLogits});
   spec.dtype = dice.one_of(std::array<Dtype, 3>{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32});
   spec.intermediate = dice.coin() ? Dtype::kFp32 : spec.dtype;
   spec.scale_at = spec.op == Op::kEmbedding || dice.coin() ? ScaleAt::kExpand : ScaleAt::kShrink;
-  spec.add_inputs = dice.below(4) > 0;
+  spec.add_inputs = !dice.one_in(4);
   spec.layer = random_layer(dice, spec.op);
   spec.adapters = random_adapters(dice);
-  spec.batch.decode = dice.one_of(std::array<std::int64_t, 8>{0, 1, 2, 3, 5, 8, 17, 24});
-  for (std::int64_t chunk = dice.below(4); chunk > 0; --chunk) {
-    spec.batch.prefill.push_back(1 + dice.below(12));
-  }
-  spec.skew = random_law(dice);
-  spec.prefill_skew = dice.coin() ? spec.skew : random_law(dice);
-  spec.no_adapter = dice.one_of(std::array<double, 5>{0, 0, 0.25, 0.5, 1});
-  spec.order =
-      dice.one_of(std::array<Order, 3>{Order::kShuffled, Order::kSorted, Order::kAsArrived});
+  spec.adapters.bias = spec.adapters.bias && has_expand(spec.op);
+  spec.batch = random_batch(dice);
+  make_affordable(dice, spec);
+  draw_strides(dice, spec.layer);
+  spec.adapters.max_rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +
+                           dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5});
+  draw_who_uses_what(dice, spec);
   spec.seed = seed + index;
+  spec.measure.enabled = false;
   return spec;
-}
-
-std::vector<Case> telling_cases() {
-  Case narrow = plain_case("rank-32-scale-at-expand");
-  narrow.adapters.rank.list = {32, 16, 32, 7};
-  narrow.adapters.max_rank = 32;
-  narrow.scale_at = ScaleAt::kExpand;
-
-  Case gap = plain_case("empty-slice");
-  gap.layer.widths = {32, 0, 24};
-  gap.layer.y_stride = 60;
-
-  Case uneven = plain_case("uneven-slices");
-  uneven.layer.widths = {64, 16, 16};
-  uneven.layer.y_stride = 110;
-
-  Case nothing = plain_case("rank-zero");
-  nothing.adapters.rank.list = {0, 4};
-
-  Case overwrite = plain_case("overwrite");
-  overwrite.add_inputs = false;
-
-  Case wide = plain_case("fp32");
-  wide.dtype = Dtype::kFp32;
-
-  return {packed_case(), idle_slots_case(), narrow,        gap, uneven,
-          nothing,       overwrite,         shrink_case(), wide};
 }
 
 }  // namespace lora_bench

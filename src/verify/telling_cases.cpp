@@ -1,0 +1,86 @@
+#include <string>
+
+#include "verify/random_case.h"
+
+namespace lora_bench {
+namespace {
+
+Case plain_case(const std::string& id) {
+  Case spec;
+  spec.scenario = "self-test";
+  spec.id = id;
+  spec.layer.name = "custom";
+  spec.layer.in_features = 100;
+  spec.layer.widths = {64};
+  spec.batch.decode = 24;
+  spec.adapters.slots = 4;
+  spec.adapters.rank.list = {8};
+  spec.adapters.max_rank = 8;
+  spec.adapters.scale = {2.0, 0.5, 3.0, 1.5};
+  spec.skew.kind = Skew::kDistinct;
+  spec.prefill_skew = spec.skew;
+  spec.verify.relations = true;
+  return spec;
+}
+
+Case packed_case() {
+  Case spec = plain_case("packed-bias-base-rows");
+  spec.layer.widths = {48, 33, 33};
+  spec.layer.offset_start = 3;
+  spec.layer.x_stride = 107;
+  spec.layer.y_stride = 122;
+  spec.batch.prefill = {7, 3};
+  spec.adapters.slots = 7;
+  spec.adapters.active = 5;
+  spec.adapters.rank.list = {8, 3, 8, 2, 5};
+  spec.adapters.bias = true;
+  spec.no_adapter = 0.25;
+  return spec;
+}
+
+Case idle_slots_case() {
+  Case spec = plain_case("idle-slots");
+  spec.adapters.slots = 6;
+  spec.adapters.active = 3;
+  spec.skew.kind = Skew::kUniform;
+  spec.prefill_skew = spec.skew;
+  return spec;
+}
+
+Case shrink_case() {
+  Case spec = plain_case("shrink-fp32");
+  spec.op = Op::kShrink;
+  spec.layer.in_features = 257;
+  return spec;
+}
+
+}  // namespace
+
+std::vector<Case> telling_cases() {
+  Case narrow = plain_case("rank-32-scale-at-expand");
+  narrow.adapters.rank.list = {32, 16, 32, 7};
+  narrow.adapters.max_rank = 32;
+  narrow.scale_at = ScaleAt::kExpand;
+
+  Case gap = plain_case("empty-slice");
+  gap.layer.widths = {32, 0, 24};
+  gap.layer.y_stride = 60;
+
+  Case uneven = plain_case("uneven-slices");
+  uneven.layer.widths = {64, 16, 16};
+  uneven.layer.y_stride = 110;
+
+  Case nothing = plain_case("rank-zero");
+  nothing.adapters.rank.list = {0, 4};
+
+  Case overwrite = plain_case("overwrite");
+  overwrite.add_inputs = false;
+
+  Case wide = plain_case("fp32");
+  wide.dtype = Dtype::kFp32;
+
+  return {packed_case(), idle_slots_case(), narrow,        gap, uneven,
+          nothing,       overwrite,         shrink_case(), wide};
+}
+
+}  // namespace lora_bench
