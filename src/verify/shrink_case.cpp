@@ -1,0 +1,291 @@
+#include "verify/shrink_case.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scenario/scenario_text.h"
+
+namespace lora_bench {
+namespace {
+
+std::int64_t largest_rank(const RankLaw& law) {
+  std::int64_t rank = 0;
+  for (const std::int64_t of_slot : law.list) {
+    rank = std::max(rank, of_slot);
+  }
+  for (const auto& [of_share, share] : law.shares) {
+    rank = std::max(rank, of_share);
+  }
+  return rank;
+}
+
+std::int64_t columns_of(const LayerShape& layer) {
+  return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+}
+
+// How much wider things are stored than they are: kept while the sizes change.
+struct Slack {
+  std::int64_t x = 0, y = 0, rank = 0;
+};
+
+Slack slack_of(const Case& spec) {
+  const std::int64_t rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank));
+  return {spec.layer.x_stride - spec.layer.in_features,
+          spec.layer.y_stride - columns_of(spec.layer),
+          std::max<std::int64_t>(0, spec.adapters.max_rank - rank)};
+}
+
+bool reaches_all(const SkewLaw& law) {
+  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
+}
+
+// What a change of one thing asks of the others, so that the case is one a scenario may hold.
+void settle(Case& spec, const Slack& slack) {
+  AdapterSpec& adapters = spec.adapters;
+  const auto slots = static_cast<std::size_t>(adapters.slots);
+  adapters.rank.list.resize(std::min(adapters.rank.list.size(), slots));
+  adapters.scale.resize(std::min(adapters.scale.size(), slots));
+  adapters.bias = adapters.bias && has_expand(spec.op);
+  adapters.max_rank = std::max<std::int64_t>(1, largest_rank(adapters.rank)) + slack.rank;
+  for (SkewLaw* law : {&spec.skew, &spec.prefill_skew}) {
+    if (law->kind == Skew::kOneVsRest && adapters.slots < 2) {
+      law->kind = Skew::kDistinct;
+    }
+  }
+  const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
+  adapters.active = std::min({adapters.active, adapters.slots, sequences});
+  if (spec.no_adapter > 0 || !reaches_all(spec.skew) || !reaches_all(spec.prefill_skew)) {
+    adapters.active = 0;
+  }
+  if (spec.intermediate != Dtype::kFp32) {
+    spec.intermediate = spec.dtype;
+  }
+  spec.layer.x_stride = spec.layer.in_features + slack.x;
+  spec.layer.y_stride = columns_of(spec.layer) + slack.y;
+}
+
+// Smaller cases of one kind, the boldest first.
+class Smaller {
+ public:
+  explicit Smaller(const Case& spec) : spec_(spec) {}
+
+  template <typename Change>
+  Smaller& with(const Change& change) {
+    Case next = spec_;
+    change(next);
+    settle(next, slack_of(spec_));
+    cases_.push_back(std::move(next));
+    return *this;
+  }
+  Smaller& with_slack(const Slack& slack) {
+    cases_.push_back(spec_);
+    settle(cases_.back(), slack);
+    return *this;
+  }
+  // `least`, half, one less: `put` stores the value in the case it is given.
+  template <typename Put>
+  Smaller& number(std::int64_t value, std::int64_t least, const Put& put) {
+    for (const std::int64_t smaller : {least, least + (value - least) / 2, value - 1}) {
+      if (smaller >= least && smaller < value) {
+        with([&](Case& next) { put(next, smaller); });
+      }
+    }
+    return *this;
+  }
+  [[nodiscard]] std::vector<Case> take() { return std::move(cases_); }
+
+ private:
+  const Case& spec_;
+  std::vector<Case> cases_;
+};
+
+std::vector<Case> fewer_sequences(const Case& spec) {
+  Smaller smaller(spec);
+  const std::vector<std::int64_t>& prefill = spec.batch.prefill;
+  if (!prefill.empty()) {
+    smaller.with([](Case& next) { next.batch.prefill.clear(); });
+    for (const std::int64_t more : {std::int64_t{1}, std::ssize(prefill)}) {
+      smaller.with(
+          [more](Case& next) { next.batch = {.decode = next.batch.decode + more, .prefill = {}}; });
+    }
+    smaller.with([](Case& next) { next.batch.prefill.resize(1); });
+    for (std::size_t i = 0; i < prefill.size(); ++i) {
+      smaller.with([i](Case& next) {
+        next.batch.prefill.erase(next.batch.prefill.begin() + static_cast<std::ptrdiff_t>(i));
+      });
+    }
+  }
+  smaller.number(spec.batch.decode, 0,
+                 [](Case& next, std::int64_t value) { next.batch.decode = value; });
+  if (spec.batch.decode > 1) {
+    smaller.with([](Case& next) { next.batch.decode = 1; });
+  }
+  for (std::size_t i = 0; i < prefill.size(); ++i) {
+    smaller.number(prefill[i], 1,
+                   [i](Case& next, std::int64_t value) { next.batch.prefill[i] = value; });
+  }
+  return smaller.take();
+}
+
+std::vector<Case> fewer_slots(const Case& spec) {
+  return Smaller(spec)
+      .number(spec.adapters.slots, 1,
+              [](Case& next, std::int64_t value) { next.adapters.slots = value; })
+      .take();
+}
+
+std::vector<Case> fewer_columns(const Case& spec) {
+  Smaller smaller(spec);
+  const std::vector<std::int64_t>& widths = spec.layer.widths;
+  for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
+    smaller.with([i](Case& next) { next.layer.widths = {next.layer.widths[i]}; });
+  }
+  for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
+    smaller.with([i](Case& next) {
+      next.layer.widths.erase(next.layer.widths.begin() + static_cast<std::ptrdiff_t>(i));
+    });
+  }
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
+    smaller.with([i](Case& next) {  // two as one, where a fault needs the columns
+      std::vector<std::int64_t>& left = next.layer.widths;
+      left[i] += left[i + 1];
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(i + 1));
+    });
+  }
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    smaller.number(widths[i], 1,
+                   [i](Case& next, std::int64_t value) { next.layer.widths[i] = value; });
+  }
+  // Widths that only fail while they are alike.
+  if (!widths.empty() && std::count(widths.begin(), widths.end(), widths[0]) > 1) {
+    smaller.number(widths[0], 1, [](Case& next, std::int64_t value) {
+      std::replace(next.layer.widths.begin(), next.layer.widths.end(),
+                   std::int64_t{next.layer.widths[0]}, value);
+    });
+  }
+  return smaller.take();
+}
+
+std::vector<Case> fewer_features(const Case& spec) {
+  return Smaller(spec)
+      .number(spec.layer.in_features, 1,
+              [](Case& next, std::int64_t value) { next.layer.in_features = value; })
+      .take();
+}
+
+std::vector<Case> lower_ranks(const Case& spec) {
+  Smaller smaller(spec);
+  const RankLaw& law = spec.adapters.rank;
+  for (const auto& [rank, share] : law.shares) {
+    smaller.with([of_all = rank](Case& next) { next.adapters.rank = {{of_all}, {}}; });
+  }
+  for (std::size_t i = 0; law.list.size() > 1 && i < law.list.size(); ++i) {
+    smaller.with([i](Case& next) { next.adapters.rank.list = {next.adapters.rank.list[i]}; });
+  }
+  for (std::size_t i = 0; i < law.list.size(); ++i) {
+    smaller.number(law.list[i], 1,
+                   [i](Case& next, std::int64_t value) { next.adapters.rank.list[i] = value; });
+  }
+  return smaller.take();
+}
+
+std::vector<Case> tighter_storage(const Case& spec) {
+  Smaller smaller(spec);
+  smaller.with_slack({}).number(spec.layer.offset_start, 0, [](Case& next, std::int64_t value) {
+    next.layer.offset_start = value;
+  });
+  const Slack slack = slack_of(spec);
+  for (const auto part : {&Slack::x, &Slack::y, &Slack::rank}) {
+    for (const std::int64_t less : {std::int64_t{0}, slack.*part / 2, slack.*part - 1}) {
+      if (less >= 0) {
+        Slack tighter = slack;
+        tighter.*part = less;
+        smaller.with_slack(tighter);
+      }
+    }
+  }
+  return smaller.take();
+}
+
+std::vector<Case> plainer_batch(const Case& spec) {
+  Smaller smaller(spec);
+  for (const Skew kind : {Skew::kIdentical, Skew::kDistinct}) {
+    // Never from distinct to identical and back.
+    if (spec.skew.kind != Skew::kIdentical || spec.prefill_skew.kind != Skew::kIdentical) {
+      smaller.with([kind](Case& next) {
+        next.skew = {.kind = kind, .parameter = 0, .trace_file = {}, .trace = {}};
+        next.prefill_skew = next.skew;
+      });
+    }
+  }
+  return smaller.with([](Case& next) { next.prefill_skew = next.skew; })
+      .with([](Case& next) { next.no_adapter = 0; })
+      .with([](Case& next) { next.adapters.active = 0; })
+      .with([](Case& next) { next.order = Order::kAsArrived; })
+      .with([](Case& next) { next.seed = 1; })
+      .take();
+}
+
+std::vector<Case> plainer_op(const Case& spec) {
+  Smaller smaller(spec);
+  smaller.with([](Case& next) { next.adapters.bias = false; })
+      .with([](Case& next) { next.adapters.scale = {1.0}; })
+      .with([](Case& next) { next.adapters.scale.resize(1); })
+      .with([](Case& next) { next.add_inputs = true; })
+      .with([](Case& next) { next.intermediate = Dtype::kFp32; })
+      .with([](Case& next) { next.dtype = Dtype::kBf16; });
+  if (spec.op != Op::kEmbedding) {
+    smaller.with([](Case& next) { next.scale_at = ScaleAt::kShrink; });
+  }
+  if (spec.op == Op::kLogits) {
+    smaller.with([](Case& next) { next.op = Op::kLinear; });
+  }
+  if (spec.op == Op::kLinear) {
+    smaller.with([](Case& next) { next.op = Op::kShrink; });
+    smaller.with([](Case& next) { next.op = Op::kExpand; });
+  }
+  return smaller.take();
+}
+
+using Kind = std::vector<Case> (*)(const Case&);
+constexpr Kind kKinds[] = {fewer_sequences, fewer_columns,  fewer_slots,   plainer_op,
+                           lower_ranks,     fewer_features, plainer_batch, tighter_storage};
+
+}  // namespace
+
+Shrunk shrink_case(const Case& spec, const std::function<bool(const Case&)>& fails,
+                   const std::function<bool()>& stop) {
+  Shrunk best{spec, 0, 0};
+  std::set<std::string> tried{scenario_text(spec)};
+  const auto step = [&](Kind kind) {
+    for (const Case& smaller : kind(best.spec)) {
+      if (stop()) {
+        return false;
+      }
+      if (!tried.insert(scenario_text(smaller)).second) {
+        continue;
+      }
+      ++best.tries;
+      if (fails(smaller)) {
+        best.spec = smaller;
+        ++best.steps;
+        return true;
+      }
+    }
+    return false;
+  };
+  for (std::int64_t before = -1; before != best.steps;) {
+    before = best.steps;
+    for (const Kind kind : kKinds) {
+      while (step(kind)) {
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace lora_bench
