@@ -24,7 +24,8 @@ namespace {
 constexpr int kLeastDescriptor = 16;
 
 [[noreturn]] void no_child() {
-  throw EnvironmentError(fmt::format("--isolate cannot start a process: {}", std::strerror(errno)));
+  throw EnvironmentError(
+      fmt::format("cannot start a process for a backend: {}", std::strerror(errno)));
 }
 
 int moved_up(int descriptor) {

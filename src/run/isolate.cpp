@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "ops/plugin.h"
 #include "report/json_row.h"
-#include "run/child.h"
 #include "run/describe.h"
+#include "run/isolated_backend.h"
 
 namespace lora_bench {
 namespace {
@@ -69,41 +69,11 @@ Selected without_loading(const std::string& spelling) {
 
 }  // namespace
 
-// A child and what it said of its backend.
-class Isolation::Worker {
- public:
-  explicit Worker(std::vector<std::string> command) : child_(command) {
-    hello_ = child_.answer(kMostSecondsOfLoading);
-  }
-
-  [[nodiscard]] bool refused() const { return hello_.kind == 'u'; }
-  [[nodiscard]] bool on_device() const { return hello_.text.starts_with("cuda"); }
-  [[nodiscard]] const std::string& hello() const { return hello_.text; }
-  [[nodiscard]] std::string why_not_here() const {
-    return hello_.kind == 's' ? hello_.text.substr(hello_.text.find(' ') + 1) : "";
-  }
-  [[nodiscard]] std::int64_t rows() const { return rows_; }
-  [[nodiscard]] Answer ask(const std::string& place) {
-    if (hello_.kind != 's') {
-      return hello_;
-    }
-    child_.request(place);
-    ++rows_;
-    return child_.answer(std::nullopt);
-  }
-
- private:
-  static constexpr double kMostSecondsOfLoading = 60;
-  Child child_;
-  Answer hello_;
-  std::int64_t rows_ = 0;
-};
-
 Isolation::Isolation(const RunRequest& request, const std::vector<std::string>& spellings)
     : request_(request) {
   for (const std::string& spelling : spellings) {
     Selected selected = without_loading(spelling);
-    const Worker& started = worker(spelling);
+    const IsolatedBackend& started = worker(spelling);
     if (started.refused()) {
       throw UsageError(started.hello());
     }
@@ -117,16 +87,16 @@ Isolation::~Isolation() = default;
 
 Space Isolation::space() const { return on_device_ ? Space::kDevice : Space::kHost; }
 
-Isolation::Worker& Isolation::worker(const std::string& spelling) {
-  std::unique_ptr<Worker>& found = workers_[spelling];
+IsolatedBackend& Isolation::worker(const std::string& spelling) {
+  std::unique_ptr<IsolatedBackend>& found = workers_[spelling];
   if (!found) {
-    found = std::make_unique<Worker>(worker_command(request_, spelling));
+    found = std::make_unique<IsolatedBackend>(worker_command(request_, spelling));
   }
   return *found;
 }
 
 Row Isolation::run(const PlannedRow& planned) {
-  Worker& asked = worker(planned.spelling);
+  IsolatedBackend& asked = worker(planned.spelling);
   const Answer answer = asked.ask(place_of_case(request_, planned.spec));
   if (answer.kind == 'r' || answer.kind == 'i') {
     unusable_in_turn_ = 0;
@@ -148,7 +118,7 @@ Row Isolation::run(const PlannedRow& planned) {
   row.status = Status::kError;
   row.message = answer.text;
   // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.
-  unusable_in_turn_ = answer.kind == 'e' && asked.rows() <= 1 ? unusable_in_turn_ + 1 : 0;
+  unusable_in_turn_ = answer.kind == 'e' && asked.asked() <= 1 ? unusable_in_turn_ + 1 : 0;
   workers_.erase(planned.spelling);
   if (unusable_in_turn_ > 1) {
     throw EnvironmentError(answer.text);

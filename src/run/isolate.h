@@ -12,6 +12,8 @@
 
 namespace lora_bench {
 
+class IsolatedBackend;
+
 // The parent's side of --isolate: a process for each backend (run/worker.h), started again when it
 // crashed, hung or lost its device.
 class Isolation {
@@ -31,12 +33,11 @@ class Isolation {
   [[nodiscard]] Row run(const PlannedRow& planned);
 
  private:
-  class Worker;
-  [[nodiscard]] Worker& worker(const std::string& spelling);
+  [[nodiscard]] IsolatedBackend& worker(const std::string& spelling);
 
   const RunRequest& request_;
   std::map<std::string, Selected> selected_;
-  std::map<std::string, std::unique_ptr<Worker>> workers_;
+  std::map<std::string, std::unique_ptr<IsolatedBackend>> workers_;
   bool on_device_ = false;
   int unusable_in_turn_ = 0;
 };

@@ -1,0 +1,26 @@
+#include "run/isolated_backend.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr double kMostSecondsOfLoading = 60;
+
+}  // namespace
+
+IsolatedBackend::IsolatedBackend(const std::vector<std::string>& command)
+    : child_(command), hello_(child_.answer(kMostSecondsOfLoading)) {}
+
+std::string IsolatedBackend::why_not_here() const {
+  return hello_.kind == 's' ? hello_.text.substr(hello_.text.find(' ') + 1) : "";
+}
+
+Answer IsolatedBackend::ask(const std::string& request) {
+  if (hello_.kind != 's') {
+    return hello_;
+  }
+  child_.request(request);
+  ++asked_;
+  return child_.answer(std::nullopt);
+}
+
+}  // namespace lora_bench
