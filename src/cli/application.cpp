@@ -38,6 +38,7 @@ void add_options(CLI::App& app, Invocation& invocation) {
       ->type_name("WHEN");
   add_run(app, invocation);
   add_verify(app, invocation);
+  add_fuzz(app, invocation);
   add_compare(app, invocation);
   add_plan(app, invocation);
   add_list(app, invocation);

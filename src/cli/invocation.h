@@ -23,6 +23,7 @@ struct Invocation {
 // One file a subcommand; each adds itself to the app.
 void add_run(CLI::App& app, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
+void add_fuzz(CLI::App& app, Invocation& invocation);
 void add_compare(CLI::App& app, Invocation& invocation);
 void add_list(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);

@@ -20,6 +20,8 @@ std::string why_no_seed(const std::string& text) {
 
 }  // namespace
 
+CLI::Validator seed_validator() { return {why_no_seed, ""}; }
+
 void add_selection(CLI::App& command, Selection& selection, bool files_required) {
   CLI::Option* files =
       command.add_option("scenario", selection.files,
@@ -48,7 +50,7 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--seed", selection.seed, "replaces the seed of every scenario")
-      ->check(CLI::Validator(why_no_seed, ""));
+      ->check(seed_validator());
   command.add_option("--max-cases", selection.max_cases, "refuse a sweep with more cases")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

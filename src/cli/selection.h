@@ -10,7 +10,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace lora_bench {
 
@@ -24,6 +25,9 @@ struct Selection {
   std::optional<std::uint64_t> seed;
   std::int64_t max_cases = LoadOptions{}.max_cases;
 };
+
+// An integer from 0 to the largest of 64 bits.
+[[nodiscard]] CLI::Validator seed_validator();
 
 void add_selection(CLI::App& command, Selection& selection, bool files_required);
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -62,6 +63,12 @@ class Throwing final : public Fake {
   void launch(const Problem&, const Operands&, Stream) const override {
     throw CaseError("fake:throw throws, as its name says");
   }
+};
+
+class Crashing final : public Fake {
+ public:
+  using Fake::Fake;
+  void launch(const Problem&, const Operands&, Stream) const override { std::abort(); }
 };
 
 class Lost final : public Fake {
@@ -224,6 +231,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries{
       {{"", "right answers by the plain formula"}, make<Fake>},
       {{"throw", "every launch throws"}, make<Throwing>},
+      {{"crash", "every launch ends the program"}, make<Crashing>},
       {{"lost", "every launch says that the device is lost"}, make<Lost>},
       {{"hang", "no launch returns"}, make<Hanging>},
       {{"wrong", "one element of the result is wrong"}, make<Wrong>},

@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
@@ -15,6 +16,8 @@
 #include "run/select.h"
 #include "run/thresholds.h"
 #include "run/watch.h"
+#include "scenario/scenario.h"
+#include "scenario/scenario_text.h"
 
 namespace lora_bench {
 namespace {
@@ -44,36 +47,20 @@ void share_calls() {
   void* shared =
       mmap(nullptr, sizeof(CallRecord), PROT_READ | PROT_WRITE, MAP_SHARED, kCallDescriptor, 0);
   if (shared == MAP_FAILED) {
-    throw EnvironmentError("--serve-rows is for --isolate, which starts it, and not for people");
+    throw EnvironmentError("workers are started by --isolate and by fuzz, and not by people");
   }
   record_calls(static_cast<CallRecord*>(shared));
 }
 
-void serve_one(const RunRequest& request, const Selected& selected, Targets& targets,
-               const std::string& asked) {
-  std::istringstream numbers(asked);
-  std::size_t scenario = 0;
-  std::size_t number = 0;
-  numbers >> scenario >> number;
-  const Case& spec = request.scenarios.at(scenario).cases.at(number);
-  const Row row = run_case({.spec = spec,
-                            .backend = selected,
-                            .relations = request.relations,
-                            .timing = request.timing,
-                            .thresholds = thresholds_of(spec, request.thresholds),
-                            .repro = repro_command(spec, request.backends.front(), request)},
-                           targets);
-  answer(row.interrupted ? 'i' : 'r', to_json_line(row));
-}
+// Row by request until there are no more.
+using RowOf = std::function<Row(Selected& selected, Targets& targets, const std::string& asked)>;
 
-}  // namespace
-
-ExitCode serve_rows(const RunRequest& request) {
+ExitCode serve(const std::string& spelling, const RowOf& row_of) {
   share_calls();
   Selected selected;
   try {
     const CallInHand loading(Call::kLoading);
-    selected = select_backend(request.backends.front());
+    selected = select_backend(spelling);
   } catch (const UsageError& error) {
     answer('u', error.what());
     return ExitCode::kUsage;
@@ -83,13 +70,55 @@ ExitCode serve_rows(const RunRequest& request) {
   Targets targets;
   try {
     for (std::string asked = next_request(); !asked.empty(); asked = next_request()) {
-      serve_one(request, selected, targets, asked);
+      const Row row = row_of(selected, targets, asked);
+      answer(row.interrupted ? 'i' : 'r', to_json_line(row));
     }
   } catch (const EnvironmentError& error) {
     answer('e', error.what());
     return ExitCode::kEnvironment;
   }
   return ExitCode::kPass;
+}
+
+}  // namespace
+
+ExitCode serve_rows(const RunRequest& request) {
+  return serve(request.backends.front(),
+               [&](const Selected& selected, Targets& targets, const std::string& asked) {
+                 std::istringstream numbers(asked);
+                 std::size_t scenario = 0;
+                 std::size_t number = 0;
+                 numbers >> scenario >> number;
+                 const Case& spec = request.scenarios.at(scenario).cases.at(number);
+                 return run_case({.spec = spec,
+                                  .backend = selected,
+                                  .relations = request.relations,
+                                  .timing = request.timing,
+                                  .thresholds = thresholds_of(spec, request.thresholds),
+                                  .repro = repro_command(spec, request.backends.front(), request)},
+                                 targets);
+               });
+}
+
+ExitCode serve_cases(const std::string& spelling) {
+  return serve(spelling, [&](Selected& selected, Targets& targets, const std::string& asked) {
+    const nlohmann::json request = nlohmann::json::parse(asked);
+    if (request.at("fresh")) {
+      selected = select_backend(spelling);
+    }
+    const Scenario scenario = parse_scenario(request.at("scenario"), "case.yaml", {});
+    return run_case({.spec = scenario.cases.front(),
+                     .backend = selected,
+                     .relations = false,  // the case says it itself
+                     .timing = false,
+                     .thresholds = {},
+                     .repro = {}},
+                    targets);
+  });
+}
+
+std::string request_for_case(const Case& spec, bool fresh_backend) {
+  return nlohmann::json{{"fresh", fresh_backend}, {"scenario", scenario_text(spec)}}.dump();
 }
 
 }  // namespace lora_bench

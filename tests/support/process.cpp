@@ -68,11 +68,9 @@ void set_limit(__rlimit_resource_t resource, const std::optional<std::int64_t>& 
   _exit(127);
 }
 
-// A context line and a row are in it.
-bool filled(const std::string& path) {
-  constexpr std::uintmax_t kBytes = 4096;
+bool filled(const std::string& path, std::uintmax_t least_bytes) {
   std::error_code error;
-  return std::filesystem::file_size(path, error) > kBytes && !error;
+  return std::filesystem::file_size(path, error) > least_bytes && !error;
 }
 
 // Reads both ends until the child closes them, sending the signal when its moment has come.
@@ -95,7 +93,7 @@ void collect(pid_t child, Pipe& out, Pipe& err, const ProcessOptions& options,
         (i == 0 ? result.out : result.err).append(buffer.data(), static_cast<std::size_t>(count));
       }
     }
-    if (!signalled && filled(options.signal_when_filled)) {
+    if (!signalled && filled(options.signal_when_filled, options.filled_bytes)) {
       kill(child, options.signal);
       signalled = true;
     }

@@ -20,10 +20,11 @@ struct ProcessOptions {
   std::string folder;                              // working folder; "" = ours
   std::optional<std::int64_t> file_size_limit;     // RLIMIT_FSIZE
   std::optional<std::int64_t> memory_limit;        // RLIMIT_AS
-  // Sent once the file named here holds a row or two.
+  // Sent once the file named here holds more than so many bytes.
   int signal = 0;
-  std::string signal_when_filled;  // path of a file
-  bool close_stdout = false;       // the reader goes away before anything is written
+  std::string signal_when_filled;
+  std::uintmax_t filled_bytes = 4096;  // a context line and a row
+  bool close_stdout = false;           // the reader goes away before anything is written
 };
 
 // Runs a program to its end with both outputs captured.
