@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lora_bench::kernels {
+
+// What can be wrong with the mutant kernels; src/verify/gpu_mutant_catalogue.cpp says what each
+// means.
+enum class MutantFault : std::uint8_t {
+  kNone,
+  // Which rows a tile takes, and with which adapter.
+  kPartialTileLost,
+  kPartialTileRowLost,
+  kLastTileLost,
+  kGridOneTileShort,
+  kGridOneGroupShort,
+  kEdgeOneRowLate,
+  kEdgeOneRowEarly,
+  kRowTooManyInShrink,
+  kRowTooManyInExpand,
+  kLastSlotIsNone,
+  kNoneIsFirstAdapter,
+  kGroupIndexAsAdapter,
+  kRankOfFirstGroup,
+  kFirstGroupSkipped,
+  kOrderIgnored,
+  kPaddingIsTokenZero,
+  // The sum over K.
+  kKTailLost,
+  kLastOfKLost,
+  kKTailNotCleared,
+  kLanesBeyondTileLost,
+  kShuffleOfThirtyOne,
+  kPartLost,
+  kPartTwice,
+  kPlainAdd,
+  kBf16Partials,
+  kFp16Partials,
+  kBf16RunningSum,
+  kUnalignedRoundedDown,
+  kAIndexWraps,
+  kAOfNextSlice,
+  kOrderVariesByRun,
+  kOrderVariesByBatch,
+  kFillBarrierLost,
+  kRefillBarrierLost,
+  // h before and after.
+  kNotZeroed,
+  kZeroedFirstSliceOnly,
+  kZeroedFirstTileOnly,
+  kZeroedAfterwards,
+  kZeroedTooFar,
+  kZeroNotRecorded,
+  kHAsBf16,
+  kHTruncated,
+  kHAsTf32,
+  kHOfNeighbour,
+  kHOfFirstSlice,
+  kHPackedByRank,
+  kStaleHForBase,
+  // The sum over the rank.
+  kRankTailLost,
+  kLastLaneLost,
+  kRankPaddingRead,
+  kBPackedByRank,
+  kExpandBarrierLost,
+  kAsyncCopyNotAwaited,
+  // The scale.
+  kScaleSkipped,
+  kScaleTwice,
+  kScaleTwoPercent,
+  kScaleAtBothEnds,
+  kScaleOnOnePart,
+  kScaleOfNextSlot,
+  // From delta to y.
+  kBiasSkipped,
+  kBiasTwice,
+  kBiasOnBaseRows,
+  kBiasOfFirstSlice,
+  kInputsIgnored,
+  kInputsAlwaysAdded,
+  kDeltaRounded,
+  kDeltaTwice,
+  kYTruncated,
+  kExpandTwice,
+  // Which column.
+  kColumnTailLost,
+  kOddColumnTwice,
+  kColumnShifted,
+  kSlicesSwapped,
+  kSlicesAtEqualDistances,
+  kYIndexWraps,
+  kPastTheSlice,
+  kPastTheEnd,
+  kBeforeTheStart,
+  kXAsScratch,
+  // What a launch keeps of the launches before, and where it runs.
+  kStalePlan,
+  kCapturedX,
+  kCapturedY,
+  kStaleY,
+  kNothingLaunched,
+  kSkippedFromThird,
+  kOtherStream,
+};
+
+}  // namespace lora_bench::kernels
