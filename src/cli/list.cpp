@@ -9,6 +9,7 @@
 #include "cli/invocation.h"
 #include "cli/terminal.h"
 #include "core/error.h"
+#include "device/facts.h"
 #include "ops/backend.h"
 #include "ops/fake.h"
 #include "report/columns.h"
@@ -93,17 +94,26 @@ std::string list_metrics(int width) {
   return "metrics (columns of every results file)\n" + definitions(entries, width);
 }
 
-std::string list_mutants(int width) {
+std::vector<Definition> told(const std::vector<MutantDoc>& mutants) {
   std::vector<Definition> faults;
-  for (const MutantDoc& mutant : mutants()) {
+  for (const MutantDoc& mutant : mutants) {
     faults.push_back({mutant.fault, fmt::format("{} [{}]", mutant.meaning, mutant.source)});
   }
+  return faults;
+}
+
+std::string list_mutants(int width) {
+  const std::string why_not = why_no_gpu();
+  const std::string not_here =
+      why_not.empty() ? "" : definitions({{"", "not here: " + why_not}}, width);
   std::vector<Definition> named;
   for (const HypothesisDoc& hypothesis : hypotheses()) {
     named.push_back({std::string(hypothesis.key), std::string(hypothesis.meaning)});
   }
-  return "mutants (backend mutant:FAULT)\n" + definitions(faults, width) +
-         "hypotheses that a failure can name\n" + definitions(named, width);
+  return "mutants (backend mutant:FAULT)\n" + definitions(told(mutants()), width) +
+         "GPU mutants (backend mutant:FAULT)\n" + not_here +
+         definitions(told(gpu_mutants()), width) + "hypotheses that a failure can name\n" +
+         definitions(named, width);
 }
 
 std::string list_fakes(int width) {

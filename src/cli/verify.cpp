@@ -72,6 +72,10 @@ ExitCode run_self_test(const VerifyCommand& command) {
   const auto total = static_cast<std::int64_t>(report.rows.size());
   text += fmt::format("{} of {} mutants caught; {} false alarms in {} correct cases\n", caught,
                       total, report.false_alarms, report.correct_cases);
+  if (report.skipped > 0) {
+    text +=
+        fmt::format("{} GPU mutants skipped: no GPU ({})\n", report.skipped, report.why_skipped);
+  }
   print_result(text);
   return sound(report) ? ExitCode::kPass : ExitCode::kWrongResult;
 }

@@ -53,7 +53,9 @@ Selected select_backend(const std::string& name) {
     return select_plugin(name);
   }
   if (starts_with(name, kMutantPrefix)) {
-    return {name, "", make_mutant(name.substr(kMutantPrefix.size())), ""};
+    const std::string fault = name.substr(kMutantPrefix.size());
+    const std::string why_not = why_no_mutant(fault);
+    return {name, why_not, why_not.empty() ? make_mutant(fault) : nullptr, ""};
   }
   if (name == "fake" || starts_with(name, kFakePrefix)) {
     return {name, "", make_fake(name == "fake" ? "" : name.substr(kFakePrefix.size())), ""};

@@ -1,18 +1,58 @@
 #include "verify/mutants.h"
 
 #include "core/error.h"
+#include "device/facts.h"
+#include "verify/gpu_mutants.h"
 #include "verify/mutant_faults.h"
 
 namespace lora_bench {
 namespace {
 
-std::vector<MutantDoc> docs_of(const std::vector<FaultEntry>& entries) {
+template <typename Entry>
+std::vector<MutantDoc> docs_of(const std::vector<Entry>& entries) {
   std::vector<MutantDoc> docs;
   docs.reserve(entries.size());
-  for (const FaultEntry& entry : entries) {
+  for (const Entry& entry : entries) {
     docs.push_back(entry.doc);
   }
   return docs;
+}
+
+// What a name stands for; null where it is no name of that kind.
+struct Named {
+  std::unique_ptr<Backend> (*host)(Fault, const std::string&) = nullptr;
+  std::unique_ptr<Backend> (*gpu)(kernels::MutantFault, const std::string&) = nullptr;
+  Fault fault = Fault::kNone;
+  kernels::MutantFault gpu_fault = kernels::MutantFault::kNone;
+};
+
+Named find_fault(const std::string& fault) {
+  Named named;
+  std::vector<std::string> known{"none", "gpu-none"};
+  named.host = fault == "none" ? make_mutant_kernel : nullptr;
+  named.gpu = fault == "gpu-none" ? make_gpu_mutant : nullptr;
+  for (const FaultEntry& entry : fault_catalogue()) {
+    known.push_back(entry.doc.fault);
+    if (entry.doc.fault == fault) {
+      named.host = make_mutant_kernel;
+      named.fault = entry.fault;
+    }
+  }
+  for (const GpuFaultEntry& entry : gpu_fault_catalogue()) {
+    known.push_back(entry.doc.fault);
+    if (entry.doc.fault == fault) {
+      named.gpu = make_gpu_mutant;
+      named.gpu_fault = entry.fault;
+    }
+  }
+  if (named.host == nullptr && named.gpu == nullptr) {
+    Diagnostic unknown;
+    unknown.what = "unknown mutant '" + fault + "'";
+    unknown.allowed = "none, gpu-none, or a fault that `lora-bench list mutants` shows";
+    unknown.suggestion = nearest(fault, known);
+    throw UsageError(std::vector<Diagnostic>{unknown});
+  }
+  return named;
 }
 
 }  // namespace
@@ -22,22 +62,19 @@ const std::vector<MutantDoc>& mutants() {
   return kDocs;
 }
 
+const std::vector<MutantDoc>& gpu_mutants() {
+  static const std::vector<MutantDoc> kDocs = docs_of(gpu_fault_catalogue());
+  return kDocs;
+}
+
+std::string why_no_mutant(const std::string& fault) {
+  return find_fault(fault).gpu == nullptr ? "" : why_no_gpu();
+}
+
 std::unique_ptr<Backend> make_mutant(const std::string& fault) {
-  if (fault == "none") {
-    return make_mutant_kernel(Fault::kNone, "mutant:none");
-  }
-  std::vector<std::string> known{"none"};
-  for (const FaultEntry& entry : fault_catalogue()) {
-    if (entry.doc.fault == fault) {
-      return make_mutant_kernel(entry.fault, "mutant:" + fault);
-    }
-    known.push_back(entry.doc.fault);
-  }
-  Diagnostic unknown;
-  unknown.what = "unknown mutant '" + fault + "'";
-  unknown.allowed = "none, or a fault that `lora-bench list` shows";
-  unknown.suggestion = nearest(fault, known);
-  throw UsageError(std::vector<Diagnostic>{unknown});
+  const Named named = find_fault(fault);
+  const std::string name = "mutant:" + fault;
+  return named.gpu == nullptr ? named.host(named.fault, name) : named.gpu(named.gpu_fault, name);
 }
 
 }  // namespace lora_bench

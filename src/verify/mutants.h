@@ -10,17 +10,22 @@
 
 namespace lora_bench {
 
-// A deliberately broken host implementation, to test the verifier. `fault` is a key of the
-// catalogue; "none" is the correct one it is derived from.
+// A deliberately broken implementation, to test the verifier. `fault` is a key of a catalogue;
+// "none" is the correct one that those of the host derive from, "gpu-none" that of the GPU.
 struct MutantDoc {
   std::string fault;         // "lost-k-tail"
   std::string meaning;       // "the last element of every sum over K is left out"
-  std::string hypothesis;    // the key diagnose() must give; "" = none fits
+  std::string hypothesis;    // the key diagnose() must give; "" = none fits (on the GPU: none is
+                             // asked for)
   std::string source;        // "design", or the public bug it stands for
   Part alone = Part::kNone;  // the part of the proof that nothing else can replace: without it the
                              // fault survives
 };
 [[nodiscard]] const std::vector<MutantDoc>& mutants();
+[[nodiscard]] const std::vector<MutantDoc>& gpu_mutants();
+// "" when the mutant can run on this machine with this build. Throws UsageError for no mutant.
+[[nodiscard]] std::string why_no_mutant(const std::string& fault);
+// Throws UsageError for no mutant, EnvironmentError for one of the GPU where there is none.
 [[nodiscard]] std::unique_ptr<Backend> make_mutant(const std::string& fault);
 
 struct SelfTestRow {
@@ -37,12 +42,15 @@ struct SelfTestReport {
   std::int64_t correct_cases = 0;
   std::int64_t false_alarms = 0;
   std::vector<std::string> alarm_messages;
+  std::int64_t skipped = 0;  // mutants that were not run
+  std::string why_skipped;   // "" when none was
 };
 // Everything caught, named as it should be, by the part that should; no false alarm.
 [[nodiscard]] bool sound(const SelfTestReport& report);
 
-// Every mutant over the suite's cases until one catches it; then `correct_cases` random cases over
-// the correct host backends. `progress` is called with a line for stderr.
+// Every mutant that this machine can run over the suite's cases until one catches it; then
+// `correct_cases` random cases over the backends that are to be right. `progress` is called with a
+// line for stderr.
 [[nodiscard]] SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
                                        const std::function<void(const std::string&)>& progress);
 

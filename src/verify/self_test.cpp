@@ -8,19 +8,36 @@
 namespace lora_bench {
 namespace {
 
-std::vector<std::unique_ptr<Backend>> correct_host_backends() {
+std::vector<std::unique_ptr<Backend>> correct_backends() {
   std::vector<std::unique_ptr<Backend>> backends;
-  backends.push_back(make_mutant("none"));
-  for (const BackendEntry& entry : backend_registry()) {
-    if (!entry.why_not_here.empty()) {
-      continue;
+  for (const char* fault : {"none", "gpu-none"}) {
+    if (why_no_mutant(fault).empty()) {
+      backends.push_back(make_mutant(fault));
     }
-    std::unique_ptr<Backend> backend = entry.make();
-    if (backend->space() == Space::kHost) {
-      backends.push_back(std::move(backend));
+  }
+  for (const BackendEntry& entry : backend_registry()) {
+    if (entry.why_not_here.empty()) {
+      backends.push_back(entry.make());
     }
   }
   return backends;
+}
+
+void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
+                 const ProgressLine& progress) {
+  const std::vector<Case> cases = telling_cases();
+  for (const MutantDoc& doc : docs) {
+    const std::string why_not = why_no_mutant(doc.fault);
+    if (!why_not.empty()) {
+      ++report.skipped;
+      report.why_skipped = why_not;
+      continue;
+    }
+    report.rows.push_back(hunt_and_judge(doc, cases));
+    const SelfTestRow& row = report.rows.back();
+    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
+                        : fmt::format("{}: NOT CAUGHT", row.fault));
+  }
 }
 
 }  // namespace
@@ -35,14 +52,9 @@ bool sound(const SelfTestReport& report) {
 SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
                          const std::function<void(const std::string&)>& progress) {
   SelfTestReport report;
-  const std::vector<Case> cases = telling_cases();
-  for (const MutantDoc& doc : mutants()) {
-    report.rows.push_back(hunt_and_judge(doc, cases));
-    const SelfTestRow& row = report.rows.back();
-    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
-                        : fmt::format("{}: NOT CAUGHT", row.fault));
-  }
-  const std::vector<std::unique_ptr<Backend>> backends = correct_host_backends();
+  try_mutants(mutants(), report, progress);
+  try_mutants(gpu_mutants(), report, progress);
+  const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
   const auto share = static_cast<std::int64_t>(backends.size());
   for (std::int64_t turn = 0; turn < share; ++turn) {
     const std::int64_t cases_of_backend =

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "verify/diagnose.h"
+#include "verify/gpu_mutants.h"
 #include "verify/mutants.h"
 
 using namespace lora_bench;
@@ -27,6 +28,10 @@ std::size_t lines_that_begin(const std::string& text, const std::string& start) 
   return count;
 }
 
+std::string named(const MutantDoc& doc) {
+  return doc.hypothesis.empty() ? "-" : "`" + doc.hypothesis + "`";
+}
+
 }  // namespace
 
 TEST_CASE("docs/verifying.md lists every hypothesis and every mutant as the code has them") {
@@ -37,10 +42,16 @@ TEST_CASE("docs/verifying.md lists every hypothesis and every mutant as the code
     CHECK_MESSAGE(page.find(line) != std::string::npos, line);
   }
   for (const MutantDoc& doc : mutants()) {
-    const std::string named = doc.hypothesis.empty() ? "-" : "`" + doc.hypothesis + "`";
     const std::string line =
-        "| `" + doc.fault + "` | " + doc.meaning + " | " + named + " | " + doc.source + " |\n";
+        "| `" + doc.fault + "` | " + doc.meaning + " | " + named(doc) + " | " + doc.source + " |\n";
     CHECK_MESSAGE(page.find(line) != std::string::npos, line);
   }
-  CHECK(lines_that_begin(page, "| `") == hypotheses().size() + mutants().size());
+  for (const GpuFaultEntry& entry : gpu_fault_catalogue()) {
+    const std::string line = "| `" + entry.doc.fault + "` | " + entry.doc.meaning + " | " +
+                             entry.seen_in + " | " + std::string(name(entry.level)) + " | " +
+                             named(entry.doc) + " | " + entry.doc.source + " |\n";
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+  CHECK(lines_that_begin(page, "| `") ==
+        hypotheses().size() + mutants().size() + gpu_mutants().size());
 }
