@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "kernels/divide_up.h"
+
 namespace lora_bench::kernels {
 namespace {
 
 constexpr std::int64_t kMostBlocks = 2147483647;
 // About two for each multiprocessor of a large GPU: below, blocks are made smaller.
 constexpr std::int64_t kEnoughBlocks = 264;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return value / by + (value % by == 0 ? 0 : 1);
-}
 
 // Tiles of `rows_per_tile` that any split of the rows into `active` groups fits into: each group
 // has at most one partial tile, so that a captured grid serves every batch of this size.

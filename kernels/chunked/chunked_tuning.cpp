@@ -1,5 +1,6 @@
 #include "kernels/chunked/chunked_tuning.h"
 
+#include "kernels/divide_up.h"
 #include "kernels/tile/tile_tuning.h"
 
 namespace lora_bench::kernels {

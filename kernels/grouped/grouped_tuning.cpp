@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/divide_up.h"
 #include "kernels/tile/tile_tuning.h"
 
 namespace lora_bench::kernels {

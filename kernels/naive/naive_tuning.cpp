@@ -1,11 +1,9 @@
 #include "kernels/naive/naive_tuning.h"
 
+#include "kernels/divide_up.h"
+
 namespace lora_bench::kernels {
 namespace {
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return value / by + (value % by == 0 ? 0 : 1);
-}
 
 NaiveTuning cover(std::int64_t items, std::int64_t items_per_block) {
   NaiveTuning tuning;

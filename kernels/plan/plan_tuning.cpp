@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/divide_up.h"
+
 namespace lora_bench::kernels {
 namespace {
 
 constexpr std::int64_t kWarpLanes = 32;
 // Beside a row for each warp: counts of the block, of all blocks, and starts.
 constexpr std::int64_t kRowsBesideWarps = 3;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 std::int64_t shared_bytes(int warps, std::int64_t slots) {
   const std::int64_t groups = slots + 1;

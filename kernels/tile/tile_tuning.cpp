@@ -1,5 +1,7 @@
 #include "kernels/tile/tile_tuning.h"
 
+#include "kernels/divide_up.h"
+
 namespace lora_bench::kernels {
 
 ExpandTile expand_tile_for(int rows_per_tile, std::int64_t max_rank, bool vectors) {

@@ -16,8 +16,4 @@ struct ExpandTile {
 [[nodiscard]] std::int64_t tile_shrink_depth(std::int64_t in_features, std::int64_t split);
 [[nodiscard]] std::int64_t tile_expand_depth(std::int64_t max_rank, bool wide_intermediate);
 
-[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return value / by + (value % by == 0 ? 0 : 1);
-}
-
 }  // namespace lora_bench::kernels

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::int64_t kFp32Bytes = 4;
 
-std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+// The next multiple.
+std::int64_t padded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // fp32 h and 16-bit weights: no product of cuBLAS takes both, and h may not be narrowed.
 bool widens_b(const Problem& problem) {
@@ -33,8 +34,8 @@ CublasWorkspace cublas_workspace(const Problem& problem) {
   const bool narrow_h = problem.intermediate != Dtype::kFp32;
   CublasWorkspace workspace;
   workspace.rows = problem.plan.rows_with_adapter();
-  workspace.x_stride = round_up(problem.in_features, 8);
-  workspace.h_stride = round_up(problem.max_rank, 8);
+  workspace.x_stride = padded(problem.in_features, 8);
+  workspace.h_stride = padded(problem.max_rank, 8);
   std::int64_t widest = 0;
   for (const std::int64_t width : problem.widths) {
     workspace.columns += width;
@@ -43,7 +44,7 @@ CublasWorkspace cublas_workspace(const Problem& problem) {
   std::int64_t end = Cublas::kWorkspaceBytes;
   const auto take = [&](bool needed, std::int64_t bytes) {
     const std::int64_t begin = end;
-    end += needed ? round_up(bytes, kAlignmentBytes) : 0;
+    end += needed ? padded(bytes, kAlignmentBytes) : 0;
     return begin;
   };
   const std::int64_t h_elements = problem.slices() * workspace.rows * workspace.h_stride;

@@ -48,6 +48,8 @@ struct RankLaw {
   std::vector<std::pair<std::int64_t, double>> shares;
 };
 
+[[nodiscard]] std::int64_t largest_rank(const RankLaw& law);
+
 struct AdapterSpec {
   std::int64_t slots = 1;
   std::int64_t active = 0;  // exactly so many are touched; 0 = as the law draws
@@ -76,6 +78,9 @@ struct SkewLaw {
   std::string trace_file;           // as written, for messages
   std::vector<std::int32_t> trace;  // its ids, read and range-checked with the scenario
 };
+
+// Whether the law, drawn long enough, would use every slot.
+[[nodiscard]] bool reaches_all_slots(const SkewLaw& law);
 
 enum class CacheMode : std::uint8_t { kWeightsCold, kCold, kHot };
 enum class LaunchMode : std::uint8_t { kGraph, kStream };

@@ -7,7 +7,6 @@
 #include <numeric>
 
 namespace lora_bench {
-namespace {
 
 std::int64_t largest_rank(const RankLaw& law) {
   std::int64_t largest = 0;
@@ -19,6 +18,12 @@ std::int64_t largest_rank(const RankLaw& law) {
   }
   return largest;
 }
+
+bool reaches_all_slots(const SkewLaw& law) {
+  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
+}
+
+namespace {
 
 // How many adapters the law can touch with so many sequences.
 std::int64_t reach(const SkewLaw& law, std::int64_t slots) {

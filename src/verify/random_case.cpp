@@ -142,14 +142,6 @@ std::int64_t& largest(std::vector<std::int64_t>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-std::int64_t largest_rank(const RankLaw& law) {
-  std::int64_t rank = law.shares.empty() ? 0 : law.shares.back().first;
-  for (const std::int64_t of_slot : law.list) {
-    rank = std::max(rank, of_slot);
-  }
-  return rank;
-}
-
 bool affordable(const Case& spec) {
   const LayerShape& layer = spec.layer;
   const auto slices = static_cast<std::int64_t>(layer.widths.size());
@@ -205,10 +197,6 @@ void make_affordable(Dice& dice, Case& spec) {
   }
 }
 
-bool reaches_all(const SkewLaw& law) {
-  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
-}
-
 void draw_who_uses_what(Dice& dice, Case& spec) {
   const std::int64_t slots = spec.adapters.slots;
   spec.skew = random_law(dice, slots);
@@ -217,8 +205,8 @@ void draw_who_uses_what(Dice& dice, Case& spec) {
   spec.order =
       dice.one_of(std::array<Order, 3>{Order::kShuffled, Order::kSorted, Order::kAsArrived});
   const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
-  if (dice.one_in(4) && spec.no_adapter == 0 && sequences > 0 && reaches_all(spec.skew) &&
-      reaches_all(spec.prefill_skew)) {
+  if (dice.one_in(4) && spec.no_adapter == 0 && sequences > 0 && reaches_all_slots(spec.skew) &&
+      reaches_all_slots(spec.prefill_skew)) {
     spec.adapters.active = 1 + dice.below(std::min(slots, sequences));
   }
 }

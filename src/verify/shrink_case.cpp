@@ -12,17 +12,6 @@
 namespace lora_bench {
 namespace {
 
-std::int64_t largest_rank(const RankLaw& law) {
-  std::int64_t rank = 0;
-  for (const std::int64_t of_slot : law.list) {
-    rank = std::max(rank, of_slot);
-  }
-  for (const auto& [of_share, share] : law.shares) {
-    rank = std::max(rank, of_share);
-  }
-  return rank;
-}
-
 std::int64_t columns_of(const LayerShape& layer) {
   return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
 }
@@ -37,10 +26,6 @@ Slack slack_of(const Case& spec) {
   return {spec.layer.x_stride - spec.layer.in_features,
           spec.layer.y_stride - columns_of(spec.layer),
           std::max<std::int64_t>(0, spec.adapters.max_rank - rank)};
-}
-
-bool reaches_all(const SkewLaw& law) {
-  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
 }
 
 // What a change of one thing asks of the others, so that the case is one a scenario may hold.
@@ -58,7 +43,8 @@ void settle(Case& spec, const Slack& slack) {
   }
   const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
   adapters.active = std::min({adapters.active, adapters.slots, sequences});
-  if (spec.no_adapter > 0 || !reaches_all(spec.skew) || !reaches_all(spec.prefill_skew)) {
+  if (spec.no_adapter > 0 || !reaches_all_slots(spec.skew) ||
+      !reaches_all_slots(spec.prefill_skew)) {
     adapters.active = 0;
   }
   if (spec.intermediate != Dtype::kFp32) {

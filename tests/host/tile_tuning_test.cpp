@@ -6,6 +6,7 @@
 
 #include "core/random.h"
 #include "kernels/chunked/chunked_tuning.h"
+#include "kernels/divide_up.h"
 #include "kernels/grouped/grouped_tuning.h"
 #include "kernels/tile/tile_tuning.h"
 #include "ops/vectors.h"
