@@ -19,7 +19,7 @@ struct PlanTuning {
 constexpr int kPlanRoundsInFlight = 4;
 constexpr int kPlanMostWarps = 16;
 // What every architecture lets a block have, if asked: 64 KB, less what the kernel has by itself.
-constexpr std::int64_t kPlanSharedBytes = 63 * 1024;
+constexpr std::int64_t kPlanSharedBytes = 63 << 10;
 // A cluster of more needs to be asked for, and may be refused.
 constexpr int kPlanMostBlocks = 8;
 

@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kNarrowCase = 24;
 constexpr std::size_t kNarrowest = 6;
-constexpr std::string_view kReset = "\x1b[0m";
 
 }  // namespace
 
@@ -97,7 +96,7 @@ std::string Grid::line(const std::vector<GridCell>& cells) const {
     const std::string_view colour = colour_ && !clip ? cells[i].colour : "";
     line += line.empty() ? "" : std::string(kGap, ' ');
     line += columns_[i].right ? padding : "";
-    line.append(colour).append(cell).append(colour.empty() ? "" : kReset);
+    line.append(colour).append(cell).append(colour.empty() ? "" : kPlainText);
     line += columns_[i].right ? "" : padding;
   }
   line.erase(line.find_last_not_of(' ') + 1);

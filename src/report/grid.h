@@ -7,6 +7,9 @@
 
 namespace lora_bench {
 
+// Ends a colour.
+inline constexpr std::string_view kPlainText = "\x1b[0m";
+
 struct GridColumn {
   std::string key, header;
   int priority = 0;  // what is left out first where the screen is narrow; 0 = always shown

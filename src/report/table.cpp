@@ -12,7 +12,6 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::string_view kReset = "\x1b[0m";
 constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kGreen = "\x1b[32m";
 constexpr std::string_view kYellow = "\x1b[33m";
@@ -96,7 +95,7 @@ class Table {
     const std::string shown =
         style_.width > 0 ? clipped(line, static_cast<std::size_t>(style_.width)) : line;
     if (style_.colour && !colour.empty()) {
-      out.append(colour).append(shown).append(kReset);
+      out.append(colour).append(shown).append(kPlainText);
     } else {
       out += shown;
     }

@@ -62,7 +62,7 @@ std::vector<Entrant> entrants(const FuzzRequest& request) {
   return all;
 }
 
-void make_folder(const std::filesystem::path& folder) {
+void make_writable_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error || access(folder.c_str(), W_OK) != 0) {
@@ -94,7 +94,7 @@ class Fuzzer {
  public:
   explicit Fuzzer(const FuzzRequest& request)
       : request_(request), entrants_(entrants(request)), progress_(request.cases, request.quiet) {
-    make_folder(request.folder);
+    make_writable_folder(request.folder);
   }
 
   FuzzReport run();

@@ -11,8 +11,6 @@
 namespace lora_bench {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kLengthBytes = 8;
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
@@ -28,7 +26,8 @@ std::string content_of(const std::filesystem::path& path) {
 }
 
 StoredTensor tensor_of(const std::filesystem::path& path, const std::string& name,
-                       const Json& entry, const std::string& content, std::size_t first_byte) {
+                       const nlohmann::json& entry, const std::string& content,
+                       std::size_t first_byte) {
   StoredTensor tensor;
   tensor.type = entry.at("dtype").get<std::string>();
   tensor.shape = entry.at("shape").get<std::vector<std::int64_t>>();
@@ -58,7 +57,7 @@ StoredTensors read_safetensors(const std::filesystem::path& path) {
   StoredTensors stored;
   stored.file = path;
   try {
-    const Json header = Json::parse(content.substr(kLengthBytes, header_bytes));
+    const nlohmann::json header = nlohmann::json::parse(content.substr(kLengthBytes, header_bytes));
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
         stored.metadata = entry.get<std::map<std::string, std::string>>();
@@ -66,7 +65,7 @@ StoredTensors read_safetensors(const std::filesystem::path& path) {
         stored.tensors[name] = tensor_of(path, name, entry, content, kLengthBytes + header_bytes);
       }
     }
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     refuse(path, fmt::format("is no safetensors file: {}", error.what()));
   }
   return stored;

@@ -6,11 +6,11 @@
 namespace lora_bench {
 namespace {
 
-std::string text_of(const SkewLaw& law) {
+std::string hashed_text(const SkewLaw& law) {
   return fmt::format("{} {} {}", name(law.kind), law.parameter, fmt::join(law.trace, ","));
 }
 
-std::string text_of(const RankLaw& law) {
+std::string hashed_text(const RankLaw& law) {
   std::string text = fmt::format("{}", fmt::join(law.list, ","));
   for (const auto& [rank, share] : law.shares) {
     text += fmt::format(" {}:{}", rank, share);
@@ -18,13 +18,13 @@ std::string text_of(const RankLaw& law) {
   return text;
 }
 
-std::string text_of(const std::optional<double>& number) {
+std::string hashed_text(const std::optional<double>& number) {
   return number ? fmt::format("{}", *number) : "none";
 }
 
 // Everything that changes what is run or how it is judged, and nothing else: not tags, not where
 // the file lies.
-std::string text_of(const Case& spec) {
+std::string hashed_text(const Case& spec) {
   const LayerShape& layer = spec.layer;
   const AdapterSpec& adapters = spec.adapters;
   const VerifySettings& verify = spec.verify;
@@ -38,12 +38,13 @@ std::string text_of(const Case& spec) {
                   fmt::join(layer.widths, ","), layer.offset_start, layer.x_stride, layer.y_stride);
   text +=
       fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", spec.batch.decode, fmt::join(spec.batch.prefill, ","),
-                  adapters.slots, adapters.active, text_of(adapters.rank), adapters.max_rank,
+                  adapters.slots, adapters.active, hashed_text(adapters.rank), adapters.max_rank,
                   fmt::join(adapters.scale, ","), adapters.bias);
-  text += fmt::format("{}|{}|{}|{}|{}|{}|", text_of(spec.skew), text_of(spec.prefill_skew),
+  text += fmt::format("{}|{}|{}|{}|{}|{}|", hashed_text(spec.skew), hashed_text(spec.prefill_skew),
                       spec.no_adapter, name(spec.order), spec.seed, fmt::join(spec.backends, ","));
-  text += fmt::format("{}|{}|{}|{}|", text_of(limits.max_floor_ratio), text_of(limits.max_time_us),
-                      text_of(limits.max_regression), text_of(limits.min_tokens_per_s));
+  text += fmt::format("{}|{}|{}|{}|", hashed_text(limits.max_floor_ratio),
+                      hashed_text(limits.max_time_us), hashed_text(limits.max_regression),
+                      hashed_text(limits.min_tokens_per_s));
   text += fmt::format("{}|{}|{}|{}|", verify.enabled, verify.relations, verify.max_rows,
                       verify.timeout_s);
   text +=
@@ -58,7 +59,7 @@ std::string text_of(const Case& spec) {
 std::uint64_t content_hash(const std::vector<Case>& cases) {
   std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
   for (const Case& spec : cases) {
-    for (const char c : text_of(spec)) {
+    for (const char c : hashed_text(spec)) {
       hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
     }
   }

@@ -3,9 +3,9 @@
 namespace lora_bench {
 namespace {
 
-using Entries = std::vector<FaultEntry>;
+using FaultEntries = std::vector<FaultEntry>;
 
-Entries row_faults() {
+FaultEntries row_faults() {
   return {
       {Fault::kNoOp, {"no-op", "nothing is computed, y stays as it was", "zero-delta", "design"}},
       {Fault::kFrozenActiveCount,
@@ -50,7 +50,7 @@ Entries row_faults() {
   };
 }
 
-Entries shrink_faults() {
+FaultEntries lane_sum_faults() {
   return {
       {Fault::kNeighbourRow,
        {"neighbour-row", "every row reads its neighbour", "neighbour-row", "design"}},
@@ -107,7 +107,7 @@ Entries shrink_faults() {
   };
 }
 
-Entries expand_faults() {
+FaultEntries expand_faults() {
   return {
       {Fault::kRankLaneLost,
        {"rank-lane-lost", "the last rank lane is left out", "lost-rank-lane", "design"}},
@@ -139,7 +139,7 @@ Entries expand_faults() {
   };
 }
 
-Entries column_faults() {
+FaultEntries column_faults() {
   return {
       {Fault::kColumnShifted,
        {"column-shifted", "every column holds its left neighbour's value", "column-shift",
@@ -166,7 +166,7 @@ Entries column_faults() {
   };
 }
 
-Entries memory_faults() {
+FaultEntries memory_faults() {
   return {
       {Fault::kColumnsOutsideWritten,
        {"columns-outside-written", "columns that no slice owns are set to 0", "written-outside",
@@ -190,10 +190,10 @@ Entries memory_faults() {
   };
 }
 
-Entries all_faults() {
-  Entries all;
-  for (const Entries& part :
-       {row_faults(), shrink_faults(), expand_faults(), column_faults(), memory_faults()}) {
+FaultEntries all_faults() {
+  FaultEntries all;
+  for (const FaultEntries& part :
+       {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
@@ -202,7 +202,7 @@ Entries all_faults() {
 }  // namespace
 
 const std::vector<FaultEntry>& fault_catalogue() {
-  static const Entries kEntries = all_faults();
+  static const FaultEntries kEntries = all_faults();
   return kEntries;
 }
 
