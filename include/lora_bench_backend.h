@@ -100,13 +100,16 @@ typedef struct lora_bench_numerics {
   int32_t deterministic;   /* 1: twice the same call gives the same bits [1] */
   int32_t batch_invariant; /* 1: a row's bits do not depend on the rows around it [1] */
   int32_t graph_safe;      /* 1: may be captured into a CUDA graph and replayed [1] */
-  int32_t reserved;        /* 0 */
-  double unit_roundoff;    /* of one accumulation: 0x1p-24 for fp32, 0x1p-23 on tensor cores
-                            * [0x1p-24] */
-  int64_t shrink_depth;    /* additions on the longest path of a sum over K [K] */
-  int64_t expand_depth;    /* the same over the rank, bias and y included [max_rank + 2] */
-  int64_t partials;        /* partial sums that meet in one element of h [1] */
-  char summation[128];     /* one line for people, a column of the row [""] */
+  /* 1: what was captured serves every batch of as many tokens over these slots and this max_rank:
+   * your launch takes neither the plan nor ranks from lora_bench_problem. Where it is tried,
+   * active_ids ends in -1 and group_starts repeats its last number, up to the slots [0] */
+  int32_t replays_other_batches;
+  double unit_roundoff; /* of one accumulation: 0x1p-24 for fp32, 0x1p-23 on tensor cores
+                         * [0x1p-24] */
+  int64_t shrink_depth; /* additions on the longest path of a sum over K [K] */
+  int64_t expand_depth; /* the same over the rank, bias and y included [max_rank + 2] */
+  int64_t partials;     /* partial sums that meet in one element of h [1] */
+  char summation[128];  /* one line for people, a column of the row [""] */
 } lora_bench_numerics;
 
 /* The machine, for supports(). */

@@ -49,4 +49,11 @@ struct PeakProbe {
 [[nodiscard]] cudaError_t launch_gate(const volatile unsigned* open, volatile unsigned* timed_out,
                                       std::uint64_t timeout_ns, cudaStream_t stream);
 
+// Work beside other work: every block reads `data` for a number of rounds that is drawn anew for
+// each block and each launch, `most_rounds` at most, and then ends. `turn` (one word, any value)
+// counts the blocks; `sink` as above.
+[[nodiscard]] cudaError_t launch_antagonist(const void* data, std::int64_t bytes, unsigned* turn,
+                                            unsigned* sink, int most_rounds, ProbeGrid grid,
+                                            cudaStream_t stream);
+
 }  // namespace lora_bench::kernels

@@ -27,6 +27,9 @@ struct Numerics {
   bool deterministic = true;    // twice the same call, the same bits
   bool batch_invariant = true;  // a row's bits do not depend on the rows around it
   bool graph_safe = true;       // may be captured and replayed
+  // What is captured serves every batch of as many tokens over these slots, whatever their ranks:
+  // all that differs is read from the operands when it runs.
+  bool replays_other_batches = false;
   std::string summation;        // one line for people
 };
 

@@ -36,6 +36,9 @@ Numerics bgmv_numerics(const Problem& problem) {
       kernels::bgmv_expand_depth(form, problem.max_rank, problem.intermediate == Dtype::kFp32);
   numerics.intermediate = problem.intermediate;
   numerics.batch_invariant = false;  // rows per adapter choose the form
+  // One row a block reads nothing else of the plan; segments are counted when they are launched,
+  // and a batch without adapters launches nothing.
+  numerics.replays_other_batches = !segments && shape.active > 0;
   numerics.summation =
       segments ? "SGMV on tensor cores, fp32; K: eight strided sums and a tree of three; an fp32 h "
                  "in three parts, without loss"

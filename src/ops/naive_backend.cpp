@@ -26,6 +26,8 @@ class NaiveBackend final : public Backend {
     numerics.shrink_depth = kernels::naive_shrink_depth(problem.in_features);
     numerics.expand_depth = kernels::naive_expand_depth(problem.max_rank);
     numerics.intermediate = problem.intermediate;
+    // Grids follow tokens and limits; ids, ranks and scales are read by the kernels.
+    numerics.replays_other_batches = true;
     numerics.summation =
         "fp32; shrink: 32 strided sums and a tree of five; expand: one sum over the rank";
     return numerics;

@@ -213,6 +213,7 @@ class PluginBackend final : public Backend {
     numerics.deterministic = given.deterministic != 0;
     numerics.batch_invariant = given.batch_invariant != 0;
     numerics.graph_safe = given.graph_safe != 0;
+    numerics.replays_other_batches = given.replays_other_batches != 0;
     numerics.summation = given.summation;
     return numerics;
   }

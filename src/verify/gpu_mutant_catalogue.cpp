@@ -247,7 +247,7 @@ Entries place_faults() {
         "design", Part::kMemory},
        Level::kMemory},
       {Gpu::kXAsScratch,
-       {"gpu-x-as-scratch", "x is used as scratch space", "input-changed", "design", Part::kMemory},
+       {"gpu-x-as-scratch", "x is used as scratch space", "input-changed", "design"},
        Level::kMemory},
   };
 }

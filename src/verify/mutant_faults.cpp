@@ -47,6 +47,9 @@ FaultEntries row_faults() {
       {Fault::kFrozenPlan,
        {"frozen-plan", "the rows of the first launch are reused by later ones", "state-left",
         "vLLM #34119, SGLang #28371", Part::kRelations}},
+      {Fault::kGroupsOfRecording,
+       {"groups-of-recording", "groups beyond as many as were recorded are dropped", "state-left",
+        "vLLM #34119, SGLang #28371", Part::kRelations}},
   };
 }
 
@@ -84,6 +87,9 @@ FaultEntries lane_sum_faults() {
       {Fault::kOrderVariesByBatch,
        {"order-varies-by-batch", "partial sums meet in another order when a row is alone",
         "depends-on-batch", "vLLM #30097", Part::kRelations}},
+      {Fault::kOrderVariesRarely,
+       {"order-varies-rarely", "partial sums meet in another order in the 16th launch in a row",
+        "not-repeatable", "vLLM #50059", Part::kRelations}},
       {Fault::kScaleMissing,
        {"scale-missing", "the scale is not applied", "missing-scale", "design"}},
       {Fault::kScaleTwice, {"scale-twice", "the scale is applied twice", "double-scale", "design"}},
@@ -94,6 +100,9 @@ FaultEntries lane_sum_faults() {
       {Fault::kScaleLastBits,
        {"scale-last-bits", "the scale is one part in 2^21 too large, less than roundings may take",
         "wrong-scale", "design", Part::kExact}},
+      {Fault::kScaledByBothHalves,
+       {"scaled-by-both-halves", "expand applies the scale again where shrink ran apart from it",
+        "", "design", Part::kRelations}},
       {Fault::kHRoundedToBf16,
        {"h-rounded-to-bf16", "h is rounded to bf16 although fp32 is declared",
         "low-precision-intermediate", "vLLM #38686"}},
@@ -120,6 +129,13 @@ FaultEntries expand_faults() {
       {Fault::kRankZeroReadsLaneZero,
        {"rank-zero-reads-lane-zero", "an adapter of rank 0 uses one lane", "base-rows-written",
         "design"}},
+      {Fault::kRanksOfRecording,
+       {"ranks-of-recording", "adapters keep the ranks that they had when it was recorded",
+        "state-left", "design", Part::kRelations}},
+      {Fault::kPitchOfLargestRank,
+       {"pitch-of-largest-rank",
+        "rows of B are as long as the largest rank in multiples of 8, not as their room", "",
+        "design", Part::kRelations}},
       {Fault::kDeltaRounded,
        {"delta-rounded", "delta is rounded to the output type before it is added", "rounded-delta",
         "design"}},
@@ -184,9 +200,10 @@ FaultEntries memory_faults() {
        {"h-past-the-end", "a padded row after the last one of h is written", "written-outside",
         "vLLM #48862", Part::kMemory}},
       {Fault::kXChanged,
-       {"x-changed", "x is used as scratch space", "input-changed", "design", Part::kMemory}},
+       {"x-changed", "a row of x without adapter is used as scratch space", "input-changed",
+        "design", Part::kMemory}},
       {Fault::kWeightsChanged,
-       {"weights-changed", "a weight is overwritten", "input-changed", "design", Part::kMemory}},
+       {"weights-changed", "a weight is overwritten", "input-changed", "design"}},
   };
 }
 

@@ -28,6 +28,7 @@ enum class Fault : std::uint8_t {
   kStaleDeltaForBase,
   kPaddingReadsTokenZero,
   kFrozenPlan,
+  kGroupsOfRecording,
   // The sum over K.
   kNeighbourRow,
   kRowOffsetWraps,
@@ -40,12 +41,14 @@ enum class Fault : std::uint8_t {
   kAlignedLoads,
   kOrderVariesByRun,
   kOrderVariesByBatch,
+  kOrderVariesRarely,
   // The scale.
   kScaleMissing,
   kScaleTwice,
   kScaleOfNeighbour,
   kScaleTwoPercent,
   kScaleLastBits,
+  kScaledByBothHalves,
   // h between the two sums.
   kHRoundedToBf16,
   kHTruncatedToBf16,
@@ -56,6 +59,8 @@ enum class Fault : std::uint8_t {
   kRank32Halved,
   kPaddingLanesRead,
   kRankZeroReadsLaneZero,
+  kRanksOfRecording,
+  kPitchOfLargestRank,
   // From delta to y.
   kDeltaRounded,
   kDeltaTwice,

@@ -12,13 +12,28 @@ struct Span {
   std::int64_t first = 0, last = 0;
 };
 
-Span groups_to_do(const Problem& problem, const Operands& operands, Fault fault) {
-  Span groups{0, problem.plan.active()};
+// Counted from what the operands hold now: the problem may be that of another batch, recorded.
+std::int64_t active_now(const Problem& problem, const Operands& operands) {
+  std::vector<bool> active(static_cast<std::size_t>(problem.slots));
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    if (operands.adapter_of_token[token] >= 0) {
+      active[static_cast<std::size_t>(operands.adapter_of_token[token])] = true;
+    }
+  }
+  return std::count(active.begin(), active.end(), true);
+}
+
+Span groups_to_do(const Problem& problem, const Operands& operands, std::int64_t active,
+                  Fault fault) {
+  Span groups{0, active};
   if (fault == Fault::kNoOp || fault == Fault::kFrozenActiveCount) {
     groups.last = 0;
   }
   if (fault == Fault::kSegmentsBeyondCaptured) {
     groups.last = std::min<std::int64_t>(groups.last, 1);
+  }
+  if (fault == Fault::kGroupsOfRecording) {
+    groups.last = std::min(groups.last, problem.plan.active());
   }
   if (fault == Fault::kSkipsFirstGroupAfterNone && groups.last > 0 &&
       operands.group_starts[groups.last] < problem.tokens) {
@@ -46,9 +61,8 @@ Span rows_to_do(const Operands& operands, std::int64_t group, Fault fault) {
 }
 
 // -1 where the fault loses the row.
-std::int32_t adapter_of(const Problem& problem, const Operands& operands, std::int64_t group,
+std::int32_t adapter_of(const Operands& operands, std::int64_t active, std::int64_t group,
                         std::int64_t position, Fault fault) {
-  const std::int64_t active = problem.plan.active();
   if (fault == Fault::kGroupIndexAsAdapter) {
     return static_cast<std::int32_t>(group);
   }
@@ -100,12 +114,13 @@ void add_base_rows(const Operands& operands, std::int64_t tokens, Fault fault,
 
 std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands, Fault fault) {
   std::vector<RowTask> tasks;
-  const Span groups = groups_to_do(problem, operands, fault);
+  const std::int64_t active = active_now(problem, operands);
+  const Span groups = groups_to_do(problem, operands, active, fault);
   for (std::int64_t group = groups.first; group < groups.last; ++group) {
     const Span rows = rows_to_do(operands, group, fault);
     for (std::int64_t position = rows.first; position < rows.last; ++position) {
       const std::int64_t token = operands.token_order[position];
-      const std::int32_t adapter = adapter_of(problem, operands, group, position, fault);
+      const std::int32_t adapter = adapter_of(operands, active, group, position, fault);
       if (does_something(operands, adapter, fault)) {
         tasks.push_back({token, source_of(problem, token, fault), adapter});
       }

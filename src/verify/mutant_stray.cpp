@@ -53,6 +53,17 @@ void clear_columns_outside(const Problem& problem, const Operands& operands) {
   }
 }
 
+// Where no result comes from: only the comparison of the inputs can tell.
+void change_idle_row(const Problem& problem, const Operands& operands) {
+  for (std::int64_t token = 0; token < problem.tokens && operands.x != nullptr; ++token) {
+    if (operands.adapter_of_token[token] < 0) {
+      const std::int64_t first = token * problem.x_stride * size_bytes(problem.dtype);
+      change_first_byte(static_cast<const std::byte*>(operands.x) + first);
+      return;
+    }
+  }
+}
+
 void change_weights(const Operands& operands) {
   for (const std::vector<const void*>* weights : {&operands.a, &operands.b}) {
     for (const void* slice : *weights) {
@@ -88,7 +99,7 @@ void write_stray(const Problem& problem, const Operands& operands, Fault fault) 
       write_beside(h, h.elements, problem.max_rank);
       break;
     case Fault::kXChanged:
-      change_first_byte(operands.x);
+      change_idle_row(problem, operands);
       break;
     case Fault::kWeightsChanged:
       change_weights(operands);

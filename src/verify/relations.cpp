@@ -9,94 +9,48 @@
 #include "core/convert.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
+#include "verify/relation_checks.h"
 #include "verify/scan.h"
-#include "verify/staging.h"
-#include "verify/step.h"
 
 namespace lora_bench {
 namespace {
 
-using Bits = std::vector<std::byte>;
-
 constexpr std::uint64_t kRowsAlone = 3;
-constexpr int kReplays = 3;
 
-class Relations {
- public:
-  Relations(const Problem& problem, const Backend& backend, Memory& memory, std::int64_t max_rows,
-            std::uint64_t seed, bool guards)
-      : backend_(backend), memory_(memory), seed_(seed), guards_(guards) {
-    base_ = {problem, draw_tensors(problem, Fill::kBounded, seed)};
-    origin_ = sample_rows(problem, max_rows, seed);
-    if (static_cast<std::int64_t>(origin_.size()) < problem.tokens) {
-      base_ = select_rows(base_, origin_);
-    }
-    same_rows_ = all_rows(base_.problem);
-    numerics_ = backend.numerics(base_.problem);
+}  // namespace
+
+Relations::Relations(const Problem& problem, const Backend& backend, Memory& memory,
+                     std::int64_t max_rows, std::uint64_t seed, Part without)
+    : backend_(backend), memory_(memory), seed_(seed), without_(without) {
+  base_ = {problem, draw_tensors(problem, Fill::kBounded, seed)};
+  origin_ = sample_rows(problem, max_rows, seed);
+  if (static_cast<std::int64_t>(origin_.size()) < problem.tokens) {
+    base_ = select_rows(base_, origin_);
   }
+  same_rows_ = all_rows(base_.problem);
+  numerics_ = backend.numerics(base_.problem);
+}
 
-  std::optional<Failure> run();
-
- private:
-  using Check = void (Relations::*)();
-  struct Relation {
-    const char* name;
-    bool holds_for_this_backend;
-    Check check;
-    const char* hypothesis;  // what it means that it does not hold; "" = anything
-  };
-
-  void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
-  void after_another_step();
-  void recorded_once();
-  void idle_after_busy();
-  void other_values_in_unused_places();
-  void permuted_rows();
-  void relabelled_adapters();
-  void rows_alone();
-  void doubled_inputs();
-  void slices_one_by_one();
-
-  Bits launch(const Step& step);
-  Bits launch_after(const Step& earlier, const Step& step);
-  Bits launch_in(Stage& stage);
-  void expect_repeated(const Bits& got, const Problem& problem,
-                       const std::vector<std::int64_t>& base_rows, bool doubled = false);
-  [[nodiscard]] bool follows(const Bits& got, std::int64_t index, std::int64_t base_index,
-                             bool doubled) const;
-  void expect_same_or_right(const Bits& got);
-  void note(std::int64_t base_row, std::int64_t column, double expected, double got);
-
-  const Backend& backend_;
-  Memory& memory_;
-  std::uint64_t seed_;
-  bool guards_;
-  Step base_;
-  std::vector<std::int64_t> origin_;     // [rows of base], the token of the case
-  std::vector<std::int64_t> same_rows_;  // 0, 1, ...
-  Numerics numerics_;
-  Bits base_bits_;
-  Failure failure_;
-  bool failed_ = false;
-  bool damaged_ = false;
-};
-
-Bits Relations::launch_in(Stage& stage) {
+Relations::Bits Relations::launch_in(Stage& stage) {
   stage.launch(backend_);
-  if (const std::string damage = stage.damage(); guards_ && !damage.empty() && !failed_) {
+  note_damage(stage.damage());
+  return stage.output();
+}
+
+void Relations::note_damage(const std::string& damage) {
+  if (without_ != Part::kMemory && !damage.empty() && !failed_) {
     failed_ = true;
     damaged_ = true;
     failure_.what += ": " + damage;
   }
-  return stage.output();
 }
 
-Bits Relations::launch(const Step& step) {
+Relations::Bits Relations::launch(const Step& step) {
   Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
   return launch_in(stage);
 }
 
-Bits Relations::launch_after(const Step& earlier, const Step& step) {
+Relations::Bits Relations::launch_after(const Step& earlier, const Step& step) {
   const std::int64_t workspace =
       std::max(backend_.workspace_bytes(earlier.problem), backend_.workspace_bytes(step.problem));
   Stage stage(memory_, earlier.problem, earlier.tensors, workspace);
@@ -105,33 +59,29 @@ Bits Relations::launch_after(const Step& earlier, const Step& step) {
   return launch_in(stage);
 }
 
-// Recorded over other numbers, run over these: what a launch takes from memory while it is
-// recorded, or runs beside its stream, shows.
-void Relations::recorded_once() {
-  const Step earlier{base_.problem, draw_tensors(base_.problem, Fill::kBounded, seed_ + 2)};
-  Stage stage(memory_, earlier.problem, earlier.tensors, backend_.workspace_bytes(base_.problem));
-  const std::function<void()> run = stage.record(backend_);
-  for (int replay = 0; replay < kReplays && !failed_; ++replay) {
-    stage.reload(base_.problem, base_.tensors);
-    run();
-    expect_same_or_right(stage.output());
-  }
-}
-
 // Bit for bit where that is declared, else as the oracle says.
 void Relations::expect_same_or_right(const Bits& got) {
   if (numerics_.deterministic) {
     expect_repeated(got, base_.problem, same_rows_);
+  } else {
+    expect_right(base_, numerics_, got, same_rows_);
+  }
+}
+
+void Relations::expect_right(const Step& step, const Numerics& numerics, const Bits& got,
+                             const std::vector<std::int64_t>& base_rows) {
+  if (without_ == Part::kBounded) {
     return;
   }
   const Comparison comparison =
-      compare_output(base_.problem, base_.tensors, numerics_, got.data(), same_rows_);
+      compare_output(step.problem, step.tensors, numerics, got.data(), all_rows(step.problem));
   failed_ = failed_ || comparison.wrong > 0;
   failure_.wrong = comparison.wrong;
   failure_.compared += comparison.compared;
   failure_.first = comparison.first;
   for (Mismatch& mismatch : failure_.first) {
-    mismatch.token = origin_[static_cast<std::size_t>(mismatch.token)];
+    const std::int64_t base_row = base_rows[static_cast<std::size_t>(mismatch.token)];
+    mismatch.token = origin_[static_cast<std::size_t>(base_row)];
   }
 }
 
@@ -184,28 +134,6 @@ void Relations::rows_alone() {
   }
 }
 
-void Relations::doubled_inputs() {
-  expect_repeated(launch(double_inputs(base_)), base_.problem, same_rows_, true);
-}
-
-// A backend may tile another width otherwise and round otherwise, so here the oracle decides.
-void Relations::slices_one_by_one() {
-  for (std::int64_t slice = 0; slice < base_.problem.slices() && !failed_; ++slice) {
-    const Step one = single_slice(base_, slice);
-    const Bits got = launch(one);
-    const Comparison comparison = compare_output(
-        one.problem, one.tensors, backend_.numerics(one.problem), got.data(), same_rows_);
-    failed_ = failed_ || comparison.wrong > 0;
-    failure_.wrong = comparison.wrong;
-    failure_.compared += comparison.compared;
-    failure_.first = comparison.first;
-    for (Mismatch& mismatch : failure_.first) {
-      mismatch.slice = mismatch.slice < 0 ? -1 : slice;
-      mismatch.token = origin_[static_cast<std::size_t>(mismatch.token)];
-    }
-  }
-}
-
 // Row i of `got` must repeat row base_rows[i] of the base.
 void Relations::expect_repeated(const Bits& got, const Problem& problem,
                                 const std::vector<std::int64_t>& base_rows, bool doubled) {
@@ -223,7 +151,32 @@ void Relations::expect_repeated(const Bits& got, const Problem& problem,
       const std::int64_t index = output_index(problem, token, column);
       if (!follows(got, index, base_index, doubled)) {
         const double expected = (doubled ? 2.0 : 1.0) * load(dtype, base_bits_.data(), base_index);
-        note(base_row, column, expected, load(dtype, got.data(), index));
+        note(base_row, base_.problem.plan.adapter_of_token[static_cast<std::size_t>(base_row)],
+             column, expected, load(dtype, got.data(), index));
+      }
+    }
+  }
+}
+
+void Relations::expect_same(const Problem& problem, const Bits& expected, const Bits& got,
+                            const std::vector<std::int64_t>& base_rows) {
+  const bool expands = has_expand(problem.op);
+  const std::int64_t columns = expands ? problem.y_stride : problem.slices() * problem.max_rank;
+  const Dtype dtype = output_dtype(problem);
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  failure_.compared += problem.tokens * columns;
+  if (expected == got) {
+    return;
+  }
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    const auto row = static_cast<std::size_t>(token);
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const std::int64_t index = output_index(problem, token, column);
+      const std::size_t at = static_cast<std::size_t>(index) * bytes;
+      if ((expands || owns_lane(problem, token, column)) &&
+          std::memcmp(expected.data() + at, got.data() + at, bytes) != 0) {
+        note(base_rows[row], problem.plan.adapter_of_token[row], column,
+             load(dtype, expected.data(), index), load(dtype, got.data(), index));
       }
     }
   }
@@ -246,14 +199,14 @@ bool Relations::follows(const Bits& got, std::int64_t index, std::int64_t base_i
   return near_an_end || value == 2 * base;
 }
 
-void Relations::note(std::int64_t base_row, std::int64_t column, double expected, double got) {
+void Relations::note(std::int64_t base_row, std::int32_t adapter, std::int64_t column,
+                     double expected, double got) {
   failed_ = true;
   ++failure_.wrong;
   if (failure_.first.size() < kFirstShown) {
     const auto row = static_cast<std::size_t>(base_row);
     const Place place = place_of(base_.problem, column);
-    failure_.first.push_back({origin_[row], base_.problem.plan.adapter_of_token[row], place.slice,
-                              place.column, expected, got, 0});
+    failure_.first.push_back({origin_[row], adapter, place.slice, place.column, expected, got, 0});
   }
 }
 
@@ -280,6 +233,12 @@ std::optional<Failure> Relations::run() {
       {"a row alone", invariant, &Relations::rows_alone, "depends-on-batch"},
       {"doubled inputs", doubles, &Relations::doubled_inputs, ""},
       {"slices one by one", base_.problem.slices() > 1, &Relations::slices_one_by_one, ""},
+      {"many runs", true, &Relations::many_runs, "not-repeatable"},
+      {"recorded with one batch, run with another", numerics_.graph_safe, &Relations::other_batches,
+       "state-left"},
+      {"shrink, then expand", has_shrink(base_.problem.op) && expands,
+       &Relations::shrink_then_expand, ""},
+      {"wider padding", true, &Relations::wider_padding, ""},
   };
   base_bits_ = launch(base_);
   for (const Relation& relation : relations) {
@@ -291,8 +250,8 @@ std::optional<Failure> Relations::run() {
     failure_.what = fmt::format("relation '{}'", relation.name);
     (this->*relation.check)();
     if (failed_) {
-      const Hypothesis hypothesis =
-          damaged_ ? written_outside() : hypothesis_of(relation.hypothesis);
+      const char* key = varies_ ? "not-repeatable" : relation.hypothesis;
+      const Hypothesis hypothesis = damaged_ ? written_outside() : hypothesis_of(key);
       failure_.hypothesis = hypothesis.key;
       failure_.explanation = hypothesis.sentence;
       return failure_;
@@ -301,15 +260,13 @@ std::optional<Failure> Relations::run() {
   return std::nullopt;
 }
 
-}  // namespace
-
 std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
                                        Memory& memory, std::int64_t max_rows, std::uint64_t seed,
-                                       bool guards) {
+                                       Part without) {
   if (owned_elements(problem) == 0) {
     return std::nullopt;
   }
-  return Relations(problem, backend, memory, max_rows, seed, guards).run();
+  return Relations(problem, backend, memory, max_rows, seed, without).run();
 }
 
 }  // namespace lora_bench

@@ -6,12 +6,14 @@
 
 namespace lora_bench {
 
-// Level 3: relations between launches of one backend, bit for bit as far as its numerics declare.
-// They need no oracle, and find what one launch cannot show: state left over, rows that depend on
-// their neighbours, values read that must not matter. The first relation that does not hold, or
-// nothing. Uses at most `max_rows` rows of the batch. Without `guards` only results are compared.
+// Level 3: relations between launches of one backend, bit for bit as far as its numerics declare,
+// else as the oracle says. They find what one launch cannot show: state left over, rows that depend
+// on their neighbours, values read that must not matter. The first relation that does not hold, or
+// nothing. Uses at most `max_rows` rows of the batch. Without the memory part only
+// results are compared, without the bounded part the oracle is not asked.
 [[nodiscard]] std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
                                                      Memory& memory, std::int64_t max_rows,
-                                                     std::uint64_t seed, bool guards = true);
+                                                     std::uint64_t seed,
+                                                     Part without = Part::kNone);
 
 }  // namespace lora_bench

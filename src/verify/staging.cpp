@@ -21,12 +21,13 @@ std::int64_t count_of(const std::vector<Element>& elements) {
 }  // namespace
 
 Stage::Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
-             std::int64_t workspace_bytes, Alignment alignment)
+             std::int64_t workspace_bytes, Alignment alignment, PlanRoom plan_room)
     : memory_(&memory),
       problem_(&problem),
       tensors_(&tensors),
       workspace_bytes_(workspace_bytes),
-      alignment_(alignment) {
+      alignment_(alignment),
+      plan_room_(plan_room) {
   stage_all();
   point_operands();
 }
@@ -38,8 +39,21 @@ void Stage::reload(const Problem& problem, const Tensors& tensors) {
   point_operands();
 }
 
+void Stage::restore_output() {
+  for (Staged& staged : staged_) {
+    if (staged.buffer.bytes() == 0) {
+      continue;
+    }
+    if (staged.name == "h" && !has_expand(problem_->op)) {
+      staged.buffer.poison();
+    }
+    if (staged.name == "y") {
+      staged.buffer.upload(tensors_->y.data);
+    }
+  }
+}
+
 void Stage::stage_all() {
-  const Plan& plan = problem_->plan;
   rank_.assign(problem_->rank.begin(), problem_->rank.end());
   stage("x", tensors_->x);
   for (std::size_t slice = 0; slice < problem_->widths.size(); ++slice) {
@@ -53,12 +67,24 @@ void Stage::stage_all() {
         size_bytes(problem_->intermediate), h_given);
   stage("y", tensors_->y, false);
   stage("workspace", nullptr, workspace_bytes_, 1, false);
-  stage("adapter_of_token", plan.adapter_of_token.data(), count_of(plan.adapter_of_token), 4);
-  stage("token_order", plan.token_order.data(), count_of(plan.token_order), 4);
-  stage("active_ids", plan.active_ids.data(), count_of(plan.active_ids), 4);
-  stage("group_starts", plan.group_starts.data(), count_of(plan.group_starts), 4);
+  stage_plan();
   stage("rank", rank_.data(), count_of(rank_), 4);
   stage("scale", tensors_->scale.data(), count_of(tensors_->scale), 4);
+}
+
+void Stage::stage_plan() {
+  const Plan& plan = problem_->plan;
+  active_ids_ = plan.active_ids;
+  group_starts_ = plan.group_starts;
+  if (plan_room_ == PlanRoom::kAllSlots) {
+    const auto slots = static_cast<std::size_t>(problem_->slots);
+    active_ids_.resize(slots + 1, kNoAdapter);
+    group_starts_.resize(slots + 2, static_cast<std::int32_t>(plan.rows_with_adapter()));
+  }
+  stage("adapter_of_token", plan.adapter_of_token.data(), count_of(plan.adapter_of_token), 4);
+  stage("token_order", plan.token_order.data(), count_of(plan.token_order), 4);
+  stage("active_ids", active_ids_.data(), count_of(active_ids_), 4);
+  stage("group_starts", group_starts_.data(), count_of(group_starts_), 4);
 }
 
 void Stage::stage(const std::string& name, const HostTensor& tensor, bool input) {
@@ -114,9 +140,17 @@ void Stage::launch(const Backend& backend) {
   memory_->synchronize();
 }
 
-std::function<void()> Stage::record(const Backend& backend) {
+std::function<void()> Stage::record(const Backend& backend, Load* beside) {
   return memory_->record(
-      [&](void* stream) { backend.launch(*problem_, operands_, Stream{stream}); });
+      [&backend, beside, &problem = *problem_, operands = operands_](void* stream) {
+        if (beside != nullptr) {
+          beside->begin(Stream{stream});
+        }
+        backend.launch(problem, operands, Stream{stream});
+        if (beside != nullptr) {
+          beside->end(Stream{stream});
+        }
+      });
 }
 
 std::vector<std::byte> Stage::output() const {

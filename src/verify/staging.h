@@ -6,6 +6,7 @@
 
 #include "device/memory.h"
 #include "ops/backend.h"
+#include "verify/load.h"
 #include "workload/tensors.h"
 
 namespace lora_bench {
@@ -14,22 +15,30 @@ namespace lora_bench {
 // all the alignment that a backend may ask for (the workspace stays on a boundary).
 enum class Alignment : std::uint8_t { kBoundary, kElement };
 
+// Room for the plan at hand, or for every plan of the problem's slots: active_ids then ends in -1,
+// and group_starts repeats where the last group ends.
+enum class PlanRoom : std::uint8_t { kExact, kAllSlots };
+
 // The operands of one step in guarded buffers of one memory. h (unless it is an input) and the
 // workspace start poisoned; y starts as the tensors have it, with or without add_inputs.
 class Stage {
  public:
   // `problem` and `tensors` must outlive the stage, or the next reload.
   Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
-        std::int64_t workspace_bytes, Alignment alignment = Alignment::kBoundary);
+        std::int64_t workspace_bytes, Alignment alignment = Alignment::kBoundary,
+        PlanRoom plan_room = PlanRoom::kExact);
 
   // Another step in the same buffers: h and the workspace keep what the launches before left there.
   // Sizes of x, h, y and the weights must be the same.
   void reload(const Problem& problem, const Tensors& tensors);
+  // y as the tensors have it, h of a shrink poisoned: nothing that an earlier launch wrote remains.
+  void restore_output();
 
   // Launches, waits, and lets what the backend throws pass.
   void launch(const Backend& backend);
-  // Records the launch now; what is returned runs it over what the buffers hold then.
-  [[nodiscard]] std::function<void()> record(const Backend& backend);
+  // Records the launch of the step at hand, which must outlive what is returned: that runs it over
+  // what the buffers hold then. `beside` is recorded with it.
+  [[nodiscard]] std::function<void()> record(const Backend& backend, Load* beside = nullptr);
 
   [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
   // "" if all guard bands are intact, else "guard of y damaged: ...".
@@ -47,6 +56,7 @@ class Stage {
              std::int64_t element_bytes, bool input = true);
   void stage(const std::string& name, const HostTensor& tensor, bool input = true);
   void stage_all();
+  void stage_plan();
   [[nodiscard]] void* address(const std::string& name) const;
   void point_operands();
 
@@ -55,7 +65,9 @@ class Stage {
   const Tensors* tensors_;
   std::int64_t workspace_bytes_;
   Alignment alignment_;
+  PlanRoom plan_room_;
   std::vector<std::int32_t> rank_;  // as kernels take it
+  std::vector<std::int32_t> active_ids_, group_starts_;
   std::vector<Staged> staged_;
   Operands operands_;
 };

@@ -33,6 +33,38 @@ void double_elements(HostTensor& tensor) {
   }
 }
 
+HostTensor nothing_of(Dtype dtype) { return {dtype, 0, {}}; }
+
+// Rows of `width` elements become rows of `width` + `more`. The new elements stand after the first
+// `kept` of each row: zeros where the row begins with a number and `zeros` is asked for, else NaN.
+HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t kept,
+                    std::int64_t more, bool zeros) {
+  if (tensor.elements == 0) {
+    return tensor;
+  }
+  const std::int64_t rows = tensor.elements / width;
+  const std::int64_t bytes = size_bytes(tensor.dtype);
+  HostTensor result{tensor.dtype, rows * (width + more), {}};
+  result.data.resize(at(result.elements * bytes), std::byte{0xFF});
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::byte* from = tensor.data.data() + row * width * bytes;
+    std::byte* to = result.data.data() + row * (width + more) * bytes;
+    std::memcpy(to, from, at(kept * bytes));
+    std::memcpy(to + (kept + more) * bytes, from + kept * bytes, at((width - kept) * bytes));
+    for (std::int64_t i = kept;
+         i < kept + more && zeros && !std::isnan(load(tensor.dtype, from, 0)); ++i) {
+      store(tensor.dtype, to, i, 0);
+    }
+  }
+  return result;
+}
+
+// Whole rows of NaN after the first `kept` of every `block` rows.
+HostTensor add_rows(const HostTensor& tensor, std::int64_t block_elements, std::int64_t more) {
+  return tensor.elements == 0 ? tensor
+                              : lengthen(tensor, block_elements, block_elements, more, false);
+}
+
 void replace_nan(HostTensor& tensor) {
   for (std::int64_t i = 0; i < tensor.elements; ++i) {
     if (std::isnan(load(tensor.dtype, tensor.data.data(), i))) {
@@ -131,6 +163,48 @@ Step single_slice(const Step& step, std::int64_t slice) {
   return result;
 }
 
+Step shrink_half(const Step& step) {
+  Step result = step;
+  result.problem.op = Op::kShrink;
+  result.problem.bias = false;
+  result.tensors.y = nothing_of(step.problem.dtype);
+  for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
+    result.tensors.b[slice] = nothing_of(step.problem.dtype);
+    result.tensors.bias[slice] = nothing_of(step.problem.dtype);
+  }
+  return result;
+}
+
+Step expand_half(const Step& step, std::span<const std::byte> h) {
+  Step result = step;
+  result.problem.op = Op::kExpand;
+  result.tensors.x = nothing_of(step.problem.dtype);
+  for (HostTensor& a : result.tensors.a) {
+    a = nothing_of(step.problem.dtype);
+  }
+  result.tensors.h = {step.problem.intermediate, operand_sizes(step.problem).h, {}};
+  result.tensors.h.data.assign(h.begin(), h.end());
+  return result;
+}
+
+Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
+  Step result = step;
+  Problem& problem = result.problem;
+  const std::int64_t k = problem.in_features;
+  const std::int64_t rank = problem.max_rank;
+  problem.max_rank += lanes;
+  problem.in_features += features;
+  problem.x_stride += features;
+  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, features, true);
+  result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, false);
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    result.tensors.a[slice] = add_rows(lengthen(step.tensors.a[slice], k, k, features, true),
+                                       rank * problem.in_features, lanes * problem.in_features);
+    result.tensors.b[slice] = lengthen(step.tensors.b[slice], rank, rank, lanes, false);
+  }
+  return result;
+}
+
 Problem rotate_adapters(const Problem& problem) {
   Problem result = problem;
   std::vector<std::int32_t> ids = problem.plan.adapter_of_token;
@@ -145,6 +219,35 @@ Problem without_adapters(const Problem& problem) {
   Problem result = problem;
   const std::vector<std::int32_t> ids(at(problem.tokens), kNoAdapter);
   result.plan = make_plan(ids, problem.slots);
+  return result;
+}
+
+Problem with_every_slot(const Problem& problem) {
+  Problem result = problem;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    ids.push_back(static_cast<std::int32_t>(token % problem.slots));
+  }
+  result.plan = make_plan(ids, problem.slots);
+  return result;
+}
+
+Problem with_one_adapter(const Problem& problem) {
+  Problem result = problem;
+  std::vector<std::int32_t> ids = problem.plan.adapter_of_token;
+  for (std::int32_t& id : ids) {
+    id = id == kNoAdapter ? kNoAdapter : problem.plan.active_ids[0];
+  }
+  result.plan = make_plan(ids, problem.slots);
+  return result;
+}
+
+Problem with_other_ranks(const Problem& problem) {
+  Problem result = problem;
+  for (std::int64_t slot = 0; slot < problem.slots; ++slot) {
+    std::int64_t& rank = result.rank[at(slot)];
+    rank = 1 + (rank + slot) % problem.max_rank;
+  }
   return result;
 }
 

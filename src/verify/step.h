@@ -29,9 +29,22 @@ struct Step {
 // One slice alone, at its place in y.
 [[nodiscard]] Step single_slice(const Step& step, std::int64_t slice);
 
+// Shrink alone, and expand alone of the h that it left.
+[[nodiscard]] Step shrink_half(const Step& step);
+[[nodiscard]] Step expand_half(const Step& step, std::span<const std::byte> h);
+
+// Room for so many more lanes, which hold NaN, and for so many more elements of K, zeros in x and
+// in A: the result is the same.
+[[nodiscard]] Step widen(const Step& step, std::int64_t lanes, std::int64_t features);
+
 // The same adapters, other rows: every token takes the adapter of the next one.
 [[nodiscard]] Problem rotate_adapters(const Problem& problem);
 [[nodiscard]] Problem without_adapters(const Problem& problem);
+// Every slot in turn; all rows that have an adapter with the first of them; every slot with another
+// rank, 1 at least.
+[[nodiscard]] Problem with_every_slot(const Problem& problem);
+[[nodiscard]] Problem with_one_adapter(const Problem& problem);
+[[nodiscard]] Problem with_other_ranks(const Problem& problem);
 
 [[nodiscard]] std::vector<std::int64_t> all_rows(const Problem& problem);
 

@@ -167,9 +167,8 @@ Verdict Proof::run() {
   }
   conclude();
   if (options_.relations && options_.without != Part::kRelations) {
-    if (std::optional<Failure> failure =
-            check_relations(problem_, backend_, memory_, kRowsOfRelations, options_.seed,
-                            options_.without != Part::kMemory)) {
+    if (std::optional<Failure> failure = check_relations(
+            problem_, backend_, memory_, kRowsOfRelations, options_.seed, options_.without)) {
       fail(std::move(*failure));
       return verdict_;
     }

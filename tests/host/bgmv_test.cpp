@@ -135,6 +135,7 @@ TEST_CASE("bgmv declares what the form does that the batch makes it take") {
   CHECK(lora_bench::bgmv_numerics(runs).unit_roundoff == 0x1p-23);
   CHECK(lora_bench::bgmv_numerics(runs).deterministic);
   CHECK_FALSE(lora_bench::bgmv_numerics(runs).batch_invariant);
+  CHECK_FALSE(lora_bench::bgmv_numerics(runs).replays_other_batches);
   const Problem decode = problem_of(workload_case(4, 8));
   CHECK(lora_bench::bgmv_numerics(decode).unit_roundoff == 0x1p-24);
   CHECK(lora_bench::bgmv_numerics(decode).shrink_depth == 8 + 8);

@@ -41,7 +41,9 @@ TEST_CASE("every GPU fault names a telling case that its kernels take") {
     CAPTURE(entry.doc.fault);
     CHECK(ids.contains(entry.seen_in));
     const bool by_values = entry.level == Level::kExact || entry.level == Level::kBounded;
-    CHECK((by_values || entry.doc.alone != Part::kNone));
+    // A changed input shows without the comparison of inputs too, once the launch is repeated.
+    const bool told_by_many_runs = entry.doc.hypothesis == "input-changed";
+    CHECK((by_values || entry.doc.alone != Part::kNone || told_by_many_runs));
   }
 }
 

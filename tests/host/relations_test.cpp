@@ -7,6 +7,8 @@
 
 #include "support/plain_backend.h"
 #include "support/problems.h"
+#include "verify/oracle.h"
+#include "verify/step.h"
 
 using namespace lora_bench;
 
@@ -27,6 +29,9 @@ std::string broken_by(const Then& then, const Problem& problem = linear_problem(
 
 // The smallest change of the element that shows in bf16.
 void nudge(const Problem& problem, const Operands& operands, std::int64_t index) {
+  if (operands.y == nullptr) {
+    return;
+  }
   std::uint16_t bits = 0;
   auto* element = static_cast<std::byte*>(operands.y) + index * size_bytes(problem.dtype);
   std::memcpy(&bits, element, 2);
@@ -35,6 +40,11 @@ void nudge(const Problem& problem, const Operands& operands, std::int64_t index)
 }
 
 std::int64_t owned_column(const Problem& problem) { return problem.offset_start; }
+
+// The problem as given, not one that a relation made of it.
+bool is_whole(const Problem& problem) {
+  return problem.op == Op::kLinear && problem.slices() == 2 && problem.max_rank == 8;
+}
 
 class NotInvariant : public PlainBackend {
  public:
@@ -45,6 +55,31 @@ class NotInvariant : public PlainBackend {
     return numerics;
   }
 };
+
+class Varying : public PlainBackend {
+ public:
+  using PlainBackend::PlainBackend;
+  Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.deterministic = false;
+    return numerics;
+  }
+};
+
+class Replaying : public PlainBackend {
+ public:
+  using PlainBackend::PlainBackend;
+  Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.replays_other_batches = true;
+    return numerics;
+  }
+};
+
+// The first owned element of the row, far outside every bound.
+void nudge_far(const Problem& problem, const Operands& operands, std::int64_t token) {
+  store(problem.dtype, operands.y, token * problem.y_stride + owned_column(problem), 1000);
+}
 
 }  // namespace
 
@@ -111,7 +146,7 @@ TEST_CASE("relations: padding that is read and happens to do no harm as NaN") {
 
 TEST_CASE("relations: a row that depends on its place") {
   const Then first_row = [](const Problem& problem, const Operands& operands) {
-    if (operands.adapter_of_token[0] == 0 && problem.slices() == 2) {
+    if (operands.adapter_of_token[0] == 0 && is_whole(problem)) {
       nudge(problem, operands, owned_column(problem));
     }
   };
@@ -159,6 +194,159 @@ TEST_CASE("relations: a slice that comes out wrong when it is alone") {
   REQUIRE(failure.has_value());
   CHECK(failure->what == "relation 'slices one by one'");
   CHECK(failure->first.front().slice == 1);
+}
+
+TEST_CASE("relations: a launch of many that differs, after the first ones agreed") {
+  int calls_in_a_row = 0;
+  const void* y = nullptr;
+  const auto seldom = [&](const Problem& problem, const Operands& operands) {
+    calls_in_a_row = operands.y == y ? calls_in_a_row + 1 : 0;
+    y = operands.y;
+    if (calls_in_a_row == 15 && is_whole(problem)) {
+      nudge(problem, operands, owned_column(problem));
+    }
+  };
+  CHECK(broken_by(seldom) == "relation 'many runs'");
+}
+
+TEST_CASE("relations: many runs of a backend that varies are judged by the oracle") {
+  int calls = 0;
+  const auto by = [&](float error) {
+    return [&calls, error](const Problem& problem, const Operands& operands) {
+      if (++calls % 17 == 0 && is_whole(problem)) {
+        const std::int64_t index = owned_column(problem);
+        const float right = load(problem.dtype, operands.y, index);
+        store(problem.dtype, operands.y, index, right + error);
+      }
+    };
+  };
+  calls = 0;
+  const auto wrong = broken(linear_problem(), Varying({.then = by(1000)}));
+  REQUIRE(wrong.has_value());
+  CHECK(wrong->what == "relation 'many runs'");
+  calls = 0;
+  CHECK(broken(linear_problem(), Varying({.then = by(std::nanf(""))})).has_value());
+  calls = 0;
+  CHECK_FALSE(broken(linear_problem(), Varying({.then = by(0)})).has_value());
+}
+
+TEST_CASE("relations: a launch that keeps anything of the batch that it was recorded with") {
+  const std::string relation = "relation 'recorded with one batch, run with another'";
+  const auto found = [](const Then& then) {
+    const auto failure = broken(linear_problem(), Replaying({.then = then}));
+    return failure ? failure->what : "";
+  };
+  CHECK(found({}) == "");
+  // Rows of adapters that were not active then.
+  CHECK(found([](const Problem& problem, const Operands& operands) {
+          const Plan& recorded = problem.plan;
+          for (std::int64_t token = 0; token < problem.tokens && operands.y != nullptr; ++token) {
+            const std::int32_t id = operands.adapter_of_token[token];
+            if (id >= 0 && std::find(recorded.active_ids.begin(), recorded.active_ids.end(), id) ==
+                               recorded.active_ids.end()) {
+              nudge_far(problem, operands, token);
+            }
+          }
+        }) == relation);
+  // Rows that had an adapter then and have none now.
+  CHECK(found([](const Problem& problem, const Operands& operands) {
+          for (std::int64_t token = 0; token < problem.tokens && operands.y != nullptr; ++token) {
+            if (problem.plan.adapter_of_token[static_cast<std::size_t>(token)] >= 0 &&
+                operands.adapter_of_token[token] < 0) {
+              nudge_far(problem, operands, token);
+            }
+          }
+        }) == relation);
+  // Adapters whose rank was another.
+  CHECK(found([](const Problem& problem, const Operands& operands) {
+          for (std::int64_t token = 0; token < problem.tokens && operands.y != nullptr; ++token) {
+            const std::int32_t id = operands.adapter_of_token[token];
+            if (id >= 0 && problem.rank[static_cast<std::size_t>(id)] != operands.rank[id]) {
+              nudge_far(problem, operands, token);
+            }
+          }
+        }) == relation);
+}
+
+TEST_CASE("relations: weights that were read when the launch was recorded") {
+  std::vector<std::pair<const void*, float>> seen;
+  const auto failure = broken(
+      linear_problem(), Replaying({.then = [&](const Problem& problem, const Operands& operands) {
+        if (operands.y == nullptr || problem.plan.active() != 1) {
+          return;
+        }
+        const std::int32_t id = problem.plan.active_ids[0];
+        const std::int64_t width = problem.widths[0];
+        const float now = load(problem.dtype, operands.b[0], id * width * problem.max_rank);
+        if (seen.empty() || seen.back().first != operands.b[0]) {
+          seen.emplace_back(operands.b[0], now);
+        } else if (seen.back().second != now) {
+          nudge_far(problem, operands, 0);
+        }
+      }}));
+  REQUIRE(failure.has_value());
+  CHECK(failure->what == "relation 'recorded with one batch, run with another'");
+}
+
+TEST_CASE("relations: what is recorded is asked of other batches only where it is declared") {
+  int stale = 0;
+  const auto keeps_the_plan = [&](const Problem& problem, const Operands& operands) {
+    for (std::int64_t token = 0; token < problem.tokens; ++token) {
+      stale += problem.plan.adapter_of_token[static_cast<std::size_t>(token)] !=
+               operands.adapter_of_token[token];
+    }
+  };
+  CHECK_FALSE(broken(linear_problem(), PlainBackend({.then = keeps_the_plan})).has_value());
+  CHECK(stale == 0);
+  CHECK_FALSE(broken(linear_problem(), Replaying({.then = keeps_the_plan})).has_value());
+  CHECK(stale > 0);
+}
+
+TEST_CASE("relations: an expand that does not take what shrink alone leaves") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          if (problem.op == Op::kExpand) {
+            nudge_far(problem, operands, 0);
+          }
+        }) == "relation 'shrink, then expand'");
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          if (problem.op == Op::kShrink) {
+            store(problem.intermediate, operands.h, 0, 1000);
+          }
+        }) == "relation 'shrink, then expand'");
+}
+
+TEST_CASE("relations: ranks or K with more room than they need") {
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          if (problem.max_rank > 8) {
+            nudge_far(problem, operands, 0);
+          }
+        }) == "relation 'wider padding'");
+  CHECK(broken_by([](const Problem& problem, const Operands& operands) {
+          if (problem.in_features == 97) {
+            nudge_far(problem, operands, 0);
+          }
+        }) == "relation 'wider padding'");
+}
+
+TEST_CASE("a widened step has the result of the step, and NaN in every lane that it adds") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const Problem problem = random_problem(seed);
+    if (!has_expand(problem.op) || problem.tokens == 0) {
+      continue;
+    }
+    const Step step{problem, draw_tensors(problem, Fill::kExact, seed)};
+    const Step wide = widen(step, 3, 5);
+    const auto rows = all_rows(problem);
+    const Numerics numerics = PlainBackend().numerics(problem);
+    const reference::Rows narrow_rows = evaluate_rows(problem, step.tensors, numerics, rows);
+    const reference::Rows wide_rows = evaluate_rows(wide.problem, wide.tensors, numerics, rows);
+    CHECK(narrow_rows.expected == wide_rows.expected);
+    const std::int64_t b_elements = wide.tensors.b[0].elements;
+    for (std::int64_t i = problem.max_rank; i < b_elements; i += wide.problem.max_rank) {
+      CHECK(std::isnan(load(problem.dtype, wide.tensors.b[0].data.data(), i)));
+    }
+  }
 }
 
 TEST_CASE("relations: a failure names the token of the case, not of the sample") {

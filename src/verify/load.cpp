@@ -1,0 +1,73 @@
+#include "verify/load.h"
+
+#ifdef LORA_BENCH_HAVE_CUDA
+#include "device/cuda_handles.h"
+#include "device/facts.h"
+#include "kernels/measure/probes.h"
+#endif
+
+namespace lora_bench {
+
+#ifdef LORA_BENCH_HAVE_CUDA
+
+namespace {
+
+constexpr std::int64_t kReadBytes = std::int64_t{8} << 20;
+constexpr int kMostRounds = 48;  // a round waits for memory once: some 10 us in all
+
+}  // namespace
+
+struct Load::Work {
+  explicit Work(Memory& memory) : read(memory, kReadBytes), words(memory, 2 * sizeof(unsigned)) {
+    grid.blocks = static_cast<unsigned>(gpu_facts().multiprocessors / 2 + 1);
+    grid.threads_per_block = 1024;
+    // A kernel that was never launched cannot be recorded.
+    launch();
+    memory.synchronize();
+  }
+
+  void launch() const {
+    auto* turn = static_cast<unsigned*>(words.data());
+    LORA_BENCH_CUDA_CHECK(kernels::launch_antagonist(read.data(), read.bytes(), turn, turn + 1,
+                                                     kMostRounds, grid, stream.get()));
+  }
+
+  GuardedBuffer read, words;
+  kernels::ProbeGrid grid;
+  CudaStream stream = make_cuda_stream();
+  CudaEvent forked = make_cuda_event();
+  CudaEvent joined = make_cuda_event();
+};
+
+Load::Load(Memory& memory)
+    : work_(memory.space() == Space::kDevice ? std::make_unique<Work>(memory) : nullptr) {}
+
+void Load::begin(Stream stream) {
+  if (work_ != nullptr) {
+    const auto handle = static_cast<cudaStream_t>(stream.handle);
+    LORA_BENCH_CUDA_CHECK(cudaEventRecord(work_->forked.get(), handle));
+    LORA_BENCH_CUDA_CHECK(cudaStreamWaitEvent(work_->stream.get(), work_->forked.get(), 0));
+    work_->launch();
+  }
+}
+
+void Load::end(Stream stream) {
+  if (work_ != nullptr) {
+    const auto handle = static_cast<cudaStream_t>(stream.handle);
+    LORA_BENCH_CUDA_CHECK(cudaEventRecord(work_->joined.get(), work_->stream.get()));
+    LORA_BENCH_CUDA_CHECK(cudaStreamWaitEvent(handle, work_->joined.get(), 0));
+  }
+}
+
+#else
+
+struct Load::Work {};
+Load::Load(Memory&) {}
+void Load::begin(Stream) {}
+void Load::end(Stream) {}
+
+#endif
+
+Load::~Load() = default;
+
+}  // namespace lora_bench

@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "verify/relation_checks.h"
+
+namespace lora_bench {
+namespace {
+
+const DeviceFacts& facts_of(Space space) {
+  static const DeviceFacts kHost = cpu_facts();
+  if (space == Space::kHost) {
+    return kHost;
+  }
+  static const DeviceFacts kDevice = gpu_facts();
+  return kDevice;
+}
+
+}  // namespace
+
+bool Relations::supports(const Problem& problem) const {
+  return backend_.supports(problem, facts_of(memory_.space())).yes;
+}
+
+void Relations::doubled_inputs() {
+  expect_repeated(launch(double_inputs(base_)), base_.problem, same_rows_, true);
+}
+
+// A backend may tile another width otherwise and round otherwise, so here the oracle decides.
+void Relations::slices_one_by_one() {
+  for (std::int64_t slice = 0; slice < base_.problem.slices() && !failed_; ++slice) {
+    const Step one = single_slice(base_, slice);
+    expect_right(one, backend_.numerics(one.problem), launch(one), same_rows_);
+    for (Mismatch& mismatch : failure_.first) {
+      mismatch.slice = mismatch.slice < 0 ? -1 : slice;
+    }
+  }
+}
+
+// What shrink left is what expand takes, whoever applies the scale; between them h is stored as the
+// case says, though the two together may keep it better.
+void Relations::shrink_then_expand() {
+  const Step first = shrink_half(base_);
+  Problem second = base_.problem;
+  second.op = Op::kExpand;
+  if (!supports(first.problem) || !supports(second)) {
+    return;
+  }
+  const Bits h = launch(first);
+  if (failed_) {
+    return;
+  }
+  const Bits got = launch(expand_half(base_, h));
+  const Numerics of_shrink = backend_.numerics(first.problem);
+  Numerics numerics = backend_.numerics(second);
+  numerics.unit_roundoff = std::max(numerics.unit_roundoff, of_shrink.unit_roundoff);
+  numerics.shrink_depth = of_shrink.shrink_depth;
+  numerics.partial = of_shrink.partial;
+  numerics.partials = of_shrink.partials;
+  numerics.intermediate = base_.problem.intermediate;
+  expect_right(base_, numerics, got, same_rows_);
+}
+
+// Once in whole vectors, once so that no row keeps its alignment: other tiles, other tails.
+void Relations::wider_padding() {
+  constexpr std::int64_t kMoreLanes[] = {16, 1};
+  constexpr std::int64_t kMoreFeatures[] = {64, 1};
+  for (std::size_t turn = 0; turn < 2 && !failed_; ++turn) {
+    const Step wide = widen(base_, kMoreLanes[turn], kMoreFeatures[turn]);
+    if (supports(wide.problem)) {
+      expect_right(wide, backend_.numerics(wide.problem), launch(wide), same_rows_);
+    }
+  }
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/convert.h"
+#include "verify/load.h"
+#include "verify/oracle.h"
+#include "verify/relation_checks.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr int kReplays = 3;
+
+// What differs seldom shows in many runs only; on a host nothing shifts the order of blocks, and
+// what counts its launches shows in few.
+constexpr int kRunsOnDevice = 100;
+constexpr int kRunsOnHost = 20;
+// Every run is compared whole.
+constexpr std::int64_t kBytesOfManyRuns = 256 * 1024;
+constexpr std::int64_t kLeastRowsOfManyRuns = 4;
+constexpr std::int64_t kMostRowsOnHost = 16;
+constexpr std::int64_t kMostRowsOfOtherBatches = 16;
+
+// So many rows of all, the first and the last among them.
+std::vector<std::int64_t> spread_rows(std::int64_t rows, std::int64_t most) {
+  std::vector<std::int64_t> picked;
+  const std::int64_t count = std::min(rows, most);
+  for (std::int64_t i = 0; i < count; ++i) {
+    picked.push_back(count == 1 ? 0 : i * (rows - 1) / (count - 1));
+  }
+  return picked;
+}
+
+// The least and the greatest that any run left in each element, NaN where one left it: if both are
+// right, so is every run.
+class Extremes {
+ public:
+  Extremes(Dtype dtype, std::vector<std::byte> first)
+      : dtype_(dtype), least_(first), greatest_(std::move(first)) {}
+
+  void add(const std::vector<std::byte>& got) {
+    const std::int64_t elements = static_cast<std::int64_t>(got.size()) / size_bytes(dtype_);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const float value = load(dtype_, got.data(), i);
+      if (std::isnan(value) || value < load(dtype_, least_.data(), i)) {
+        store(dtype_, least_.data(), i, value);
+      }
+      if (std::isnan(value) || value > load(dtype_, greatest_.data(), i)) {
+        store(dtype_, greatest_.data(), i, value);
+      }
+    }
+  }
+
+  [[nodiscard]] const std::vector<std::byte>& least() const { return least_; }
+  [[nodiscard]] const std::vector<std::byte>& greatest() const { return greatest_; }
+
+ private:
+  Dtype dtype_;
+  std::vector<std::byte> least_, greatest_;
+};
+
+}  // namespace
+
+// Recorded over other numbers, run over these: what a launch takes from memory while it is
+// recorded, or runs beside its stream, shows.
+void Relations::recorded_once() {
+  const Step earlier{base_.problem, draw_tensors(base_.problem, Fill::kBounded, seed_ + 2)};
+  Stage stage(memory_, earlier.problem, earlier.tensors, backend_.workspace_bytes(base_.problem));
+  const std::function<void()> run = stage.record(backend_);
+  for (int replay = 0; replay < kReplays && !failed_; ++replay) {
+    stage.reload(base_.problem, base_.tensors);
+    run();
+    expect_same_or_right(stage.output());
+  }
+}
+
+// The same step again and again, on a device beside other work. All runs must give the same bits
+// where that is declared, else each what the oracle allows.
+void Relations::many_runs() {
+  const bool device = memory_.space() == Space::kDevice;
+  const Problem& whole = base_.problem;
+  const std::int64_t row_bytes =
+      size_bytes(output_dtype(whole)) *
+      (has_expand(whole.op) ? whole.y_stride : whole.slices() * whole.max_rank);
+  const std::int64_t rows = std::max(kLeastRowsOfManyRuns, kBytesOfManyRuns / (row_bytes + 1));
+  const std::vector<std::int64_t> base_rows =
+      spread_rows(whole.tokens, device ? rows : std::min(rows, kMostRowsOnHost));
+  const Step step = select_rows(base_, base_rows);
+  const Numerics numerics = backend_.numerics(step.problem);
+  Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
+  const Bits first = launch_in(stage);
+  Load load(memory_);
+  const std::function<void()> run =
+      numerics.graph_safe ? stage.record(backend_, &load) : [&] { stage.launch(backend_); };
+  Extremes extremes(output_dtype(whole), first);
+  for (int turn = 0; turn < (device ? kRunsOnDevice : kRunsOnHost) && !failed_; ++turn) {
+    stage.restore_output();
+    run();
+    const Bits got = stage.output();
+    if (numerics.deterministic) {
+      expect_same(step.problem, first, got, base_rows);
+    } else {
+      extremes.add(got);
+    }
+  }
+  note_damage(stage.damage());
+  if (!numerics.deterministic && !failed_) {
+    expect_right(step, numerics, extremes.least(), base_rows);
+  }
+  if (!numerics.deterministic && !failed_) {
+    expect_right(step, numerics, extremes.greatest(), base_rows);
+  }
+}
+
+// More adapters than were recorded, fewer, none, other ranks, other weights in the same slots.
+void Relations::other_batches() {
+  const std::vector<std::int64_t> rows = spread_rows(base_.problem.tokens, kMostRowsOfOtherBatches);
+  const Problem some = select_rows(base_, rows).problem;
+  std::uint64_t seed = seed_ + kReplays;
+  const auto drawn = [&](const Problem& problem) {
+    return Step{problem, draw_tensors(problem, Fill::kBounded, ++seed)};
+  };
+  std::vector<Problem> to_record{some, without_adapters(some)};
+  if (some.plan.active() > 1) {
+    to_record.push_back(with_one_adapter(some));
+  }
+  std::vector<Step> batches;
+  for (const Problem& recorded : to_record) {
+    if (!backend_.numerics(recorded).replays_other_batches || !supports(recorded) || failed_) {
+      continue;
+    }
+    if (batches.empty()) {
+      const Problem every = with_every_slot(some);
+      for (const Problem& batch : {every, without_adapters(some), with_other_ranks(every),
+                                   with_one_adapter(every), some}) {
+        batches.push_back(drawn(batch));
+      }
+    }
+    replay_over(drawn(recorded), batches, rows);
+  }
+}
+
+void Relations::replay_over(const Step& recorded, const std::vector<Step>& batches,
+                            const std::vector<std::int64_t>& base_rows) {
+  const Numerics numerics = backend_.numerics(recorded.problem);
+  Stage stage(memory_, recorded.problem, recorded.tensors,
+              backend_.workspace_bytes(recorded.problem), Alignment::kBoundary,
+              PlanRoom::kAllSlots);
+  stage.launch(backend_);
+  const std::function<void()> run = stage.record(backend_);
+  for (const Step& batch : batches) {
+    if (failed_ || !supports(batch.problem)) {
+      continue;
+    }
+    stage.reload(batch.problem, batch.tensors);
+    run();
+    const Bits got = stage.output();
+    expect_right(batch, numerics, got, base_rows);
+    if (!failed_ && numerics.deterministic && numerics.batch_invariant) {
+      const Bits fresh = launch(batch);
+      expect_same(batch.problem, fresh, got, base_rows);
+      varies_ = failed_ && launch(batch) != fresh;
+    }
+  }
+  note_damage(stage.damage());
+}
+
+}  // namespace lora_bench
