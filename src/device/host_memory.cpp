@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -9,6 +10,10 @@
 #include "core/units.h"
 #include "device/memory.h"
 #include "device/system_files.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include <sanitizer/allocator_interface.h>
+#endif
 
 namespace lora_bench {
 namespace {
@@ -75,6 +80,16 @@ class HostMemory final : public Memory {
 };
 
 }  // namespace
+
+// The sanitizers have a heap of their own.
+std::int64_t heap_bytes() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return static_cast<std::int64_t>(__sanitizer_get_current_allocated_bytes());
+#else
+  const struct mallinfo2 heap = mallinfo2();
+  return static_cast<std::int64_t>(heap.uordblks + heap.hblkhd);
+#endif
+}
 
 std::function<void()> Memory::record(std::function<void(void* stream)> enqueue) {
   return [enqueue = std::move(enqueue)] { enqueue(nullptr); };

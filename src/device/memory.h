@@ -35,6 +35,8 @@ class Memory {
 };
 
 [[nodiscard]] std::unique_ptr<Memory> make_host_memory();
+// What this process has taken from its heap and not given back.
+[[nodiscard]] std::int64_t heap_bytes();
 // Throws EnvironmentError with the reason (no driver, no device, built without CUDA).
 [[nodiscard]] std::unique_ptr<Memory> make_device_memory();
 

@@ -45,6 +45,7 @@ const std::vector<Entry>& entries() {
       {{"not-repeatable", "the same launch gives other bits: an order that varies, or a race"},
        nullptr},
       {{"state-left", "the result depends on what was launched before"}, nullptr},
+      {{"memory-kept", "every launch allocates what it never gives back"}, nullptr},
       {{"depends-on-batch", "a row's bits depend on the rows around it"}, nullptr},
   };
   return kEntries;

@@ -204,6 +204,9 @@ FaultEntries memory_faults() {
         "design", Part::kMemory}},
       {Fault::kWeightsChanged,
        {"weights-changed", "a weight is overwritten", "input-changed", "design"}},
+      {Fault::kMemoryKept,
+       {"memory-kept", "every launch allocates and never frees", "memory-kept", "design",
+        Part::kRelations}},
   };
 }
 

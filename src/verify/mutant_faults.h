@@ -87,6 +87,7 @@ enum class Fault : std::uint8_t {
   kHPastTheEnd,
   kXChanged,
   kWeightsChanged,
+  kMemoryKept,
 };
 
 struct FaultEntry {

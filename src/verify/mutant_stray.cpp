@@ -75,6 +75,16 @@ void change_weights(const Operands& operands) {
   }
 }
 
+// Reachable for ever, as in a list of buffers that only grows.
+void keep_memory() {
+  struct Kept {
+    Kept* before;
+    std::byte bytes[1000];
+  };
+  static Kept* last = nullptr;
+  last = new Kept{last, {}};
+}
+
 }  // namespace
 
 void write_stray(const Problem& problem, const Operands& operands, Fault fault) {
@@ -103,6 +113,9 @@ void write_stray(const Problem& problem, const Operands& operands, Fault fault) 
       break;
     case Fault::kWeightsChanged:
       change_weights(operands);
+      break;
+    case Fault::kMemoryKept:
+      keep_memory();
       break;
     default:
       break;

@@ -42,6 +42,7 @@ class Relations {
   void recorded_once();
   void many_runs();
   void other_batches();
+  void memory_given_back();
   void replay_over(const Step& recorded, const std::vector<Step>& batches,
                    const std::vector<std::int64_t>& base_rows);
   // relations_of_parts.cpp: the whole and its parts, narrow and wide

@@ -239,6 +239,7 @@ std::optional<Failure> Relations::run() {
       {"shrink, then expand", has_shrink(base_.problem.op) && expands,
        &Relations::shrink_then_expand, ""},
       {"wider padding", true, &Relations::wider_padding, ""},
+      {"memory given back", true, &Relations::memory_given_back, "memory-kept"},
   };
   base_bits_ = launch(base_);
   for (const Relation& relation : relations) {

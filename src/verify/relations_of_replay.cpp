@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,6 +22,7 @@ constexpr std::int64_t kBytesOfManyRuns = 256 * 1024;
 constexpr std::int64_t kLeastRowsOfManyRuns = 4;
 constexpr std::int64_t kMostRowsOnHost = 8;
 constexpr std::int64_t kMostRowsOfOtherBatches = 16;
+constexpr int kLaunchesOfARound = 8;
 
 // So many rows of all, the first and the last among them.
 std::vector<std::int64_t> spread_rows(std::int64_t rows, std::int64_t most) {
@@ -109,6 +112,29 @@ void Relations::many_runs() {
   }
   if (!numerics.deterministic && !failed_) {
     expect_right(step, numerics, extremes.greatest(), base_rows);
+  }
+}
+
+// What every round of launches takes and none gives back. Not what the first ones take: code that
+// is loaded, buffers that are kept for later. On a device what others take may vary by itself, so
+// three rounds must take the same.
+void Relations::memory_given_back() {
+  const std::vector<std::int64_t> rows = spread_rows(base_.problem.tokens, kLeastRowsOfManyRuns);
+  const Step step = select_rows(base_, rows);
+  Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
+  const auto taken_by_round = [&] {
+    const bool device = memory_.space() == Space::kDevice;
+    const std::int64_t before = device ? -memory_.available_bytes() : heap_bytes();
+    for (int i = 0; i < kLaunchesOfARound; ++i) {
+      stage.launch(backend_);
+    }
+    return (device ? -memory_.available_bytes() : heap_bytes()) - before;
+  };
+  taken_by_round();
+  const std::int64_t taken = taken_by_round();
+  if (taken > 0 && taken_by_round() == taken && taken_by_round() == taken) {
+    failed_ = true;
+    failure_.what += fmt::format(": {} launches keep {} bytes for good", kLaunchesOfARound, taken);
   }
 }
 
