@@ -1,7 +1,8 @@
 #pragma once
 
 #include "kernels/bgmv/bgmv.h"
-#include "kernels/bgmv/vectors.cuh"
+#include "kernels/segment/segment.cuh"
+#include "kernels/segment/vectors.cuh"
 
 namespace lora_bench::kernels {
 
@@ -72,30 +73,6 @@ __global__ void __launch_bounds__(kBgmvThreads)
     }
     __syncthreads();  // they have been read
   }
-}
-
-// Where a tile of columns lies.
-struct ColumnTile {
-  std::int64_t slice = 0;
-  std::int64_t first = 0;        // column of the slice
-  std::int64_t slice_start = 0;  // of the slice in the row of y
-};
-
-__device__ inline ColumnTile column_tile(const ExpandParams& params, std::int64_t tile,
-                                         std::int64_t columns_per_tile) {
-  ColumnTile place;
-  place.slice_start = params.first_column;
-  for (;; ++place.slice) {
-    const std::int64_t width = params.width[place.slice];
-    const std::int64_t tiles = (width + columns_per_tile - 1) / columns_per_tile;
-    if (tile < tiles) {
-      break;
-    }
-    tile -= tiles;
-    place.slice_start += width;
-  }
-  place.first = tile * columns_per_tile;
-  return place;
 }
 
 template <int kVector, typename T>

@@ -1,60 +1,9 @@
 #pragma once
 
 #include "kernels/bgmv/bgmv.cuh"
-#include "kernels/bgmv/mma.cuh"
+#include "kernels/segment/fragments.cuh"
 
 namespace lora_bench::kernels {
-
-// Rows first ... first + rows - 1 of token_order, all of one adapter.
-struct Segment {
-  std::int64_t adapter = -1;
-  std::int64_t first = 0;
-  int rows = 0;
-};
-
-// The tile of that number, of `rows_per_tile` rows at most, counted over the groups; rows 0 when
-// there are fewer. Each warp finds it by itself, 32 groups at a time.
-template <typename Params>
-__device__ inline Segment find_segment(const Params& params, std::int64_t tile, int rows_per_tile) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int first_group = 0; first_group < params.active; first_group += 32) {
-    const int group = first_group + lane;
-    std::int32_t start = 0;
-    std::int32_t rows = 0;
-    if (group < params.active) {
-      start = params.group_starts[group];
-      rows = params.group_starts[group + 1] - start;
-    }
-    const int tiles = (rows + rows_per_tile - 1) / rows_per_tile;
-    int up_to = tiles;  // of this group and those before it
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int other = __shfl_up_sync(0xFFFFFFFFU, up_to, distance);
-      up_to += lane >= distance ? other : 0;
-    }
-    const unsigned later = __ballot_sync(0xFFFFFFFFU, tile < up_to);
-    if (later != 0) {
-      const int owner = __ffs(static_cast<int>(later)) - 1;
-      const int before = __shfl_sync(0xFFFFFFFFU, up_to - tiles, owner);
-      start = __shfl_sync(0xFFFFFFFFU, start, owner);
-      rows = __shfl_sync(0xFFFFFFFFU, rows, owner);
-      const int skipped = (static_cast<int>(tile) - before) * rows_per_tile;
-      Segment segment;
-      segment.adapter = params.active_ids[first_group + owner];
-      segment.first = start + skipped;
-      segment.rows = rows - skipped < rows_per_tile ? rows - skipped : rows_per_tile;
-      return segment;
-    }
-    tile -= __shfl_sync(0xFFFFFFFFU, up_to, 31);
-  }
-  return {};
-}
-
-// Row `row` of the segment; rows past its end repeat the last one, and are not written.
-template <typename Params>
-__device__ inline std::int64_t token_of(const Params& params, const Segment& segment, int row) {
-  const int clamped = row < segment.rows ? row : segment.rows - 1;
-  return params.token_order[segment.first + clamped];
-}
 
 // A block owns 16 * kRows rows of one adapter times 8 * kLanes of its lanes, counted over all
 // slices, so that x is read once for them all. Its eight warps take turns at 32 elements of K, each

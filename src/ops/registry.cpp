@@ -6,6 +6,7 @@
 #include "ops/cublas_library.h"
 #include "ops/grouped_backend.h"
 #include "ops/naive_backend.h"
+#include "ops/paired_backend.h"
 
 namespace lora_bench {
 
@@ -18,6 +19,7 @@ const std::vector<BackendEntry>& backend_registry() {
        make_grouped_ordered_backend},
       {"chunked", std::string(kChunkedSummary), why_no_gpu(), make_chunked_backend},
       {"bgmv", std::string(kBgmvSummary), why_no_gpu(), make_bgmv_backend},
+      {"paired", std::string(kPairedSummary), why_no_gpu(), make_paired_backend},
       {"cublas", std::string(kCublasSummary), why_no_cublas(), make_cublas_backend},
   };
   return kEntries;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/bgmv/vectors.cuh"
+#include "kernels/segment/vectors.cuh"
 
 // Tensor-core steps on fragments that come straight from rows in memory. A sum does not mind which
 // element is called k = 0: thread t of a quad reads neighbouring elements of a row in one vector
