@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
-# Everything that has to be seen on a GPU, kept as a record: GPU tests, ceilings, proof, self-test,
-# anchors, A/A noise. About five minutes, most of it the build. Writes to docs/results/<date>-<gpu>.
-#   scripts/gpu-check.sh
+# Everything that has to be seen on a GPU, kept as a record: GPU tests, ceilings, proof, self-test, the
+# anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
+# fifteen minutes. Writes to docs/results/<date>-<gpu>.
+#   scripts/gpu-check.sh [PART...]
+#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock; default: all
+#   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
+#   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+parts=("$@")
+((${#parts[@]})) || parts=(tests device verify self-test anchors aa modes fuzz sanitize clock)
 if ! gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1); then
   echo "gpu-check.sh: nvidia-smi finds no GPU here" >&2
   exit 5
 fi
-build=build/gpu-check
+build=${LORA_BENCH_BUILD:-build/gpu-check}
 tool=$build/src/lora-bench
-mkdir -p build
 make() {
   cmake --preset release -B "$build" -DLORA_BENCH_CUDA=ON -DBUILD_TESTING=ON &&
     cmake --build "$build" --target lora-bench gpu_tests
 }
 # A machine without a network may have all it needs from elsewhere: packages only when it has not.
-if ! make >"$build.log" 2>&1; then
-  scripts/setup.sh --for test
-  make >"$build.log" 2>&1 || { tail -n 60 "$build.log" >&2; exit 1; }
+if [[ -z ${LORA_BENCH_BUILD:-} ]]; then
+  mkdir -p build
+  if ! make >"$build.log" 2>&1; then
+    scripts/setup.sh --for test
+    make >"$build.log" 2>&1 || { tail -n 60 "$build.log" >&2; exit 1; }
+  fi
 fi
 
 slug=$(tr '[:upper:] ' '[:lower:]-' <<<"$gpu" | tr -cd 'a-z0-9-')
@@ -29,14 +37,64 @@ mkdir -p "$out"
 worst=0
 # Keeps what a command prints and its exit code, and goes on: one failure hides no other.
 record() {
-  local name=$1 status=0
+  local name=$1 status=0 from=$SECONDS
   shift
   echo "== $*"
   "$@" >"$out/$name.txt" 2>"$out/$name.log" || status=$?
   tail -n 5 "$out/$name.txt"
   [[ -s $out/$name.log ]] || rm "$out/$name.log"
-  echo "$*: exit $status" >>"$out/commands.txt"
+  echo "$*: exit $status, $((SECONDS - from)) s" >>"$out/commands.txt"
   ((status <= worst)) || worst=$status
+}
+
+# Random cases on every backend, dealt to several processes with a seed each, as the oracle of one
+# process takes one core. Without the relations, which `verify` has shown.
+fuzz() {
+  local cases=${LORA_BENCH_FUZZ:-20000} limit=${LORA_BENCH_FUZZ_SECONDS:-600} status=0
+  local shards=$(($(nproc) - 2))
+  ((shards <= 12)) || shards=12
+  ((shards >= 1)) || shards=1
+  local pids=()
+  for ((seed = 1; seed <= shards; seed++)); do
+    "$tool" fuzz --seed "$seed" --cases $((cases / shards + 1)) --time-limit "$limit" --quick --quiet \
+      --backends "$backends,cublas" --out "$out/fuzz" >"$out/fuzz-$seed.part" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do
+    wait "$pid" || status=$?
+  done
+  tail -n +1 "$out"/fuzz-*.part
+  grep -h '^seed' "$out"/fuzz-*.part
+  rm "$out"/fuzz-*.part
+  return "$status"
+}
+
+backends=naive,bgmv,grouped,grouped-ordered,chunked,paired
+run_part() {
+  case $1 in
+    tests) record gpu-tests "$build/tests/gpu_tests" ;;
+    device) record device "$tool" device --refresh ;;
+    verify) record verify "$tool" verify ;;
+    self-test) record self-test "$tool" verify --self-test --quiet ;;
+    anchors)
+      record anchors "$tool" run anchors --backends "$backends,cublas" --out "$out/anchors.jsonl" \
+        --out "$out/anchors.md" --quiet
+      ;;
+    aa)  # the same code a second time: what differs is noise
+      record aa-run "$tool" run anchors --backends bgmv --shuffle --out "$out/aa.jsonl" --quiet
+      "$tool" report "$out/anchors.jsonl" --filter backend=bgmv --out "$out/aa-base.jsonl" >/dev/null
+      record aa "$tool" compare "$out/aa-base.jsonl" "$out/aa.jsonl"
+      rm "$out/aa-base.jsonl"
+      ;;
+    modes) record modes "$tool" run modes --backends bgmv --out "$out/modes.jsonl" --quiet ;;
+    fuzz) record fuzz fuzz ;;
+    sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
+    clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,paired ;;
+    *)
+      echo "gpu-check.sh: no part '$1'" >&2
+      exit 1
+      ;;
+  esac
 }
 
 : >"$out/commands.txt"
@@ -46,14 +104,8 @@ record() {
   nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total,clocks.max.sm,power.limit \
     --format=csv
 } >"$out/provenance.txt"
-
-record gpu-tests "$build/tests/gpu_tests"
-record device "$tool" device --refresh
-record verify "$tool" verify
-record self-test "$tool" verify --self-test --quiet
-record anchors "$tool" run anchors --backends naive --out "$out/anchors.jsonl" --out "$out/anchors.md"
-# The same code a second time: what differs is noise.
-record aa-run "$tool" run anchors --backends naive --shuffle --out "$out/aa.jsonl"
-record aa "$tool" compare "$out/anchors.jsonl" "$out/aa.jsonl"
+for part in "${parts[@]}"; do
+  run_part "$part"
+done
 cat "$out/commands.txt"
 exit "$worst"

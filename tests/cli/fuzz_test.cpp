@@ -117,7 +117,7 @@ TEST_CASE("fuzz: exit 1 for what makes no sense, 4 when nothing was proved") {
 TEST_CASE("fuzz: a crash, a hang and a lost device are failures like others, and others go on") {
   const TemporaryFolder folder;
   const ProcessResult result =
-      fuzz(folder, {"--backends", "fake:crash,fake:hang,fake:lost,mutant:none", "--timeout", "0.1",
+      fuzz(folder, {"--backends", "fake:crash,fake:hang,fake:lost,mutant:none", "--timeout", "3",
                     "--cases", "20", "--max-failures", "2"});
   CAPTURE(result.out);
   CHECK(result.exit_code == 2);
