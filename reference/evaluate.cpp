@@ -5,6 +5,7 @@
 #include "reference/hidden.h"
 #include "reference/multiply.h"
 #include "reference/parallel.h"
+#include "reference/rounding_mode.h"
 
 namespace lora_bench::reference {
 namespace {
@@ -246,6 +247,7 @@ Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens
 
 Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
               std::span<const std::int64_t> tokens, Rounding rounding) {
+  const DefaultRounding nearest;
   Rows result = rows_as_before(problem, tokens);
   const std::vector<Part> parts = split_by_adapter(problem, tokens);
   std::vector<double> largest(parts.size());

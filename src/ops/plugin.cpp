@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/sha256.h"
 #include "lora_bench_backend.h"
+#include "ops/kept_floating_point.h"
 #include "ops/plugin_calls.h"
 
 namespace lora_bench {
@@ -146,6 +147,7 @@ std::string plugin_provenance(const std::filesystem::path& file) {
 }
 
 std::unique_ptr<Backend> load_plugin(const PluginPath& plugin) {
+  const KeptFloatingPoint kept;  // a library built with -ffast-math changes it when it is loaded
   const lora_bench_descriptor* descriptor = ask_for_descriptor(plugin, load(plugin));
   check_descriptor(plugin, descriptor);
   return make_plugin_backend(plugin.name, *descriptor);

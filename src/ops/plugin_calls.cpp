@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "lora_bench_backend.h"
+#include "ops/kept_floating_point.h"
 
 namespace lora_bench {
 namespace {
@@ -110,6 +111,7 @@ std::string sentence(Text& text, std::int32_t code, const char* function) {
 // Exceptions must not cross a C interface; of a library that lets one out, the row tells.
 template <typename Call>
 auto called(const char* function, const Call& call) {
+  const KeptFloatingPoint kept;
   try {
     return call();
   } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/convert.h"
+#include "reference/rounding_mode.h"
 #include "verify/oracle.h"
 #include "verify/scan.h"
 #include "verify/verify.h"
@@ -63,6 +64,7 @@ void note_wrong(const Problem& problem, std::int64_t token, std::int64_t column,
 Comparison compare_accumulated(const Problem& problem, const Tensors& tensors,
                                const Numerics& numerics, const void* got, std::int64_t launches,
                                std::vector<std::int64_t> rows) {
+  const reference::DefaultRounding nearest;
   Comparison found;
   if (const std::optional<Failure> stray = scan_all_rows(problem, tensors, got)) {
     found.compared = stray->compared;

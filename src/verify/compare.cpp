@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "reference/rounding_mode.h"
 #include "verify/oracle.h"
 #include "verify/verify.h"
 
@@ -148,6 +149,7 @@ Place place_of(const Problem& problem, std::int64_t column) {
 
 Comparison compare_output(const Problem& problem, const Tensors& tensors, const Numerics& numerics,
                           const void* got, std::vector<std::int64_t> rows) {
+  const reference::DefaultRounding nearest;
   std::sort(rows.begin(), rows.end());
   const std::int64_t columns =
       has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;

@@ -1,0 +1,106 @@
+#include "ops/plugin_calls.h"
+
+#include <doctest/doctest.h>
+
+#include <cfenv>
+
+#include "include/lora_bench_backend.h"
+#include "support/plain_backend.h"
+#include "support/problems.h"
+#include "verify/verify.h"
+
+using namespace lora_bench;
+
+namespace {
+
+int32_t supports(const lora_bench_problem*, const lora_bench_device*, char*, int64_t) {
+  std::fesetround(FE_UPWARD);
+  return 0;
+}
+
+void numerics(const lora_bench_problem*, lora_bench_numerics*) { std::fesetround(FE_UPWARD); }
+
+int64_t workspace_bytes(const lora_bench_problem*) {
+  std::fesetround(FE_UPWARD);
+  return 0;
+}
+
+// Cuts y to bf16 where it is to be rounded, and has the bench cut after it too.
+int32_t cutting(const lora_bench_problem*, const lora_bench_operands*, void*, char*, int64_t) {
+  std::fesetround(FE_TOWARDZERO);
+  return 0;
+}
+
+int32_t throwing(const lora_bench_problem*, const lora_bench_operands*, void*, char*, int64_t) {
+  std::fesetround(FE_TOWARDZERO);
+  throw 1;
+}
+
+lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
+  return {LORA_BENCH_BACKEND_ABI,
+          sizeof(lora_bench_descriptor),
+          "rounding",
+          "rounds elsewhere",
+          LORA_BENCH_HOST,
+          0,
+          supports,
+          numerics,
+          workspace_bytes,
+          does};
+}
+
+Operands no_operands(const Problem& problem) {
+  Operands operands;
+  operands.a.resize(problem.widths.size());
+  operands.b.resize(problem.widths.size());
+  operands.bias.resize(problem.widths.size());
+  return operands;
+}
+
+}  // namespace
+
+TEST_CASE("plugin: no function of a plugin changes how the bench rounds") {
+  const Problem problem = linear_problem();
+  const Operands operands = no_operands(problem);
+  for (const auto does : {cutting, throwing}) {
+    const lora_bench_descriptor descriptor = descriptor_with(does);
+    const std::unique_ptr<Backend> backend = make_plugin_backend("rounding", descriptor);
+    CHECK(backend->supports(problem, cpu_facts()).yes);
+    CHECK(std::fegetround() == FE_TONEAREST);
+    CHECK(backend->numerics(problem).partials == 1);
+    CHECK(std::fegetround() == FE_TONEAREST);
+    CHECK(backend->workspace_bytes(problem) == 0);
+    CHECK(std::fegetround() == FE_TONEAREST);
+    try {
+      backend->launch(problem, operands, {});
+    } catch (const std::exception&) {
+      const bool throws = does == throwing;
+      CHECK(throws);
+    }
+    CHECK(std::fegetround() == FE_TONEAREST);
+  }
+}
+
+TEST_CASE("oracle: it rounds to nearest in a thread that does not, and leaves that as it was") {
+  const Problem problem = linear_problem();
+  const std::vector<std::int64_t> rows{0, 1, 2};
+  for (const Fill fill : {Fill::kExact, Fill::kBounded}) {
+    const Tensors tensors = draw_tensors(problem, fill, 1);
+    const Numerics numerics = PlainBackend().numerics(problem);
+    const auto wrong = [&] {
+      return compare_output(problem, tensors, numerics, tensors.y.data.data(), rows);
+    };
+    const Comparison nearest = wrong();
+    std::fesetround(FE_TOWARDZERO);
+    const Comparison elsewhere = wrong();
+    const int left = std::fegetround();
+    std::fesetround(FE_TONEAREST);
+    CHECK(left == FE_TOWARDZERO);
+    CHECK(elsewhere.wrong == nearest.wrong);
+    REQUIRE(elsewhere.first.size() == nearest.first.size());
+    for (std::size_t i = 0; i < nearest.first.size(); ++i) {
+      CHECK(elsewhere.first[i].expected == nearest.first[i].expected);
+      CHECK(elsewhere.first[i].bound == nearest.first[i].bound);
+    }
+  }
+}
