@@ -108,7 +108,7 @@ typedef struct lora_bench_numerics {
                          * [0x1p-24] */
   int64_t shrink_depth; /* additions on the longest path of a sum over K [K] */
   int64_t expand_depth; /* the same over the rank, bias and y included [max_rank + 2] */
-  int64_t partials;     /* partial sums that meet in one element of h [1] */
+  int64_t partials;     /* partial sums that meet in one element of h; 1 is the whole sum [1] */
   char summation[128];  /* one line for people, a column of the row [""] */
 } lora_bench_numerics;
 

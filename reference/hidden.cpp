@@ -29,9 +29,9 @@ double largest_shrink_partial(const Problem& problem, const Part& part, const In
   return largest;
 }
 
-// Bound of h before it is stored: a sum of K products, perhaps partials in a narrow format, a
-// scale.
-double sum_error(const Problem& problem, const Arithmetic& arithmetic, double size) {
+// Bound of a sum of K products, perhaps of partials in a narrow format; `size` is the sum of their
+// magnitudes.
+double sum_error(const Problem& problem, const Arithmetic& arithmetic, double sum, double size) {
   // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once.
   const int product = problem.number == Number::kFp32 ? 1 : 0;
   double error = size * gamma(static_cast<double>(arithmetic.shrink_depth + product),
@@ -41,7 +41,10 @@ double sum_error(const Problem& problem, const Arithmetic& arithmetic, double si
   if (arithmetic.partial != Number::kFp32) {
     const Roundoff partial = roundoff(arithmetic.partial);
     const auto partials = static_cast<double>(arithmetic.partials);
-    error += gamma(partials, partial.relative) * (size + error) + partials * partial.absolute;
+    // One partial is the whole sum, which is far smaller than the sum of magnitudes.
+    error += arithmetic.partials == 1 ? partial.relative * (sum + error)
+                                      : gamma(partials, partial.relative) * (size + error);
+    error += partials * partial.absolute;
   }
   return error;
 }
@@ -52,7 +55,8 @@ void bound_hidden(const Problem& problem, const Arithmetic& arithmetic, const Pa
   const Roundoff stored = roundoff(arithmetic.intermediate);
   for (std::size_t i = 0; i < size.size(); ++i) {
     const double magnitude = std::fabs(hidden.value[i]);
-    double error = scale * sum_error(problem, arithmetic, size[i]);
+    const double sum = scale == 0 ? 0 : magnitude / scale;
+    double error = scale * sum_error(problem, arithmetic, sum, size[i]);
     if (problem.scale_at_shrink) {
       error += arithmetic.unit_roundoff * (magnitude + error) + kSmallestFp32;
     }

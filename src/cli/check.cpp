@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/invocation.h"
@@ -31,8 +32,10 @@ ExitCode execute(const CheckCommand& command) {
   const Verdict& verdict = report.verdict;
   std::string text = fmt::format("{} {}", name(verdict.status), report.case_id);
   if (verdict.status == Status::kPassed) {
+    const double most = verdict.rows_checked < 1 ? 99 : 100;  // 100 % are all
     text += fmt::format(": {} elements, {:.0f} % of the rows in full; {:.2g} of the bound needed",
-                        verdict.compared, 100 * verdict.rows_checked, verdict.bound_share);
+                        verdict.compared, std::min(100 * verdict.rows_checked, most),
+                        verdict.bound_share);
   }
   text += verdict.message.empty() ? "\n" : fmt::format("\n  {}\n", verdict.message);
   if (verdict.failure) {

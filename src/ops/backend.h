@@ -30,8 +30,12 @@ struct Numerics {
   // What is captured serves every batch of as many tokens over these slots, whatever their ranks:
   // all that differs is read from the operands when it runs.
   bool replays_other_batches = false;
-  std::string summation;        // one line for people
+  std::string summation;  // one line for people
 };
+
+// What is declared beyond what any order of summation needs, as "shrink_depth = 900; allowed: 0 to
+// 256"; "" when nothing is. A promise of nothing would let any result pass.
+[[nodiscard]] std::string beyond_need(const Problem& problem, const Numerics& numerics);
 
 // yes, or a sentence that becomes the row's SKIPPED message.
 struct Support {

@@ -16,9 +16,6 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// Above this share of elements in which doing nothing is right, a comparison proves too little.
-constexpr double kMostlyZero = 0.9;
-
 Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   Numerics numerics;
   numerics.unit_roundoff = declared.unit_roundoff.value_or(0x1p-23);
@@ -28,6 +25,10 @@ Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   numerics.partial = declared.partial.value_or(Dtype::kFp32);
   numerics.intermediate = declared.intermediate.value_or(problem.intermediate);
   numerics.rounds_delta = declared.rounds_delta;
+  const std::string fault = beyond_need(problem, numerics);
+  if (!fault.empty()) {
+    throw UsageError(fmt::format("declared {} for this case", fault));
+  }
   return numerics;
 }
 
@@ -122,10 +123,12 @@ Verdict judge(const ExportedCase& exported, const Numerics& numerics,
   if (std::optional<Failure> failure = scan_all_rows(problem, exported.tensors, got.data())) {
     return failed(verdict, std::move(*failure));
   }
-  if (owned_elements(problem) > 0 &&
-      (comparison.owned == 0 || comparison.zero_share > kMostlyZero)) {
-    verdict.message = fmt::format("doing nothing is right in {:.0f} % of the elements",
-                                  100 * comparison.zero_share);
+  if (owned_elements(problem) > 0 && comparison.owned == 0) {
+    verdict.message = "no element of the rows is the op's";
+    return verdict;
+  }
+  verdict.message = why_no_proof(comparison);
+  if (!verdict.message.empty()) {
     return verdict;
   }
   verdict.status = Status::kPassed;

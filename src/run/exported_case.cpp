@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -205,9 +206,13 @@ ExportedCase exported_case(const StoredTensors& stored) {
   read.problem = read_problem(file);
   read.tensors = read_tensors(file, read.problem);
   read.rows = file.list<std::int64_t>("rows", "I64");
-  if (std::any_of(read.rows.begin(), read.rows.end(),
+  const std::vector<std::int64_t>& rows = read.rows;
+  if (std::any_of(rows.begin(), rows.end(),
                   [&](std::int64_t row) { return row < 0 || row >= read.problem.tokens; })) {
     file.refuse("'rows' names a row that is no token");
+  }
+  if (std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) != rows.end()) {
+    file.refuse("'rows' must ascend, each row once");
   }
   return read;
 }

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -38,7 +40,13 @@ class Comparer {
   [[nodiscard]] Comparison result() const;
 
  private:
-  bool right_owned(double expected, double nearest, double bound, double got);
+  // What is accepted of an owned element.
+  struct Accepted {
+    double least = 0, most = 0;
+  };
+  [[nodiscard]] Accepted accepted(double expected, double bound) const;
+  bool right_owned(const Accepted& accepted, double expected, double bound, double got);
+  [[nodiscard]] bool proves_nothing(const Accepted& accepted, std::int64_t index) const;
   void note_wrong(std::int64_t token, std::int64_t column, double expected, double got,
                   double bound);
   [[nodiscard]] double without_effect(std::int64_t index) const;
@@ -51,25 +59,36 @@ class Comparer {
   const std::byte* before_;
   Comparison found_;
   std::int64_t owned_ = 0;
-  std::int64_t without_effect_ = 0;
+  std::int64_t proves_nothing_ = 0;
 };
+
+Comparer::Accepted Comparer::accepted(double expected, double bound) const {
+  if (exact_) {
+    const double nearest = reference::round_to(number_, expected);
+    return {nearest, nearest};
+  }
+  return {reference::round_to(number_, expected - bound),
+          reference::round_to(number_, expected + bound)};
+}
 
 // Notes the share of the bound that the result needs: the least error before the final rounding
 // that explains it.
-bool Comparer::right_owned(double expected, double nearest, double bound, double got) {
-  if (got == nearest || exact_) {
-    return got == nearest;
-  }
-  const double least = reference::round_to(number_, expected - bound);
-  const double most = reference::round_to(number_, expected + bound);
-  if (!(least <= got && got <= most)) {
+bool Comparer::right_owned(const Accepted& accepted, double expected, double bound, double got) {
+  if (!(accepted.least <= got && got <= accepted.most)) {
     return false;
   }
-  if (std::isfinite(got) && bound > 0) {
+  if (!exact_ && std::isfinite(got) && bound > 0) {
     const double needed = std::fabs(got - expected) - reference::spacing(number_, got) / 2;
     found_.bound_share = std::max(found_.bound_share, std::min(1.0, needed / bound));
   }
   return true;
+}
+
+// A bound so wide that it reaches what nothing done would leave, or everything, cannot be missed.
+bool Comparer::proves_nothing(const Accepted& accepted, std::int64_t index) const {
+  const double idle = without_effect(index);
+  return !std::isfinite(accepted.least) || !std::isfinite(accepted.most) ||
+         (accepted.least <= idle && idle <= accepted.most);
 }
 
 // The value that an owned element has if the op did nothing that shows.
@@ -94,11 +113,11 @@ void Comparer::compare(const reference::Rows& rows) {
       ++found_.compared;
       bool right = false;
       if (owned) {
-        const double nearest = reference::round_to(number_, expected);
+        const Accepted range = accepted(expected, rows.bound[at]);
         ++owned_;
-        without_effect_ += nearest == without_effect(index) ? 1 : 0;
-        right = right_owned(expected, nearest, rows.bound[at], got);
-        expected = exact_ ? nearest : expected;  // told as the one value that would be right
+        proves_nothing_ += proves_nothing(range, index) ? 1 : 0;
+        right = right_owned(range, expected, rows.bound[at], got);
+        expected = exact_ ? range.least : expected;  // told as the one value that would be right
       } else {
         right = same_bits(got_, before_, dtype_, index);
       }
@@ -125,12 +144,21 @@ void Comparer::note_wrong(std::int64_t token, std::int64_t column, double expect
 Comparison Comparer::result() const {
   Comparison result = found_;
   result.zero_share =
-      owned_ == 0 ? 0 : static_cast<double>(without_effect_) / static_cast<double>(owned_);
+      owned_ == 0 ? 0 : static_cast<double>(proves_nothing_) / static_cast<double>(owned_);
   result.owned = owned_;
   return result;
 }
 
 }  // namespace
+
+std::string why_no_proof(const Comparison& comparison) {
+  // Above this share of elements that doing nothing passes, a comparison proves too little.
+  constexpr double kMostlyZero = 0.9;
+  return comparison.zero_share > kMostlyZero
+             ? fmt::format("doing nothing would pass in {:.0f} % of the elements",
+                           100 * comparison.zero_share)
+             : "";
+}
 
 Place place_of(const Problem& problem, std::int64_t column) {
   if (!has_expand(problem.op)) {

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
@@ -14,8 +16,6 @@
 namespace lora_bench {
 namespace {
 
-// Above this share of elements in which doing nothing is right, a comparison proves too little.
-constexpr double kMostlyZero = 0.9;
 constexpr std::int64_t kRowsOfShiftedLaunch = 32;
 constexpr std::int64_t kRowsOfRelations = 64;
 
@@ -51,6 +51,7 @@ class Proof {
   std::int64_t workspace_bytes_;
   Verdict verdict_;
   std::vector<std::string> doubts_;
+  std::map<Level, bool> judged_;
 };
 
 bool Proof::fail(Failure failure) {
@@ -61,17 +62,20 @@ bool Proof::fail(Failure failure) {
   return false;
 }
 
-// A level counts as passed only by a comparison that a wrong result could not have survived.
+// A level counts as passed only by a comparison that a wrong result could not have survived: the
+// first, of the most rows.
 void Proof::judge(Level level, const Comparison& comparison) {
+  if (std::exchange(judged_[level], true)) {
+    return;
+  }
   const double limit = reference::exact_limit(oracle_arithmetic(problem_, numerics_));
-  if (comparison.zero_share > kMostlyZero) {
-    doubts_.push_back(fmt::format("{}: doing nothing is right in {:.0f} % of the elements",
-                                  name(level), 100 * comparison.zero_share));
+  const std::string why_not = why_no_proof(comparison);
+  if (!why_not.empty()) {
+    doubts_.push_back(fmt::format("{}: {}", name(level), why_not));
   } else if (level == Level::kExact && comparison.largest_partial > limit) {
     doubts_.push_back(fmt::format("exact: sums need {:.3g} units, exact up to {:.3g}",
                                   comparison.largest_partial, limit));
-  } else if (comparison.owned > 0 && std::find(verdict_.passed.begin(), verdict_.passed.end(),
-                                               level) == verdict_.passed.end()) {
+  } else if (comparison.owned > 0) {
     verdict_.passed.push_back(level);
   }
 }

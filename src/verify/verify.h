@@ -84,12 +84,17 @@ struct Comparison {
   std::int64_t compared = 0;  // elements, owned or not
   std::int64_t owned = 0;     // of these
   std::int64_t wrong = 0;
-  double bound_share = 0;      // the least error before the final rounding that explains the result
-  double zero_share = 0;       // of owned elements, in which an op that does nothing would be right
+  double bound_share = 0;  // the least error before the final rounding that explains the result
+  // Of owned elements, for which what is accepted holds what an op that does nothing would leave,
+  // or has no end.
+  double zero_share = 0;
   double largest_partial = 0;  // exact fill: see reference::Rows and reference::exact_limit
   std::vector<std::int64_t> wrong_rows;  // ascending
   std::vector<Mismatch> first;
 };
+
+// Why a comparison without a wrong element proves nothing; "" where it does prove something.
+[[nodiscard]] std::string why_no_proof(const Comparison& comparison);
 
 // Compares what a launch left in y (or h) with the oracle: bit for bit after one rounding for the
 // exact fill, within the rounding interval of the bound else. Columns outside every slice and rows

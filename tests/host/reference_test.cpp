@@ -193,6 +193,50 @@ TEST_CASE("reference: the bound is what the roundings of the longest path add up
         doctest::Approx(2 * (e_h + 0x1p-24 * h) + 0x1p-24 * 20).epsilon(1e-5));
 }
 
+TEST_CASE("reference: a narrow sum is rounded as often as partials meet") {
+  ReferenceCase given = small_case();
+  given.problem.expand = false;
+  given.a = {{5, -2, 1000, 1000}};  // 5 - 4 = 1 of terms that add up to 9, times 3
+  const auto bound_of = [&](Number partial, std::int64_t partials) {
+    Arithmetic arithmetic;
+    arithmetic.partial = partial;
+    arithmetic.partials = partials;
+    return all_rows(given, Rounding::kBounded, arithmetic).bound[0];
+  };
+  const double others = bound_of(Number::kFp32, 1);  // products and the scale, in fp32
+  CHECK(others < 1e-5);
+  // One partial is the sum, several may each be as large as the terms: 2 u / (1 - 2 u).
+  CHECK(bound_of(Number::kBf16, 1) - others == doctest::Approx(3 * 0x1p-8 * 1).epsilon(1e-4));
+  CHECK(bound_of(Number::kBf16, 2) - others ==
+        doctest::Approx(3 * 9 * 0x1p-7 / (1 - 0x1p-7)).epsilon(1e-4));
+  CHECK(bound_of(Number::kFp16, 1) - others ==
+        doctest::Approx(3 * (0x1p-11 * 1 + 0x1p-25)).epsilon(1e-4));
+
+  // So small that an fp16 partial is half a step of its subnormal numbers off, each of them.
+  given.x = {0x1p-60F, 0x1p-60F, 0, 0};
+  CHECK(bound_of(Number::kFp16, 1) == doctest::Approx(3 * 0x1p-25).epsilon(1e-4));
+  CHECK(bound_of(Number::kFp16, 2) == doctest::Approx(3 * 2 * 0x1p-25).epsilon(1e-4));
+}
+
+TEST_CASE("reference: the error of a rounded delta is half a unit of delta, not of y") {
+  ReferenceCase given = small_case();  // delta 114 on 20, -57 on 30
+  Arithmetic arithmetic;
+  const Rows plain = all_rows(given, Rounding::kBounded, arithmetic);
+  arithmetic.rounds_delta = true;
+  const Rows rounded = all_rows(given, Rounding::kBounded, arithmetic);
+  CHECK(rounded.bound[1] - plain.bound[1] == doctest::Approx(0x1p-24 * 114).epsilon(1e-4));
+  CHECK(rounded.bound[2] - plain.bound[2] == doctest::Approx(0x1p-24 * 57).epsilon(1e-4));
+
+  // 4097 * 8193 = 33566721 lies in steps of 4: 33566720.
+  given.x = {4097, 0, 0, 0};
+  given.a = {{1, 0, 0, 0}};
+  given.b = {{8193, 0, 1, 0}};
+  given.scale = {1};
+  given.y = {0, 3, 0, 0, 0, 0, 0, 0};
+  CHECK(all_rows(given, Rounding::kModelled, {}).expected[1] == 33566721 + 3);
+  CHECK(all_rows(given, Rounding::kModelled, arithmetic).expected[1] == 33566720 + 3);
+}
+
 TEST_CASE("reference: the result is linear in x") {
   ReferenceCase given = small_case();
   given.y.assign(8, 0);

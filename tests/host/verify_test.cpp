@@ -205,6 +205,86 @@ TEST_CASE("verify: what is declared is allowed, what is not is found") {
   CHECK(boast.failure->level == Level::kBounded);
 }
 
+TEST_CASE("verify: right backends that declare narrow sums or a rounded delta raise no alarm") {
+  struct Declared {
+    std::string what;
+    PlainBackend::Faults does;
+    Dtype partial = Dtype::kFp32;
+    std::int64_t partials = 1;
+    bool rounds_delta = false;
+  };
+  const std::vector<Declared> all{{"delta rounded", {.rounds_delta = true}, Dtype::kFp32, 1, true},
+                                  {"one bf16 sum", {.bf16_sum = true}, Dtype::kBf16, 1, false},
+                                  {"two", {.bf16_partials = true}, Dtype::kBf16, 2, false}};
+  const auto memory = make_host_memory();
+  for (const Declared& declared : all) {
+    int exact = 0;
+    int bounded = 0;
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      const Problem problem = random_problem(seed);
+      Numerics numerics = PlainBackend().numerics(problem);
+      numerics.partial = declared.partial;
+      numerics.partials = declared.partials;
+      numerics.rounds_delta = declared.rounds_delta;
+      const Verdict verdict = verify(problem, Declaring(numerics, declared.does), *memory, {});
+      CAPTURE(declared.what);
+      CAPTURE(seed);
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+      exact += has(verdict, Level::kExact) ? 1 : 0;
+      bounded += has(verdict, Level::kBounded) ? 1 : 0;
+    }
+    CHECK(bounded > 70);
+    CHECK((exact > 70) == declared.rounds_delta);
+  }
+}
+
+TEST_CASE("verify: what a declaration leaves no result out of proves nothing") {
+  // As far as a plugin may go.
+  const Problem problem = linear_problem();
+  Numerics loose;
+  loose.unit_roundoff = 0x1p-8;
+  loose.shrink_depth = 2 * problem.in_features + 64;
+  loose.expand_depth = 2 * problem.max_rank + 64;
+  loose.partial = Dtype::kBf16;
+  loose.partials = problem.in_features;
+  loose.deterministic = loose.batch_invariant = loose.graph_safe = false;
+  const auto memory = make_host_memory();
+  const auto garbage = [](const Problem& step, const Operands& operands) {
+    for (std::int64_t token = 0; token < step.tokens; ++token) {
+      for (std::int64_t column = 2;
+           column < 34 && step.plan.adapter_of_token[static_cast<std::size_t>(token)] >= 0;
+           ++column) {
+        store(step.dtype, operands.y, token * step.y_stride + column, 12345);
+      }
+    }
+  };
+  const Verdict verdict = verify(problem, Declaring(loose, {.then = garbage}), *memory, {});
+  CHECK(verdict.status == Status::kMistrusted);
+  CHECK_FALSE(has(verdict, Level::kExact));
+  CHECK_FALSE(has(verdict, Level::kBounded));
+  CHECK(verdict.message.find("exact: sums need") == 0);
+  CHECK(verdict.message.find("bounded: doing nothing would pass in 100 %") != std::string::npos);
+}
+
+TEST_CASE("compare: an element whose bound reaches what was there before proves nothing") {
+  const Problem problem = linear_problem();
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
+  const auto share = [&](double unit_roundoff) {
+    Numerics numerics = PlainBackend().numerics(problem);
+    numerics.unit_roundoff = unit_roundoff;
+    const Comparison comparison =
+        compare_output(problem, tensors, numerics, tensors.y.data.data(), {0, 1, 2});
+    // Nothing was done: the elements that pass are those that prove nothing.
+    CHECK(static_cast<double>(comparison.owned - comparison.wrong) ==
+          doctest::Approx(comparison.zero_share * static_cast<double>(comparison.owned)));
+    return comparison.zero_share;
+  };
+  CHECK(share(0x1p-24) < 0.05);
+  CHECK(share(0x1p-11) > 0.05);
+  CHECK(share(0x1p-11) < 0.9);
+  CHECK(share(0x1p-7) == 1);
+}
+
 TEST_CASE("verify: legal cases with nothing to write pass and say so") {
   Problem problem = linear_problem();
   problem.plan = make_plan(std::vector<std::int32_t>(12, -1), problem.slots);

@@ -13,6 +13,8 @@ class PlainBackend : public lora_bench::Backend {
   struct Faults {
     bool loses_last_k = false;
     bool bf16_partials = false;  // the sum over K is cut in two, the halves stored in bf16
+    bool bf16_sum = false;       // the sum over K is stored in bf16 once
+    bool rounds_delta = false;   // to the output dtype before it is added
     bool bf16_hidden = false;    // h is rounded to bf16 and nobody said so
     std::int64_t token_with_wrong_adapter = -1;
     std::int64_t token_without_delta = -1;
@@ -97,7 +99,8 @@ class PlainBackend : public lora_bench::Backend {
       sum += at(problem.dtype, operands.x, token * problem.x_stride + i) *
              at(problem.dtype, operands.a[slice], a_row * problem.in_features + i);
     }
-    return faults_.bf16_partials ? earlier + rounded(sum, lora_bench::Dtype::kBf16) : sum;
+    const bool narrow = faults_.bf16_partials || faults_.bf16_sum;
+    return narrow ? earlier + rounded(sum, lora_bench::Dtype::kBf16) : sum;
   }
 
   static float rounded(float value, lora_bench::Dtype dtype) {
@@ -147,6 +150,9 @@ class PlainBackend : public lora_bench::Backend {
       }
       if (faults_.writes_nan && token == problem.tokens - 1) {
         delta = std::nanf("");
+      }
+      if (faults_.rounds_delta) {
+        delta = rounded(delta, problem.dtype);
       }
       if (token != faults_.token_without_delta) {
         add(problem, operands, token, first_column + column, delta);
