@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/units.h"
+#include "measure/after_timing.h"
 #include "measure/eviction.h"
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
@@ -20,9 +22,10 @@ constexpr std::int64_t kMostRotated = std::int64_t{2} << 30;  // bytes; uploadin
 // On a host more sets than this take longer to make, and to go round, than to evict the caches
 // before each sample.
 constexpr std::int64_t kMostHostSets = 32;
-// Launches that y accumulates before it is restored: fewer than make the timing fill overflow, and
-// enough that restoring a large y does not take longer than the measurement.
-constexpr std::int64_t kMostAccumulated = 1024;
+// Launches that y accumulates before it is restored: fewer than make the timing fill overflow or y
+// so large that a launch more cannot be told, and enough that restoring a large y does not take
+// longer than the measurement.
+std::int64_t most_accumulated(Dtype dtype) { return size_bytes(dtype) > 2 ? 1024 : 256; }
 
 struct Sequence {
   double target_seconds = 0;
@@ -124,22 +127,29 @@ class Bench {
     if (seconds >= sequence_.target_seconds) {
       return 1;  // long enough, however few its launches
     }
-    const std::int64_t most = std::max<std::int64_t>(1, kMostLaunches / sets_.count());
+    const std::int64_t most = std::max<std::int64_t>(1, most_launches() / sets_.count());
     const std::int64_t for_count = (sequence_.least_launches + sets_.count() - 1) / sets_.count();
     const double for_time = seconds > 0 ? sequence_.target_seconds / seconds + 1 : 1e9;
     const auto passes = static_cast<std::int64_t>(std::min(for_time, 1e9));
     return std::clamp(std::max(for_count, passes), std::int64_t{1}, most);
   }
 
+  // More launches of one sample on one y would have to be restored within it.
+  [[nodiscard]] std::int64_t most_launches() const {
+    const std::int64_t on_y = most_accumulated(request_.problem.dtype) * sets_.outputs();
+    return accumulates() ? std::min(kMostLaunches, on_y) : kMostLaunches;
+  }
+
   void prepare() {
     if (accumulates()) {
       const std::int64_t added = launches_ / sets_.outputs();
-      if (accumulated_ > 0 && accumulated_ + added > kMostAccumulated) {
+      if (accumulated_ > 0 && accumulated_ + added > most_accumulated(request_.problem.dtype)) {
         sets_.restore_y();
         accumulated_ = 0;
       }
       accumulated_ += added;
     }
+    sets_.poison_h();
     eviction_.run();
   }
 
@@ -147,34 +157,59 @@ class Bench {
     if (!request_.check) {
       return;
     }
-    result.check_message = check_timed();
-    if (result.check_message.empty()) {
-      // Another x at the same address: what was remembered of the old one shows.
-      negate(has_shrink(request_.problem.op) ? tensors_.x : tensors_.h);
-      clock_.load(0, {launch_of(0)});
-      sets_.renew_inputs();
-      sets_.prepare_check(0);
-      static_cast<void>(clock_.run_seconds(0));
-      result.check_message = request_.check(tensors_, sets_.output_of(0), 1);
+    const AfterTiming after(request_, sets_, request_.secret ? request_.secret() : drawn_secret());
+    result.check_message = check_timed(after);
+    if (!result.check_message.empty()) {
+      result.check_message = "left by the timed launches: " + result.check_message;
+    } else {
+      result.check_message = check_remembered(after);
     }
     result.check_passed = result.check_message.empty();
+  }
+
+  [[nodiscard]] static std::uint64_t drawn_secret() {
+    std::random_device device;
+    return (std::uint64_t{device()} << 32U) | device();
   }
 
   // What the timed launches themselves left behind: a backend that is right only while it is
   // checked leaves too little. An output that is overwritten tells nothing of its age, so there the
   // sequence as it was timed runs once more over a fresh one.
-  std::string check_timed() {
-    const std::int64_t last = sets_.outputs() - 1;
+  std::string check_timed(const AfterTiming& after) {
     if (!accumulates()) {
-      sets_.prepare_check(last);
+      sets_.restore_y();
+      sets_.poison_every_h();
       static_cast<void>(clock_.run_seconds(0));
     }
-    const std::int64_t launches = accumulates() ? accumulated_ : 1;
-    std::string wrong = request_.check(tensors_, sets_.output_of(last), launches);
-    if (wrong.empty()) {
-      wrong = sets_.damage();
+    const std::int64_t launches_a_round = sets_.count() / sets_.outputs();
+    return after.left_by(tensors_, {accumulated_ / launches_a_round, accumulates()});
+  }
+
+  // Two launches of one set, no one knows which, with other numbers at the same addresses: first a
+  // few other weights, the rest and x and what lies in h as before, then another x.
+  std::string check_remembered(const AfterTiming& after) {
+    const std::int64_t set = after.any_set();
+    clock_.load(0, {launch_of(set)});
+    const auto once = [&](std::uint64_t turn) {
+      if (accumulates()) {
+        sets_.restore_y(sets_.output_of_set(set));
+      }
+      static_cast<void>(clock_.run_seconds(0));
+      return after.left_by_one(tensors_, set, turn);
+    };
+    for (std::vector<HostTensor>* tensors : {&tensors_.a, &tensors_.b}) {
+      for (HostTensor& tensor : *tensors) {
+        scatter_signs(tensor, after.secret());
+      }
     }
-    return wrong.empty() ? "" : "left by the timed launches: " + wrong;
+    sets_.renew_weights(set);
+    if (std::string wrong = once(0); !wrong.empty()) {
+      return "with other weights in their place: " + wrong;
+    }
+    negate(has_shrink(request_.problem.op) ? tensors_.x : tensors_.h);
+    sets_.renew_inputs();
+    sets_.poison_every_h();
+    return once(1);
   }
 
   [[nodiscard]] bool accumulates() const {

@@ -37,17 +37,30 @@ struct Measurement {
   std::optional<Phases> phases;  // where they were asked for
 };
 
+// What launches left, or some rows of it as a problem of their own.
+struct Left {
+  const Problem& problem;
+  const std::vector<const Tensors*>&
+      sets;  // operands in the order of the launches that added to it
+  const std::vector<std::byte>& output;
+  std::int64_t rounds = 1;              // of all these launches
+  std::vector<std::int64_t> rows;       // to hold against the oracle
+  std::vector<std::int64_t> true_rows;  // what messages call each row of `problem`
+};
+
 struct MeasureRequest {
   const Problem& problem;
   const MeasureSettings& settings;
   std::uint64_t seed = 1;
-  // Given the operands and an output, and how many launches added to it: "" if it is right, else
-  // what is wrong. Asked after timing of what the timed launches left, and of one more launch in
-  // the timed mode. The run passes in the verifier, so that measure/ needs none.
-  std::function<std::string(const Tensors&, const std::vector<std::byte>&, std::int64_t launches)>
-      check;
+  // "" if it is right, else what is wrong. Asked after timing of what the timed launches left, and
+  // of single launches in the timed mode. The run passes in the verifier, so that measure/ needs
+  // none.
+  std::function<std::string(const Left&)> check;
   // Asked between samples; true ends sampling early. May be empty.
   std::function<bool()> stop;
+  // Drawn after timing: which rows and sets are looked at. Of tests alone, the others leave it
+  // empty for one that nobody can know.
+  std::function<std::uint64_t()> secret = nullptr;
 };
 
 [[nodiscard]] Measurement measure(const MeasureRequest& request, const Backend& backend,

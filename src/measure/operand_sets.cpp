@@ -1,8 +1,31 @@
 #include "measure/operand_sets.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
 #include "core/dtype.h"
+#include "workload/excerpt.h"
 
 namespace lora_bench {
+namespace {
+
+constexpr std::size_t kMostPoisoned = 64;
+// Bytes of inputs that are compared after timing, beyond one whole set.
+constexpr std::int64_t kMostCompared = std::int64_t{32} << 20;
+
+std::string difference(const char* name, const GuardedBuffer& buffer,
+                       const std::vector<std::byte>& source) {
+  const std::vector<std::byte> now = buffer.download();
+  if (source.empty() || std::memcmp(now.data(), source.data(), source.size()) == 0) {
+    return "";
+  }
+  const auto first = std::mismatch(source.begin(), source.end(), now.begin()).first;
+  return fmt::format("input {} was changed, first at byte {}", name, first - source.begin());
+}
+
+}  // namespace
 
 OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors,
                          CacheMode cache, std::int64_t sets, std::int64_t workspace_bytes)
@@ -11,7 +34,7 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
   add_plan(operands);
   for (std::int64_t set = 0; set < sets; ++set) {
     if (set == 0 || cache != CacheMode::kHot) {
-      add_weights(operands);
+      add_weights(operands, set);
     }
     if (set == 0 || cache == CacheMode::kCold) {
       add_activations(operands, workspace_bytes);
@@ -21,54 +44,76 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
   renew_inputs();
 }
 
-void* OperandSets::keep(std::int64_t bytes, const void* from) {
-  if (bytes == 0) {
+void* OperandSets::keep(Kept kept) {
+  if (kept.buffer.bytes() == 0) {
     return nullptr;
   }
-  GuardedBuffer buffer(memory_, bytes);
-  if (from != nullptr) {
-    buffer.upload(from, bytes);
+  if (kept.weights != nullptr) {
+    kept.buffer.upload(weights_of(kept));
+  } else {
+    kept.buffer.upload(kept.source);
   }
-  buffers_.push_back(std::move(buffer));
-  return buffers_.back().data();
+  kept_.push_back(std::move(kept));
+  return kept_.back().buffer.data();
 }
 
-void* OperandSets::keep(const HostTensor& tensor) {
-  return keep(static_cast<std::int64_t>(tensor.data.size()), tensor.data.data());
+void* OperandSets::keep_array(const char* name, const void* from, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(from);
+  Kept kept;
+  kept.name = name;
+  kept.buffer = GuardedBuffer(memory_, static_cast<std::int64_t>(bytes));
+  kept.source.assign(first, first + bytes);
+  return keep(std::move(kept));
 }
 
 void OperandSets::add_plan(Operands& operands) {
-  const auto ids = [&](const std::vector<std::int32_t>& values) {
+  const auto ids = [&](const char* name, const std::vector<std::int32_t>& values) {
     return static_cast<const std::int32_t*>(
-        keep(static_cast<std::int64_t>(values.size() * sizeof(std::int32_t)), values.data()));
+        keep_array(name, values.data(), values.size() * sizeof(std::int32_t)));
   };
-  operands.adapter_of_token = ids(problem_.plan.adapter_of_token);
-  operands.token_order = ids(problem_.plan.token_order);
-  operands.active_ids = ids(problem_.plan.active_ids);
-  operands.group_starts = ids(problem_.plan.group_starts);
-  operands.rank = ids({problem_.rank.begin(), problem_.rank.end()});
-  operands.scale = static_cast<const float*>(keep(
-      static_cast<std::int64_t>(tensors_.scale.size() * sizeof(float)), tensors_.scale.data()));
+  operands.adapter_of_token = ids("adapter_of_token", problem_.plan.adapter_of_token);
+  operands.token_order = ids("token_order", problem_.plan.token_order);
+  operands.active_ids = ids("active_ids", problem_.plan.active_ids);
+  operands.group_starts = ids("group_starts", problem_.plan.group_starts);
+  operands.rank = ids("rank", {problem_.rank.begin(), problem_.rank.end()});
+  operands.scale = static_cast<const float*>(
+      keep_array("scale", tensors_.scale.data(), tensors_.scale.size() * sizeof(float)));
 }
 
-void OperandSets::add_weights(Operands& operands) {
-  const auto all = [&](const std::vector<HostTensor>& tensors) {
+std::vector<std::byte> OperandSets::weights_of(const Kept& kept) const {
+  std::vector<std::byte> weights(kept.weights->data.size());
+  const std::size_t slot_bytes = weights.size() / static_cast<std::size_t>(problem_.slots);
+  for (std::int64_t slot = 0; slot < problem_.slots; ++slot) {
+    copy_turned_slot(*kept.weights, problem_.slots, slot, kept.set,
+                     weights.data() + static_cast<std::size_t>(slot) * slot_bytes);
+  }
+  return weights;
+}
+
+void OperandSets::add_weights(Operands& operands, std::int64_t set) {
+  const auto all = [&](const char* name, const std::vector<HostTensor>& tensors) {
     std::vector<const void*> addresses;
     for (const HostTensor& tensor : tensors) {
-      addresses.push_back(keep(tensor));
+      const auto bytes = static_cast<std::int64_t>(tensor.data.size());
+      addresses.push_back(
+          bytes == 0 ? nullptr : keep({GuardedBuffer(memory_, bytes), name, &tensor, set, {}}));
     }
     addresses.resize(problem_.widths.size(), nullptr);
     return addresses;
   };
-  operands.a = all(tensors_.a);
-  operands.b = all(tensors_.b);
-  operands.bias = all(tensors_.bias);
+  operands.a = all("A", tensors_.a);
+  operands.b = all("B", tensors_.b);
+  operands.bias = all("bias", tensors_.bias);
 }
 
 void OperandSets::add_activations(Operands& operands, std::int64_t workspace_bytes) {
   x_.emplace_back(memory_, static_cast<std::int64_t>(tensors_.x.data.size()));
   operands.x = tensors_.x.data.empty() ? nullptr : x_.back().data();
-  operands.workspace = keep(workspace_bytes, nullptr);
+  operands.workspace = nullptr;
+  if (workspace_bytes > 0) {
+    operands.workspace =
+        keep({GuardedBuffer(memory_, workspace_bytes), "the workspace", nullptr, 0, {}});
+  }
   const std::int64_t h_bytes = operand_sizes(problem_).h * size_bytes(problem_.intermediate);
   h_.emplace_back(memory_, h_bytes);
   operands.h = h_bytes == 0 ? nullptr : h_.back().data();
@@ -83,11 +128,24 @@ void OperandSets::restore_y() {
   }
 }
 
-void OperandSets::prepare_check(std::int64_t output) {
-  const auto index = static_cast<std::size_t>(output);
-  y_[index].upload(tensors_.y.data);
-  if (has_shrink(problem_.op)) {
-    h_[index].poison();
+void OperandSets::restore_y(std::int64_t output) {
+  y_[static_cast<std::size_t>(output)].upload(tensors_.y.data);
+}
+
+void OperandSets::poison_h() {
+  if (!has_shrink(problem_.op)) {
+    return;
+  }
+  for (std::size_t turn = 0; turn < std::min(h_.size(), kMostPoisoned); ++turn) {
+    h_[next_h_++ % h_.size()].poison();
+  }
+}
+
+void OperandSets::poison_every_h() {
+  for (GuardedBuffer& h : h_) {
+    if (has_shrink(problem_.op)) {
+      h.poison();
+    }
   }
 }
 
@@ -102,18 +160,78 @@ void OperandSets::renew_inputs() {
   }
 }
 
-std::vector<std::byte> OperandSets::output_of(std::int64_t output) const {
+void OperandSets::renew_weights(std::int64_t set) {
+  for (Kept& kept : kept_) {
+    if (kept.weights != nullptr && kept.set == set) {
+      kept.buffer.upload(weights_of(kept));
+    }
+  }
+}
+
+std::vector<std::byte> OperandSets::download_output(std::int64_t output) const {
   memory_.synchronize();
   const auto index = static_cast<std::size_t>(output);
   return has_expand(problem_.op) ? y_[index].download() : h_[index].download();
 }
 
 std::string OperandSets::damage() const {
-  for (const std::vector<GuardedBuffer>* buffers : {&h_, &y_}) {
-    for (const GuardedBuffer& buffer : *buffers) {
-      if (const std::string damage = buffer.damage(); !damage.empty()) {
-        return (buffers == &h_ ? "guard of h damaged: " : "guard of y damaged: ") + damage;
+  const auto told = [](const char* name, const GuardedBuffer& buffer) {
+    const std::string damage = buffer.damage();
+    return damage.empty() ? "" : fmt::format("guard of {} damaged: {}", name, damage);
+  };
+  memory_.synchronize();
+  for (std::size_t output = 0; output < y_.size(); ++output) {
+    for (const std::string& found :
+         {told("h", h_[output]), told("y", y_[output]), told("x", x_[output])}) {
+      if (!found.empty()) {
+        return found;
       }
+    }
+  }
+  for (const Kept& kept : kept_) {
+    if (std::string found = told(kept.name, kept.buffer); !found.empty()) {
+      return found;
+    }
+  }
+  return "";
+}
+
+std::string OperandSets::changed_rows(std::int64_t output) const {
+  const auto index = static_cast<std::size_t>(output);
+  std::string found = difference("x", x_[index], tensors_.x.data);
+  if (found.empty() && !has_shrink(problem_.op)) {
+    found = difference("h", h_[index], tensors_.h.data);
+  }
+  return found;
+}
+
+std::string OperandSets::changed_inputs(std::int64_t first_set) const {
+  memory_.synchronize();
+  std::vector<std::vector<const Kept*>> of_set(static_cast<std::size_t>(count()));
+  for (const Kept& kept : kept_) {
+    if (kept.weights != nullptr) {
+      of_set[static_cast<std::size_t>(kept.set)].push_back(&kept);
+    } else if (std::string found = difference(kept.name, kept.buffer, kept.source);
+               !found.empty()) {
+      return found;
+    }
+  }
+  std::int64_t compared = 0;
+  for (std::int64_t turn = 0; turn < count() && (turn == 0 || compared < kMostCompared); ++turn) {
+    const std::int64_t set = (first_set + turn) % count();
+    std::string found;
+    if (turn == 0 || outputs() > 1) {
+      found = changed_rows(output_of_set(set));
+      compared += x_.front().bytes();
+    }
+    for (const Kept* kept : of_set[static_cast<std::size_t>(set)]) {
+      if (found.empty()) {
+        found = difference(kept->name, kept->buffer, weights_of(*kept));
+        compared += kept->buffer.bytes();
+      }
+    }
+    if (!found.empty()) {
+      return found;
     }
   }
   return "";

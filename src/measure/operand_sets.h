@@ -11,8 +11,9 @@
 
 namespace lora_bench {
 
-// The operands of one step, as many times as the cache mode rotates them: the same numbers at
-// other addresses. What does not rotate is shared.
+// The operands of one step, as many times as the cache mode rotates them: at other addresses and,
+// of the weights, with other numbers (see copy_turned_slot), so that what is remembered of one set
+// is wrong for the next. What does not rotate is shared.
 class OperandSets {
  public:
   OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors, CacheMode cache,
@@ -23,33 +24,57 @@ class OperandSets {
     return operands_[static_cast<std::size_t>(set)];
   }
   [[nodiscard]] std::int64_t outputs() const { return static_cast<std::int64_t>(y_.size()); }
+  // The output that a set's launch writes.
+  [[nodiscard]] std::int64_t output_of_set(std::int64_t set) const {
+    return outputs() == 1 ? 0 : set;
+  }
 
-  // y as it was drawn, everywhere.
+  // y as it was drawn, everywhere or in one output.
   void restore_y();
-  // The same for one output alone; h that the op writes is poisoned, so that what is read there
-  // afterwards was written by the launch between.
-  void prepare_check(std::int64_t output);
+  void restore_y(std::int64_t output);
+  // h that the op writes: what is read there afterwards was written by the launches between. Of
+  // many only some in turn, as each is a call to the device.
+  void poison_h();
+  void poison_every_h();
   // What the op reads by row, x or a given h, as `tensors` now has it.
   void renew_inputs();
-  [[nodiscard]] std::vector<std::byte> output_of(std::int64_t output) const;
-  // Of the guards around h and y; "" = none.
+  // The same of the weights of one set.
+  void renew_weights(std::int64_t set);
+  [[nodiscard]] std::vector<std::byte> download_output(std::int64_t output) const;
+
+  // Of the guards around every operand; "" = none.
   [[nodiscard]] std::string damage() const;
+  // Whether the inputs are still as they were uploaded: all that is small, and whole sets from
+  // `first_set` on until enough bytes were compared; "" = they are.
+  [[nodiscard]] std::string changed_inputs(std::int64_t first_set) const;
 
  private:
-  void* keep(std::int64_t bytes, const void* from);
-  void* keep(const HostTensor& tensor);
+  // An operand that is not written, or scratch.
+  struct Kept {
+    GuardedBuffer buffer;
+    const char* name = "";
+    const HostTensor* weights = nullptr;  // of which it holds those of `set`
+    std::int64_t set = 0;
+    std::vector<std::byte> source;  // of all but weights and scratch
+  };
+
+  void* keep(Kept kept);
+  void* keep_array(const char* name, const void* from, std::size_t bytes);
+  [[nodiscard]] std::vector<std::byte> weights_of(const Kept& kept) const;
+  [[nodiscard]] std::string changed_rows(std::int64_t output) const;
   void add_plan(Operands& operands);
-  void add_weights(Operands& operands);
+  void add_weights(Operands& operands, std::int64_t set);
   void add_activations(Operands& operands, std::int64_t workspace_bytes);
 
   Memory& memory_;
   const Problem& problem_;
   const Tensors& tensors_;
-  std::vector<GuardedBuffer> buffers_;
+  std::vector<Kept> kept_;
   std::vector<GuardedBuffer> x_;
   std::vector<GuardedBuffer> h_;
   std::vector<GuardedBuffer> y_;
   std::vector<Operands> operands_;
+  std::size_t next_h_ = 0;
 };
 
 }  // namespace lora_bench

@@ -44,19 +44,20 @@ std::int64_t needed_bytes(const Problem& problem, const Case& spec, const Device
   return std::max(proof, timed);
 }
 
-std::string check_output(const Problem& problem, const Numerics& numerics, const Tensors& tensors,
-                         const std::vector<std::byte>& got, std::int64_t launches) {
-  constexpr std::int64_t kRowsAfterTiming = 16;
-  const std::vector<std::int64_t> rows = sample_rows(problem, kRowsAfterTiming, 1);
+std::string check_left(const Numerics& numerics, const Left& left) {
   const Comparison comparison =
-      launches == 1 ? compare_output(problem, tensors, numerics, got.data(), rows)
-                    : compare_accumulated(problem, tensors, numerics, got.data(), launches, rows);
+      left.rounds == 1 && left.sets.size() == 1
+          ? compare_output(left.problem, *left.sets.front(), numerics, left.output.data(),
+                           left.rows)
+          : compare_accumulated(left.problem, left.sets, numerics, left.output.data(), left.rounds,
+                                left.rows);
   if (comparison.wrong == 0) {
     return "";
   }
   const Mismatch& first = comparison.first.front();
   return fmt::format("{} of {} elements; token {}, column {}: expected {}, got {}",
-                     comparison.wrong, comparison.compared, first.token, first.column,
+                     comparison.wrong, comparison.compared,
+                     left.true_rows[static_cast<std::size_t>(first.token)], first.column,
                      first.expected, first.got);
 }
 
@@ -90,10 +91,7 @@ void prove_and_time(Attempt& attempt) {
                          .check = nullptr,
                          .stop = interrupted};
   if (attempt.spec.verify.enabled) {
-    request.check = [&](const Tensors& tensors, const std::vector<std::byte>& got,
-                        std::int64_t launches) {
-      return check_output(attempt.problem, numerics, tensors, got, launches);
-    };
+    request.check = [&](const Left& left) { return check_left(numerics, left); };
   }
   attempt.measurement =
       measure(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);

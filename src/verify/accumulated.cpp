@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <future>
+#include <thread>
 
 #include "core/convert.h"
 #include "reference/rounding_mode.h"
@@ -37,15 +40,44 @@ double value_at(Dtype dtype, const void* array, std::int64_t index) {
   return static_cast<double>(load(dtype, array, index));
 }
 
-Reach reach_after(std::int64_t launches, double before, double delta, double error,
-                  const Problem& problem, const Numerics& numerics) {
+Reach reach_after(std::int64_t rounds, double before, const std::vector<reference::Rows>& deltas,
+                  std::size_t at, const Problem& problem, const Numerics& numerics) {
   Reach reach{before, before};
-  for (std::int64_t launch = 0; launch < launches; ++launch) {
-    if (!reach.add(delta, error, error_of_y(numerics), number_of(problem.dtype))) {
-      break;
+  bool moves = true;
+  for (std::int64_t round = 0; round < rounds && moves; ++round) {
+    moves = false;
+    for (const reference::Rows& delta : deltas) {
+      moves |= reach.add(delta.expected[at], delta.bound[at], error_of_y(numerics),
+                         number_of(problem.dtype));
     }
   }
   return reach;
+}
+
+// Of each set, on all cores: there may be hundreds.
+std::vector<reference::Rows> deltas_of(const Problem& problem,
+                                       const std::vector<const Tensors*>& sets,
+                                       const Numerics& numerics,
+                                       const std::vector<std::int64_t>& rows) {
+  Problem alone = problem;
+  alone.add_inputs = false;
+  std::vector<reference::Rows> deltas(sets.size());
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&] {
+    for (std::size_t set = next++; set < sets.size(); set = next++) {
+      deltas[set] = evaluate_rows(alone, *sets[set], numerics, rows);
+    }
+  };
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::future<void>> others;
+  for (std::size_t core = 1; core < std::min(cores, sets.size()); ++core) {
+    others.push_back(std::async(std::launch::async, take));
+  }
+  take();
+  for (std::future<void>& other : others) {
+    other.get();
+  }
+  return deltas;
 }
 
 void note_wrong(const Problem& problem, std::int64_t token, std::int64_t column, const Reach& right,
@@ -61,11 +93,12 @@ void note_wrong(const Problem& problem, std::int64_t token, std::int64_t column,
 
 }  // namespace
 
-Comparison compare_accumulated(const Problem& problem, const Tensors& tensors,
-                               const Numerics& numerics, const void* got, std::int64_t launches,
+Comparison compare_accumulated(const Problem& problem, const std::vector<const Tensors*>& sets,
+                               const Numerics& numerics, const void* got, std::int64_t rounds,
                                std::vector<std::int64_t> rows) {
   const reference::DefaultRounding nearest;
   Comparison found;
+  const Tensors& tensors = *sets.front();
   if (const std::optional<Failure> stray = scan_all_rows(problem, tensors, got)) {
     found.compared = stray->compared;
     found.wrong = stray->wrong;
@@ -73,9 +106,8 @@ Comparison compare_accumulated(const Problem& problem, const Tensors& tensors,
     return found;
   }
   std::sort(rows.begin(), rows.end());
-  Problem alone = problem;
-  alone.add_inputs = false;
-  const reference::Rows delta = evaluate_rows(alone, tensors, numerics, rows);
+  const std::vector<reference::Rows> deltas = deltas_of(problem, sets, numerics, rows);
+  const reference::Rows& delta = deltas.front();
   const auto columns = static_cast<std::size_t>(delta.columns);
   const std::int64_t owned = std::count(delta.owned.begin(), delta.owned.end(), 1);
   // Odd, so that it wanders over the columns.
@@ -90,8 +122,7 @@ Comparison compare_accumulated(const Problem& problem, const Tensors& tensors,
     const std::int64_t index = output_index(problem, token, column);
     const double before = value_at(problem.dtype, tensors.y.data.data(), index);
     const double now = value_at(problem.dtype, got, index);
-    const Reach right =
-        reach_after(launches, before, delta.expected[at], delta.bound[at], problem, numerics);
+    const Reach right = reach_after(rounds, before, deltas, at, problem, numerics);
     ++found.compared;
     ++found.owned;
     if (!(right.least <= now && now <= right.most)) {

@@ -27,7 +27,7 @@ struct Repeated {
       backend.launch(problem, loaded.operands, {});
     }
     const std::vector<std::byte> y = loaded.download_y();
-    return compare_accumulated(problem, tensors, backend.numerics(problem), y.data(), told,
+    return compare_accumulated(problem, {&tensors}, backend.numerics(problem), y.data(), told,
                                sample_rows(problem, 16, 1));
   }
 };

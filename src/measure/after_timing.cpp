@@ -1,0 +1,169 @@
+#include "measure/after_timing.h"
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "core/dtype.h"
+#include "core/random.h"
+#include "workload/excerpt.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::uint64_t kSetStream = 1;
+constexpr std::uint64_t kOutputStream = 2;
+constexpr std::uint64_t kSignStream = 3;
+constexpr std::uint64_t kLastRowsStream = 1ULL << 16;
+constexpr std::uint64_t kRowsStream = 1ULL << 32;
+constexpr std::int64_t kMostRows = 16;
+constexpr std::int64_t kLeastRows = 2;
+// Multiply-adds of the oracle on one core, about 0.1 s.
+constexpr std::int64_t kProductsOfACore = std::int64_t{1} << 25;
+constexpr std::size_t kSignBlock = 8;  // elements
+constexpr std::uint64_t kOneBlockIn = 16;
+
+bool owned(const Problem& problem, std::int64_t row) {
+  const std::int64_t slot = problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
+  return slot >= 0 && problem.rank[static_cast<std::size_t>(slot)] > 0;
+}
+
+std::int64_t output_row_bytes(const Problem& problem) {
+  return has_expand(problem.op) ? problem.y_stride * size_bytes(problem.dtype)
+                                : problem.max_rank * size_bytes(problem.intermediate);
+}
+
+std::int64_t random_index(std::uint64_t secret, std::uint64_t stream, std::int64_t index,
+                          std::int64_t bound) {
+  return static_cast<std::int64_t>(random_below(secret, stream, static_cast<std::uint64_t>(index),
+                                                static_cast<std::uint64_t>(bound)));
+}
+
+std::vector<std::int64_t> count_to(std::int64_t past) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(past));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+}  // namespace
+
+void scatter_signs(HostTensor& tensor, std::uint64_t secret) {
+  const RandomStream random(secret, kSignStream);
+  const auto bytes = static_cast<std::size_t>(size_bytes(tensor.dtype));
+  const std::size_t block = kSignBlock * bytes;
+  for (std::size_t start = 0; start < tensor.data.size(); start += block) {
+    if (random.bits(start) % kOneBlockIn != 0) {
+      continue;
+    }
+    const std::size_t past = std::min(start + block, tensor.data.size());
+    for (std::size_t last = start + bytes; last <= past; last += bytes) {
+      tensor.data[last - 1] ^= std::byte{0x80};  // the sign, in little endian
+    }
+  }
+}
+
+std::int64_t AfterTiming::any_set() const {
+  return random_index(secret_, kSetStream, 0, sets_.count());
+}
+
+std::vector<std::int64_t> AfterTiming::any_rows(std::uint64_t stream, std::int64_t most) const {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < request_.problem.tokens; ++row) {
+    if (owned(request_.problem, row)) {
+      rows.push_back(row);
+    }
+  }
+  const auto all = static_cast<std::int64_t>(rows.size());
+  const std::int64_t wanted = std::min(most, all);
+  for (std::int64_t index = 0; index < wanted; ++index) {
+    const std::int64_t other = index + random_index(secret_, stream, index, all - index);
+    std::swap(rows[static_cast<std::size_t>(index)], rows[static_cast<std::size_t>(other)]);
+  }
+  rows.resize(static_cast<std::size_t>(wanted));
+  return rows;
+}
+
+std::int64_t AfterTiming::affordable_rows() const {
+  const Problem& problem = request_.problem;
+  const std::int64_t columns =
+      std::accumulate(problem.widths.begin(), problem.widths.end(), std::int64_t{0});
+  const std::int64_t of_row =
+      problem.max_rank * ((has_shrink(problem.op) ? problem.in_features * problem.slices() : 0) +
+                          (has_expand(problem.op) ? columns : 0));
+  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::int64_t products = std::max<std::int64_t>(1, of_row) * sets_.count();
+  return std::clamp(cores * kProductsOfACore / products, kLeastRows, kMostRows);
+}
+
+std::string AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
+                                    const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
+                                    std::vector<std::int64_t> rows) const {
+  if (rows.empty()) {
+    return "";
+  }
+  const Problem& whole = request_.problem;
+  const Excerpt excerpt = excerpt_of(whole, std::move(rows));
+  std::vector<Tensors> sets;
+  for (const std::int64_t set : of_sets) {
+    sets.push_back(cut_tensors(excerpt, whole, tensors, set));
+  }
+  std::vector<const Tensors*> addresses;
+  for (const Tensors& set : sets) {
+    addresses.push_back(&set);
+  }
+  const std::vector<std::byte> cut =
+      cut_rows(excerpt, whole.tokens, output, output_row_bytes(whole));
+  const std::string wrong = request_.check(
+      {excerpt.problem, addresses, cut, rounds, count_to(excerpt.problem.tokens), excerpt.rows});
+  return wrong;
+}
+
+// Of the whole output no element is compared with the oracle.
+std::string AfterTiming::check_unowned(const Tensors& tensors,
+                                       const std::vector<std::byte>& output) const {
+  const std::vector<const Tensors*> sets{&tensors};
+  return request_.check({request_.problem, sets, output, 1, {}, count_to(request_.problem.tokens)});
+}
+
+std::string AfterTiming::check_output(const Tensors& tensors, std::int64_t output,
+                                      const Launched& launched, bool whole) const {
+  const std::vector<std::byte> got = sets_.download_output(output);
+  std::string wrong = whole ? check_unowned(tensors, got) : "";
+  if (!wrong.empty()) {
+    return wrong;
+  }
+  std::vector<std::int64_t> of_sets;
+  if (sets_.outputs() > 1) {
+    of_sets = {output};
+  } else if (launched.accumulates) {
+    of_sets = count_to(sets_.count());
+  } else {
+    of_sets = {sets_.count() - 1};
+  }
+  return check_rows(tensors, got, of_sets, launched.accumulates ? launched.rounds : 1,
+                    any_rows(kRowsStream + static_cast<std::uint64_t>(output), affordable_rows()));
+}
+
+std::string AfterTiming::left_by(const Tensors& tensors, const Launched& launched) const {
+  const std::int64_t whole = random_index(secret_, kOutputStream, 0, sets_.outputs());
+  for (std::int64_t output = 0; output < sets_.outputs(); ++output) {
+    std::string wrong = check_output(tensors, output, launched, output == whole);
+    if (!wrong.empty()) {
+      return wrong;
+    }
+  }
+  std::string wrong = sets_.damage();
+  return wrong.empty() ? sets_.changed_inputs(any_set()) : wrong;
+}
+
+std::string AfterTiming::left_by_one(const Tensors& tensors, std::int64_t set,
+                                     std::uint64_t turn) const {
+  const std::vector<std::byte> got = sets_.download_output(sets_.output_of_set(set));
+  std::string wrong = check_unowned(tensors, got);
+  if (wrong.empty()) {
+    wrong = check_rows(tensors, got, {set}, 1, any_rows(kLastRowsStream + turn, kMostRows));
+  }
+  return wrong;
+}
+
+}  // namespace lora_bench

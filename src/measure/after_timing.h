@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "measure/measure.h"
+#include "measure/operand_sets.h"
+
+namespace lora_bench {
+
+// How the timed launches went round the sets since every output was as it was drawn.
+struct Launched {
+  std::int64_t rounds = 0;
+  bool accumulates = false;  // else an output holds what its last launch wrote
+};
+
+// Looks at what the timed launches left, where no backend can know that it will look: rows and sets
+// follow from `secret`, which is drawn after timing.
+class AfterTiming {
+ public:
+  AfterTiming(const MeasureRequest& request, OperandSets& sets, std::uint64_t secret)
+      : request_(request), sets_(sets), secret_(secret) {}
+
+  // Every output on some rows with the oracle, one of them whole for what nobody owns; guards and
+  // inputs. "" or what is wrong.
+  [[nodiscard]] std::string left_by(const Tensors& tensors, const Launched& launched) const;
+  // One output, to which one launch of `set` added.
+  [[nodiscard]] std::string left_by_one(const Tensors& tensors, std::int64_t set,
+                                        std::uint64_t turn) const;
+  [[nodiscard]] std::int64_t any_set() const;
+  [[nodiscard]] std::uint64_t secret() const { return secret_; }
+
+ private:
+  [[nodiscard]] std::vector<std::int64_t> any_rows(std::uint64_t stream, std::int64_t most) const;
+  [[nodiscard]] std::int64_t affordable_rows() const;
+  [[nodiscard]] std::string check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
+                                       const std::vector<std::int64_t>& of_sets,
+                                       std::int64_t rounds, std::vector<std::int64_t> rows) const;
+  [[nodiscard]] std::string check_unowned(const Tensors& tensors,
+                                          const std::vector<std::byte>& output) const;
+  [[nodiscard]] std::string check_output(const Tensors& tensors, std::int64_t output,
+                                         const Launched& launched, bool whole) const;
+
+  const MeasureRequest& request_;
+  OperandSets& sets_;
+  std::uint64_t secret_;
+};
+
+// Changes the sign of a few numbers in each row, scattered so that who looks at some only sees the
+// same as before.
+void scatter_signs(HostTensor& tensor, std::uint64_t secret);
+
+}  // namespace lora_bench

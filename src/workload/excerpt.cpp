@@ -1,0 +1,119 @@
+#include "workload/excerpt.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace lora_bench {
+namespace {
+
+// Multiples of the golden section keep the furthest apart.
+std::int64_t distance(std::int64_t elements, std::int64_t set) {
+  const double turns = static_cast<double>(set) * 0.6180339887498949;
+  const auto found =
+      static_cast<std::int64_t>((turns - std::floor(turns)) * static_cast<double>(elements));
+  return std::min(found, elements - 1);
+}
+
+HostTensor tensor_of(Dtype dtype, std::vector<std::byte> data) {
+  HostTensor tensor;
+  tensor.dtype = dtype;
+  tensor.elements = static_cast<std::int64_t>(data.size()) / size_bytes(dtype);
+  tensor.data = std::move(data);
+  return tensor;
+}
+
+HostTensor cut_weights(const Excerpt& excerpt, std::int64_t slots, const HostTensor& whole,
+                       std::int64_t set) {
+  const std::size_t slot_bytes = whole.data.size() / static_cast<std::size_t>(slots);
+  std::vector<std::byte> data(excerpt.slots.size() * slot_bytes);
+  for (std::size_t slot = 0; slot < excerpt.slots.size() && slot_bytes > 0; ++slot) {
+    copy_turned_slot(whole, slots, excerpt.slots[slot], set, data.data() + slot * slot_bytes);
+  }
+  return tensor_of(whole.dtype, std::move(data));
+}
+
+}  // namespace
+
+void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                      std::int64_t set, std::byte* to) {
+  const std::int64_t elements = tensor.elements / slots;
+  if (elements == 0) {
+    return;
+  }
+  const auto bytes = static_cast<std::size_t>(elements * size_bytes(tensor.dtype));
+  const auto first = static_cast<std::size_t>(distance(elements, set) * size_bytes(tensor.dtype));
+  const std::byte* from = tensor.data.data() + static_cast<std::size_t>(slot) * bytes;
+  std::memcpy(to, from + first, bytes - first);
+  std::memcpy(to + (bytes - first), from, first);
+}
+
+Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows) {
+  Excerpt excerpt{whole, std::move(rows), {}};
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t row : excerpt.rows) {
+    const std::int64_t slot = whole.plan.adapter_of_token[static_cast<std::size_t>(row)];
+    if (slot < 0) {
+      ids.push_back(kNoAdapter);
+      continue;
+    }
+    auto known = std::find(excerpt.slots.begin(), excerpt.slots.end(), slot);
+    ids.push_back(static_cast<std::int32_t>(known - excerpt.slots.begin()));
+    if (known == excerpt.slots.end()) {
+      excerpt.slots.push_back(slot);
+    }
+  }
+  if (excerpt.slots.empty()) {
+    excerpt.slots.push_back(0);
+  }
+  Problem& problem = excerpt.problem;
+  problem.tokens = static_cast<std::int64_t>(excerpt.rows.size());
+  problem.slots = static_cast<std::int64_t>(excerpt.slots.size());
+  problem.rank.clear();
+  problem.scale.clear();
+  for (const std::int64_t slot : excerpt.slots) {
+    problem.rank.push_back(whole.rank[static_cast<std::size_t>(slot)]);
+    problem.scale.push_back(whole.scale[static_cast<std::size_t>(slot)]);
+  }
+  problem.plan = make_plan(ids, problem.slots);
+  return excerpt;
+}
+
+std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_whole,
+                                const std::vector<std::byte>& whole, std::int64_t row_bytes) {
+  const auto bytes = static_cast<std::size_t>(row_bytes);
+  const std::size_t block = static_cast<std::size_t>(tokens_of_whole) * bytes;
+  std::vector<std::byte> cut;
+  // h has a block of rows for each slice.
+  for (std::size_t start = 0; block > 0 && start + block <= whole.size(); start += block) {
+    for (const std::int64_t row : excerpt.rows) {
+      const std::byte* from = whole.data() + start + static_cast<std::size_t>(row) * bytes;
+      cut.insert(cut.end(), from, from + bytes);
+    }
+  }
+  return cut;
+}
+
+Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors& tensors,
+                    std::int64_t set) {
+  const auto rows_of = [&](const HostTensor& tensor, std::int64_t width) {
+    return tensor_of(tensor.dtype, cut_rows(excerpt, whole.tokens, tensor.data,
+                                            width * size_bytes(tensor.dtype)));
+  };
+  Tensors cut;
+  cut.fill = tensors.fill;
+  cut.x = rows_of(tensors.x, whole.x_stride);
+  cut.y = rows_of(tensors.y, whole.y_stride);
+  cut.h = rows_of(tensors.h, whole.max_rank);
+  for (std::size_t slice = 0; slice < whole.widths.size(); ++slice) {
+    cut.a.push_back(cut_weights(excerpt, whole.slots, tensors.a[slice], set));
+    cut.b.push_back(cut_weights(excerpt, whole.slots, tensors.b[slice], set));
+    cut.bias.push_back(cut_weights(excerpt, whole.slots, tensors.bias[slice], set));
+  }
+  for (const std::int64_t slot : excerpt.slots) {
+    cut.scale.push_back(tensors.scale[static_cast<std::size_t>(slot)]);
+  }
+  return cut;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workload/tensors.h"
+
+namespace lora_bench {
+
+// The weights of one slot as operand set `set` has them: the numbers of the tensor, turned by
+// another distance in every set, so that no two sets are equal; set 0 has them as drawn. A copy
+// costs no more than uploading them, drawing anew would.
+void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                      std::int64_t set, std::byte* to);
+
+// Some rows of a problem and the adapters that they use, as a problem of its own: what an oracle
+// needs of them, of many operand sets, is small.
+struct Excerpt {
+  Problem problem;
+  std::vector<std::int64_t> rows;   // by row of the excerpt, those of the whole
+  std::vector<std::int64_t> slots;  // by slot of the excerpt, those of the whole
+};
+[[nodiscard]] Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows);
+// Operands of the excerpt, with the weights of operand set `set`.
+[[nodiscard]] Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole,
+                                  const Tensors& tensors, std::int64_t set);
+// Of an x, y or h of the whole.
+[[nodiscard]] std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_whole,
+                                              const std::vector<std::byte>& whole,
+                                              std::int64_t row_bytes);
+
+}  // namespace lora_bench

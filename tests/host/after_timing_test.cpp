@@ -1,0 +1,311 @@
+#include "measure/after_timing.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+
+#include "measure/fake_clock.h"
+#include "measure/rotation.h"
+#include "ops/cpu_backend.h"
+#include "support/cpu_case.h"
+#include "verify/verify.h"
+#include "workload/excerpt.h"
+
+using namespace lora_bench;
+using namespace lora_bench::test;
+
+namespace {
+
+Problem decode(Op op = Op::kLinear, std::int64_t tokens = 6) {
+  Problem problem;
+  problem.op = op;
+  problem.dtype = Dtype::kBf16;
+  problem.tokens = tokens;
+  problem.in_features = 64;
+  problem.widths = {96};
+  problem.x_stride = 64;
+  problem.y_stride = 96;
+  problem.slots = 3;
+  problem.max_rank = 8;
+  problem.rank = {8, 4, 8};
+  problem.scale = {1, 1, 1};
+  std::vector<std::int32_t> ids;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    ids.push_back(token == 2 ? kNoAdapter : static_cast<std::int32_t>(token % 2));
+  }
+  problem.plan = make_plan(ids, 3);  // nobody uses slot 2
+  return problem;
+}
+
+// Right while it is looked at; what it does else is told to it.
+class Dishonest final : public Backend {
+ public:
+  using Trick = std::function<void(const Problem&, const Operands&, const Backend& honest)>;
+  explicit Dishonest(Trick trick) : trick_(std::move(trick)) {}
+  [[nodiscard]] std::string_view name() const override { return "dishonest"; }
+  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return cpu_->numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream) const override {
+    trick_(problem, operands, *cpu_);
+  }
+
+ private:
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
+  Trick trick_;
+};
+
+std::string held_against_oracle(const Numerics& numerics, const Left& left) {
+  const Comparison found = left.rounds == 1 && left.sets.size() == 1
+                               ? compare_output(left.problem, *left.sets.front(), numerics,
+                                                left.output.data(), left.rows)
+                               : compare_accumulated(left.problem, left.sets, numerics,
+                                                     left.output.data(), left.rounds, left.rows);
+  return found.wrong == 0 ? "" : "wrong values";
+}
+
+// What is said of the measurement.
+std::string verdict_on(const Problem& problem, Dishonest::Trick trick,
+                       CacheMode cache = CacheMode::kWeightsCold,
+                       std::vector<std::int64_t>* launches_on_y = nullptr) {
+  const Dishonest backend(std::move(trick));
+  MeasureSettings settings;
+  settings.cache = cache;
+  settings.warmup_ms = 1;
+  settings.min_samples = 10;
+  settings.max_samples = 40;
+  settings.min_time_ms = 1;
+  settings.max_time_ms = 1e6;
+  const Numerics numerics = backend.numerics(problem);
+  const auto check = [&](const Left& left) {
+    if (launches_on_y != nullptr) {
+      launches_on_y->push_back(left.rounds * static_cast<std::int64_t>(left.sets.size()));
+    }
+    return held_against_oracle(numerics, left);
+  };
+  const MeasureRequest request{problem, settings, 1, check, nullptr, [] { return 12U; }};
+  DeviceFacts device;
+  device.kind = "cpu";
+  device.cache_bytes = 4 * touched_bytes(problem, CacheMode::kWeightsCold);
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  FakeClock clock([](int, std::int64_t) { return 1e-6; });
+  return measure(request, backend, *memory, clock, device).check_message;
+}
+
+void honest(const Problem& problem, const Operands& operands, const Backend& backend) {
+  backend.launch(problem, operands, {});
+}
+
+std::uint64_t first_eight(const void* from) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, from, sizeof bytes);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("nothing is said of honest launches, whatever rotates") {
+  for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+    for (const Op op : {Op::kLinear, Op::kShrink, Op::kExpand, Op::kEmbedding, Op::kLogits}) {
+      for (const bool add_inputs : {true, false}) {
+        CAPTURE(name(op));
+        Problem problem = decode(op, 40);
+        problem.add_inputs = add_inputs;
+        CHECK(verdict_on(problem, honest, cache).empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("honest launches of any problem are told right after timing") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Problem problem = random_problem(seed);
+    CAPTURE(describe(problem));
+    CHECK(verdict_on(problem, honest).empty());
+  }
+}
+
+TEST_CASE("a result remembered by a look at the operands is found out") {
+  std::map<std::vector<std::uint64_t>, std::vector<float>> known;
+  const auto remember = [&](const Problem& problem, const Operands& operands,
+                            const Backend& backend) {
+    std::vector<std::uint64_t> key{first_eight(operands.a[0]), first_eight(operands.b[0])};
+    for (std::int64_t token = 0; token < problem.tokens; ++token) {
+      key.push_back(
+          first_eight(static_cast<const std::uint16_t*>(operands.x) + token * problem.x_stride));
+    }
+    const auto elements = problem.tokens * problem.y_stride;
+    std::vector<float>& delta = known[key];
+    if (delta.empty()) {
+      std::vector<std::uint16_t> y(static_cast<std::size_t>(elements));
+      Operands alone = operands;
+      alone.y = y.data();
+      Problem overwriting = problem;
+      overwriting.add_inputs = false;
+      backend.launch(overwriting, alone, {});
+      for (std::int64_t index = 0; index < elements; ++index) {
+        delta.push_back(load(Dtype::kBf16, y.data(), index));
+      }
+    }
+    for (std::int64_t index = 0; index < elements; ++index) {
+      if (problem.plan.adapter_of_token[static_cast<std::size_t>(index / problem.y_stride)] >= 0) {
+        store(Dtype::kBf16, operands.y, index,
+              load(Dtype::kBf16, operands.y, index) + delta[static_cast<std::size_t>(index)]);
+      }
+    }
+  };
+  CHECK(verdict_on(decode(), remember).find("wrong values") != std::string::npos);
+  CHECK(known.size() >= 13);
+}
+
+TEST_CASE("an h that is kept while x looks the same is found out") {
+  for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+    CAPTURE(name(cache));
+    std::map<std::pair<const void*, std::uint64_t>, std::uint64_t> last;
+    const auto keep = [&](const Problem& problem, const Operands& operands,
+                          const Backend& backend) {
+      const auto key =
+          std::make_pair(static_cast<const void*>(operands.h), first_eight(operands.x));
+      const auto found = last.find(key);
+      if (found == last.end() || found->second != first_eight(operands.h)) {
+        backend.launch(problem, operands, {});
+        last[key] = first_eight(operands.h);
+      }
+    };
+    CHECK(verdict_on(decode(Op::kShrink), keep, cache).find("wrong values") != std::string::npos);
+  }
+}
+
+TEST_CASE("h holds nothing of the sample before") {
+  std::int64_t fresh = 0;
+  const auto count = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
+    fresh += first_eight(operands.h) == UINT64_MAX ? 1 : 0;
+    backend.launch(problem, operands, {});
+  };
+  CHECK(verdict_on(decode(Op::kShrink), count).empty());
+  CHECK(fresh > 10);
+}
+
+TEST_CASE("an operand set between the first and the last that is left out is found out") {
+  std::set<const void*> seen;
+  std::int64_t launches = 0;
+  const void* skipped = nullptr;
+  const auto skip = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
+    seen.insert(operands.y);
+    skipped = ++launches == 5 ? operands.y : skipped;
+    if (launches < 40 || operands.y != skipped) {
+      backend.launch(problem, operands, {});
+    }
+  };
+  CHECK(verdict_on(decode(), skip, CacheMode::kCold).find("wrong values") != std::string::npos);
+  CHECK(seen.size() > 5);
+}
+
+TEST_CASE("weights of one set used for all of them are found out") {
+  std::vector<const void*> a, b;
+  const auto same = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
+    Operands one = operands;
+    a = a.empty() ? operands.a : a;
+    b = b.empty() ? operands.b : b;
+    one.a = a;
+    one.b = b;
+    backend.launch(problem, one, {});
+  };
+  CHECK(verdict_on(decode(), same).find("wrong values") != std::string::npos);
+}
+
+TEST_CASE("no rows are known to be the ones that are looked at") {
+  const Problem problem = decode(Op::kLinear, 300);
+  const std::vector<std::int64_t> usual = sample_rows(problem, 16, 1);
+  std::int64_t launches = 0;
+  const auto few = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    Problem some = whole;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(whole.tokens), kNoAdapter);
+    for (const std::int64_t row : usual) {
+      ids[static_cast<std::size_t>(row)] =
+          whole.plan.adapter_of_token[static_cast<std::size_t>(row)];
+    }
+    some.plan = make_plan(ids, whole.slots);
+    Operands cut = operands;
+    cut.adapter_of_token = some.plan.adapter_of_token.data();
+    cut.token_order = some.plan.token_order.data();
+    cut.active_ids = some.plan.active_ids.data();
+    cut.group_starts = some.plan.group_starts.data();
+    ++launches < 40 ? backend.launch(whole, operands, {}) : backend.launch(some, cut, {});
+  };
+  CHECK(verdict_on(problem, few).find("wrong values") != std::string::npos);
+}
+
+TEST_CASE("y is restored before a launch more could not be told") {
+  for (const CacheMode cache : {CacheMode::kHot, CacheMode::kCold}) {
+    std::vector<std::int64_t> launches;
+    CHECK(verdict_on(decode(), honest, cache, &launches).empty());
+    for (const std::int64_t on_y : launches) {
+      CHECK(on_y <= 256);
+    }
+  }
+  std::uint64_t fresh = 0;
+  std::int64_t age = 0;
+  const auto tire = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
+    fresh = fresh == 0 ? first_eight(operands.y) : fresh;
+    age = first_eight(operands.y) == fresh ? 1 : age + 1;
+    if (age <= 150) {
+      backend.launch(problem, operands, {});
+    }
+  };
+  CHECK(verdict_on(decode(), tire, CacheMode::kHot).find("wrong values") != std::string::npos);
+}
+
+TEST_CASE("writes outside of the output are found out whatever they hit") {
+  const auto said = [](const std::function<void(const Problem&, const Operands&)>& harm,
+                       const std::string& what) {
+    const auto trick = [&](const Problem& problem, const Operands& operands,
+                           const Backend& backend) {
+      backend.launch(problem, operands, {});
+      harm(problem, operands);
+    };
+    const std::string message = verdict_on(decode(), trick);
+    CAPTURE(message);
+    CHECK(message.find(what) != std::string::npos);
+  };
+  const auto write = [](const void* at, std::int64_t index, std::uint16_t value) {
+    static_cast<std::uint16_t*>(const_cast<void*>(at))[index] = value;
+  };
+  said([&](const Problem&, const Operands& o) { write(o.b[0], -1, 0x1234); }, "guard of B damaged");
+  said([&](const Problem&, const Operands& o) { write(o.x, -1, 0x1234); }, "guard of x damaged");
+  said([&](const Problem&, const Operands& o) { write(o.token_order, -1, 3); },
+       "guard of token_order damaged");
+  said([&](const Problem& p, const Operands& o) { write(o.x, 2 * p.x_stride, 0); },
+       "input x was changed");
+  said(
+      [&](const Problem& p, const Operands& o) {
+        write(o.a[0], 2 * p.max_rank * p.in_features, 0x1234);  // nobody uses slot 2
+      },
+      "input A was changed");
+  said([&](const Problem&, const Operands& o) { write(o.rank, 4, 1); }, "input rank was changed");
+}
+
+TEST_CASE("no two operand sets have the same weights, and all have the numbers of the first") {
+  const Problem problem = decode();
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  // Text, as it can be ordered.
+  const std::size_t bytes = tensors.a[0].data.size() / 3;
+  std::set<std::string> seen;
+  std::string first;
+  for (std::int64_t set = 0; set < 100; ++set) {
+    std::string slot(bytes, ' ');
+    copy_turned_slot(tensors.a[0], problem.slots, 1, set,
+                     reinterpret_cast<std::byte*>(slot.data()));
+    CHECK(seen.insert(slot).second);
+    std::sort(slot.begin(), slot.end());
+    first = set == 0 ? slot : first;
+    CHECK(slot == first);
+  }
+}
