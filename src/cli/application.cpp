@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "cli/invocation.h"
+#include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/version.h"
@@ -36,6 +37,7 @@ void add_options(CLI::App& app, Invocation& invocation) {
          "auto (a terminal and no NO_COLOR), always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
+  app.add_flag(kSupervisedFlag)->group("");  // cli/supervised.h
   add_run(app, invocation);
   add_verify(app, invocation);
   add_fuzz(app, invocation);
@@ -114,10 +116,20 @@ int run_application(int argc, const char* const* argv) {
       return ExitCode::kUsage;
     }));
   }
-  const int code = static_cast<int>(guarded(invocation.action));
+  const bool child = app.count(kSupervisedFlag) > 0;
+  if (child) {
+    invocation.argv.erase(invocation.argv.begin() + 1);
+  }
+  const int code = static_cast<int>(guarded([&] {
+    if (child) {
+      join_supervisor();
+    }
+    return invocation.action();
+  }));
+  std::fflush(nullptr);
+  tell_supervisor(code);
   if (any_abandoned()) {
     // A hung backend still holds its thread: destructors would wait for it or pull its memory away.
-    std::fflush(nullptr);
     std::_Exit(code);
   }
   return code;

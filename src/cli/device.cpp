@@ -8,6 +8,8 @@
 #include "core/units.h"
 #include "device/facts.h"
 #include "measure/ceilings.h"
+#include "run/interrupt.h"
+#include "run/watch.h"
 
 namespace lora_bench {
 namespace {
@@ -62,19 +64,28 @@ std::string ceilings_text(const Ceilings& ceilings) {
   return text;
 }
 
+// False when somebody asked to end before the ceilings were measured.
+bool tell(const DeviceFacts& device, bool refresh) {
+  print_result(facts_text(device));
+  const auto ceilings = std::make_shared<Ceilings>();
+  const bool measured =
+      run_unless(interrupted, [=] { *ceilings = obtain_ceilings(device, refresh); });
+  print_result(measured ? ceilings_text(*ceilings)
+                        : "interrupted: the ceilings were not measured to the end, and those that "
+                          "were stored before stay\n");
+  return measured;
+}
+
 ExitCode execute(bool refresh) {
-  const DeviceFacts host = cpu_facts();
-  print_result(facts_text(host));
-  print_result(ceilings_text(obtain_ceilings(host, refresh)));
+  if (!tell(cpu_facts(), refresh)) {
+    return ExitCode::kInconclusive;
+  }
   const std::string reason = why_no_gpu();
   if (!reason.empty()) {
     print_result(fmt::format("no GPU: {}\n", reason));
     return ExitCode::kPass;
   }
-  const DeviceFacts device = gpu_facts();
-  print_result(facts_text(device));
-  print_result(ceilings_text(obtain_ceilings(device, refresh)));
-  return ExitCode::kPass;
+  return tell(gpu_facts(), refresh) ? ExitCode::kPass : ExitCode::kInconclusive;
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
+#include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "run/select.h"
 #include "run/target.h"
+#include "run/watch.h"
 
 namespace lora_bench {
 namespace {
@@ -36,8 +38,11 @@ Selection with_case_split(Selection selection) {
   return selection;
 }
 
-ExitCode execute(const ExportCommand& command) {
+ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   const RunRequest request = request_for(with_case_split(command.selection));
+  if (const auto code = supervised(request, invocation.argv)) {
+    return *code;
+  }
   const std::vector<PlannedRow> planned = plan_rows(request);
   if (planned.size() > 1) {
     throw UsageError(fmt::format(
@@ -53,8 +58,9 @@ ExitCode execute(const ExportCommand& command) {
   }
   Targets targets;
   const Space space = selected.backend->space();
+  const auto backend = watched(selected.backend, std::make_shared<Pulse>());
   const ExportedFiles files = export_case({.spec = *row.spec,
-                                           .backend = *selected.backend,
+                                           .backend = *backend,
                                            .memory = *targets.memory(space),
                                            .facts = targets.facts(space),
                                            .folder = command.folder});
@@ -73,8 +79,9 @@ void add_export(CLI::App& app, Invocation& invocation) {
   sub->add_option("--to", command->folder, "folder to write into; made if missing")
       ->required()
       ->type_name("DIR");
-  sub->callback(
-      [command, &invocation] { invocation.action = [command] { return execute(*command); }; });
+  sub->callback([command, &invocation] {
+    invocation.action = [command, &invocation] { return execute(*command, invocation); };
+  });
 }
 
 }  // namespace lora_bench

@@ -6,6 +6,7 @@
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
+#include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/units.h"
 #include "measure/measure.h"
@@ -14,6 +15,7 @@
 #include "run/describe.h"
 #include "run/select.h"
 #include "run/target.h"
+#include "run/watch.h"
 #include "workload/tensors.h"
 
 namespace lora_bench {
@@ -83,7 +85,8 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     const DeviceFacts& facts = targets.facts(space);
     add_floor(row, problem, spec.measure, targets.ceilings(space));
     memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
-    const Support support = selected.backend->supports(problem, facts);
+    const auto backend = watched(selected.backend, std::make_shared<Pulse>());
+    const Support support = backend->supports(problem, facts);
     line.note = support.why_not;
     if (support.yes) {
       add_row(totals.time, spec, problem);
@@ -98,8 +101,11 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
   return line;
 }
 
-ExitCode execute(const Selection& selection) {
+ExitCode execute(const Selection& selection, const Invocation& invocation) {
   const RunRequest request = request_for(selection);
+  if (const auto code = supervised(request, invocation.argv)) {
+    return *code;
+  }
   const std::vector<PlannedRow> planned = plan_rows(request);
   Targets targets;
   Totals totals;
@@ -133,7 +139,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   const auto selection = std::make_shared<Selection>();
   add_selection(*sub, *selection, true);
   sub->callback([selection, &invocation] {
-    invocation.action = [selection] { return execute(*selection); };
+    invocation.action = [selection, &invocation] { return execute(*selection, invocation); };
   });
 }
 

@@ -9,6 +9,7 @@
 #include "cli/invocation.h"
 #include "cli/selection.h"
 #include "cli/summary.h"
+#include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/numbers.h"
@@ -81,12 +82,15 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   for (const std::string& text : options.thresholds) {
     set_threshold(request.thresholds, text);
   }
+  if (options.serve_rows) {
+    return serve_rows(request);
+  }
+  if (const auto code = supervised(request, invocation.argv)) {
+    return *code;
+  }
   if (options.profile) {
     print_result(profile(request));
     return ExitCode::kPass;
-  }
-  if (options.serve_rows) {
-    return serve_rows(request);
   }
   TableStyle style = table_style(invocation);
   style.columns = options.columns;

@@ -8,8 +8,10 @@
 #include "cli/invocation.h"
 #include "cli/selection.h"
 #include "cli/summary.h"
+#include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
+#include "run/interrupt.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {
@@ -44,13 +46,23 @@ std::vector<std::string> shipped_suite() {
   return files;
 }
 
+ExitCode exit_of(const SelfTestReport& report) {
+  const bool nothing_wrong = sound(report) || (report.interrupted && report.rows.empty());
+  if (!nothing_wrong) {
+    return ExitCode::kWrongResult;
+  }
+  return report.interrupted ? ExitCode::kInconclusive : ExitCode::kPass;
+}
+
 ExitCode run_self_test(const VerifyCommand& command) {
-  const SelfTestReport report = self_test(command.correct_cases, command.selection.seed.value_or(1),
-                                          [&](const std::string& line) {
-                                            if (!command.quiet) {
-                                              print_note(line);
-                                            }
-                                          });
+  const SelfTestReport report = self_test(
+      command.correct_cases, command.selection.seed.value_or(1),
+      [&](const std::string& line) {
+        if (!command.quiet) {
+          print_note(line);
+        }
+      },
+      interrupted);
   std::string text =
       fmt::format("{:<28}  {:<8}  {:<34}  {:<26}  {}\n", "mutant", "caught", "by", "named", "case");
   std::int64_t caught = 0;
@@ -76,8 +88,11 @@ ExitCode run_self_test(const VerifyCommand& command) {
     text +=
         fmt::format("{} GPU mutants skipped: no GPU ({})\n", report.skipped, report.why_skipped);
   }
+  if (report.interrupted) {
+    text += "interrupted: mutants and cases above are those that were tried\n";
+  }
   print_result(text);
-  return sound(report) ? ExitCode::kPass : ExitCode::kWrongResult;
+  return exit_of(report);
 }
 
 ExitCode execute(VerifyCommand command, const Invocation& invocation) {
@@ -90,11 +105,15 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   RunRequest request = request_for(command.selection);
   request.relations = true;
   request.timing = false;
+  request.resumable = false;
   request.all_backends = true;
   request.isolate = command.isolate;
   request.quiet = command.quiet;
   request.argv = invocation.argv;
   request.out.assign(command.out.begin(), command.out.end());
+  if (const auto code = supervised(request, invocation.argv)) {
+    return *code;
+  }
   const std::string notes = note_on_replaced(request.out);
   const RunReport report = run(request);
   print_result(proof_table(report.rows) + failure_report(report.rows, kFailuresTold));

@@ -159,15 +159,18 @@ Answer Child::answer(std::optional<double> most_seconds) {
 
 std::string Child::how_it_ended() {
   int status = 0;
-  const std::string where(name(static_cast<Call>(call_->load())));
   while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
   }
   process_ = -1;
+  return lora_bench::how_it_ended(status, static_cast<Call>(call_->load()));
+}
+
+std::string how_it_ended(int status, Call last) {
   if (WIFSIGNALED(status)) {
     return fmt::format("crashed: signal {} ({}) in {}", WTERMSIG(status),
-                       strsignal(WTERMSIG(status)), where);
+                       strsignal(WTERMSIG(status)), name(last));
   }
-  return fmt::format("ended the program: exit code {} in {}", WEXITSTATUS(status), where);
+  return fmt::format("ended the program: exit code {} in {}", WEXITSTATUS(status), name(last));
 }
 
 }  // namespace lora_bench

@@ -16,6 +16,9 @@ struct Answer {
   std::string text;
 };
 
+// A process that ended before its time: "crashed: signal 11 (Segmentation fault) in launch".
+[[nodiscard]] std::string how_it_ended(int status, Call last);
+
 // This program once more, as a worker. Killed by the destructor.
 class Child {
  public:

@@ -6,12 +6,13 @@
 namespace lora_bench {
 namespace {
 
-std::atomic<bool> asked_to_end{false};
+std::atomic<bool> own_record{false};
+std::atomic<std::atomic<bool>*> asked_to_end{&own_record};
 static_assert(std::atomic<bool>::is_always_lock_free,
               "a signal handler may only touch such a flag");
 
 extern "C" void on_signal(int signal) {
-  asked_to_end.store(true);
+  asked_to_end.load()->store(true);
   std::signal(signal, SIG_DFL);  // the next one ends the program
 }
 
@@ -24,6 +25,12 @@ void install_signal_handlers() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-bool interrupted() { return asked_to_end.load(); }
+void record_interrupt(std::atomic<bool>* record) {
+  // A signal that came before stays said.
+  record->store(record->load() || interrupted());
+  asked_to_end.store(record);
+}
+
+bool interrupted() { return asked_to_end.load()->load(); }
 
 }  // namespace lora_bench

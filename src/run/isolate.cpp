@@ -13,6 +13,9 @@
 namespace lora_bench {
 namespace {
 
+// What ended one process would end the one that runs the row again.
+constexpr const char* kAgainIsolated = " --isolate";
+
 void add_threshold(std::vector<std::string>& command, const char* key,
                    const std::optional<double>& value) {
   if (value) {
@@ -105,6 +108,7 @@ Row Isolation::run(const PlannedRow& planned) {
     row.interrupted = answer.kind == 'i';
     if (row.status == Status::kHung) {
       workers_.erase(planned.spelling);  // what hangs in it must not slow the rows after it
+      row.repro += kAgainIsolated;
     }
     return row;
   }
@@ -114,7 +118,7 @@ Row Isolation::run(const PlannedRow& planned) {
       describe_case(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)), selected.name);
   row.mode = asked.on_device() ? row.mode : "host";
   row.plugin = selected.plugin;
-  row.repro = repro_command(spec, planned.spelling, request_);
+  row.repro = repro_command(spec, planned.spelling, request_) + kAgainIsolated;
   row.status = Status::kError;
   row.message = answer.text;
   // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.

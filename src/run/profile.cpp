@@ -50,7 +50,7 @@ std::string profile(const RunRequest& request) {
   if (!any) {
     throw UsageError("nothing to profile:\n" + told);
   }
-  std::string command = "ncu --nvtx --nvtx-include lora-bench/";
+  std::string command = "ncu --target-processes all --nvtx --nvtx-include lora-bench/";
   for (const std::string& word : request.argv) {
     command += " " + shell_quoted(word);
   }

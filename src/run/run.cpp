@@ -147,6 +147,9 @@ class FileSinks {
 
 // The command of this run with --resume in the place of the --out that keeps its rows.
 std::string how_to_resume(const RunRequest& request) {
+  if (!request.resumable) {
+    return "interrupted; the rows above are those that were proved";
+  }
   std::string file = request.resume ? request.resume->string() : "";
   for (const std::filesystem::path& path : request.out) {
     if (file.empty() && path.extension() == ".jsonl") {

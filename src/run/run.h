@@ -33,6 +33,7 @@ struct RunRequest {
   std::optional<std::filesystem::path> resume;
   std::optional<std::filesystem::path> samples_to;
   Thresholds thresholds;  // each that is set replaces the scenario's
+  bool resumable = true;  // whether the command of argv takes --resume
   bool isolate = false;   // each backend in a process of its own
   bool quiet = false;
   std::vector<std::string> argv;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "ops/fake.h"
 #include "ops/plugin.h"
+#include "run/watch.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {
@@ -36,6 +37,7 @@ const BackendEntry& find_entry(const std::string& name) {
 
 Selected select_plugin(const std::string& spelling) {
   const PluginPath plugin = find_plugin(spelling);
+  const CallInHand loading(Call::kLoading);
   Selected selected{plugin.name, "", load_plugin(plugin), plugin_provenance(plugin.file)};
   if (selected.backend->space() == Space::kDevice) {
     selected.why_not_here = why_no_gpu();

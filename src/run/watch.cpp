@@ -194,7 +194,7 @@ std::shared_ptr<Clock> watched(std::shared_ptr<Clock> clock, std::shared_ptr<Pul
   return std::make_shared<WatchedClock>(std::move(clock), std::move(pulse));
 }
 
-Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout_s) {
+bool run_unless(const std::function<bool()>& stop, std::function<void()> work) {
   const auto meeting = std::make_shared<Rendezvous>();
   std::thread worker([meeting, work = std::move(work)]() mutable {
     std::exception_ptr failure;
@@ -212,10 +212,10 @@ Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout
   std::unique_lock lock(meeting->mutex);
   while (!meeting->ended.wait_for(lock, std::chrono::milliseconds(20),
                                   [&] { return meeting->done; })) {
-    if (pulse.seconds_inside() > timeout_s) {
+    if (stop()) {
       abandoned.store(true);
       worker.detach();
-      return Ended::kHung;
+      return false;
     }
   }
   lock.unlock();
@@ -223,7 +223,13 @@ Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout
   if (meeting->failure) {
     std::rethrow_exception(meeting->failure);
   }
-  return Ended::kReturned;
+  return true;
+}
+
+Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout_s) {
+  const bool returned =
+      run_unless([&] { return pulse.seconds_inside() > timeout_s; }, std::move(work));
+  return returned ? Ended::kReturned : Ended::kHung;
 }
 
 bool any_abandoned() { return abandoned.load(); }

@@ -69,6 +69,10 @@ class Pulse {
 enum class Ended : std::uint8_t { kReturned, kHung };
 [[nodiscard]] Ended run_watched(std::function<void()> work, const Pulse& pulse, double timeout_s);
 
+// The same for work that ends by itself, but not soon enough for somebody who asked to end: false
+// when it was abandoned because of that.
+[[nodiscard]] bool run_unless(const std::function<bool()>& stop, std::function<void()> work);
+
 // Whether any thread was abandoned: the program must then leave without running destructors.
 [[nodiscard]] bool any_abandoned();
 

@@ -42,10 +42,14 @@ std::string caught_at(const Failure& failure) {
 
 }  // namespace
 
-SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part without) {
+SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part without,
+                 const Stop& stop) {
   SelfTestRow row;
   row.fault = fault;
   for (const Case& spec : cases) {
+    if (stop()) {
+      return row;
+    }
     const std::unique_ptr<Backend> mutant = make_mutant(fault);
     if (!mutant->supports(problem_of(spec), facts_for(*mutant)).yes) {
       continue;
@@ -62,18 +66,18 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part 
   return row;
 }
 
-SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases) {
-  SelfTestRow row = hunt(doc.fault, cases);
+SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases, const Stop& stop) {
+  SelfTestRow row = hunt(doc.fault, cases, Part::kNone, stop);
   const bool any_name = doc.hypothesis.empty() && doc.fault.starts_with(kGpuPrefix);
   row.named_right = any_name || row.hypothesis == doc.hypothesis;
-  row.part_needed = doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone).caught;
+  row.part_needed = doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone, stop).caught;
   return row;
 }
 
 void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
-                 SelfTestReport& report) {
+                 SelfTestReport& report, const Stop& stop) {
   const DeviceFacts here = facts_for(backend);
-  for (std::int64_t index = 0; index < cases; ++index) {
+  for (std::int64_t index = 0; index < cases && !stop(); ++index) {
     const Case spec = random_case(seed, static_cast<std::uint64_t>(index));
     if (!backend.supports(problem_of(spec), here).yes) {
       continue;

@@ -28,6 +28,9 @@ struct MutantDoc {
 // Throws UsageError for no mutant, EnvironmentError for one of the GPU where there is none.
 [[nodiscard]] std::unique_ptr<Backend> make_mutant(const std::string& fault);
 
+using Stop = std::function<bool()>;
+[[nodiscard]] inline bool never() { return false; }
+
 struct SelfTestRow {
   std::string fault;
   bool caught = false;
@@ -44,14 +47,16 @@ struct SelfTestReport {
   std::vector<std::string> alarm_messages;
   std::int64_t skipped = 0;  // mutants that were not run
   std::string why_skipped;   // "" when none was
+  bool interrupted = false;  // `stop` said so: what is here is a part
 };
 // Everything caught, named as it should be, by the part that should; no false alarm.
 [[nodiscard]] bool sound(const SelfTestReport& report);
 
 // Every mutant that this machine can run over the suite's cases until one catches it; then
 // `correct_cases` random cases over the backends that are to be right. `progress` is called with a
-// line for stderr.
+// line for stderr, `stop` before each case.
 [[nodiscard]] SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
-                                       const std::function<void(const std::string&)>& progress);
+                                       const std::function<void(const std::string&)>& progress,
+                                       const Stop& stop = never);
 
 }  // namespace lora_bench

@@ -24,7 +24,7 @@ std::vector<std::unique_ptr<Backend>> correct_backends() {
 }
 
 void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
-                 const ProgressLine& progress) {
+                 const ProgressLine& progress, const Stop& stop) {
   const std::vector<Case> cases = telling_cases();
   for (const MutantDoc& doc : docs) {
     const std::string why_not = why_no_mutant(doc.fault);
@@ -33,8 +33,11 @@ void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
       report.why_skipped = why_not;
       continue;
     }
-    report.rows.push_back(hunt_and_judge(doc, cases));
-    const SelfTestRow& row = report.rows.back();
+    const SelfTestRow row = hunt_and_judge(doc, cases, stop);
+    if (stop()) {
+      return;
+    }
+    report.rows.push_back(row);
     progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
                         : fmt::format("{}: NOT CAUGHT", row.fault));
   }
@@ -50,19 +53,21 @@ bool sound(const SelfTestReport& report) {
 }
 
 SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
-                         const std::function<void(const std::string&)>& progress) {
+                         const std::function<void(const std::string&)>& progress,
+                         const Stop& stop) {
   SelfTestReport report;
-  try_mutants(mutants(), report, progress);
-  try_mutants(gpu_mutants(), report, progress);
+  try_mutants(mutants(), report, progress, stop);
+  try_mutants(gpu_mutants(), report, progress, stop);
   const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
   const auto share = static_cast<std::int64_t>(backends.size());
-  for (std::int64_t turn = 0; turn < share; ++turn) {
+  for (std::int64_t turn = 0; turn < share && !stop(); ++turn) {
     const std::int64_t cases_of_backend =
         correct_cases / share + (turn < correct_cases % share ? 1 : 0);
     const Backend& backend = *backends[static_cast<std::size_t>(turn)];
     progress(fmt::format("{}: {} random cases", backend.name(), cases_of_backend));
-    try_correct(backend, cases_of_backend, seed, report);
+    try_correct(backend, cases_of_backend, seed, report, stop);
   }
+  report.interrupted = stop();
   return report;
 }
 

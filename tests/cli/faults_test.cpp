@@ -53,6 +53,39 @@ TEST_CASE("an interrupted run keeps its rows, says how to go on, and goes on") {
   }
 }
 
+TEST_CASE("the self-test and the measurement of ceilings stop with what there is") {
+  ProcessOptions options;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    options.signal = signal;
+    options.signal_when_said = "caught by";
+    const ProcessResult test = run_tool({"verify", "--self-test"}, options);
+    CHECK(test.exit_code == 4);
+    CHECK(contains(test.out, "  yes  "));
+    CHECK_FALSE(contains(test.out, "  NO  "));
+    CHECK(contains(test.out, "interrupted"));
+    CHECK(contains(test.out, " 0 false alarms in 0 correct cases"));
+    options.signal_when_said = "cores";
+    const ProcessResult device = run_tool({"device", "--refresh"}, options);
+    CHECK(device.exit_code == 4);
+    CHECK(contains(device.out, "interrupted"));
+    CHECK_FALSE(contains(device.out, "TFLOP/s"));
+  }
+}
+
+TEST_CASE("an interrupted verify says no command that cannot be run") {
+  const TemporaryFolder folder;
+  ProcessOptions options;
+  options.signal = SIGINT;
+  options.signal_when_filled = folder.path("rows.jsonl");
+  const ProcessResult cut = run_tool({"verify", folder.write("long.yaml", long_scenario()),
+                                      "--backends", "cpu", "--out", options.signal_when_filled},
+                                     options);
+  CHECK(cut.exit_code == 4);
+  CHECK(contains(cut.err, "interrupted"));
+  CHECK_FALSE(contains(cut.err, "--resume"));
+  CHECK_FALSE(contains(cut.err, "can be resumed"));
+}
+
 TEST_CASE("a results file cut in the middle of a line is resumed without that row") {
   const TemporaryFolder folder;
   const std::string file =

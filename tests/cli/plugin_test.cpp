@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "support/process.h"
+#include "support/small_scenario.h"
 
 namespace lora_bench::test {
 namespace {
@@ -19,10 +21,26 @@ const std::string kSource = LORA_BENCH_SOURCE_DIR;
 // A library from one C file that differs from a usable one by `fault`.
 std::string library_with(const TemporaryFolder& folder, const std::string& fault) {
   static const std::string kCode = R"(#include "lora_bench_backend.h"
+#include <stdlib.h>
 static int32_t supports(const lora_bench_problem* p, const lora_bench_device* d, char* w, int64_t n) {
-  (void)p; (void)d; (void)w; (void)n; return 0; }
+  (void)p; (void)d; (void)w; (void)n;
+#ifdef EXITS_IN_SUPPORTS
+  exit(0);
+#endif
+  return 0; }
 static int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o, void* s, char* e,
-                      int64_t n) { (void)p; (void)o; (void)s; (void)e; (void)n; return 0; }
+                      int64_t n) {
+  (void)p; (void)o; (void)s; (void)e; (void)n;
+#ifdef EXITS
+  exit(0);
+#elif defined(EXITS_AT_ONCE)
+  _Exit(0);
+#elif defined(EXITS_QUICKLY)
+  quick_exit(0);
+#elif defined(CRASHES)
+  abort();
+#endif
+  return 0; }
 #ifdef SHORT_STRUCT
 #define SIZE 16
 #else
@@ -72,7 +90,7 @@ const lora_bench_descriptor* lora_bench_backend(void) { return &descriptor; }
   const std::string source = folder.write(fault + ".c", kCode);
   const std::string library = folder.path("lib" + fault + ".so");
   const ProcessResult built = run_process(
-      {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pedantic",
+      {"cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pedantic",
        "-D" + fault, "-shared", "-fPIC", "-I" + kSource + "/include", "-o", library, source});
   REQUIRE_MESSAGE(built.exit_code == 0, built.err);
   return library;
@@ -148,6 +166,56 @@ TEST_CASE("a plugin that declares what cannot be, or does nothing, costs its own
   CHECK(contains(result.out, "4 rows: 1 PASSED, 1 FAILED, 2 ERROR"));
 }
 
+TEST_CASE("a plugin that ends the program is no pass, and its message says what is to do") {
+  const TemporaryFolder folder;
+  const std::vector<std::pair<const char*, const char*>> ends{
+      {"EXITS", "exit code 0 in launch"},
+      {"EXITS_AT_ONCE", "exit code 0 in launch"},
+      {"EXITS_QUICKLY", "exit code 0 in launch"},
+      {"CRASHES", "signal 6 (Aborted) in launch"},
+      {"EXITS_IN_SUPPORTS", "exit code 0 in supports"},
+      {"CRASHES_AT_LOAD", "in loading"},
+  };
+  for (const auto& [fault, how] : ends) {
+    const std::string library = library_with(folder, fault);
+    const ProcessResult result = run_smoke(library);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, how));
+    CHECK(contains(result.err, library));
+    CHECK(contains(result.err, "--isolate"));
+  }
+  const std::string library = folder.path("libEXITS.so");
+  CHECK(run_tool({"verify", "smoke", "--backends", library}).exit_code == 2);
+  CHECK(run_tool({"run", "smoke", "--profile", "--backends", library}).exit_code == 2);
+  CHECK(
+      run_tool({"plan", "smoke", "--backends", folder.path("libEXITS_IN_SUPPORTS.so")}).exit_code ==
+      2);
+  CHECK(run_tool({"export", "smoke/decode8-rank8", "--backends", library, "--to", folder.folder()})
+            .exit_code == 2);
+}
+
+TEST_CASE("a run with a plugin that is interrupted still gives its table") {
+  const TemporaryFolder folder;
+  std::string seeds = "1";
+  for (int seed = 2; seed <= 100; ++seed) {
+    seeds += ", " + std::to_string(seed);
+  }
+  const std::string file =
+      folder.write("long.yaml", small_scenario("sweep: {product: {seed: [" + seeds + "]}}\n"));
+  const std::string rows = folder.path("rows.jsonl");
+  ProcessOptions options;
+  options.signal = SIGINT;
+  options.signal_when_filled = rows;
+  const ProcessResult cut = run_tool(
+      {"run", file, "--backends", library_with(folder, "IDLE") + ",cpu", "--out", rows}, options);
+  CAPTURE(cut.err);
+  CHECK(cut.exit_code == 2);  // IDLE is wrong
+  CHECK(contains(cut.out, "PASSED"));
+  CHECK(contains(cut.err, "interrupted; go on with: "));
+  CHECK_FALSE(contains(cut.err + read_file(rows), "--supervised"));
+}
+
 TEST_CASE("a plugin that crashes while it is loaded costs its rows alone when isolated") {
   const TemporaryFolder folder;
   const ProcessResult result =
@@ -156,6 +224,16 @@ TEST_CASE("a plugin that crashes while it is loaded costs its rows alone when is
   CHECK(result.exit_code == 2);
   CHECK(contains(result.out, "in loading"));
   CHECK(contains(result.out, "2 rows: 1 PASSED, 1 ERROR"));
+  CHECK(contains(result.out, " --isolate\n"));
+}
+
+TEST_CASE("a row that hung is run again as it was, isolated") {
+  const ProcessResult result =
+      run_smoke("fake:hang,cpu", {"--isolate", "--set", "verify.timeout_s=0.2"});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "HUNG"));
+  CHECK(contains(result.out, " --isolate\n"));
 }
 
 TEST_CASE("what ends a process costs a row when isolated, and the run when nothing else works") {

@@ -93,7 +93,10 @@ void collect(pid_t child, Pipe& out, Pipe& err, const ProcessOptions& options,
         (i == 0 ? result.out : result.err).append(buffer.data(), static_cast<std::size_t>(count));
       }
     }
-    if (!signalled && filled(options.signal_when_filled, options.filled_bytes)) {
+    const bool said =
+        !options.signal_when_said.empty() && (contains(result.out, options.signal_when_said) ||
+                                              contains(result.err, options.signal_when_said));
+    if (!signalled && (said || filled(options.signal_when_filled, options.filled_bytes))) {
       kill(child, options.signal);
       signalled = true;
     }

@@ -23,6 +23,7 @@ struct ProcessOptions {
   // Sent once the file named here holds more than so many bytes.
   int signal = 0;
   std::string signal_when_filled;
+  std::string signal_when_said;        // or once either output holds this
   std::uintmax_t filled_bytes = 4096;  // a context line and a row
   bool close_stdout = false;           // the reader goes away before anything is written
 };
