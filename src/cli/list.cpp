@@ -33,11 +33,24 @@ std::string list_scenarios(int width) {
   }
   std::sort(files.begin(), files.end());
   std::vector<Definition> entries;
+  std::vector<Diagnostic> broken;
   for (const std::filesystem::path& file : files) {
-    const Scenario scenario = load_scenario(file, {});
+    Scenario scenario;
+    try {
+      scenario = load_scenario(file, {});
+    } catch (const UsageError& error) {
+      broken.insert(broken.end(), error.diagnostics().begin(), error.diagnostics().end());
+      continue;
+    }
     const std::string name = std::filesystem::relative(file, folder).replace_extension("").string();
     entries.push_back({name, fmt::format("{} ({} case{})", scenario.question, scenario.cases.size(),
                                          scenario.cases.size() == 1 ? "" : "s")});
+  }
+  if (!broken.empty() && entries.empty()) {
+    throw UsageError(std::move(broken));
+  }
+  if (!broken.empty()) {
+    print_note(UsageError(std::move(broken)).what());
   }
   return wrapped("scenarios in " + folder.string(), width, 0) + definitions(entries, width);
 }

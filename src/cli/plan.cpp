@@ -12,6 +12,7 @@
 #include "measure/measure.h"
 #include "report/columns.h"
 #include "report/grid.h"
+#include "run/case_runner.h"
 #include "run/describe.h"
 #include "run/select.h"
 #include "run/target.h"
@@ -50,6 +51,7 @@ struct Line {
 struct Totals {
   Span time;
   std::int64_t largest_bytes = 0;
+  std::int64_t skipped = 0;
 };
 
 // Columns of the registry and what is left out first on a narrow screen.
@@ -89,16 +91,32 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     const Support support = backend->supports(problem, facts);
     line.note = support.why_not;
     if (support.yes) {
-      add_row(totals.time, spec, problem);
+      line.note = why_no_room(memory, targets.memory(space)->available_bytes());
     }
   }
-  totals.largest_bytes = std::max(totals.largest_bytes, memory);
+  if (line.note.empty()) {
+    add_row(totals.time, spec, problem);
+    totals.largest_bytes = std::max(totals.largest_bytes, memory);
+  } else {
+    ++totals.skipped;
+  }
   for (const auto& [key, priority] : kKeys) {
     const Column& column = *find_column(key);
     line.cells.push_back({screen_text(column, column.get(row))});
   }
   line.cells.push_back({format_bytes(static_cast<double>(memory))});
   return line;
+}
+
+std::string totals_text(std::int64_t rows, const Totals& totals) {
+  std::string text = fmt::format("{} row{}", rows, rows == 1 ? "" : "s");
+  text += totals.skipped == 0 ? "" : fmt::format(", {} of them SKIPPED", totals.skipped);
+  return totals.skipped == rows
+             ? text
+             : text + fmt::format(", about {} to {}, at most {} of memory at a time",
+                                  format_seconds(totals.time.least_s),
+                                  format_seconds(totals.time.most_s),
+                                  format_bytes(static_cast<double>(totals.largest_bytes)));
 }
 
 ExitCode execute(const Selection& selection, const Invocation& invocation) {
@@ -121,12 +139,7 @@ ExitCode execute(const Selection& selection, const Invocation& invocation) {
     text += grid.line(line.cells);
     text += line.note.empty() ? "" : wrapped("SKIPPED: " + line.note, grid.width(), 4);
   }
-  text +=
-      wrapped(fmt::format("{} row{}, about {} to {}, at most {} of memory at a time",
-                          planned.size(), planned.size() == 1 ? "" : "s",
-                          format_seconds(totals.time.least_s), format_seconds(totals.time.most_s),
-                          format_bytes(static_cast<double>(totals.largest_bytes))),
-              grid.width(), 0);
+  text += wrapped(totals_text(static_cast<std::int64_t>(planned.size()), totals), grid.width(), 0);
   print_result(text + hidden_note(grid));
   return ExitCode::kPass;
 }

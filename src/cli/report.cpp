@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "report/columns.h"
+#include "report/output_file.h"
 #include "report/sink.h"
 
 namespace lora_bench {
@@ -32,6 +33,28 @@ std::vector<std::string> swept_keys(const std::vector<Row>& rows) {
     }
   }
   return {keys.begin(), keys.end()};
+}
+
+void refuse_pivot_in(const std::vector<std::string>& files) {
+  for (const std::filesystem::path path : files) {
+    if (path.extension() != ".md" && path.extension() != ".txt") {
+      throw UsageError(fmt::format("a pivot is written as .md or .txt, not '{}'", path.string()));
+    }
+  }
+}
+
+void report_pivot(const ReportCommand& command, const std::vector<Row>& rows) {
+  const auto text = [&](bool markdown) {
+    return render_pivot(rows, command.pivot.front(), command.pivot.back(), command.value, markdown);
+  };
+  refuse_pivot_in(command.out);
+  const std::string shown = text(command.markdown);
+  for (const std::filesystem::path path : command.out) {
+    OutputFile file(path, false);
+    file.write(text(path.extension() == ".md"));
+    file.close();
+  }
+  print_result(shown);
 }
 
 ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
@@ -59,23 +82,26 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
     sink.finish();
   };
   std::string notes = note_on_replaced({command.out.begin(), command.out.end()});
-  for (const std::string& path : command.out) {
-    render(*make_file_sink(path, false));
-  }
   if (!notes.empty()) {
     notes.pop_back();  // print_note ends the line
-    print_note(notes);
   }
   if (!command.pivot.empty()) {
-    print_result(render_pivot(rows, command.pivot.front(), command.pivot.back(), command.value,
-                              command.markdown));
-    return ExitCode::kPass;
+    report_pivot(command, rows);
+  } else {
+    TableStyle style = table_style(invocation);
+    style.columns = command.columns;
+    std::ostringstream text;
+    // Refuses unknown columns before a file is opened.
+    render(*(command.markdown ? make_markdown_sink(text, command.columns)
+                              : make_table_sink(text, style)));
+    for (const std::string& path : command.out) {
+      render(*make_file_sink(path, false, command.columns));
+    }
+    print_result(text.str());
   }
-  TableStyle style = table_style(invocation);
-  style.columns = command.columns;
-  std::ostringstream text;
-  render(*(command.markdown ? make_markdown_sink(text) : make_table_sink(text, style)));
-  print_result(text.str());
+  if (!notes.empty()) {
+    print_note(notes);
+  }
   return ExitCode::kPass;
 }
 

@@ -73,6 +73,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   request.quiet = options.quiet;
   request.argv = invocation.argv;
   request.out.assign(options.out.begin(), options.out.end());
+  request.columns = options.columns;
   if (!options.resume.empty()) {
     request.resume = options.resume;
   }

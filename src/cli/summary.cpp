@@ -96,6 +96,21 @@ std::string failure_report(const std::vector<Row>& rows, std::size_t most) {
   return text;
 }
 
+std::string skip_reasons(const std::vector<Row>& rows) {
+  std::map<std::pair<std::string, std::string>, std::int64_t> counts;
+  for (const Row& row : rows) {
+    if (row.status == Status::kSkipped) {
+      ++counts[{row.backend, row.message}];
+    }
+  }
+  std::string text;
+  for (const auto& [key, count] : counts) {
+    text += fmt::format("SKIPPED on {}: {} case{}: {}\n", key.first, count, count == 1 ? "" : "s",
+                        key.second);
+  }
+  return text;
+}
+
 std::string proof_table(const std::vector<Row>& rows) {
   struct Group {
     std::map<Status, std::int64_t> counts;

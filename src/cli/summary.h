@@ -15,6 +15,9 @@ namespace lora_bench {
 // For `verify`: per backend and dtype how many of each status and the worst share of the bound.
 [[nodiscard]] std::string proof_table(const std::vector<Row>& rows);
 
+// Below it: "SKIPPED on naive: 34 cases: no GPU", a line a reason; "" = none was skipped.
+[[nodiscard]] std::string skip_reasons(const std::vector<Row>& rows);
+
 // One word on what an exit code means, as in docs/exit-codes.md.
 [[nodiscard]] std::string meaning(ExitCode code);
 

@@ -116,7 +116,8 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   }
   const std::string notes = note_on_replaced(request.out);
   const RunReport report = run(request);
-  print_result(proof_table(report.rows) + failure_report(report.rows, kFailuresTold));
+  print_result(proof_table(report.rows) + skip_reasons(report.rows) +
+               failure_report(report.rows, kFailuresTold));
   print_note(notes + run_summary(report));
   return report.exit;
 }

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "report/doubts.h"
+#include "report/screen.h"
 
 namespace lora_bench {
 namespace {
@@ -208,16 +209,13 @@ bool decided(const ComparedRow& row) {
 void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double threshold) {
   double quietest = std::numeric_limits<double>::infinity();
   for (const ComparedRow& row : rows) {
-    if (decided(row)) {
-      return;
-    }
     quietest = std::min(quietest, row.noise_share.value_or(quietest));
   }
-  if (std::isfinite(quietest)) {
+  if (std::isfinite(quietest) && quietest > threshold) {
     throw UsageError(fmt::format(
         "threshold of {:.2f} % is below the noise of every row; the quietest can tell a change of "
         "{:.2f} %: raise the threshold or measure more samples",
-        threshold * 100, quietest * 100));
+        threshold * 100, std::ceil(quietest * 1e4) / 100));
   }
 }
 
@@ -229,6 +227,17 @@ void refuse_doubtful(const Results& base, const Results& fresh, std::vector<std:
     throw UsageError(fmt::format("{} and {} cannot be compared with --strict: {}", base.file,
                                  fresh.file, fmt::join(reasons, "; ")));
   }
+}
+
+// "base: 2 rows, the first: noisy; new: 1 row: throttled"
+std::string doubtful_rows(const Results& base, const Results& fresh) {
+  std::string text;
+  for (const auto& [which, rows] : {std::pair("base", &base.rows), std::pair("new", &fresh.rows)}) {
+    if (const std::vector<std::string> counts = count_by_warning(*rows); !counts.empty()) {
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", which, fmt::join(counts, ", "));
+    }
+  }
+  return text;
 }
 
 int severity(Change change) {
@@ -273,6 +282,9 @@ CompareReport compare(const Results& base, const Results& fresh, const CompareOp
   report.warnings = context_differences(base.context, fresh.context);
   if (options.strict) {
     refuse_doubtful(base, fresh, report.warnings);
+  }
+  if (const std::string doubts = doubtful_rows(base, fresh); !doubts.empty()) {
+    report.warnings.push_back("rows measured in doubt: " + doubts);
   }
   report.rows = match(pool_repeats(base.rows), pool_repeats(fresh.rows), options);
   if (options.threshold_given) {

@@ -38,6 +38,12 @@ double length(std::initializer_list<double> parts) {
   return std::sqrt(square);
 }
 
+// Never "0.0 %" for what is not nothing.
+std::string percent(double share) {
+  return share < 0.001 ? fmt::format("{:.2g} %", share * 100)
+                       : fmt::format("{:.1f} %", share * 100);
+}
+
 std::string too_few(const Row& row, const char* which) {
   const std::int64_t count = row.samples_us.empty()
                                  ? row.samples.value_or(0)
@@ -89,8 +95,10 @@ ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& optio
   if (std::abs(change) > needed) {
     result.change = change > 0 ? Change::kSlower : Change::kFaster;
   } else if (half > limit) {
-    result.reason = fmt::format("noise of {:.1f} % hides a change of {:.1f} %",
-                                *result.noise_share * 100, threshold * 100);
+    result.reason = threshold == 0 ? fmt::format("noise of {} hides every smaller change",
+                                                 percent(*result.noise_share))
+                                   : fmt::format("noise of {} hides a change of {}",
+                                                 percent(*result.noise_share), percent(threshold));
   } else {
     result.change = Change::kSame;
   }

@@ -97,9 +97,11 @@ class CsvSink : public Sink {
 // Markdown and text are laid out when all rows are there.
 class RenderedSink : public Sink {
  public:
-  RenderedSink(const std::filesystem::path& path, bool markdown)
+  RenderedSink(const std::filesystem::path& path, const std::vector<std::string>& columns)
       : file_(path, false),
-        inner_(markdown ? make_markdown_sink(text_) : make_table_sink(text_, {})) {}
+        inner_(path.extension() == ".md"
+                   ? make_markdown_sink(text_, columns)
+                   : make_table_sink(text_, {.width = 0, .colour = false, .columns = columns})) {}
 
   void begin(const Context& context) override { inner_->begin(context); }
   void row(const Row& row) override { inner_->row(row); }
@@ -117,7 +119,8 @@ class RenderedSink : public Sink {
 
 }  // namespace
 
-std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append) {
+std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append,
+                                     const std::vector<std::string>& columns) {
   const std::string extension = path.extension().string();
   if (extension == ".jsonl") {
     return std::make_unique<JsonLinesSink>(path, append);
@@ -134,7 +137,7 @@ std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool app
     throw UsageError(
         fmt::format("cannot continue '{}': only .jsonl and .csv can be continued", path.string()));
   }
-  return std::make_unique<RenderedSink>(path, extension == ".md");
+  return std::make_unique<RenderedSink>(path, columns);
 }
 
 }  // namespace lora_bench

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <ostream>
+#include <utility>
 
 #include "report/screen.h"
 #include "report/sink.h"
@@ -17,7 +18,9 @@ std::string command_of(const Context& context) {
 
 std::string or_unknown(const std::string& text) { return text.empty() ? "unknown" : text; }
 
-void add_table(const ScenarioGroup& scenario, const std::vector<View>& views, std::string& out) {
+// Whether any cell is bold.
+bool add_table(const ScenarioGroup& scenario, const std::vector<View>& views, std::string& out) {
+  bool any_bold = false;
   out += fmt::format("\n## {}\n\n", markdown_cell(scenario.name));
   if (!scenario.settings.empty()) {
     out += fmt::format("{}\n\n", scenario.settings);
@@ -34,15 +37,17 @@ void add_table(const ScenarioGroup& scenario, const std::vector<View>& views, st
       for (const View& view : views) {
         const std::string cell = markdown_cell(view.text(*row));
         const bool bold = row == best && view.key == "time_us";
+        any_bold = any_bold || bold;
         const std::string_view stars = bold ? "**" : "";
         out += fmt::format("| {}{}{} ", stars, cell, stars);
       }
       out += "|\n";
     }
   }
+  return any_bold;
 }
 
-void add_notes(const std::vector<Row>& rows, std::string& out) {
+void add_notes(const std::vector<Row>& rows, bool any_bold, std::string& out) {
   std::string notes;
   for (const Row& row : rows) {
     for (const std::string& note : notes_of(row)) {
@@ -53,7 +58,8 @@ void add_notes(const std::vector<Row>& rows, std::string& out) {
   for (const std::string& warning : count_by_warning(rows)) {
     notes += fmt::format("- warning: {}\n", markdown_cell(warning));
   }
-  out += fmt::format("\n{}. Bold: the best backend of a case.\n", count_by_status(rows));
+  out += fmt::format("\n{}.{}\n", count_by_status(rows),
+                     any_bold ? " Bold: the best backend of a case." : "");
   if (!notes.empty()) {
     out += fmt::format("\n{}", notes);
   }
@@ -61,7 +67,8 @@ void add_notes(const std::vector<Row>& rows, std::string& out) {
 
 class MarkdownSink : public Sink {
  public:
-  explicit MarkdownSink(std::ostream& out) : out_(out) {}
+  MarkdownSink(std::ostream& out, std::vector<std::string> columns)
+      : out_(out), columns_(std::move(columns)) {}
 
   void begin(const Context& context) override { context_ = context; }
   void row(const Row& row) override { rows_.push_back(row); }
@@ -73,16 +80,18 @@ class MarkdownSink : public Sink {
         or_unknown(context_.tool_version), or_unknown(context_.commit),
         context_.dirty ? " (dirty)" : "", or_unknown(context_.build),
         or_unknown(context_.started_utc), command_of(context_));
-    const std::vector<View> views = choose_views(rows_, {});
+    const std::vector<View> views = choose_views(rows_, columns_);
+    bool any_bold = false;
     for (const ScenarioGroup& scenario : group_rows(rows_)) {
-      add_table(scenario, views, text);
+      any_bold = add_table(scenario, views, text) || any_bold;
     }
-    add_notes(rows_, text);
+    add_notes(rows_, any_bold, text);
     out_ << text;
   }
 
  private:
   std::ostream& out_;
+  std::vector<std::string> columns_;
   Context context_;
   std::vector<Row> rows_;
 };
@@ -100,8 +109,10 @@ std::string markdown_cell(const std::string& text) {
   return escaped;
 }
 
-std::unique_ptr<Sink> make_markdown_sink(std::ostream& out) {
-  return std::make_unique<MarkdownSink>(out);
+std::unique_ptr<Sink> make_markdown_sink(std::ostream& out,
+                                         const std::vector<std::string>& columns) {
+  check_view_keys(columns);
+  return std::make_unique<MarkdownSink>(out, columns);
 }
 
 }  // namespace lora_bench

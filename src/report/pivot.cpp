@@ -25,16 +25,23 @@ void check_key(const std::vector<Row>& rows, const std::string& key) {
   for (const Column& column : columns()) {
     known.push_back(column.key);
   }
+  std::set<std::string> swept;
   for (const Row& row : rows) {
-    for (const auto& [swept, value] : row.point) {
-      known.push_back(swept);
+    for (const auto& [name, value] : row.point) {
+      swept.insert(name);
     }
   }
+  known.insert(known.end(), swept.begin(), swept.end());
   if (std::find(known.begin(), known.end(), key) == known.end()) {
     Diagnostic diagnostic;
     diagnostic.what = fmt::format("pivot: unknown key '{}'", key);
-    diagnostic.allowed = "a column of `lora-bench list metrics` or a swept key";
-    diagnostic.suggestion = nearest(key, known);
+    diagnostic.allowed = "a column of `lora-bench list metrics`";
+    diagnostic.allowed +=
+        swept.empty() ? "" : fmt::format(", or a swept key: {}", fmt::join(swept, ", "));
+    const auto last_word = std::find_if(swept.begin(), swept.end(), [&](const std::string& name) {
+      return name.ends_with("." + key);
+    });
+    diagnostic.suggestion = last_word != swept.end() ? *last_word : nearest(key, known);
     throw UsageError({diagnostic});
   }
 }

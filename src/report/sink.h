@@ -31,11 +31,14 @@ struct TableStyle {
 // the header (CSV) or the context (JSONL) is another one. A write that fails throws
 // EnvironmentError and leaves the rows before it whole; the process must ignore SIGPIPE and SIGXFSZ
 // to get there.
-[[nodiscard]] std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append);
+// `columns` are those of .md and .txt; the other two keep every column.
+[[nodiscard]] std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append,
+                                                   const std::vector<std::string>& columns = {});
 // Rendered at finish(): groups by swept key, marks the best backend of a case, colours floor ratio.
 [[nodiscard]] std::unique_ptr<Sink> make_table_sink(std::ostream& out, const TableStyle& style);
 
-[[nodiscard]] std::unique_ptr<Sink> make_markdown_sink(std::ostream& out);
+[[nodiscard]] std::unique_ptr<Sink> make_markdown_sink(
+    std::ostream& out, const std::vector<std::string>& columns = {});
 
 // A results file back into memory. A last line cut in the middle is dropped and reported in
 // `warnings`; any other broken line is a UsageError with file:line.

@@ -183,11 +183,8 @@ void attempt_row(Row& row, const Problem& problem, const CaseRequest& request, T
     return;
   }
   const std::int64_t needed = needed_bytes(problem, request.spec, attempt->facts, request.timing);
-  const std::int64_t available = attempt->memory->available_bytes();
-  if (needed > available) {
-    row = skipped(std::move(row), fmt::format("needs {} of memory, {} are free",
-                                              format_bytes(static_cast<double>(needed)),
-                                              format_bytes(static_cast<double>(available))));
+  if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
+    row = skipped(std::move(row), std::move(why));
     return;
   }
   row.numerics = attempt->summation;
@@ -200,6 +197,13 @@ void attempt_row(Row& row, const Problem& problem, const CaseRequest& request, T
 }
 
 }  // namespace
+
+std::string why_no_room(std::int64_t needed, std::int64_t available) {
+  return needed <= available ? ""
+                             : fmt::format("needs {} of memory, {} are free",
+                                           format_bytes(static_cast<double>(needed)),
+                                           format_bytes(static_cast<double>(available)));
+}
 
 Row run_case(const CaseRequest& request, Targets& targets) {
   const auto started = std::chrono::steady_clock::now();

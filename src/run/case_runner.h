@@ -23,4 +23,7 @@ struct CaseRequest {
 // ends in the row; only EnvironmentError passes through, since then no other row can be had.
 [[nodiscard]] Row run_case(const CaseRequest& request, Targets& targets);
 
+// "needs 2 GB of memory, 1 GB are free"; "" when it fits.
+[[nodiscard]] std::string why_no_room(std::int64_t needed, std::int64_t available);
+
 }  // namespace lora_bench

@@ -30,6 +30,7 @@ struct RunRequest {
   bool shuffle = false;  // rows in an order drawn from the seed
   std::int64_t repeat = 1;
   std::vector<std::filesystem::path> out;
+  std::vector<std::string> columns;  // of those that are tables; empty = the default set
   std::optional<std::filesystem::path> resume;
   std::optional<std::filesystem::path> samples_to;
   Thresholds thresholds;  // each that is set replaces the scenario's

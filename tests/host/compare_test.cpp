@@ -199,7 +199,48 @@ TEST_CASE("a given threshold below the noise of every row is refused") {
   options.threshold_given = true;
   CHECK_THROWS_WITH_AS(static_cast<void>(report({timed("a", 100)}, {timed("a", 100)}, options)),
                        doctest::Contains("below the noise of every row"), UsageError);
-  CHECK_NOTHROW(static_cast<void>(report({timed("a", 100)}, {timed("a", 200)}, options)));
+  // Whatever the medians are.
+  CHECK_THROWS_AS(static_cast<void>(report({timed("a", 100)}, {timed("a", 200)}, options)),
+                  UsageError);
+  CHECK_NOTHROW(static_cast<void>(report({timed("a", 100), timed("b", 100, 0)},
+                                         {timed("a", 200), timed("b", 100, 0)}, options)));
+}
+
+TEST_CASE("the threshold that a refusal names is not refused") {
+  CompareOptions options;
+  options.threshold_given = true;
+  options.threshold = 0;
+  std::string told;
+  try {
+    static_cast<void>(report({timed("a", 100)}, {timed("a", 101)}, options));
+  } catch (const UsageError& error) {
+    told = error.what();
+  }
+  const std::string marker = "tell a change of ";
+  REQUIRE(told.find(marker) != std::string::npos);
+  options.threshold = std::stod(told.substr(told.find(marker) + marker.size())) / 100;
+  CHECK_NOTHROW(static_cast<void>(report({timed("a", 100)}, {timed("a", 101)}, options)));
+}
+
+TEST_CASE("a hidden change is never one of 0.0 %") {
+  CompareOptions options;
+  options.threshold = 0.0001;
+  CHECK(report({timed("a", 100)}, {timed("a", 100)}, options)
+            .rows.front()
+            .reason.find("hides a change of 0.01 %") != std::string::npos);
+  options.threshold = 0;
+  CHECK(report({timed("a", 100)}, {timed("a", 100)}, options)
+            .rows.front()
+            .reason.find("hides every smaller change") != std::string::npos);
+}
+
+TEST_CASE("rows that were measured in doubt are counted, of each file by itself") {
+  Row busy = timed("a", 100);
+  busy.warning = "the machine was busy";
+  const CompareReport one = report({timed("a", 100)}, {busy});
+  REQUIRE(one.warnings.size() == 1);
+  CHECK(one.warnings.front() == "rows measured in doubt: new: 1 row: the machine was busy");
+  CHECK(report({timed("a", 100)}, {timed("a", 100)}).warnings.empty());
 }
 
 TEST_CASE("the comparison is written as its golden files hold, the worst first") {

@@ -1,0 +1,117 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "support/process.h"
+#include "support/small_scenario.h"
+
+namespace lora_bench::test {
+namespace {
+
+std::string two_rows(const TemporaryFolder& folder) {
+  const std::string rows = folder.path("rows.jsonl");
+  const std::string file =
+      folder.write("small.yaml", small_scenario("sweep: {product: {batch.decode: [2, 3]}}\n"));
+  REQUIRE(run_tool({"run", file, "--backends", "cpu", "--out", rows}).exit_code == 0);
+  return rows;
+}
+
+TEST_CASE("the columns asked for are those of every table that is written") {
+  const TemporaryFolder folder;
+  const std::string rows = two_rows(folder);
+  for (const char* name : {"run.md", "run.txt", "report.md", "report.txt"}) {
+    const std::string file = folder.path(name);
+    const bool run = std::string(name).starts_with("run");
+    const ProcessResult result =
+        run ? run_tool({"run", folder.path("small.yaml"), "--backends", "cpu", "--columns",
+                        "case,dtype", "--out", file})
+            : run_tool({"report", rows, "--columns", "case,dtype", "--out", file});
+    CAPTURE(file);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(read_file(file), "dtype"));
+    CHECK_FALSE(contains(read_file(file), "x floor"));
+    CHECK_FALSE(contains(read_file(file), "Bold"));
+  }
+  const ProcessResult shown = run_tool({"report", rows, "--markdown", "--columns", "case,dtype"});
+  CHECK(contains(shown.out, "| case | dtype |"));
+}
+
+TEST_CASE("a column that is not known costs no file") {
+  const TemporaryFolder folder;
+  const std::string kept = folder.write("kept.md", "what was there");
+  const ProcessResult result =
+      run_tool({"report", two_rows(folder), "--columns", "nonsense", "--out", kept});
+  CHECK(result.exit_code == 1);
+  CHECK(read_file(kept) == "what was there");
+}
+
+TEST_CASE("a pivot is what its files hold, and a form it has not is refused") {
+  const TemporaryFolder folder;
+  const std::string rows = two_rows(folder);
+  const std::string markdown = folder.path("p.md");
+  const ProcessResult written = run_tool(
+      {"report", rows, "--pivot", "tokens", "x", "backend", "--value", "bytes", "--out", markdown});
+  CAPTURE(written.err);
+  CHECK(written.exit_code == 0);
+  CHECK(contains(read_file(markdown), "| tokens \\\\ backend | cpu |"));
+  const std::string table = folder.path("p.csv");
+  const ProcessResult refused =
+      run_tool({"report", rows, "--pivot", "tokens", "x", "backend", "--out", table});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, ".md or .txt"));
+  CHECK_FALSE(std::filesystem::exists(table));
+}
+
+TEST_CASE("a pivot over a key that is not there names those that were swept") {
+  const TemporaryFolder folder;
+  const ProcessResult result =
+      run_tool({"report", two_rows(folder), "--pivot", "decode", "x", "rank"});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "a swept key: batch.decode"));
+  CHECK(contains(result.err, "did you mean 'batch.decode'?"));
+}
+
+TEST_CASE("verify says why rows were skipped, each reason once with its count") {
+  const TemporaryFolder folder;
+  const std::string file =
+      folder.write("small.yaml", small_scenario("sweep: {product: {batch.decode: [2, 3]}}\n"));
+  ProcessOptions options;
+  options.environment = {{"CUDA_VISIBLE_DEVICES", ""}};
+  const ProcessResult result = run_tool({"verify", file, "--backends", "cpu,naive"}, options);
+  CHECK(contains(result.out, "SKIPPED on naive: 2 cases: "));
+  CHECK_FALSE(contains(result.out, "SKIPPED on cpu"));
+}
+
+TEST_CASE("a scenario that cannot be read hides none of the others") {
+  const TemporaryFolder folder;
+  folder.write("good.yaml", small_scenario());
+  const std::string bad = folder.write("bad.yaml", small_scenario("sed: 1\n"));
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_SCENARIOS", folder.folder()}};
+  const ProcessResult some = run_tool({"list", "scenarios"}, options);
+  CHECK(some.exit_code == 0);
+  CHECK(contains(some.out, "good  does the tool work? (1 case)"));
+  CHECK(contains(some.err, bad));
+  std::filesystem::remove(folder.path("good.yaml"));
+  const ProcessResult none = run_tool({"list", "scenarios"}, options);
+  CHECK(none.exit_code == 1);
+  CHECK(none.out.empty());
+}
+
+TEST_CASE("plan leaves out of its time what does not fit the memory") {
+  const TemporaryFolder folder;
+  const std::string file =
+      folder.write("large.yaml",
+                   "name: large\nquestion: does it fit?\nlayer: {in: 65536, out: [65536]}\n"
+                   "batch: {decode: 1024}\nadapters: {slots: 1024, rank: 1024}\nskew: distinct\n");
+  const ProcessResult result = run_tool({"plan", file, "--backends", "cpu"});
+  CAPTURE(result.out);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "SKIPPED: needs "));
+  CHECK(contains(result.out, "\n1 row, 1 of them SKIPPED\n"));
+}
+
+}  // namespace
+}  // namespace lora_bench::test
