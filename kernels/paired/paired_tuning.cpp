@@ -4,12 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/divide_up.h"
+
 namespace lora_bench::kernels {
 namespace {
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return value / by + (value % by == 0 ? 0 : 1);
-}
 
 // Tiles that any split of the tokens into `active` groups fits into: each group has at most one
 // that is not full.
