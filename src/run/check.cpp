@@ -127,8 +127,8 @@ Verdict judge(const ExportedCase& exported, const Numerics& numerics,
     verdict.message = "no element of the rows is the op's";
     return verdict;
   }
-  verdict.message = why_no_proof(comparison);
-  if (!verdict.message.empty()) {
+  if (const std::string why_not = why_no_proof(comparison); !why_not.empty()) {
+    verdict.message = why_not + "; a closer declaration of the arithmetic proves more";
     return verdict;
   }
   verdict.status = Status::kPassed;

@@ -106,6 +106,59 @@ TEST_CASE("check holds a result to what is declared") {
   CHECK(check(exported, exported, exact).exit_code == 2);
 }
 
+TEST_CASE("check takes no looser declaration than a plugin may make") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::vector<std::pair<std::vector<std::string>, const char*>> beyond{
+      {{"--expand-depth", "2000000000"}, "declared expand_depth = 2000000000; allowed: 0 to "},
+      {{"--shrink-depth", "2000000000"}, "declared shrink_depth = 2000000000; allowed: 0 to "},
+      {{"--partial", "bf16", "--partials", "1000000"}, "declared partials = 1000000; allowed: 1 "}};
+  for (const auto& [options, message] : beyond) {
+    const ProcessResult result = check(exported, exported, options);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, message));
+  }
+}
+
+TEST_CASE("check proves nothing where what is declared forgives that nothing was done") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::string before =
+      folder.write("before", extract(read_file(exported), "y_before").file());
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--unit-roundoff", "0.00390625"},
+        std::vector<std::string>{"--partial", "bf16", "--partials", "512"}}) {
+    const ProcessResult result = check(exported, before, options);
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 4);
+    CHECK(contains(result.out, "MISTRUSTED decode8-rank8"));
+    CHECK(contains(result.out, "doing nothing would pass in 100 % of the elements"));
+  }
+}
+
+TEST_CASE("check wants every row of a case once, and says what share they are") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::string whole = read_file(exported);
+  const nlohmann::json header = header_of(whole);
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), 8);
+  const std::size_t at = 8 + length + header["rows"]["data_offsets"][0].get<std::size_t>();
+  const auto with_rows = [&](const std::vector<std::int64_t>& rows) {
+    std::string edited = whole;
+    std::memcpy(edited.data() + at, rows.data(), rows.size() * sizeof(std::int64_t));
+    return folder.write("edited", edited);
+  };
+  CHECK(contains(check(exported, exported).out, " 100 % of the rows in full"));
+  for (const std::vector<std::int64_t>& rows :
+       {std::vector<std::int64_t>(8, 3), {1, 0, 2, 3, 4, 5, 6, 7}}) {
+    const ProcessResult result = check(with_rows(rows), exported);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "'rows' must ascend, each row once"));
+  }
+}
+
 TEST_CASE("files that do not fit together are a usage error that says what is wrong") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
