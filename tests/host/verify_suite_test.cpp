@@ -1,0 +1,149 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/naive/naive_tuning.h"
+#include "kernels/tile/tile_tuning.h"
+#include "ops/bgmv_backend.h"
+#include "ops/cublas_backend.h"
+#include "ops/paired_backend.h"
+#include "scenario/scenario.h"
+#include "support/plain_backend.h"
+#include "support/workload_case.h"
+#include "verify/mutants.h"
+#include "verify/verify.h"
+
+using namespace lora_bench;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSuite = fs::path(LORA_BENCH_SOURCE_DIR) / "scenarios" / "verify";
+
+std::vector<Case> cases_of(const std::string& file) {
+  return load_scenario(kSuite / file, {}).cases;
+}
+
+// A right backend around which a test breaks one thing.
+class Broken : public PlainBackend {
+ public:
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    right_->launch(problem, operands, stream);
+  }
+
+ private:
+  std::unique_ptr<Backend> right_ = make_mutant("none");
+};
+
+// Loses the last lane of every rank above 256.
+class LosesWideLane final : public Broken {
+ public:
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    std::vector<std::int32_t> rank(operands.rank, operands.rank + problem.slots);
+    for (std::int32_t& lanes : rank) {
+      lanes -= lanes > 256 ? 1 : 0;
+    }
+    Operands narrowed = operands;
+    narrowed.rank = rank.data();
+    Broken::launch(problem, narrowed, stream);
+  }
+};
+
+// Leaves row `place` of every group that has it as it was.
+class LosesRow final : public Broken {
+ public:
+  explicit LosesRow(std::size_t place) : place_(place) {}
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const auto bytes = static_cast<std::size_t>(problem.y_stride * size_bytes(problem.dtype));
+    auto* y = static_cast<std::byte*>(operands.y);
+    const std::vector<std::byte> before(y, y + static_cast<std::size_t>(problem.tokens) * bytes);
+    Broken::launch(problem, operands, stream);
+    const auto& starts = problem.plan.group_starts;
+    for (std::size_t group = 0; group + 1 < starts.size(); ++group) {
+      const std::size_t at = static_cast<std::size_t>(starts[group]) + place_;
+      if (at < static_cast<std::size_t>(starts[group + 1])) {
+        const auto row = static_cast<std::size_t>(problem.plan.token_order[at]) * bytes;
+        std::copy_n(before.data() + row, bytes, y + row);
+      }
+    }
+  }
+
+ private:
+  std::size_t place_;
+};
+
+bool caught(const Backend& backend) {
+  const std::vector<Case> cases = cases_of("shapes.yaml");
+  return std::any_of(cases.begin(), cases.end(), [&](const Case& spec) {
+    const auto memory = make_host_memory();
+    return verify(problem_of(spec), backend, *memory, {.seed = spec.seed}).status ==
+           Status::kFailed;
+  });
+}
+
+struct Declaration {
+  std::string backend;
+  Numerics numerics;
+};
+
+// What backends of the GPU declare, also where none of them can run.
+std::vector<Declaration> declarations(const Problem& problem) {
+  const std::int64_t k = problem.in_features;
+  Numerics tile;
+  tile.unit_roundoff = 0x1p-23;
+  tile.shrink_depth = kernels::tile_shrink_depth(k, 1);
+  tile.expand_depth =
+      kernels::tile_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
+  tile.intermediate = problem.intermediate;
+  Numerics naive;
+  naive.shrink_depth = kernels::naive_shrink_depth(k);
+  naive.expand_depth = kernels::naive_expand_depth(problem.max_rank);
+  naive.intermediate = problem.intermediate;
+  Numerics rounding = cublas_numerics(problem);
+  rounding.rounds_delta = true;
+  return {{"grouped, chunked", tile},
+          {"paired", paired_numerics(problem)},
+          {"naive", naive},
+          {"bgmv", bgmv_numerics(problem)},
+          {"cublas", cublas_numerics(problem)},
+          {"cublas with a rounded delta", rounding}};
+}
+
+}  // namespace
+
+TEST_CASE("verify suite: it sees a lane that is lost above rank 256") {
+  CHECK(caught(LosesWideLane()));
+}
+
+TEST_CASE("verify suite: it sees a row that is lost anywhere in the first 192 of a group") {
+  for (const std::size_t place : {0, 1, 63, 64, 96, 97, 127, 128, 150, 191}) {
+    CAPTURE(place);
+    CHECK(caught(LosesRow(place)));
+  }
+  CHECK_FALSE(caught(LosesRow(1U << 20U)));
+}
+
+TEST_CASE("verify suite: what the backends declare is far below what they do") {
+  for (const char* file :
+       {"shapes.yaml", "dtypes.yaml", "edges.yaml", "ops.yaml", "orders.yaml", "slices.yaml"}) {
+    for (const Case& spec : cases_of(file)) {
+      const Problem problem = problem_of(spec);
+      const Tensors tensors = draw_tensors(problem, Fill::kBounded, spec.seed);
+      const HostTensor& idle = has_expand(problem.op) ? tensors.y : tensors.h;
+      for (const Declaration& declared : declarations(problem)) {
+        CAPTURE(spec.id);
+        CAPTURE(declared.backend);
+        const Comparison comparison = compare_output(problem, tensors, declared.numerics,
+                                                     idle.data.data(), sample_rows(problem, 8, 1));
+        CHECK(why_no_proof(comparison) == "");
+        // Of the few elements of the smallest cases one may be small by chance.
+        CHECK(comparison.zero_share <= (comparison.owned > 100 ? 0.2 : 0.5));
+      }
+    }
+  }
+}
