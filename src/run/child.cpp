@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <new>
+#include <random>
 
 #include "core/error.h"
 #include "run/worker.h"
@@ -120,7 +121,9 @@ void Child::end() {
 }
 
 void Child::request(const std::string& line) {
-  const std::string text = line + "\n";
+  std::random_device chance;
+  word_ = fmt::format("{:08x}{:08x}", chance(), chance());
+  const std::string text = word_ + " " + line + "\n";
   // One that ended is told by the answer that does not come.
   static_cast<void>(!write(requests_, text.data(), text.size()));
 }
@@ -153,8 +156,19 @@ Answer Child::answer(std::optional<double> most_seconds) {
     line.append(part.data(), static_cast<std::size_t>(count));
   }
   line.pop_back();
-  return line.size() < 2 ? Answer{'x', "the worker's answer cannot be read"}
-                         : Answer{line.front(), line.substr(2)};
+  return read_answer(line);
+}
+
+Answer Child::read_answer(const std::string& line) {
+  const std::string head = " " + word_ + " ";
+  if (line.size() <= head.size() || line.substr(1, head.size()) != head ||
+      line.find('\n') != std::string::npos) {
+    end();
+    return {'x',
+            "its process answered what was not asked: the backend writes into descriptors "
+            "that are not its own"};
+  }
+  return {line.front(), line.substr(1 + head.size())};
 }
 
 std::string Child::how_it_ended() {

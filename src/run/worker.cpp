@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "report/json_row.h"
 #include "run/case_runner.h"
+#include "run/child.h"
 #include "run/describe.h"
 #include "run/select.h"
 #include "run/thresholds.h"
@@ -22,9 +23,9 @@
 namespace lora_bench {
 namespace {
 
-void answer(char kind, std::string text) {
+void answer(char kind, const std::string& word, std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
-  const std::string line = fmt::format("{} {}\n", kind, text);
+  const std::string line = fmt::format("{} {} {}\n", kind, word, text);
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t count = write(kAnswerDescriptor, line.data() + sent, line.size() - sent);
     if (count <= 0) {
@@ -34,13 +35,18 @@ void answer(char kind, std::string text) {
   }
 }
 
-// "" at the end of requests.
-std::string next_request() {
+struct Request {
+  std::string word;
+  std::string text;  // "" at the end of requests
+};
+
+Request next_request() {
   std::string line;
   for (char letter = 0; read(kRequestDescriptor, &letter, 1) == 1 && letter != '\n';) {
     line += letter;
   }
-  return line;
+  const std::size_t space = std::min(line.find(' '), line.size());
+  return {line.substr(0, space), line.substr(std::min(space + 1, line.size()))};
 }
 
 void share_calls() {
@@ -62,19 +68,20 @@ ExitCode serve(const std::string& spelling, const RowOf& row_of) {
     const CallInHand loading(Call::kLoading);
     selected = select_backend(spelling);
   } catch (const UsageError& error) {
-    answer('u', error.what());
+    answer('u', kNoRequest, error.what());
     return ExitCode::kUsage;
   }
   const bool on_device = selected.backend && selected.backend->space() == Space::kDevice;
-  answer('s', (on_device ? "cuda " : "host ") + selected.why_not_here);
+  answer('s', kNoRequest, (on_device ? "cuda " : "host ") + selected.why_not_here);
   Targets targets;
+  Request asked;
   try {
-    for (std::string asked = next_request(); !asked.empty(); asked = next_request()) {
-      const Row row = row_of(selected, targets, asked);
-      answer(row.interrupted ? 'i' : 'r', to_json_line(row));
+    for (asked = next_request(); !asked.text.empty(); asked = next_request()) {
+      const Row row = row_of(selected, targets, asked.text);
+      answer(row.interrupted ? 'i' : 'r', asked.word, to_json_line(row));
     }
   } catch (const EnvironmentError& error) {
-    answer('e', error.what());
+    answer('e', asked.word, error.what());
     return ExitCode::kEnvironment;
   }
   return ExitCode::kPass;
