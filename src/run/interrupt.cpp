@@ -6,8 +6,8 @@
 namespace lora_bench {
 namespace {
 
-std::atomic<bool> own_record{false};
-std::atomic<std::atomic<bool>*> asked_to_end{&own_record};
+std::atomic<bool> own_request{false};
+std::atomic<std::atomic<bool>*> asked_to_end{&own_request};
 static_assert(std::atomic<bool>::is_always_lock_free,
               "a signal handler may only touch such a flag");
 

@@ -18,7 +18,7 @@ constexpr int kReplays = 3;
 constexpr int kRunsOnDevice = 100;
 constexpr int kRunsOnHost = 20;
 // Every run is compared whole.
-constexpr std::int64_t kBytesOfManyRuns = 256 * 1024;
+constexpr std::int64_t kBytesOfManyRuns = 256 << 10;
 constexpr std::int64_t kLeastRowsOfManyRuns = 4;
 constexpr std::int64_t kMostRowsOnHost = 8;
 constexpr std::int64_t kMostRowsOfOtherBatches = 16;
