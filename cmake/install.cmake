@@ -2,10 +2,24 @@
 include(GNUInstallDirs)
 install(TARGETS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES include/lora_bench_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "*.so" EXCLUDE)
-install(DIRECTORY scenarios DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench)
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY scenarios DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
+  FILES_MATCHING PATTERN "*.yaml" PATTERN "*.csv")
+
+# In the folders of the repository, so that links lead on and the example finds its header. By name
+# or pattern: what people made beside them stays where it is.
+function(lora_bench_install_documents)
+  foreach(file IN LISTS ARGN)
+    cmake_path(GET file PARENT_PATH folder)
+    install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT documents)
+  endforeach()
+endfunction()
+lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
+  examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
+  include/lora_bench_backend.h scenarios/README.md
+  scripts/check_export.py scripts/produce_output.py)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
+  FILES_MATCHING PATTERN "*.md"
+  PATTERN "results/*/*.txt" PATTERN "results/*/*.jsonl")
 
 # lora_bench_document(<file> <folder below share> <arguments of lora-bench that print it>)
 set(LORA_BENCH_DOCUMENTS "")

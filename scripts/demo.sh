@@ -16,7 +16,8 @@ dots() {
        END { if (dotted) print "" }' >&2
 }
 [ -x build/release/src/lora-bench ] ||
-  echo "Building into build/release: two to six minutes, a dot for every ten steps" >&2
+  echo "Building into build/release: two to six minutes, longer with CUDA or on a busy machine;
+a dot for every ten steps" >&2
 if ! build 2>&1 | tee build/release.log | dots; then
   tail -n 60 build/release.log >&2
   echo "The build failed; the whole output is in build/release.log" >&2

@@ -24,11 +24,13 @@ namespace {
 std::string list_scenarios(int width) {
   const std::filesystem::path folder = scenario_folder();
   std::vector<std::filesystem::path> files;
-  if (std::filesystem::is_directory(folder)) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (entry.path().extension() == ".yaml" && entry.path().filename() != "models.yaml") {
-        files.push_back(entry.path());
-      }
+  if (!std::filesystem::is_directory(folder)) {
+    return fmt::format("no scenarios: there is no folder '{}'; set or unset LORA_BENCH_SCENARIOS\n",
+                       folder.string());
+  }
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".yaml" && entry.path().filename() != "models.yaml") {
+      files.push_back(entry.path());
     }
   }
   std::sort(files.begin(), files.end());

@@ -49,6 +49,13 @@ fs::path find_scenario(const std::string& path_or_name) {
   std::sort(known.begin(), known.end());
   Diagnostic missing;
   missing.what = fmt::format("there is no scenario '{}'", path_or_name);
+  if (!fs::is_directory(folder, error)) {
+    missing.allowed = fmt::format(
+        "a file; there is no folder '{}' to look for names in: set or "
+        "unset LORA_BENCH_SCENARIOS",
+        folder.string());
+    throw UsageError(std::vector<Diagnostic>{missing});
+  }
   missing.allowed = fmt::format("a file, or one of {}", fmt::join(known, ", "));
   missing.suggestion = nearest(path_or_name, known);
   throw UsageError(std::vector<Diagnostic>{missing});

@@ -20,6 +20,12 @@ constexpr std::int64_t kRowsOfShiftedLaunch = 32;
 constexpr std::int64_t kRowsOfRelations = 64;
 
 // One backend on one case: launches, and what they proved.
+// "" = none.
+struct MemoryFault {
+  std::string what;
+  Hypothesis hypothesis;
+};
+
 class Proof {
  public:
   Proof(const Problem& problem, const Backend& backend, Memory& memory,
@@ -38,7 +44,7 @@ class Proof {
   bool check_launch(Level level, const Tensors& tensors, Alignment alignment,
                     std::int64_t max_rows);
   bool check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
-                    const std::string& memory_fault, const std::vector<std::int64_t>& rows);
+                    const MemoryFault& memory, const std::vector<std::int64_t>& rows);
   void judge(Level level, const Comparison& comparison);
   bool fail(Failure failure);
   void conclude();
@@ -81,7 +87,7 @@ void Proof::judge(Level level, const Comparison& comparison) {
 }
 
 bool Proof::check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
-                         const std::string& memory_fault, const std::vector<std::int64_t>& rows) {
+                         const MemoryFault& memory, const std::vector<std::int64_t>& rows) {
   const Comparison comparison = compare_output(problem_, tensors, numerics_, got.data(), rows);
   verdict_.compared += comparison.compared;
   verdict_.bound_share = std::max(verdict_.bound_share, comparison.bound_share);
@@ -93,10 +99,12 @@ bool Proof::check_values(Level level, const Tensors& tensors, const std::vector<
   }
   Failure failure{
       level, "wrong values", comparison.wrong, comparison.compared, comparison.first, {}, {}};
-  if (!memory_fault.empty()) {
-    failure.what += "; " + memory_fault;
+  Hypothesis hypothesis = diagnose(problem_, tensors, numerics_, got.data(), comparison);
+  if (!memory.what.empty()) {
+    failure.what += "; " + memory.what;
+    // What was written beside explains values that no arithmetic does.
+    hypothesis = hypothesis.key.empty() ? memory.hypothesis : hypothesis;
   }
-  const Hypothesis hypothesis = diagnose(problem_, tensors, numerics_, got.data(), comparison);
   failure.hypothesis = hypothesis.key;
   failure.explanation = hypothesis.sentence;
   return fail(std::move(failure));
@@ -107,27 +115,20 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
   Stage stage(memory_, problem_, tensors, workspace_bytes_, alignment);
   stage.launch(backend_);
   const std::vector<std::byte> got = stage.output();
-  std::string memory_fault = stage.damage();
-  Hypothesis memory_hypothesis = written_outside();
-  if (memory_fault.empty()) {
-    memory_fault = stage.changed_inputs();
-    memory_hypothesis = input_changed();
+  MemoryFault memory{stage.damage(), written_outside()};
+  if (memory.what.empty()) {
+    memory = {stage.changed_inputs(), input_changed()};
   }
   const std::vector<std::int64_t> rows = sample_rows(problem_, max_rows, options_.seed);
-  if (!check_values(level, tensors, got, memory_fault, rows)) {
+  if (!check_values(level, tensors, got, memory, rows)) {
     return false;
   }
   if (options_.without == Part::kMemory) {
     return true;
   }
-  if (!memory_fault.empty()) {
-    return fail({Level::kMemory,
-                 memory_fault,
-                 0,
-                 0,
-                 {},
-                 memory_hypothesis.key,
-                 memory_hypothesis.sentence});
+  if (!memory.what.empty()) {
+    return fail(
+        {Level::kMemory, memory.what, 0, 0, {}, memory.hypothesis.key, memory.hypothesis.sentence});
   }
   if (std::optional<Failure> failure = scan_all_rows(problem_, tensors, got.data())) {
     return fail(std::move(*failure));

@@ -99,6 +99,16 @@ TEST_CASE("a scenario that cannot be read hides none of the others") {
   CHECK(none.out.empty());
 }
 
+TEST_CASE("a scenarios folder that is not there is named") {
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_SCENARIOS", "/nope"}};
+  const ProcessResult run = run_tool({"run", "smoke"}, options);
+  CHECK(run.exit_code == 1);
+  CHECK(contains(run.err, "'/nope'"));
+  CHECK(contains(run.err, "LORA_BENCH_SCENARIOS"));
+  CHECK(contains(run_tool({"list", "scenarios"}, options).out, "'/nope'"));
+}
+
 TEST_CASE("plan leaves out of its time what does not fit the memory") {
   const TemporaryFolder folder;
   const std::string file =

@@ -176,6 +176,23 @@ TEST_CASE("verify: wrong values and a damaged guard are told together, values fi
   CHECK(verdict.failure->what.find("guard of y damaged") != std::string::npos);
 }
 
+TEST_CASE("verify: a changed input is the name of wrong values that no arithmetic explains") {
+  PlainBackend::Faults faults;
+  faults.changes_x = true;
+  faults.then = [](const Problem& step, const Operands& operands) {
+    for (std::int64_t token = 0; token < step.tokens; ++token) {
+      if (operands.adapter_of_token[token] >= 0) {
+        store(step.dtype, operands.y, token * step.y_stride + step.offset_start,
+              static_cast<float>(37 + token * token));
+      }
+    }
+  };
+  const Verdict verdict = verdict_of(linear_problem(), faults);
+  REQUIRE(verdict.failure.has_value());
+  CHECK(verdict.failure->level == Level::kExact);
+  CHECK(verdict.failure->hypothesis == "input-changed");
+}
+
 TEST_CASE("verify: what is declared is allowed, what is not is found") {
   const Problem problem = linear_problem();
   const auto memory = make_host_memory();
