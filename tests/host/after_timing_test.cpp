@@ -256,7 +256,7 @@ TEST_CASE("y is restored before a launch more could not be told") {
   const auto tire = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
     fresh = fresh == 0 ? first_eight(operands.y) : fresh;
     age = first_eight(operands.y) == fresh ? 1 : age + 1;
-    if (age <= 150) {
+    if (age <= 200) {
       backend.launch(problem, operands, {});
     }
   };
