@@ -33,20 +33,31 @@ bool id_selected(const RunRequest& request, const std::string& id) {
                      [&](const std::string& pattern) { return glob_matches(pattern, id); });
 }
 
-std::string nothing_selected(const RunRequest& request) {
-  std::string text = "no case is left to run";
-  if (!request.cases.empty()) {
-    std::vector<std::string> ids;
-    for (const Scenario& scenario : request.scenarios) {
-      for (const Case& spec : scenario.cases) {
-        ids.push_back(spec.id);
-      }
+// A name that matches nothing is a mistake, whatever the others match.
+void refuse_unmatched_cases(const RunRequest& request) {
+  std::vector<std::string> ids;
+  for (const Scenario& scenario : request.scenarios) {
+    for (const Case& spec : scenario.cases) {
+      ids.push_back(spec.id);
     }
-    text += fmt::format(": --case {} matches none of {}", request.cases.front(), ids.size());
-    if (const std::string near = nearest(request.cases.front(), ids); !near.empty()) {
+  }
+  for (const std::string& pattern : request.cases) {
+    if (std::any_of(ids.begin(), ids.end(),
+                    [&](const std::string& id) { return glob_matches(pattern, id); })) {
+      continue;
+    }
+    std::string text =
+        fmt::format("no case is left to run: --case {} matches none of {}", pattern, ids.size());
+    if (const std::string near = nearest(pattern, ids); !near.empty()) {
       text += fmt::format("; did you mean '{}'?", near);
     }
-  } else if (!request.filters.empty()) {
+    throw UsageError(text);
+  }
+}
+
+std::string nothing_selected(const RunRequest& request) {
+  std::string text = "no case is left to run";
+  if (!request.filters.empty()) {
     text += ": --filter matches none; `lora-bench plan` shows what there is";
   }
   return text;
@@ -74,6 +85,7 @@ void refuse_twins(const std::vector<PlannedRow>& rows) {
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const RunRequest& request) {
+  refuse_unmatched_cases(request);
   std::vector<std::string> swept;
   for (const Scenario& scenario : request.scenarios) {
     swept.insert(swept.end(), scenario.sweep_keys.begin(), scenario.sweep_keys.end());

@@ -191,6 +191,15 @@ TEST_CASE("exit 1: nothing is run or written twice under one name") {
   CHECK(run_tool({"run", file, "--no-time", "--resume", folder.path("rows.md")}).exit_code == 1);
 }
 
+TEST_CASE("exit 1: each --case has to match, whatever the others do") {
+  for (const char* command : {"run", "verify", "plan"}) {
+    const ProcessResult result =
+        run_tool({command, "smoke", "--case", "decode1-rank8", "--case", "nope"});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "--case nope matches none"));
+  }
+}
+
 TEST_CASE("exit 1: rows of which less was asked do not stand for rows of this run") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
