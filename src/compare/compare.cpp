@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -43,6 +44,11 @@ struct Pooled {
 };
 
 bool wrong(Status status) { return exit_code(status) == ExitCode::kWrongResult; }
+bool doubtful(Status status) { return exit_code(status) == ExitCode::kInconclusive; }
+
+std::string with_message(const Row& row, std::string reason) {
+  return row.message.empty() ? reason : reason + ": " + row.message;
+}
 
 const Row* not_passed(const std::vector<const Row*>& repeats) {
   const Row* found = nullptr;
@@ -60,7 +66,7 @@ Pooled pooled(const std::vector<const Row*>& repeats) {
     return {*row, ""};
   }
   for (const Row* row : repeats) {
-    if (std::string doubt = doubt_about(*row); !doubt.empty()) {
+    if (std::string doubt = doubt_about_stored(*row); !doubt.empty()) {
       return {*row, std::move(doubt)};
     }
   }
@@ -123,6 +129,11 @@ ComparedRow added(const Row& fresh) {
     return without_verdict(fresh, Change::kBroken,
                            fmt::format("not in base, {} in new", name(fresh.status)));
   }
+  if (doubtful(fresh.status)) {
+    return without_verdict(
+        fresh, Change::kInconclusive,
+        with_message(fresh, fmt::format("not in base, {} in new", name(fresh.status))));
+  }
   return without_verdict(fresh, Change::kAdded, "not in base");
 }
 
@@ -133,12 +144,19 @@ ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
   const bool base_passed = base.status == Status::kPassed;
   const bool fresh_passed = fresh.status == Status::kPassed;
   if (!fresh_passed && (base_passed || wrong(fresh.status))) {
-    std::string reason =
-        fmt::format("{} in base, {} in new", name(base.status), name(fresh.status));
-    if (!fresh.message.empty()) {
-      reason += ": " + fresh.message;
-    }
-    return without_verdict(fresh, Change::kBroken, std::move(reason));
+    return without_verdict(fresh, Change::kBroken,
+                           with_message(fresh, fmt::format("{} in base, {} in new",
+                                                           name(base.status), name(fresh.status))));
+  }
+  if (doubtful(fresh.status)) {
+    return without_verdict(fresh, Change::kInconclusive,
+                           with_message(fresh, fmt::format("{} in base, {} in new",
+                                                           name(base.status), name(fresh.status))));
+  }
+  if (std::string other = other_case(base, fresh); !other.empty()) {
+    ComparedRow result = without_verdict(fresh, Change::kNotCompared, std::move(other));
+    result.other_case = true;
+    return result;
   }
   if (!base_passed) {
     return without_verdict(
@@ -183,8 +201,8 @@ std::vector<ComparedRow> match(const std::vector<Pooled>& base, const std::vecto
   return result;
 }
 
-ExitCode exit_code(Change change) {
-  switch (change) {
+ExitCode exit_code(const ComparedRow& row) {
+  switch (row.change) {
     case Change::kBroken:
       return ExitCode::kWrongResult;
     case Change::kSlower:
@@ -195,8 +213,9 @@ ExitCode exit_code(Change change) {
     case Change::kFaster:
     case Change::kSame:
     case Change::kAdded:
-    case Change::kNotCompared:
       return ExitCode::kPass;
+    case Change::kNotCompared:
+      return row.other_case ? ExitCode::kInconclusive : ExitCode::kPass;
   }
   throw std::logic_error("change outside the enumeration");
 }
@@ -240,6 +259,27 @@ std::string doubtful_rows(const Results& base, const Results& fresh) {
   return text;
 }
 
+// Without a scenario's hash nothing tells whether both ran the same.
+void note_missing_hashes(const Results& base, const Results& fresh,
+                         std::vector<std::string>& warnings) {
+  std::set<std::string> in_base;
+  std::set<std::string> noted;
+  for (const Row& row : base.rows) {
+    in_base.insert(row.scenario);
+  }
+  for (const Row& row : fresh.rows) {
+    if (in_base.count(row.scenario) == 0 || !noted.insert(row.scenario).second) {
+      continue;
+    }
+    for (const Results* file : {&base, &fresh}) {
+      if (file->context.scenario_hash.count(row.scenario) == 0) {
+        warnings.push_back(
+            fmt::format("scenario '{}' has no scenario_hash in {}", row.scenario, file->file));
+      }
+    }
+  }
+}
+
 int severity(Change change) {
   constexpr std::array kWorstFirst{Change::kBroken,       Change::kSlower, Change::kMissing,
                                    Change::kInconclusive, Change::kFaster, Change::kAdded,
@@ -280,6 +320,7 @@ CompareReport compare(const Results& base, const Results& fresh, const CompareOp
                     options.threshold * 100));
   }
   report.warnings = context_differences(base.context, fresh.context);
+  note_missing_hashes(base, fresh, report.warnings);
   if (options.strict) {
     refuse_doubtful(base, fresh, report.warnings);
   }
@@ -291,7 +332,7 @@ CompareReport compare(const Results& base, const Results& fresh, const CompareOp
     refuse_threshold_below_noise(report.rows, options.threshold);
   }
   for (const ComparedRow& row : report.rows) {
-    report.exit = worse(report.exit, exit_code(row.change));
+    report.exit = worse(report.exit, exit_code(row));
   }
   if (std::none_of(report.rows.begin(), report.rows.end(), decided)) {
     report.exit = worse(report.exit, ExitCode::kInconclusive);

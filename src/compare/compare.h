@@ -19,7 +19,7 @@ enum class Change : std::uint8_t {
   kMissing,      // in base, not in new
   kAdded,        // in new, not in base
   kBroken,       // passed in base and did not in new, or a wrong result in new
-  kNotCompared,  // no time on one side or both, and nothing broke
+  kNotCompared,  // no time on one side or both, and nothing broke; or another case of the same name
 };
 [[nodiscard]] std::string_view name(Change change);
 
@@ -36,7 +36,8 @@ struct ComparedRow {
   // was applied. Above the threshold only a change beyond both is a verdict.
   std::optional<double> noise_share, threshold;
   Change change = Change::kInconclusive;
-  std::string reason;  // one sentence
+  std::string reason;       // one sentence
+  bool other_case = false;  // why it was not compared, which is no pass
 };
 
 struct CompareReport {

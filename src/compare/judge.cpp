@@ -14,7 +14,10 @@ double threshold_for(const Row& base, const Row& fresh, const CompareOptions& op
   if (options.threshold_given) {
     return options.threshold;
   }
-  return fresh.max_regression.value_or(base.max_regression.value_or(options.threshold));
+  if (!fresh.max_regression || !base.max_regression) {
+    return fresh.max_regression.value_or(base.max_regression.value_or(options.threshold));
+  }
+  return std::min(*fresh.max_regression, *base.max_regression);
 }
 
 bool usable(const MedianInterval& interval) {
@@ -62,8 +65,11 @@ ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& optio
   result.new_us = fresh.time_us;
   const double threshold = threshold_for(base, fresh, options);
   result.threshold = threshold;
-  if (!(threshold >= 0)) {
-    result.reason = fmt::format("max_regression of {} is no threshold", threshold);
+  const double largest =
+      std::max(base.max_regression.value_or(0), fresh.max_regression.value_or(0));
+  if (!(threshold >= 0) || !(options.threshold_given || largest <= 1)) {
+    result.reason =
+        fmt::format("max_regression of {} is no threshold", threshold >= 0 ? largest : threshold);
     return result;
   }
   const std::optional<MedianInterval> before = median_interval(base);

@@ -1,5 +1,7 @@
 #include "report/doubts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -33,7 +35,33 @@ bool in_order(const Row& row) {
   return true;
 }
 
+// What no machine can undercut, as far as a row tells: where bytes bound the time, some of them may
+// lie in a cache, but not the weights (see floor_of).
+double least_time(const Row& row) {
+  const bool warm_share = row.bound_by == "bytes" && row.cache != "hot" && row.bytes > 0;
+  return *row.floor_us *
+         (warm_share ? static_cast<double>(row.weight_bytes) / static_cast<double>(row.bytes) : 1);
+}
+
 }  // namespace
+
+std::string other_case(const Row& left, const Row& right) {
+  std::string found;
+  const auto check = [&](const char* what, const auto& a, const auto& b) {
+    if (a != b && found.empty()) {
+      found = fmt::format("another case of the same name: {} '{}' and '{}'", what, a, b);
+    }
+  };
+  check("op", left.op, right.op);
+  check("dtype", left.dtype, right.dtype);
+  check("tokens", left.tokens, right.tokens);
+  check("in_features", left.in_features, right.in_features);
+  check("out_features", left.out_features, right.out_features);
+  check("rank", left.rank, right.rank);
+  check("ranks", left.ranks, right.ranks);
+  check("seed", left.seed, right.seed);
+  return found;
+}
 
 std::string doubt_about(const Row& row) {
   if (row.time_us && !is_time(*row.time_us)) {
@@ -56,6 +84,20 @@ std::string doubt_about(const Row& row) {
   if (row.time_us && row.floor_us && row.floor_ratio &&
       !agree(*row.floor_ratio * *row.floor_us, *row.time_us)) {
     return "floor_ratio is not time_us over floor_us";
+  }
+  return "";
+}
+
+std::string doubt_about_stored(const Row& row) {
+  if (std::string doubt = doubt_about(row); !doubt.empty()) {
+    return doubt;
+  }
+  if (row.status == Status::kPassed && row.levels.empty()) {
+    return "PASSED without a level that was proved";
+  }
+  if (row.status == Status::kPassed && row.time_us && row.floor_us &&
+      *row.time_us + row.noise_us.value_or(0) < least_time(row) * (1 - kTolerance)) {
+    return "PASSED in a time below what the floor allows";
   }
   return "";
 }

@@ -130,7 +130,7 @@ class Reader {
   }
 
   void doubt(const Row& row) {
-    if (const std::string sentence = doubt_about(row); !sentence.empty()) {
+    if (const std::string sentence = doubt_about_stored(row); !sentence.empty()) {
       note(sentence);
     }
     if (!seen_.emplace(row.scenario, row.case_id, row.backend, row.repetition, row.cache, row.mode)

@@ -107,7 +107,8 @@ TEST_CASE("compare takes the threshold as a scenario does") {
     return folder.write(name,
                         "{\"kind\":\"context\",\"schema\":1}\n"
                         "{\"kind\":\"row\",\"scenario\":\"a\",\"case\":\"b\",\"backend\":\"cpu\","
-                        "\"status\":\"PASSED\",\"noise_us\":0,\"time_us\":" +
+                        "\"status\":\"PASSED\",\"levels\":\"exact\",\"noise_us\":0,"
+                        "\"time_us\":" +
                             time_us + ",\"samples_us\":[" + samples + "]}\n");
   };
   const std::string base = rows_of("base.jsonl", "100");

@@ -21,6 +21,7 @@ Row timed(const char* case_id, double time_us, double spread = 0.01) {
   row.cache = "weights-cold";
   row.mode = "stream";
   row.status = Status::kPassed;
+  row.levels = "exact,bounded,memory";
   for (int i = -10; i <= 10; ++i) {
     row.samples_us.push_back(time_us * (1 + spread * i / 10));
   }
@@ -311,4 +312,83 @@ TEST_CASE("strict refuses files that were read with warnings") {
   strict.strict = true;
   CHECK_THROWS_WITH_AS(static_cast<void>(compare(results({timed("a", 10)}), doubtful, strict)),
                        doctest::Contains("cut in the middle"), UsageError);
+}
+
+TEST_CASE("a new row that proves nothing is inconclusive, whatever base was") {
+  const Row a = timed("a", 100);
+  for (const Status fresh : {Status::kMistrusted, Status::kInvalid}) {
+    const Row b = with_status(timed("b", 1), fresh);
+    CHECK(report({a}, {a, b}).exit == ExitCode::kInconclusive);
+    for (const Status base : {Status::kSkipped, Status::kMistrusted, Status::kInvalid}) {
+      CHECK(report({a, with_status(b, base)}, {a, b}).exit == ExitCode::kInconclusive);
+    }
+    CHECK(report({a, timed("b", 1)}, {a, b}).exit == ExitCode::kWrongResult);
+  }
+}
+
+TEST_CASE("the smaller max_regression of both counts, and none above 100 %") {
+  const auto allowing = [](double time_us, double share) {
+    Row row = timed("a", time_us);
+    row.max_regression = share;
+    return row;
+  };
+  CHECK(judge(allowing(100, 0.05), allowing(120, 0.9), {}).change == Change::kSlower);
+  CHECK(judge(allowing(100, 0.9), allowing(120, 0.05), {}).change == Change::kSlower);
+  CHECK(judge(allowing(100, 0.9), allowing(120, 0.9), {}).change == Change::kSame);
+  const ComparedRow edited = judge(allowing(100, 0.05), allowing(101, 50), {});
+  CHECK(edited.change == Change::kInconclusive);
+  CHECK(edited.reason == "max_regression of 50 is no threshold");
+}
+
+TEST_CASE("another case of the same name is not compared, which is no pass") {
+  const Row a = timed("a", 100);
+  const Row b = timed("b", 100);
+  Row other = b;
+  SUBCASE("tokens") { other.tokens = 2; }
+  SUBCASE("dtype") { other.dtype = "fp16"; }
+  SUBCASE("rank") { other.rank = 8; }
+  SUBCASE("seed") { other.seed = 7; }
+  const CompareReport found = report({a, b}, {a, other});
+  CHECK(found.exit == ExitCode::kInconclusive);
+  CHECK(found.rows.front().change == Change::kNotCompared);
+  CHECK(found.rows.front().reason.starts_with("another case of the same name: "));
+}
+
+TEST_CASE("a missing scenario_hash warns, and is refused when strict") {
+  const Results base = results({timed("a", 100)});
+  Results fresh = base;
+  fresh.file = "new.jsonl";
+  fresh.context.scenario_hash.clear();
+  const CompareReport warned = compare(base, fresh, {});
+  REQUIRE(warned.warnings.size() == 1);
+  CHECK(warned.warnings[0] == "scenario 'decode' has no scenario_hash in new.jsonl");
+  CompareOptions strict;
+  strict.strict = true;
+  CHECK_THROWS_AS(static_cast<void>(compare(base, fresh, strict)), UsageError);
+}
+
+TEST_CASE("a pass that nothing proved, or faster than the floor, gets no verdict") {
+  Row unproved = timed("a", 100);
+  unproved.levels.clear();
+  CHECK(report({timed("a", 100)}, {unproved}).exit == ExitCode::kInconclusive);
+
+  Row base = timed("a", 100);
+  base.floor_us = 90;
+  base.bound_by = "bytes";
+  base.cache = "weights-cold";
+  base.bytes = 100;
+  base.weight_bytes = 80;
+  CHECK(report({base}, {base}).exit == ExitCode::kPass);
+  Row warm = base;
+  warm.floor_us = 110;  // x and y may have been in a cache
+  CHECK(report({base}, {warm}).exit == ExitCode::kPass);
+  warm.floor_us = 130;
+  CHECK(report({base}, {warm}).rows.front().reason ==
+        "new: PASSED in a time below what the floor allows");
+  warm.noise_us = 10;
+  CHECK(report({base}, {warm}).rows.front().change != Change::kSlower);
+  warm.floor_us = 110;
+  warm.noise_us = 0;
+  warm.bound_by = "flops";
+  CHECK(report({base}, {warm}).exit == ExitCode::kInconclusive);
 }
