@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "core/version.h"
+#include "run/executable.h"
 
 namespace lora_bench {
 namespace {
@@ -21,6 +22,14 @@ std::string host_name() {
 
 std::string now_utc() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+// What was built from a changed or an unknown tree is named by no commit alone.
+std::string commit_of_build(const BuildFacts& build) {
+  std::string commit{build.commit};
+  const std::string id = executable_id();
+  return id.empty() || !(build.dirty || commit == "unknown") ? commit
+                                                             : commit + "+" + id.substr(0, 12);
 }
 
 std::string differs(std::string_view what, const std::string& stored, const std::string& current) {
@@ -51,7 +60,7 @@ Context make_context(const DeviceFacts& device, const std::vector<Scenario>& sce
   const BuildFacts& build = build_facts();
   Context context;
   context.tool_version = build.version;
-  context.commit = build.commit;
+  context.commit = commit_of_build(build);
   context.dirty = build.dirty;
   context.build = build.build_type;
   context.compiler = build.compiler;

@@ -15,6 +15,7 @@
 #include "run/interrupt.h"
 #include "run/isolate.h"
 #include "run/progress.h"
+#include "run/resume.h"
 #include "run/samples.h"
 #include "run/select.h"
 #include "run/thresholds.h"
@@ -73,35 +74,6 @@ void refuse_one_file_twice(const RunRequest& request) {
           path.string()));
     }
   }
-}
-
-// Stored rows of a file to continue, checked to be of this very run.
-std::vector<Row> resumed_rows(const RunRequest& request, const Context& context,
-                              const std::map<std::string, Selected>& selected) {
-  if (request.resume && request.resume->extension() != ".jsonl") {
-    throw UsageError(fmt::format("cannot resume '{}': only .jsonl files can be resumed",
-                                 request.resume->string()));
-  }
-  if (!request.resume || !std::filesystem::exists(*request.resume)) {
-    return {};
-  }
-  Results stored = read_results(*request.resume);
-  const std::string reason = why_not_resumable(stored.context, context);
-  if (!reason.empty()) {
-    throw UsageError(fmt::format("cannot resume {}: {}; start a file of its own with --out",
-                                 request.resume->string(), reason));
-  }
-  for (const auto& [spelling, backend] : selected) {
-    for (const Row& row : stored.rows) {
-      if (row.backend == backend.name && row.plugin != backend.plugin) {
-        throw UsageError(fmt::format(
-            "cannot resume {}: its rows of {} came from '{}', this is '{}'; give it another name, "
-            "NAME=PATH, or start a file of its own with --out",
-            request.resume->string(), row.backend, row.plugin, backend.plugin));
-      }
-    }
-  }
-  return std::move(stored.rows);
 }
 
 class FileSinks {
@@ -294,7 +266,7 @@ RunReport run(const RunRequest& request) {
   Targets targets;
   RunReport report;
   report.context = make_context(targets.facts(space), request.scenarios, request.argv);
-  report.rows = resumed_rows(request, report.context, selected);
+  report.rows = resumed_rows(request, report.context, selected, planned);
   FileSinks sinks(request, report.context);
   sinks.replay(report.rows, request.resume.has_value());
   try {

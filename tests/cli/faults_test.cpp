@@ -101,6 +101,45 @@ TEST_CASE("a results file cut in the middle of a line is resumed without that ro
   CHECK(run_tool({"report", rows}).exit_code == 0);
 }
 
+TEST_CASE("resume trusts no row that this run would not have written") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string stored = folder.path("stored.jsonl");
+  const std::vector<std::string> run{"run", file, "--backends", "cpu", "--no-time"};
+  const auto with = [&](const std::string& option, const std::string& rows) {
+    std::vector<std::string> command = run;
+    command.insert(command.end(), {option, rows});
+    return run_tool(command);
+  };
+  REQUIRE(with("--out", stored).exit_code == 0);
+  const std::string text = read_file(stored);
+  const std::size_t row = text.find('\n') + 1;
+  const auto resumed = [&](const std::string& edited) {
+    return with("--resume", folder.write("edited.jsonl", edited));
+  };
+  const auto replaced = [&](std::string whole, const std::string& from, const std::string& to) {
+    const std::size_t at = whole.find(from);
+    REQUIRE(at != std::string::npos);
+    return whole.replace(at, from.size(), to);
+  };
+  CHECK(resumed(text).exit_code == 0);
+  const auto refused = [&](const std::string& edited, const std::string& why) {
+    const ProcessResult result = resumed(edited);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, why));
+  };
+  refused(text + text.substr(row), "the same row once more");
+  refused(text + replaced(text, "\"device_identity\":\"", "\"device_identity\":\"other "),
+          "another context");
+  refused(replaced(text, "\"dtype\":\"", "\"dtype\":\"x"), "dtype");
+  refused(replaced(text, "\"tokens\":", "\"tokens\":1"), "tokens");
+  refused(replaced(text, "\"rank\":", "\"rank\":1"), "rank");
+  refused(replaced(text, "\"levels\":\"exact", "\"levels\":\"\",\"message\":\"exact"),
+          "PASSED without a level");
+  refused(replaced(text, "\"commit\":\"", "\"commit\":\"0"), "commit");
+}
+
 TEST_CASE("resume refuses results of another scenario") {
   const TemporaryFolder folder;
   const std::string one = folder.write("one.yaml", small_scenario());
