@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include <bit>
 #include <cstring>
 
 namespace lora_bench {
@@ -39,7 +40,7 @@ int look(dl_phdr_info* object, std::size_t /*bytes*/, void* found) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type == PT_NOTE) {
       const std::uintptr_t address = object->dlpi_addr + segment.p_vaddr;
-      std::string id = id_in(reinterpret_cast<const unsigned char*>(address), segment.p_memsz);
+      std::string id = id_in(std::bit_cast<const unsigned char*>(address), segment.p_memsz);
       if (!id.empty()) {
         *static_cast<std::string*>(found) = std::move(id);
         break;
