@@ -16,7 +16,9 @@ endfunction()
 lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
   include/lora_bench_backend.h scenarios/README.md
-  scripts/check_export.py scripts/produce_output.py)
+  scripts/check_export.py scripts/produce_output.py
+  scripts/plot.py scripts/plotting/axes.py scripts/plotting/page.py scripts/plotting/panels.py
+  scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
   FILES_MATCHING PATTERN "*.md"
   PATTERN "results/*/*.txt" PATTERN "results/*/*.jsonl")

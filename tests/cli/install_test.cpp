@@ -62,7 +62,8 @@ TEST_CASE("the installed example is built where it lies, and its checkers are th
   CAPTURE(built.err);
   CHECK(built.exit_code == 0);
   for (const char* file : {"LICENSE", "CONTRIBUTING.md", "scripts/check_export.py",
-                           "scripts/produce_output.py", "docs/results/README.md"}) {
+                           "scripts/produce_output.py", "scripts/plot.py",
+                           "scripts/plotting/rows.py", "docs/results/README.md"}) {
     CHECK_MESSAGE(fs::exists(documents / file), file);
   }
 }

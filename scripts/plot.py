@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Pictures of results: what `lora-bench run --out rows.jsonl` wrote, as PNG or SVG.
+
+  plot.py bars rows.jsonl --out rows.png       time over floor, by case and backend
+  plot.py tokens rows.jsonl --out rows.svg     time against tokens, with the floor
+  plot.py heat rows.jsonl --out rows.png       time over floor by rank and tokens
+  plot.py skew rows.jsonl --out rows.png       time against the spread over adapters
+
+Only rows that were proved and timed are drawn; standard error says which are not. Exit code 0: drawn; 1: a
+command line or file that makes no sense; 5: no matplotlib, or a file that cannot be written.
+"""
+import argparse
+import sys
+from pathlib import Path
+
+from plotting.rows import UsageError, filtered, read_rows, results
+
+USAGE, ENVIRONMENT = 1, 5
+# What each kind draws unless told otherwise, and its title.
+KINDS = {"bars": ("floor_ratio", "{} by case and backend"),
+         "tokens": ("time_us", "{} against tokens"),
+         "heat": ("floor_ratio", "{} by rank and tokens"),
+         "skew": ("time_us", "{} against the spread over adapters")}
+
+
+def say(text):
+    print(f"plot.py: {text}", file=sys.stderr)
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        say(f"{message}; see plot.py --help")
+        sys.exit(USAGE)
+
+
+def parse(arguments):
+    parser = Parser(prog="plot.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("file", nargs="+", help="results of one machine, .jsonl or .csv")
+    parser.add_argument("--out", action="append", required=True, metavar="FILE", help=".png or .svg; may be repeated")
+    parser.add_argument("--filter", action="append", default=[], metavar="'COLUMN OP VALUE'",
+                        help="draw the rows for which it holds, as with `lora-bench report`; may be repeated")
+    parser.add_argument("--value", metavar="COLUMN", help="what to draw: floor_ratio, time_us, bandwidth_GBps ...")
+    parser.add_argument("--title")
+    return parser.parse_args(arguments)
+
+
+def draw(options):
+    # Not before the command line and its errors, nor --help: matplotlib takes a second.
+    from plotting import axes, page, pictures
+    usual_value, title = KINDS[options.kind]
+    value = options.value or usual_value
+    title = title.format(axes.TITLES.get(value, value)) if options.title is None else options.title
+    page.use_style()
+    rows = read_rows(options.file, say)
+    # Before the filter, so that a backend looks alike in all pictures of the files.
+    styles = page.series_style(list(dict.fromkeys(row.text("backend") for row in rows)))
+    kept, not_drawn = results(filtered(rows, options.filter), value, say)
+    foot = [f"Not drawn: {not_drawn}"] if not_drawn else []
+    doubtful = [row for row in kept if row.values["warning"]]
+    if doubtful:
+        foot.append(f"{len(doubtful)} of {len(kept)} measured in doubt, the first: {doubtful[0].values['warning']}")
+        say(foot[-1])
+    wish = pictures.Wish(value, title, styles, foot)
+    figure = getattr(pictures, options.kind)(kept, wish)
+    for sentence in page.misplaced_texts(figure):
+        say(f"{sentence}; choose less with --filter")
+    return {file: page.bytes_of(figure, Path(file).suffix) for file in options.out}
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    try:
+        for file in options.out:
+            if Path(file).suffix not in (".png", ".svg"):
+                raise UsageError(f"--out {file}: pictures are .png or .svg")
+        files = draw(options)
+    except UsageError as error:
+        say(error)
+        return USAGE
+    except ImportError as error:
+        say(f"{error}; needs matplotlib 3.6 or newer: apt-get install python3-matplotlib, or pip install -r "
+            "scripts/requirements.txt")
+        return ENVIRONMENT
+    for file, content in files.items():
+        try:
+            Path(file).write_bytes(content)
+        except OSError as error:
+            say(f"--out {file}: cannot be written: {error.strerror}")
+            return ENVIRONMENT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
