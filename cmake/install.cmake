@@ -21,7 +21,7 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
   FILES_MATCHING PATTERN "*.md"
-  PATTERN "results/*/*.txt" PATTERN "results/*/*.jsonl")
+  PATTERN "results/*/*.txt" PATTERN "results/*/*.jsonl" PATTERN "pictures/*.svg")
 
 # lora_bench_document(<file> <folder below share> <arguments of lora-bench that print it>)
 set(LORA_BENCH_DOCUMENTS "")

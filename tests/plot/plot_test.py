@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -179,6 +180,14 @@ class WhatIsDrawn(PlotTest):
         self.assertEqual(png, other_png)
         self.assertNotIn(b"<dc:date>", one)
         self.assertLess(len(one), 150_000)
+
+    def test_the_picture_of_the_readme_is_what_its_command_draws(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        command = re.search(r"^scripts/(plot\.py .* --out (docs/pictures/[\w.-]+\.svg))$", readme, re.MULTILINE)
+        self.assertIsNotNone(command)
+        self.assertIn(f"]({command[2]})", readme)
+        kind, file = shlex.split(command[1])[1:3]
+        self.assertEqual(self.drawn(kind, ROOT / file)[0], texts_of((ROOT / command[2]).read_text(encoding="utf-8")))
 
     def test_both_forms_of_rows_that_the_tool_writes_now_are_read(self):
         tool = os.environ.get("LORA_BENCH_BINARY")
