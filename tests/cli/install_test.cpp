@@ -61,9 +61,9 @@ TEST_CASE("the installed example is built where it lies, and its checkers are th
       run_process({"make", "-C", (documents / "examples" / "plugin").string()});
   CAPTURE(built.err);
   CHECK(built.exit_code == 0);
-  for (const char* file : {"LICENSE", "CONTRIBUTING.md", "scripts/check_export.py",
-                           "scripts/produce_output.py", "scripts/plot.py",
-                           "scripts/plotting/rows.py", "docs/results/README.md"}) {
+  for (const char* file :
+       {"LICENSE", "CONTRIBUTING.md", "scripts/check_export.py", "scripts/produce_output.py",
+        "scripts/plot.py", "scripts/plotting/rows.py", "docs/results/README.md"}) {
     CHECK_MESSAGE(fs::exists(documents / file), file);
   }
 }
