@@ -9,6 +9,7 @@
 #include "cli/invocation.h"
 #include "cli/terminal.h"
 #include "core/error.h"
+#include "report/json_row.h"
 
 namespace lora_bench {
 namespace {
@@ -16,21 +17,16 @@ namespace {
 struct CheckCommand {
   CheckRequest request;
   std::string exported, output, partial, intermediate;
+  bool json = false;
 };
 
 std::optional<Dtype> dtype_of(const std::string& text) {
   return text.empty() ? std::nullopt : parse_dtype(text);
 }
 
-ExitCode execute(const CheckCommand& command) {
-  CheckRequest request = command.request;
-  request.exported = command.exported;
-  request.output = command.output;
-  request.declared.partial = dtype_of(command.partial);
-  request.declared.intermediate = dtype_of(command.intermediate);
-  const CheckReport report = check(request);
+std::string verdict_text(const CheckReport& report) {
   const Verdict& verdict = report.verdict;
-  std::string text = fmt::format("{} {}", name(verdict.status), report.case_id);
+  std::string text = fmt::format("{} {}", name(verdict.status), report.row.case_id);
   if (verdict.status == Status::kPassed) {
     const double most = verdict.rows_checked < 1 ? 99 : 100;  // 100 % are all
     text += fmt::format(": {} elements, {:.0f} % of the rows in full; {:.2g} of the bound needed",
@@ -43,8 +39,18 @@ ExitCode execute(const CheckCommand& command) {
       text += fmt::format("    {}\n", describe(mismatch));
     }
   }
-  print_result(text);
-  return exit_code(verdict.status);
+  return text;
+}
+
+ExitCode execute(const CheckCommand& command) {
+  CheckRequest request = command.request;
+  request.exported = command.exported;
+  request.output = command.output;
+  request.declared.partial = dtype_of(command.partial);
+  request.declared.intermediate = dtype_of(command.intermediate);
+  const CheckReport report = check(request);
+  print_result(command.json ? to_json_line(report.row) + "\n" : verdict_text(report));
+  return exit_code(report.verdict.status);
 }
 
 void add_declarations(CLI::App& sub, CheckCommand& command) {
@@ -84,6 +90,7 @@ void add_check(CLI::App& app, Invocation& invocation) {
   sub->add_option("--tensor", command->request.tensor, "its name in there, unless it is alone")
       ->capture_default_str();
   add_declarations(*sub, *command);
+  sub->add_flag("--json", command->json, "print the verdict as a row of a results file");
   sub->callback(
       [command, &invocation] { invocation.action = [command] { return execute(*command); }; });
 }

@@ -8,6 +8,8 @@
 #include "core/units.h"
 #include "device/facts.h"
 #include "measure/ceilings.h"
+#include "report/json_row.h"
+#include "run/context.h"
 #include "run/interrupt.h"
 #include "run/watch.h"
 
@@ -76,6 +78,15 @@ bool tell(const DeviceFacts& device, bool refresh) {
   return measured;
 }
 
+// The context line that a results file of this machine begins with, one for each device.
+ExitCode tell_contexts(const std::vector<std::string>& argv) {
+  print_result(to_json_line(make_context(cpu_facts(), {}, argv)) + "\n");
+  if (why_no_gpu().empty()) {
+    print_result(to_json_line(make_context(gpu_facts(), {}, argv)) + "\n");
+  }
+  return ExitCode::kPass;
+}
+
 ExitCode execute(bool refresh) {
   if (!tell(cpu_facts(), refresh)) {
     return ExitCode::kInconclusive;
@@ -94,9 +105,15 @@ void add_device(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
       "device", "print this machine and its measured ceilings, measuring them once");
   const auto refresh = std::make_shared<bool>(false);
+  const auto json = std::make_shared<bool>(false);
   sub->add_flag("--refresh", *refresh, "measure the ceilings anew");
-  sub->callback(
-      [refresh, &invocation] { invocation.action = [refresh] { return execute(*refresh); }; });
+  sub->add_flag("--json", *json,
+                "print the first line of a results file for each device, measuring nothing");
+  sub->callback([refresh, json, &invocation] {
+    invocation.action = [refresh, json, &invocation] {
+      return *json ? tell_contexts(invocation.argv) : execute(*refresh);
+    };
+  });
 }
 
 }  // namespace lora_bench

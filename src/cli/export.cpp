@@ -20,6 +20,7 @@ namespace {
 struct ExportCommand {
   Selection selection;
   std::string folder;
+  bool scales_as_written = false;
 };
 
 // "anchors/decode1-qkv-r16" is the case decode1-qkv-r16 of anchors, unless it is a scenario itself.
@@ -38,33 +39,44 @@ Selection with_case_split(Selection selection) {
   return selection;
 }
 
+// Files are named after their cases, and rows after the backend that made the output.
+void refuse_mixture(const std::vector<PlannedRow>& planned) {
+  for (const PlannedRow& row : planned) {
+    if (row.backend != planned.front().backend ||
+        row.spec->scenario != planned.front().spec->scenario) {
+      throw UsageError(fmt::format(
+          "export writes cases of one scenario and one backend, here are {} of {} on {} and {} of "
+          "{} on {}; choose with SCENARIO/CASE, --case and --backends NAME",
+          planned.front().spec->id, planned.front().spec->scenario, planned.front().backend,
+          row.spec->id, row.spec->scenario, row.backend));
+    }
+  }
+}
+
 ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   const RunRequest request = request_for(with_case_split(command.selection));
   if (const auto code = supervised(request, invocation.argv)) {
     return *code;
   }
   const std::vector<PlannedRow> planned = plan_rows(request);
-  if (planned.size() > 1) {
-    throw UsageError(fmt::format(
-        "export writes one case of one backend, here are {} (the first: {} on {}); choose with "
-        "SCENARIO/CASE and --backends NAME",
-        planned.size(), planned.front().spec->id, planned.front().backend));
-  }
-  const PlannedRow& row = planned.front();
-  const Selected selected = select_backend(row.spelling);
+  refuse_mixture(planned);
+  const Selected selected = select_backend(planned.front().spelling);
   if (!selected.backend) {
-    throw UsageError(
-        fmt::format("backend {} cannot run here: {}", row.backend, selected.why_not_here));
+    throw UsageError(fmt::format("backend {} cannot run here: {}", planned.front().backend,
+                                 selected.why_not_here));
   }
   Targets targets;
   const Space space = selected.backend->space();
   const auto backend = watched(selected.backend, std::make_shared<Pulse>());
-  const ExportedFiles files = export_case({.spec = *row.spec,
-                                           .backend = *backend,
-                                           .memory = *targets.memory(space),
-                                           .facts = targets.facts(space),
-                                           .folder = command.folder});
-  print_result(fmt::format("{}\n{}\n", files.tensors.string(), files.metadata.string()));
+  for (const PlannedRow& row : planned) {
+    const ExportedFiles files = export_case({.spec = *row.spec,
+                                             .backend = *backend,
+                                             .memory = *targets.memory(space),
+                                             .facts = targets.facts(space),
+                                             .folder = command.folder,
+                                             .scales_as_written = command.scales_as_written});
+    print_result(fmt::format("{}\n{}\n", files.tensors.string(), files.metadata.string()));
+  }
   return ExitCode::kPass;
 }
 
@@ -73,12 +85,14 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
 void add_export(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
       "export",
-      "write one case, SCENARIO/CASE, as safetensors: inputs, plan, output, expected values");
+      "write cases, SCENARIO or SCENARIO/CASE, as safetensors: inputs, plan, output, expected");
   const auto command = std::make_shared<ExportCommand>();
   add_selection(*sub, command->selection, true);
   sub->add_option("--to", command->folder, "folder to write into; made if missing")
       ->required()
       ->type_name("DIR");
+  sub->add_flag("--scales-as-written", command->scales_as_written,
+                "scales as the scenario has them; without it each adapter has one of its own");
   sub->callback([command, &invocation] {
     invocation.action = [command, &invocation] { return execute(*command, invocation); };
   });

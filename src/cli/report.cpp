@@ -13,13 +13,14 @@
 #include "core/error.h"
 #include "report/columns.h"
 #include "report/output_file.h"
+#include "report/peers.h"
 #include "report/sink.h"
 
 namespace lora_bench {
 namespace {
 
 struct ReportCommand {
-  std::vector<std::string> files, filters, columns, out;
+  std::vector<std::string> files, peers, filters, columns, out;
   std::vector<std::string> pivot;  // DOWN x ACROSS
   std::string value = "floor_ratio";
   bool markdown = false;
@@ -57,12 +58,20 @@ void report_pivot(const ReportCommand& command, const std::vector<Row>& rows) {
   print_result(shown);
 }
 
-ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
-  std::vector<Results> files;
-  for (const std::string& file : command.files) {
-    files.push_back(read_results(file));
+Results read_all(const std::vector<std::string>& files) {
+  std::vector<Results> read;
+  read.reserve(files.size());
+  for (const std::string& file : files) {
+    read.push_back(read_results(file));
   }
-  const Results results = merge_results(files);
+  return merge_results(read);
+}
+
+ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
+  Results results = read_all(command.files);
+  if (!command.peers.empty()) {
+    results = with_peers(std::move(results), read_all(command.peers));
+  }
   for (const std::string& warning : results.warnings) {
     print_note(warning);
   }
@@ -111,6 +120,9 @@ void add_report(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand("report", "render stored .jsonl results again, or pivot them");
   const auto command = std::make_shared<ReportCommand>();
   sub->add_option("file", command->files, "results, .jsonl")->required();
+  sub->add_option("--peers", command->peers, "rows of scripts/peers to stand beside them, .jsonl")
+      ->take_all()
+      ->allow_extra_args(false);
   sub->add_option("--filter", command->filters, "keep rows where COLUMN OP VALUE holds")
       ->take_all()
       ->allow_extra_args(false);

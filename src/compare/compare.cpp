@@ -22,14 +22,6 @@ using Identity = std::tuple<std::string, std::string, std::string>;
 
 Identity identity(const Row& row) { return {row.scenario, row.case_id, row.backend}; }
 
-// A row that was not timed may say neither cache nor mode.
-bool timed_alike(const Row& left, const Row& right) {
-  const auto alike = [](const std::string& a, const std::string& b) {
-    return a == b || a.empty() || b.empty();
-  };
-  return alike(left.cache, right.cache) && alike(left.mode, right.mode);
-}
-
 double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;

@@ -104,6 +104,10 @@ std::vector<Column> identity_columns() {
               "file of a backend from outside and the hash of its content; empty for built-in ones",
               ""},
              &Row::plugin),
+      column({"peer", "peer", "",
+              "package and version of an implementation that scripts/peers ran; empty for backends",
+              ""},
+             &Row::peer),
       column({"repetition", "repetition", "", "which repeat of --repeat, from 0", ""},
              &Row::repetition),
       column({"point", "point", "", "swept keys of the scenario with their values", ""},
@@ -142,6 +146,9 @@ std::vector<Column> case_columns() {
              &Row::add_inputs),
       column({"bias", "bias", "", "adapters have a bias", ""}, &Row::bias),
       column({"seed", "seed", "", "seed of batch, adapters and tensors", ""}, &Row::seed),
+      column({"content", "content", "",
+              "hash of the drawn step: sizes, ranks, adapter of each token", ""},
+             &Row::content),
   };
 }
 
@@ -230,6 +237,10 @@ std::vector<Column> metric_columns() {
       column({"floor_ratio", "x floor", "1", "how many times the floor the launch takes",
               "time_us / floor_us"},
              &Row::floor_ratio, {true, 1}),
+      column({"speedup", "speedup", "1",
+              "how many times as long the best PASSED peer takes; only with `report --peers`",
+              "least time_us of the peers of the case / time_us"},
+             &Row::speedup, {true, 1}),
       column({"bound_by", "bound by", "", "which term is the floor: bytes, flops or launch", ""},
              &Row::bound_by, {true, 7}),
       column({"tokens_per_s", "tokens/s", "1/s", "tokens through this layer in a second",
@@ -279,12 +290,12 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 29> kBeforeRun{
+constexpr std::array<std::string_view, 30> kBeforeRun{
     "scenario",     "case",         "backend",    "point",        "tags",  "op",
     "dtype",        "intermediate", "scale_at",   "model",        "layer", "in_features",
     "out_features", "tokens",       "slots",      "active",       "rank",  "ranks",
     "skew",         "order",        "no_adapter", "add_inputs",   "bias",  "seed",
-    "cache",        "mode",         "bytes",      "weight_bytes", "flops"};
+    "cache",        "mode",         "bytes",      "weight_bytes", "flops", "content"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

@@ -45,6 +45,13 @@ double least_time(const Row& row) {
 
 }  // namespace
 
+bool timed_alike(const Row& left, const Row& right) {
+  const auto alike = [](const std::string& a, const std::string& b) {
+    return a == b || a.empty() || b.empty();
+  };
+  return alike(left.cache, right.cache) && alike(left.mode, right.mode);
+}
+
 std::string other_case(const Row& left, const Row& right) {
   std::string found;
   const auto check = [&](const char* what, const auto& a, const auto& b) {
@@ -60,6 +67,9 @@ std::string other_case(const Row& left, const Row& right) {
   check("rank", left.rank, right.rank);
   check("ranks", left.ranks, right.ranks);
   check("seed", left.seed, right.seed);
+  if (!left.content.empty() && !right.content.empty()) {  // rows of earlier versions tell none
+    check("content", left.content, right.content);
+  }
   return found;
 }
 

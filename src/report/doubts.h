@@ -12,6 +12,8 @@ namespace lora_bench {
 
 // The same of a row that was stored: no run stores a pass without a proof, or below the floor.
 [[nodiscard]] std::string doubt_about_stored(const Row& row);
+// Whether two rows agree in cache and mode; one that was not timed may say neither.
+[[nodiscard]] bool timed_alike(const Row& left, const Row& right);
 // Whether two rows of the same names measured another case: "" or in what they differ.
 [[nodiscard]] std::string other_case(const Row& left, const Row& right);
 

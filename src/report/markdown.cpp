@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "report/peers.h"
 #include "report/screen.h"
 #include "report/sink.h"
 #include "report/view.h"
@@ -54,6 +55,9 @@ void add_notes(const std::vector<Row>& rows, bool any_bold, std::string& out) {
       notes += fmt::format("- {} / {}: {} {}\n", markdown_cell(row.case_id),
                            markdown_cell(row.backend), name(row.status), markdown_cell(note));
     }
+  }
+  for (const std::string& note : notes_on_peers(rows)) {
+    notes += fmt::format("- {}\n", markdown_cell(note));
   }
   for (const std::string& warning : count_by_warning(rows)) {
     notes += fmt::format("- warning: {}\n", markdown_cell(warning));

@@ -24,7 +24,9 @@ struct Row {
   double no_adapter = 0;
   bool add_inputs = true, bias = false;
   std::int64_t seed = 0;
-  std::string plugin;  // file and hash of a backend from outside
+  std::string plugin;   // file and hash of a backend from outside
+  std::string peer;     // package and version of what is no backend of ours
+  std::string content;  // of the drawn step, see content_of
   // proof
   Status status = Status::kError;
   std::string message, warning, levels, hypothesis, numerics;
@@ -39,6 +41,7 @@ struct Row {
   std::optional<std::int64_t> samples, launches, rotation_sets, rotated_bytes;
   // metrics
   std::optional<double> floor_us, floor_ratio, tokens_per_s, bandwidth_GBps, compute_TFLOPps;
+  std::optional<double> speedup;  // over the best peer, where there are peers
   std::string bound_by;
   std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
   // conditions

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "report/grid.h"
+#include "report/peers.h"
 #include "report/screen.h"
 #include "report/sink.h"
 #include "report/view.h"
@@ -67,6 +68,9 @@ class Table {
       out += '\n';
     }
     add_line(count_by_status(rows_) + (has_best_ ? "; * = best backend of its case" : ""), "", out);
+    for (const std::string& note : notes_on_peers(rows_)) {
+      add_line(note, "", out);
+    }
     for (const std::string& warning : count_by_warning(rows_)) {
       add_line("warning: " + warning, kYellow, out);
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "run/describe.h"
 #include "run/exported_case.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
@@ -139,11 +140,21 @@ Verdict judge(const ExportedCase& exported, const Numerics& numerics,
 }  // namespace
 
 CheckReport check(const CheckRequest& request) {
-  const ExportedCase exported = exported_case(read_safetensors(request.exported));
+  ExportedCase exported = exported_case(read_safetensors(request.exported));
+  // What a case asks of backends binds nobody who declares another h that is no operand and no
+  // result.
+  if (has_shrink(exported.problem.op) && has_expand(exported.problem.op)) {
+    exported.problem.intermediate =
+        request.declared.intermediate.value_or(exported.problem.intermediate);
+  }
   const StoredTensors stored = read_safetensors(request.output);
   const std::vector<std::byte> got =
       result_bytes(stored, find_result(stored, request.tensor), exported.problem);
-  return {exported.id, judge(exported, numerics_of(exported.problem, request.declared), got)};
+  CheckReport report;
+  report.verdict = judge(exported, numerics_of(exported.problem, request.declared), got);
+  report.row = exported.row;
+  add_verdict(report.row, report.verdict);
+  return report;
 }
 
 }  // namespace lora_bench

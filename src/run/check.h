@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/dtype.h"
+#include "report/row.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -26,8 +27,8 @@ struct CheckRequest {
 };
 
 struct CheckReport {
-  std::string case_id;
   Verdict verdict;
+  Row row;  // the case and the verdict, for a results file
 };
 
 // Proves a result that anything computed from an exported case: values within the bound, nothing

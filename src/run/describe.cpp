@@ -98,6 +98,7 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.add_inputs = spec.add_inputs;
   row.bias = spec.adapters.bias;
   row.seed = static_cast<std::int64_t>(spec.seed);
+  row.content = content_of(problem);
   const Work work = count_work(problem);
   row.bytes = work.bytes;
   row.weight_bytes = work.weight_bytes;

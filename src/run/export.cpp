@@ -6,6 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "report/columns.h"
+#include "report/json_row.h"
+#include "run/describe.h"
 #include "run/safetensors.h"
 #include "verify/oracle.h"
 #include "verify/staging.h"
@@ -26,6 +29,26 @@ std::string file_stem(const std::string& case_id) {
     letter = plain ? letter : '_';
   }
   return stem;
+}
+
+// What a row says of the case, whatever runs it: scripts/peers makes rows of it.
+Json row_of(const Case& spec, const Problem& problem) {
+  const Json whole = Json::parse(to_json_line(describe_case(spec, problem, "")));
+  Json row;
+  for (const Column& column : columns()) {
+    if (column.before_run && column.key != "backend") {
+      row[column.key] = whole[column.key];
+    }
+  }
+  return row;
+}
+
+// How others are to measure it, see docs/measuring.md.
+Json measure_of(const MeasureSettings& settings) {
+  return {{"warmup_ms", settings.warmup_ms},     {"min_samples", settings.min_samples},
+          {"max_samples", settings.max_samples}, {"min_time_ms", settings.min_time_ms},
+          {"max_time_ms", settings.max_time_ms}, {"noise_target", settings.noise_target},
+          {"cache", name(settings.cache)}};
 }
 
 Json metadata_of(const ExportRequest& request, const Problem& problem, const Numerics& numerics) {
@@ -56,7 +79,9 @@ Json metadata_of(const ExportRequest& request, const Problem& problem, const Num
             {"partials", numerics.partials},
             {"intermediate", name(numerics.intermediate)},
             {"rounds_delta", numerics.rounds_delta},
-            {"summation", numerics.summation}}}};
+            {"summation", numerics.summation}}},
+          {"measure", measure_of(spec.measure)},
+          {"row", row_of(spec, problem)}};
 }
 
 template <typename Element>
@@ -152,7 +177,10 @@ void make_folder(const std::filesystem::path& folder) {
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  const Tensors tensors = draw_tensors(problem, Fill::kBounded, spec.seed);
+  Tensors tensors = draw_tensors(problem, Fill::kBounded, spec.seed);
+  if (request.scales_as_written) {
+    tensors.scale = problem.scale;
+  }
   const Numerics numerics = request.backend.numerics(problem);
   const std::vector<std::byte> output = launch_once(request, problem, tensors);
   const reference::Rows rows = evaluate_rows(problem, tensors, numerics,

@@ -15,6 +15,8 @@ struct ExportRequest {
   Memory& memory;  // of the backend's space
   const DeviceFacts& facts;
   std::filesystem::path folder;  // made if missing
+  // The scales that the scenario writes; else each adapter has its own, so that a wrong one shows.
+  bool scales_as_written = false;
 };
 
 struct ExportedFiles {

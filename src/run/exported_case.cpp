@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "report/json_row.h"
 
 namespace lora_bench {
 namespace {
@@ -197,13 +198,27 @@ Tensors read_tensors(const Reader& file, const Problem& problem) {
   return tensors;
 }
 
+Row read_row(const Reader& file) {
+  auto json = file.value<nlohmann::json>("row");
+  if (!json.is_object()) {
+    file.refuse("'row' of its metadata is no row");
+  }
+  json["backend"] = "";
+  json["status"] = name(Status::kMistrusted);
+  std::vector<std::string> unknown;
+  return row_from_json(json, unknown);
+}
+
 }  // namespace
 
 ExportedCase exported_case(const StoredTensors& stored) {
   const Reader file(stored);
   ExportedCase read;
-  read.id = file.word("case");
   read.problem = read_problem(file);
+  read.row = read_row(file);
+  if (read.row.content != content_of(read.problem)) {
+    file.refuse("the tensors are not those of the case that its metadata tells");
+  }
   read.tensors = read_tensors(file, read.problem);
   read.rows = file.list<std::int64_t>("rows", "I64");
   const std::vector<std::int64_t>& rows = read.rows;

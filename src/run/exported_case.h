@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "report/row.h"
 #include "run/safetensors.h"
 #include "workload/problem.h"
 #include "workload/tensors.h"
@@ -12,7 +13,7 @@ namespace lora_bench {
 
 // A case read back from what `export` wrote.
 struct ExportedCase {
-  std::string id;
+  Row row;  // what a row says of it
   Problem problem;
   Tensors tensors;
   std::vector<std::int64_t> rows;  // that are to be compared in full

@@ -1,10 +1,14 @@
 #include "workload/problem.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/sha256.h"
 #include "core/units.h"
 
 namespace lora_bench {
@@ -62,6 +66,24 @@ OperandSizes operand_sizes(const Problem& problem) {
   sizes.h = product({problem.slices(), problem.tokens, problem.max_rank});
   sizes.y = expand ? product({problem.tokens, problem.y_stride}) : 0;
   return sizes;
+}
+
+std::string content_of(const Problem& problem) {
+  const OperandSizes sizes = operand_sizes(problem);
+  std::string text =
+      fmt::format("{}|{}|{}|{}|{}|{}|", name(problem.op), name(problem.dtype),
+                  name(problem.intermediate), name(problem.scale_at), problem.add_inputs,
+                  std::any_of(sizes.bias.begin(), sizes.bias.end(),
+                              [](std::int64_t elements) { return elements > 0; }));
+  text += fmt::format("{}|{}|{}|{}|", problem.tokens, problem.in_features,
+                      fmt::join(problem.widths, ","), problem.offset_start);
+  // A stride of what the op has not, or of no rows, is nothing.
+  const bool rows = problem.tokens > 0;
+  text += fmt::format("{}|{}|", rows && has_shrink(problem.op) ? problem.x_stride : 0,
+                      rows && has_expand(problem.op) ? problem.y_stride : 0);
+  text += fmt::format("{}|{}|{}|{}", problem.slots, problem.max_rank, fmt::join(problem.rank, ","),
+                      fmt::join(problem.plan.adapter_of_token, ","));
+  return sha256(text).substr(0, 16);
 }
 
 }  // namespace lora_bench

@@ -48,4 +48,8 @@ struct OperandSizes {
 };
 [[nodiscard]] OperandSizes operand_sizes(const Problem& problem);
 
+// 16 hexadecimal digits of everything that was drawn but numbers (of tensors, and scales): rows of
+// one name and one content measured the same step.
+[[nodiscard]] std::string content_of(const Problem& problem);
+
 }  // namespace lora_bench

@@ -106,6 +106,18 @@ TEST_CASE("check holds a result to what is declared") {
   CHECK(check(exported, exported, exact).exit_code == 2);
 }
 
+TEST_CASE("check allows an h in a narrower type than the case has, where that is declared") {
+  const TemporaryFolder folder;
+  const std::string exported = folder.path("decode8-rank8.safetensors");
+  const ProcessResult made = run_tool({"export", "smoke/decode8-rank8", "--backends",
+                                       "mutant:h-rounded-to-bf16", "--to", folder.folder()});
+  REQUIRE_MESSAGE(made.exit_code == 0, made.err);
+  const ProcessResult strict = check(exported, exported);
+  CHECK(strict.exit_code == 2);
+  CHECK(contains(strict.out, "low-precision-intermediate"));
+  CHECK(check(exported, exported, {"--intermediate", "bf16"}).exit_code == 0);
+}
+
 TEST_CASE("check takes no looser declaration than a plugin may make") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
@@ -135,6 +147,42 @@ TEST_CASE("check proves nothing where what is declared forgives that nothing was
     CHECK(contains(result.out, "MISTRUSTED decode8-rank8"));
     CHECK(contains(result.out, "doing nothing would pass in 100 % of the elements"));
   }
+}
+
+TEST_CASE("check prints its verdict as a row of a results file, of the case that was exported") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const nlohmann::json passed = nlohmann::json::parse(check(exported, exported, {"--json"}).out);
+  CHECK(passed["kind"] == "row");
+  CHECK(passed["scenario"] == "smoke");
+  CHECK(passed["case"] == "decode8-rank8");
+  CHECK(passed["status"] == "PASSED");
+  CHECK(passed["tokens"] == 8);
+  CHECK(passed["content"].get<std::string>().size() == 16);
+  const std::string idle = folder.write("idle", extract(read_file(exported), "y_before").file());
+  const ProcessResult result = check(exported, idle, {"--json"});
+  CHECK(result.exit_code == 2);
+  const nlohmann::json failed = nlohmann::json::parse(result.out);
+  CHECK(failed["status"] == "FAILED");
+  CHECK(failed["hypothesis"] == "zero-delta");
+  CHECK(contains(failed["first_wrong"].get<std::string>(), "token "));
+}
+
+TEST_CASE("check refuses tensors of another case than their metadata tells") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  std::string edited = read_file(exported);
+  std::uint64_t length = 0;
+  std::memcpy(&length, edited.data(), 8);
+  const std::size_t ids =
+      8 + length + header_of(edited)["adapter_of_token"]["data_offsets"][0].get<std::size_t>();
+  std::int32_t first = 0;
+  std::memcpy(&first, edited.data() + ids, sizeof first);
+  first = first == 0 ? -1 : 0;
+  std::memcpy(edited.data() + ids, &first, sizeof first);
+  const ProcessResult result = check(folder.write("edited", edited), exported);
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "the tensors are not those of the case"));
 }
 
 TEST_CASE("check wants every row of a case once, and says what share they are") {

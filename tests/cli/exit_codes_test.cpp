@@ -331,6 +331,27 @@ TEST_CASE("export writes the case that is named after its scenario") {
   CHECK(contains(unknown.err, "did you mean 'decode8-rank16'?"));
 }
 
+TEST_CASE("export writes all cases of a scenario, with its scales if asked, but no mixture") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> all{
+      "export", "smoke", "--backends", "cpu", "--scales-as-written", "--to", folder.folder()};
+  const ProcessResult result = run_tool(all);
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  CHECK(contains(result.out, "decode1-rank8.safetensors"));
+  CHECK(contains(result.out, "decode32-rank16.safetensors"));
+  const ProcessResult mixed =
+      run_tool({"export", "smoke", "--backends", "cpu,mutant:none", "--to", folder.folder()});
+  CHECK(mixed.exit_code == 1);
+  CHECK(contains(mixed.err, "export writes cases of one scenario and one backend"));
+}
+
+TEST_CASE("device tells what a results file would say of it, measuring nothing") {
+  const ProcessResult result = run_tool({"device", "--json"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "{\"kind\":\"context\",\"schema\":1,"));
+  CHECK(contains(result.out, "\"device_kind\":\"cpu\""));
+}
+
 TEST_CASE("every row of a run reruns alone from its printed command") {
   const TemporaryFolder folder;
   const std::string file = folder.write(

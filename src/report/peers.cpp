@@ -1,0 +1,251 @@
+#include "report/peers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "report/doubts.h"
+#include "report/screen.h"
+
+namespace lora_bench {
+namespace {
+
+bool is_peer(const Row& row) { return !row.peer.empty(); }
+
+bool has_time(const Row& row) { return row.status == Status::kPassed && row.time_us.has_value(); }
+
+bool same_names(const Row& left, const Row& right) {
+  return left.scenario == right.scenario && left.case_id == right.case_id;
+}
+
+// Our rows of a peer's case; a peer that measured another one under its name is refused.
+std::vector<const Row*> ours_of(const Row& peer, const Results& ours, const std::string& file) {
+  if (!is_peer(peer)) {
+    throw UsageError(
+        fmt::format("{}: {} on {} is no row of a peer (its 'peer' is empty); --peers takes what "
+                    "scripts/peers/run.py wrote",
+                    file, peer.case_id, peer.backend));
+  }
+  std::vector<const Row*> found;
+  for (const Row& own : ours.rows) {
+    if (!same_names(own, peer)) {
+      continue;
+    }
+    if (const std::string other = other_case(own, peer); !other.empty()) {
+      throw UsageError(fmt::format(
+          "{}: {} on {} cannot stand beside {}: {}; export the case anew from the scenario that "
+          "was run there",
+          file, peer.case_id, peer.backend, ours.file, other));
+    }
+    found.push_back(&own);
+  }
+  return found;
+}
+
+void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
+  for (const Row* own : ours) {
+    if (!peer.floor_us && own->floor_us && timed_alike(*own, peer)) {
+      peer.floor_us = own->floor_us;
+      peer.bound_by = own->bound_by;
+    }
+  }
+  derive_metrics(peer);
+  if (const std::string doubt = doubt_about_stored(peer);
+      peer.status == Status::kPassed && !doubt.empty()) {
+    peer.status = Status::kInvalid;
+    peer.message = doubt;
+  }
+}
+
+void add_speedup(Row& own, const std::vector<Row>& peers) {
+  own.speedup.reset();
+  for (const Row& peer : peers) {
+    if (has_time(own) && has_time(peer) && same_names(own, peer) && timed_alike(own, peer)) {
+      const double speedup = *peer.time_us / *own.time_us;
+      own.speedup = std::min(own.speedup.value_or(speedup), speedup);
+    }
+  }
+}
+
+// What both files say of one machine: what was run there differs by its nature.
+std::vector<std::string> differences(const Results& ours, const Results& peers) {
+  Context machine = peers.context;
+  machine.seed = ours.context.seed;
+  machine.scenario_hash = ours.context.scenario_hash;
+  std::vector<std::string> warnings;
+  for (const std::string& difference : context_differences(ours.context, machine)) {
+    warnings.push_back(fmt::format("{} and {}: {}", ours.file, peers.file, difference));
+  }
+  return warnings;
+}
+
+// The median over its repeats stands for a backend.
+struct Contender {
+  std::string backend;
+  bool peer = false;
+  std::vector<double> times_us;
+  double noise_us = 0;
+
+  [[nodiscard]] double time_us() const {
+    std::vector<double> sorted = times_us;
+    std::sort(sorted.begin(), sorted.end());
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+  }
+};
+
+std::vector<Contender> contenders_of(const CaseGroup& rows) {
+  std::vector<Contender> all;
+  for (const Row* row : rows) {
+    if (!has_time(*row)) {
+      continue;
+    }
+    auto found = std::find_if(all.begin(), all.end(), [&](const Contender& known) {
+      return known.backend == row->backend && known.peer == is_peer(*row);
+    });
+    if (found == all.end()) {
+      found = all.insert(all.end(), Contender{row->backend, is_peer(*row), {}, 0});
+    }
+    found->times_us.push_back(*row->time_us);
+    found->noise_us = std::max(found->noise_us, row->noise_us.value_or(0));
+  }
+  return all;
+}
+
+const Contender* fastest(const std::vector<Contender>& contenders, bool peer) {
+  const Contender* best = nullptr;
+  for (const Contender& contender : contenders) {
+    if (contender.peer == peer && (best == nullptr || contender.time_us() < best->time_us())) {
+      best = &contender;
+    }
+  }
+  return best;
+}
+
+struct Wins {
+  std::int64_t cases = 0;       // with a time of both sides, taken alike
+  std::int64_t incomplete = 0;  // others
+  std::int64_t undecided = 0;
+  std::map<std::string, std::int64_t> by_backend;
+};
+
+bool taken_alike(const CaseGroup& rows) {
+  const Row* first = nullptr;
+  for (const Row* row : rows) {
+    if (has_time(*row)) {
+      first = first == nullptr ? row : first;
+      if (!timed_alike(*first, *row)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void count(Wins& wins, const CaseGroup& rows) {
+  const std::vector<Contender> contenders = contenders_of(rows);
+  const Contender* own = fastest(contenders, false);
+  const Contender* peer = fastest(contenders, true);
+  if (own == nullptr || peer == nullptr || !taken_alike(rows)) {
+    ++wins.incomplete;
+    return;
+  }
+  ++wins.cases;
+  const double apart = own->time_us() - peer->time_us();
+  if (std::abs(apart) <= std::max(own->noise_us, peer->noise_us)) {
+    ++wins.undecided;
+  } else {
+    ++wins.by_backend[apart < 0 ? own->backend : peer->backend];
+  }
+}
+
+std::string cases_text(std::int64_t count) {
+  return fmt::format("{} case{}", count, count == 1 ? "" : "s");
+}
+
+std::string wins_text(const Wins& wins) {
+  std::vector<std::pair<std::int64_t, std::string>> most_first;
+  for (const auto& [backend, won] : wins.by_backend) {
+    most_first.emplace_back(won, backend);
+  }
+  std::stable_sort(most_first.begin(), most_first.end(),
+                   [](const auto& left, const auto& right) { return left.first > right.first; });
+  std::string text;
+  const auto add = [&](const std::string& what, std::int64_t won) {
+    text += text.empty() ? fmt::format("{} in {} of {}", what, won, cases_text(wins.cases))
+                         : fmt::format(", {} in {}", what, won);
+  };
+  for (const auto& [won, backend] : most_first) {
+    add(text.empty() ? backend + " fastest" : backend, won);
+  }
+  if (wins.undecided > 0) {
+    add("within the noise", wins.undecided);
+  }
+  if (wins.incomplete > 0) {
+    text += fmt::format("{}{} without a time of both sides", text.empty() ? "" : "; ",
+                        cases_text(wins.incomplete));
+  }
+  return text;
+}
+
+}  // namespace
+
+Results with_peers(Results ours, const Results& peers) {
+  std::vector<Row> kept;
+  std::set<std::string> unknown;
+  const bool one_device = !ours.context.device_identity.empty() &&
+                          ours.context.device_identity == peers.context.device_identity;
+  for (const Row& peer : peers.rows) {
+    const std::vector<const Row*> own = ours_of(peer, ours, peers.file);
+    if (own.empty()) {
+      unknown.insert(peer.case_id);
+      continue;
+    }
+    kept.push_back(peer);
+    if (one_device) {
+      lend_floor(kept.back(), own);
+    }
+  }
+  for (Row& own : ours.rows) {
+    add_speedup(own, kept);
+  }
+  for (const std::vector<std::string>& warnings : {differences(ours, peers), peers.warnings}) {
+    ours.warnings.insert(ours.warnings.end(), warnings.begin(), warnings.end());
+  }
+  if (!unknown.empty()) {
+    ours.warnings.push_back(fmt::format("{}: {} that {} has not, left out; the first: {}",
+                                        peers.file, cases_text(std::ssize(unknown)), ours.file,
+                                        *unknown.begin()));
+  }
+  ours.rows.insert(ours.rows.end(), kept.begin(), kept.end());
+  return ours;
+}
+
+std::vector<std::string> notes_on_peers(const std::vector<Row>& rows) {
+  if (std::none_of(rows.begin(), rows.end(), is_peer)) {
+    return {};
+  }
+  Wins wins;
+  for (const ScenarioGroup& scenario : group_rows(rows)) {
+    for (const CaseGroup& group : scenario.cases) {
+      count(wins, group);
+    }
+  }
+  std::vector<std::string> notes;
+  if (!std::all_of(rows.begin(), rows.end(), is_peer)) {
+    notes.push_back(wins_text(wins));
+  }
+  for (const Row& row : rows) {
+    const std::string note = fmt::format("{} is {}", row.backend, one_line(row.peer));
+    if (is_peer(row) && std::find(notes.begin(), notes.end(), note) == notes.end()) {
+      notes.push_back(note);
+    }
+  }
+  return notes;
+}
+
+}  // namespace lora_bench

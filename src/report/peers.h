@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/sink.h"
+
+namespace lora_bench {
+
+// Our rows and behind them those that scripts/peers wrote of the same cases. Fills the speedup of
+// ours; gives the peers our floor where both ran on one device, which makes a time below it
+// INVALID. A peer's row of another case of the same name throws UsageError, one of a case that we
+// have not is left out with a warning.
+[[nodiscard]] Results with_peers(Results ours, const Results& peers);
+
+// "auto fastest in 15 of 17 cases, vllm in 2", then what each peer is; nothing without peers.
+[[nodiscard]] std::vector<std::string> notes_on_peers(const std::vector<Row>& rows);
+
+}  // namespace lora_bench

@@ -1,0 +1,175 @@
+#include "report/peers.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "core/error.h"
+#include "support/golden.h"
+#include "support/rows.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// The rows of `cpu` and `naive` in two cases: 25 and 50.5 us, 70.125 and 65 us; floor 20 us.
+Results ours() {
+  Results results;
+  results.file = "ours.jsonl";
+  results.context = fixed_context();
+  for (const Row& row : fixed_rows()) {
+    if (row.status == Status::kPassed) {
+      results.rows.push_back(row);
+    }
+  }
+  return results;
+}
+
+// A row as scripts/peers writes it: no floor, and the time of a peer.
+Row peer_row(const Row& own, const char* backend, double time_us) {
+  Row row = own;
+  row.backend = backend;
+  row.peer = std::string(backend) + " 1.2";
+  row.levels = "bounded";
+  row.time_us = row.time_min_us = row.time_q1_us = row.time_q3_us = row.time_max_us = time_us;
+  row.samples_us = {time_us};
+  row.samples = 1;
+  row.warning.clear();
+  row.threshold_missed.clear();
+  row.floor_us.reset();
+  row.floor_ratio.reset();
+  row.bound_by.clear();
+  return row;
+}
+
+Results peers(std::vector<Row> rows) {
+  Results results;
+  results.file = "peers.jsonl";
+  results.context = fixed_context();
+  results.rows = std::move(rows);
+  return results;
+}
+
+const Row& find(const Results& results, const std::string& backend, std::size_t nth = 0) {
+  for (const Row& row : results.rows) {
+    if (row.backend == backend && nth-- == 0) {
+      return row;
+    }
+  }
+  throw std::logic_error("no such row");
+}
+
+std::string refusal(const Results& other) {
+  try {
+    static_cast<void>(with_peers(ours(), other));
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+std::string rendered(const Results& results, bool markdown) {
+  std::ostringstream out;
+  const auto sink = markdown ? make_markdown_sink(out) : make_table_sink(out, {});
+  render(results, *sink);
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("the speedup of ours is over the best peer that passed") {
+  const Row own = ours().rows.front();
+  Row failed = peer_row(own, "wrong", 1);
+  failed.status = Status::kFailed;
+  const Results all =
+      with_peers(ours(), peers({peer_row(own, "slow", 100), failed, peer_row(own, "quick", 50)}));
+  CHECK(all.rows.size() == 7);
+  CHECK(*find(all, "cpu").speedup == doctest::Approx(2));
+  CHECK(*find(all, "naive").speedup == doctest::Approx(50 / 50.5));
+  CHECK_FALSE(find(all, "cpu", 1).speedup.has_value());  // no peer ran that case
+  CHECK_FALSE(find(all, "quick").speedup.has_value());
+  CHECK(all.warnings.empty());
+}
+
+TEST_CASE("a peer that was timed in another way gives no speedup") {
+  Row other = peer_row(ours().rows.front(), "peer", 50);
+  other.cache = "hot";
+  CHECK_FALSE(find(with_peers(ours(), peers({other})), "cpu").speedup.has_value());
+}
+
+TEST_CASE("a peer's row of another case of the same name is refused with what to do") {
+  const Row own = ours().rows.front();
+  Row other = peer_row(own, "peer", 50);
+  other.tokens = own.tokens + 1;
+  CHECK(refusal(peers({other})) ==
+        "peers.jsonl: qkv/decode=8 on peer cannot stand beside ours.jsonl: another case of the "
+        "same name: tokens '8' and '9'; export the case anew from the scenario that was run there");
+  Results hashed = ours();
+  hashed.rows.front().content = "0123456789abcdef";
+  Row drawn = peer_row(own, "peer", 50);
+  drawn.content = "fedcba9876543210";
+  CHECK_THROWS_AS(static_cast<void>(with_peers(hashed, peers({drawn}))), UsageError);
+}
+
+TEST_CASE("a file of our own rows is no file of peers") {
+  CHECK(refusal(ours()).find("on cpu is no row of a peer (its 'peer' is empty)") !=
+        std::string::npos);
+}
+
+TEST_CASE("a peer's case that we have not is left out, and said so") {
+  Row unknown = peer_row(ours().rows.front(), "peer", 50);
+  unknown.case_id = "elsewhere";
+  const Results all = with_peers(ours(), peers({unknown}));
+  CHECK(all.rows.size() == 4);
+  REQUIRE(all.warnings.size() == 1);
+  CHECK(all.warnings.front() ==
+        "peers.jsonl: 1 case that ours.jsonl has not, left out; the first: elsewhere");
+}
+
+TEST_CASE("a peer gets our floor on one device alone, and a time below it is INVALID") {
+  const Row own = ours().rows.front();
+  const Results right = with_peers(ours(), peers({peer_row(own, "peer", 30)}));
+  CHECK(*find(right, "peer").floor_ratio == doctest::Approx(1.5));
+  CHECK(find(right, "peer").status == Status::kPassed);
+
+  const Results impossible = with_peers(ours(), peers({peer_row(own, "peer", 10)}));
+  CHECK(find(impossible, "peer").status == Status::kInvalid);
+  CHECK_FALSE(find(impossible, "cpu").speedup.has_value());
+
+  Results elsewhere = peers({peer_row(own, "peer", 30)});
+  elsewhere.context.device_identity = "another";
+  const Results apart = with_peers(ours(), elsewhere);
+  CHECK_FALSE(find(apart, "peer").floor_us.has_value());
+  CHECK(apart.warnings.size() == 1);
+}
+
+TEST_CASE("the fastest are counted by case, and what nobody can tell is no win") {
+  const Results own = ours();
+  const auto first_note = [&](const std::vector<Row>& rows) {
+    return notes_on_peers(with_peers(own, peers(rows)).rows).front();
+  };
+  const Row& at_8 = own.rows[0];
+  const Row& at_64 = own.rows[2];
+  CHECK(first_note({peer_row(at_8, "vllm", 50), peer_row(at_64, "vllm", 40)}) ==
+        "cpu fastest in 1 of 2 cases, vllm in 1");
+  // 25.1 and 25 us differ by less than the noise of 0.25 us.
+  CHECK(first_note({peer_row(at_8, "vllm", 25.1), peer_row(at_64, "vllm", 400)}) ==
+        "naive fastest in 1 of 2 cases, within the noise in 1");
+  Row failed = peer_row(at_64, "vllm", 40);
+  failed.status = Status::kFailed;
+  CHECK(first_note({peer_row(at_8, "vllm", 50), failed}) ==
+        "cpu fastest in 1 of 1 case; 1 case without a time of both sides");
+  CHECK(notes_on_peers(own.rows).empty());
+}
+
+TEST_CASE("a table with peers says what they are, and keeps one that failed") {
+  const Results own = ours();
+  Row failed = peer_row(own.rows[2], "vllm", 40);
+  failed.status = Status::kFailed;
+  failed.message = "bounded: 3 of 4096 wrong; token 5, adapter 2, slice 0, column 7";
+  failed.time_us.reset();
+  failed.samples_us.clear();
+  const Results all = with_peers(own, peers({peer_row(own.rows[0], "vllm", 50), failed}));
+  check_golden("table_peers.txt", rendered(all, false));
+  check_golden("peers.md", rendered(all, true));
+}
