@@ -19,6 +19,11 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   scripts/check_export.py scripts/produce_output.py
   scripts/plot.py scripts/plotting/axes.py scripts/plotting/page.py scripts/plotting/panels.py
   scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
+foreach(module arrays clocks exported run sglang_steps timing torch_steps unpack unpacked
+    peer_flashinfer peer_numpy peer_sglang_csgmv peer_sglang_triton peer_torch_bmm
+    peer_torch_grouped peer_torch_loop peer_vllm)
+  lora_bench_install_documents(scripts/peers/${module}.py)
+endforeach()
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
   FILES_MATCHING PATTERN "*.md"
   PATTERN "results/*/*.txt" PATTERN "results/*/*.jsonl" PATTERN "pictures/*.svg")

@@ -1,0 +1,107 @@
+"""The two libraries whose arrays peers take, behind the same few functions."""
+import numpy as np
+
+
+class Missing(Exception):
+    """Why a peer cannot run here: the reason of a SKIPPED row."""
+
+
+class NumPyArrays:
+    """On the host, 16-bit numbers widened to fp32: NumPy alone has no bfloat16."""
+
+    on_gpu = False
+
+    def take(self, stored, kind):
+        if kind == "BF16":
+            return (stored.astype("<u4") << 16).view("<f4")
+        return stored.astype("<f4" if stored.dtype.kind == "f" else stored.dtype)
+
+    def turned(self, array, distance, axis):
+        return np.roll(array, distance, axis)
+
+    def copied(self, array):
+        return np.array(array)
+
+    def assign(self, to, values):
+        to[...] = values
+
+    def given_back(self, array, kind):
+        return np.asarray(array, "<f4"), "F32"
+
+    def bytes_of(self, array):
+        return array.nbytes
+
+    def free_bytes(self):
+        return None
+
+    def largest(self, array):
+        return float(np.max(np.abs(array), initial=0))
+
+    def release(self):
+        pass
+
+    def scratch(self, size):
+        return np.ones(size // 4 + 1, "<f4")
+
+    def touch(self, scratch):
+        scratch += 1
+
+
+class TorchArrays:
+    def __init__(self, device):
+        import torch
+        self.torch, self.device = torch, torch.device(device)
+        self.on_gpu = self.device.type == "cuda"
+
+    def take(self, stored, kind):
+        torch = self.torch
+        if kind == "BF16":
+            return torch.from_numpy(stored.astype("<u2").view("<i2")).view(torch.bfloat16).to(self.device)
+        return torch.from_numpy(np.array(stored)).to(self.device)
+
+    def turned(self, array, distance, axis):
+        return self.torch.roll(array, distance, axis)
+
+    def copied(self, array):
+        return array.clone()
+
+    def assign(self, to, values):
+        to.copy_(values)
+
+    def given_back(self, array, kind):
+        array = array.detach().cpu().contiguous()
+        if array.dtype == self.torch.bfloat16:
+            return array.view(self.torch.int16).numpy(), "BF16"
+        return array.numpy(), "F16" if array.dtype == self.torch.float16 else "F32"
+
+    def bytes_of(self, array):
+        return array.numel() * array.element_size()
+
+    def free_bytes(self):
+        return self.torch.cuda.mem_get_info()[0] if self.on_gpu else None
+
+    def largest(self, array):
+        return float(array.float().abs().max()) if array.numel() else 0.0
+
+    def release(self):
+        """Memory of the case before goes back, so that the next one sees what is free."""
+        if self.on_gpu:
+            self.torch.cuda.empty_cache()
+
+    def scratch(self, size):
+        return self.torch.zeros(size // 4 + 1, dtype=self.torch.float32, device=self.device)
+
+    def touch(self, scratch):
+        scratch.add_(1)
+
+
+def arrays_of(library, device):
+    if library == "numpy":
+        return NumPyArrays()
+    try:
+        import torch
+    except ImportError as error:
+        raise Missing(f"no PyTorch here ({error}): pip install torch") from error
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Missing("PyTorch finds no GPU here")
+    return TorchArrays(device or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -1,0 +1,95 @@
+"""What `lora-bench export` wrote, as docs/export.md lists it, and results for `lora-bench check`."""
+import json
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+# NumPy has no bfloat16: its bits are kept as integers.
+STORED = {"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
+
+
+class Case:
+    """One exported case. Tensors are mapped, not read: only what a peer asks for is loaded."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        with open(self.path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            self._entries = json.loads(file.read(length))
+        self._begin = 8 + length
+        self._entries.pop("__metadata__")
+        self.meta = json.loads(self.path.with_suffix(".json").read_text())
+        if "row" not in self.meta or "measure" not in self.meta:
+            raise ValueError(f"{self.path}: its metadata has no 'row' or no 'measure': export it with this lora-bench")
+
+    def stored(self, name):
+        """The elements as they lie in the file, and their safetensors type."""
+        entry = self._entries[name]
+        begin, end = entry["data_offsets"]
+        kind = np.dtype(STORED[entry["dtype"]])
+        if begin == end:
+            return np.empty(entry["shape"], kind), entry["dtype"]
+        values = np.memmap(self.path, kind, "r", self._begin + begin, ((end - begin) // kind.itemsize,))
+        return values.reshape(entry["shape"]), entry["dtype"]
+
+    def numbers(self, name):
+        return np.array(self.stored(name)[0])
+
+    id = property(lambda self: self.meta["case"])
+    op = property(lambda self: self.meta["op"])
+    dtype = property(lambda self: self.meta["dtype"])
+    tokens = property(lambda self: self.meta["tokens"])
+    in_features = property(lambda self: self.meta["in_features"])
+    widths = property(lambda self: self.meta["widths"])
+    slots = property(lambda self: self.meta["slots"])
+    max_rank = property(lambda self: self.meta["max_rank"])
+    add_inputs = property(lambda self: self.meta["add_inputs"])
+    bias = property(lambda self: "bias.0" in self._entries)
+
+    @property
+    def columns(self):
+        """The slice of y's columns that the op owns."""
+        first = self.meta["offset_start"]
+        return slice(first, first + sum(self.widths))
+
+    @property
+    def lanes(self):
+        """The slice of each product's columns among those of all."""
+        ends = np.cumsum([0, *self.widths])
+        return [slice(int(ends[i]), int(ends[i + 1])) for i in range(len(self.widths))]
+
+    @cached_property
+    def ids(self):
+        return self.numbers("adapter_of_token")
+
+    @cached_property
+    def rank(self):
+        return self.numbers("rank")
+
+    @cached_property
+    def scale(self):
+        return self.numbers("scale")
+
+    @cached_property
+    def groups(self):
+        """(adapter, its rows in ascending order) of every adapter that has rows and a rank."""
+        order, starts = self.numbers("token_order"), self.numbers("group_starts")
+        adapters = self.numbers("active_ids")
+        return [(int(adapter), np.sort(order[starts[i]:starts[i + 1]]))
+                for i, adapter in enumerate(adapters) if self.rank[adapter] > 0]
+
+    @cached_property
+    def one_scale(self):
+        """The scale of all adapters in use, or None where they differ."""
+        scales = {float(self.scale[adapter]) for adapter, _ in self.groups}
+        return scales.pop() if len(scales) == 1 else None if scales else 1.0
+
+
+def write_result(path, values, kind):
+    """One tensor named `output`, for `lora-bench check --output`."""
+    header = {"output": {"dtype": kind, "shape": list(values.shape), "data_offsets": [0, values.nbytes]}}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        np.ascontiguousarray(values).tofile(file)

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Proves and times one peer on cases that `lora-bench export` wrote, and appends a row for each.
+
+  scripts/peers/run.py --cases DIR --peer torch-bmm --tool build/release/src/lora-bench --out peers.jsonl
+
+Peers: numpy, torch-loop, torch-bmm, torch-grouped, vllm, sglang-csgmv, sglang-triton, flashinfer, or a
+file of yours (docs/peers.md). One process runs one peer. Exit codes are those of `lora-bench run`.
+"""
+import argparse
+import importlib
+import importlib.util
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("run.py: needs NumPy (Debian: apt-get install python3-numpy)")
+
+from arrays import Missing, arrays_of
+from clocks import clock_for
+from exported import Case, write_result
+import timing
+
+ROOT = Path(__file__).resolve().parents[2]
+PASS, USAGE, WRONG, INCONCLUSIVE, ENVIRONMENT = 0, 1, 2, 4, 5
+CODES = {"PASSED": PASS, "FAILED": WRONG, "ERROR": WRONG, "MISTRUSTED": INCONCLUSIVE, "SKIPPED": PASS}
+
+
+class Fault(Exception):
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def load_peer(name):
+    """The module of a peer; `name` is one of ours, or the path of a Python file."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise Fault(USAGE, f"there is no file {name}")
+        spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return Path(name).stem, module
+    known = sorted(path.stem[5:].replace("_", "-") for path in Path(__file__).parent.glob("peer_*.py"))
+    if name not in known:
+        raise Fault(USAGE, f"unknown peer '{name}'; known: {', '.join(known)}, or the path of a .py file")
+    return name, importlib.import_module("peer_" + name.replace("-", "_"))
+
+
+def find_cases(places, wanted):
+    files = []
+    for place in map(Path, places):
+        files += [place] if place.suffix == ".safetensors" else sorted(place.glob("*.safetensors"))
+    named = ", ".join(places)
+    try:
+        cases = [Case(file) for file in files]
+    except (OSError, ValueError, KeyError) as error:
+        raise Fault(USAGE, f"not what `lora-bench export` wrote: {error}") from error
+    if not cases:
+        raise Fault(USAGE, f"no *.safetensors in {named}; "
+                           "lora-bench export SCENARIO --backends NAME --to DIR writes them")
+    known = [case.id for case in cases]
+    for name in wanted:
+        if name not in known:
+            raise Fault(USAGE, f"there is no case '{name}' in {named}; there are: {', '.join(known)}")
+    return [case for case in cases if not wanted or case.id in wanted]
+
+
+class Tool:
+    """The lora-bench that judges."""
+
+    def __init__(self, path):
+        self.path = path
+        self.contexts = [json.loads(line) for line in self.run("device", "--json").stdout.splitlines()]
+
+    def run(self, *arguments):
+        try:
+            done = subprocess.run([self.path, *arguments], capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise Fault(USAGE, f"cannot run {self.path}: {error}; name the built lora-bench with --tool") from error
+        if done.returncode not in (PASS, WRONG, INCONCLUSIVE):
+            code = USAGE if done.returncode == USAGE else ENVIRONMENT
+            raise Fault(code, f"{Path(self.path).name} {arguments[0]}: {done.stderr.strip() or done.returncode}")
+        return done
+
+    def context(self, arrays):
+        """First line of a results file for where the arrays are."""
+        kind = "cuda" if arrays is not None and arrays.on_gpu else "cpu"
+        found = next((context for context in self.contexts if context["device_kind"] == kind), None)
+        if found is None:  # a build without CUDA: nothing of ours was measured on this device
+            properties = arrays.torch.cuda.get_device_properties(0)
+            found = {**self.contexts[0], "device_kind": kind, "device_name": properties.name,
+                     "device_identity": "", "cache_bytes": properties.L2_cache_size, "driver": "",
+                     "runtime": arrays.torch.version.cuda}
+        return {**found, "argv": sys.argv}
+
+    def verdict(self, case, values, kind, declared):
+        with tempfile.TemporaryDirectory() as folder:
+            result = Path(folder) / "result.safetensors"
+            write_result(result, values, kind)
+            options = [word for key, value in declared.items()
+                       for word in (["--" + key] if value is True else ["--" + key, str(value)])]
+            return json.loads(self.run("check", str(case.path), "--output", str(result), "--json", *options).stdout)
+
+
+def conditions(arrays):
+    """Clock, temperature, power and throttling of the GPU, as far as nvidia-smi tells."""
+    if not arrays.on_gpu:
+        return {}
+    reasons = ["sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown"]
+    fields = ["clocks.sm", "temperature.gpu", "power.draw", *("clocks_event_reasons." + reason for reason in reasons)]
+    command = ["nvidia-smi", "--id=0", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        clock, temperature, power, *active = [word.strip() for word in text.splitlines()[0].split(",")]
+        return {"clock_mhz": float(clock), "temperature_c": float(temperature), "power_w": float(power),
+                "throttle": ",".join(r for r, state in zip(reasons, active) if state == "Active")}
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return {}
+
+
+def result_of(case, sets, arrays):
+    """The output in the shape of the export: what no peer is given, is as it was before."""
+    values, kind = arrays.given_back(sets.output(), case.dtype)
+    if not case.meta["expand"]:
+        return values, kind
+    before, stored = case.stored("y_before")
+    whole = np.array(before) if kind == stored else arrays.given_back(arrays.take(np.array(before), stored), stored)[0]
+    whole[:, case.columns] = values
+    return whole, kind
+
+
+def prove_and_time(case, peer, arrays, tool, timed):
+    clock = clock_for(arrays)
+    sets = timing.Sets(case, peer, arrays, tool.context(arrays)["cache_bytes"], clock.most_sets)
+    declared, arithmetic = peer.declared(case)
+    clock.load(sets.launches)
+    sets.restore()
+    clock.run()  # what is proved is what a clock runs
+    row = tool.verdict(case, *result_of(case, sets, arrays), declared)
+    row.update(numerics=arithmetic, mode=clock.mode)
+    if row["status"] != "PASSED" or not timed:
+        return row
+    sets.fill()
+    sequence = timing.Sequence(sets, clock)
+    samples, warning = timing.collect(sequence, case.meta["measure"])
+    row.update(timing.columns_of(samples, warning, sequence), **conditions(arrays))
+    if row.get("throttle"):
+        row["warning"] = "; ".join(filter(None, [f"throttled: {row['throttle']}", row["warning"]]))
+    wrong = timing.left_by_graph(sequence)
+    if wrong:
+        row.update(status="FAILED", message="wrong after timing: " + wrong)
+    return row
+
+
+def unproved(case, status, message, mode):
+    return {"kind": "row", **case.meta["row"], "status": status, "message": message, "mode": mode}
+
+
+def row_of(case, peer, arrays, tool, timed):
+    reason = peer.supports(case)
+    mode = "graph" if arrays.on_gpu else "host"
+    if reason:
+        return unproved(case, "SKIPPED", reason, mode)
+    try:
+        return prove_and_time(case, peer, arrays, tool, timed)
+    except Fault:
+        raise
+    except Exception as error:  # one row is lost, not the others
+        traceback.print_exc()
+        return unproved(case, "ERROR", f"{type(error).__name__}: {error}".splitlines()[0][:500], mode)
+    finally:
+        arrays.release()
+
+
+def told(row):
+    line = f"{row['status']:<10} {row['case']} on {row['backend']}"
+    if row.get("time_us") is not None and row["status"] == "PASSED":
+        line += f": {row['time_us']:.2f} us"
+    return line + (f"\n  {row['message']}" if row.get("message") else "")
+
+
+def worst(codes, statuses):
+    for code in (ENVIRONMENT, WRONG, INCONCLUSIVE):
+        if code in codes:
+            return code
+    return PASS if "PASSED" in statuses else INCONCLUSIVE
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(USAGE, f"{self.format_usage()}run.py: {message}\n")
+
+
+def parse():
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--cases", nargs="+", required=True, metavar="DIR", help="folders, or files, that `lora-bench export` wrote")
+    add("--case", action="append", default=[], metavar="ID", help="only this case; may be given again")
+    add("--peer", required=True, help="its name, or a .py file")
+    add("--label", help="its name in the rows, to tell two versions apart; without it that of --peer")
+    add("--unpacked", metavar="DIR", help="where unpack.py laid the peer's modules; without it the installed package")
+    add("--tool", default=str(ROOT / "build/release/src/lora-bench"), help="the built lora-bench")
+    add("--out", default="peers.jsonl", help="rows are appended to it (default: %(default)s)")
+    add("--device", help="cuda or cpu; without it a GPU where PyTorch finds one")
+    add("--no-time", action="store_true", help="prove only")
+    return parser.parse_args()
+
+
+def again(options, case):
+    """The command that makes the row of one case."""
+    words = ["scripts/peers/run.py", "--cases", str(case.path), "--peer", options.peer]
+    for name in ("label", "unpacked", "device"):
+        words += [f"--{name}", getattr(options, name)] if getattr(options, name) else []
+    return shlex.join(words + (["--no-time"] if options.no_time else []))
+
+
+def main():
+    options = parse()
+    cases = find_cases(options.cases, options.case)
+    name, peer = load_peer(options.peer)
+    tool = Tool(options.tool)
+    arrays, identity, reason = None, "not here", ""
+    try:
+        arrays = arrays_of(peer.LIBRARY, options.device)
+        identity = peer.available(options.unpacked)
+    except Missing as missing:
+        reason = str(missing)
+    codes, statuses = set(), set()
+    with open(options.out, "a") as out:
+        out.write(json.dumps(tool.context(arrays)) + "\n")
+        for case in cases:
+            begin = time.perf_counter()
+            if reason:
+                row = unproved(case, "SKIPPED", reason, "")
+            else:
+                row = row_of(case, peer, arrays, tool, not options.no_time)
+            row.update(backend=options.label or name, peer=identity, repro=again(options, case),
+                       wall_s=time.perf_counter() - begin)
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            print(told(row), flush=True)
+            codes.add(CODES[row["status"]])
+            statuses.add(row["status"])
+    return worst(codes, statuses)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Fault as fault:
+        print(f"run.py: {fault}", file=sys.stderr)
+        sys.exit(fault.code)
+    except OSError as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        sys.exit(ENVIRONMENT)
+    except KeyboardInterrupt:
+        sys.exit(INCONCLUSIVE)

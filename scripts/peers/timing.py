@@ -1,0 +1,194 @@
+"""How a peer is timed: the method of docs/measuring.md, so that its rows may stand beside ours."""
+import math
+import time
+
+import numpy as np
+
+MOST_LAUNCHES = 2048  # in a sequence
+MOST_ROTATED = 2 << 30  # bytes beyond the first set
+MOST_ACCUMULATED = {"fp32": 1024}  # launches that y takes before it is restored; 16-bit types:
+MOST_ACCUMULATED_NARROW = 256
+LEAST_SAMPLES = 6  # fewer say nothing about how well the median is known
+TIMES_OVERDRAWN = 5
+NOISY_SPREAD = 0.05
+
+
+class Sets:
+    """Operand sets of one peer on one case: other weights at other addresses in each, enough of them
+    that a launch finds its own in no cache, and where they cannot be enough, an eviction instead."""
+
+    def __init__(self, case, peer, arrays, cache_bytes, most_sets):
+        self.case, self.peer, self.arrays = case, peer, arrays
+        self.cold = case.meta["measure"]["cache"] == "cold"
+        row = case.meta["row"]
+        touched = {"weights-cold": row["weight_bytes"], "cold": row["bytes"], "hot": 0}[case.meta["measure"]["cache"]]
+        self.x, self.y_before = given(case, arrays, "x"), given(case, arrays, "y_before")
+        self.a, self.b = ([arrays.take(*case.stored(f"{name}.{i}")) if case.meta[half] else None
+                           for i in range(len(case.widths))] for name, half in (("a", "shrink"), ("b", "expand")))
+        self.states, self.launches = [], []
+        self._add()
+        self.count = self._affordable(touched, cache_bytes, most_sets)
+        self.rotated_bytes = self.count * touched
+        self.scratch = None
+        if touched > 0 and self.rotated_bytes <= 3 * cache_bytes:
+            self.scratch = arrays.scratch(2 * cache_bytes)
+
+    def fill(self):
+        while len(self.launches) < self.count:
+            self._add()
+
+    def restore(self):
+        for y, _ in self.states:
+            if y is not None:
+                self.arrays.assign(y, self.y_before)
+
+    def output(self):
+        """What the op returns of the first set: y, or h where it is shrink alone."""
+        y, state = self.states[0]
+        return y if self.case.meta["expand"] else self.peer.hidden(state)
+
+    def evict(self):
+        if self.scratch is not None:
+            self.arrays.touch(self.scratch)
+
+    def _add(self):
+        number, arrays, peer = len(self.launches), self.arrays, self.peer
+        if not self.states or self.cold:
+            y = None if self.y_before is None else arrays.copied(self.y_before)
+            x = None if self.x is None else arrays.copied(self.x)
+            self.states.append((y, peer.prepare(self.case, x, y, arrays)))
+        _, state = self.states[-1]
+        # Turned along K and N, so that padding stays where it is.
+        turned = [[None if w is None else arrays.turned(w, 97 * number, axis) if number else arrays.copied(w)
+                   for w in weights] for weights, axis in ((self.a, 2), (self.b, 1))]
+        operands = peer.operands(state, *turned)
+        self.launches.append(lambda: peer.launch(state, operands))
+
+    def _affordable(self, touched, cache_bytes, most_sets):
+        if touched == 0:
+            return 1
+        wanted = min(max(3 * cache_bytes // touched + 1, 2), most_sets)
+        one = sum(self.arrays.bytes_of(w) for w in [*self.a, *self.b] if w is not None)
+        if self.cold:
+            one += sum(self.arrays.bytes_of(t) for t in (self.x, self.y_before) if t is not None)
+        free = self.arrays.free_bytes()
+        room = MOST_ROTATED if free is None else min(MOST_ROTATED, free // 2)
+        return max(1, min(wanted, 1 + room // max(one, 1)))
+
+
+def given(case, arrays, name):
+    """x or y as a peer gets it: the columns that the op reads or owns, without padding between rows."""
+    if not case.meta["shrink" if name == "x" else "expand"]:
+        return None
+    values, kind = case.stored(name)
+    columns = slice(0, case.in_features) if name == "x" else case.columns
+    return arrays.take(np.ascontiguousarray(values[:, columns]), kind)
+
+
+class Sequence:
+    """Launches that go round all sets, loaded into a clock; y is restored before it is too old."""
+
+    def __init__(self, sets, clock):
+        self.sets, self.clock = sets, clock
+        narrow = MOST_ACCUMULATED.get(sets.case.dtype, MOST_ACCUMULATED_NARROW)
+        self.accumulates = sets.case.meta["expand"] and sets.case.add_inputs
+        self.most_accumulated = narrow * len(sets.states)
+        self.most_launches = self.most_accumulated if self.accumulates else MOST_LAUNCHES
+        self.load(1)
+        if sets.scratch is None:  # a second pass would find its sets in the cache
+            self.load(self._passes())
+
+    def load(self, passes):
+        self.launches = self.sets.launches * passes
+        self.clock.load(self.launches)
+        self.sets.restore()
+        self.accumulated = 0
+
+    def run_seconds(self):
+        if self.accumulates:
+            if self.accumulated > 0 and self.accumulated + len(self.launches) > self.most_accumulated:
+                self.sets.restore()
+                self.accumulated = 0
+            self.accumulated += len(self.launches)
+        self.sets.evict()
+        return self.clock.run_seconds()
+
+    def _passes(self):
+        seconds = min(self.run_seconds(), self.run_seconds())
+        if seconds >= self.clock.least_seconds:
+            return 1
+        count = self.sets.count
+        most = max(1, min(MOST_LAUNCHES, self.most_launches) // count)
+        for_time = int(self.clock.least_seconds / seconds) + 1 if seconds > 0 else most
+        return min(max(-(-self.clock.least_launches // count), for_time), most)
+
+
+def median_half_width(samples):
+    """Half of the narrowest interval of order statistics that holds the median with 95 %."""
+    count, below, rank = len(samples), 0.0, 0
+    while 2 * (rank + 1) <= count:
+        below += math.comb(count, rank) / 2**count
+        if below > 0.025:
+            break
+        rank += 1
+    ordered = sorted(samples)
+    return math.inf if rank == 0 else (ordered[count - rank] - ordered[rank - 1]) / 2
+
+
+def collect(sequence, settings):
+    """Samples in seconds of one launch, and a warning where a limit came first."""
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < settings["warmup_ms"] * 1e-3:
+        sequence.run_seconds()
+    samples, begin = [], time.perf_counter()
+    least = max(settings["min_samples"], LEAST_SAMPLES)
+    while len(samples) < max(settings["max_samples"], 2):
+        spent = time.perf_counter() - begin
+        most = settings["max_time_ms"] * 1e-3 * (TIMES_OVERDRAWN if len(samples) < least else 1)
+        if len(samples) >= 2 and spent >= most:
+            break
+        if (len(samples) >= settings["min_samples"] and spent >= settings["min_time_ms"] * 1e-3
+                and median_half_width(samples) <= settings["noise_target"] * np.median(samples)):
+            return samples, ""
+        samples.append(sequence.run_seconds() / len(sequence.launches))
+    known = median_half_width(samples) / np.median(samples)
+    if known <= settings["noise_target"]:
+        return samples, ""
+    if math.isinf(known):
+        return samples, f"limit reached after {len(samples)} samples: too few to know the median"
+    return samples, (f"limit reached: median known to {100 * known:.1f} %, "
+                     f"target {100 * settings['noise_target']:.1f} %")
+
+
+def columns_of(samples, warning, sequence):
+    """The columns of a row that a measurement fills."""
+    times = [1e6 * seconds for seconds in samples]
+    least, q1, median, q3, most = (float(v) for v in np.quantile(times, [0, 0.25, 0.5, 0.75, 1]))
+    gap = abs(float(np.median(times[0::2])) - float(np.median(times[1::2])))
+    half_width = median_half_width(times)
+    noise = max(gap, (most - least) / 2 if math.isinf(half_width) else half_width)
+    warnings = [text for text in (warning, sequence.clock.warning) if text]
+    if q3 - q1 > NOISY_SPREAD * median:
+        warnings.append(f"noisy: quartiles {100 * (q3 - q1) / median:.0f} % of the median apart")
+    return {"time_us": median, "time_min_us": least, "time_q1_us": q1, "time_q3_us": q3, "time_max_us": most,
+            "noise_us": noise, "samples_us": times, "samples": len(times), "launches": len(sequence.launches),
+            "rotation_sets": sequence.sets.count, "rotated_bytes": sequence.sets.rotated_bytes,
+            "warning": "; ".join(warnings)}
+
+
+def left_by_graph(sequence):
+    """Whether the sequence as it was timed leaves what its launches leave one by one, or how not."""
+    sets, arrays = sequence.sets, sequence.sets.arrays
+    if not arrays.on_gpu:
+        return ""  # it was timed one by one
+    left = []
+    for run in (sequence.clock.run, lambda: [launch() for launch in sequence.launches]):
+        sets.restore()
+        run()
+        left.append(arrays.copied(sets.output()))
+    apart, size = arrays.largest(left[0] - left[1]), arrays.largest(left[1])
+    # Sums that meet in another order may round y to a neighbour, at most once a launch.
+    if apart <= 0.02 * size:
+        return ""
+    return ("the graph that was timed leaves another output than its launches one by one: "
+            f"up to {apart:.3g} of {size:.3g}")

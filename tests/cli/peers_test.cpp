@@ -1,0 +1,275 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+namespace lora_bench::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kPeers = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/peers/";
+
+std::string python_with_numpy() {
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (run_process({python, "-c", "import numpy"}).exit_code == 0) {
+      return python;
+    }
+  }
+  MESSAGE("skipped: no python3 with NumPy here (apt install python3-numpy)");
+  return "";
+}
+
+ProcessOptions without_bytecode() {
+  ProcessOptions options;
+  options.environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  return options;
+}
+
+// Cases of smoke, exported into the folder, measured as shortly as can be.
+std::vector<std::string> selection(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"smoke",
+                                 "--backends",
+                                 "cpu",
+                                 "--case",
+                                 "decode1-rank8",
+                                 "--case",
+                                 "decode8-rank8",
+                                 "--set",
+                                 "measure.warmup_ms=0",
+                                 "--set",
+                                 "measure.min_time_ms=1",
+                                 "--set",
+                                 "measure.max_time_ms=10"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void export_cases(const TemporaryFolder& folder, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = selection(more);
+  words.insert(words.begin(), "export");
+  words.insert(words.end(), {"--to", folder.path("cases")});
+  const ProcessResult result = run_tool(words);
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+}
+
+ProcessResult run_peer(const std::string& python, const TemporaryFolder& folder,
+                       const std::string& peer, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{
+      python,   kPeers + "run.py", "--cases", folder.path("cases"),      "--peer", peer,
+      "--tool", LORA_BENCH_BINARY, "--out",   folder.path("peers.jsonl")};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_process(words, without_bytecode());
+}
+
+std::vector<nlohmann::json> rows_of(const std::string& file) {
+  std::vector<nlohmann::json> rows;
+  const std::string text = read_file(file);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    const nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
+    if (line["kind"] == "row") {
+      rows.push_back(line);
+    }
+    begin = end + 1;
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const ProcessResult result = run_peer(python, folder, "numpy");
+  REQUIRE_MESSAGE(result.exit_code == 0, result.out, result.err);
+  CHECK(contains(result.out, "PASSED     decode8-rank8 on numpy: "));
+
+  const std::vector<nlohmann::json> rows = rows_of(folder.path("peers.jsonl"));
+  REQUIRE(rows.size() == 2);
+  for (const nlohmann::json& row : rows) {
+    CHECK(row["status"] == "PASSED");
+    CHECK(row["time_us"].get<double>() > 0);
+    CHECK(row["samples_us"].size() >= 2);
+    CHECK(contains(row["peer"].get<std::string>(), "NumPy "));
+    CHECK(row["levels"] == "bounded");
+    CHECK(row["rotation_sets"].get<int>() > 1);
+  }
+
+  std::vector<std::string> words = selection({"--out", folder.path("ours.jsonl"), "--quiet"});
+  words.insert(words.begin(), "run");
+  const ProcessResult own = run_tool(words);
+  REQUIRE_MESSAGE(own.exit_code == 0, own.out, own.err);
+  const ProcessResult report =
+      run_tool({"report", "--peers", folder.path("peers.jsonl"), folder.path("ours.jsonl")});
+  CHECK(report.exit_code == 0);
+  CHECK(contains(report.out, "speedup"));
+  CHECK(contains(report.out, "of 2 cases"));
+  CHECK(contains(report.out, "numpy is NumPy "));
+}
+
+TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in the table") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::string peer = folder.write("mine.py",
+                                        "from peer_numpy import *\n"
+                                        "import peer_numpy\n"
+                                        "def launch(state, operands):\n"
+                                        "    peer_numpy.launch(state, operands)\n"
+                                        "    state['y'][:, 3] *= 1.02\n");
+  const ProcessResult result = run_peer(python, folder, peer);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "FAILED     decode8-rank8 on mine"));
+  CHECK(contains(result.out, "column 3: expected "));
+  for (const nlohmann::json& row : rows_of(folder.path("peers.jsonl"))) {
+    CHECK(row["status"] == "FAILED");
+    CHECK(row["time_us"].is_null());
+    CHECK(contains(row["first_wrong"].get<std::string>(), "column 3"));
+  }
+  const ProcessResult report = run_tool({"report", folder.path("peers.jsonl")});
+  CHECK(contains(report.out, "2 rows: 2 FAILED"));
+}
+
+TEST_CASE("a peer that throws costs its row and is told") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::string peer = folder.write("mine.py",
+                                        "from peer_numpy import *\n"
+                                        "def launch(state, operands):\n"
+                                        "    raise ValueError('no such kernel')\n");
+  const ProcessResult result = run_peer(python, folder, peer);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "ERROR      decode8-rank8 on mine\n  ValueError: no such kernel"));
+}
+
+TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const ProcessResult missing =
+      run_peer(python, folder, "vllm", {"--unpacked", folder.path("nothing")});
+  CHECK(missing.exit_code == 4);
+  CHECK(contains(missing.out, "SKIPPED    decode8-rank8 on vllm\n  "));
+  CHECK(contains(missing.out, " no "));
+  const TemporaryFolder biased;
+  export_cases(biased, {"--set", "adapters.bias=true"});
+  const ProcessResult unable = run_peer(python, biased, "numpy");
+  CHECK(unable.exit_code == 4);
+  CHECK(contains(unable.out, "adds no bias"));
+}
+
+TEST_CASE("rows of another case of the same name are refused by report") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  export_cases(folder, {"--set", "no_adapter=0.9"});
+  REQUIRE(run_peer(python, folder, "numpy", {"--no-time"}).exit_code == 0);
+  std::vector<std::string> words = selection({"--out", folder.path("ours.jsonl"), "--no-time"});
+  words.insert(words.begin(), "run");
+  REQUIRE(run_tool(words).exit_code == 0);
+  const ProcessResult report =
+      run_tool({"report", "--peers", folder.path("peers.jsonl"), folder.path("ours.jsonl")});
+  CHECK(report.exit_code == 1);
+  CHECK(contains(report.err, "another case of the same name: content "));
+}
+
+TEST_CASE("what the runner of peers cannot use is a usage error with what to do") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  const ProcessResult empty = run_peer(python, folder, "numpy");
+  CHECK(empty.exit_code == 1);
+  CHECK(contains(empty.err, "lora-bench export SCENARIO"));
+  export_cases(folder);
+  const ProcessResult unknown = run_peer(python, folder, "numpi");
+  CHECK(unknown.exit_code == 1);
+  CHECK(contains(unknown.err, "unknown peer 'numpi'; known: flashinfer, numpy, "));
+  const ProcessResult other = run_peer(python, folder, "numpy", {"--case", "decode9"});
+  CHECK(other.exit_code == 1);
+  CHECK(contains(other.err, "there is no case 'decode9'"));
+  const ProcessResult tool = run_peer(python, folder, "numpy", {"--tool", "/nowhere/lora-bench"});
+  CHECK(tool.exit_code == 1);
+  CHECK(contains(tool.err, "name the built lora-bench with --tool"));
+}
+
+TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses to be used") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string make =
+      "import sys, zipfile\n"
+      "with zipfile.ZipFile(sys.argv[1], 'w') as wheel:\n"
+      "    wheel.writestr('vllm-9.9.dist-info/METADATA', 'Name: vllm\\nVersion: 9.9\\n')\n"
+      "    wheel.writestr('vllm/__init__.py', 'raise ImportError(\"the whole package\")')\n"
+      "    wheel.writestr('vllm/envs.py', 'FLAG = 7')\n"
+      "    wheel.writestr('vllm/lora/ops/triton_ops/__init__.py', 'import nowhere')\n"
+      "    wheel.writestr('vllm/lora/ops/triton_ops/op.py',\n"
+      "        'from vllm import envs\\nfrom vllm.heavy import thing\\nflag = envs.FLAG\\n')\n";
+  const std::string wheel = folder.path("vllm-9.9.whl");
+  REQUIRE(run_process({python, "-c", make, wheel}).exit_code == 0);
+  const ProcessResult unpacked =
+      run_process({python, kPeers + "unpack.py", wheel, "--to", folder.path("un")});
+  CHECK_MESSAGE(unpacked.exit_code == 0, unpacked.err);
+  CHECK_FALSE(fs::exists(folder.path("un/vllm/__init__.py")));
+  const std::string use =
+      "import sys; sys.path.insert(0, sys.argv[1])\n"
+      "import unpacked, importlib\n"
+      "print(unpacked.load('vllm', sys.argv[2], {}))\n"
+      "op = importlib.import_module('vllm.lora.ops.triton_ops.op')\n"
+      "print(op.flag)\n"
+      "op.thing()\n";
+  const ProcessResult used =
+      run_process({python, "-c", use, kPeers, folder.path("un")}, without_bytecode());
+  CHECK(used.out == "9.9\n7\n");
+  CHECK(contains(used.err, "vllm.heavy.thing is not among the unpacked modules"));
+  const ProcessResult refused =
+      run_process({python, kPeers + "unpack.py", folder.write("text.whl", "no wheel"), "--to",
+                   folder.path("un")});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "is no wheel"));
+}
+
+TEST_CASE("every Python script parses") {
+  const std::string python = python_with_numpy();
+  if (python.empty()) {
+    return;
+  }
+  const fs::path scripts = fs::path(LORA_BENCH_SOURCE_DIR) / "scripts";
+  int parsed = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(scripts)) {
+    if (entry.path().extension() == ".py") {
+      CAPTURE(entry.path().string());
+      const std::string parse = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
+      CHECK(run_process({python, "-c", parse, entry.path().string()}).exit_code == 0);
+      ++parsed;
+    }
+  }
+  CHECK(parsed >= 15);
+}
+
+}  // namespace lora_bench::test
