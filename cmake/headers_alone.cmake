@@ -1,4 +1,5 @@
-# Compiles every header by itself, so that none leans on what another included before it.
+# Compiles every header by itself, so that none leans on what another included before it. A header
+# with a source of its name needs no more: that source includes it first (tests/host/arrows_test.cpp sees to it).
 function(lora_bench_headers_alone)
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/src/*/*.h ${PROJECT_SOURCE_DIR}/reference/*.h)
@@ -11,6 +12,10 @@ function(lora_bench_headers_alone)
   endif()
   set(sources "")
   foreach(header IN LISTS headers)
+    string(REGEX REPLACE "\\.h$" ".cpp" own_source ${header})
+    if(EXISTS ${PROJECT_SOURCE_DIR}/${own_source})
+      continue()
+    endif()
     string(REGEX REPLACE "[/.]" "_" stem ${header})
     set(source ${CMAKE_CURRENT_BINARY_DIR}/headers_alone/${stem}.cpp)
     string(REGEX REPLACE "^src/" "" header ${header})
@@ -18,6 +23,7 @@ function(lora_bench_headers_alone)
     list(APPEND sources ${source})
   endforeach()
   add_library(headers_alone OBJECT ${sources})
+  set_target_properties(headers_alone PROPERTIES UNITY_BUILD OFF)
   target_include_directories(headers_alone PRIVATE
     ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(headers_alone PRIVATE -O0)

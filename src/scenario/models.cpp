@@ -1,6 +1,7 @@
+#include "scenario/models.h"
+
 #include <fmt/format.h>
 
-#include "scenario/models.h"
 #include "scenario/reader.h"
 #include "scenario/schema.h"
 #include "scenario/settings.h"

@@ -184,8 +184,7 @@ TEST_CASE("a reader that goes away ends nothing but the table") {
 }
 
 TEST_CASE("a full disk under standard output is an environment error") {
-  const ProcessResult result =
-      run_tool_in_shell(std::string(LORA_BENCH_BINARY) + " list fields > /dev/full");
+  const ProcessResult result = run_tool_in_shell(LORA_BENCH_BINARY " list fields > /dev/full");
   CHECK(result.exit_code == 5);
   CHECK(contains(result.err, "cannot write to standard output"));
 }

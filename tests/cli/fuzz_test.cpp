@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Sanitized builds are several times slower; what they look for does not need so many.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
 constexpr const char* kHostCases = "300";
 #else
 constexpr const char* kHostCases = "2000";
@@ -42,7 +42,7 @@ std::vector<std::string> commands_again(const std::string& text) {
   static const std::regex kAgain("again: lora-bench (.*)");
   std::vector<std::string> commands;
   for (std::sregex_iterator at(text.begin(), text.end(), kAgain), end; at != end; ++at) {
-    commands.push_back(std::string(LORA_BENCH_BINARY) + " " + (*at)[1].str());
+    commands.push_back(LORA_BENCH_BINARY " " + (*at)[1].str());
   }
   return commands;
 }

@@ -176,6 +176,23 @@ TEST_CASE("every include follows the arrows of the house") {
   CHECK(inclusions > 100);
 }
 
+// headers_alone compiles the other headers.
+TEST_CASE("a source includes its own header first, so that the header stands alone") {
+  const fs::path root = LORA_BENCH_SOURCE_DIR;
+  for (const Source& source : read_tree()) {
+    const fs::path header = fs::path(source.path).replace_extension(".h");
+    if (!source.path.ends_with(".cpp") || !fs::exists(root / header)) {
+      continue;
+    }
+    const auto first =
+        std::find_if(source.lines.begin(), source.lines.end(),
+                     [](const std::string& line) { return !included(line).empty(); });
+    REQUIRE_MESSAGE(first != source.lines.end(), source.path);
+    CHECK_MESSAGE(header.generic_string().ends_with(included(*first)), source.path, " begins with ",
+                  *first);
+  }
+}
+
 TEST_CASE("kernels are launched only in kernels/") {
   for (const Source& source : read_tree()) {
     for (std::size_t line = 0; source.room != "kernels" && line < source.lines.size(); ++line) {
