@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "core/convert.h"
+#include "support/draws.h"
 #include "support/host_run.h"
 #include "support/plain_backend.h"
 #include "verify/random_case.h"
@@ -42,8 +43,8 @@ Case case_of(Dtype dtype) {
 
 TEST_CASE("so many right launches lie where so many roundings can have taken them") {
   std::int64_t seen = 0;
-  for (std::uint64_t index = 0; index < 120; ++index) {
-    const Case spec = random_case(5, index);
+  for (std::int64_t index = 0; index < test::draws(120); ++index) {
+    const Case spec = random_case(5, static_cast<std::uint64_t>(index));
     const Repeated repeated(spec);
     if (!has_expand(spec.op) || !spec.add_inputs || owned_elements(repeated.problem) == 0) {
       continue;
@@ -54,7 +55,7 @@ TEST_CASE("so many right launches lie where so many roundings can have taken the
     CHECK(found.compared > 0);
     ++seen;
   }
-  CHECK(seen > 30);
+  CHECK(seen > test::draws(30));
   for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
     CHECK(Repeated(case_of(dtype)).check(1024, 1024).wrong == 0);
   }

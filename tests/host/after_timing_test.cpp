@@ -11,6 +11,7 @@
 #include "measure/rotation.h"
 #include "ops/cpu_backend.h"
 #include "support/cpu_case.h"
+#include "support/draws.h"
 #include "verify/verify.h"
 #include "workload/excerpt.h"
 
@@ -125,8 +126,8 @@ TEST_CASE("nothing is said of honest launches, whatever rotates") {
 }
 
 TEST_CASE("honest launches of any problem are told right after timing") {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const Problem problem = random_problem(seed);
+  for (std::int64_t seed = 0; seed < test::draws(60); ++seed) {
+    const Problem problem = random_problem(static_cast<std::uint64_t>(seed));
     CAPTURE(describe(problem));
     CHECK(verdict_on(problem, honest).empty());
   }

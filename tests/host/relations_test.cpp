@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "support/draws.h"
 #include "support/plain_backend.h"
 #include "support/problems.h"
 #include "verify/oracle.h"
@@ -85,8 +86,9 @@ void nudge_far(const Problem& problem, const Operands& operands, std::int64_t to
 
 TEST_CASE("relations: a correct backend keeps all of them on random cases") {
   std::string messages;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    if (const auto failure = broken(random_problem(seed), PlainBackend())) {
+  for (std::int64_t seed = 0; seed < test::draws(150); ++seed) {
+    if (const auto failure =
+            broken(random_problem(static_cast<std::uint64_t>(seed)), PlainBackend())) {
       messages += std::to_string(seed) + ": " + describe(*failure) + "\n";
     }
   }

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "support/draws.h"
 #include "verify/diagnose.h"
 #include "verify/mutant_hunt.h"
 #include "verify/random_case.h"
@@ -28,8 +29,8 @@ TEST_CASE("every mutant is caught, and its fault is named where a name fits") {
 TEST_CASE("the right kernel raises no alarm, neither in the telling cases nor in random ones") {
   CHECK_FALSE(hunt("none", telling_cases()).caught);
   SelfTestReport report;
-  try_correct(*make_mutant("none"), 50, 7, report);
-  CHECK(report.correct_cases == 50);
+  try_correct(*make_mutant("none"), test::draws(50), 7, report);
+  CHECK(report.correct_cases == test::draws(50));
   CHECK(report.false_alarms == 0);
   for (const std::string& message : report.alarm_messages) {
     MESSAGE(message);

@@ -5,6 +5,7 @@
 #include "scenario/content_hash.h"
 #include "scenario/scenario.h"
 #include "scenario/scenario_text.h"
+#include "support/draws.h"
 #include "verify/random_case.h"
 #include "verify/shrink_case.h"
 
@@ -77,7 +78,7 @@ TEST_CASE("what the fault needs of batch and adapters stays") {
 }
 
 TEST_CASE("every case that is tried is one that a scenario may hold, and none is tried twice") {
-  for (std::uint64_t index = 0; index < 100; ++index) {
+  for (std::int64_t index = 0; index < test::draws(100); ++index) {
     std::vector<std::uint64_t> seen;
     std::uint64_t turn = 0;
     const auto fails = [&](const Case& spec) {
@@ -87,7 +88,7 @@ TEST_CASE("every case that is tried is one that a scenario may hold, and none is
       seen.push_back(content_hash({spec}));
       return ++turn % 3 == 0;
     };
-    static_cast<void>(shrink_case(random_case(4, index), fails, never));
+    static_cast<void>(shrink_case(random_case(4, static_cast<std::uint64_t>(index)), fails, never));
   }
 }
 
