@@ -42,10 +42,16 @@ std::vector<std::string> commands_of_readme() {
   return commands;
 }
 
-// What a README leaves to the reader, filled in; "" for what needs a GPU or would run these tests.
+// What a README leaves to the reader, filled in; "" for what needs a GPU or would run these tests,
+// and under a sanitizer for what takes minutes there and is tested in parts in tests/host.
 std::string runnable(std::string command) {
   for (const char* left_out : {"scripts/", "naive", "sudo", "cmake"}) {
     if (contains(command, left_out)) {
+      return "";
+    }
+  }
+  for (const char* slow : {"run decode", "--self-test"}) {
+    if (kSanitized && contains(command, slow)) {
       return "";
     }
   }
