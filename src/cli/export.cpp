@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/invocation.h"
@@ -23,20 +24,31 @@ struct ExportCommand {
   bool scales_as_written = false;
 };
 
-// "anchors/decode1-qkv-r16" is the case decode1-qkv-r16 of anchors, unless it is a scenario itself.
-Selection with_case_split(Selection selection) {
-  const std::string& named = selection.files.front();
-  const std::size_t slash = named.rfind('/');
-  if (selection.files.size() > 1 || !selection.cases.empty() || slash == std::string::npos) {
-    return selection;
-  }
+bool names_scenario(const std::string& text) {
   try {
-    static_cast<void>(find_scenario(named));
+    static_cast<void>(find_scenario(text));
+    return true;
   } catch (const UsageError&) {
-    selection.cases = {named.substr(slash + 1)};
-    selection.files = {named.substr(0, slash)};
+    return false;
   }
-  return selection;
+}
+
+// "anchors/decode1-qkv-r16" is the case decode1-qkv-r16 of anchors, unless it is a scenario itself.
+Selection with_cases_split(const Selection& selection) {
+  Selection split = selection;
+  split.files.clear();
+  for (const std::string& named : selection.files) {
+    const std::size_t slash = named.rfind('/');
+    if (!selection.cases.empty() || slash == std::string::npos || names_scenario(named)) {
+      return selection;
+    }
+    split.cases.push_back(named.substr(slash + 1));
+    const std::string file = named.substr(0, slash);
+    if (std::find(split.files.begin(), split.files.end(), file) == split.files.end()) {
+      split.files.push_back(file);
+    }
+  }
+  return split;
 }
 
 // Files are named after their cases, and rows after the backend that made the output.
@@ -54,7 +66,7 @@ void refuse_mixture(const std::vector<PlannedRow>& planned) {
 }
 
 ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
-  const RunRequest request = request_for(with_case_split(command.selection));
+  const RunRequest request = request_for(with_cases_split(command.selection));
   if (const auto code = supervised(request, invocation.argv)) {
     return *code;
   }

@@ -317,12 +317,14 @@ TEST_CASE("a case too large for the memory is skipped with the figure") {
   CHECK(contains(result.out, "TB of memory"));
 }
 
-TEST_CASE("export writes the case that is named after its scenario") {
+TEST_CASE("export writes the cases that are named after their scenario") {
   const TemporaryFolder folder;
-  const ProcessResult result =
-      run_tool({"export", "smoke/decode8-rank16", "--backends", "cpu", "--to", folder.folder()});
+  const ProcessResult result = run_tool({"export", "smoke/decode8-rank16", "smoke/decode1-rank8",
+                                         "--backends", "cpu", "--to", folder.folder()});
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "decode1-rank8.safetensors"));
+  CHECK_FALSE(contains(result.out, "decode32-rank16.safetensors"));
   CHECK(read_file(folder.path("decode8-rank16.safetensors")).size() > 10000);
   CHECK(contains(read_file(folder.path("decode8-rank16.json")), "\"op\""));
   const ProcessResult unknown =
