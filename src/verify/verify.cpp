@@ -19,13 +19,12 @@ namespace {
 constexpr std::int64_t kRowsOfShiftedLaunch = 32;
 constexpr std::int64_t kRowsOfRelations = 64;
 
-// One backend on one case: launches, and what they proved.
-// "" = none.
 struct MemoryFault {
-  std::string what;
+  std::string what;  // "" = none
   Hypothesis hypothesis;
 };
 
+// One backend on one case: launches, and what they proved.
 class Proof {
  public:
   Proof(const Problem& problem, const Backend& backend, Memory& memory,
