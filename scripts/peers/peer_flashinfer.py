@@ -34,8 +34,9 @@ def prepare(case, x, y, arrays):
     import flashinfer
     torch = arrays.torch
     rows, _ = torch_steps.row_numbers(case, x)
-    adapters = sorted(adapter for adapter, _ in case.groups)
-    lengths = [len(dict(case.groups)[adapter]) for adapter in adapters]
+    groups = dict(case.groups)
+    adapters = sorted(groups)
+    lengths = [len(groups[adapter]) for adapter in adapters]
     starts = torch.tensor([0, *lengths], dtype=torch.int64).cumsum(0).to(x.device)
     wrapper = flashinfer.SegmentGEMMWrapper(torch.empty(WORKSPACE_BYTES, dtype=torch.int8, device=x.device))
     return {"case": case, "x": x, "y": y, "torch": torch, "rows": rows, "segments": len(adapters), "starts": starts,

@@ -1,30 +1,18 @@
 """vLLM's lora_shrink and lora_expand, called as its Punica wrapper calls them for a linear layer."""
 import importlib
-import importlib.metadata
 
 import torch_steps
 import unpacked
-from arrays import Missing
 
 LIBRARY = "torch"
 OPS = "vllm.lora.ops.triton_ops."
 
 
 def available(folder):
-    torch_version = torch_steps.available()
-    try:
-        import triton
-        if folder:
-            version = f"vllm {unpacked.load('vllm', folder, stand_ins())} (LoRA ops alone, unpacked from its wheel)"
-        else:
-            version = "vllm " + importlib.metadata.version("vllm")
-        unpacked.needs_gpu()
-        for module in ("lora_shrink_op", "lora_expand_op", "lora_kernel_metadata", "utils"):
-            importlib.import_module(OPS + module)
-    except (ImportError, AttributeError, RuntimeError) as error:
-        raise Missing(f"no vLLM with known LoRA ops here ({error}): pip install vllm, or --unpacked DIR") from error
+    modules = ("lora_shrink_op", "lora_expand_op", "lora_kernel_metadata", "utils")
+    version = unpacked.version_of("vllm", "vLLM", folder, stand_ins, lambda: [op(module) for module in modules])
     tuned = op("utils").envs.VLLM_TUNED_CONFIG_FOLDER
-    return (f"{version}, {torch_version}, triton {triton.__version__}, grid of active adapters, "
+    return (f"{version}, grid of active adapters, "
             + (f"configs tuned in {tuned}" if tuned else "default configs (it ships none)"))
 
 

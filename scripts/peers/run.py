@@ -21,7 +21,8 @@ from pathlib import Path
 try:
     import numpy as np
 except ImportError:
-    sys.exit("run.py: needs NumPy (Debian: apt-get install python3-numpy)")
+    print("run.py: needs NumPy (Debian: apt-get install python3-numpy)", file=sys.stderr)
+    sys.exit(5)
 
 from arrays import Missing, arrays_of
 from clocks import clock_for

@@ -1,31 +1,17 @@
 """What the two LoRA backends of SGLang share: where their ops lie, weights and descriptions of batches."""
 import importlib
-import importlib.metadata
 import types
 
 import numpy as np
 
 import torch_steps
 import unpacked
-from arrays import Missing
 
 FOLDERS = ("sglang.kernels.ops.lora.dense", "sglang.kernels.ops.gemm", "sglang.srt.lora.triton_ops")  # the newest first
 
 
 def available(folder, modules):
-    torch_version = torch_steps.available()
-    try:
-        import triton
-        if folder:
-            version = f"sglang {unpacked.load('sglang', folder, stand_ins())} (LoRA ops alone, unpacked from its wheel)"
-        else:
-            version = "sglang " + importlib.metadata.version("sglang")
-        unpacked.needs_gpu()
-        for module in modules:
-            op(module)
-    except (ImportError, AttributeError, RuntimeError) as error:
-        raise Missing(f"no SGLang with known LoRA ops here ({error}): pip install sglang, or --unpacked DIR") from error
-    return f"{version}, {torch_version}, triton {triton.__version__}"
+    return unpacked.version_of("sglang", "SGLang", folder, stand_ins, lambda: [op(module) for module in modules])
 
 
 def op(module):

@@ -12,6 +12,7 @@ import sys
 import types
 from pathlib import Path
 
+import torch_steps
 from arrays import Missing
 
 
@@ -76,6 +77,23 @@ def load(package, folder, given):
                       f"scripts/peers/unpack.py {package}-VERSION.whl --to {folder} makes it")
     sys.meta_path.insert(0, Finder(package, folder, given))
     return found[0].version
+
+
+def version_of(package, name, folder, stand_ins, load_ops):
+    """Of the package that is installed, or whose ops lie in the folder, and of what they run on, after they were loaded."""
+    torch_version = torch_steps.available()
+    try:
+        import triton
+        if folder:
+            version = f"{package} {load(package, folder, stand_ins())} (LoRA ops alone, unpacked from its wheel)"
+        else:
+            version = f"{package} {importlib.metadata.version(package)}"
+        needs_gpu()
+        load_ops()
+    except (ImportError, AttributeError, RuntimeError) as error:
+        raise Missing(f"no {name} with known LoRA ops here ({error}): "
+                      f"pip install {package}, or --unpacked DIR") from error
+    return f"{version}, {torch_version}, triton {triton.__version__}"
 
 
 def needs_gpu():

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "support/need_numpy.h"
 #include "support/process.h"
 #include "support/safetensors_header.h"
 
@@ -56,15 +57,6 @@ ProcessResult check(const std::string& exported, const std::string& output,
   std::vector<std::string> arguments{"check", exported, "--output", output};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run_tool(arguments);
-}
-
-std::string python_with_numpy() {
-  for (const std::string python : {"python3", "/usr/bin/python3"}) {
-    if (run_process({python, "-c", "import numpy"}).exit_code == 0) {
-      return python;
-    }
-  }
-  return "";
 }
 
 TEST_CASE("check proves what a backend wrote, for every op") {
@@ -231,11 +223,7 @@ TEST_CASE("files that do not fit together are a usage error that says what is wr
 }
 
 TEST_CASE("NumPy's result of an exported case is proved") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    MESSAGE("skipped: no python3 with NumPy here (apt install python3-numpy)");
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
   const ProcessResult made = run_process(

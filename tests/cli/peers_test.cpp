@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/need_numpy.h"
 #include "support/process.h"
 
 namespace lora_bench::test {
@@ -13,16 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kPeers = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/peers/";
-
-std::string python_with_numpy() {
-  for (const std::string python : {"python3", "/usr/bin/python3"}) {
-    if (run_process({python, "-c", "import numpy"}).exit_code == 0) {
-      return python;
-    }
-  }
-  MESSAGE("skipped: no python3 with NumPy here (apt install python3-numpy)");
-  return "";
-}
 
 ProcessOptions without_bytecode() {
   ProcessOptions options;
@@ -83,10 +74,7 @@ std::vector<nlohmann::json> rows_of(const std::string& file) {
 }  // namespace
 
 TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   export_cases(folder);
   const ProcessResult result = run_peer(python, folder, "numpy");
@@ -117,10 +105,7 @@ TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") 
 }
 
 TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in the table") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   export_cases(folder);
   const std::string peer = folder.write("mine.py",
@@ -143,10 +128,7 @@ TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in
 }
 
 TEST_CASE("a peer that throws costs its row and is told") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   export_cases(folder);
   const std::string peer = folder.write("mine.py",
@@ -159,10 +141,7 @@ TEST_CASE("a peer that throws costs its row and is told") {
 }
 
 TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   export_cases(folder);
   const ProcessResult missing =
@@ -178,10 +157,7 @@ TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reaso
 }
 
 TEST_CASE("rows of another case of the same name are refused by report") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   export_cases(folder, {"--set", "no_adapter=0.9"});
   REQUIRE(run_peer(python, folder, "numpy", {"--no-time"}).exit_code == 0);
@@ -195,10 +171,7 @@ TEST_CASE("rows of another case of the same name are refused by report") {
 }
 
 TEST_CASE("what the runner of peers cannot use is a usage error with what to do") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   const ProcessResult empty = run_peer(python, folder, "numpy");
   CHECK(empty.exit_code == 1);
@@ -216,10 +189,7 @@ TEST_CASE("what the runner of peers cannot use is a usage error with what to do"
 }
 
 TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses to be used") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const TemporaryFolder folder;
   const std::string make =
       "import sys, zipfile\n"
@@ -255,10 +225,7 @@ TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses 
 }
 
 TEST_CASE("every Python script parses") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    return;
-  }
+  const std::string python = need_numpy();
   const fs::path scripts = fs::path(LORA_BENCH_SOURCE_DIR) / "scripts";
   int parsed = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(scripts)) {

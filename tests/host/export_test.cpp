@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "support/need_numpy.h"
 #include "support/process.h"
 #include "support/safetensors_header.h"
 #include "support/workload_case.h"
@@ -18,16 +19,6 @@ using namespace lora_bench;
 namespace {
 
 const std::string kCheck = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/check_export.py";
-
-// A Python that has NumPy, or "".
-std::string python_with_numpy() {
-  for (const std::string python : {"python3", "/usr/bin/python3"}) {
-    if (test::run_process({python, "-c", "import numpy"}).exit_code == 0) {
-      return python;
-    }
-  }
-  return "";
-}
 
 ExportedFiles export_with(const Case& spec, const std::string& fault, const std::string& folder) {
   const auto memory = make_host_memory();
@@ -80,11 +71,7 @@ TEST_CASE("an export names its files after the case and tells everything about i
 }
 
 TEST_CASE("NumPy alone agrees with the oracle on every op, and tells a wrong output") {
-  const std::string python = python_with_numpy();
-  if (python.empty()) {
-    MESSAGE("skipped: no python3 with NumPy here (apt install python3-numpy)");
-    return;
-  }
+  const std::string python = test::need_numpy();
   const test::TemporaryFolder folder;
   for (const Op op : {Op::kLinear, Op::kShrink, Op::kExpand, Op::kEmbedding, Op::kLogits}) {
     for (const ScaleAt scale_at : {ScaleAt::kShrink, ScaleAt::kExpand}) {
