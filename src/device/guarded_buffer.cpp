@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/bytes.h"
 #include "device/memory.h"
 
 namespace lora_bench {
@@ -102,7 +103,7 @@ void GuardedBuffer::upload(const void* from, std::int64_t bytes) {
 }
 
 std::vector<std::byte> GuardedBuffer::download() const {
-  std::vector<std::byte> contents(static_cast<std::size_t>(bytes_));
+  std::vector<std::byte> contents = zero_bytes(bytes_);
   if (bytes_ > 0) {
     memory_->copy_out(contents.data(), data_, bytes_);
   }

@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <future>
-#include <thread>
 
+#include "core/blocks.h"
 #include "core/convert.h"
 #include "reference/rounding_mode.h"
 #include "verify/oracle.h"
@@ -62,21 +60,10 @@ std::vector<reference::Rows> deltas_of(const Problem& problem,
   Problem alone = problem;
   alone.add_inputs = false;
   std::vector<reference::Rows> deltas(sets.size());
-  std::atomic<std::size_t> next = 0;
-  const auto take = [&] {
-    for (std::size_t set = next++; set < sets.size(); set = next++) {
-      deltas[set] = evaluate_rows(alone, *sets[set], numerics, rows);
-    }
-  };
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::future<void>> others;
-  for (std::size_t core = 1; core < std::min(cores, sets.size()); ++core) {
-    others.push_back(std::async(std::launch::async, take));
-  }
-  take();
-  for (std::future<void>& other : others) {
-    other.get();
-  }
+  for_blocks(static_cast<std::int64_t>(sets.size()), 1, 0, [&](std::int64_t set, std::int64_t) {
+    const auto index = static_cast<std::size_t>(set);
+    deltas[index] = evaluate_rows(alone, *sets[index], numerics, rows);
+  });
   return deltas;
 }
 

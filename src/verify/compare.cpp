@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/blocks.h"
 #include "reference/rounding_mode.h"
 #include "verify/oracle.h"
 #include "verify/verify.h"
@@ -12,6 +13,8 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kElementsPerChunk = 1 << 22;
+// That one thread compares in one go.
+constexpr std::int64_t kElementsPerBlock = 1 << 16;
 
 double element(const std::byte* array, Dtype dtype, std::int64_t index) {
   std::uint32_t bits = 0;
@@ -26,6 +29,7 @@ bool same_bits(const std::byte* left, const std::byte* right, Dtype dtype, std::
   return std::memcmp(left + offset, right + offset, bytes) == 0;
 }
 
+// Some of the rows.
 class Comparer {
  public:
   Comparer(const Problem& problem, const Tensors& tensors, const void* got)
@@ -36,8 +40,9 @@ class Comparer {
         got_(static_cast<const std::byte*>(got)),
         before_(output_before(problem, tensors).data.data()) {}
 
-  void compare(const reference::Rows& rows);
-  [[nodiscard]] Comparison result() const;
+  void compare(const reference::Rows& rows, std::size_t begin, std::size_t end);
+  [[nodiscard]] const Comparison& found() const { return found_; }
+  [[nodiscard]] std::int64_t proves_nothing() const { return proves_nothing_; }
 
  private:
   // What is accepted of an owned element.
@@ -58,7 +63,6 @@ class Comparer {
   const std::byte* got_;
   const std::byte* before_;
   Comparison found_;
-  std::int64_t owned_ = 0;
   std::int64_t proves_nothing_ = 0;
 };
 
@@ -97,9 +101,8 @@ double Comparer::without_effect(std::int64_t index) const {
   return adds ? element(before_, dtype_, index) : 0;
 }
 
-void Comparer::compare(const reference::Rows& rows) {
-  found_.largest_partial = std::max(found_.largest_partial, rows.largest_partial);
-  for (std::size_t row = 0; row < rows.tokens.size(); ++row) {
+void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size_t end) {
+  for (std::size_t row = begin; row < end; ++row) {
     for (std::int64_t column = 0; column < rows.columns; ++column) {
       const std::size_t at =
           row * static_cast<std::size_t>(rows.columns) + static_cast<std::size_t>(column);
@@ -114,7 +117,7 @@ void Comparer::compare(const reference::Rows& rows) {
       bool right = false;
       if (owned) {
         const Accepted range = accepted(expected, rows.bound[at]);
-        ++owned_;
+        ++found_.owned;
         proves_nothing_ += proves_nothing(range, index) ? 1 : 0;
         right = right_owned(range, expected, rows.bound[at], got);
         expected = exact_ ? range.least : expected;  // told as the one value that would be right
@@ -141,12 +144,54 @@ void Comparer::note_wrong(std::int64_t token, std::int64_t column, double expect
   }
 }
 
-Comparison Comparer::result() const {
-  Comparison result = found_;
-  result.zero_share =
-      owned_ == 0 ? 0 : static_cast<double>(proves_nothing_) / static_cast<double>(owned_);
-  result.owned = owned_;
-  return result;
+// The parts in the order of the rows.
+class Parts {
+ public:
+  void add(const Comparer& part) {
+    const Comparison& found = part.found();
+    all_.compared += found.compared;
+    all_.owned += found.owned;
+    all_.wrong += found.wrong;
+    all_.bound_share = std::max(all_.bound_share, found.bound_share);
+    all_.wrong_rows.insert(all_.wrong_rows.end(), found.wrong_rows.begin(), found.wrong_rows.end());
+    const std::size_t shown = std::min(kFirstShown - all_.first.size(), found.first.size());
+    all_.first.insert(all_.first.end(), found.first.begin(),
+                      found.first.begin() + static_cast<std::ptrdiff_t>(shown));
+    proves_nothing_ += part.proves_nothing();
+  }
+  void note_partial(double largest) {
+    all_.largest_partial = std::max(all_.largest_partial, largest);
+  }
+  [[nodiscard]] Comparison result() const {
+    Comparison result = all_;
+    result.zero_share =
+        all_.owned == 0 ? 0
+                        : static_cast<double>(proves_nothing_) / static_cast<double>(all_.owned);
+    return result;
+  }
+
+ private:
+  Comparison all_;
+  std::int64_t proves_nothing_ = 0;
+};
+
+void compare_rows(const Problem& problem, const Tensors& tensors, const reference::Rows& rows,
+                  const void* got, Parts& parts) {
+  const std::int64_t rows_per_block =
+      std::max<std::int64_t>(1, kElementsPerBlock / std::max<std::int64_t>(1, rows.columns));
+  const auto count = static_cast<std::int64_t>(rows.tokens.size());
+  std::vector<Comparer> comparers(
+      static_cast<std::size_t>((count + rows_per_block - 1) / rows_per_block),
+      Comparer(problem, tensors, got));
+  for_blocks(count, rows_per_block, 0, [&](std::int64_t begin, std::int64_t end) {
+    const reference::DefaultRounding nearest;
+    comparers[static_cast<std::size_t>(begin / rows_per_block)].compare(
+        rows, static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+  });
+  parts.note_partial(rows.largest_partial);
+  for (const Comparer& comparer : comparers) {
+    parts.add(comparer);
+  }
 }
 
 }  // namespace
@@ -183,13 +228,13 @@ Comparison compare_output(const Problem& problem, const Tensors& tensors, const 
       has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
   const auto rows_per_chunk = static_cast<std::size_t>(
       std::max<std::int64_t>(1, kElementsPerChunk / std::max<std::int64_t>(1, columns)));
-  Comparer comparer(problem, tensors, got);
+  Parts parts;
   const std::span<const std::int64_t> all(rows);
   for (std::size_t first = 0; first < all.size(); first += rows_per_chunk) {
     const auto chunk = all.subspan(first, std::min(rows_per_chunk, all.size() - first));
-    comparer.compare(evaluate_rows(problem, tensors, numerics, chunk));
+    compare_rows(problem, tensors, evaluate_rows(problem, tensors, numerics, chunk), got, parts);
   }
-  return comparer.result();
+  return parts.result();
 }
 
 }  // namespace lora_bench

@@ -1,9 +1,11 @@
 #include "verify/scan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "core/blocks.h"
 #include "core/convert.h"
 #include "verify/oracle.h"
 
@@ -27,6 +29,35 @@ std::uint32_t infinity_bits(Dtype dtype) {
   return 0;
 }
 
+// Elements that one thread looks at in one go.
+constexpr std::int64_t kElementsPerScan = 1 << 20;
+
+// Compiled to wide instructions: a result of hundreds of MB is read as quickly as memory gives it.
+template <typename Bits>
+bool any_above(const std::byte* first, std::int64_t count, std::uint32_t infinity) {
+  constexpr auto kMagnitude = static_cast<Bits>((std::uint64_t{1} << (8 * sizeof(Bits) - 1)) - 1);
+  Bits largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Bits bits = 0;
+    std::memcpy(&bits, first + static_cast<std::size_t>(i) * sizeof(Bits), sizeof(Bits));
+    largest = std::max<Bits>(largest, bits & kMagnitude);
+  }
+  return largest > infinity;
+}
+
+bool any_above(const std::byte* first, std::int64_t count, std::size_t bytes,
+               std::uint32_t infinity) {
+  switch (bytes) {
+    case 1:
+      return any_above<std::uint8_t>(first, count, infinity);
+    case 2:
+      return any_above<std::uint16_t>(first, count, infinity);
+    default:
+      return any_above<std::uint32_t>(first, count, infinity);
+  }
+}
+
+// Some of the rows.
 class Scan {
  public:
   Scan(const Problem& problem, const Tensors& tensors, const void* got)
@@ -39,13 +70,14 @@ class Scan {
     failure_.level = Level::kMemory;
   }
 
-  void untouched(std::int64_t token, std::int64_t first, std::int64_t past);
-  void no_nan(std::int64_t token, std::int64_t first, std::int64_t past);
-  [[nodiscard]] std::optional<Failure> result() const {
-    return failure_.wrong == 0 ? std::nullopt : std::optional(failure_);
-  }
+  void rows(std::int64_t begin, std::int64_t end);
+  [[nodiscard]] const Failure& found() const { return failure_; }
 
  private:
+  void row_of_y(std::int64_t token);
+  void row_of_h(std::int64_t token);
+  void untouched(std::int64_t token, std::int64_t first, std::int64_t past);
+  void no_nan(std::int64_t token, std::int64_t first, std::int64_t past);
   void note(const char* what, std::int64_t token, std::int64_t column);
 
   const Problem& problem_;
@@ -79,6 +111,9 @@ void Scan::no_nan(std::int64_t token, std::int64_t first, std::int64_t past) {
   failure_.compared += past - first;
   const std::byte* element =
       got_ + static_cast<std::size_t>(output_index(problem_, token, first)) * bytes_;
+  if (!any_above(element, past - first, bytes_, infinity_)) {
+    return;
+  }
   for (std::int64_t column = first; column < past; ++column, element += bytes_) {
     std::uint32_t bits = 0;
     std::memcpy(&bits, element, bytes_);
@@ -101,6 +136,49 @@ void Scan::note(const char* what, std::int64_t token, std::int64_t column) {
   failure_.first.push_back({token, problem_.plan.adapter_of_token[static_cast<std::size_t>(token)],
                             place.slice, place.column, load(dtype_, before_, index),
                             load(dtype_, got_, index), 0});
+}
+
+void Scan::rows(std::int64_t begin, std::int64_t end) {
+  for (std::int64_t token = begin; token < end; ++token) {
+    has_expand(problem_.op) ? row_of_y(token) : row_of_h(token);
+  }
+}
+
+void Scan::row_of_y(std::int64_t token) {
+  if (!owns_row(problem_, token)) {
+    untouched(token, 0, problem_.y_stride);
+    return;
+  }
+  const std::int64_t past_slices =
+      std::accumulate(problem_.widths.begin(), problem_.widths.end(), problem_.offset_start);
+  untouched(token, 0, problem_.offset_start);
+  no_nan(token, problem_.offset_start, past_slices);
+  untouched(token, past_slices, problem_.y_stride);
+}
+
+void Scan::row_of_h(std::int64_t token) {
+  if (!owns_row(problem_, token)) {
+    return;
+  }
+  const std::int32_t adapter = problem_.plan.adapter_of_token[static_cast<std::size_t>(token)];
+  for (std::int64_t slice = 0; slice < problem_.slices(); ++slice) {
+    const std::int64_t first = slice * problem_.max_rank;
+    const std::int64_t lanes = problem_.widths[static_cast<std::size_t>(slice)] > 0
+                                   ? problem_.rank[static_cast<std::size_t>(adapter)]
+                                   : 0;
+    no_nan(token, first, first + lanes);
+  }
+}
+
+// What was found in earlier rows stands first.
+void add_found(Failure& all, const Failure& part) {
+  all.what = all.wrong == 0 ? part.what : all.what;
+  all.wrong += part.wrong;
+  all.compared += part.compared;
+  const std::size_t room = kFirstShown - all.first.size();
+  all.first.insert(
+      all.first.end(), part.first.begin(),
+      part.first.begin() + static_cast<std::ptrdiff_t>(std::min(room, part.first.size())));
 }
 
 }  // namespace
@@ -135,29 +213,22 @@ std::int64_t owned_elements(const Problem& problem) {
 
 std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tensors,
                                      const void* got) {
-  Scan scan(problem, tensors, got);
-  const std::int64_t past_slices =
-      std::accumulate(problem.widths.begin(), problem.widths.end(), problem.offset_start);
-  for (std::int64_t token = 0; token < problem.tokens; ++token) {
-    const bool owned = owns_row(problem, token);
-    if (has_expand(problem.op) && !owned) {
-      scan.untouched(token, 0, problem.y_stride);
-    } else if (has_expand(problem.op)) {
-      scan.untouched(token, 0, problem.offset_start);
-      scan.no_nan(token, problem.offset_start, past_slices);
-      scan.untouched(token, past_slices, problem.y_stride);
-    } else if (owned) {
-      const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
-      for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
-        const std::int64_t first = slice * problem.max_rank;
-        const std::int64_t lanes = problem.widths[static_cast<std::size_t>(slice)] > 0
-                                       ? problem.rank[static_cast<std::size_t>(adapter)]
-                                       : 0;
-        scan.no_nan(token, first, first + lanes);
-      }
-    }
+  const std::int64_t columns =
+      has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
+  const std::int64_t rows_per_block =
+      std::max<std::int64_t>(1, kElementsPerScan / std::max<std::int64_t>(1, columns));
+  std::vector<Scan> scans(
+      static_cast<std::size_t>((problem.tokens + rows_per_block - 1) / rows_per_block),
+      Scan(problem, tensors, got));
+  for_blocks(problem.tokens, rows_per_block, 0, [&](std::int64_t begin, std::int64_t end) {
+    scans[static_cast<std::size_t>(begin / rows_per_block)].rows(begin, end);
+  });
+  Failure all;
+  all.level = Level::kMemory;
+  for (const Scan& scan : scans) {
+    add_found(all, scan.found());
   }
-  return scan.result();
+  return all.wrong == 0 ? std::nullopt : std::optional(all);
 }
 
 }  // namespace lora_bench

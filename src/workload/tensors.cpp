@@ -1,13 +1,11 @@
 #include "workload/tensors.h"
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
-#include <future>
 #include <limits>
 #include <span>
-#include <thread>
 
+#include "core/blocks.h"
+#include "core/bytes.h"
 #include "core/convert.h"
 #include "core/error.h"
 #include "core/random.h"
@@ -55,48 +53,26 @@ void draw_row(const RowRecipe& recipe, const RandomStream& random, std::uint64_t
   std::fill(out.begin() + recipe.drawn, out.end(), kPoison);
 }
 
-// Calls `work(begin, end)` for blocks that cover 0 .. rows - 1, each once, on `threads` threads.
-void for_row_blocks(std::int64_t rows, std::int64_t rows_per_block, int threads,
-                    const std::function<void(std::int64_t, std::int64_t)>& work) {
-  std::atomic<std::int64_t> next = 0;
-  const auto take_blocks = [&] {
-    for (std::int64_t begin = next.fetch_add(rows_per_block); begin < rows;
-         begin = next.fetch_add(rows_per_block)) {
-      work(begin, std::min(rows, begin + rows_per_block));
-    }
-  };
-  std::vector<std::future<void>> others;
-  const std::int64_t blocks = (rows + rows_per_block - 1) / rows_per_block;
-  for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, blocks); ++i) {
-    others.push_back(std::async(std::launch::async, take_blocks));
-  }
-  take_blocks();
-  for (std::future<void>& other : others) {
-    other.get();
-  }
-}
-
 template <typename RecipeOfRow>
 HostTensor draw_tensor(Dtype dtype, std::int64_t elements, std::int64_t width,
                        const RandomStream& random, int threads, RecipeOfRow recipe_of_row) {
   HostTensor tensor;
   tensor.dtype = dtype;
   tensor.elements = elements;
-  tensor.data.resize(static_cast<std::size_t>(elements * size_bytes(dtype)));
+  tensor.data = zero_bytes(elements * size_bytes(dtype));
   if (elements == 0) {
     return tensor;
   }
   const std::int64_t rows_per_block = std::max<std::int64_t>(1, kBlockElements / width);
-  for_row_blocks(
-      elements / width, rows_per_block, threads, [&](std::int64_t begin, std::int64_t end) {
-        std::vector<float> block(static_cast<std::size_t>((end - begin) * width));
-        for (std::int64_t row = begin; row < end; ++row) {
-          const std::span<float> out(block.data() + (row - begin) * width,
-                                     static_cast<std::size_t>(width));
-          draw_row(recipe_of_row(row), random, static_cast<std::uint64_t>(row * width), out);
-        }
-        encode(dtype, block, tensor.data.data() + begin * width * size_bytes(dtype));
-      });
+  for_blocks(elements / width, rows_per_block, threads, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> block(static_cast<std::size_t>((end - begin) * width));
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::span<float> out(block.data() + (row - begin) * width,
+                                 static_cast<std::size_t>(width));
+      draw_row(recipe_of_row(row), random, static_cast<std::uint64_t>(row * width), out);
+    }
+    encode(dtype, block, tensor.data.data() + begin * width * size_bytes(dtype));
+  });
   return tensor;
 }
 
@@ -206,8 +182,7 @@ class Drawer {
 }  // namespace
 
 Tensors draw_tensors(const Problem& problem, Fill fill, std::uint64_t seed, int threads) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const Drawer drawer(problem, fill, seed, threads > 0 ? threads : cores);
+  const Drawer drawer(problem, fill, seed, threads);
   Tensors tensors;
   tensors.fill = fill;
   tensors.x = drawer.x();

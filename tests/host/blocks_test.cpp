@@ -1,0 +1,136 @@
+#include "core/blocks.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/bytes.h"
+#include "support/problems.h"
+#include "verify/scan.h"
+#include "verify/verify.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// 4000 rows of 1036 columns: many blocks of each pass over a result. All but y is empty, as nothing
+// here launches.
+struct TallResult {
+  Problem problem = linear_problem();
+  Tensors tensors;
+  std::vector<std::byte> got;
+
+  TallResult() {
+    problem.tokens = 4000;
+    problem.y_stride = 1036;
+    std::vector<std::int32_t> ids(4000, 0);
+    ids[3999] = kNoAdapter;
+    problem.plan = make_plan(ids, problem.slots);
+    tensors.y.dtype = problem.dtype;
+    tensors.y.elements = problem.tokens * problem.y_stride;
+    tensors.y.data = zero_bytes(tensors.y.elements * 2);
+    got = tensors.y.data;
+  }
+
+  void spoil(std::int64_t token, std::int64_t column) {
+    const auto element = static_cast<std::size_t>(token * problem.y_stride + column);
+    got[2 * element] = got[2 * element + 1] = std::byte{0xFF};  // NaN
+  }
+};
+
+}  // namespace
+
+TEST_CASE("blocks: every index is worked on once, for any number of threads and any block") {
+  for (const int threads : {0, 1, 2, 7}) {
+    for (const std::int64_t per_block : {1, 3, 1000, 5000}) {
+      CAPTURE(threads);
+      CAPTURE(per_block);
+      std::vector<std::atomic<int>> times(1000);
+      for_blocks(1000, per_block, threads, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t index = begin; index < end; ++index) {
+          ++times[static_cast<std::size_t>(index)];
+        }
+      });
+      CHECK(std::all_of(times.begin(), times.end(), [](const auto& time) { return time == 1; }));
+    }
+  }
+  for_blocks(0, 4, 0, [](std::int64_t, std::int64_t) { FAIL("there is nothing to work on"); });
+}
+
+TEST_CASE("blocks: what one block throws is thrown where all were asked for") {
+  CHECK_THROWS_WITH_AS(for_blocks(100, 1, 4,
+                                  [](std::int64_t begin, std::int64_t) {
+                                    if (begin == 63) {
+                                      throw std::runtime_error("block 63");
+                                    }
+                                  }),
+                       "block 63", std::runtime_error);
+}
+
+TEST_CASE("bytes: zeros, as many as were asked for, small and large") {
+  for (const std::int64_t count : {0, 1, 4096, 5 << 20}) {
+    const std::vector<std::byte> bytes = zero_bytes(count);
+    CHECK(static_cast<std::int64_t>(bytes.size()) == count);
+    CHECK(std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; }));
+  }
+}
+
+TEST_CASE("scan: a fault in any row of a tall result is found, the first of many told first") {
+  TallResult clean;
+  CHECK_FALSE(scan_all_rows(clean.problem, clean.tensors, clean.got.data()));
+  for (const std::int64_t token : {0, 1011, 1012, 2500, 3998}) {
+    CAPTURE(token);
+    TallResult result;
+    result.spoil(token, 5);
+    const std::optional<Failure> found =
+        scan_all_rows(result.problem, result.tensors, result.got.data());
+    REQUIRE(found);
+    CHECK(found->wrong == 1);
+    REQUIRE(found->first.size() == 1);
+    CHECK(found->first.front().token == token);
+    CHECK(found->first.front().column == 3);  // slice 0 starts at column 2
+  }
+  TallResult many;
+  for (std::int64_t token = 0; token < 4000; token += 100) {
+    many.spoil(token, 4);
+  }
+  many.spoil(3999, 0);  // a row without adapter
+  const std::optional<Failure> found = scan_all_rows(many.problem, many.tensors, many.got.data());
+  REQUIRE(found);
+  CHECK(found->wrong == 41);
+  CHECK(found->compared == 4000 * 1036);
+  CHECK(found->what == "NaN in the result, perhaps never written");
+  REQUIRE(found->first.size() == kFirstShown);
+  for (std::size_t i = 0; i < kFirstShown; ++i) {
+    CHECK(found->first[i].token == static_cast<std::int64_t>(i) * 100);
+  }
+}
+
+TEST_CASE("compare: what is wrong in rows of many blocks is told in the order of the rows") {
+  TallResult result;
+  result.problem.op = Op::kExpand;
+  result.problem.y_stride = 1036;
+  result.tensors = draw_tensors(result.problem, Fill::kBounded, 1);
+  result.got = result.tensors.y.data;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t token = 3999; token >= 0; token -= 10) {
+    rows.push_back(token);
+  }
+  Numerics numerics;
+  numerics.expand_depth = result.problem.max_rank + 2;
+  const Comparison found =
+      compare_output(result.problem, result.tensors, numerics, result.got.data(), rows);
+  // Nothing was launched: 32 owned columns of the rows with an adapter.
+  CHECK(found.compared == 400 * 1036);
+  CHECK(found.owned == 399 * 32);
+  CHECK(found.wrong > found.owned * 9 / 10);
+  REQUIRE(found.wrong_rows.size() == 399);
+  CHECK(found.wrong_rows.front() == 9);
+  CHECK(found.wrong_rows.back() == 3989);
+  CHECK(std::is_sorted(found.wrong_rows.begin(), found.wrong_rows.end()));
+  REQUIRE(found.first.size() == kFirstShown);
+  CHECK(found.first.front().token == 9);
+}
