@@ -45,6 +45,8 @@ struct Arithmetic {
   std::int64_t partials = 1;
   Number intermediate = Number::kFp32;
   bool rounds_delta = false;
+
+  [[nodiscard]] bool operator==(const Arithmetic&) const = default;
 };
 
 // What `expected` models besides real arithmetic.

@@ -21,6 +21,7 @@ struct Plan {
   [[nodiscard]] std::int64_t rows_with_adapter() const {
     return group_starts.empty() ? 0 : group_starts.back();
   }
+  [[nodiscard]] bool operator==(const Plan&) const = default;
 };
 
 // Throws std::invalid_argument, naming the row, for an id outside -1 .. slots - 1 and for more rows

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/units.h"
+#include "device/system_files.h"
 #include "measure/measure.h"
 #include "measure/phases.h"
 #include "measure/plan_time.h"
@@ -20,8 +21,12 @@ namespace {
 
 // Everything the working thread touches, owned here, so that a hung backend can be left behind.
 struct Attempt {
+  Attempt(const Case& of, KeptGroundwork shared)
+      : spec(of), groundwork(std::move(shared)), problem(groundwork->problem()) {}
+
   Case spec;
-  Problem problem;
+  KeptGroundwork groundwork;
+  const Problem& problem;
   std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
   std::shared_ptr<const Backend> backend;
   std::shared_ptr<Memory> memory;
@@ -70,10 +75,9 @@ void ask(Attempt& attempt) {
 
 void prove_and_time(Attempt& attempt) {
   if (attempt.spec.verify.enabled) {
-    attempt.verdict = verify(attempt.problem, *attempt.backend, *attempt.memory,
+    attempt.verdict = verify(*attempt.groundwork, *attempt.backend, *attempt.memory,
                              {.relations = attempt.relations || attempt.spec.verify.relations,
-                              .max_rows = attempt.spec.verify.max_rows,
-                              .seed = attempt.spec.seed});
+                              .max_rows = attempt.spec.verify.max_rows});
     if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
     }
@@ -120,12 +124,10 @@ std::shared_ptr<Clock> make_clock(Space space, LaunchMode mode) {
                                : std::shared_ptr<Clock>(make_device_clock(mode));
 }
 
-std::shared_ptr<Attempt> prepare(const CaseRequest& request, const Problem& problem,
+std::shared_ptr<Attempt> prepare(const CaseRequest& request, const KeptGroundwork& groundwork,
                                  Targets& targets) {
   const Space space = request.backend.backend->space();
-  const auto attempt = std::make_shared<Attempt>();
-  attempt->spec = request.spec;
-  attempt->problem = problem;
+  const auto attempt = std::make_shared<Attempt>(request.spec, groundwork);
   attempt->backend = watched(request.backend.backend, attempt->pulse);
   attempt->memory = watched(targets.memory(space), attempt->pulse);
   attempt->facts = targets.facts(space);
@@ -169,12 +171,13 @@ bool came_back(Row& row, const std::shared_ptr<Attempt>& attempt, void (*work)(A
   return false;
 }
 
-void attempt_row(Row& row, const Problem& problem, const CaseRequest& request, Targets& targets) {
+void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& request,
+                 Targets& targets) {
   const Space space = request.backend.backend->space();
   if (space == Space::kHost) {
     row.mode = "host";  // graphs and streams are the GPU's
   }
-  const std::shared_ptr<Attempt> attempt = prepare(request, problem, targets);
+  const std::shared_ptr<Attempt> attempt = prepare(request, groundwork, targets);
   if (!came_back(row, attempt, ask)) {
     return;
   }
@@ -182,7 +185,8 @@ void attempt_row(Row& row, const Problem& problem, const CaseRequest& request, T
     row = skipped(std::move(row), attempt->support.why_not);
     return;
   }
-  const std::int64_t needed = needed_bytes(problem, request.spec, attempt->facts, request.timing);
+  const std::int64_t needed =
+      needed_bytes(attempt->problem, request.spec, attempt->facts, request.timing);
   if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
     row = skipped(std::move(row), std::move(why));
     return;
@@ -196,6 +200,28 @@ void attempt_row(Row& row, const Problem& problem, const CaseRequest& request, T
   }
 }
 
+// Of one case: two drawings of its operands and the oracle's values of the sampled rows. Where
+// memory is short nothing is kept.
+constexpr std::int64_t kMostKeptBytes = std::int64_t{4} << 30;
+constexpr std::int64_t kShareKept = 8;
+
+// What is kept, where it is of this very problem; else it goes before anything else is drawn.
+KeptGroundwork groundwork_of(const Problem& problem, const CaseRequest& request,
+                             KeptGroundwork& kept) {
+  const std::uint64_t seed = request.spec.seed;
+  const bool same = kept && kept->seed() == seed && kept->problem() == problem;
+  if (!same || !request.backend.plugin.empty()) {
+    kept.reset();
+    kept = std::make_shared<Groundwork>(
+        problem, seed, std::min(kMostKeptBytes, available_memory_bytes() / kShareKept));
+  }
+  return kept;
+}
+
+bool may_keep(const Row& row) {
+  return row.plugin.empty() && (row.status == Status::kPassed || row.status == Status::kSkipped);
+}
+
 }  // namespace
 
 std::string why_no_room(std::int64_t needed, std::int64_t available) {
@@ -205,7 +231,7 @@ std::string why_no_room(std::int64_t needed, std::int64_t available) {
                                            format_bytes(static_cast<double>(available)));
 }
 
-Row run_case(const CaseRequest& request, Targets& targets) {
+Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept) {
   const auto started = std::chrono::steady_clock::now();
   const Case& spec = request.spec;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
@@ -216,7 +242,7 @@ Row run_case(const CaseRequest& request, Targets& targets) {
     return skipped(std::move(row), request.backend.why_not_here);
   }
   try {
-    attempt_row(row, problem, request, targets);
+    attempt_row(row, groundwork_of(problem, request, kept), request, targets);
   } catch (const EnvironmentError&) {
     throw;
   } catch (const std::bad_alloc&) {
@@ -226,6 +252,9 @@ Row run_case(const CaseRequest& request, Targets& targets) {
     fail(row, error.what());
   } catch (...) {
     fail(row, "the backend threw something that is no std::exception");
+  }
+  if (!may_keep(row)) {
+    kept.reset();
   }
   row.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return row;

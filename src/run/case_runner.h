@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "run/select.h"
 #include "run/target.h"
 #include "scenario/case.h"
+#include "verify/groundwork.h"
 
 namespace lora_bench {
 
@@ -19,9 +21,14 @@ struct CaseRequest {
   std::string repro;  // the command that makes this row again
 };
 
+// The groundwork of the case in hand, from the row of one backend to that of the next. Gone with
+// the first row of another case, and after every row of a plugin or of what did not pass: what may
+// have written where it must not is not trusted to have left it as it was.
+using KeptGroundwork = std::shared_ptr<Groundwork>;
+
 // Proves, then times what was proved. Whatever the backend does (throws, hangs, writes outside)
 // ends in the row; only EnvironmentError passes through, since then no other row can be had.
-[[nodiscard]] Row run_case(const CaseRequest& request, Targets& targets);
+[[nodiscard]] Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept);
 
 // "needs 2 GB of memory, 1 GB are free"; "" when it fits.
 [[nodiscard]] std::string why_no_room(std::int64_t needed, std::int64_t available);

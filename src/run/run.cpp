@@ -205,7 +205,7 @@ class Loop {
                      .timing = request_.timing,
                      .thresholds = thresholds_of(*planned.spec, request_.thresholds),
                      .repro = repro_command(*planned.spec, planned.spelling, request_)},
-                    targets_);
+                    targets_, groundwork_);
   }
 
   bool one(const PlannedRow& planned) {
@@ -232,6 +232,7 @@ class Loop {
   FileSinks& sinks_;
   const std::map<std::string, Selected>& selected_;
   Targets& targets_;
+  KeptGroundwork groundwork_;
   Isolation* isolation_;  // null = rows run in this process
 };
 

@@ -59,7 +59,8 @@ void share_calls() {
 }
 
 // Row by request until there are no more.
-using RowOf = std::function<Row(Selected& selected, Targets& targets, const std::string& asked)>;
+using RowOf = std::function<Row(Selected& selected, Targets& targets, KeptGroundwork& groundwork,
+                                const std::string& asked)>;
 
 ExitCode serve(const std::string& spelling, const RowOf& row_of) {
   share_calls();
@@ -74,10 +75,11 @@ ExitCode serve(const std::string& spelling, const RowOf& row_of) {
   const bool on_device = selected.backend && selected.backend->space() == Space::kDevice;
   answer('s', kNoRequest, (on_device ? "cuda " : "host ") + selected.why_not_here);
   Targets targets;
+  KeptGroundwork groundwork;
   Request asked;
   try {
     for (asked = next_request(); !asked.text.empty(); asked = next_request()) {
-      const Row row = row_of(selected, targets, asked.text);
+      const Row row = row_of(selected, targets, groundwork, asked.text);
       answer(row.interrupted ? 'i' : 'r', asked.word, to_json_line(row));
     }
   } catch (const EnvironmentError& error) {
@@ -90,25 +92,26 @@ ExitCode serve(const std::string& spelling, const RowOf& row_of) {
 }  // namespace
 
 ExitCode serve_rows(const RunRequest& request) {
-  return serve(request.backends.front(),
-               [&](const Selected& selected, Targets& targets, const std::string& asked) {
-                 std::istringstream numbers(asked);
-                 std::size_t scenario = 0;
-                 std::size_t number = 0;
-                 numbers >> scenario >> number;
-                 const Case& spec = request.scenarios.at(scenario).cases.at(number);
-                 return run_case({.spec = spec,
-                                  .backend = selected,
-                                  .relations = request.relations,
-                                  .timing = request.timing,
-                                  .thresholds = thresholds_of(spec, request.thresholds),
-                                  .repro = repro_command(spec, request.backends.front(), request)},
-                                 targets);
-               });
+  return serve(request.backends.front(), [&](const Selected& selected, Targets& targets,
+                                             KeptGroundwork& groundwork, const std::string& asked) {
+    std::istringstream numbers(asked);
+    std::size_t scenario = 0;
+    std::size_t number = 0;
+    numbers >> scenario >> number;
+    const Case& spec = request.scenarios.at(scenario).cases.at(number);
+    return run_case({.spec = spec,
+                     .backend = selected,
+                     .relations = request.relations,
+                     .timing = request.timing,
+                     .thresholds = thresholds_of(spec, request.thresholds),
+                     .repro = repro_command(spec, request.backends.front(), request)},
+                    targets, groundwork);
+  });
 }
 
 ExitCode serve_cases(const std::string& spelling) {
-  return serve(spelling, [&](Selected& selected, Targets& targets, const std::string& asked) {
+  return serve(spelling, [&](Selected& selected, Targets& targets, KeptGroundwork& groundwork,
+                             const std::string& asked) {
     const nlohmann::json request = nlohmann::json::parse(asked);
     if (request.at("fresh")) {
       selected = select_backend(spelling);
@@ -120,7 +123,7 @@ ExitCode serve_cases(const std::string& spelling) {
                      .timing = false,
                      .thresholds = {},
                      .repro = {}},
-                    targets);
+                    targets, groundwork);
   });
 }
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "core/blocks.h"
 #include "reference/rounding_mode.h"
+#include "verify/groundwork.h"
 #include "verify/oracle.h"
 #include "verify/verify.h"
 
@@ -194,6 +197,25 @@ void compare_rows(const Problem& problem, const Tensors& tensors, const referenc
   }
 }
 
+// `right` gives the oracle's values of some rows.
+template <typename Right>
+Comparison compare_in_chunks(const Problem& problem, const Tensors& tensors, const void* got,
+                             std::vector<std::int64_t> rows, Right right) {
+  const reference::DefaultRounding nearest;
+  std::sort(rows.begin(), rows.end());
+  const std::int64_t columns =
+      has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
+  const auto rows_per_chunk = static_cast<std::size_t>(
+      std::max<std::int64_t>(1, kElementsPerChunk / std::max<std::int64_t>(1, columns)));
+  Parts parts;
+  const std::span<const std::int64_t> all(rows);
+  for (std::size_t first = 0; first < all.size(); first += rows_per_chunk) {
+    const auto chunk = all.subspan(first, std::min(rows_per_chunk, all.size() - first));
+    compare_rows(problem, tensors, *right(chunk), got, parts);
+  }
+  return parts.result();
+}
+
 }  // namespace
 
 std::string why_no_proof(const Comparison& comparison) {
@@ -222,19 +244,18 @@ Place place_of(const Problem& problem, std::int64_t column) {
 
 Comparison compare_output(const Problem& problem, const Tensors& tensors, const Numerics& numerics,
                           const void* got, std::vector<std::int64_t> rows) {
-  const reference::DefaultRounding nearest;
-  std::sort(rows.begin(), rows.end());
-  const std::int64_t columns =
-      has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
-  const auto rows_per_chunk = static_cast<std::size_t>(
-      std::max<std::int64_t>(1, kElementsPerChunk / std::max<std::int64_t>(1, columns)));
-  Parts parts;
-  const std::span<const std::int64_t> all(rows);
-  for (std::size_t first = 0; first < all.size(); first += rows_per_chunk) {
-    const auto chunk = all.subspan(first, std::min(rows_per_chunk, all.size() - first));
-    compare_rows(problem, tensors, evaluate_rows(problem, tensors, numerics, chunk), got, parts);
-  }
-  return parts.result();
+  return compare_in_chunks(problem, tensors, got, std::move(rows),
+                           [&](std::span<const std::int64_t> chunk) {
+                             return std::optional(evaluate_rows(problem, tensors, numerics, chunk));
+                           });
+}
+
+Comparison compare_output(Groundwork& groundwork, const Tensors& tensors, const Numerics& numerics,
+                          const void* got, std::vector<std::int64_t> rows) {
+  return compare_in_chunks(groundwork.problem(), tensors, got, std::move(rows),
+                           [&](std::span<const std::int64_t> chunk) {
+                             return groundwork.rows(tensors, numerics, chunk);
+                           });
 }
 
 }  // namespace lora_bench

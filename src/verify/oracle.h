@@ -21,6 +21,9 @@ namespace lora_bench {
 [[nodiscard]] reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
                                             const Numerics& numerics,
                                             std::span<const std::int64_t> rows);
+[[nodiscard]] reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
+                                            const reference::Arithmetic& arithmetic,
+                                            std::span<const std::int64_t> rows);
 
 // The operand that the op writes, and its dtype.
 [[nodiscard]] Dtype output_dtype(const Problem& problem);

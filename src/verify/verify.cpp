@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "verify/diagnose.h"
+#include "verify/groundwork.h"
 #include "verify/oracle.h"
 #include "verify/relations.h"
 #include "verify/scan.h"
@@ -27,14 +28,15 @@ struct MemoryFault {
 // One backend on one case: launches, and what they proved.
 class Proof {
  public:
-  Proof(const Problem& problem, const Backend& backend, Memory& memory,
+  Proof(Groundwork& groundwork, const Backend& backend, Memory& memory,
         const VerifyOptions& options)
-      : problem_(problem),
+      : groundwork_(groundwork),
+        problem_(groundwork.problem()),
         backend_(backend),
         memory_(memory),
         options_(options),
-        numerics_(backend.numerics(problem)),
-        workspace_bytes_(backend.workspace_bytes(problem)) {}
+        numerics_(backend.numerics(problem_)),
+        workspace_bytes_(backend.workspace_bytes(problem_)) {}
 
   Verdict run();
 
@@ -48,6 +50,7 @@ class Proof {
   bool fail(Failure failure);
   void conclude();
 
+  Groundwork& groundwork_;
   const Problem& problem_;
   const Backend& backend_;
   Memory& memory_;
@@ -87,7 +90,7 @@ void Proof::judge(Level level, const Comparison& comparison) {
 
 bool Proof::check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
                          const MemoryFault& memory, const std::vector<std::int64_t>& rows) {
-  const Comparison comparison = compare_output(problem_, tensors, numerics_, got.data(), rows);
+  const Comparison comparison = compare_output(groundwork_, tensors, numerics_, got.data(), rows);
   verdict_.compared += comparison.compared;
   verdict_.bound_share = std::max(verdict_.bound_share, comparison.bound_share);
   judge(level, comparison);
@@ -136,16 +139,16 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
 }
 
 bool Proof::check_fill(Level level, Fill fill) {
-  const Tensors tensors = draw_tensors(problem_, fill, options_.seed);
+  const std::shared_ptr<const Tensors> tensors = groundwork_.tensors(fill);
   const bool left_out = (level == Level::kExact && options_.without == Part::kExact) ||
                         (level == Level::kBounded && options_.without == Part::kBounded);
-  if (!left_out && !check_launch(level, tensors, Alignment::kBoundary, options_.max_rows)) {
+  if (!left_out && !check_launch(level, *tensors, Alignment::kBoundary, options_.max_rows)) {
     return false;
   }
   const bool shifted =
       level == (options_.without == Part::kExact ? Level::kBounded : Level::kExact);
   return !shifted || options_.without == Part::kShifted ||
-         check_launch(level, tensors, Alignment::kElement,
+         check_launch(level, *tensors, Alignment::kElement,
                       std::min(options_.max_rows, kRowsOfShiftedLaunch));
 }
 
@@ -244,7 +247,14 @@ std::string describe(const Failure& failure) {
 
 Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
                const VerifyOptions& options) {
-  return Proof(problem, backend, memory, options).run();
+  Groundwork groundwork(problem, options.seed, 0);  // nobody comes back for it
+  return Proof(groundwork, backend, memory, options).run();
+}
+
+Verdict verify(Groundwork& groundwork, const Backend& backend, Memory& memory,
+               VerifyOptions options) {
+  options.seed = groundwork.seed();
+  return Proof(groundwork, backend, memory, options).run();
 }
 
 }  // namespace lora_bench

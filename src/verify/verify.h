@@ -14,6 +14,8 @@
 
 namespace lora_bench {
 
+class Groundwork;
+
 // The ladder of docs/verifying.md.
 enum class Level : std::uint8_t { kExact = 1, kBounded = 2, kRelations = 3, kMemory = 4 };
 [[nodiscard]] std::string_view name(Level level);
@@ -59,7 +61,7 @@ enum class Part : std::uint8_t { kNone, kExact, kShifted, kBounded, kRelations, 
 struct VerifyOptions {
   bool relations = false;
   std::int64_t max_rows = 256;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;      // of the operands, where no groundwork has one
   Part without = Part::kNone;  // for the self-test alone
 };
 
@@ -73,6 +75,10 @@ struct VerifyOptions {
 // Throws what the backend throws.
 [[nodiscard]] Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
                              const VerifyOptions& options);
+
+// The same of a backend among others on one case: what all of them need is made once.
+[[nodiscard]] Verdict verify(Groundwork& groundwork, const Backend& backend, Memory& memory,
+                             VerifyOptions options);
 
 // The rows that are compared in full when there are more than `max_rows`: of every group the first
 // and the last, the rows around tile boundaries, rows without adapter, then by stratum.
@@ -102,6 +108,10 @@ struct Comparison {
 // of h may hold anything. Used by verify and once more after timing. `got` is the whole output in
 // the dtype of the op's result.
 [[nodiscard]] Comparison compare_output(const Problem& problem, const Tensors& tensors,
+                                        const Numerics& numerics, const void* got,
+                                        std::vector<std::int64_t> rows);
+// With what the groundwork knows of the oracle; `tensors` are its own.
+[[nodiscard]] Comparison compare_output(Groundwork& groundwork, const Tensors& tensors,
                                         const Numerics& numerics, const void* got,
                                         std::vector<std::int64_t> rows);
 

@@ -33,6 +33,7 @@ struct Problem {
   Plan plan;
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
+  [[nodiscard]] bool operator==(const Problem&) const = default;
 };
 
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);

@@ -1,0 +1,73 @@
+#include "verify/groundwork.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "verify/oracle.h"
+
+namespace lora_bench {
+namespace {
+
+std::int64_t bytes_of(const reference::Rows& rows) {
+  const std::size_t elements = rows.expected.size();
+  return static_cast<std::int64_t>(elements * (2 * sizeof(double) + 1) +
+                                   rows.tokens.size() * sizeof(std::int64_t));
+}
+
+// Of the exact fill only these two are modelled: backends that differ in others share its values.
+reference::Arithmetic what_matters(Fill fill, const reference::Arithmetic& declared) {
+  if (fill != Fill::kExact) {
+    return declared;
+  }
+  reference::Arithmetic modelled;
+  modelled.intermediate = declared.intermediate;
+  modelled.rounds_delta = declared.rounds_delta;
+  return modelled;
+}
+
+}  // namespace
+
+Groundwork::Groundwork(Problem problem, std::uint64_t seed, std::int64_t most_bytes)
+    : problem_(std::move(problem)), seed_(seed), most_bytes_(most_bytes) {}
+
+bool Groundwork::take_room(std::int64_t bytes) {
+  const bool room = bytes <= most_bytes_ - kept_bytes_;
+  kept_bytes_ += room ? bytes : 0;
+  return room;
+}
+
+std::shared_ptr<const Tensors> Groundwork::tensors(Fill fill) {
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const auto& drawn) { return drawn->fill == fill; });
+  if (found != tensors_.end()) {
+    return *found;
+  }
+  auto drawn = std::make_shared<const Tensors>(draw_tensors(problem_, fill, seed_));
+  if (take_room(tensor_bytes(problem_))) {
+    tensors_.push_back(drawn);
+  }
+  return drawn;
+}
+
+std::shared_ptr<const reference::Rows> Groundwork::rows(const Tensors& tensors,
+                                                        const Numerics& numerics,
+                                                        std::span<const std::int64_t> rows) {
+  const reference::Arithmetic arithmetic =
+      what_matters(tensors.fill, oracle_arithmetic(problem_, numerics));
+  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& known) {
+    return known.fill == tensors.fill && known.arithmetic == arithmetic &&
+           std::equal(rows.begin(), rows.end(), known.rows->tokens.begin(),
+                      known.rows->tokens.end());
+  });
+  if (found != known_.end()) {
+    return found->rows;
+  }
+  auto evaluated =
+      std::make_shared<const reference::Rows>(evaluate_rows(problem_, tensors, arithmetic, rows));
+  if (take_room(bytes_of(*evaluated))) {
+    known_.push_back({tensors.fill, arithmetic, evaluated});
+  }
+  return evaluated;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,152 @@
+#include "verify/groundwork.h"
+
+#include <doctest/doctest.h>
+
+#include "run/case_runner.h"
+#include "support/plain_backend.h"
+#include "support/problems.h"
+#include "support/workload_case.h"
+#include "verify/oracle.h"
+#include "verify/verify.h"
+
+using namespace lora_bench;
+
+namespace {
+
+constexpr std::int64_t kPlenty = std::int64_t{1} << 30;
+
+Numerics plain_numerics() { return PlainBackend().numerics(linear_problem()); }
+
+Row row_of(const Case& spec, const std::string& backend, KeptGroundwork& kept) {
+  static Targets targets;
+  const Selected selected = select_backend(backend);
+  return run_case({.spec = spec,
+                   .backend = selected,
+                   .relations = false,
+                   .timing = false,
+                   .thresholds = {},
+                   .repro = {}},
+                  targets, kept);
+}
+
+Row row_alone(const Case& spec, const std::string& backend) {
+  KeptGroundwork nothing;
+  return row_of(spec, backend, nothing);
+}
+
+bool same_proof(const Row& left, const Row& right) {
+  return left.status == right.status && left.message == right.message &&
+         left.levels == right.levels && left.bound_share == right.bound_share;
+}
+
+}  // namespace
+
+TEST_CASE("groundwork: operands are drawn once, the oracle asked once for each declaration") {
+  Groundwork groundwork(linear_problem(), 5, kPlenty);
+  const std::vector<std::int64_t> rows{0, 4, 5};
+  Numerics deeper = plain_numerics();
+  deeper.shrink_depth *= 2;
+  for (const Fill fill : {Fill::kExact, Fill::kBounded}) {
+    const auto tensors = groundwork.tensors(fill);
+    CHECK(tensors->fill == fill);
+    CHECK(tensors->y.data == draw_tensors(linear_problem(), fill, 5).y.data);
+    CHECK(groundwork.tensors(fill) == tensors);
+    const auto known = groundwork.rows(*tensors, plain_numerics(), rows);
+    CHECK(known->expected ==
+          evaluate_rows(linear_problem(), *tensors, plain_numerics(), rows).expected);
+    CHECK(known->bound == evaluate_rows(linear_problem(), *tensors, plain_numerics(), rows).bound);
+    CHECK(groundwork.rows(*tensors, plain_numerics(), rows) == known);
+    CHECK(groundwork.rows(*tensors, plain_numerics(), std::vector<std::int64_t>{0, 4}) != known);
+    CHECK(groundwork.rows(*tensors, plain_numerics(), std::vector<std::int64_t>{0, 4, 6}) != known);
+    // A depth widens the bound; where sums are exact it changes nothing.
+    const auto other = groundwork.rows(*tensors, deeper, rows);
+    CHECK((other == known) == (fill == Fill::kExact));
+    CHECK(other->bound == evaluate_rows(linear_problem(), *tensors, deeper, rows).bound);
+    Numerics rounding = plain_numerics();
+    rounding.rounds_delta = true;
+    const auto rounded = groundwork.rows(*tensors, rounding, rows);
+    CHECK(rounded->expected == evaluate_rows(linear_problem(), *tensors, rounding, rows).expected);
+    CHECK(rounded != known);
+  }
+}
+
+TEST_CASE("groundwork: nothing is kept beyond the bytes that were granted") {
+  const std::int64_t one = tensor_bytes(linear_problem());
+  Groundwork none(linear_problem(), 1, 0);
+  CHECK(none.tensors(Fill::kExact) != none.tensors(Fill::kExact));
+  CHECK(none.kept_bytes() == 0);
+  Groundwork first(linear_problem(), 1, one + 10);
+  const auto exact = first.tensors(Fill::kExact);
+  CHECK(first.tensors(Fill::kExact) == exact);
+  CHECK(first.tensors(Fill::kBounded) != first.tensors(Fill::kBounded));
+  const std::vector<std::int64_t> rows{0};
+  CHECK(first.rows(*exact, plain_numerics(), rows) != first.rows(*exact, plain_numerics(), rows));
+  CHECK(first.kept_bytes() == one);
+}
+
+TEST_CASE("groundwork: a proof on what others used is the proof alone, right or wrong") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Problem problem = random_problem(seed);
+    problem.op = Op::kLinear;
+    if (problem.tokens == 0) {
+      continue;  // there is no x to change
+    }
+    Groundwork groundwork(problem, 1, kPlenty);
+    const auto memory = make_host_memory();
+    for (const PlainBackend::Faults& faults :
+         {PlainBackend::Faults{}, PlainBackend::Faults{.loses_last_k = true},
+          PlainBackend::Faults{.rounds_delta = true}, PlainBackend::Faults{.changes_x = true},
+          PlainBackend::Faults{}}) {
+      const Verdict shared = verify(groundwork, PlainBackend(faults), *memory, {});
+      const Verdict alone = verify(problem, PlainBackend(faults), *memory, {});
+      CHECK(shared.status == alone.status);
+      CHECK(shared.message == alone.message);
+      CHECK(shared.compared == alone.compared);
+      CHECK(shared.bound_share == alone.bound_share);
+    }
+  }
+}
+
+TEST_CASE("kept groundwork: it serves the rows of one case and no row of another") {
+  std::vector<Case> cases(5, workload_case(12, 4));
+  cases[1].seed = 77;
+  cases[2].adapters.rank.list = {5};
+  cases[3].batch.decode = 13;
+  cases[4].add_inputs = !cases[4].add_inputs;
+  KeptGroundwork kept;
+  for (const int round : {0, 1}) {
+    for (const Case& spec : cases) {
+      CAPTURE(round);
+      CAPTURE(&spec - cases.data());
+      const Groundwork* const before = kept.get();
+      const std::weak_ptr<Groundwork> of_case_before = kept;
+      CHECK(same_proof(row_of(spec, "cpu", kept), row_alone(spec, "cpu")));
+      REQUIRE(kept);
+      CHECK((before == nullptr || of_case_before.expired()));
+      CHECK(kept->problem() == problem_of(spec));
+      CHECK(kept->seed() == spec.seed);
+      const Groundwork* const of_case = kept.get();
+      CHECK(same_proof(row_of(spec, "mutant:none", kept), row_alone(spec, "mutant:none")));
+      CHECK(kept.get() == of_case);
+    }
+  }
+}
+
+TEST_CASE("kept groundwork: it goes after a row that did not pass, which costs the next nothing") {
+  const Case spec = workload_case(12, 4);
+  KeptGroundwork kept;
+  for (const char* backend : {"fake:wrong", "fake:throw", "mutant:lost-k-tail-1"}) {
+    CAPTURE(backend);
+    CHECK(row_of(spec, "cpu", kept).status == Status::kPassed);
+    CHECK(kept);
+    const Row row = row_of(spec, backend, kept);
+    CAPTURE(row.message);
+    CHECK(row.status != Status::kPassed);
+    CHECK(same_proof(row, row_alone(spec, backend)));
+    CHECK_FALSE(kept);
+    CHECK(same_proof(row_of(spec, "cpu", kept), row_alone(spec, "cpu")));
+  }
+  CHECK(row_of(spec, "fake:unsupported", kept).status == Status::kSkipped);
+  CHECK(kept);
+}
