@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -17,13 +19,20 @@ constexpr std::byte kPoison{0xFF};
 
 // Every byte differs from its neighbours, so that rows shifted from one guard into another, or a
 // constant written over one, still show; none is the poison.
-Band guard_pattern() {
-  Band band{};
-  for (std::size_t i = 0; i < band.size(); ++i) {
-    band[i] = static_cast<std::byte>((i * 37 + 89) % 255);
-  }
-  return band;
+const Band& guard_pattern() {
+  static const Band kPattern = [] {
+    Band band{};
+    for (std::size_t i = 0; i < band.size(); ++i) {
+      band[i] = static_cast<std::byte>((i * 37 + 89) % 255);
+    }
+    return band;
+  }();
+  return kPattern;
 }
+
+// Up to this size one copy of everything takes less than a copy of each part: on a device each is a
+// call that waits.
+constexpr std::int64_t kOneCopyBytes = std::int64_t{64} << 10;
 
 std::string count_bytes(std::int64_t bytes) {
   return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s");
@@ -34,15 +43,15 @@ struct Overrun {
   std::int64_t first = 0;  // index in the band
 };
 
-Overrun compare(Memory& memory, const std::byte* band, std::int64_t size) {
-  static const Band kExpected = guard_pattern();
-  Band got{};
-  memory.copy_out(got.data(), band, size);
+Overrun compare(const std::byte* got) {
+  const Band& expected = guard_pattern();
   Overrun overrun;
-  for (std::int64_t i = 0; i < size; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    if (got[index] != kExpected[index] && overrun.bytes++ == 0) {
-      overrun.first = i;
+  if (std::memcmp(got, expected.data(), expected.size()) == 0) {
+    return overrun;
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (got[i] != expected[i] && overrun.bytes++ == 0) {
+      overrun.first = static_cast<std::int64_t>(i);
     }
   }
   return overrun;
@@ -62,14 +71,27 @@ GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t mi
   std::byte* start = base_ + kGuardBytes + misalign;
   data_ = start;
   try {
-    const Band band = guard_pattern();
-    memory.copy_in(start - kGuardBytes, band.data(), kGuardBytes);
-    memory.copy_in(start + bytes, band.data(), kGuardBytes);
-    poison();
+    lay_out();
   } catch (...) {
     memory.release(base_);
     throw;
   }
+}
+
+// The guards, and poison between them.
+void GuardedBuffer::lay_out() {
+  const Band& band = guard_pattern();
+  std::byte* const start = static_cast<std::byte*>(data_);
+  if (bytes_ > kOneCopyBytes) {
+    memory_->copy_in(start - kGuardBytes, band.data(), kGuardBytes);
+    memory_->copy_in(start + bytes_, band.data(), kGuardBytes);
+    poison();
+    return;
+  }
+  std::vector<std::byte> all(static_cast<std::size_t>(bytes_ + 2 * kGuardBytes), kPoison);
+  std::copy(band.begin(), band.end(), all.begin());
+  std::copy(band.begin(), band.end(), all.end() - kGuardBytes);
+  memory_->copy_in(start - kGuardBytes, all.data(), bytes_ + 2 * kGuardBytes);
 }
 
 GuardedBuffer::~GuardedBuffer() {
@@ -121,8 +143,16 @@ std::string GuardedBuffer::damage() const {
     return {};
   }
   const auto* start = static_cast<const std::byte*>(data_);
-  const Overrun before = compare(*memory_, start - kGuardBytes, kGuardBytes);
-  const Overrun after = compare(*memory_, start + bytes_, kGuardBytes);
+  std::vector<std::byte> bands(2 * kGuardBytes);
+  if (bytes_ > kOneCopyBytes) {
+    memory_->copy_out(bands.data(), start - kGuardBytes, kGuardBytes);
+    memory_->copy_out(bands.data() + kGuardBytes, start + bytes_, kGuardBytes);
+  } else {
+    bands.resize(static_cast<std::size_t>(bytes_ + 2 * kGuardBytes));
+    memory_->copy_out(bands.data(), start - kGuardBytes, bytes_ + 2 * kGuardBytes);
+  }
+  const Overrun before = compare(bands.data());
+  const Overrun after = compare(bands.data() + (bands.size() - kGuardBytes));
   std::string text;
   if (before.bytes > 0) {
     text = fmt::format("{} before the start, first at {}", count_bytes(before.bytes),

@@ -69,6 +69,8 @@ class GuardedBuffer {
   [[nodiscard]] std::string damage() const;
 
  private:
+  void lay_out();
+
   Memory* memory_ = nullptr;
   std::byte* base_ = nullptr;
   void* data_ = nullptr;

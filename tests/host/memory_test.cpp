@@ -126,3 +126,22 @@ TEST_CASE("an upload larger than the buffer is a mistake of the caller") {
   CHECK_THROWS_AS(buffer.upload(nine), std::logic_error);
   CHECK(buffer.damage().empty());
 }
+
+TEST_CASE("guarded buffers of any size start poisoned and tell damage on both sides") {
+  const auto memory = lora_bench::make_host_memory();
+  for (const std::int64_t bytes : {1, 100, 65536, 65537, 300000}) {
+    CAPTURE(bytes);
+    lora_bench::GuardedBuffer buffer(*memory, bytes, 2);
+    const std::vector<std::byte> fresh = buffer.download();
+    CHECK(static_cast<std::int64_t>(fresh.size()) == bytes);
+    CHECK(std::count(fresh.begin(), fresh.end(), std::byte{0xFF}) == bytes);
+    buffer.upload(std::vector<std::byte>(static_cast<std::size_t>(bytes)));
+    CHECK(buffer.damage() == "");
+    auto* const start = static_cast<std::byte*>(buffer.data());
+    *(start - lora_bench::GuardedBuffer::kGuardBytes) ^= std::byte{1};
+    CHECK(buffer.damage() == "1 byte before the start, first at -4096");
+    *(start + bytes + lora_bench::GuardedBuffer::kGuardBytes - 1) ^= std::byte{1};
+    CHECK(buffer.damage() ==
+          "1 byte before the start, first at -4096; 1 byte after the end, first at +4095");
+  }
+}
