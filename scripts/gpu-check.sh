@@ -52,7 +52,7 @@ record() {
 fuzz() {
   local cases=${LORA_BENCH_FUZZ:-20000} limit=${LORA_BENCH_FUZZ_SECONDS:-600} status=0
   local shards=$((($(nproc) + 3) / 4))
-  ((shards <= 4)) || shards=4  # each backend of each is a process that a driver starts one by one
+  ((shards <= 4)) || shards=4  # a context each, which take turns on the device
   local pids=()
   for ((seed = 1; seed <= shards; seed++)); do
     "$tool" fuzz --seed "$seed" --cases $((cases / shards + 1)) --time-limit "$limit" --quick --quiet \

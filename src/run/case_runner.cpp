@@ -200,10 +200,16 @@ void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& 
   }
 }
 
-// Of one case: two drawings of its operands and the oracle's values of the sampled rows. Where
-// memory is short nothing is kept.
-constexpr std::int64_t kMostKeptBytes = std::int64_t{4} << 30;
-constexpr std::int64_t kShareKept = 8;
+// What is kept of one case: two drawings of its operands and the oracle's values of the sampled
+// rows. Of large ones nothing where memory is short; for small ones nobody needs to ask.
+std::int64_t most_kept_bytes(const Problem& problem) {
+  constexpr std::int64_t kAlways = std::int64_t{64} << 20;
+  constexpr std::int64_t kMost = std::int64_t{4} << 30;
+  constexpr std::int64_t kShareOfFree = 8;
+  return tensor_bytes(problem) < kAlways / 4
+             ? kAlways
+             : std::clamp(available_memory_bytes() / kShareOfFree, kAlways, kMost);
+}
 
 // What is kept, where it is of this very problem; else it goes before anything else is drawn.
 KeptGroundwork groundwork_of(const Problem& problem, const CaseRequest& request,
@@ -212,8 +218,7 @@ KeptGroundwork groundwork_of(const Problem& problem, const CaseRequest& request,
   const bool same = kept && kept->seed() == seed && kept->problem() == problem;
   if (!same || !request.backend.plugin.empty()) {
     kept.reset();
-    kept = std::make_shared<Groundwork>(
-        problem, seed, std::min(kMostKeptBytes, available_memory_bytes() / kShareKept));
+    kept = std::make_shared<Groundwork>(problem, seed, most_kept_bytes(problem));
   }
   return kept;
 }

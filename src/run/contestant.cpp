@@ -4,37 +4,51 @@
 #include <utility>
 
 #include "core/error.h"
+#include "ops/plugin.h"
 #include "report/json_row.h"
 #include "run/select.h"
 #include "run/worker.h"
 
 namespace lora_bench {
 
-Contestant::Contestant(std::string spelling) : spelling_(std::move(spelling)) {
-  check_backend(spelling_);
-  name_ = backend_name(spelling_);
+Prover::Prover(const std::string& plugin) : command_{"lora-bench", "fuzz", "--serve-cases"} {
+  if (!plugin.empty()) {
+    command_.insert(command_.end(), {"--backends", plugin});
+  }
 }
 
-IsolatedBackend& Contestant::process() {
+IsolatedBackend& Prover::process() {
   if (!process_) {
-    process_ = std::make_unique<IsolatedBackend>(
-        std::vector<std::string>{"lora-bench", "fuzz", "--serve-cases", "--backends", spelling_});
+    process_ = std::make_unique<IsolatedBackend>(command_);
   }
   return *process_;
 }
 
-std::string Contestant::why_not_here() {
-  if (process().refused()) {
-    throw UsageError(process().hello());
+Contestant::Contestant(std::string spelling, const std::shared_ptr<Prover>& common)
+    : spelling_(std::move(spelling)), prover_(common) {
+  check_backend(spelling_);
+  name_ = backend_name(spelling_);
+  if (names_plugin(spelling_)) {
+    prover_ = std::make_shared<Prover>(spelling_);
   }
-  return process().why_not_here();
+}
+
+std::string Contestant::why_not_here() {
+  if (!names_plugin(spelling_)) {
+    return lora_bench::why_not_here(spelling_);
+  }
+  if (prover_->process().refused()) {
+    throw UsageError(prover_->process().hello());
+  }
+  return prover_->process().why_not_here();
 }
 
 Proof Contestant::prove(const Case& spec, Start start) {
   if (start == Start::kFreshProcess) {
-    process_.reset();
+    prover_->end();
   }
-  const Answer answer = process().ask(request_for_case(spec, start == Start::kFreshBackend));
+  const Answer answer =
+      prover_->process().ask(request_for_case(spec, spelling_, start == Start::kFreshBackend));
   Proof proof;
   if (answer.kind == 'r' || answer.kind == 'i') {
     std::vector<std::string> unknown;
@@ -47,7 +61,7 @@ Proof Contestant::prove(const Case& spec, Start start) {
   }
   // A process that ended is of no more use, nor is one in which something hangs.
   if (proof.crashed || proof.unusable || proof.row.status == Status::kHung) {
-    process_.reset();
+    prover_->end();
   }
   return proof;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "report/row.h"
 #include "run/isolated_backend.h"
@@ -20,11 +21,27 @@ struct Proof {
   bool unusable = false;  // its machine, as it says
 };
 
-// A backend under `fuzz`: it works in a process of its own, which is started again when it ended.
+// A process that proves cases, started when it is first asked and again after it ended.
+class Prover {
+ public:
+  // Of one plugin, or of all that this program has itself when no plugin is named.
+  explicit Prover(const std::string& plugin = "");
+
+  [[nodiscard]] IsolatedBackend& process();
+  void end() { process_.reset(); }
+
+ private:
+  std::vector<std::string> command_;
+  std::unique_ptr<IsolatedBackend> process_;
+};
+
+// A backend under `fuzz`. A plugin works in a process of its own. The backends of this program
+// share one, and on a GPU one context; they take their turns in it, so that its end is the doing of
+// the one at work, and the next finds it started again.
 class Contestant {
  public:
   // Throws UsageError for one that there is not, without starting it.
-  explicit Contestant(std::string spelling);
+  Contestant(std::string spelling, const std::shared_ptr<Prover>& common);
 
   [[nodiscard]] const std::string& name() const { return name_; }  // as in rows
   [[nodiscard]] const std::string& spelling() const { return spelling_; }
@@ -34,10 +51,8 @@ class Contestant {
   [[nodiscard]] Proof prove(const Case& spec, Start start);
 
  private:
-  [[nodiscard]] IsolatedBackend& process();
-
   std::string spelling_, name_;
-  std::unique_ptr<IsolatedBackend> process_;
+  std::shared_ptr<Prover> prover_;
 };
 
 }  // namespace lora_bench

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <memory>
 #include <set>
 
 #include "core/error.h"
@@ -43,9 +44,10 @@ struct Entrant {
 
 std::vector<Entrant> entrants(const FuzzRequest& request) {
   std::vector<Entrant> all;
+  const auto common = std::make_shared<Prover>();
   for (const std::string& spelling :
        request.backends.empty() ? usable_backends() : request.backends) {
-    Entrant entrant{.contestant = Contestant(spelling), .count = {}};
+    Entrant entrant{.contestant = Contestant(spelling, common), .count = {}};
     entrant.count.backend = entrant.contestant.name();
     const bool twice = std::any_of(all.begin(), all.end(), [&](const Entrant& other) {
       return other.count.backend == entrant.count.backend;

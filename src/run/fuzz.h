@@ -51,10 +51,10 @@ struct FuzzReport {
   std::string ending;  // a sentence when it ended early
 };
 
-// Proves every backend, each in a process of its own, on cases drawn from the seed: the same seed
-// draws the same cases whatever the backends. A case that fails is made as small as it stays
-// failing and written to FOLDER/fuzz-SEED-INDEX.yaml at once, so that nothing that follows can lose
-// it. Throws UsageError and EnvironmentError before any work.
+// Proves every backend, in processes beside this one (run/contestant.h), on cases drawn from the
+// seed: the same seed draws the same cases whatever the backends. A case that fails is made as
+// small as it stays failing and written to FOLDER/fuzz-SEED-INDEX.yaml at once, so that nothing
+// that follows can lose it. Throws UsageError and EnvironmentError before any work.
 [[nodiscard]] FuzzReport fuzz(const FuzzRequest& request);
 
 }  // namespace lora_bench

@@ -8,7 +8,8 @@
 
 namespace lora_bench {
 
-// One backend in a process of its own, a worker (run/worker.h), and what that said of it.
+// A worker (run/worker.h): a process of one backend, or of several that do not need their own, and
+// what it said of the first.
 class IsolatedBackend {
  public:
   explicit IsolatedBackend(const std::vector<std::string>& command);

@@ -66,6 +66,14 @@ Selected select_backend(const std::string& name) {
   return {name, entry.why_not_here, entry.why_not_here.empty() ? entry.make() : nullptr, ""};
 }
 
+std::string why_not_here(const std::string& name) {
+  if (starts_with(name, kMutantPrefix)) {
+    return why_no_mutant(name.substr(kMutantPrefix.size()));
+  }
+  const bool fake = name == "fake" || starts_with(name, kFakePrefix);
+  return fake ? "" : find_entry(name).why_not_here;
+}
+
 std::string backend_name(const std::string& spelling) {
   return names_plugin(spelling) ? find_plugin(spelling).name : spelling;
 }

@@ -25,6 +25,9 @@ struct Selected {
 // The same error, without making the backend or loading the plugin.
 void check_backend(const std::string& spelling);
 
+// The sentence of one of this program, no plugin, without making it; "" = usable.
+[[nodiscard]] std::string why_not_here(const std::string& spelling);
+
 // Its name in rows: for a plugin NAME, or the file's name; else the spelling itself.
 [[nodiscard]] std::string backend_name(const std::string& spelling);
 

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -40,11 +42,18 @@ struct Request {
   std::string text;  // "" at the end of requests
 };
 
+// A parent asks again only when it was answered: nothing follows the end of a line.
 Request next_request() {
   std::string line;
-  for (char letter = 0; read(kRequestDescriptor, &letter, 1) == 1 && letter != '\n';) {
-    line += letter;
+  std::array<char, 4096> part{};
+  while (line.empty() || line.back() != '\n') {
+    const ssize_t count = read(kRequestDescriptor, part.data(), part.size());
+    if (count <= 0) {
+      return {};
+    }
+    line.append(part.data(), static_cast<std::size_t>(count));
   }
+  line.pop_back();
   const std::size_t space = std::min(line.find(' '), line.size());
   return {line.substr(0, space), line.substr(std::min(space + 1, line.size()))};
 }
@@ -58,28 +67,44 @@ void share_calls() {
   record_calls(static_cast<CallRecord*>(shared));
 }
 
-// Row by request until there are no more.
-using RowOf = std::function<Row(Selected& selected, Targets& targets, KeptGroundwork& groundwork,
-                                const std::string& asked)>;
+// What a worker has made and goes on with from one request to the next.
+struct Desk {
+  std::map<std::string, Selected> backends;  // by spelling
+  Targets targets;
+  KeptGroundwork groundwork;
 
-ExitCode serve(const std::string& spelling, const RowOf& row_of) {
+  const Selected& backend(const std::string& spelling) {
+    auto found = backends.find(spelling);
+    if (found == backends.end()) {
+      const CallInHand loading(Call::kLoading);
+      found = backends.emplace(spelling, select_backend(spelling)).first;
+    }
+    return found->second;
+  }
+};
+
+// Row by request until there are no more.
+using RowOf = std::function<Row(Desk& desk, const std::string& asked)>;
+
+ExitCode serve(const std::vector<std::string>& spellings, const RowOf& row_of) {
   share_calls();
-  Selected selected;
+  Desk desk;
+  std::string ready = "host ";
   try {
-    const CallInHand loading(Call::kLoading);
-    selected = select_backend(spelling);
+    for (const std::string& spelling : spellings) {
+      const Selected& selected = desk.backend(spelling);
+      const bool on_device = selected.backend && selected.backend->space() == Space::kDevice;
+      ready = (on_device ? "cuda " : "host ") + selected.why_not_here;
+    }
   } catch (const UsageError& error) {
     answer('u', kNoRequest, error.what());
     return ExitCode::kUsage;
   }
-  const bool on_device = selected.backend && selected.backend->space() == Space::kDevice;
-  answer('s', kNoRequest, (on_device ? "cuda " : "host ") + selected.why_not_here);
-  Targets targets;
-  KeptGroundwork groundwork;
+  answer('s', kNoRequest, ready);
   Request asked;
   try {
     for (asked = next_request(); !asked.text.empty(); asked = next_request()) {
-      const Row row = row_of(selected, targets, groundwork, asked.text);
+      const Row row = row_of(desk, asked.text);
       answer(row.interrupted ? 'i' : 'r', asked.word, to_json_line(row));
     }
   } catch (const EnvironmentError& error) {
@@ -92,43 +117,45 @@ ExitCode serve(const std::string& spelling, const RowOf& row_of) {
 }  // namespace
 
 ExitCode serve_rows(const RunRequest& request) {
-  return serve(request.backends.front(), [&](const Selected& selected, Targets& targets,
-                                             KeptGroundwork& groundwork, const std::string& asked) {
+  const std::string& spelling = request.backends.front();
+  return serve({spelling}, [&](Desk& desk, const std::string& asked) {
     std::istringstream numbers(asked);
     std::size_t scenario = 0;
     std::size_t number = 0;
     numbers >> scenario >> number;
     const Case& spec = request.scenarios.at(scenario).cases.at(number);
     return run_case({.spec = spec,
-                     .backend = selected,
+                     .backend = desk.backend(spelling),
                      .relations = request.relations,
                      .timing = request.timing,
                      .thresholds = thresholds_of(spec, request.thresholds),
-                     .repro = repro_command(spec, request.backends.front(), request)},
-                    targets, groundwork);
+                     .repro = repro_command(spec, spelling, request)},
+                    desk.targets, desk.groundwork);
   });
 }
 
-ExitCode serve_cases(const std::string& spelling) {
-  return serve(spelling, [&](Selected& selected, Targets& targets, KeptGroundwork& groundwork,
-                             const std::string& asked) {
+ExitCode serve_cases(const std::vector<std::string>& spellings) {
+  return serve(spellings, [](Desk& desk, const std::string& asked) {
     const nlohmann::json request = nlohmann::json::parse(asked);
+    const std::string spelling = request.at("backend");
     if (request.at("fresh")) {
-      selected = select_backend(spelling);
+      desk.backends.insert_or_assign(spelling, select_backend(spelling));
     }
     const Scenario scenario = parse_scenario(request.at("scenario"), "case.yaml", {});
     return run_case({.spec = scenario.cases.front(),
-                     .backend = selected,
+                     .backend = desk.backend(spelling),
                      .relations = false,  // the case says it itself
                      .timing = false,
                      .thresholds = {},
                      .repro = {}},
-                    targets, groundwork);
+                    desk.targets, desk.groundwork);
   });
 }
 
-std::string request_for_case(const Case& spec, bool fresh_backend) {
-  return nlohmann::json{{"fresh", fresh_backend}, {"scenario", scenario_text(spec)}}.dump();
+std::string request_for_case(const Case& spec, const std::string& spelling, bool fresh_backend) {
+  return nlohmann::json{
+      {"fresh", fresh_backend}, {"backend", spelling}, {"scenario", scenario_text(spec)}}
+      .dump();
 }
 
 }  // namespace lora_bench

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "run/run.h"
@@ -8,11 +9,12 @@
 
 namespace lora_bench {
 
-// The child's side of --isolate and of fuzz: one backend in a process of its own, whose end takes
-// no other row along. It talks over descriptors that a kernel's printf does not reach. A request is
+// The child's side of --isolate and of fuzz: a process whose end takes no row along but the one in
+// hand. It talks over descriptors that a kernel's printf does not reach. A request is
 // a line that begins with a random word; an answer is a line that begins with its kind and that
 // word, 0 where nothing was asked yet:
-//   s 0 SPACE WHY_NOT         ready: host or cuda, and why the backend cannot be used here
+//   s 0 SPACE WHY_NOT         ready: host or cuda, and why the backend it was started for cannot
+//                             be used here
 //   u 0 MESSAGE               refused: a UsageError
 //   r WORD ROW, i WORD ROW    a row as JSON; i = sampling was interrupted
 //   e WORD MESSAGE            an EnvironmentError; the worker ends
@@ -23,9 +25,11 @@ constexpr int kCallDescriptor = 5;  // memory shared with the parent: the Call i
 // A request is "SCENARIO CASE", two numbers.
 [[nodiscard]] ExitCode serve_rows(const RunRequest& request);
 
-// A request is a case that no file holds, to be proved and not timed; on a backend that ran nothing
-// before when it says so.
-[[nodiscard]] ExitCode serve_cases(const std::string& spelling);
-[[nodiscard]] std::string request_for_case(const Case& spec, bool fresh_backend);
+// A request is a case that no file holds and a backend to prove on it, not to time; one that ran
+// nothing before when it says so. Those in `spellings` are made before it is ready, others when
+// they are first asked for. The groundwork of a case serves its backends one after the other.
+[[nodiscard]] ExitCode serve_cases(const std::vector<std::string>& spellings);
+[[nodiscard]] std::string request_for_case(const Case& spec, const std::string& spelling,
+                                           bool fresh_backend);
 
 }  // namespace lora_bench

@@ -128,6 +128,51 @@ TEST_CASE("fuzz: a crash, a hang and a lost device are failures like others, and
   }
 }
 
+TEST_CASE("fuzz: a crash is charged to the backend at work, whichever turn it has") {
+  for (const std::string order :
+       {"fake:crash,mutant:none,cpu", "cpu,fake:crash,mutant:none", "mutant:none,cpu,fake:crash"}) {
+    CAPTURE(order);
+    const TemporaryFolder folder;
+    const ProcessResult result =
+        fuzz(folder, {"--backends", order, "--cases", "10", "--max-failures", "3", "--quick"});
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 2);
+    CHECK(std::regex_search(result.out, std::regex("fake:crash +3 +0 +0 +0 +3 ")));
+    CHECK(std::regex_search(result.out, std::regex("mutant:none +10 +10 +0 +0 +0")));
+    CHECK(std::regex_search(result.out, std::regex("cpu +10 +10 +0 +0 +0")));
+    CHECK(scenarios_in(folder).size() == 3);
+    for (const fs::path& file : scenarios_in(folder)) {
+      CHECK(contains(read_file(file.string()), "# fake:crash ERROR: crashed: signal 6"));
+    }
+  }
+}
+
+// The processes that a fuzz had when it wrote its first failure.
+int processes_of_fuzz(const std::string& backends) {
+  const TemporaryFolder folder;
+  const ProcessResult result = run_tool_in_shell(
+      "" LORA_BENCH_BINARY " fuzz --quick --quiet --seed 1 --cases 1000000 --backends " + backends +
+      " --out " + folder.folder() + " >/dev/null 2>&1 & pid=$!; until [ -e " +
+      folder.path("fuzz-1-2.yaml") +
+      " ]; do kill -0 $pid || exit 1; done;"
+      " wc -w </proc/$pid/task/$pid/children; kill -INT $pid; wait $pid; true");
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  return std::stoi(result.out);
+}
+
+TEST_CASE("fuzz: one process for the backends of the program, one for each plugin") {
+  CHECK(processes_of_fuzz("cpu,mutant:none,mutant:lost-k-tail-1") == 1);
+  const TemporaryFolder folder;
+  const std::string library = folder.path("libmine.so");
+  const std::string source = LORA_BENCH_SOURCE_DIR;
+  const ProcessResult built =
+      run_process({"c++", "-std=c++20", "-shared", "-fPIC", "-I" + source + "/include", "-o",
+                   library, source + "/examples/plugin/mine.cpp"});
+  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  CHECK(processes_of_fuzz("cpu,one=" + library + ",two=" + library + ",mutant:lost-k-tail-1") == 3);
+}
+
 TEST_CASE("fuzz: a plugin is found out, with a command that names it") {
   const TemporaryFolder folder;
   const std::string library = folder.path("lib mine.so");
