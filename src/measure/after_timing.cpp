@@ -118,7 +118,7 @@ std::string AfterTiming::check_rows(const Tensors& tensors, const std::vector<st
   return wrong;
 }
 
-// Of the whole output no element is compared with the oracle.
+// The whole output, for what lies where nobody owns it: no element is compared with the oracle.
 std::string AfterTiming::check_unowned(const Tensors& tensors,
                                        const std::vector<std::byte>& output) const {
   const std::vector<const Tensors*> sets{&tensors};

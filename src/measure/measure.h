@@ -44,7 +44,7 @@ struct Left {
       sets;  // operands in the order of the launches that added to it
   const std::vector<std::byte>& output;
   std::int64_t rounds = 1;              // of all these launches
-  std::vector<std::int64_t> rows;       // to hold against the oracle
+  std::vector<std::int64_t> rows;       // to hold against the oracle; none = scan the whole
   std::vector<std::int64_t> true_rows;  // what messages call each row of `problem`
 };
 

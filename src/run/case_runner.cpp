@@ -14,6 +14,7 @@
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/watch.h"
+#include "verify/scan.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -49,19 +50,10 @@ std::int64_t needed_bytes(const Problem& problem, const Case& spec, const Device
   return std::max(proof, timed);
 }
 
-std::string check_left(const Numerics& numerics, const Left& left) {
-  const Comparison comparison =
-      left.rounds == 1 && left.sets.size() == 1
-          ? compare_output(left.problem, *left.sets.front(), numerics, left.output.data(),
-                           left.rows)
-          : compare_accumulated(left.problem, left.sets, numerics, left.output.data(), left.rounds,
-                                left.rows);
-  if (comparison.wrong == 0) {
-    return "";
-  }
-  const Mismatch& first = comparison.first.front();
-  return fmt::format("{} of {} elements; token {}, column {}: expected {}, got {}",
-                     comparison.wrong, comparison.compared,
+// The first place of what is wrong, in the rows of the whole.
+std::string told(const Left& left, std::int64_t wrong, std::int64_t compared,
+                 const Mismatch& first) {
+  return fmt::format("{} of {} elements; token {}, column {}: expected {}, got {}", wrong, compared,
                      left.true_rows[static_cast<std::size_t>(first.token)], first.column,
                      first.expected, first.got);
 }
@@ -228,6 +220,25 @@ bool may_keep(const Row& row) {
 }
 
 }  // namespace
+
+std::string check_left(const Numerics& numerics, const Left& left) {
+  if (left.rows.empty()) {
+    const std::optional<Failure> stray =
+        scan_all_rows(left.problem, *left.sets.front(), left.output.data());
+    return stray ? fmt::format("{}: {}", stray->what,
+                               told(left, stray->wrong, stray->compared, stray->first.front()))
+                 : "";
+  }
+  const Comparison comparison =
+      left.rounds == 1 && left.sets.size() == 1
+          ? compare_output(left.problem, *left.sets.front(), numerics, left.output.data(),
+                           left.rows)
+          : compare_accumulated(left.problem, left.sets, numerics, left.output.data(), left.rounds,
+                                left.rows);
+  return comparison.wrong == 0
+             ? ""
+             : told(left, comparison.wrong, comparison.compared, comparison.first.front());
+}
 
 std::string why_no_room(std::int64_t needed, std::int64_t available) {
   return needed <= available ? ""
