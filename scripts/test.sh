@@ -54,7 +54,7 @@ run_tests() {
   shift
   rm -f "$report"
   echo "== tests, $preset"
-  ctest --preset "$preset" -j "$(nproc)" --output-junit "$report" "$@" >"build/$preset/ctest.log" 2>&1
+  ctest --preset "$preset" -j "$(($(nproc) + 1))" --output-junit "$report" "$@" >"build/$preset/ctest.log" 2>&1
   local status=$?
   local all=0 bad=0 off=0 skip=0
   if [[ -f $report ]]; then

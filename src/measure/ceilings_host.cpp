@@ -76,11 +76,12 @@ void read_once(ThreadPool& pool, std::int64_t shares, const char* from, std::int
   });
 }
 
-// One core may beat all where waking the others costs more than it brings.
+// One core may beat all where waking the others costs more than it brings: microseconds.
 template <typename Measure>
-double best_of_sharings(ThreadPool& pool, Measure measure) {
-  double best = measure(pool.threads());
-  return pool.threads() > 1 ? std::min(best, measure(1)) : best;
+double best_of_sharings(ThreadPool& pool, std::int64_t bytes, Measure measure) {
+  constexpr std::int64_t kMostOfOneCore = std::int64_t{8} << 20;
+  const double best = measure(pool.threads());
+  return pool.threads() > 1 && bytes <= kMostOfOneCore ? std::min(best, measure(1)) : best;
 }
 
 // The windows of one run follow one another through a buffer beyond three caches, as rotation does.
@@ -88,7 +89,7 @@ double cold_seconds(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t b
                     std::int64_t bytes) {
   const std::int64_t windows =
       std::max<std::int64_t>(1, std::min(beyond_caches, buffer.bytes()) / bytes);
-  return best_of_sharings(pool, [&](std::int64_t shares) {
+  return best_of_sharings(pool, bytes, [&](std::int64_t shares) {
     return best_seconds([&] {
              for (std::int64_t window = 0; window < windows; ++window) {
                read_once(pool, shares, buffer.data() + window * bytes, bytes);
@@ -99,7 +100,7 @@ double cold_seconds(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t b
 }
 
 double hot_seconds(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t bytes) {
-  return best_of_sharings(pool, [&](std::int64_t shares) {
+  return best_of_sharings(pool, bytes, [&](std::int64_t shares) {
     const auto once = [&] { read_once(pool, shares, buffer.data(), bytes); };
     const double estimate = best_seconds(once);
     const auto times = static_cast<std::int64_t>(kLeastRunSeconds / estimate) + 1;

@@ -189,7 +189,7 @@ TEST_CASE("a full disk under standard output is an environment error") {
   CHECK(contains(result.err, "cannot write to standard output"));
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which reserves more addresses than the limit before main
+#ifndef LORA_BENCH_SANITIZED  // which reserves more addresses than the limit before main
 TEST_CASE("out of memory is said, not crashed") {
   const TemporaryFolder folder;
   const std::string file = folder.write(
@@ -219,7 +219,7 @@ TEST_CASE("a comma-decimal locale changes no digit") {
 }
 
 // Under a sanitizer the ceilings, which it has to measure, take three minutes.
-#if !defined(__SANITIZE_ADDRESS__)
+#ifndef LORA_BENCH_SANITIZED
 TEST_CASE("a home that cannot be written costs the cache, not the run") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());

@@ -54,10 +54,13 @@ TEST_CASE("fuzz: no false alarm of the host backend in thousands of random cases
 }
 
 TEST_CASE("fuzz: faults are found in 300 cases, made tiny, and fail again by the command told") {
-  const std::vector<std::string> faults{
-      "lost-k-tail-1",         "lost-k-tail-32", "rank-lane-lost", "slices-swapped",
-      "x-stride-ignored",      "bias-forgotten", "scale-twice",    "offset-start-ignored",
-      "none-is-first-adapter", "h-not-zeroed",   "row-too-many",   "order-varies-by-run"};
+  std::vector<std::string> faults{"lost-k-tail-1",  "lost-k-tail-32",       "rank-lane-lost",
+                                  "slices-swapped", "x-stride-ignored",     "bias-forgotten",
+                                  "scale-twice",    "offset-start-ignored", "none-is-first-adapter",
+                                  "h-not-zeroed",   "row-too-many",         "order-varies-by-run"};
+  if (kSanitized) {
+    faults.resize(3);
+  }
   for (const std::string& fault : faults) {
     CAPTURE(fault);
     const TemporaryFolder folder;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scenario/scenario.h"
+#include "support/draws.h"
 #include "verify/mutant_hunt.h"
 
 using namespace lora_bench;
@@ -38,7 +39,9 @@ std::string story(const std::filesystem::path& path) {
 TEST_CASE("a bug scenario tells its thread, passes the right kernel and catches its mutants") {
   const std::vector<std::filesystem::path> files = bug_files();
   CHECK(files.size() >= 16);
-  for (const std::filesystem::path& path : files) {
+  const std::size_t stride = test::kSanitized ? 4 : 1;
+  for (std::size_t file = 0; file < files.size(); file += stride) {
+    const std::filesystem::path& path = files[file];
     CAPTURE(path.filename().string());
     const std::string told = story(path);
     CHECK(told.find(" #") != std::string::npos);

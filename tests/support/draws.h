@@ -4,7 +4,7 @@
 
 namespace lora_bench::test {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef LORA_BENCH_SANITIZED
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
