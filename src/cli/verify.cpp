@@ -22,7 +22,7 @@ constexpr std::size_t kFailuresTold = 20;
 struct VerifyCommand {
   Selection selection;
   std::vector<std::string> out;
-  bool self_test = false, isolate = false, quiet = false;
+  bool self_test = false, quick = false, isolate = false, quiet = false;
   std::int64_t correct_cases = 1000;
 };
 
@@ -103,7 +103,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
     command.selection.files = shipped_suite();
   }
   RunRequest request = request_for(command.selection);
-  request.relations = true;
+  request.relations = !command.quick;
   request.timing = false;
   request.resumable = false;
   request.all_backends = true;
@@ -132,6 +132,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   sub->add_option("--out", command->out, "also write FILE (.jsonl, .csv, .md or .txt)")
       ->take_all()
       ->allow_extra_args(false);
+  sub->add_flag("--quick", command->quick, "without the relations between launches (level 3)");
   sub->add_flag("--self-test", command->self_test,
                 "test the verifier itself: every mutant must be caught, nothing right flagged");
   sub->add_option("--correct-cases", command->correct_cases,

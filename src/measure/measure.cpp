@@ -6,8 +6,6 @@
 #include <random>
 
 #include "core/dtype.h"
-#include "core/error.h"
-#include "core/units.h"
 #include "measure/after_timing.h"
 #include "measure/eviction.h"
 #include "measure/operand_sets.h"
@@ -18,10 +16,6 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kMostLaunches = 2048;  // in a sequence: what a CUDA graph takes gladly
-constexpr std::int64_t kMostRotated = std::int64_t{2} << 30;  // bytes; uploading more takes seconds
-// On a host more sets than this take longer to make, and to go round, than to evict the caches
-// before each sample.
-constexpr std::int64_t kMostHostSets = 32;
 // Launches that y accumulates before it is restored: fewer than make the timing fill overflow or y
 // so large that a launch more cannot be told, and enough that restoring a large y does not take
 // longer than the measurement.
@@ -35,24 +29,6 @@ struct Sequence {
 // Long against the clock's resolution and the cost of starting a run.
 Sequence sequence_for(Space space) {
   return space == Space::kHost ? Sequence{1e-3, 1} : Sequence{200e-6, 64};
-}
-
-std::int64_t affordable_sets(const Problem& problem, const Backend& backend, CacheMode cache,
-                             std::int64_t cache_bytes, Memory& memory) {
-  const std::int64_t most = memory.space() == Space::kHost ? kMostHostSets : kMaxRotationSets;
-  const std::int64_t wanted = std::min(rotation_sets(problem, cache, cache_bytes), most);
-  const std::int64_t available = memory.available_bytes();
-  const std::int64_t least =
-      measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem);
-  if (least > available) {
-    throw CaseError(fmt::format("timing needs {} of memory, {} are available",
-                                format_bytes(static_cast<double>(least)),
-                                format_bytes(static_cast<double>(available))));
-  }
-  const std::int64_t one = rotating_allocation_bytes(problem, cache) +
-                           (cache == CacheMode::kCold ? backend.workspace_bytes(problem) : 0) + 1;
-  const std::int64_t for_more = std::min(kMostRotated, (available - least) / 2);
-  return std::clamp<std::int64_t>(1 + for_more / one, 1, wanted);
 }
 
 void negate(HostTensor& tensor) {

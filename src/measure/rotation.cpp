@@ -1,14 +1,23 @@
 #include "measure/rotation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "core/dtype.h"
+#include "core/error.h"
+#include "core/units.h"
 #include "measure/ceilings.h"
 #include "measure/measure.h"
 
 namespace lora_bench {
 namespace {
+
+constexpr std::int64_t kMostRotated = std::int64_t{2} << 30;  // bytes; uploading more takes seconds
+// On a host more sets than this take longer to make, and to go round, than to evict the caches
+// before each sample.
+constexpr std::int64_t kMostHostSets = 32;
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
@@ -63,6 +72,24 @@ std::int64_t rotation_sets(const Problem& problem, CacheMode cache, std::int64_t
   }
   const std::int64_t touched = std::max<std::int64_t>(touched_bytes(problem, cache), 1);
   return std::clamp<std::int64_t>(3 * cache_bytes / touched + 1, 2, kMaxRotationSets);
+}
+
+std::int64_t affordable_sets(const Problem& problem, const Backend& backend, CacheMode cache,
+                             std::int64_t cache_bytes, Memory& memory) {
+  const std::int64_t most = memory.space() == Space::kHost ? kMostHostSets : kMaxRotationSets;
+  const std::int64_t wanted = std::min(rotation_sets(problem, cache, cache_bytes), most);
+  const std::int64_t available = memory.available_bytes();
+  const std::int64_t least =
+      measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem);
+  if (least > available) {
+    throw CaseError(fmt::format("timing needs {} of memory, {} are available",
+                                format_bytes(static_cast<double>(least)),
+                                format_bytes(static_cast<double>(available))));
+  }
+  const std::int64_t one = rotating_allocation_bytes(problem, cache) +
+                           (cache == CacheMode::kCold ? backend.workspace_bytes(problem) : 0) + 1;
+  const std::int64_t for_more = std::min(kMostRotated, (available - least) / 2);
+  return std::clamp<std::int64_t>(1 + for_more / one, 1, wanted);
 }
 
 }  // namespace lora_bench

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "device/memory.h"
+#include "ops/backend.h"
 #include "scenario/case.h"
 #include "workload/problem.h"
 
@@ -15,5 +17,11 @@ namespace lora_bench {
 // lanes.
 [[nodiscard]] std::int64_t rotating_allocation_bytes(const Problem& problem, CacheMode cache);
 [[nodiscard]] std::int64_t shared_allocation_bytes(const Problem& problem, CacheMode cache);
+
+// How many sets rotate: more than three caches hold, if memory and the time to make them allow, and
+// at least one. Throws CaseError when even that has no room.
+[[nodiscard]] std::int64_t affordable_sets(const Problem& problem, const Backend& backend,
+                                           CacheMode cache, std::int64_t cache_bytes,
+                                           Memory& memory);
 
 }  // namespace lora_bench

@@ -2,15 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "core/error.h"
 #include "device/profiler_range.h"
 #include "measure/operand_sets.h"
+#include "measure/rotation.h"
 #include "run/describe.h"
 #include "run/select.h"
 #include "run/target.h"
 
 namespace lora_bench {
 namespace {
+
+constexpr double kWarmSeconds = 0.2;
+
+// Launches one set after the other until clocks, code and address translation are as they are in a
+// measurement. The turn is then at the first.
+void warm_up(const Backend& backend, const Problem& problem, const OperandSets& sets,
+             Memory& memory) {
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (std::int64_t set = 0; set < sets.count(); ++set) {
+      backend.launch(problem, sets.operands(set), {});
+    }
+    memory.synchronize();
+  } while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(kWarmSeconds));
+}
 
 // "" when it was launched, else why not.
 std::string launch_in_range(const Case& spec, const Selected& selected, Targets& targets) {
@@ -25,12 +44,15 @@ std::string launch_in_range(const Case& spec, const Selected& selected, Targets&
   }
   const std::shared_ptr<Memory> memory = targets.memory(backend.space());
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, spec.seed);
-  OperandSets sets(*memory, problem, tensors, CacheMode::kCold, 2,
-                   backend.workspace_bytes(problem));
-  backend.launch(problem, sets.operands(0), {});
-  memory->synchronize();
+  const std::int64_t cache_bytes = targets.facts(backend.space()).cache_bytes;
+  const OperandSets sets(
+      *memory, problem, tensors, CacheMode::kCold,
+      std::max<std::int64_t>(
+          affordable_sets(problem, backend, CacheMode::kCold, cache_bytes, *memory), 2),
+      backend.workspace_bytes(problem));
+  warm_up(backend, problem, sets, *memory);
   const ProfilerRange range;
-  backend.launch(problem, sets.operands(1), {});
+  backend.launch(problem, sets.operands(0), {});
   memory->synchronize();
   return "";
 }
@@ -50,7 +72,9 @@ std::string profile(const RunRequest& request) {
   if (!any) {
     throw UsageError("nothing to profile:\n" + told);
   }
-  std::string command = "ncu --target-processes all --nvtx --nvtx-include lora-bench/";
+  std::string command =
+      "ncu --target-processes all --nvtx --nvtx-include lora-bench/ --cache-control none "
+      "--clock-control none";
   for (const std::string& word : request.argv) {
     command += " " + shell_quoted(word);
   }
