@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that has to be seen on a GPU, kept as a record: GPU tests, ceilings, proof, self-test, the
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
-# fifteen minutes. Writes to docs/results/<date>-<gpu>.
+# fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
 #     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock; default: all
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
@@ -43,7 +43,9 @@ record() {
   "$@" >"$out/$name.txt" 2>"$out/$name.log" || status=$?
   tail -n 5 "$out/$name.txt"
   [[ -s $out/$name.log ]] || rm "$out/$name.log"
-  echo "$*: exit $status, $((SECONDS - from)) s" >>"$out/commands.txt"
+  touch "$out/commands.txt"
+  sed -i "/^$name: /d" "$out/commands.txt"
+  echo "$name: $*: exit $status, $((SECONDS - from)) s" >>"$out/commands.txt"
   ((status <= worst)) || worst=$status
 }
 
@@ -96,7 +98,6 @@ run_part() {
   esac
 }
 
-: >"$out/commands.txt"
 {
   "$tool" --version
   date -u +'%Y-%m-%dT%H:%M:%SZ'

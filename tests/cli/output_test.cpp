@@ -83,6 +83,18 @@ TEST_CASE("verify says why rows were skipped, each reason once with its count") 
   CHECK_FALSE(contains(result.out, "SKIPPED on cpu"));
 }
 
+TEST_CASE("verify --quick leaves the relations out, and its rows say so") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string whole = folder.path("whole.jsonl");
+  const std::string quick = folder.path("quick.jsonl");
+  REQUIRE(run_tool({"verify", file, "--backends", "cpu", "--out", whole}).exit_code == 0);
+  REQUIRE(run_tool({"verify", file, "--backends", "cpu", "--quick", "--out", quick}).exit_code == 0);
+  CHECK(contains(read_file(whole), "relations"));
+  CHECK_FALSE(contains(read_file(quick), "relations"));
+  CHECK(contains(read_file(quick), "exact+bounded"));
+}
+
 TEST_CASE("a scenario that cannot be read hides none of the others") {
   const TemporaryFolder folder;
   folder.write("good.yaml", small_scenario());
