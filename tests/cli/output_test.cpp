@@ -89,7 +89,8 @@ TEST_CASE("verify --quick leaves the relations out, and its rows say so") {
   const std::string whole = folder.path("whole.jsonl");
   const std::string quick = folder.path("quick.jsonl");
   REQUIRE(run_tool({"verify", file, "--backends", "cpu", "--out", whole}).exit_code == 0);
-  REQUIRE(run_tool({"verify", file, "--backends", "cpu", "--quick", "--out", quick}).exit_code == 0);
+  REQUIRE(run_tool({"verify", file, "--backends", "cpu", "--quick", "--out", quick}).exit_code ==
+          0);
   CHECK(contains(read_file(whole), "relations"));
   CHECK_FALSE(contains(read_file(quick), "relations"));
   CHECK(contains(read_file(quick), "exact+bounded"));

@@ -72,14 +72,3 @@ TEST_CASE("a GPU mutant says why it is not here, an unknown one is refused with 
     CHECK_THROWS_AS(static_cast<void>(make_mutant("gpu-none")), EnvironmentError);
   }
 }
-
-TEST_CASE("GPU mutants that cannot run are counted as skipped, never as caught") {
-  if (why_no_gpu().empty()) {
-    return;
-  }
-  const SelfTestReport report = self_test(1, 1, [](const std::string&) {});
-  CHECK(report.skipped == static_cast<std::int64_t>(gpu_mutants().size()));
-  CHECK(report.why_skipped == why_no_gpu());
-  CHECK(report.rows.size() == mutants().size());
-  CHECK(sound(report));
-}
