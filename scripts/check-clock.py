@@ -19,9 +19,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "scenarios" / "clock.yaml"
-METRICS = "gpu__time_duration.sum,lts__t_sector_hit_rate.pct,dram__bytes_read.sum"
-UNITS_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
-UNITS_B = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
+# One pass each, as a second would find in the cache what the first has read.
+DURATION = "gpu__time_duration.sum"
+MEMORY = "dram__bytes_read.sum,smsp__cycles_elapsed.avg.per_second"
+HITS = "lts__t_sector_hit_rate.pct"
+UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3,
+         "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
+         "Mhz": 1e-3, "Ghz": 1.0, "hz": 1e-9, "%": 1.0}
 
 
 def our_rows(tool, backends):
@@ -33,29 +37,24 @@ def our_rows(tool, backends):
     return [row for row in lines if row["kind"] == "row" and row["status"] == "PASSED"]
 
 
-def profiled(tool, row):
-    """Duration in us, L2 hit rate in %, bytes read from memory of the row's kernels."""
-    command = ["ncu", "--nvtx", "--nvtx-include", "lora-bench/", "--cache-control", "none",
-               "--clock-control", "none", "--csv",
-               "--metrics", METRICS, tool, "run", str(SCENARIO), "--case", row["case"],
-               "--backends", row["backend"], "--profile"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    # A second pass would find in the cache what the first has read.
-    if any(int(passes) > 1 for passes in re.findall(r"(\d+) passes", text)):
-        raise SystemExit(f"check-clock.py: ncu needs several passes for {METRICS}; ask for less")
-    table = text[text.index('"ID"'):]
-    duration, hits, read, kernels = 0.0, 0.0, 0.0, set()
-    for line in csv.DictReader(io.StringIO(table)):
-        value = float(line["Metric Value"].replace(",", ""))
-        unit = line["Metric Unit"]
-        if line["Metric Name"].startswith("gpu__time"):
-            duration += value * UNITS_US[unit]
-            kernels.add(line["ID"])
-        elif line["Metric Name"].startswith("lts__"):
-            hits = max(hits, value)
-        else:
-            read += value * UNITS_B[unit]
-    return duration, hits, read, len(kernels)
+def profiled(tool, backends, metrics):
+    """Of each row, by "CASE BACKEND": a list with the metrics of each kernel."""
+    command = ["ncu", "--nvtx", "--nvtx-include", "lora-bench/", "--print-nvtx-rename", "kernel",
+               "--cache-control", "none", "--clock-control", "none", "--csv", "--metrics", metrics,
+               tool, "run", str(SCENARIO), "--backends", backends, "--profile"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or '"ID"' not in done.stdout:
+        raise SystemExit(f"check-clock.py: {' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    if any(int(passes) > 1 for passes in re.findall(r"(\d+) passes", done.stdout + done.stderr)):
+        raise SystemExit(f"check-clock.py: ncu needs several passes for {metrics}; ask for less")
+    rows = {}
+    for line in csv.DictReader(io.StringIO(done.stdout[done.stdout.index('"ID"'):])):
+        if not (line.get("Metric Name") or "").strip():
+            continue
+        kernels = rows.setdefault(line["Kernel Name"], {})
+        value = float(line["Metric Value"].replace(",", "")) * UNITS[line["Metric Unit"]]
+        kernels.setdefault(line["ID"], {})[line["Metric Name"]] = value
+    return {name: list(kernels.values()) for name, kernels in rows.items()}
 
 
 def main():
@@ -64,18 +63,26 @@ def main():
     parser.add_argument("--tool", default=str(ROOT / "build/gpu-check/src/lora-bench"))
     parser.add_argument("--backends", default="naive,grouped,chunked")
     options = parser.parse_args()
+    rows = our_rows(options.tool, options.backends)
+    durations, memory, hits = (profiled(options.tool, options.backends, metrics)
+                               for metrics in (DURATION, MEMORY, HITS))
     worst = 0
-    print("| case | backend | kernels | ours us | ncu us | difference | L2 hits % | "
+    print("| case | backend | kernels | ours us | ncu us | difference | ncu GHz | L2 hits % | "
           "read from memory / bytes | |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
-    for row in our_rows(options.tool, options.backends):
-        theirs, hits, read, kernels = profiled(options.tool, row)
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    for row in rows:
+        name = f"{row['case']} {row['backend']}"
+        theirs = sum(kernel[DURATION] for kernel in durations[name])
+        longest = max(memory[name], key=lambda kernel: kernel["dram__bytes_read.sum"])
+        read = sum(kernel["dram__bytes_read.sum"] for kernel in memory[name])
         ours = row["time_us"]
         allowed = 0.03 * theirs if theirs > 10 else 0.5
         agrees = abs(ours - theirs) <= allowed
         worst = worst if agrees else 3
-        print(f"| {row['case']} | {row['backend']} | {kernels} | {ours:.2f} | {theirs:.2f} | "
-              f"{100 * (ours / theirs - 1):+.1f} % | {hits:.0f} | {read / row['bytes']:.2f} | "
+        print(f"| {row['case']} | {row['backend']} | {len(durations[name])} | {ours:.2f} | "
+              f"{theirs:.2f} | {100 * (ours / theirs - 1):+.1f} % | "
+              f"{longest['smsp__cycles_elapsed.avg.per_second']:.2f} | "
+              f"{max(kernel[HITS] for kernel in hits[name]):.0f} | {read / row['bytes']:.2f} | "
               f"{'agrees' if agrees else 'DIFFERS'} |")
     return worst
 

@@ -7,12 +7,18 @@
 namespace lora_bench {
 #ifdef LORA_BENCH_HAVE_CUDA
 
-ProfilerRange::ProfilerRange() { nvtxRangePushA("lora-bench"); }
-ProfilerRange::~ProfilerRange() { nvtxRangePop(); }
+ProfilerRange::ProfilerRange(const std::string& name) {
+  nvtxRangePushA("lora-bench");
+  nvtxRangePushA(name.c_str());
+}
+ProfilerRange::~ProfilerRange() {
+  nvtxRangePop();
+  nvtxRangePop();
+}
 
 #else
 
-ProfilerRange::ProfilerRange() = default;
+ProfilerRange::ProfilerRange(const std::string&) {}
 ProfilerRange::~ProfilerRange() = default;
 
 #endif

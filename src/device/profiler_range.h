@@ -1,12 +1,14 @@
 #pragma once
 
+#include <string>
+
 namespace lora_bench {
 
-// What happens while it lives stands in a range "lora-bench" of a profiler that listens (NVTX);
-// nothing in a build without CUDA.
+// What happens while it lives stands in a range "lora-bench" of a profiler that listens (NVTX), and
+// there in one of that name; nothing in a build without CUDA.
 class ProfilerRange {
  public:
-  ProfilerRange();
+  explicit ProfilerRange(const std::string& name);
   ~ProfilerRange();
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;

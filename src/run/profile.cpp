@@ -16,7 +16,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr double kWarmSeconds = 0.2;
+constexpr double kWarmSeconds = 0.1;
 
 // Launches one set after the other until clocks, code and address translation are as they are in a
 // measurement. The turn is then at the first.
@@ -51,7 +51,7 @@ std::string launch_in_range(const Case& spec, const Selected& selected, Targets&
           affordable_sets(problem, backend, CacheMode::kCold, cache_bytes, *memory), 2),
       backend.workspace_bytes(problem));
   warm_up(backend, problem, sets, *memory);
-  const ProfilerRange range;
+  const ProfilerRange range(spec.id + ' ' + std::string(backend.name()));
   backend.launch(problem, sets.operands(0), {});
   memory->synchronize();
   return "";
