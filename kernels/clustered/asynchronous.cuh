@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+
+// Copies in the background, the barriers that tell their end, and blocks of a cluster (sm_90).
+namespace lora_bench::kernels {
+
+__device__ inline std::uint32_t shared_address(const void* at) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
+}
+
+// A barrier that ends its phase when one thread has said how many bytes to expect and all of
+// them have arrived.
+__device__ inline void begin_barrier(std::uint32_t barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+__device__ inline void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void expect_bytes(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ inline void await_bytes(std::uint32_t barrier, unsigned parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// Weights are read once: the L2 should rather keep what comes again.
+__device__ inline std::uint64_t evict_first() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// Addresses and `bytes` are multiples of 16.
+__device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes,
+                                 std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+__device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes,
+                                 std::uint32_t barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+// 16 bytes by this thread, zeros beyond `bytes`; await_own_copies waits for all of them.
+__device__ inline void copy_sixteen(std::uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+__device__ inline void await_own_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Between the two calls the blocks of a cluster find out that all of them are there.
+__device__ inline void arrive_in_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ inline void await_cluster() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The address in another block of the cluster of what lies here at `address`.
+__device__ inline std::uint32_t in_block(std::uint32_t address, int block) {
+  std::uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+  return there;
+}
+// 8 bytes that count on `barrier` when they have arrived; both in the same block.
+__device__ inline void send_two(std::uint32_t to, float x, float y, std::uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+          to),
+      "f"(x), "f"(y), "r"(barrier)
+      : "memory");
+}
+
+}  // namespace lora_bench::kernels

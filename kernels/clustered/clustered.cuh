@@ -1,0 +1,668 @@
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/clustered/asynchronous.cuh"
+#include "kernels/clustered/clustered_plan.h"
+#include "kernels/clustered/clustered_tuning.h"
+#include "kernels/paired/link.cuh"
+#include "kernels/params.h"
+#include "kernels/segment/fragments.cuh"
+#include "kernels/segment/segment.cuh"
+#include "kernels/segment/vectors.cuh"
+
+// shrink and expand of a tile of at most 8 rows of one adapter by the blocks of a cluster.
+//   grid      (blocks of a cluster) x (row tiles)
+//   shrink    a warp takes pairs of a chain of K and 8 lanes of a slice, dealt over the cluster in
+//             order; x of the chains of a block lies in shared memory
+//   sums      of every chain go to every block of the cluster, which adds the eight in order
+//   expand    a warp takes runs of units of 64 columns, dealt over the cluster in order
+//   memory    each warp has a ring of slots; bulk copies bring pieces of A, then B with the y that
+//             it is added to, as soon as a slot is free, so B is on its way while shrink runs
+//   start     A and B, which no kernel of a step writes, are asked for before the kernel before
+//             this one has ended; x and y after
+//   barriers  one a slot, counting bytes; one a block, counting the bytes of all sums; of the
+//             cluster only one, at the start
+//   order     of a chain: blocks of 32 elements; chains; the rank in steps of 16: from
+//             in_features and the rank alone
+//   bytes     A and B x row tiles, all but the first from the L2; x x cluster; y once each way
+//   bound     memory; between the phases the latency of a warp: few instructions count
+namespace lora_bench::kernels {
+
+namespace clustered_detail {
+
+// find_segment for up to 128 groups with one wait for memory, in whose shadow `meanwhile` runs.
+template <typename Params, typename Meanwhile>
+__device__ inline Segment find_segment_while(const Params& params, int tile, int rows_per_tile,
+                                             const Meanwhile& meanwhile) {
+  constexpr int kRounds = 4;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int first_group = 0; first_group < params.active; first_group += 32 * kRounds) {
+    std::int32_t start[kRounds] = {};
+    std::int32_t rows[kRounds] = {};
+    std::int32_t id[kRounds] = {};
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int group = first_group + 32 * i + lane;
+      if (group < params.active) {
+        start[i] = params.group_starts[group];
+        rows[i] = params.group_starts[group + 1] - start[i];
+        id[i] = params.active_ids[group];
+      }
+    }
+    if (first_group == 0) {
+      meanwhile();
+    }
+    Segment segment;
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      if (first_group + 32 * i >= params.active) {
+        continue;
+      }
+      const int tiles = (rows[i] + rows_per_tile - 1) / rows_per_tile;
+      int up_to = tiles;  // of this group and those before it
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const int other = __shfl_up_sync(0xFFFFFFFFU, up_to, distance);
+        up_to += lane >= distance ? other : 0;
+      }
+      const unsigned later = __ballot_sync(0xFFFFFFFFU, tile < up_to);
+      const int owner = later != 0 ? __ffs(static_cast<int>(later)) - 1 : 0;
+      const int before = __shfl_sync(0xFFFFFFFFU, up_to - tiles, owner);
+      const int first = __shfl_sync(0xFFFFFFFFU, start[i], owner);
+      const int count = __shfl_sync(0xFFFFFFFFU, rows[i], owner);
+      const int adapter = __shfl_sync(0xFFFFFFFFU, id[i], owner);
+      if (later != 0 && segment.rows == 0) {
+        const int skipped = (tile - before) * rows_per_tile;
+        segment.adapter = adapter;
+        segment.first = first + skipped;
+        segment.rows = count - skipped < rows_per_tile ? count - skipped : rows_per_tile;
+      }
+      tile -= __shfl_sync(0xFFFFFFFFU, up_to, 31);
+    }
+    if (segment.rows > 0) {
+      return segment;
+    }
+  }
+  return {};
+}
+
+// Quotients of small numbers: exact for a below 2^18.
+__device__ inline float inverse_of(int a) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(static_cast<float>(a)));
+  return inverse;
+}
+__device__ inline int divide(int a, float inverse) {
+  return static_cast<int>((static_cast<float>(a) + 0.5F) * inverse);
+}
+
+template <typename V>
+__device__ inline V load(const char* at) {
+  return *reinterpret_cast<const V*>(at);
+}
+
+// A fragment of h as vectors in the order of the registers that an instruction takes, and back.
+template <typename T>
+__device__ inline void to_vectors(const HiddenFragment<T, T>& of, uint4 (&to)[1]) {
+  to[0] = {of.row[0].x, of.row[1].x, of.row[0].y, of.row[1].y};
+}
+template <typename T>
+__device__ inline void from_vectors(const uint4 (&from)[1], HiddenFragment<T, T>& to) {
+  to.row[0] = {from[0].x, from[0].z};
+  to.row[1] = {from[0].y, from[0].w};
+}
+__device__ inline void to_vectors(const HiddenFragment<__nv_bfloat16, float>& of, uint4 (&to)[3]) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+    to[p] = {of.part[p][0].x, of.part[p][1].x, of.part[p][0].y, of.part[p][1].y};
+  }
+}
+__device__ inline void from_vectors(const uint4 (&from)[3],
+                                    HiddenFragment<__nv_bfloat16, float>& to) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+    to.part[p][0] = {from[p].x, from[p].z};
+    to.part[p][1] = {from[p].y, from[p].w};
+  }
+}
+__device__ inline void to_vectors(const HiddenFragment<__half, float>& of, uint4 (&to)[6]) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      to[2 * p + i] = {of.part[p][0][2 * i], of.part[p][1][2 * i], of.part[p][0][2 * i + 1],
+                       of.part[p][1][2 * i + 1]};
+    }
+  }
+}
+__device__ inline void from_vectors(const uint4 (&from)[6], HiddenFragment<__half, float>& to) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      to.part[p][0][2 * i] = from[2 * p + i].x;
+      to.part[p][1][2 * i] = from[2 * p + i].y;
+      to.part[p][0][2 * i + 1] = from[2 * p + i].z;
+      to.part[p][1][2 * i + 1] = from[2 * p + i].w;
+    }
+  }
+}
+
+// The same sums as HiddenFragment::multiply, column by column; parts outside, so that neighbouring
+// instructions do not wait for one another.
+template <typename T, typename H, int kTiles>
+__device__ inline void multiply_columns(const HiddenFragment<T, H>& rows, float (&sum)[kTiles][4],
+                                        const uint2 (&b)[kTiles]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && std::is_same_v<H, float>) {
+#pragma unroll
+    for (int p = 2; p >= 0; --p) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        multiply_16<T>(sum[j], rows.part[p][0].x, rows.part[p][1].x, rows.part[p][0].y,
+                       rows.part[p][1].y, b[j].x, b[j].y);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) {
+      rows.multiply(sum[j], b[j]);
+    }
+  }
+}
+
+// Eight neighbouring columns of a row of y.
+template <typename T>
+__device__ inline uint4 sum_of(const uint4& before, bool add_inputs, const float* delta) {
+  float inputs[8];
+  unpack<T>(before, inputs);
+  alignas(16) T after[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    after[i] = from_float<T>(add_inputs ? __fadd_rn(delta[i], inputs[i]) : delta[i]);
+  }
+  return *reinterpret_cast<const uint4*>(after);
+}
+
+}  // namespace clustered_detail
+
+template <typename T, typename H, bool kBias>
+__global__ void __launch_bounds__(512)
+    clustered(const __grid_constant__ ShrinkParams s, const __grid_constant__ ExpandParams e,
+              const __grid_constant__ ClusteredPlan plan) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  __trap();  // supports() said no
+#else
+  using namespace clustered_detail;
+  constexpr int kGroup = 4;  // blocks of 32 elements of K at a time
+  constexpr int kTiles = 8;  // of 8 columns in a unit
+  constexpr int kVectors = static_cast<int>(sizeof(HiddenFragment<T, H>) / 16);
+  extern __shared__ __align__(128) char shared[];
+  let_next_kernel_start();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int warp = __shfl_sync(0xFFFFFFFFU, thread / 32, 0);
+  const int lane = thread % 32;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const int block = static_cast<int>(blockIdx.x);  // of the cluster
+  const std::uint32_t sums_barrier = shared_address(shared);
+  const std::uint32_t barriers = sums_barrier + 8 + 8 * warp * plan.slots;
+  char* const rings = shared + kClusteredBarrierBytes;
+  char* const ring = rings + warp * plan.slots * plan.slot_bytes;
+  char* const sums = rings + warps * plan.slots * plan.slot_bytes;
+  char* const hidden = sums + kChains * kClusteredRows * plan.sums_pitch * 4;
+  char* const x_rows = hidden + plan.hidden_bytes;
+  if (!plan.linked) {
+    await_previous_kernel();
+  }
+  const Segment segment =
+      find_segment_while(s, static_cast<int>(blockIdx.y), kClusteredRows, [&]() {
+        if (lane < plan.slots) {
+          begin_barrier(barriers + 8 * lane);
+        }
+        if (thread == 0) {
+          begin_barrier(sums_barrier);
+        }
+        publish_barriers();
+        __syncwarp();
+        arrive_in_cluster();
+      });
+  int rank = 0;
+  std::int32_t own_token = 0;  // of row `lane`
+  float shrink_scale = 1.0F;
+  float scale = 1.0F;
+  if (segment.rows > 0) {
+    rank = s.rank[segment.adapter];
+    own_token = s.token_order[segment.first + (lane < segment.rows ? lane : 0)];
+    if (s.scale != nullptr) {
+      shrink_scale = s.scale[segment.adapter];
+    }
+    if (e.scale != nullptr) {
+      scale = e.scale[segment.adapter];
+    }
+  }
+  if (rank == 0) {
+    await_previous_kernel();  // so that this kernel does not end before the one before it
+    await_cluster();
+    return;
+  }
+  const std::uint64_t policy = evict_first();
+  const int in_features = static_cast<int>(s.in_features);
+  const int max_rank = static_cast<int>(e.max_rank);
+  const float per_cluster = inverse_of(plan.cluster);
+
+  // Share of shrink.
+  const int tiles_of_slice = (rank + 7) / 8;
+  const int tiles = s.slices * tiles_of_slice;
+  const float per_tiles = inverse_of(tiles);
+  const float per_slice = inverse_of(tiles_of_slice);
+  const int block_pair = divide(kChains * tiles * block, per_cluster);
+  const int end_pair = divide(kChains * tiles * (block + 1), per_cluster);
+  const int first_pair = block_pair + warp;
+  struct Pair {
+    int chain;
+    int slice;
+    int first;   // lane of the slice
+    int lanes;   // up to 8
+    int length;  // elements of K, may be 0
+  };
+  const auto pair_of = [&](int number) {
+    Pair pair;
+    pair.chain = divide(number, per_tiles);
+    const int tile = number - pair.chain * tiles;
+    pair.slice = divide(tile, per_slice);
+    pair.first = (tile - pair.slice * tiles_of_slice) * 8;
+    pair.lanes = min(rank - pair.first, 8);
+    pair.length = max(min(in_features - pair.chain * plan.chain, plan.chain), 0);
+    return pair;
+  };
+  int slot_in = 0;  // where the next copy goes
+  int pair_in = first_pair;
+  int k_in = 0;
+  Pair of_pair{};
+  const T* a_in = nullptr;
+  const auto bring_a = [&]() {
+    if (k_in == 0) {
+      of_pair = pair_of(pair_in);
+      a_in = static_cast<const T*>(s.a[of_pair.slice]) +
+             (segment.adapter * s.max_rank + of_pair.first + lane) * s.in_features +
+             of_pair.chain * plan.chain;
+    }
+    const std::uint32_t barrier = barriers + 8 * slot_in;
+    const int bytes = 2 * min(of_pair.length - k_in, kClusteredPiece);
+    if (lane == 0) {
+      expect_bytes(barrier, bytes * of_pair.lanes);
+    }
+    __syncwarp();
+    if (lane < of_pair.lanes && bytes > 0) {
+      copy_bulk(shared_address(ring) + slot_in * plan.slot_bytes + lane * kClusteredPiecePitch,
+                a_in + k_in, bytes, barrier, policy);
+    }
+    k_in += kClusteredPiece;
+    if (k_in >= of_pair.length) {
+      k_in = 0;
+      pair_in += warps;
+    }
+    slot_in = slot_in + 1 == plan.slots ? 0 : slot_in + 1;
+  };
+  int early_a = 0;  // slots
+#pragma unroll 1
+  for (; early_a < plan.slots && pair_in < end_pair; ++early_a) {
+    bring_a();
+  }
+
+  // Share of expand.
+  const int block_unit = divide(plan.units * block, per_cluster);
+  const int units_of_block = divide(plan.units * (block + 1), per_cluster) - block_unit;
+  const float per_warps = inverse_of(warps);
+  const int first_unit = block_unit + divide(units_of_block * warp, per_warps);
+  const int end_unit = block_unit + divide(units_of_block * (warp + 1), per_warps);
+  const int steps = (rank + 15) / 16;
+  const int unit_bytes = kClusteredColumns * 2 * max_rank;
+  const int units_of_slot =
+      divide(plan.slot_bytes, inverse_of(unit_bytes + segment.rows * kClusteredColumns * 2));
+  const int y_of_slot = units_of_slot * unit_bytes;
+  const int y_pitch = units_of_slot * kClusteredColumns * 2;
+  struct Place {
+    int unit;  // of all
+    int slice;
+    int column;  // of the slice
+    int width;
+    std::int64_t start;  // of the slice in y
+  };
+  const auto place_of = [&](int unit) {
+    Place place{unit, 0, unit * kClusteredColumns, static_cast<int>(e.width[0]), e.first_column};
+    const auto whole = [&]() {
+      return (place.width + kClusteredColumns - 1) / kClusteredColumns * kClusteredColumns;
+    };
+#pragma unroll 1
+    while (place.column >= whole() && place.slice + 1 < e.slices) {
+      place.column -= whole();
+      place.start += place.width;
+      ++place.slice;
+      place.width = static_cast<int>(e.width[place.slice]);
+    }
+    return place;
+  };
+  const auto units_here = [&](const Place& place) {  // of one slice, in one slot
+    const int left = (place.width - place.column + kClusteredColumns - 1) / kClusteredColumns;
+    return min(min(left, end_unit - place.unit), units_of_slot);
+  };
+  const auto go_on = [&](Place& place, int units) {
+    place.unit += units;
+    place.column += units * kClusteredColumns;
+#pragma unroll 1
+    while (place.column >= place.width && place.slice + 1 < e.slices) {
+      place.start += place.width;
+      ++place.slice;
+      place.column = 0;
+      place.width = static_cast<int>(e.width[place.slice]);
+    }
+  };
+  const auto bring_y = [&](const Place& place, int units, int slot) {
+    const int columns = min(place.width - place.column, units * kClusteredColumns);
+    if (e.add_inputs && lane < segment.rows) {
+      copy_bulk(shared_address(ring) + slot * plan.slot_bytes + y_of_slot + lane * y_pitch,
+                static_cast<const T*>(e.y) + own_token * e.y_stride + place.start + place.column,
+                2 * columns, barriers + 8 * slot);
+    }
+  };
+  const Place first_place = place_of(first_unit);
+  Place b_in = first_place;
+  const auto bring_b = [&](bool with_y) {
+    const std::uint32_t barrier = barriers + 8 * slot_in;
+    const int units = units_here(b_in);
+    const int columns = min(b_in.width - b_in.column, units * kClusteredColumns);
+    const int bytes = columns * max_rank * 2;
+    if (lane == 0) {
+      expect_bytes(barrier, bytes + (e.add_inputs ? segment.rows * columns * 2 : 0));
+      copy_bulk(shared_address(ring) + slot_in * plan.slot_bytes,
+                static_cast<const T*>(e.b[b_in.slice]) +
+                    (segment.adapter * b_in.width + b_in.column) * max_rank,
+                bytes, barrier, policy);
+    }
+    __syncwarp();
+    if (with_y) {
+      bring_y(b_in, units, slot_in);
+    }
+    go_on(b_in, units);
+    slot_in = slot_in + 1 == plan.slots ? 0 : slot_in + 1;
+  };
+  int early = early_a;
+#pragma unroll 1
+  for (; early < plan.slots && b_in.unit < end_unit; ++early) {
+    bring_b(false);
+  }
+  const int first_task = place_of(block_unit).slice * steps + warp;
+  const int end_task =
+      units_of_block > 0 ? (place_of(block_unit + units_of_block - 1).slice + 1) * steps : 0;
+  T* const y_row =
+      static_cast<T*>(e.y) + 16 * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
+
+  // x for the chains of this block, as many of them at a time as there is room for.
+  const int first_chain = divide(block_pair, per_tiles);
+  const int end_chain = divide(end_pair + tiles - 1, per_tiles);
+  const int chain_bytes = 2 * plan.chain;
+  const auto x_pitch_of = [&](int chains) {  // neighbouring rows on other banks
+    const int bytes = chains * chain_bytes;
+    return bytes + (bytes % 128 == 0 ? 64 : 0);
+  };
+  int chains_at_once = end_chain - first_chain;
+#pragma unroll 1
+  while (chains_at_once > 1 && x_pitch_of(chains_at_once) * segment.rows > plan.x_bytes) {
+    --chains_at_once;
+  }
+  const int x_pitch = x_pitch_of(chains_at_once);
+  const int lines = (chains_at_once * chain_bytes + 511) / 512;  // of a row, a warp's copy each
+  const float per_lines = inverse_of(lines);
+  const auto bring_x = [&](int from_chain) {
+#pragma unroll 1
+    for (int item = warp; item < segment.rows * lines; item += warps) {
+      const int row = divide(item, per_lines);
+      const int at = (item - row * lines) * 256 + lane * 8;
+      const int k = from_chain * plan.chain + at;
+      const std::int64_t token = __shfl_sync(0xFFFFFFFFU, own_token, row);
+      if (at < chains_at_once * plan.chain) {
+        const bool there = k < in_features;
+        copy_sixteen(shared_address(x_rows) + row * x_pitch + at * 2,
+                     static_cast<const T*>(s.x) + (there ? token * s.x_stride + k : 0),
+                     there ? 16 : 0);
+      }
+    }
+    await_own_copies();
+    __syncthreads();  // x is there
+  };
+  const char* const x_row = x_rows + min(g, segment.rows - 1) * x_pitch + t * 16;
+  if (thread == 0) {  // whole pairs of lanes of all chains
+    expect_bytes(sums_barrier, kChains * s.slices * ((rank + 1) / 2 * 2) * segment.rows *
+                                   static_cast<int>(sizeof(float)));
+  }
+  await_cluster();  // all blocks are there, and their barriers
+  if (plan.linked) {
+    await_previous_kernel();
+  }
+  bring_x(first_chain);
+  {
+    Place place = first_place;
+#pragma unroll 1
+    for (int slot = early_a; slot < early; ++slot) {
+      const int units = units_here(place);
+      bring_y(place, units, slot);
+      go_on(place, units);
+    }
+  }
+
+  int slot = 0;
+  unsigned parity = 0;
+  const auto next_slot = [&]() {
+    if (++slot == plan.slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  };
+  int at_hand = first_chain;  // of the chains whose x is there
+  const auto more_x = [&]() {
+    at_hand += chains_at_once;
+    __syncthreads();  // what lies there has been read
+    bring_x(at_hand);
+  };
+#pragma unroll 1
+  for (int number = first_pair; number < end_pair; number += warps) {
+    const Pair pair = pair_of(number);
+#pragma unroll 1
+    while (pair.chain >= at_hand + chains_at_once) {
+      more_x();
+    }
+    const char* const x_chain = x_row + (pair.chain - at_hand) * chain_bytes;
+    float sum[4] = {};
+    int piece = 0;
+#pragma unroll 1
+    do {
+      await_bytes(barriers + 8 * slot, parity);
+      const int end = min(pair.length - piece, kClusteredPiece);
+      const char* const a = ring + slot * plan.slot_bytes + g * kClusteredPiecePitch + t * 16;
+      const char* const x = x_chain + 2 * piece;
+#pragma unroll 2
+      for (int k = 0; k < end; k += 32 * kGroup) {
+        uint4 lanes[kGroup];
+        uint4 row[kGroup];
+#pragma unroll
+        for (int b = 0; b < kGroup; ++b) {
+          lanes[b] = load<uint4>(a + 2 * (k + 32 * b));
+          row[b] = load<uint4>(x + 2 * (k + 32 * b));
+        }
+        if (k + 32 * kGroup > end) {  // what lies beyond the chain is not of it
+#pragma unroll
+          for (int b = 0; b < kGroup; ++b) {
+            if (k + 32 * b + t * 8 >= end) {
+              lanes[b] = uint4{};
+              row[b] = uint4{};
+            }
+          }
+        }
+#pragma unroll
+        for (int b = 0; b < kGroup; ++b) {
+          multiply_16<T>(sum, row[b].x, 0, row[b].y, 0, lanes[b].x, lanes[b].y);
+          multiply_16<T>(sum, row[b].z, 0, row[b].w, 0, lanes[b].z, lanes[b].w);
+        }
+      }
+      piece += kClusteredPiece;
+      __syncwarp();  // the slot has been read
+      if (pair_in < end_pair) {
+        bring_a();
+      } else if (b_in.unit < end_unit) {
+        bring_b(true);
+      }
+      next_slot();
+    } while (piece < pair.length);
+    if (2 * t < pair.lanes && g < segment.rows) {
+      const std::uint32_t at =
+          shared_address(sums) + ((pair.chain * kClusteredRows + g) * plan.sums_pitch +
+                                  pair.slice * plan.lane_pitch + pair.first + 2 * t) *
+                                     4;
+#pragma unroll 4
+      for (int to = 0; to < plan.cluster; ++to) {
+        send_two(in_block(at, to), sum[0], sum[1], in_block(sums_barrier, to));
+      }
+    }
+  }
+#pragma unroll 1
+  while (at_hand + chains_at_once < end_chain) {
+    more_x();  // for the warps that go on
+  }
+  await_bytes(sums_barrier, 0);
+
+  // h as fragments, of the slices that this block needs.
+  const float per_steps = inverse_of(steps);
+#pragma unroll 1
+  for (int task = first_task; task < end_task; task += warps) {
+    const int slice = divide(task, per_steps);
+    const int at = 16 * (task - slice * steps) + 4 * t;
+    float4 whole = {};
+    if (g < segment.rows && at < rank) {
+      const char* const from = sums + (g * plan.sums_pitch + slice * plan.lane_pitch + at) * 4;
+      float4 part[kChains];
+#pragma unroll
+      for (int p = 0; p < kChains; ++p) {
+        part[p] = load<float4>(from + p * kClusteredRows * plan.sums_pitch * 4);
+      }
+      float4 all = part[0];
+#pragma unroll
+      for (int p = 1; p < kChains; ++p) {
+        all = {all.x + part[p].x, all.y + part[p].y, all.z + part[p].z, all.w + part[p].w};
+      }
+      if (s.scale != nullptr) {
+        all = {__fmul_rn(shrink_scale, all.x), __fmul_rn(shrink_scale, all.y),
+               __fmul_rn(shrink_scale, all.z), __fmul_rn(shrink_scale, all.w)};
+      }
+      whole = {all.x, at + 1 < rank ? all.y : 0.0F, at + 2 < rank ? all.z : 0.0F,
+               at + 3 < rank ? all.w : 0.0F};
+    }
+    HiddenFragment<T, H> fragment;
+    if constexpr (sizeof(H) == sizeof(float)) {
+      fragment.load(whole, float4{});
+    } else {
+      const auto two = [](float low, float high) {
+        return bits_of(from_float<H>(low)) | bits_of(from_float<H>(high)) << 16;
+      };
+      fragment.load({two(whole.x, whole.y), two(whole.z, whole.w)}, uint2{});
+    }
+    uint4 vectors[kVectors];
+    to_vectors(fragment, vectors);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      reinterpret_cast<uint4*>(hidden)[(task * kVectors + v) * 32 + lane] = vectors[v];
+    }
+  }
+  __syncthreads();  // h is there
+
+  // Fragment column 2 * t + c of tile j is column 16 * t + 2 * j + c of a unit.
+  const int own_column = (g / 2 * 16 + g % 2) * max_rank * 2 + t * 8;
+  const int own_y = y_of_slot + min(g, segment.rows - 1) * y_pitch + t * 32;
+  HiddenFragment<T, H> rows;
+  int task_of_rows = -1;
+  Place place = first_place;
+#pragma unroll 1
+  while (place.unit < end_unit) {
+    const int units = units_here(place);
+    await_bytes(barriers + 8 * slot, parity);
+    const char* const at_slot = ring + slot * plan.slot_bytes;
+#pragma unroll 1
+    for (int unit = 0; unit < units; ++unit) {
+      const char* const b = at_slot + unit * unit_bytes + own_column;
+      const char* const before = at_slot + own_y + unit * kClusteredColumns * 2;
+      const uint4 inputs[2] = {load<uint4>(before), load<uint4>(before + 16)};
+      float sum[kTiles][4] = {};
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step) {
+        uint2 four[kTiles];
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) {
+          four[j] = load<uint2>(b + step * 32 + j * (4 * max_rank));
+        }
+        const int task = place.slice * steps + step;
+        if (task != task_of_rows) {
+          uint4 vectors[kVectors];
+#pragma unroll
+          for (int v = 0; v < kVectors; ++v) {
+            vectors[v] = reinterpret_cast<const uint4*>(hidden)[(task * kVectors + v) * 32 + lane];
+          }
+          from_vectors(vectors, rows);
+          task_of_rows = task;
+        }
+        if (16 * step + 16 > rank) {  // padding is not of the adapter
+          const int left = rank - 16 * step - 4 * t;
+          const unsigned low = left >= 2 ? 0xFFFFFFFFU : left == 1 ? 0xFFFFU : 0U;
+          const unsigned high = left >= 4 ? 0xFFFFFFFFU : left == 3 ? 0xFFFFU : 0U;
+#pragma unroll
+          for (int j = 0; j < kTiles; ++j) {
+            four[j].x &= low;
+            four[j].y &= high;
+          }
+        }
+        multiply_columns(rows, sum, four);
+      }
+      const int column = place.column + unit * kClusteredColumns;
+      const int left = g < segment.rows ? place.width - column - 16 * t : 0;
+      float delta[16];
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          delta[2 * j + c] = __fmul_rn(scale, sum[j][c]);
+        }
+      }
+      if constexpr (kBias) {
+        const T* const bias = static_cast<const T*>(e.bias[place.slice]);
+        if (bias != nullptr) {
+          const T* const from = bias + segment.adapter * place.width + column + 16 * t;
+#pragma unroll
+          for (int c = 0; c < 16; ++c) {
+            if (c < left) {
+              delta[c] = __fadd_rn(delta[c], to_float(from[c]));
+            }
+          }
+        }
+      }
+      const uint4 low = sum_of<T>(inputs[0], e.add_inputs, delta);
+      const uint4 high = sum_of<T>(inputs[1], e.add_inputs, delta + 8);
+      auto* const y = reinterpret_cast<uint4*>(y_row + place.start + column);
+      if (left >= 8) {
+        y[0] = low;
+      }
+      if (left >= 16) {
+        y[1] = high;
+      }
+    }
+    __syncwarp();  // the slot has been read
+    if (b_in.unit < end_unit) {
+      bring_b(true);
+    }
+    next_slot();
+    go_on(place, units);
+  }
+#endif
+}
+
+}  // namespace lora_bench::kernels

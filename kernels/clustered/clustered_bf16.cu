@@ -1,0 +1,15 @@
+#include "kernels/clustered/clustered_launch.cuh"
+
+namespace lora_bench::kernels {
+
+template cudaError_t launch_clustered_as<__nv_bfloat16, float>(const ShrinkParams&,
+                                                               const ExpandParams&,
+                                                               const ClusteredTuning&,
+                                                               const ClusteredPlan&, cudaStream_t);
+template cudaError_t launch_clustered_as<__nv_bfloat16, __nv_bfloat16>(const ShrinkParams&,
+                                                                       const ExpandParams&,
+                                                                       const ClusteredTuning&,
+                                                                       const ClusteredPlan&,
+                                                                       cudaStream_t);
+
+}  // namespace lora_bench::kernels

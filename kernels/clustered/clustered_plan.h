@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lora_bench::kernels {
+
+// How a block finds its way, beside the parameters of the op.
+struct ClusteredPlan {
+  std::int32_t cluster = 1;     // blocks
+  std::int32_t chain = 0;       // elements of K
+  std::int32_t lane_pitch = 8;  // of a slice in a row of sums: max_rank up to a multiple of 8
+  std::int32_t sums_pitch = 0;  // floats of a row of sums
+  std::int32_t slots = 1;       // of the ring of a warp
+  std::int32_t slot_bytes = 0;
+  std::int32_t hidden_bytes = 0;  // h as fragments
+  std::int32_t x_bytes = 0;
+  std::int32_t units = 0;  // of 64 columns, over all slices
+  bool linked = false;     // reads what is old before the kernel before this one has ended
+};
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lora_bench::kernels {
+
+// What the choice depends on: limits of the batch, never what is in it. It changes no bit of the
+// result: the order of every sum follows from in_features and the rank alone.
+struct ClusteredShape {
+  std::int64_t tokens = 0;
+  std::int64_t active = 0;  // adapters that may have rows
+  std::int64_t slices = 0;
+  std::int64_t max_rank = 0;
+  std::int64_t in_features = 0;
+  std::int64_t columns = 0;         // of all slices
+  std::int64_t hidden_vectors = 3;  // 16 bytes each that a thread needs for h of 16 lanes
+  std::int64_t multiprocessors = 132;
+  std::int64_t shared_bytes = 227 << 10;  // that a block may have
+};
+
+struct ClusteredTuning {
+  std::int64_t tiles = 0;  // of rows of one adapter, a cluster each; 0: nothing to do, no launch
+  int cluster = 1;         // blocks, up to 16
+  int warps = 8;           // of a block
+  int slots = 1;           // of the ring of a warp
+  int slot_bytes = 0;
+  int hidden_bytes = 0;  // for h as fragments
+  int x_bytes = 0;       // for rows of x: of one chain at least
+  int shared_bytes = 0;
+  bool fits = true;  // else there is no such launch
+
+  friend bool operator==(const ClusteredTuning&, const ClusteredTuning&) = default;
+};
+
+constexpr int kClusteredRows = 8;      // of a tile
+constexpr int kClusteredColumns = 64;  // of a unit, which a warp multiplies at a time
+constexpr int kClusteredPiece = 512;   // elements of K in a slot, of eight lanes
+// Rows in a slot lie so far apart: neighbours on other banks.
+constexpr int kClusteredPiecePitch = 2 * kClusteredPiece + 64;
+constexpr int kClusteredBarrierBytes = 512;  // one barrier of the block, one a slot
+
+// K is cut into eight chains of a multiple of 32 elements.
+constexpr int kChains = 8;
+[[nodiscard]] std::int64_t chain_length(std::int64_t in_features);
+
+// Floats from one row of partial sums to the next.
+[[nodiscard]] std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank);
+
+// Whether there is a launch for the shape with any tokens and adapters.
+[[nodiscard]] bool clustered_takes(ClusteredShape shape);
+[[nodiscard]] ClusteredTuning clustered_tuning(const ClusteredShape& shape);
+
+// Additions on the longest path of one sum; on tensor cores every product counts as one, as
+// hardware may cut each term to the largest.
+[[nodiscard]] std::int64_t clustered_shrink_depth(std::int64_t in_features);
+[[nodiscard]] std::int64_t clustered_expand_depth(std::int64_t max_rank, bool fp32_h);
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,120 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/random.h"
+#include "kernels/clustered/clustered_tuning.h"
+
+using namespace lora_bench::kernels;
+
+namespace {
+
+ClusteredShape drawn_shape(std::uint64_t index) {
+  std::uint64_t drawn = 0;
+  const auto below = [&](std::uint64_t bound) {
+    return static_cast<std::int64_t>(lora_bench::random_below(31, index, drawn++, bound));
+  };
+  ClusteredShape shape;
+  shape.tokens = 1 + below(600);
+  shape.active = 1 + below(static_cast<std::uint64_t>(std::min<std::int64_t>(shape.tokens, 130)));
+  shape.slices = 1 + below(4);
+  shape.max_rank = 8 * (1 + below(16));
+  shape.in_features = 8 * (1 + below(2000));
+  shape.columns = 8 * (1 + below(8000));
+  shape.hidden_vectors = 1 + below(6);
+  return shape;
+}
+
+ClusteredShape decode(std::int64_t tokens, std::int64_t active) {
+  ClusteredShape shape;
+  shape.tokens = tokens;
+  shape.active = active;
+  shape.slices = 3;
+  shape.max_rank = 16;
+  shape.in_features = 4096;
+  shape.columns = 6144;
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("clustered: eight chains cover K and follow from K alone") {
+  CHECK(chain_length(4096) == 512);
+  CHECK(chain_length(14336) == 1792);
+  for (const std::int64_t k : {1, 31, 32, 255, 256, 257, 4104, 100000}) {
+    CAPTURE(k);
+    CHECK(chain_length(k) % 32 == 0);
+    CHECK(chain_length(k) * kChains >= k);
+  }
+}
+
+TEST_CASE("clustered: what fits for eight rows fits for every batch, within the block's memory") {
+  int taken = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const ClusteredShape shape = drawn_shape(i);
+    if (!clustered_takes(shape)) {
+      continue;
+    }
+    ++taken;
+    const ClusteredTuning tuning = clustered_tuning(shape);
+    CAPTURE(i);
+    CHECK(tuning.fits);
+    CHECK(tuning.shared_bytes <= shape.shared_bytes);
+    CHECK(tuning.cluster >= 1);
+    CHECK(tuning.cluster <= 16);
+    CHECK(tuning.warps * tuning.slots * 8 + 8 <= kClusteredBarrierBytes);
+    CHECK(tuning.warps * 32 <= 512);
+    const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
+    CHECK(tuning.slot_bytes >= 8 * kClusteredPiecePitch);
+    CHECK(tuning.slot_bytes >= kClusteredColumns * 2 * (shape.max_rank + rows));
+    CHECK(tuning.x_bytes >= rows * (chain_length(shape.in_features) * 2 + 64));
+    CHECK(tuning.tiles >= std::min(shape.tokens, shape.active));
+  }
+  CHECK(taken > 1000);
+}
+
+TEST_CASE("clustered: what is taken does not depend on tokens or adapters") {
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    ClusteredShape shape = drawn_shape(i);
+    const bool taken = clustered_takes(shape);
+    shape.tokens = 1;
+    shape.active = 1;
+    CAPTURE(i);
+    CHECK(clustered_takes(shape) == taken);
+  }
+}
+
+TEST_CASE("clustered: fewer adapters have larger clusters") {
+  CHECK(clustered_tuning(decode(1, 1)).cluster == 16);
+  CHECK(clustered_tuning(decode(16, 16)).cluster == 8);
+  CHECK(clustered_tuning(decode(32, 32)).cluster == 6);
+  CHECK(clustered_tuning(decode(64, 64)).cluster == 2);
+  CHECK(clustered_tuning(decode(512, 512)).cluster == 1);
+}
+
+TEST_CASE("clustered: short streams leave room for the next kernel, long ones take it") {
+  CHECK(clustered_tuning(decode(32, 32)).shared_bytes <= 113 << 10);
+  CHECK(clustered_tuning(decode(64, 64)).shared_bytes > 113 << 10);
+}
+
+TEST_CASE("clustered: no tokens and no adapters are no launch, and very many are refused") {
+  CHECK(clustered_tuning(decode(0, 0)).tiles == 0);
+  CHECK(clustered_tuning(decode(8, 0)).tiles == 0);
+  CHECK_FALSE(clustered_tuning(decode(std::int64_t{1} << 20, 1)).fits);
+}
+
+TEST_CASE("clustered: rows of sums are on neighbouring banks, whatever the rank") {
+  for (std::int64_t slices = 1; slices <= 8; ++slices) {
+    for (const std::int64_t rank : {8, 16, 24, 64, 128}) {
+      CHECK(clustered_sums_pitch(slices, rank) % 32 == 16);
+      CHECK(clustered_sums_pitch(slices, rank) >= slices * rank);
+    }
+  }
+}
+
+TEST_CASE("clustered: the declared depths are those of the sums") {
+  CHECK(clustered_shrink_depth(4096) == 512 + 8);
+  CHECK(clustered_expand_depth(16, true) == 3 * 16 + 2);
+  CHECK(clustered_expand_depth(16, false) == 16 + 2);
+}
