@@ -1,3 +1,4 @@
+#include "ops/auto_backend.h"
 #include "ops/backend.h"
 #include "ops/bgmv_backend.h"
 #include "ops/chunked_backend.h"
@@ -20,6 +21,7 @@ const std::vector<BackendEntry>& backend_registry() {
       {"chunked", std::string(kChunkedSummary), why_no_gpu(), make_chunked_backend},
       {"bgmv", std::string(kBgmvSummary), why_no_gpu(), make_bgmv_backend},
       {"paired", std::string(kPairedSummary), why_no_gpu(), make_paired_backend},
+      {"auto", std::string(kAutoSummary), why_no_gpu(), make_auto_backend},
       {"cublas", std::string(kCublasSummary), why_no_cublas(), make_cublas_backend},
   };
   return kEntries;

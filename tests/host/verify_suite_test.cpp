@@ -8,6 +8,7 @@
 
 #include "kernels/naive/naive_tuning.h"
 #include "kernels/tile/tile_tuning.h"
+#include "ops/auto_backend.h"
 #include "ops/bgmv_backend.h"
 #include "ops/cublas_backend.h"
 #include "ops/paired_backend.h"
@@ -109,6 +110,7 @@ std::vector<Declaration> declarations(const Problem& problem) {
   rounding.rounds_delta = true;
   return {{"grouped, chunked", tile},
           {"paired", paired_numerics(problem)},
+          {"auto", auto_numerics(problem)},
           {"naive", naive},
           {"bgmv", bgmv_numerics(problem)},
           {"cublas", cublas_numerics(problem)},

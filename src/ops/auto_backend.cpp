@@ -1,0 +1,115 @@
+#include "ops/auto_backend.h"
+
+#include "kernels/clustered/clustered_tuning.h"
+#ifdef LORA_BENCH_HAVE_CUDA
+#include "device/cuda_check.h"
+#include "kernels/clustered/clustered.h"
+#include "kernels/ordered/ordered.h"
+#include "ops/auto_choice.h"
+#include "ops/kernel_params.h"
+#include "ops/vectors.h"
+#else
+#include "core/error.h"
+#endif
+
+namespace lora_bench {
+
+Numerics auto_numerics(const Problem& problem) {
+  Numerics numerics;
+  numerics.unit_roundoff = 0x1p-23;
+  numerics.shrink_depth = kernels::clustered_shrink_depth(problem.in_features);
+  numerics.expand_depth =
+      kernels::clustered_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
+  numerics.intermediate = problem.intermediate;
+  numerics.summation =
+      "fp32 on tensor cores; K: eight runs, added in order; rank: one sum, an fp32 h in three "
+      "parts without loss";
+  return numerics;
+}
+
+#ifdef LORA_BENCH_HAVE_CUDA
+namespace {
+
+class AutoBackend final : public Backend {
+ public:
+  explicit AutoBackend(const DeviceFacts& facts) {
+    int ordinal = 0;
+    int shared_bytes = 0;
+    LORA_BENCH_CUDA_CHECK(cudaGetDevice(&ordinal));
+    LORA_BENCH_CUDA_CHECK(
+        cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
+    device_.compute_capability = facts.compute_capability;
+    device_.multiprocessors = facts.multiprocessors;
+    device_.shared_bytes = shared_bytes;
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "auto"; }
+  [[nodiscard]] std::string_view summary() const override { return kAutoSummary; }
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
+    return tensor_cores_take(problem, device);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return auto_numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    if (problem.plan.active() == 0) {
+      return;
+    }
+    const auto handle = static_cast<cudaStream_t>(stream.handle);
+    if (auto_family(device_, problem) == AutoFamily::kClustered &&
+        launched_clustered(problem, operands, handle)) {
+      return;
+    }
+    const kernels::Number number = kernel_number(problem.dtype);
+    const kernels::Number intermediate = kernel_number(problem.intermediate);
+    if (has_shrink(problem.op)) {
+      LORA_BENCH_CUDA_CHECK(kernels::launch_ordered_shrink(
+          number, intermediate, shrink_params(problem, operands),
+          kernels::ordered_shrink_tuning(problem.tokens, problem.plan.active(), problem.slices(),
+                                         problem.max_rank),
+          handle));
+    }
+    if (has_expand(problem.op)) {
+      LORA_BENCH_CUDA_CHECK(kernels::launch_ordered_expand(
+          number, intermediate, expand_params(problem, operands),
+          kernels::ordered_expand_tuning(problem.tokens, problem.plan.active(), problem.slices(),
+                                         problem.widths.data()),
+          handle));
+    }
+  }
+
+ private:
+  // False where an operand does not begin on 16 bytes.
+  [[nodiscard]] bool launched_clustered(const Problem& problem, const Operands& operands,
+                                        cudaStream_t stream) const {
+    const kernels::ShrinkParams shrink = shrink_params(problem, operands);
+    const kernels::ExpandParams expand = expand_params(problem, operands);
+    const std::int64_t element = size_bytes(problem.dtype);
+    if (!reads_vectors(shrink, element) || !reads_vectors(expand, element, element) ||
+        !has_vector_y(expand, element)) {
+      return false;
+    }
+    // Plan, ranks, scales and weights are uploaded before any step, by no kernel.
+    constexpr bool kLinked = true;
+    LORA_BENCH_CUDA_CHECK(kernels::launch_clustered(
+        kernel_number(problem.dtype), kernel_number(problem.intermediate), shrink, expand,
+        kernels::clustered_tuning(auto_clustered_shape(device_, problem)), kLinked, stream));
+    return true;
+  }
+
+  AutoDevice device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_auto_backend() { return std::make_unique<AutoBackend>(gpu_facts()); }
+
+#else
+
+std::unique_ptr<Backend> make_auto_backend() { throw EnvironmentError(why_no_gpu()); }
+
+#endif
+}  // namespace lora_bench

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/clustered/clustered_tuning.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// What the choice of kernels knows of a device.
+struct AutoDevice {
+  int compute_capability = 90;
+  std::int64_t multiprocessors = 132;
+  std::int64_t shared_bytes = 227 << 10;  // that a block may have
+};
+
+// The kernel families of backend `auto`. All keep one order of sums, so that what is chosen changes
+// no bit of a row.
+enum class AutoFamily : std::uint8_t {
+  kClustered,  // one launch, a cluster of blocks an adapter: the linear op on sm_90
+  kOrdered,    // any shape, alignment and device
+};
+[[nodiscard]] std::string_view name(AutoFamily family);
+
+// From the device, sizes and limits alone, never from who uses which adapter. Addresses that do not
+// start on 16 bytes are seen later, and go to kOrdered.
+[[nodiscard]] AutoFamily auto_family(const AutoDevice& device, const Problem& problem);
+
+[[nodiscard]] kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device,
+                                                           const Problem& problem);
+
+}  // namespace lora_bench

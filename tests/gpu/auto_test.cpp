@@ -1,0 +1,74 @@
+#include <doctest/doctest.h>
+
+#include "device/memory.h"
+#include "ops/auto_backend.h"
+#include "support/need_gpu.h"
+#include "support/workload_case.h"
+#include "verify/verify.h"
+
+using lora_bench::Dtype;
+using lora_bench::Problem;
+using lora_bench::Status;
+
+namespace {
+
+void check_auto(const lora_bench::Case& spec) {
+  static const auto memory = lora_bench::make_device_memory();
+  static const auto chosen = lora_bench::make_auto_backend();
+  const Problem problem = problem_of(spec);
+  const lora_bench::Verdict verdict = verify(problem, *chosen, *memory, {.relations = true});
+  CAPTURE(spec.seed);
+  CAPTURE(verdict.message);
+  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+}
+
+// Random cases on tensor cores; half of them linear, with whole vectors in every row.
+lora_bench::Case auto_case(std::uint64_t seed) {
+  const auto to_eight = [](std::int64_t value) { return (value + 7) / 8 * 8; };
+  lora_bench::Case spec = random_case(seed);
+  if (spec.dtype == Dtype::kFp32) {
+    spec.dtype = seed % 4 < 2 ? Dtype::kBf16 : Dtype::kFp16;
+    spec.intermediate = seed % 8 < 4 ? Dtype::kFp32 : spec.dtype;
+  }
+  if (seed % 2 == 0) {
+    spec.op = lora_bench::Op::kLinear;
+    spec.layer.in_features = to_eight(spec.layer.in_features);
+    spec.layer.x_stride = to_eight(spec.layer.in_features + 1);
+    spec.layer.offset_start = to_eight(spec.layer.offset_start);
+    spec.layer.y_stride = spec.layer.offset_start + 8;
+    for (std::int64_t& width : spec.layer.widths) {
+      width = to_eight(width);
+      spec.layer.y_stride += width;
+    }
+    spec.adapters.max_rank = to_eight(spec.adapters.max_rank);
+  }
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("auto passes every level on random cases, with whole vectors and without") {
+  need_gpu();
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    check_auto(auto_case(seed));
+  }
+}
+
+TEST_CASE("auto passes on every rank class, with few rows an adapter and many") {
+  need_gpu();
+  for (const std::int64_t rank : {1, 7, 8, 16, 24, 64, 100, 128}) {
+    for (const std::int64_t rows : {1, 7, 8, 9, 33, 130}) {
+      lora_bench::Case spec = workload_case(rows, rows > 8 ? 3 : 1);
+      spec.seed = static_cast<std::uint64_t>(rank * 1000 + rows);
+      spec.dtype = rows % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16;
+      spec.intermediate = rank % 3 == 0 ? spec.dtype : Dtype::kFp32;
+      spec.layer.in_features = spec.layer.x_stride = 4104;
+      spec.layer.widths = {264, 0, 128};
+      spec.layer.y_stride = 392;
+      spec.adapters.rank.list = {rank};
+      spec.adapters.max_rank = (rank + 7) / 8 * 8;
+      spec.adapters.bias = rows % 3 == 0;
+      check_auto(spec);
+    }
+  }
+}
