@@ -70,7 +70,7 @@ fuzz() {
   return "$status"
 }
 
-backends=naive,bgmv,grouped,grouped-ordered,chunked,paired
+backends=naive,bgmv,grouped,grouped-ordered,chunked,paired,panel,auto
 run_part() {
   case $1 in
     tests) record gpu-tests "$build/tests/gpu_tests" ;;

@@ -4,9 +4,9 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/clustered/clustered.h"
-#include "kernels/ordered/ordered.h"
 #include "ops/auto_choice.h"
 #include "ops/kernel_params.h"
+#include "ops/panel_backend.h"
 #include "ops/vectors.h"
 #else
 #include "core/error.h"
@@ -32,7 +32,7 @@ namespace {
 
 class AutoBackend final : public Backend {
  public:
-  explicit AutoBackend(const DeviceFacts& facts) {
+  explicit AutoBackend(const DeviceFacts& facts) : panel_(make_panel_backend()) {
     int ordinal = 0;
     int shared_bytes = 0;
     LORA_BENCH_CUDA_CHECK(cudaGetDevice(&ordinal));
@@ -52,32 +52,18 @@ class AutoBackend final : public Backend {
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return auto_numerics(problem);
   }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  // Also of what goes to clusters: whether it can is known only with the addresses.
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return panel_->workspace_bytes(problem);
+  }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     if (problem.plan.active() == 0) {
       return;
     }
-    const auto handle = static_cast<cudaStream_t>(stream.handle);
-    if (auto_family(device_, problem) == AutoFamily::kClustered &&
-        launched_clustered(problem, operands, handle)) {
-      return;
-    }
-    const kernels::Number number = kernel_number(problem.dtype);
-    const kernels::Number intermediate = kernel_number(problem.intermediate);
-    if (has_shrink(problem.op)) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_ordered_shrink(
-          number, intermediate, shrink_params(problem, operands),
-          kernels::ordered_shrink_tuning(problem.tokens, problem.plan.active(), problem.slices(),
-                                         problem.max_rank),
-          handle));
-    }
-    if (has_expand(problem.op)) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_ordered_expand(
-          number, intermediate, expand_params(problem, operands),
-          kernels::ordered_expand_tuning(problem.tokens, problem.plan.active(), problem.slices(),
-                                         problem.widths.data()),
-          handle));
+    if (auto_family(device_, problem) != AutoFamily::kClustered ||
+        !launched_clustered(problem, operands, static_cast<cudaStream_t>(stream.handle))) {
+      panel_->launch(problem, operands, stream);
     }
   }
 
@@ -101,6 +87,7 @@ class AutoBackend final : public Backend {
   }
 
   AutoDevice device_;
+  std::unique_ptr<Backend> panel_;
 };
 
 }  // namespace

@@ -18,13 +18,13 @@ struct AutoDevice {
 // The kernel families of backend `auto`. All keep one order of sums, so that what is chosen changes
 // no bit of a row.
 enum class AutoFamily : std::uint8_t {
-  kClustered,  // one launch, a cluster of blocks an adapter: the linear op on sm_90
-  kOrdered,    // any shape, alignment and device
+  kClustered,  // one launch, a cluster of blocks an adapter: the linear op of few rows on sm_90
+  kPanel,      // many rows of an adapter, and any other op, alignment and device
 };
 [[nodiscard]] std::string_view name(AutoFamily family);
 
 // From the device, sizes and limits alone, never from who uses which adapter. Addresses that do not
-// start on 16 bytes are seen later, and go to kOrdered.
+// start on 16 bytes are seen later, and go to kPanel.
 [[nodiscard]] AutoFamily auto_family(const AutoDevice& device, const Problem& problem);
 
 [[nodiscard]] kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device,

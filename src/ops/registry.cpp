@@ -8,6 +8,7 @@
 #include "ops/grouped_backend.h"
 #include "ops/naive_backend.h"
 #include "ops/paired_backend.h"
+#include "ops/panel_backend.h"
 
 namespace lora_bench {
 
@@ -22,6 +23,7 @@ const std::vector<BackendEntry>& backend_registry() {
       {"bgmv", std::string(kBgmvSummary), why_no_gpu(), make_bgmv_backend},
       {"paired", std::string(kPairedSummary), why_no_gpu(), make_paired_backend},
       {"auto", std::string(kAutoSummary), why_no_gpu(), make_auto_backend},
+      {"panel", std::string(kPanelSummary), why_no_gpu(), make_panel_backend},
       {"cublas", std::string(kCublasSummary), why_no_cublas(), make_cublas_backend},
   };
   return kEntries;

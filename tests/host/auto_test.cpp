@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/ordered/ordered_tuning.h"
 #include "ops/auto_backend.h"
 #include "ops/auto_choice.h"
+#include "ops/panel_backend.h"
 #include "support/workload_case.h"
 
 using namespace lora_bench;
@@ -32,27 +32,35 @@ TEST_CASE("auto: a linear op of whole vectors is one launch of clusters where th
   const Case spec = serving_case();
   CHECK(family_of(spec) == AutoFamily::kClustered);
   CHECK(family_of(spec, 100) == AutoFamily::kClustered);
-  CHECK(family_of(spec, 89) == AutoFamily::kOrdered);
+  CHECK(family_of(spec, 89) == AutoFamily::kPanel);
   CHECK(name(AutoFamily::kClustered) == "clustered");
-  CHECK(name(AutoFamily::kOrdered) == "ordered");
+  CHECK(name(AutoFamily::kPanel) == "panel");
 }
 
-TEST_CASE("auto: what cannot be copied 16 bytes at a time, or is half an op, goes the plain way") {
+TEST_CASE("auto: what cannot be copied 16 bytes at a time, or is half an op, goes to panel") {
   Case spec = serving_case();
   spec.op = Op::kShrink;
-  CHECK(family_of(spec) == AutoFamily::kOrdered);
+  CHECK(family_of(spec) == AutoFamily::kPanel);
   spec = serving_case();
   spec.layer.in_features = spec.layer.x_stride = 4100;
-  CHECK(family_of(spec) == AutoFamily::kOrdered);
+  CHECK(family_of(spec) == AutoFamily::kPanel);
   spec = serving_case();
   spec.layer.widths = {4095, 1025, 1024};
-  CHECK(family_of(spec) == AutoFamily::kOrdered);
+  CHECK(family_of(spec) == AutoFamily::kPanel);
   spec = serving_case();
   spec.layer.y_stride = 6145;
-  CHECK(family_of(spec) == AutoFamily::kOrdered);
+  CHECK(family_of(spec) == AutoFamily::kPanel);
   spec = serving_case();
   spec.adapters.max_rank = 20;
-  CHECK(family_of(spec) == AutoFamily::kOrdered);
+  CHECK(family_of(spec) == AutoFamily::kPanel);
+}
+
+TEST_CASE("auto: many rows of an adapter go to panels, however many adapters there are") {
+  Case spec = serving_case();
+  spec.batch.decode = 24 * 64;
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.batch.decode = 24 * 64 + 1;
+  CHECK(family_of(spec) == AutoFamily::kPanel);
 }
 
 TEST_CASE("auto: h that is narrow or of fewer parts takes less memory") {
@@ -70,16 +78,7 @@ TEST_CASE("auto: it promises bits that nothing of a batch changes") {
   CHECK(numerics.deterministic);
   CHECK(numerics.batch_invariant);
   CHECK(numerics.shrink_depth == 512 + 8);
-}
-
-TEST_CASE("ordered: a block a row tile and lane tile; a block a row tile and column tile") {
-  const auto shrink = kernels::ordered_shrink_tuning(100, 3, 3, 20);
-  CHECK(shrink.lane_tiles == 4);
-  CHECK(shrink.blocks == (100 / 16 + 3) * 4);
-  const std::int64_t widths[] = {300, 0, 64};
-  const auto expand = kernels::ordered_expand_tuning(2, 5, 3, widths);
-  CHECK(expand.column_tiles == 3);
-  CHECK(expand.blocks == 2 * 3);
-  CHECK(kernels::ordered_shrink_tuning(10, 0, 1, 8).blocks == 0);
-  CHECK(kernels::ordered_expand_tuning(10, 0, 3, widths).blocks == 0);
+  const Numerics panel = panel_numerics(problem_of(serving_case()));  // the same sums
+  CHECK(numerics.shrink_depth == panel.shrink_depth);
+  CHECK(numerics.expand_depth == panel.expand_depth);
 }

@@ -12,6 +12,7 @@
 #include "ops/bgmv_backend.h"
 #include "ops/cublas_backend.h"
 #include "ops/paired_backend.h"
+#include "ops/panel_backend.h"
 #include "scenario/scenario.h"
 #include "support/draws.h"
 #include "support/plain_backend.h"
@@ -111,6 +112,7 @@ std::vector<Declaration> declarations(const Problem& problem) {
   return {{"grouped, chunked", tile},
           {"paired", paired_numerics(problem)},
           {"auto", auto_numerics(problem)},
+          {"panel", panel_numerics(problem)},
           {"naive", naive},
           {"bgmv", bgmv_numerics(problem)},
           {"cublas", cublas_numerics(problem)},

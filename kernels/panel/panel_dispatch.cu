@@ -1,0 +1,77 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/panel/panel.h"
+#include "kernels/panel/panel_plan.h"
+
+namespace lora_bench::kernels {
+
+// Instantiated in panel_<dtype>.cu.
+template <typename T>
+cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrinkTuning& tuning,
+                                   const PanelShrinkPlan& plan, cudaStream_t stream);
+template <typename T, typename H>
+cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpandTuning& tuning,
+                                   const PanelExpandPlan& plan, bool linked, cudaStream_t stream);
+template <typename H>
+cudaError_t launch_panel_hidden_as(const ShrinkParams& params, const PanelSums& sums,
+                                   cudaStream_t stream);
+
+cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
+                                const PanelShrinkTuning& tuning, const PanelSums& sums,
+                                cudaStream_t stream) {
+  PanelShrinkPlan plan;
+  plan.sums = sums;
+  plan.chain = static_cast<std::int32_t>(panel_chain_length(params.in_features));
+  plan.lane_tiles = static_cast<std::int32_t>(tuning.lane_tiles);
+  plan.split = tuning.split;
+  switch (number) {
+    case Number::kBf16:
+      return launch_panel_shrink_as<__nv_bfloat16>(params, tuning, plan, stream);
+    case Number::kFp16:
+      return launch_panel_shrink_as<__half>(params, tuning, plan, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t launch_panel_hidden(Number intermediate, const ShrinkParams& params,
+                                const PanelSums& sums, cudaStream_t stream) {
+  switch (intermediate) {
+    case Number::kFp32:
+      return launch_panel_hidden_as<float>(params, sums, stream);
+    case Number::kBf16:
+      return launch_panel_hidden_as<__nv_bfloat16>(params, sums, stream);
+    case Number::kFp16:
+      return launch_panel_hidden_as<__half>(params, sums, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t launch_panel_expand(Number number, Number intermediate, const ExpandParams& params,
+                                const PanelExpandTuning& tuning, const PanelSums& sums, bool linked,
+                                cudaStream_t stream) {
+  const bool wide = intermediate == Number::kFp32;
+  if (!wide && intermediate != number) {
+    return cudaErrorInvalidValue;
+  }
+  PanelExpandPlan plan;
+  plan.sums = sums;
+  plan.chunks = static_cast<std::int32_t>(tuning.chunks);
+  plan.tiles = static_cast<std::int32_t>(tuning.column_tiles);
+  switch (number) {
+    case Number::kBf16:
+      return wide ? launch_panel_expand_as<__nv_bfloat16, float>(params, tuning, plan, linked,
+                                                                 stream)
+                  : launch_panel_expand_as<__nv_bfloat16, __nv_bfloat16>(params, tuning, plan,
+                                                                         linked, stream);
+    case Number::kFp16:
+      return wide ? launch_panel_expand_as<__half, float>(params, tuning, plan, linked, stream)
+                  : launch_panel_expand_as<__half, __half>(params, tuning, plan, linked, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace lora_bench::kernels

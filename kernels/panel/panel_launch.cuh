@@ -1,0 +1,124 @@
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "kernels/divide_up.h"
+#include "kernels/panel/panel.h"
+#include "kernels/panel/panel_expand.cuh"
+#include "kernels/panel/panel_plain.cuh"
+#include "kernels/panel/panel_shrink.cuh"
+
+// Every shape that is compiled.
+namespace lora_bench::kernels {
+
+struct PanelLaunch {
+  std::int64_t blocks = 0;
+  int threads = 0;
+  int shared_bytes = 0;
+  bool linked = false;  // may start while the kernel before it runs
+};
+
+template <typename Params, typename Plan>
+cudaError_t launch_panel(void (*kernel)(Params, Plan), const PanelLaunch& launch,
+                         cudaStream_t stream, const std::type_identity_t<Params>& params,
+                         const std::type_identity_t<Plan>& plan) {
+  if (launch.blocks == 0) {
+    return cudaSuccess;
+  }
+  if (launch.blocks > 2147483647) {
+    return cudaErrorInvalidConfiguration;
+  }
+  cudaFuncAttributes code = {};
+  cudaError_t error = cudaFuncGetAttributes(&code, kernel);
+  if (error == cudaSuccess && launch.shared_bytes > 0) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 launch.shared_bytes);
+  }
+  if (error != cudaSuccess) {
+    return error;
+  }
+  cudaLaunchAttribute link = {};
+  link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  link.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(launch.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(launch.shared_bytes);
+  config.stream = stream;
+  config.attrs = &link;
+  config.numAttrs = launch.linked && code.ptxVersion >= 90 ? 1U : 0U;  // older code has no wait
+  return cudaLaunchKernelEx(&config, kernel, params, plan);
+}
+
+// Calls `launch` with the number of the tile as a constant.
+template <int kTiles, typename Launch>
+cudaError_t visit_tile(int tile, Launch launch) {
+  cudaError_t error = cudaErrorInvalidValue;
+  const auto try_tile = [&]<int kTile>() {
+    if (tile == kTile) {
+      error = launch.template operator()<kTile>();
+    }
+  };
+  [&]<int... kEach>(std::integer_sequence<int, kEach...>) {
+    (try_tile.template operator()<kEach>(), ...);
+  }
+  (std::make_integer_sequence<int, kTiles>{});
+  return error;
+}
+
+template <typename T>
+cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrinkTuning& tuning,
+                                   const PanelShrinkPlan& plan, cudaStream_t stream) {
+  // Waits before it reads anything, so it may always be linked.
+  if (tuning.tile == kPanelPlain) {
+    return launch_panel(panel_plain_shrink<T>, {tuning.blocks, kPanelPlainThreads, 0, true}, stream,
+                        params, plan);
+  }
+  return visit_tile<static_cast<int>(kPanelShrinkTiles.size())>(tuning.tile, [&]<int kTile>() {
+    return launch_panel(
+        panel_shrink<T, kTile>,
+        {tuning.blocks, PanelShrinkBlock<kTile>::kThreads, tuning.shared_bytes, true}, stream,
+        params, plan);
+  });
+}
+
+template <typename T, typename H>
+cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpandTuning& tuning,
+                                   const PanelExpandPlan& plan, bool linked, cudaStream_t stream) {
+  if (tuning.tile == kPanelPlain) {
+    return launch_panel(panel_plain_expand<T, H>, {tuning.blocks, kPanelPlainThreads, 0, linked},
+                        stream, params, plan);
+  }
+#ifdef LORA_BENCH_HAVE_SM90A
+  constexpr bool kMayGroup = std::is_same_v<T, __nv_bfloat16> && std::is_same_v<H, float>;
+#else
+  constexpr bool kMayGroup = false;
+#endif
+  return visit_tile<static_cast<int>(kPanelExpandTiles.size())>(tuning.tile, [&]<int kTile>() {
+    auto kernel = panel_expand<T, H, kTile, false>;
+    if constexpr (kMayGroup) {
+      cudaFuncAttributes code = {};
+      const cudaError_t error = cudaFuncGetAttributes(&code, kernel);
+      if (error != cudaSuccess) {
+        return error;
+      }
+      if (code.binaryVersion == 90) {
+        kernel = panel_expand<T, H, kTile, true>;
+      }
+    }
+    return launch_panel(
+        kernel, {tuning.blocks, PanelExpandBlock<kTile>::kThreads, tuning.shared_bytes, linked},
+        stream, params, plan);
+  });
+}
+
+template <typename H>
+cudaError_t launch_panel_hidden_as(const ShrinkParams& params, const PanelSums& sums,
+                                   cudaStream_t stream) {
+  const std::int64_t elements = params.slices * params.tokens * params.max_rank;
+  return launch_panel(panel_hidden<H>, {divide_up(elements, 256), 256, 0, true}, stream, params,
+                      sums);
+}
+
+}  // namespace lora_bench::kernels

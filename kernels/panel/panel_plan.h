@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/panel/panel.h"
+
+namespace lora_bench::kernels {
+
+// How a block finds its way, beside the parameters of the op.
+struct PanelShrinkPlan {
+  PanelSums sums;
+  std::int32_t chain = 0;  // elements of K
+  std::int32_t lane_tiles = 1;
+  std::int32_t split = 1;
+  std::uint32_t same_bytes = 0x3210;  // a PRMT that changes nothing, not known when compiled
+};
+
+struct PanelExpandPlan {
+  PanelSums sums;           // sums.sums null: h comes from params.h as it is stored
+  std::int32_t chunks = 1;  // blocks that share the column tiles of a row tile
+  std::int32_t tiles = 1;   // column tiles of all slices
+};
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace lora_bench::kernels {
+
+// What the choices depend on: limits of the batch, never what is in it. None of them changes a bit
+// of the result: the order of every sum follows from in_features and the rank alone.
+struct PanelShape {
+  std::int64_t tokens = 0;
+  std::int64_t active = 0;  // adapters that may have rows
+  std::int64_t slices = 0;
+  std::int64_t max_rank = 0;
+  std::int64_t in_features = 0;
+  std::int64_t multiprocessors = 132;
+  std::int64_t shared_bytes = 227 << 10;          // that a block may have
+  std::int64_t multiprocessor_bytes = 228 << 10;  // shared memory, of which a block costs 1 KB more
+  bool vectors = true;                            // x, A, B and y can be read 16 bytes at a time
+};
+
+// The tiles that are compiled. Of shrink: rows of one adapter times lanes of all its slices.
+struct PanelShrinkTile {
+  int rows;
+  int lanes;
+  int warps_of_rows;
+  int warps_of_lanes;
+  int stages;
+  int blocks;  // that registers let a multiprocessor hold
+};
+constexpr std::array<PanelShrinkTile, 4> kPanelShrinkTiles = {
+    {{64, 32, 4, 2, 6, 2}, {64, 48, 2, 2, 4, 3}, {128, 96, 4, 2, 2, 2}, {64, 128, 2, 4, 3, 2}}};
+constexpr int kPanelDepth = 64;  // elements of K in a stage
+
+// Of expand: a warp owns 16 rows and `wide` columns of a tile.
+struct PanelExpandTile {
+  int steps;  // of 16 lanes: the most that it takes
+  int warps_of_rows;
+  int warps_of_columns;
+  int wide;
+  int stages;
+  int blocks;
+};
+constexpr std::array<PanelExpandTile, 4> kPanelExpandTiles = {
+    {{1, 4, 1, 128, 2, 4}, {2, 4, 1, 64, 3, 4}, {4, 4, 1, 64, 3, 3}, {8, 4, 2, 64, 3, 1}}};
+
+constexpr int kPanelPlain = -1;  // no tile: takes any shape, slowly
+
+// One-dimensional grids; 0 blocks: nothing to do, no launch.
+struct PanelShrinkTuning {
+  std::int64_t blocks = 0;
+  int tile = kPanelPlain;
+  std::int64_t lane_tiles = 1;
+  int split = 1;  // blocks that share the chains of a tile: 1, 2, 4 or 8
+  int shared_bytes = 0;
+
+  friend bool operator==(const PanelShrinkTuning&, const PanelShrinkTuning&) = default;
+};
+
+struct PanelExpandTuning {
+  std::int64_t blocks = 0;
+  int tile = kPanelPlain;
+  std::int64_t column_tiles = 0;  // of all slices
+  std::int64_t chunks = 1;        // blocks that share the column tiles of a row tile
+  int shared_bytes = 0;
+
+  friend bool operator==(const PanelExpandTuning&, const PanelExpandTuning&) = default;
+};
+
+// K is cut into eight chains of a multiple of 32 elements.
+constexpr int kPanelChains = 8;
+[[nodiscard]] constexpr std::int64_t panel_chain_length(std::int64_t in_features) {
+  return 32 * ((in_features + 255) / 256);
+}
+
+// h leaves shrink in parts: the first is the sum of the first 8 / split chains, each other one is a
+// chain. Parts lie so far apart that their elements do not meet in one bank of the L2.
+[[nodiscard]] constexpr std::int32_t panel_parts(int split) {
+  return kPanelChains - kPanelChains / split + 1;
+}
+constexpr int kPanelPartsOfTwo = panel_parts(2);
+constexpr int kPanelPartsOfFour = panel_parts(4);
+[[nodiscard]] constexpr std::int64_t panel_part_elements(std::int64_t slices, std::int64_t tokens,
+                                                         std::int64_t max_rank) {
+  return slices * tokens * max_rank + 1056;
+}
+
+// Of a tile in shared memory; `kept`: a block adds chains.
+[[nodiscard]] constexpr int panel_shrink_bytes(const PanelShrinkTile& tile, bool kept) {
+  return (tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128 +
+         tile.stages * (tile.rows + tile.lanes) * kPanelDepth * 2 +
+         (kept ? tile.rows * tile.lanes * 4 : 0);
+}
+[[nodiscard]] constexpr int panel_pitch_of_h(int steps) {  // bytes; rows on different banks
+  return steps * 64 + (steps % 2 == 0 ? 64 : 0);
+}
+[[nodiscard]] constexpr int panel_expand_bytes(const PanelExpandTile& tile) {
+  const int rows = 16 * tile.warps_of_rows;
+  const int columns = tile.wide * tile.warps_of_columns;
+  return (rows * 12 + 1023) / 1024 * 1024 +
+         tile.stages * (columns * tile.steps * 32 + rows * columns * 2) +
+         rows * panel_pitch_of_h(tile.steps);
+}
+
+[[nodiscard]] PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape);
+// `widths` has shape.slices entries.
+[[nodiscard]] PanelExpandTuning panel_expand_tuning(const PanelShape& shape,
+                                                    const std::int64_t* widths);
+// Floats between the two.
+[[nodiscard]] std::int64_t panel_workspace_elements(const PanelShape& shape);
+
+// Additions on the longest path of one sum; on tensor cores every product counts as one, as
+// hardware may cut each term to the largest.
+[[nodiscard]] std::int64_t panel_shrink_depth(std::int64_t in_features);
+[[nodiscard]] std::int64_t panel_expand_depth(std::int64_t max_rank, bool fp32_h);
+
+}  // namespace lora_bench::kernels

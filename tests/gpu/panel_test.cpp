@@ -1,0 +1,65 @@
+#include <doctest/doctest.h>
+
+#include "device/facts.h"
+#include "ops/panel_backend.h"
+#include "support/need_gpu.h"
+#include "support/workload_case.h"
+#include "verify/verify.h"
+
+using lora_bench::Dtype;
+using lora_bench::Problem;
+using lora_bench::Status;
+
+namespace {
+
+// Random cases that panel takes; every third has few adapters and many rows.
+lora_bench::Case panel_case(std::uint64_t seed) {
+  lora_bench::Case spec = random_case(seed);
+  if (spec.dtype == Dtype::kFp32) {
+    spec.dtype = seed % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16;
+    spec.intermediate = seed % 4 < 2 ? Dtype::kFp32 : spec.dtype;
+  }
+  if (seed % 3 == 0) {
+    spec.adapters.slots = 3;
+    spec.batch.prefill = {1 + static_cast<std::int64_t>(seed % 7) * 50, 40, 17};
+  }
+  return spec;
+}
+
+void check_passes(const lora_bench::Case& spec) {
+  static const auto memory = lora_bench::make_device_memory();
+  static const auto panel = lora_bench::make_panel_backend();
+  const Problem problem = problem_of(spec);
+  const lora_bench::Verdict verdict = verify(problem, *panel, *memory, {.relations = true});
+  CAPTURE(spec.seed);
+  CAPTURE(verdict.message);
+  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+}
+
+}  // namespace
+
+TEST_CASE("panel passes every level on random cases, few rows an adapter and many") {
+  need_gpu();
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    check_passes(panel_case(seed));
+  }
+}
+
+TEST_CASE("panel passes on whole, aligned shapes of every rank class") {
+  need_gpu();
+  for (const std::int64_t rank : {1, 7, 8, 16, 24, 64, 100, 256, 512}) {
+    for (const std::int64_t rows : {1, 15, 16, 17, 33, 64, 65, 130}) {
+      lora_bench::Case spec = workload_case(rows, 1);
+      spec.seed = static_cast<std::uint64_t>(rank * 1000 + rows);
+      spec.dtype = rows % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16;
+      spec.intermediate = rank % 3 == 0 ? spec.dtype : Dtype::kFp32;
+      spec.layer.in_features = spec.layer.x_stride = 544;
+      spec.layer.widths = {264, 0, 128};
+      spec.layer.y_stride = 392;
+      spec.adapters.rank.list = {rank};
+      spec.adapters.max_rank = (rank + 7) / 8 * 8;
+      spec.adapters.bias = rows % 3 == 0;
+      check_passes(spec);
+    }
+  }
+}

@@ -1,0 +1,176 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/random.h"
+#include "kernels/panel/panel_tuning.h"
+
+using namespace lora_bench::kernels;
+
+namespace {
+
+std::int64_t drawn(std::uint64_t index, std::uint64_t bound) {
+  return static_cast<std::int64_t>(lora_bench::random_below(13, 1, index, bound));
+}
+
+// Rows of each adapter, and what the tuning is told of them.
+struct Batch {
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> widths;
+  PanelShape shape;
+};
+
+Batch batch_of(std::uint64_t index) {
+  Batch batch;
+  PanelShape& shape = batch.shape;
+  shape.active = 1 + drawn(10 * index, 20);
+  const auto most_rows = static_cast<std::uint64_t>(1 + drawn(10 * index + 1, 400));
+  for (std::int64_t group = 0; group < shape.active; ++group) {
+    batch.rows.push_back(1 +
+                         drawn(9000 + 20 * index + static_cast<std::uint64_t>(group), most_rows));
+    shape.tokens += batch.rows.back();
+  }
+  shape.tokens += drawn(10 * index + 2, 50);
+  shape.slices = 1 + drawn(10 * index + 3, 8);
+  shape.max_rank = 1 + drawn(10 * index + 4, 200);
+  shape.in_features = 1 + drawn(10 * index + 5, 20000);
+  shape.multiprocessors = 1 + drawn(10 * index + 6, 160);
+  shape.vectors = drawn(10 * index + 7, 4) > 0;
+  if (drawn(10 * index + 8, 3) == 0) {
+    shape.shared_bytes = 99 << 10;
+    shape.multiprocessor_bytes = 100 << 10;
+  }
+  for (std::int64_t slice = 0; slice < shape.slices; ++slice) {
+    batch.widths.push_back(drawn(20000 + 10 * index + static_cast<std::uint64_t>(slice), 3000));
+  }
+  return batch;
+}
+
+std::int64_t tiles_needed(const Batch& batch, std::int64_t rows_per_tile) {
+  std::int64_t tiles = 0;
+  for (const std::int64_t rows : batch.rows) {
+    tiles += (rows + rows_per_tile - 1) / rows_per_tile;
+  }
+  return tiles;
+}
+
+PanelShape shape_of(std::int64_t tokens, std::int64_t active, std::int64_t slices,
+                    std::int64_t rank) {
+  PanelShape shape;
+  shape.tokens = tokens;
+  shape.active = active;
+  shape.slices = slices;
+  shape.max_rank = rank;
+  shape.in_features = 4096;
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("panel: eight chains cover K, and follow from K alone") {
+  for (const std::int64_t k : {1, 31, 32, 33, 255, 256, 257, 2049, 4096, 14336, 100000}) {
+    CAPTURE(k);
+    CHECK(panel_chain_length(k) % 32 == 0);
+    CHECK(kPanelChains * panel_chain_length(k) >= k);
+    CHECK(kPanelChains * (panel_chain_length(k) - 32) < k);
+  }
+  CHECK(panel_chain_length(4096) == 512);
+}
+
+TEST_CASE("panel: a part for the chains of the first block, one for each other chain") {
+  CHECK(panel_parts(1) == 1);
+  CHECK(panel_parts(2) == 5);
+  CHECK(panel_parts(4) == 7);
+  CHECK(panel_parts(8) == 8);
+}
+
+TEST_CASE("panel: blocks for every tile that any groups can make, within the shared memory") {
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    const Batch batch = batch_of(i);
+    const PanelShape& shape = batch.shape;
+    const std::int64_t lanes = shape.slices * shape.max_rank;
+    const PanelShrinkTuning shrink = panel_shrink_tuning(shape);
+    CAPTURE(i);
+    const bool plain = shrink.tile == kPanelPlain;
+    CHECK(plain == !shape.vectors);
+    const auto& tile = kPanelShrinkTiles[static_cast<std::size_t>(plain ? 0 : shrink.tile)];
+    const std::int64_t lanes_of_tile = plain ? 8 : tile.lanes;
+    CHECK(shrink.lane_tiles * lanes_of_tile >= lanes);
+    CHECK((shrink.lane_tiles - 1) * lanes_of_tile < lanes);
+    CHECK(kPanelChains % shrink.split == 0);
+    CHECK(shrink.blocks >=
+          tiles_needed(batch, plain ? 16 : tile.rows) * shrink.lane_tiles * shrink.split);
+    CHECK(shrink.shared_bytes <= shape.shared_bytes);
+    CHECK(panel_workspace_elements(shape) >=
+          panel_parts(shrink.split) * shape.slices * shape.tokens * shape.max_rank);
+
+    const PanelExpandTuning expand = panel_expand_tuning(shape, batch.widths.data());
+    const bool plainly = expand.tile == kPanelPlain;
+    CHECK((plainly ||
+           16 * kPanelExpandTiles[static_cast<std::size_t>(expand.tile)].steps >= shape.max_rank));
+    const auto& wide = kPanelExpandTiles[static_cast<std::size_t>(plainly ? 0 : expand.tile)];
+    const std::int64_t columns = plainly ? 64 : std::int64_t{wide.wide} * wide.warps_of_columns;
+    std::int64_t column_tiles = 0;
+    for (const std::int64_t width : batch.widths) {
+      column_tiles += (width + columns - 1) / columns;
+    }
+    CHECK(expand.column_tiles == column_tiles);
+    CHECK(expand.chunks >= (column_tiles > 0 ? 1 : 0));
+    CHECK(expand.chunks <= column_tiles + 1);
+    CHECK(expand.blocks >= tiles_needed(batch, plainly ? 16 : 16 * wide.warps_of_rows) *
+                               (column_tiles > 0 ? expand.chunks : 0));
+    CHECK(expand.shared_bytes <= shape.shared_bytes);
+  }
+}
+
+TEST_CASE("panel: all lanes of the slices share x where a tile has room for them") {
+  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(
+                              panel_shrink_tuning(shape_of(2048, 1, 3, 16)).tile)]
+            .lanes == 48);
+  CHECK(panel_shrink_tuning(shape_of(2048, 1, 3, 16)).lane_tiles == 1);
+  CHECK(panel_shrink_tuning(shape_of(8192, 8, 2, 16)).lane_tiles == 1);
+  CHECK(panel_shrink_tuning(shape_of(2048, 32, 1, 128)).lane_tiles == 1);
+  CHECK(panel_shrink_tuning(shape_of(4096, 4, 3, 64)).lane_tiles == 2);
+}
+
+TEST_CASE("panel: few row tiles are shared by more blocks than many") {
+  CHECK(panel_shrink_tuning(shape_of(2048, 1, 3, 16)).split == 8);
+  CHECK(panel_shrink_tuning(shape_of(65536, 8, 2, 16)).split == 1);
+  const std::vector<std::int64_t> widths{4096, 1024, 1024};
+  const std::int64_t few = panel_expand_tuning(shape_of(2048, 1, 3, 16), widths.data()).chunks;
+  const std::int64_t many = panel_expand_tuning(shape_of(65536, 1, 3, 16), widths.data()).chunks;
+  CHECK(few > many);
+}
+
+TEST_CASE("panel: ranks above 128 and unaligned rows go to the plain kernels") {
+  const std::vector<std::int64_t> widths{4096};
+  CHECK(panel_expand_tuning(shape_of(2048, 1, 1, 136), widths.data()).tile == kPanelPlain);
+  PanelShape shape = shape_of(2048, 1, 1, 16);
+  shape.vectors = false;
+  CHECK(panel_shrink_tuning(shape).tile == kPanelPlain);
+  CHECK(panel_shrink_tuning(shape).split == 1);
+  CHECK(panel_expand_tuning(shape, widths.data()).tile == kPanelPlain);
+}
+
+TEST_CASE("panel: nothing to do is no launch") {
+  const std::vector<std::int64_t> widths{0};
+  CHECK(panel_shrink_tuning(shape_of(0, 0, 1, 16)).blocks == 0);
+  CHECK(panel_expand_tuning(shape_of(5, 1, 1, 16), widths.data()).blocks == 0);
+}
+
+TEST_CASE("panel: a million rows stay within what a launch takes") {
+  const std::int64_t many = std::int64_t{1} << 20;
+  const std::vector<std::int64_t> widths(8, 16384);
+  for (const std::int64_t active : {std::int64_t{1}, std::int64_t{512}, many}) {
+    const PanelShape shape = shape_of(many, active, 8, 128);
+    CHECK(panel_shrink_tuning(shape).blocks <= 2147483647);
+    CHECK(panel_expand_tuning(shape, widths.data()).blocks <= 2147483647);
+  }
+}
+
+TEST_CASE("panel: the declared depths are those of the sums") {
+  CHECK(panel_shrink_depth(4096) == 512 + 8);
+  CHECK(panel_expand_depth(16, true) == 50);
+  CHECK(panel_expand_depth(16, false) == 18);
+}
