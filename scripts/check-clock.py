@@ -12,6 +12,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,14 +28,30 @@ UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "mse
          "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
          "Mhz": 1e-3, "Ghz": 1.0, "hz": 1e-9, "%": 1.0}
 
+USAGE, INCONCLUSIVE, ENVIRONMENT = 1, 4, 5
+
+
+def leave(code, text):
+    print(f"check-clock.py: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(USAGE, f"{self.format_usage()}check-clock.py: {message}\n")
+
 
 def our_rows(tool, backends):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.jsonl"
-        subprocess.run([tool, "run", SCENARIO, "--backends", backends, "--out", out, "--quiet"],
-                       stdout=subprocess.DEVNULL, check=False)
-        lines = [json.loads(line) for line in out.read_text().splitlines()]
-    return [row for row in lines if row["kind"] == "row" and row["status"] == "PASSED"]
+        done = subprocess.run([tool, "run", SCENARIO, "--backends", backends, "--out", out, "--quiet"],
+                              stdout=subprocess.DEVNULL, check=False)
+        lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    rows = [row for row in lines if row["kind"] == "row" and row["status"] == "PASSED"]
+    if not rows:
+        leave(done.returncode if done.returncode > 0 else INCONCLUSIVE,
+              f"{tool} run {SCENARIO} --backends {backends} leaves no PASSED row to compare")
+    return rows
 
 
 def profiled(tool, backends, metrics):
@@ -44,9 +61,9 @@ def profiled(tool, backends, metrics):
                tool, "run", str(SCENARIO), "--backends", backends, "--profile"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or '"ID"' not in done.stdout:
-        raise SystemExit(f"check-clock.py: {' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
+        leave(ENVIRONMENT, f"{' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
     if any(int(passes) > 1 for passes in re.findall(r"(\d+) passes", done.stdout + done.stderr)):
-        raise SystemExit(f"check-clock.py: ncu needs several passes for {metrics}; ask for less")
+        leave(ENVIRONMENT, f"ncu needs several passes for {metrics}; ask for less")
     rows = {}
     for line in csv.DictReader(io.StringIO(done.stdout[done.stdout.index('"ID"'):])):
         if not (line.get("Metric Name") or "").strip():
@@ -58,11 +75,14 @@ def profiled(tool, backends, metrics):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default=str(ROOT / "build/gpu-check/src/lora-bench"))
     parser.add_argument("--backends", default="naive,grouped,chunked")
     options = parser.parse_args()
+    if shutil.which(options.tool) is None:
+        leave(USAGE, f"cannot run {options.tool}; name the built lora-bench with --tool")
+    if shutil.which("ncu") is None:
+        leave(ENVIRONMENT, "no ncu in the PATH; Nsight Compute has it, beside the CUDA toolkit")
     rows = our_rows(options.tool, options.backends)
     durations, memory, hits = (profiled(options.tool, options.backends, metrics)
                                for metrics in (DURATION, MEMORY, HITS))

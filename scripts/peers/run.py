@@ -21,7 +21,8 @@ from pathlib import Path
 try:
     import numpy as np
 except ImportError:
-    print("run.py: needs NumPy (Debian: apt-get install python3-numpy)", file=sys.stderr)
+    print(f"run.py: {sys.executable} has no NumPy: {sys.executable} -m pip install numpy, or for the Python of Debian "
+          "and Ubuntu apt-get install python3-numpy", file=sys.stderr)
     sys.exit(5)
 
 from arrays import Missing, arrays_of

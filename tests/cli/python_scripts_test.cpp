@@ -1,0 +1,121 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/need_numpy.h"
+#include "support/process.h"
+
+namespace lora_bench::test {
+namespace {
+
+const std::string kScripts = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/";
+
+// A case of smoke, exported into a folder of its own; returns the file of its tensors.
+std::string export_case(const TemporaryFolder& folder, const std::string& backend,
+                        const std::string& to) {
+  const ProcessResult result = run_tool({"export", "smoke", "--case", "decode8-rank8", "--backends",
+                                         backend, "--to", folder.path(to)});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return folder.path(to) + "/decode8-rank8.safetensors";
+}
+
+void check_refused(const ProcessResult& result, int exit_code, const std::string& sentence) {
+  CAPTURE(result.err);
+  CAPTURE(sentence);
+  CHECK(result.exit_code == exit_code);
+  CHECK(contains(result.err, sentence));
+  CHECK_FALSE(contains(result.err, "Traceback"));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "check_export.py checks every file it is given, and one wrong file is told by exit code") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  const std::string right = export_case(folder, "cpu", "right");
+  const std::string wrong = export_case(folder, "mutant:scale-twice", "wrong");
+  const std::string script = kScripts + "check_export.py";
+  const ProcessResult both = run_process({python, script, right, right});
+  CHECK(both.exit_code == 0);
+  CHECK(both.out.find("right: ") != both.out.rfind("right: "));
+  for (const bool wrong_first : {true, false}) {
+    const ProcessResult result =
+        run_process({python, script, wrong_first ? wrong : right, wrong_first ? right : wrong});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.out, "WRONG: 8 rows of decode8-rank8 by mutant:scale-twice"));
+    CHECK(contains(result.out, "right: 8 rows of decode8-rank8 by cpu"));
+  }
+}
+
+TEST_CASE("check_export.py tells a column that nobody owns under python -O too") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  const std::string wrong = export_case(folder, "mutant:none-is-first-adapter", "wrong");
+  const ProcessResult result = run_process({python, "-O", kScripts + "check_export.py", wrong});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "a column that nobody owns has changed"));
+}
+
+TEST_CASE("what the scripts of exported cases cannot read is one line that says what to give") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  const std::string whole = read_file(export_case(folder, "cpu", "right"));
+  const std::string metadata = read_file(folder.path("right/decode8-rank8.json"));
+  const std::string cut = folder.write("cut.safetensors", whole.substr(0, whole.size() / 2));
+  static_cast<void>(folder.write("cut.json", metadata));
+  const std::string lone = folder.write("lone.safetensors", whole);
+  const std::string text = folder.write("text.safetensors", "no tensors at all");
+  static_cast<void>(folder.write("text.json", metadata));
+  for (const std::string& script : {kScripts + "check_export.py", kScripts + "produce_output.py"}) {
+    CAPTURE(script);
+    std::vector<std::string> command{python, script};
+    check_refused(run_process(command), 1, "usage: ");
+    command.emplace_back();
+    if (contains(script, "produce")) {
+      command.push_back(folder.path("got.safetensors"));
+    }
+    const std::vector<std::pair<std::string, std::string>> files{
+        {folder.path("none.safetensors"), "none.safetensors: cannot be read: No such file"},
+        {lone, "lone.json: cannot be read: No such file"},
+        {cut, "cut.safetensors: not what `lora-bench export` wrote, or cut short"},
+        {text, "text.safetensors: not what `lora-bench export` wrote"}};
+    for (const auto& [file, sentence] : files) {
+      command[2] = file;
+      check_refused(run_process(command), 1, sentence);
+    }
+  }
+  check_refused(
+      run_process({python, kScripts + "check_export.py", folder.path("right/decode8-rank8.json")}),
+      1, "name the tensors beside it");
+  check_refused(run_process({python, kScripts + "produce_output.py",
+                             folder.path("right/decode8-rank8.safetensors"),
+                             folder.path("nowhere/got.safetensors")}),
+                5, "cannot be written: No such file");
+}
+
+TEST_CASE("without NumPy the scripts name the Python that lacks it and how to install for it") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  static_cast<void>(folder.write("numpy.py", "raise ImportError('none')\n"));
+  ProcessOptions options;
+  options.environment = {{"PYTHONPATH", folder.folder()}, {"PYTHONDONTWRITEBYTECODE", "1"}};
+  for (const char* script : {"check_export.py", "produce_output.py", "peers/run.py"}) {
+    CAPTURE(script);
+    const ProcessResult result = run_process({python, kScripts + script}, options);
+    check_refused(result, 5, " has no NumPy: ");
+    CHECK(contains(result.err, " -m pip install numpy, or for the Python of Debian"));
+  }
+}
+
+TEST_CASE("the check of the clock says which tool it cannot run") {
+  const std::string python = need_numpy();
+  const std::string script = kScripts + "check-clock.py";
+  check_refused(run_process({python, script, "--nonsense"}), 1, "usage: ");
+  check_refused(run_process({python, script, "--tool", "/nowhere/lora-bench"}), 1,
+                "cannot run /nowhere/lora-bench; name the built lora-bench with --tool");
+}
+
+}  // namespace lora_bench::test
