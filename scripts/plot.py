@@ -79,8 +79,9 @@ def main(arguments=None):
         say(error)
         return USAGE
     except ImportError as error:
-        say(f"{error}; needs matplotlib 3.6 or newer: apt-get install python3-matplotlib, or pip install -r "
-            "scripts/requirements.txt")
+        requirements = Path(__file__).resolve().with_name("requirements.txt")
+        say(f"{error}; {sys.executable} needs matplotlib 3.6 or newer: {sys.executable} -m pip install "
+            f"-r {requirements}, or for the Python of Debian and Ubuntu apt-get install python3-matplotlib")
         return ENVIRONMENT
     for file, content in files.items():
         try:

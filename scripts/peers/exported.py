@@ -14,14 +14,24 @@ class Case:
 
     def __init__(self, path):
         self.path = Path(path)
+        size = self.path.stat().st_size
         with open(self.path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
+            if 8 + length > size:
+                raise ValueError("no safetensors file, or cut short")
             self._entries = json.loads(file.read(length))
         self._begin = 8 + length
         self._entries.pop("__metadata__")
-        self.meta = json.loads(self.path.with_suffix(".json").read_text())
+        end = self._begin + max(entry["data_offsets"][1] for entry in self._entries.values())
+        if end != size:
+            raise ValueError(f"it has {size} bytes, not the {end} that its header names")
+        beside = self.path.with_suffix(".json")
+        try:
+            self.meta = json.loads(beside.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{beside.name} beside it is no JSON ({error})") from error
         if "row" not in self.meta or "measure" not in self.meta:
-            raise ValueError(f"{self.path}: its metadata has no 'row' or no 'measure': export it with this lora-bench")
+            raise ValueError(f"{beside.name} beside it has no 'row' or no 'measure'")
 
     def stored(self, name):
         """The elements as they lie in the file, and their safetensors type."""

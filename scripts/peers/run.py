@@ -33,6 +33,9 @@ import timing
 ROOT = Path(__file__).resolve().parents[2]
 PASS, USAGE, WRONG, INCONCLUSIVE, ENVIRONMENT = 0, 1, 2, 4, 5
 CODES = {"PASSED": PASS, "FAILED": WRONG, "ERROR": WRONG, "MISTRUSTED": INCONCLUSIVE, "SKIPPED": PASS}
+USUAL_OUT = "peers.jsonl"
+PARTS_OF_PEER = ("LIBRARY", "available", "supports", "declared", "prepare", "operands", "launch")
+WHOLE_PEER = "docs/peers.md, 'A peer of yours', shows a whole one"
 
 
 class Fault(Exception):
@@ -41,19 +44,44 @@ class Fault(Exception):
         self.code = code
 
 
+def load_file(name):
+    """The module of a peer in a file of the user's."""
+    spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise Fault(USAGE, f"{error.filename}:{error.lineno}: {error.msg}; {WHOLE_PEER}") from error
+    except Exception as error:
+        raise Fault(USAGE, f"{name}: cannot be loaded: {type(error).__name__}: {error}; {WHOLE_PEER}") from error
+    missing = [part for part in PARTS_OF_PEER if not hasattr(module, part)]
+    if missing:
+        raise Fault(USAGE, f"{name}: lacks {', '.join(missing)}; {WHOLE_PEER}")
+    if module.LIBRARY not in ("torch", "numpy"):
+        raise Fault(USAGE, f"{name}: LIBRARY is {module.LIBRARY!r}; it must be 'torch' or 'numpy'; {WHOLE_PEER}")
+    return module
+
+
 def load_peer(name):
     """The module of a peer; `name` is one of ours, or the path of a Python file."""
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise Fault(USAGE, f"there is no file {name}")
-        spec = importlib.util.spec_from_file_location(Path(name).stem, name)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return Path(name).stem, module
+        return Path(name).stem, load_file(name)
     known = sorted(path.stem[5:].replace("_", "-") for path in Path(__file__).parent.glob("peer_*.py"))
     if name not in known:
         raise Fault(USAGE, f"unknown peer '{name}'; known: {', '.join(known)}, or the path of a .py file")
     return name, importlib.import_module("peer_" + name.replace("-", "_"))
+
+
+def open_case(file):
+    try:
+        return Case(file)
+    except OSError as error:
+        raise Fault(USAGE, f"{error.filename}: cannot be read: {error.strerror}; "
+                           "`lora-bench export` writes ID.safetensors and ID.json") from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Fault(USAGE, f"{file}: not what `lora-bench export` wrote: {error}; export it again") from error
 
 
 def find_cases(places, wanted):
@@ -61,10 +89,7 @@ def find_cases(places, wanted):
     for place in map(Path, places):
         files += [place] if place.suffix == ".safetensors" else sorted(place.glob("*.safetensors"))
     named = ", ".join(places)
-    try:
-        cases = [Case(file) for file in files]
-    except (OSError, ValueError, KeyError) as error:
-        raise Fault(USAGE, f"not what `lora-bench export` wrote: {error}") from error
+    cases = [open_case(file) for file in files]
     if not cases:
         raise Fault(USAGE, f"no *.safetensors in {named}; "
                            "lora-bench export SCENARIO --backends NAME --to DIR writes them")
@@ -81,6 +106,8 @@ class Tool:
     def __init__(self, path):
         self.path = path
         self.contexts = [json.loads(line) for line in self.run("device", "--json").stdout.splitlines()]
+        # Of a row, as the tool writes them: a line of the list begins with its key, below a heading.
+        self.columns = [line.split()[0] for line in self.run("list", "metrics").stdout.splitlines() if line[:1] == " "]
 
     def run(self, *arguments):
         try:
@@ -162,22 +189,24 @@ def prove_and_time(case, peer, arrays, tool, timed):
     return row
 
 
-def unproved(case, status, message, mode):
-    return {"kind": "row", **case.meta["row"], "status": status, "message": message, "mode": mode}
+def unproved(case, tool, status, message, mode):
+    """A row of what was not proved: with every column, null where nothing is known."""
+    known = {**case.meta["row"], "repetition": 0, "status": status, "message": message, "mode": mode}
+    return {"kind": "row", **dict.fromkeys(tool.columns), **known}
 
 
 def row_of(case, peer, arrays, tool, timed):
-    reason = peer.supports(case)
     mode = "graph" if arrays.on_gpu else "host"
-    if reason:
-        return unproved(case, "SKIPPED", reason, mode)
     try:
+        reason = peer.supports(case)
+        if reason:
+            return unproved(case, tool, "SKIPPED", reason, mode)
         return prove_and_time(case, peer, arrays, tool, timed)
     except Fault:
         raise
     except Exception as error:  # one row is lost, not the others
         traceback.print_exc()
-        return unproved(case, "ERROR", f"{type(error).__name__}: {error}".splitlines()[0][:500], mode)
+        return unproved(case, tool, "ERROR", f"{type(error).__name__}: {error}".splitlines()[0][:500], mode)
     finally:
         arrays.release()
 
@@ -210,7 +239,7 @@ def parse():
     add("--label", help="its name in the rows, to tell two versions apart; without it that of --peer")
     add("--unpacked", metavar="DIR", help="where unpack.py laid the peer's modules; without it the installed package")
     add("--tool", default=str(ROOT / "build/release/src/lora-bench"), help="the built lora-bench")
-    add("--out", default="peers.jsonl", help="rows are appended to it (default: %(default)s)")
+    add("--out", metavar="FILE.jsonl", help=f"rows are appended to it (default: {USUAL_OUT})")
     add("--device", help="cuda or cpu; without it a GPU where PyTorch finds one")
     add("--no-time", action="store_true", help="prove only")
     return parser.parse_args()
@@ -224,8 +253,21 @@ def again(options, case):
     return shlex.join(words + (["--no-time"] if options.no_time else []))
 
 
+def open_out(name):
+    """The file that rows are appended to."""
+    if name is None:
+        print(f"run.py: rows are appended to {USUAL_OUT}; --out names another file", file=sys.stderr)
+        name = USUAL_OUT
+    try:
+        return open(name, "a")
+    except OSError as error:
+        raise Fault(ENVIRONMENT, f"--out {name}: cannot be written: {error.strerror}") from error
+
+
 def main():
     options = parse()
+    if options.out is not None and Path(options.out).suffix != ".jsonl":
+        raise Fault(USAGE, f"--out {options.out}: rows are JSON lines alone; name a file that ends in .jsonl")
     cases = find_cases(options.cases, options.case)
     name, peer = load_peer(options.peer)
     tool = Tool(options.tool)
@@ -235,13 +277,16 @@ def main():
         identity = peer.available(options.unpacked)
     except Missing as missing:
         reason = str(missing)
+    except Exception as error:
+        raise Fault(ENVIRONMENT, f"{options.peer}: available() ended with {type(error).__name__}: {error}; "
+                                 "what cannot run here raises arrays.Missing (docs/peers.md)") from error
     codes, statuses = set(), set()
-    with open(options.out, "a") as out:
+    with open_out(options.out) as out:
         out.write(json.dumps(tool.context(arrays)) + "\n")
         for case in cases:
             begin = time.perf_counter()
             if reason:
-                row = unproved(case, "SKIPPED", reason, "")
+                row = unproved(case, tool, "SKIPPED", reason, "")
             else:
                 row = row_of(case, peer, arrays, tool, not options.no_time)
             row.update(backend=options.label or name, peer=identity, repro=again(options, case),

@@ -83,7 +83,8 @@ def read_rows(files, note):
     for row in rows:
         for key in NEEDED:
             if key not in row.values:
-                raise UsageError(f"{row.place}: no column '{key}'; give a file as `lora-bench run --out` wrote it")
+                raise UsageError(f"{row.place}: no column '{key}'; give a file as `lora-bench run --out` or "
+                                 "scripts/peers/run.py writes it")
     refuse_other_machines(rows, note)
     return rows
 
@@ -212,7 +213,9 @@ def results(rows, value, note):
         note(f"not drawn: {len(left)} {why}, the first: {left[0].name()} ({left[0].place})")
     counts = ", ".join(f"{len(left)} {why}" for why, left in left_out.items())
     if not kept:
-        raise UsageError(f"{rows[0].place}: no row is left to draw: {counts}")
+        # Rows of peers have none: `lora-bench report --peers` takes it from ours.
+        hint = "; --value time_us draws rows without a floor" if "without floor_ratio" in left_out else ""
+        raise UsageError(f"{rows[0].place}: no row is left to draw: {counts}{hint}")
     return kept, counts
 
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/need_numpy.h"
@@ -138,6 +139,100 @@ TEST_CASE("a peer that throws costs its row and is told") {
   const ProcessResult result = run_peer(python, folder, peer);
   CHECK(result.exit_code == 2);
   CHECK(contains(result.out, "ERROR      decode8-rank8 on mine\n  ValueError: no such kernel"));
+}
+
+TEST_CASE("a row of a peer that was not proved has every key, null where nothing is known") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::string peer = folder.write("mine.py",
+                                        "from peer_numpy import *\n"
+                                        "def supports(case):\n"
+                                        "    return 'not eight' if case.tokens == 8 else None\n"
+                                        "def launch(state, operands):\n"
+                                        "    raise ValueError('no such kernel')\n");
+  CHECK(run_peer(python, folder, peer).exit_code == 2);
+  std::vector<std::string> words = selection({"--out", folder.path("ours.jsonl"), "--no-time"});
+  words.insert(words.begin(), "run");
+  REQUIRE(run_tool(words).exit_code == 0);
+  const nlohmann::json ours = rows_of(folder.path("ours.jsonl")).front();
+  const std::vector<nlohmann::json> rows = rows_of(folder.path("peers.jsonl"));
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["status"] == "ERROR");
+  CHECK(rows[1]["status"] == "SKIPPED");
+  for (const nlohmann::json& row : rows) {
+    for (const auto& [key, value] : ours.items()) {
+      CAPTURE(key);
+      CHECK(row.contains(key));
+    }
+    CHECK(row.size() == ours.size());
+    CHECK(row["repetition"] == 0);
+    CHECK(row["bytes"].is_number());
+    CHECK(row["time_us"].is_null());
+    CHECK(row["floor_us"].is_null());
+  }
+  const ProcessResult report = run_tool({"report", folder.path("peers.jsonl")});
+  CHECK(report.exit_code == 0);
+  CHECK(contains(report.out, "1 SKIPPED"));
+  CHECK(contains(report.out, "1 ERROR"));
+}
+
+TEST_CASE("a file that is no peer is one line that says what is missing and where a whole one is") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::vector<std::pair<std::string, std::string>> files{
+      {"def available(folder):\n    return ''\n",
+       "lacks LIBRARY, supports, declared, prepare, operands, launch"},
+      {"LIBRARY = (\n", "mine.py:1: "},
+      {"import nowhere\n", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"},
+      {"from peer_numpy import *\nLIBRARY = 'jax'\n", "LIBRARY is 'jax'; it must be 'torch' or"}};
+  for (const auto& [text, sentence] : files) {
+    const ProcessResult result = run_peer(python, folder, folder.write("mine.py", text));
+    CAPTURE(result.err);
+    CAPTURE(sentence);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, sentence));
+    CHECK(contains(result.err, "; docs/peers.md, 'A peer of yours', shows a whole one"));
+    CHECK_FALSE(contains(result.err, "Traceback"));
+  }
+  CHECK_FALSE(fs::exists(folder.path("peers.jsonl")));
+}
+
+TEST_CASE("files that the runner of peers cannot read or write are named") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  export_cases(folder);
+  // The last --out counts.
+  const ProcessResult csv = run_peer(python, folder, "numpy", {"--out", folder.path("x.csv")});
+  CHECK(csv.exit_code == 1);
+  CHECK(contains(csv.err, "x.csv: rows are JSON lines alone; name a file that ends in .jsonl"));
+  CHECK_FALSE(fs::exists(folder.path("x.csv")));
+  const ProcessResult nowhere =
+      run_peer(python, folder, "numpy", {"--out", folder.path("nowhere/rows.jsonl")});
+  CHECK(nowhere.exit_code == 5);
+  CHECK(contains(nowhere.err, "nowhere/rows.jsonl: cannot be written: No such file"));
+  const std::string file = folder.path("cases/decode8-rank8.safetensors");
+  fs::resize_file(file, fs::file_size(file) / 2);
+  const ProcessResult cut = run_peer(python, folder, "numpy");
+  CHECK(cut.exit_code == 1);
+  CHECK(contains(cut.err, file + ": not what `lora-bench export` wrote: it has "));
+  fs::resize_file(file, 4);
+  CHECK(contains(run_peer(python, folder, "numpy").err, file + ": not what `lora-bench export`"));
+}
+
+TEST_CASE("without --out the runner of peers says where it writes") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  export_cases(folder);
+  ProcessOptions options = without_bytecode();
+  options.folder = folder.folder();
+  const ProcessResult result = run_process({python, kPeers + "run.py", "--cases", "cases", "--peer",
+                                            "numpy", "--tool", LORA_BENCH_BINARY, "--no-time"},
+                                           options);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.err, "rows are appended to peers.jsonl; --out names another file"));
+  CHECK(rows_of(folder.path("peers.jsonl")).size() == 2);
 }
 
 TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {

@@ -189,6 +189,27 @@ class WhatIsDrawn(PlotTest):
         kind, file = shlex.split(command[1])[1:3]
         self.assertEqual(self.drawn(kind, ROOT / file)[0], texts_of((ROOT / command[2]).read_text(encoding="utf-8")))
 
+    def test_rows_of_peers_are_drawn_beside_those_that_were_not_proved(self):
+        tool = os.environ.get("LORA_BENCH_BINARY")
+        if not tool:
+            self.skipTest("LORA_BENCH_BINARY is not set")
+        cases, out = self.folder / "cases", self.folder / "peers.jsonl"
+        export = [tool, "export", "smoke", "--case", "decode1-rank8", "--backends", "cpu", "--to", cases]
+        subprocess.run(export, check=True, capture_output=True)
+        thrower = self.folder / "thrower.py"
+        thrower.write_text("from peer_numpy import *\ndef launch(state, operands):\n    raise ValueError('no')\n",
+                           encoding="utf-8")
+        for peer, *more in (["numpy"], ["vllm", "--unpacked", self.folder / "nothing"], [thrower]):
+            subprocess.run([sys.executable, ROOT / "scripts/peers/run.py", "--tool", tool, "--cases", cases, "--peer",
+                            peer, "--out", out, *more], check=False, capture_output=True,
+                           env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        texts, said = self.drawn("bars", out, "--value", "time_us")
+        self.assertIn("numpy", texts)
+        self.assertIn("1 SKIPPED, the first: decode1-rank8 on vllm", said)
+        self.assertIn("1 ERROR, the first: decode1-rank8 on thrower", said)
+        self.assertIn("1 without floor_ratio, 1 SKIPPED, 1 ERROR; --value time_us draws rows without a floor",
+                      self.refused("bars", out))
+
     def test_both_forms_of_rows_that_the_tool_writes_now_are_read(self):
         tool = os.environ.get("LORA_BENCH_BINARY")
         if not tool:
@@ -300,7 +321,8 @@ class WhatIsRefused(PlotTest):
                 (written("point.jsonl", f'{context}\n{{"kind":"row","point":5}}\n'), "point.jsonl:2: no line of a"),
                 (written("header.csv", head + "\n"), "header.csv: holds no row"),
                 (written("short.csv", head + "\nsmoke,a\n"), "short.csv:2: more or fewer cells than the header"),
-                (written("columns.csv", "case,backend\na,cpu\n"), "columns.csv:2: no column 'scenario'")):
+                (written("columns.csv", "case,backend\na,cpu\n"), "columns.csv:2: no column 'scenario'; give a file as "
+                                                                   "`lora-bench run --out` or scripts/peers/run.py")):
             with self.subTest(file.name):
                 self.assertIn(sentence, self.refused("bars", file))
 
@@ -348,7 +370,8 @@ class WhatIsRefused(PlotTest):
                                 capture_output=True, env={**os.environ, "PYTHONPATH": str(self.folder),
                                                           "PYTHONDONTWRITEBYTECODE": "1"})
         self.assertEqual(result.returncode, 5)
-        self.assertIn("apt-get install python3-matplotlib, or pip install -r scripts/requirements.txt", result.stderr)
+        self.assertIn(f"{sys.executable} -m pip install -r {SCRIPT.with_name('requirements.txt')}, or for the Python "
+                      "of Debian and Ubuntu apt-get install python3-matplotlib", result.stderr)
         self.assertNotIn("Traceback", result.stderr)
 
 
