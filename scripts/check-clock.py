@@ -92,6 +92,10 @@ def main():
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     for row in rows:
         name = f"{row['case']} {row['backend']}"
+        for found in (durations, memory, hits):
+            if name not in found:
+                raise SystemExit(f"check-clock.py: ncu shows no kernel of '{name}', only of "
+                                 f"{', '.join(map(repr, list(found)[:3]))} ...")
         theirs = sum(kernel[DURATION] for kernel in durations[name])
         longest = max(memory[name], key=lambda kernel: kernel["dram__bytes_read.sum"])
         read = sum(kernel["dram__bytes_read.sum"] for kernel in memory[name])

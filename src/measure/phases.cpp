@@ -1,5 +1,9 @@
 #include "measure/phases.h"
 
+#include <fmt/format.h>
+
+#include "core/error.h"
+
 namespace lora_bench {
 namespace {
 
@@ -31,22 +35,30 @@ class ZeroPart final : public Backend {
 
 Phases measure_phases(const MeasureRequest& request, const Backend& backend, Memory& memory,
                       Clock& clock, const DeviceFacts& device) {
-  const auto seconds = [&](Op op, const Backend& part) {
+  const auto seconds = [&](Op op, const Backend& part, bool checked) {
     Problem problem = request.problem;
     problem.op = op;
-    const MeasureRequest alone{.problem = problem,
-                               .settings = request.settings,
-                               .seed = request.seed,
-                               .check = nullptr,
-                               .stop = request.stop};
-    return measure(alone, part, memory, clock, device).summary.median;
+    MeasureRequest alone{.problem = problem,
+                         .settings = request.settings,
+                         .seed = request.seed,
+                         .check = nullptr,
+                         .stop = request.stop};
+    if (checked) {
+      alone.check = request.check;
+    }
+    const Measurement measurement = measure(alone, part, memory, clock, device);
+    if (!measurement.check_message.empty()) {
+      throw CaseError(
+          fmt::format("{} alone is wrong after timing: {}", name(op), measurement.check_message));
+    }
+    return measurement.summary.median;
   };
   Phases phases;
   if (backend.zeroes(request.problem)) {
-    phases.zero_s = seconds(Op::kShrink, ZeroPart(backend));
+    phases.zero_s = seconds(Op::kShrink, ZeroPart(backend), false);
   }
-  phases.shrink_s = seconds(Op::kShrink, backend) - phases.zero_s;
-  phases.expand_s = seconds(Op::kExpand, backend);
+  phases.shrink_s = seconds(Op::kShrink, backend, true) - phases.zero_s;
+  phases.expand_s = seconds(Op::kExpand, backend, true);
   return phases;
 }
 

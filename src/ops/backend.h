@@ -31,6 +31,8 @@ struct Numerics {
   // all that differs is read from the operands when it runs.
   bool replays_other_batches = false;
   std::string summation;  // one line for people
+
+  [[nodiscard]] bool operator==(const Numerics&) const = default;
 };
 
 // What is declared beyond what any order of summation needs, as "shrink_depth = 900; allowed: 0 to

@@ -150,6 +150,23 @@ Dtype declared_dtype(const char* field, std::int32_t number) {
                   static_cast<int>(LORA_BENCH_BF16), static_cast<int>(LORA_BENCH_FP16)));
 }
 
+// What a plugin is shown is a copy: its interface has pointers to const, which a cast makes
+// writable, and a proof that reads what the plugin has changed proves nothing.
+class HandedProblem {
+ public:
+  // As `problem` is now; copied again only when that is another.
+  const Problem& copy_of(const Problem& problem) {
+    if (!(problem == seen_)) {
+      seen_ = problem;
+      handed_ = problem;
+    }
+    return handed_;
+  }
+
+ private:
+  Problem seen_, handed_;
+};
+
 class PluginBackend final : public Backend {
  public:
   PluginBackend(std::string name, const lora_bench_descriptor& descriptor)
@@ -168,7 +185,7 @@ class PluginBackend final : public Backend {
                 fmt::format("the plugin interface has no dtype {}", lora_bench::name(dtype))};
       }
     }
-    const lora_bench_problem given = interface_of(problem);
+    const lora_bench_problem given = interface_of(handed_.copy_of(problem));
     const lora_bench_device device = interface_of(facts);
     Text why{};
     const std::int32_t code = called("supports", [&] {
@@ -181,7 +198,7 @@ class PluginBackend final : public Backend {
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     lora_bench_numerics given = default_numerics(problem);
     if (descriptor_.numerics != nullptr) {
-      const lora_bench_problem asked = interface_of(problem);
+      const lora_bench_problem asked = interface_of(handed_.copy_of(problem));
       called("numerics", [&] { descriptor_.numerics(&asked, &given); });
     }
     given.summation[sizeof(given.summation) - 1] = '\0';
@@ -209,7 +226,7 @@ class PluginBackend final : public Backend {
     if (descriptor_.workspace_bytes == nullptr) {
       return 0;
     }
-    const lora_bench_problem given = interface_of(problem);
+    const lora_bench_problem given = interface_of(handed_.copy_of(problem));
     const std::int64_t bytes =
         called("workspace_bytes", [&] { return descriptor_.workspace_bytes(&given); });
     if (bytes < 0) {
@@ -219,7 +236,7 @@ class PluginBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const lora_bench_problem given = interface_of(problem);
+    const lora_bench_problem given = interface_of(handed_.copy_of(problem));
     const lora_bench_operands addresses = interface_of(problem, operands);
     Text error{};
     const std::int32_t code = called("launch", [&] {
@@ -234,6 +251,7 @@ class PluginBackend final : public Backend {
  private:
   std::string name_;
   const lora_bench_descriptor& descriptor_;
+  mutable HandedProblem handed_;
 };
 
 }  // namespace

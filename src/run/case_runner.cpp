@@ -35,7 +35,7 @@ struct Attempt {
   DeviceFacts facts;
   bool relations = false;
   Support support;
-  std::string summation;
+  Numerics declared;
   std::optional<Verdict> verdict;
   std::optional<Measurement> measurement;
   std::optional<double> plan_s;
@@ -61,8 +61,31 @@ std::string told(const Left& left, std::int64_t wrong, std::int64_t compared,
 void ask(Attempt& attempt) {
   attempt.support = attempt.backend->supports(attempt.problem, attempt.facts);
   if (attempt.support.yes) {
-    attempt.summation = attempt.backend->numerics(attempt.problem).summation;
+    attempt.declared = attempt.backend->numerics(attempt.problem);
   }
+}
+
+// A phase is an op of its own and may be other code than its part of the whole. Whether both can be
+// timed; what is wrong becomes the verdict.
+bool prove_phases(Attempt& attempt) {
+  for (const Op op : {Op::kShrink, Op::kExpand}) {
+    Problem phase = attempt.problem;
+    phase.op = op;
+    if (!attempt.backend->supports(phase, attempt.facts).yes) {
+      return false;
+    }
+    if (!attempt.spec.verify.enabled) {
+      continue;
+    }
+    const Verdict verdict = verify(phase, *attempt.backend, *attempt.memory,
+                                   {.max_rows = attempt.spec.verify.max_rows});
+    if (verdict.status != Status::kPassed) {
+      attempt.verdict = verdict;
+      attempt.verdict->message = fmt::format("{} alone: {}", name(op), verdict.message);
+      return false;
+    }
+  }
+  return true;
 }
 
 void prove_and_time(Attempt& attempt) {
@@ -80,21 +103,28 @@ void prove_and_time(Attempt& attempt) {
   if (!attempt.clock) {
     return;
   }
-  const Numerics numerics = attempt.backend->numerics(attempt.problem);
+  // What is looked at after timing is judged by what was declared before the proof.
+  const Numerics numerics = attempt.declared;
+  if (!(attempt.backend->numerics(attempt.problem) == numerics)) {
+    throw CaseError("numerics declared another thing when it was asked again of the same problem");
+  }
   MeasureRequest request{.problem = attempt.problem,
                          .settings = attempt.spec.measure,
                          .seed = attempt.spec.seed,
                          .check = nullptr,
                          .stop = interrupted};
   if (attempt.spec.verify.enabled) {
-    request.check = [&](const Left& left) { return check_left(numerics, left); };
+    request.check = [&](const Left& left) {
+      const bool whole = left.problem.op == attempt.problem.op;
+      return check_left(whole ? numerics : attempt.backend->numerics(left.problem), left);
+    };
   }
   attempt.measurement =
       measure(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
   if (!attempt.measurement->interrupted) {
     attempt.plan_s = plan_seconds(attempt.problem, *attempt.memory, *attempt.clock, attempt.facts);
   }
-  if (attempt.spec.measure.phases && attempt.problem.op == Op::kLinear) {
+  if (attempt.spec.measure.phases && attempt.problem.op == Op::kLinear && prove_phases(attempt)) {
     attempt.measurement->phases =
         measure_phases(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
   }
@@ -183,7 +213,7 @@ void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& 
     row = skipped(std::move(row), std::move(why));
     return;
   }
-  row.numerics = attempt->summation;
+  row.numerics = attempt->declared.summation;
   if (request.timing && request.spec.measure.enabled) {
     attempt->clock = watched(make_clock(space, request.spec.measure.mode), attempt->pulse);
   }

@@ -39,6 +39,8 @@ static int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o,
   quick_exit(0);
 #elif defined(CRASHES)
   abort();
+#elif defined(CLEARS_RANKS)
+  for (int64_t i = 0; i < p->slots; ++i) ((int64_t*)p->rank)[i] = 0;
 #endif
   return 0; }
 #ifdef SHORT_STRUCT
@@ -164,6 +166,40 @@ TEST_CASE("a plugin that declares what cannot be, or does nothing, costs its own
   CHECK(contains(result.out, "numerics declares partial = 99"));
   CHECK(contains(result.out, "numerics declares shrink_depth = 1000000000"));
   CHECK(contains(result.out, "4 rows: 1 PASSED, 1 FAILED, 2 ERROR"));
+}
+
+TEST_CASE("a plugin cannot change what it is judged by") {
+  const TemporaryFolder folder;
+  // It does nothing, which is right for adapters of rank 0.
+  const ProcessResult result = run_smoke(library_with(folder, "CLEARS_RANKS"));
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 2);
+}
+
+TEST_CASE("a phase is timed only where it is right by itself") {
+  const TemporaryFolder folder;
+  const std::string library = folder.path("libhalf.so");
+  // The whole op is right, shrink asked alone does nothing.
+  const std::string source = folder.write(
+      "half.cpp",
+      "#define lora_bench_backend whole\n#include \"" + kSource +
+          "/examples/plugin/mine.cpp\"\n#undef lora_bench_backend\n"
+          "static int32_t half(const lora_bench_problem* p, const lora_bench_operands* o, void* "
+          "s,\n"
+          "                    char* e, int64_t n) {\n"
+          "  return p->op == LORA_BENCH_SHRINK ? 0 : whole()->launch(p, o, s, e, n);\n}\n"
+          "extern \"C\" const lora_bench_descriptor* lora_bench_backend(void) {\n"
+          "  static lora_bench_descriptor d = *whole();\n  d.launch = half;\n  return &d;\n}\n");
+  const ProcessResult built = run_process({"c++", "-std=c++20", "-shared", "-fPIC",
+                                           "-I" + kSource + "/include", "-o", library, source});
+  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  const std::vector<std::string> run{"run",        "smoke", "--case", "decode8-rank8",
+                                     "--backends", library, "--set",  "measure.phases=true"};
+  const ProcessResult result = run_tool(run);
+  CAPTURE(result.out);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "shrink alone: "));
 }
 
 TEST_CASE("a plugin that ends the program is no pass, and its message says what is to do") {
