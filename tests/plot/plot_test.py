@@ -186,8 +186,9 @@ class WhatIsDrawn(PlotTest):
         command = re.search(r"^scripts/(plot\.py .* --out (docs/pictures/[\w.-]+\.svg))$", readme, re.MULTILINE)
         self.assertIsNotNone(command)
         self.assertIn(f"]({command[2]})", readme)
-        kind, file = shlex.split(command[1])[1:3]
-        self.assertEqual(self.drawn(kind, ROOT / file)[0], texts_of((ROOT / command[2]).read_text(encoding="utf-8")))
+        kind, file, *filters = shlex.split(command[1])[1:-2]
+        self.assertEqual(self.drawn(kind, ROOT / file, *filters)[0],
+                         texts_of((ROOT / command[2]).read_text(encoding="utf-8")))
 
     def test_rows_of_peers_are_drawn_beside_those_that_were_not_proved(self):
         tool = os.environ.get("LORA_BENCH_BINARY")
