@@ -63,6 +63,9 @@ std::string run_summary(const RunReport& report) {
     text += fmt::format("; {} too near a threshold to tell", undecided);
   }
   text += fmt::format("; exit {} ({})", static_cast<int>(report.exit), meaning(report.exit));
+  for (const std::string& note : report.notes) {
+    text += "\n" + note;
+  }
   if (!report.ending.empty()) {
     text += "\n" + report.ending;
   }

@@ -11,6 +11,7 @@
 #include "measure/measure.h"
 #include "measure/phases.h"
 #include "measure/plan_time.h"
+#include "run/ceilings_anew.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/watch.h"
@@ -162,10 +163,15 @@ void judge_time(Row& row, const Attempt& attempt, const CaseRequest& request, Ta
   const Space space = request.backend.backend->space();
   const Row before = row;
   add_floor(row, attempt.problem, request.spec.measure, targets.ceilings(space));
+  bool anew = false;
   while (before.status == Status::kPassed && row.status == Status::kInvalid &&
          targets.doubt_ceilings(space)) {
+    anew = true;
     row = before;
     add_floor(row, attempt.problem, request.spec.measure, targets.ceilings(space));
+  }
+  if (anew) {
+    warn_of_ceilings_anew(row);
   }
 }
 

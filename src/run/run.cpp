@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "run/case_runner.h"
+#include "run/ceilings_anew.h"
 #include "run/context.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
@@ -182,7 +183,9 @@ class Loop {
         return;
       }
       progress.begin(fmt::format("{} {} {}", row.spec->scenario, row.spec->id, row.backend));
-      if (!one(row)) {
+      const bool goes_on = one(row);
+      tell_of_ceilings_anew(progress);
+      if (!goes_on) {
         return;
       }
       progress.end();
@@ -190,6 +193,17 @@ class Loop {
   }
 
  private:
+  // Said when it happens, so that a long run can be ended, and once more at the end.
+  void tell_of_ceilings_anew(Progress& progress) {
+    const std::int64_t rows = rows_of_old_ceilings(report_.rows);
+    if (rows > 0) {
+      const Space space = report_.rows.back().mode == "host" ? Space::kHost : Space::kDevice;
+      report_.notes.push_back(note_on_ceilings_anew(rows, targets_.facts(space).name));
+      progress.clear();
+      fmt::print(stderr, "{}\n", report_.notes.back());
+    }
+  }
+
   void end_early() {
     report_.interrupted = true;
     report_.ending = how_to_resume(request_);

@@ -45,6 +45,7 @@ struct RunReport {
   std::vector<Row> rows;  // resumed ones first
   ExitCode exit = ExitCode::kPass;
   bool interrupted = false;
+  std::vector<std::string> notes;  // lines for stderr on what makes rows of this run differ
   std::string ending;  // a sentence for stderr when the run ended early or proved nothing
 };
 
