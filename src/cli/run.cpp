@@ -1,6 +1,7 @@
 #include "run/run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -63,6 +64,21 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
   throw UsageError({diagnostic});
 }
 
+// What speaks of proofs, times and stored rows, of which --profile has none.
+void refuse_beside_profile(const CLI::App& command) {
+  std::vector<std::string> given;
+  for (const char* option : {"--out", "--resume", "--samples-to", "--threshold", "--columns",
+                             "--relations", "--no-time", "--isolate"}) {
+    if (command.count(option) > 0) {
+      given.emplace_back(option);
+    }
+  }
+  if (!given.empty()) {
+    throw UsageError(fmt::format("--profile proves, times and stores nothing: leave out {}",
+                                 fmt::join(given, ", ")));
+  }
+}
+
 ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   RunRequest request = request_for(options.selection);
   request.relations = options.relations;
@@ -90,8 +106,12 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     return *code;
   }
   if (options.profile) {
-    print_result(profile(request));
-    return ExitCode::kPass;
+    const ProfileReport report = profile(request);
+    print_result(report.text);
+    if (report.interrupted) {
+      print_note("interrupted; the rows above are those that were launched");
+    }
+    return report.exit;
   }
   TableStyle style = table_style(invocation);
   style.columns = options.columns;
@@ -147,8 +167,13 @@ void add_run(CLI::App& app, Invocation& invocation) {
                     "each backend in a process of its own: a crash costs one row");
   command->add_flag("--serve-rows", options->serve_rows)->group("");  // run/worker.h
   command->add_flag("--quiet", options->quiet, "no progress on stderr");
-  command->callback([options, &invocation] {
-    invocation.action = [options, &invocation] { return execute(*options, invocation); };
+  command->callback([options, command, &invocation] {
+    invocation.action = [options, command, &invocation] {
+      if (options->profile) {
+        refuse_beside_profile(*command);
+      }
+      return execute(*options, invocation);
+    };
   });
 }
 

@@ -10,8 +10,9 @@
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
 #include "run/describe.h"
+#include "run/interrupt.h"
 #include "run/select.h"
-#include "run/target.h"
+#include "run/watch.h"
 
 namespace lora_bench {
 namespace {
@@ -31,54 +32,122 @@ void warm_up(const Backend& backend, const Problem& problem, const OperandSets& 
   } while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(kWarmSeconds));
 }
 
-// "" when it was launched, else why not.
-std::string launch_in_range(const Case& spec, const Selected& selected, Targets& targets) {
-  if (!selected.backend) {
-    return selected.why_not_here;
-  }
-  const Backend& backend = *selected.backend;
+// Everything the working thread touches, owned here, so that a hung backend can be left behind.
+struct ProfiledLaunch {
+  Case spec;
+  std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
+  std::shared_ptr<const Backend> backend;
+  std::shared_ptr<Memory> memory;
+  DeviceFacts facts;
+  std::string why_not;
+};
+
+void launch_in_range(ProfiledLaunch& launch) {
+  const Case& spec = launch.spec;
+  const Backend& backend = *launch.backend;
+  Memory& memory = *launch.memory;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  const Support support = backend.supports(problem, targets.facts(backend.space()));
+  const Support support = backend.supports(problem, launch.facts);
   if (!support.yes) {
-    return support.why_not;
+    launch.why_not = support.why_not;
+    return;
   }
-  const std::shared_ptr<Memory> memory = targets.memory(backend.space());
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, spec.seed);
-  const std::int64_t cache_bytes = targets.facts(backend.space()).cache_bytes;
+  const std::int64_t cache_bytes = launch.facts.cache_bytes;
   const OperandSets sets(
-      *memory, problem, tensors, CacheMode::kCold,
+      memory, problem, tensors, CacheMode::kCold,
       std::max<std::int64_t>(
-          affordable_sets(problem, backend, CacheMode::kCold, cache_bytes, *memory), 2),
+          affordable_sets(problem, backend, CacheMode::kCold, cache_bytes, memory), 2),
       backend.workspace_bytes(problem));
-  warm_up(backend, problem, sets, *memory);
+  warm_up(backend, problem, sets, memory);
   const ProfilerRange range(spec.id + ' ' + std::string(backend.name()));
   backend.launch(problem, sets.operands(0), {});
-  memory->synchronize();
-  return "";
+  memory.synchronize();
 }
 
-}  // namespace
+ProfiledRow outcome(const PlannedRow& planned, Targets& targets) {
+  const Selected selected = select_backend(planned.spelling);
+  if (!selected.backend) {
+    return {Status::kSkipped, selected.why_not_here};
+  }
+  if (selected.backend->space() == Space::kHost) {
+    return {Status::kSkipped,
+            fmt::format("{} runs on the host: nothing for ncu to see", planned.backend)};
+  }
+  return profile_row(*planned.spec, selected.backend, targets);
+}
 
-std::string profile(const RunRequest& request) {
-  Targets targets;
-  std::string told;
-  bool any = false;
-  for (const PlannedRow& row : plan_rows(request)) {
-    const std::string why_not = launch_in_range(*row.spec, select_backend(row.spelling), targets);
-    any = any || why_not.empty();
-    told += fmt::format("{} {} {}: {}\n", row.spec->scenario, row.spec->id, row.backend,
-                        why_not.empty() ? "launched once in the range" : why_not);
-  }
-  if (!any) {
-    throw UsageError("nothing to profile:\n" + told);
-  }
+std::string command_of_ncu(const RunRequest& request) {
   std::string command =
       "ncu --target-processes all --nvtx --nvtx-include lora-bench/ --cache-control none "
       "--clock-control none";
   for (const std::string& word : request.argv) {
     command += " " + shell_quoted(word);
   }
-  return told + command + "\n";
+  return command + "\n";
+}
+
+}  // namespace
+
+ProfiledRow profile_row(const Case& spec, std::shared_ptr<const Backend> backend,
+                        Targets& targets) {
+  const Space space = backend->space();
+  const auto launch = std::make_shared<ProfiledLaunch>();
+  launch->spec = spec;
+  launch->backend = watched(std::move(backend), launch->pulse);
+  launch->memory = watched(targets.memory(space), launch->pulse);
+  launch->facts = targets.facts(space);
+  const double timeout_s = spec.verify.timeout_s;
+  const auto stop = [&] { return interrupted() || launch->pulse->seconds_inside() > timeout_s; };
+  try {
+    if (!run_unless(stop, [launch] { launch_in_range(*launch); })) {
+      return interrupted()
+                 ? ProfiledRow{Status::kSkipped, "interrupted", true}
+                 : ProfiledRow{Status::kHung, fmt::format("did not return within {} s", timeout_s)};
+    }
+  } catch (const EnvironmentError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return {Status::kError, error.what()};
+  }
+  return launch->why_not.empty() ? ProfiledRow{Status::kPassed, "launched once in the range"}
+                                 : ProfiledRow{Status::kSkipped, launch->why_not};
+}
+
+ProfileReport profile(const RunRequest& request) {
+  Targets targets;
+  ProfileReport report;
+  bool launched = false;
+  for (const PlannedRow& planned : plan_rows(request)) {
+    const std::string names =
+        fmt::format("{} {} {}", planned.spec->scenario, planned.spec->id, planned.backend);
+    ProfiledRow row;
+    try {
+      row = outcome(planned, targets);
+    } catch (const EnvironmentError& error) {
+      throw EnvironmentError(fmt::format("{}: {}", names, error.what()));
+    }
+    const bool went_wrong = row.status == Status::kHung || row.status == Status::kError;
+    report.text += fmt::format("{}: {}{}\n", names,
+                               went_wrong ? fmt::format("{}: ", name(row.status)) : "", row.told);
+    report.exit = worse(report.exit, exit_code(row.status));
+    launched = launched || row.status == Status::kPassed;
+    report.interrupted = row.interrupted || interrupted();
+    if (report.interrupted) {
+      report.exit = worse(report.exit, ExitCode::kInconclusive);
+    }
+    if (row.status == Status::kHung) {
+      report.exit = worse(report.exit, ExitCode::kEnvironment);  // it still holds the device
+    }
+    if (report.interrupted || row.status == Status::kHung) {
+      break;
+    }
+  }
+  if (!launched && report.exit == ExitCode::kPass) {
+    throw UsageError("nothing to profile:\n" + report.text);
+  }
+  report.text += launched ? command_of_ncu(request) : "";
+  return report;
 }
 
 }  // namespace lora_bench

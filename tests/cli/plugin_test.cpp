@@ -223,7 +223,6 @@ TEST_CASE("a plugin that ends the program is no pass, and its message says what 
   }
   const std::string library = folder.path("libEXITS.so");
   CHECK(run_tool({"verify", "smoke", "--backends", library}).exit_code == 2);
-  CHECK(run_tool({"run", "smoke", "--profile", "--backends", library}).exit_code == 2);
   CHECK(
       run_tool({"plan", "smoke", "--backends", folder.path("libEXITS_IN_SUPPORTS.so")}).exit_code ==
       2);
