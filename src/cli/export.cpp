@@ -80,6 +80,7 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   Targets targets;
   const Space space = selected.backend->space();
   const auto backend = watched(selected.backend, std::make_shared<Pulse>());
+  int replaced = 0;
   for (const PlannedRow& row : planned) {
     const ExportedFiles files = export_case({.spec = *row.spec,
                                              .backend = *backend,
@@ -88,6 +89,11 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
                                              .folder = command.folder,
                                              .scales_as_written = command.scales_as_written});
     print_result(fmt::format("{}\n{}\n", files.tensors.string(), files.metadata.string()));
+    replaced += files.replaced;
+  }
+  if (replaced > 0) {
+    print_note(fmt::format("replaced {} file{} in {}", replaced, replaced == 1 ? "" : "s",
+                           command.folder));
   }
   return ExitCode::kPass;
 }

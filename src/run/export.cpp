@@ -164,6 +164,11 @@ std::map<std::string, std::string> as_strings(const Json& json) {
   return strings;
 }
 
+bool is_there(const std::filesystem::path& file) {
+  std::error_code unknown;
+  return std::filesystem::exists(file, unknown);
+}
+
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -198,8 +203,9 @@ ExportedFiles export_case(const ExportRequest& request) {
 
   make_folder(request.folder);
   const std::string stem = file_stem(spec.id);
-  const ExportedFiles files{request.folder / (stem + ".safetensors"),
-                            request.folder / (stem + ".json")};
+  ExportedFiles files{.tensors = request.folder / (stem + ".safetensors"),
+                      .metadata = request.folder / (stem + ".json")};
+  files.replaced = (is_there(files.tensors) ? 1 : 0) + (is_there(files.metadata) ? 1 : 0);
   const Json metadata = metadata_of(request, problem, numerics);
   write_safetensors(files.tensors, std::move(list), as_strings(metadata));
   write_json(files.metadata, metadata);

@@ -22,6 +22,7 @@ struct ExportRequest {
 struct ExportedFiles {
   std::filesystem::path tensors;   // FOLDER/CASE.safetensors
   std::filesystem::path metadata;  // FOLDER/CASE.json
+  int replaced = 0;                // how many of them were there before
 };
 
 // Launches the backend once on bounded data and writes inputs, plan, its output, and what the

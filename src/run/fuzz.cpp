@@ -7,7 +7,6 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
-#include <set>
 
 #include "core/error.h"
 #include "ops/plugin.h"
@@ -124,7 +123,6 @@ class Fuzzer {
   std::vector<Entrant> entrants_;
   Progress progress_;
   FuzzReport report_;
-  std::set<std::filesystem::path> written_;
   std::uint64_t index_ = 0;  // of the case in hand
   double started_ = now_s();
 };
@@ -146,10 +144,12 @@ std::string Fuzzer::file_text(const FuzzFailure& failure, const Case& spec) cons
          comment("again: " + failure.command) + scenario_text(spec);
 }
 
-// A second backend that fails on the same case gets a file of its own.
+// A second backend that fails on the same case gets a file of its own, and what an earlier run
+// found stays.
 std::filesystem::path Fuzzer::free_path(const std::string& stem) const {
   std::filesystem::path path = request_.folder / (stem + ".yaml");
-  for (int next = 2; written_.count(path) > 0; ++next) {
+  std::error_code unknown;
+  for (int next = 2; std::filesystem::exists(path, unknown); ++next) {
     path = request_.folder / fmt::format("{}-{}.yaml", stem, next);
   }
   return path;
@@ -230,7 +230,6 @@ void Fuzzer::keep(Entrant& entrant, const Case& spec, const Proof& proof) {
   std::ofstream file(failure.file);
   file << file_text(failure, smallest);
   file.close();
-  written_.insert(failure.file);
   progress_.clear();
   request_.tell(fmt::format("{} {} on case {}: {}\n  {}", name(failure.status), failure.backend,
                             failure.index, failure.message, failure.command));

@@ -53,8 +53,9 @@ struct FuzzReport {
 
 // Proves every backend, in processes beside this one (run/contestant.h), on cases drawn from the
 // seed: the same seed draws the same cases whatever the backends. A case that fails is made as
-// small as it stays failing and written to FOLDER/fuzz-SEED-INDEX.yaml at once, so that nothing
-// that follows can lose it. Throws UsageError and EnvironmentError before any work.
+// small as it stays failing and written to FOLDER/fuzz-SEED-INDEX.yaml (or -2, where that is) at
+// once, so that nothing that follows can lose it. Throws UsageError and EnvironmentError before any
+// work.
 [[nodiscard]] FuzzReport fuzz(const FuzzRequest& request);
 
 }  // namespace lora_bench

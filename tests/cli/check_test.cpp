@@ -71,6 +71,14 @@ TEST_CASE("check proves what a backend wrote, for every op") {
   }
 }
 
+TEST_CASE("export says how many files of an earlier one it replaced") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> arguments{"export", "smoke/decode8-rank8", "--backends", "cpu",
+                                           "--to",   folder.folder()};
+  CHECK_FALSE(contains(run_tool(arguments).err, "replaced"));
+  CHECK(contains(run_tool(arguments).err, "replaced 2 files in " + folder.folder()));
+}
+
 TEST_CASE("check tells what is wrong with a result and where") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);

@@ -103,6 +103,20 @@ TEST_CASE("fuzz: the same seed draws the same cases whatever the backends") {
   }
 }
 
+TEST_CASE("fuzz: what an earlier run found stays beside what a later one finds") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> arguments{"--backends", "mutant:lost-k-tail-1", "--cases",
+                                           "20",         "--max-failures",       "1"};
+  CHECK(fuzz(folder, arguments).exit_code == 2);
+  REQUIRE(scenarios_in(folder).size() == 1);
+  const fs::path first = scenarios_in(folder).front();
+  const std::string kept = read_file(first.string());
+  const ProcessResult again = fuzz(folder, arguments);
+  CHECK(scenarios_in(folder).size() == 2);
+  CHECK(read_file(first.string()) == kept);
+  CHECK(contains(again.out, first.stem().string() + "-2.yaml"));
+}
+
 TEST_CASE("fuzz: exit 1 for what makes no sense, 4 when nothing was proved") {
   const TemporaryFolder folder;
   CHECK(fuzz(folder, {"--backends", "cqu"}).exit_code == 1);
