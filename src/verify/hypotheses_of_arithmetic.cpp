@@ -94,6 +94,33 @@ double cut_to_bf16(double value) {
   return static_cast<double>(std::bit_cast<float>(bits & 0xffff0000U));
 }
 
+// Whether one element is off by about its own value while the others of its row are not nearly as
+// far off: it was lost, doubled or overwritten. Where values cancel, rounding may err as much in
+// one, but then it errs alike in the others.
+bool one_stands_out(const WrongRow& row) {
+  constexpr double kShareOfValue = 0.5, kBeyondOthers = 4;
+  double squares = 0, owned = 0;
+  const auto error = [&](std::size_t column) {
+    return std::fabs(row.got[column] - row.right.expected[column]);
+  };
+  for (std::size_t column = 0; column < row.got.size(); ++column) {
+    if (row.right.owned[column] != 0) {
+      squares += error(column) * error(column);
+      ++owned;
+    }
+  }
+  for (std::size_t column = 0; column < row.got.size(); ++column) {
+    const double square = error(column) * error(column);
+    const double others = (squares - square) / std::max(1.0, owned - 1);
+    if (row.wrong[column] != 0 && row.right.owned[column] != 0 &&
+        error(column) >= kShareOfValue * std::fabs(row.right.expected[column]) &&
+        square > kBeyondOthers * kBeyondOthers * others) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Whether the errors of a row, beyond its final rounding, are as small and as unlike the delta as
 // those of partial sums in bf16.
 bool looks_rounded(const Evidence& evidence, const WrongRow& row) {
@@ -118,7 +145,7 @@ bool looks_rounded(const Evidence& evidence, const WrongRow& row) {
     largest = std::max(largest, error * error);
   }
   const auto columns = static_cast<double>(std::max<std::size_t>(1, row.got.size()));
-  return deltas > 0 && errors <= kTypical * kTypical * deltas &&
+  return deltas > 0 && !one_stands_out(row) && errors <= kTypical * kTypical * deltas &&
          largest <= kLargest * kLargest * deltas / columns * 16;
 }
 
