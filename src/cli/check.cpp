@@ -87,8 +87,8 @@ void add_check(CLI::App& app, Invocation& invocation) {
   sub->add_option("--output", command->output, "safetensors file with the result")
       ->required()
       ->type_name("FILE");
-  sub->add_option("--tensor", command->request.tensor, "its name in there, unless it is alone")
-      ->capture_default_str();
+  sub->add_option("--tensor", command->request.tensor,
+                  "its name in there; without it output, or the only one");
   add_declarations(*sub, *command);
   sub->add_flag("--json", command->json, "print the verdict as a row of a results file");
   sub->callback(

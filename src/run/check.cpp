@@ -33,12 +33,14 @@ Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   return numerics;
 }
 
-const StoredTensor& find_result(const StoredTensors& stored, const std::string& name) {
+const StoredTensor& find_result(const StoredTensors& stored,
+                                const std::optional<std::string>& asked) {
+  const std::string name = asked.value_or("output");
   const auto found = stored.tensors.find(name);
   if (found != stored.tensors.end()) {
     return found->second;
   }
-  if (stored.tensors.size() == 1) {
+  if (!asked && stored.tensors.size() == 1) {
     return stored.tensors.begin()->second;
   }
   std::vector<std::string> names;

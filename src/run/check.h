@@ -22,7 +22,8 @@ struct DeclaredNumerics {
 struct CheckRequest {
   std::filesystem::path exported;  // what `export` wrote
   std::filesystem::path output;    // the safetensors file with the result
-  std::string tensor = "output";   // its name in there; a file of one tensor needs none
+  // Its name in there; without one "output", or the tensor of a file that holds but one.
+  std::optional<std::string> tensor;
   DeclaredNumerics declared;
 };
 

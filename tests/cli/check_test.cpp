@@ -105,6 +105,22 @@ TEST_CASE("export says how many files of an earlier one it replaced") {
   CHECK(contains(run_tool(arguments).err, "replaced 2 files in " + folder.folder()));
 }
 
+TEST_CASE("a tensor that is named must be in the file, also when another is alone there") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const Extracted output = extract(read_file(exported), "output");
+  nlohmann::json placed = output.entry;
+  placed["data_offsets"] = {0, output.data.size()};
+  const std::string alone = folder.write("alone", file_of({{"mine", placed}}, output.data));
+  CHECK(check(exported, alone).exit_code == 0);
+  CHECK(check(exported, alone, {"--tensor", "mine"}).exit_code == 0);
+  for (const std::string name : {"yours", "output"}) {
+    const ProcessResult result = check(exported, alone, {"--tensor", name});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "there is no tensor '" + name + "'; name one with --tensor: mine"));
+  }
+}
+
 TEST_CASE("check tells what is wrong with a result and where") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
