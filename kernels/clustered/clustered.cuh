@@ -1,15 +1,13 @@
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/clustered/asynchronous.cuh"
 #include "kernels/clustered/clustered_plan.h"
 #include "kernels/clustered/clustered_tuning.h"
+#include "kernels/clustered/hidden.cuh"
+#include "kernels/clustered/places.cuh"
 #include "kernels/paired/link.cuh"
 #include "kernels/params.h"
 #include "kernels/segment/fragments.cuh"
-#include "kernels/segment/segment.cuh"
-#include "kernels/segment/vectors.cuh"
 
 // shrink and expand of a tile of at most 8 rows of one adapter by the blocks of a cluster.
 //   grid      (blocks of a cluster) x (row tiles)
@@ -21,170 +19,11 @@
 //             it is added to, as soon as a slot is free, so B is on its way while shrink runs
 //   start     A and B, which no kernel of a step writes, are asked for before the kernel before
 //             this one has ended; x and y after
-//   barriers  one a slot, counting bytes; one a block, counting the bytes of all sums; of the
-//             cluster only one, at the start
-//   order     of a chain: blocks of 32 elements; chains; the rank in steps of 16: from
-//             in_features and the rank alone
+//   barriers  counting bytes: one a slot, one a block for all sums; one of the cluster at the start
+//   order     as in kernels/panel: from in_features and the rank alone
 //   bytes     A and B x row tiles, all but the first from the L2; x x cluster; y once each way
 //   bound     memory; between the phases the latency of a warp: few instructions count
 namespace lora_bench::kernels {
-
-namespace clustered_detail {
-
-// find_segment for up to 128 groups with one wait for memory, in whose shadow `meanwhile` runs.
-template <typename Params, typename Meanwhile>
-__device__ inline Segment find_segment_while(const Params& params, int tile, int rows_per_tile,
-                                             const Meanwhile& meanwhile) {
-  constexpr int kRounds = 4;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int first_group = 0; first_group < params.active; first_group += 32 * kRounds) {
-    std::int32_t start[kRounds] = {};
-    std::int32_t rows[kRounds] = {};
-    std::int32_t id[kRounds] = {};
-#pragma unroll
-    for (int i = 0; i < kRounds; ++i) {
-      const int group = first_group + 32 * i + lane;
-      if (group < params.active) {
-        start[i] = params.group_starts[group];
-        rows[i] = params.group_starts[group + 1] - start[i];
-        id[i] = params.active_ids[group];
-      }
-    }
-    if (first_group == 0) {
-      meanwhile();
-    }
-    Segment segment;
-#pragma unroll
-    for (int i = 0; i < kRounds; ++i) {
-      if (first_group + 32 * i >= params.active) {
-        continue;
-      }
-      const int tiles = (rows[i] + rows_per_tile - 1) / rows_per_tile;
-      int up_to = tiles;  // of this group and those before it
-#pragma unroll
-      for (int distance = 1; distance < 32; distance *= 2) {
-        const int other = __shfl_up_sync(0xFFFFFFFFU, up_to, distance);
-        up_to += lane >= distance ? other : 0;
-      }
-      const unsigned later = __ballot_sync(0xFFFFFFFFU, tile < up_to);
-      const int owner = later != 0 ? __ffs(static_cast<int>(later)) - 1 : 0;
-      const int before = __shfl_sync(0xFFFFFFFFU, up_to - tiles, owner);
-      const int first = __shfl_sync(0xFFFFFFFFU, start[i], owner);
-      const int count = __shfl_sync(0xFFFFFFFFU, rows[i], owner);
-      const int adapter = __shfl_sync(0xFFFFFFFFU, id[i], owner);
-      if (later != 0 && segment.rows == 0) {
-        const int skipped = (tile - before) * rows_per_tile;
-        segment.adapter = adapter;
-        segment.first = first + skipped;
-        segment.rows = count - skipped < rows_per_tile ? count - skipped : rows_per_tile;
-      }
-      tile -= __shfl_sync(0xFFFFFFFFU, up_to, 31);
-    }
-    if (segment.rows > 0) {
-      return segment;
-    }
-  }
-  return {};
-}
-
-// Quotients of small numbers: exact for a below 2^18.
-__device__ inline float inverse_of(int a) {
-  float inverse;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(static_cast<float>(a)));
-  return inverse;
-}
-__device__ inline int divide(int a, float inverse) {
-  return static_cast<int>((static_cast<float>(a) + 0.5F) * inverse);
-}
-
-template <typename V>
-__device__ inline V load(const char* at) {
-  return *reinterpret_cast<const V*>(at);
-}
-
-// A fragment of h as vectors in the order of the registers that an instruction takes, and back.
-template <typename T>
-__device__ inline void to_vectors(const HiddenFragment<T, T>& of, uint4 (&to)[1]) {
-  to[0] = {of.row[0].x, of.row[1].x, of.row[0].y, of.row[1].y};
-}
-template <typename T>
-__device__ inline void from_vectors(const uint4 (&from)[1], HiddenFragment<T, T>& to) {
-  to.row[0] = {from[0].x, from[0].z};
-  to.row[1] = {from[0].y, from[0].w};
-}
-__device__ inline void to_vectors(const HiddenFragment<__nv_bfloat16, float>& of, uint4 (&to)[3]) {
-#pragma unroll
-  for (int p = 0; p < 3; ++p) {
-    to[p] = {of.part[p][0].x, of.part[p][1].x, of.part[p][0].y, of.part[p][1].y};
-  }
-}
-__device__ inline void from_vectors(const uint4 (&from)[3],
-                                    HiddenFragment<__nv_bfloat16, float>& to) {
-#pragma unroll
-  for (int p = 0; p < 3; ++p) {
-    to.part[p][0] = {from[p].x, from[p].z};
-    to.part[p][1] = {from[p].y, from[p].w};
-  }
-}
-__device__ inline void to_vectors(const HiddenFragment<__half, float>& of, uint4 (&to)[6]) {
-#pragma unroll
-  for (int p = 0; p < 3; ++p) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      to[2 * p + i] = {of.part[p][0][2 * i], of.part[p][1][2 * i], of.part[p][0][2 * i + 1],
-                       of.part[p][1][2 * i + 1]};
-    }
-  }
-}
-__device__ inline void from_vectors(const uint4 (&from)[6], HiddenFragment<__half, float>& to) {
-#pragma unroll
-  for (int p = 0; p < 3; ++p) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      to.part[p][0][2 * i] = from[2 * p + i].x;
-      to.part[p][1][2 * i] = from[2 * p + i].y;
-      to.part[p][0][2 * i + 1] = from[2 * p + i].z;
-      to.part[p][1][2 * i + 1] = from[2 * p + i].w;
-    }
-  }
-}
-
-// The same sums as HiddenFragment::multiply, column by column; parts outside, so that neighbouring
-// instructions do not wait for one another.
-template <typename T, typename H, int kTiles>
-__device__ inline void multiply_columns(const HiddenFragment<T, H>& rows, float (&sum)[kTiles][4],
-                                        const uint2 (&b)[kTiles]) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16> && std::is_same_v<H, float>) {
-#pragma unroll
-    for (int p = 2; p >= 0; --p) {
-#pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        multiply_16<T>(sum[j], rows.part[p][0].x, rows.part[p][1].x, rows.part[p][0].y,
-                       rows.part[p][1].y, b[j].x, b[j].y);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < kTiles; ++j) {
-      rows.multiply(sum[j], b[j]);
-    }
-  }
-}
-
-// Eight neighbouring columns of a row of y.
-template <typename T>
-__device__ inline uint4 sum_of(const uint4& before, bool add_inputs, const float* delta) {
-  float inputs[8];
-  unpack<T>(before, inputs);
-  alignas(16) T after[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    after[i] = from_float<T>(add_inputs ? __fadd_rn(delta[i], inputs[i]) : delta[i]);
-  }
-  return *reinterpret_cast<const uint4*>(after);
-}
-
-}  // namespace clustered_detail
 
 template <typename T, typename H, bool kBias>
 __global__ void __launch_bounds__(512)
@@ -193,7 +32,6 @@ __global__ void __launch_bounds__(512)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();  // supports() said no
 #else
-  using namespace clustered_detail;
   constexpr int kGroup = 4;  // blocks of 32 elements of K at a time
   constexpr int kTiles = 8;  // of 8 columns in a unit
   constexpr int kVectors = static_cast<int>(sizeof(HiddenFragment<T, H>) / 16);
@@ -324,43 +162,11 @@ __global__ void __launch_bounds__(512)
       divide(plan.slot_bytes, inverse_of(unit_bytes + segment.rows * kClusteredColumns * 2));
   const int y_of_slot = units_of_slot * unit_bytes;
   const int y_pitch = units_of_slot * kClusteredColumns * 2;
-  struct Place {
-    int unit;  // of all
-    int slice;
-    int column;  // of the slice
-    int width;
-    std::int64_t start;  // of the slice in y
-  };
-  const auto place_of = [&](int unit) {
-    Place place{unit, 0, unit * kClusteredColumns, static_cast<int>(e.width[0]), e.first_column};
-    const auto whole = [&]() {
-      return (place.width + kClusteredColumns - 1) / kClusteredColumns * kClusteredColumns;
-    };
-#pragma unroll 1
-    while (place.column >= whole() && place.slice + 1 < e.slices) {
-      place.column -= whole();
-      place.start += place.width;
-      ++place.slice;
-      place.width = static_cast<int>(e.width[place.slice]);
-    }
-    return place;
-  };
-  const auto units_here = [&](const Place& place) {  // of one slice, in one slot
+  const auto units_here = [&](const UnitPlace& place) {  // of one slice, in one slot
     const int left = (place.width - place.column + kClusteredColumns - 1) / kClusteredColumns;
     return min(min(left, end_unit - place.unit), units_of_slot);
   };
-  const auto go_on = [&](Place& place, int units) {
-    place.unit += units;
-    place.column += units * kClusteredColumns;
-#pragma unroll 1
-    while (place.column >= place.width && place.slice + 1 < e.slices) {
-      place.start += place.width;
-      ++place.slice;
-      place.column = 0;
-      place.width = static_cast<int>(e.width[place.slice]);
-    }
-  };
-  const auto bring_y = [&](const Place& place, int units, int slot) {
+  const auto bring_y = [&](const UnitPlace& place, int units, int slot) {
     const int columns = min(place.width - place.column, units * kClusteredColumns);
     if (e.add_inputs && lane < segment.rows) {
       copy_bulk(shared_address(ring) + slot * plan.slot_bytes + y_of_slot + lane * y_pitch,
@@ -368,8 +174,8 @@ __global__ void __launch_bounds__(512)
                 2 * columns, barriers + 8 * slot);
     }
   };
-  const Place first_place = place_of(first_unit);
-  Place b_in = first_place;
+  const UnitPlace first_place = place_of_unit(e, first_unit);
+  UnitPlace b_in = first_place;
   const auto bring_b = [&](bool with_y) {
     const std::uint32_t barrier = barriers + 8 * slot_in;
     const int units = units_here(b_in);
@@ -386,7 +192,7 @@ __global__ void __launch_bounds__(512)
     if (with_y) {
       bring_y(b_in, units, slot_in);
     }
-    go_on(b_in, units);
+    go_on(e, b_in, units);
     slot_in = slot_in + 1 == plan.slots ? 0 : slot_in + 1;
   };
   int early = early_a;
@@ -394,9 +200,10 @@ __global__ void __launch_bounds__(512)
   for (; early < plan.slots && b_in.unit < end_unit; ++early) {
     bring_b(false);
   }
-  const int first_task = place_of(block_unit).slice * steps + warp;
-  const int end_task =
-      units_of_block > 0 ? (place_of(block_unit + units_of_block - 1).slice + 1) * steps : 0;
+  const int first_task = place_of_unit(e, block_unit).slice * steps + warp;
+  const int end_task = units_of_block > 0
+                           ? (place_of_unit(e, block_unit + units_of_block - 1).slice + 1) * steps
+                           : 0;
   T* const y_row =
       static_cast<T*>(e.y) + 16 * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
 
@@ -444,12 +251,12 @@ __global__ void __launch_bounds__(512)
   }
   bring_x(first_chain);
   {
-    Place place = first_place;
+    UnitPlace place = first_place;
 #pragma unroll 1
     for (int slot = early_a; slot < early; ++slot) {
       const int units = units_here(place);
       bring_y(place, units, slot);
-      go_on(place, units);
+      go_on(e, place, units);
     }
   }
 
@@ -489,8 +296,8 @@ __global__ void __launch_bounds__(512)
         uint4 row[kGroup];
 #pragma unroll
         for (int b = 0; b < kGroup; ++b) {
-          lanes[b] = load<uint4>(a + 2 * (k + 32 * b));
-          row[b] = load<uint4>(x + 2 * (k + 32 * b));
+          lanes[b] = load_shared<uint4>(a + 2 * (k + 32 * b));
+          row[b] = load_shared<uint4>(x + 2 * (k + 32 * b));
         }
         if (k + 32 * kGroup > end) {  // what lies beyond the chain is not of it
 #pragma unroll
@@ -542,16 +349,7 @@ __global__ void __launch_bounds__(512)
     float4 whole = {};
     if (g < segment.rows && at < rank) {
       const char* const from = sums + (g * plan.sums_pitch + slice * plan.lane_pitch + at) * 4;
-      float4 part[kChains];
-#pragma unroll
-      for (int p = 0; p < kChains; ++p) {
-        part[p] = load<float4>(from + p * kClusteredRows * plan.sums_pitch * 4);
-      }
-      float4 all = part[0];
-#pragma unroll
-      for (int p = 1; p < kChains; ++p) {
-        all = {all.x + part[p].x, all.y + part[p].y, all.z + part[p].z, all.w + part[p].w};
-      }
+      float4 all = add_chains(from, kClusteredRows * plan.sums_pitch * 4);
       if (s.scale != nullptr) {
         all = {__fmul_rn(shrink_scale, all.x), __fmul_rn(shrink_scale, all.y),
                __fmul_rn(shrink_scale, all.z), __fmul_rn(shrink_scale, all.w)};
@@ -559,17 +357,8 @@ __global__ void __launch_bounds__(512)
       whole = {all.x, at + 1 < rank ? all.y : 0.0F, at + 2 < rank ? all.z : 0.0F,
                at + 3 < rank ? all.w : 0.0F};
     }
-    HiddenFragment<T, H> fragment;
-    if constexpr (sizeof(H) == sizeof(float)) {
-      fragment.load(whole, float4{});
-    } else {
-      const auto two = [](float low, float high) {
-        return bits_of(from_float<H>(low)) | bits_of(from_float<H>(high)) << 16;
-      };
-      fragment.load({two(whole.x, whole.y), two(whole.z, whole.w)}, uint2{});
-    }
     uint4 vectors[kVectors];
-    to_vectors(fragment, vectors);
+    to_vectors(fragment_of<T, H>(whole), vectors);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       reinterpret_cast<uint4*>(hidden)[(task * kVectors + v) * 32 + lane] = vectors[v];
@@ -582,7 +371,7 @@ __global__ void __launch_bounds__(512)
   const int own_y = y_of_slot + min(g, segment.rows - 1) * y_pitch + t * 32;
   HiddenFragment<T, H> rows;
   int task_of_rows = -1;
-  Place place = first_place;
+  UnitPlace place = first_place;
 #pragma unroll 1
   while (place.unit < end_unit) {
     const int units = units_here(place);
@@ -592,14 +381,14 @@ __global__ void __launch_bounds__(512)
     for (int unit = 0; unit < units; ++unit) {
       const char* const b = at_slot + unit * unit_bytes + own_column;
       const char* const before = at_slot + own_y + unit * kClusteredColumns * 2;
-      const uint4 inputs[2] = {load<uint4>(before), load<uint4>(before + 16)};
+      const uint4 inputs[2] = {load_shared<uint4>(before), load_shared<uint4>(before + 16)};
       float sum[kTiles][4] = {};
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         uint2 four[kTiles];
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
-          four[j] = load<uint2>(b + step * 32 + j * (4 * max_rank));
+          four[j] = load_shared<uint2>(b + step * 32 + j * (4 * max_rank));
         }
         const int task = place.slice * steps + step;
         if (task != task_of_rows) {
@@ -612,14 +401,7 @@ __global__ void __launch_bounds__(512)
           task_of_rows = task;
         }
         if (16 * step + 16 > rank) {  // padding is not of the adapter
-          const int left = rank - 16 * step - 4 * t;
-          const unsigned low = left >= 2 ? 0xFFFFFFFFU : left == 1 ? 0xFFFFU : 0U;
-          const unsigned high = left >= 4 ? 0xFFFFFFFFU : left == 3 ? 0xFFFFU : 0U;
-#pragma unroll
-          for (int j = 0; j < kTiles; ++j) {
-            four[j].x &= low;
-            four[j].y &= high;
-          }
+          keep_lanes(four, rank - 16 * step - 4 * t);
         }
         multiply_columns(rows, sum, four);
       }
@@ -660,7 +442,7 @@ __global__ void __launch_bounds__(512)
       bring_b(true);
     }
     next_slot();
-    go_on(place, units);
+    go_on(e, place, units);
   }
 #endif
 }

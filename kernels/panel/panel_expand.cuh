@@ -2,6 +2,7 @@
 
 #include "kernels/paired/link.cuh"
 #include "kernels/panel/panel_copies.cuh"
+#include "kernels/panel/panel_hidden.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_rows.cuh"
 #include "kernels/panel/panel_tuning.h"
@@ -45,32 +46,6 @@ struct PanelExpandBlock {
   static constexpr int kPitchOfH = panel_pitch_of_h(kSteps);
 };
 
-// Four lanes of kBatch rows: the parts added in order. All loads are under way together. Lanes from
-// `end` on are not h: a row of the sums has room for them.
-template <int kParts, int kBatch>
-__device__ inline void sums_of_parts(const float* const (&row)[kBatch], std::int64_t elements,
-                                     float4 (&sum)[kBatch]) {
-  float4 of[kBatch][kParts];
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      of[i][part] = *reinterpret_cast<const float4*>(row[i] + part * elements);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    sum[i] = of[i][0];
-#pragma unroll
-    for (int part = 1; part < kParts; ++part) {
-      sum[i].x += of[i][part].x;
-      sum[i].y += of[i][part].y;
-      sum[i].z += of[i][part].z;
-      sum[i].w += of[i][part].w;
-    }
-  }
-}
-
 // Two numbers, each rounded once.
 template <typename T>
 __device__ inline std::uint32_t packed(float low, float high) {
@@ -81,56 +56,6 @@ __device__ inline std::uint32_t packed<__nv_bfloat16>(float low, float high) {
   std::uint32_t both;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
-}
-
-// h of a slice of all rows of the block to shared memory, as fp32. H is what it is rounded to.
-template <typename S, typename H, int kParts>
-__device__ inline void hold_parts(const PanelSums& sums, const float* slice, std::int64_t max_rank,
-                                  int rows, const std::int32_t* tokens, int rank, float scale,
-                                  unsigned char* held) {
-  constexpr int kFours = S::kSteps * 4;  // of a row
-  constexpr int kBatch = S::kShape.blocks == 1 ? 4 : 2;
-#pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < rows * kFours;
-       first += kBatch * S::kThreads) {
-    const float* row[kBatch];
-    float4 sum[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int item = min(first + i * S::kThreads, rows * kFours - 1);
-      const int at = item % kFours * 4;
-      row[i] = slice + tokens[item / kFours] * max_rank + (at < rank ? at : 0);
-    }
-    sums_of_parts<kParts>(row, sums.elements, sum);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int item = min(first + i * S::kThreads, rows * kFours - 1);
-      const int left = rank - item % kFours * 4;
-      float4 h = {left > 0 ? __fmul_rn(sum[i].x, scale) : 0.0F,
-                  left > 1 ? __fmul_rn(sum[i].y, scale) : 0.0F,
-                  left > 2 ? __fmul_rn(sum[i].z, scale) : 0.0F,
-                  left > 3 ? __fmul_rn(sum[i].w, scale) : 0.0F};
-      if constexpr (sizeof(H) < sizeof(float)) {
-        h = {to_float(from_float<H>(h.x)), to_float(from_float<H>(h.y)),
-             to_float(from_float<H>(h.z)), to_float(from_float<H>(h.w))};
-      }
-      *reinterpret_cast<float4*>(held + item / kFours * S::kPitchOfH + item % kFours * 16) = h;
-    }
-  }
-}
-
-// The same of an h that is stored as H.
-template <typename S, typename H>
-__device__ inline void hold_stored(const H* slice, std::int64_t max_rank, int rows,
-                                   const std::int32_t* tokens, int rank, unsigned char* held) {
-  constexpr int kLanes = S::kSteps * 16;
-#pragma unroll 4
-  for (int item = static_cast<int>(threadIdx.x); item < rows * kLanes; item += S::kThreads) {
-    const int row = item / kLanes;
-    const int at = item % kLanes;
-    reinterpret_cast<float*>(held + row * S::kPitchOfH)[at] =
-        at < rank ? to_float(slice[tokens[row] * max_rank + at]) : 0.0F;
-  }
 }
 
 template <typename S, typename H>

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/clustered/clustered_tuning.h"
+#include "kernels/segment/fragments.cuh"
+#include "kernels/segment/vectors.cuh"
+
+// h as fragments in shared memory, and what becomes of it.
+namespace lora_bench::kernels {
+
+template <typename V>
+__device__ inline V load_shared(const char* at) {
+  return *reinterpret_cast<const V*>(at);
+}
+
+// Four lanes of a row: the sums of all chains, `bytes` from one to the next, in order.
+__device__ inline float4 add_chains(const char* from, int bytes) {
+  float4 part[kChains];
+#pragma unroll
+  for (int p = 0; p < kChains; ++p) {
+    part[p] = load_shared<float4>(from + p * bytes);
+  }
+  float4 all = part[0];
+#pragma unroll
+  for (int p = 1; p < kChains; ++p) {
+    all = {all.x + part[p].x, all.y + part[p].y, all.z + part[p].z, all.w + part[p].w};
+  }
+  return all;
+}
+
+// The upper eight rows are zeros.
+template <typename T, typename H>
+__device__ inline HiddenFragment<T, H> fragment_of(const float4& whole) {
+  HiddenFragment<T, H> fragment;
+  if constexpr (sizeof(H) == sizeof(float)) {
+    fragment.load(whole, float4{});
+  } else {
+    const auto two = [](float low, float high) {
+      return bits_of(from_float<H>(low)) | bits_of(from_float<H>(high)) << 16;
+    };
+    fragment.load({two(whole.x, whole.y), two(whole.z, whole.w)}, uint2{});
+  }
+  return fragment;
+}
+
+// The first `left` of four lanes, which may be none or all; zeros for the others.
+template <int kTiles>
+__device__ inline void keep_lanes(uint2 (&b)[kTiles], int left) {
+  const unsigned low = left >= 2 ? 0xFFFFFFFFU : left == 1 ? 0xFFFFU : 0U;
+  const unsigned high = left >= 4 ? 0xFFFFFFFFU : left == 3 ? 0xFFFFU : 0U;
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    b[j].x &= low;
+    b[j].y &= high;
+  }
+}
+
+// A fragment of h as vectors in the order of the registers that an instruction takes, and back.
+template <typename T>
+__device__ inline void to_vectors(const HiddenFragment<T, T>& of, uint4 (&to)[1]) {
+  to[0] = {of.row[0].x, of.row[1].x, of.row[0].y, of.row[1].y};
+}
+template <typename T>
+__device__ inline void from_vectors(const uint4 (&from)[1], HiddenFragment<T, T>& to) {
+  to.row[0] = {from[0].x, from[0].z};
+  to.row[1] = {from[0].y, from[0].w};
+}
+__device__ inline void to_vectors(const HiddenFragment<__nv_bfloat16, float>& of, uint4 (&to)[3]) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+    to[p] = {of.part[p][0].x, of.part[p][1].x, of.part[p][0].y, of.part[p][1].y};
+  }
+}
+__device__ inline void from_vectors(const uint4 (&from)[3],
+                                    HiddenFragment<__nv_bfloat16, float>& to) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+    to.part[p][0] = {from[p].x, from[p].z};
+    to.part[p][1] = {from[p].y, from[p].w};
+  }
+}
+__device__ inline void to_vectors(const HiddenFragment<__half, float>& of, uint4 (&to)[6]) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      to[2 * p + i] = {of.part[p][0][2 * i], of.part[p][1][2 * i], of.part[p][0][2 * i + 1],
+                       of.part[p][1][2 * i + 1]};
+    }
+  }
+}
+__device__ inline void from_vectors(const uint4 (&from)[6], HiddenFragment<__half, float>& to) {
+#pragma unroll
+  for (int p = 0; p < 3; ++p) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      to.part[p][0][2 * i] = from[2 * p + i].x;
+      to.part[p][1][2 * i] = from[2 * p + i].y;
+      to.part[p][0][2 * i + 1] = from[2 * p + i].z;
+      to.part[p][1][2 * i + 1] = from[2 * p + i].w;
+    }
+  }
+}
+
+// The same sums as HiddenFragment::multiply, column by column; parts outside, so that neighbouring
+// instructions do not wait for one another.
+template <typename T, typename H, int kTiles>
+__device__ inline void multiply_columns(const HiddenFragment<T, H>& rows, float (&sum)[kTiles][4],
+                                        const uint2 (&b)[kTiles]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && std::is_same_v<H, float>) {
+#pragma unroll
+    for (int p = 2; p >= 0; --p) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        multiply_16<T>(sum[j], rows.part[p][0].x, rows.part[p][1].x, rows.part[p][0].y,
+                       rows.part[p][1].y, b[j].x, b[j].y);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) {
+      rows.multiply(sum[j], b[j]);
+    }
+  }
+}
+
+// Eight neighbouring columns of a row of y.
+template <typename T>
+__device__ inline uint4 sum_of(const uint4& before, bool add_inputs, const float* delta) {
+  float inputs[8];
+  unpack<T>(before, inputs);
+  alignas(16) T after[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    after[i] = from_float<T>(add_inputs ? __fadd_rn(delta[i], inputs[i]) : delta[i]);
+  }
+  return *reinterpret_cast<const uint4*>(after);
+}
+
+}  // namespace lora_bench::kernels

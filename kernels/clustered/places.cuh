@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/clustered/clustered_tuning.h"
+#include "kernels/params.h"
+#include "kernels/segment/segment.cuh"
+
+// Where a block finds its rows and columns, in few instructions.
+namespace lora_bench::kernels {
+
+// find_segment for up to 128 groups with one wait for memory, in whose shadow `meanwhile` runs.
+template <typename Params, typename Meanwhile>
+__device__ inline Segment find_segment_while(const Params& params, int tile, int rows_per_tile,
+                                             const Meanwhile& meanwhile) {
+  constexpr int kRounds = 4;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int first_group = 0; first_group < params.active; first_group += 32 * kRounds) {
+    std::int32_t start[kRounds] = {};
+    std::int32_t rows[kRounds] = {};
+    std::int32_t id[kRounds] = {};
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int group = first_group + 32 * i + lane;
+      if (group < params.active) {
+        start[i] = params.group_starts[group];
+        rows[i] = params.group_starts[group + 1] - start[i];
+        id[i] = params.active_ids[group];
+      }
+    }
+    if (first_group == 0) {
+      meanwhile();
+    }
+    Segment segment;
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      if (first_group + 32 * i >= params.active) {
+        continue;
+      }
+      const int tiles = (rows[i] + rows_per_tile - 1) / rows_per_tile;
+      int up_to = tiles;  // of this group and those before it
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const int other = __shfl_up_sync(0xFFFFFFFFU, up_to, distance);
+        up_to += lane >= distance ? other : 0;
+      }
+      const unsigned later = __ballot_sync(0xFFFFFFFFU, tile < up_to);
+      const int owner = later != 0 ? __ffs(static_cast<int>(later)) - 1 : 0;
+      const int before = __shfl_sync(0xFFFFFFFFU, up_to - tiles, owner);
+      const int first = __shfl_sync(0xFFFFFFFFU, start[i], owner);
+      const int count = __shfl_sync(0xFFFFFFFFU, rows[i], owner);
+      const int adapter = __shfl_sync(0xFFFFFFFFU, id[i], owner);
+      if (later != 0 && segment.rows == 0) {
+        const int skipped = (tile - before) * rows_per_tile;
+        segment.adapter = adapter;
+        segment.first = first + skipped;
+        segment.rows = count - skipped < rows_per_tile ? count - skipped : rows_per_tile;
+      }
+      tile -= __shfl_sync(0xFFFFFFFFU, up_to, 31);
+    }
+    if (segment.rows > 0) {
+      return segment;
+    }
+  }
+  return {};
+}
+
+// Quotients of small numbers: exact for a below 2^18.
+__device__ inline float inverse_of(int a) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(static_cast<float>(a)));
+  return inverse;
+}
+__device__ inline int divide(int a, float inverse) {
+  return static_cast<int>((static_cast<float>(a) + 0.5F) * inverse);
+}
+
+// Where a run of units of columns begins.
+struct UnitPlace {
+  int unit;  // of all
+  int slice;
+  int column;  // of the slice
+  int width;
+  std::int64_t start;  // of the slice in y
+};
+
+__device__ inline UnitPlace place_of_unit(const ExpandParams& params, int unit) {
+  UnitPlace place{unit, 0, unit * kClusteredColumns, static_cast<int>(params.width[0]),
+                  params.first_column};
+  const auto whole = [&]() {
+    return (place.width + kClusteredColumns - 1) / kClusteredColumns * kClusteredColumns;
+  };
+#pragma unroll 1
+  while (place.column >= whole() && place.slice + 1 < params.slices) {
+    place.column -= whole();
+    place.start += place.width;
+    ++place.slice;
+    place.width = static_cast<int>(params.width[place.slice]);
+  }
+  return place;
+}
+
+// Past `units` of one slice.
+__device__ inline void go_on(const ExpandParams& params, UnitPlace& place, int units) {
+  place.unit += units;
+  place.column += units * kClusteredColumns;
+#pragma unroll 1
+  while (place.column >= place.width && place.slice + 1 < params.slices) {
+    place.start += place.width;
+    ++place.slice;
+    place.column = 0;
+    place.width = static_cast<int>(params.width[place.slice]);
+  }
+}
+
+}  // namespace lora_bench::kernels
