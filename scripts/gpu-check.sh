@@ -70,7 +70,7 @@ fuzz() {
   return "$status"
 }
 
-backends=naive,bgmv,grouped,grouped-ordered,chunked,paired,panel,auto
+backends=naive,bgmv,grouped,grouped-ordered,chunked,panel,auto
 run_part() {
   case $1 in
     tests) record gpu-tests "$build/tests/gpu_tests" ;;
@@ -90,7 +90,7 @@ run_part() {
     modes) record modes "$tool" run modes --backends bgmv --out "$out/modes.jsonl" --quiet ;;
     fuzz) record fuzz fuzz ;;
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
-    clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,paired ;;
+    clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
     *)
       echo "gpu-check.sh: no part '$1'" >&2
       exit 1

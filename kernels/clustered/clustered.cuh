@@ -1,11 +1,12 @@
 #pragma once
 
+#include "kernels/chains.h"
 #include "kernels/clustered/asynchronous.cuh"
 #include "kernels/clustered/clustered_plan.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/places.cuh"
-#include "kernels/paired/link.cuh"
+#include "kernels/link.cuh"
 #include "kernels/params.h"
 #include "kernels/segment/fragments.cuh"
 

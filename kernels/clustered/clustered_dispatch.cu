@@ -1,6 +1,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/chains.h"
 #include "kernels/clustered/clustered.h"
 #include "kernels/clustered/clustered_plan.h"
 #include "kernels/divide_up.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/chains.h"
 #include "kernels/divide_up.h"
 
 namespace lora_bench::kernels {
@@ -80,10 +81,6 @@ int cluster_of_two(const ClusteredShape& shape) {
 
 }  // namespace
 
-std::int64_t chain_length(std::int64_t in_features) {
-  return 32 * divide_up(in_features, 32 * kChains);
-}
-
 std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank) {
   const std::int64_t lanes = slices * divide_up(max_rank, 8) * 8;
   return divide_up(lanes + 16, 32) * 32 - 16;  // 16 beyond a multiple of 32: other banks
@@ -149,15 +146,6 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
     }
   }
   return tuning.fits ? tuning : widest(cluster);
-}
-
-std::int64_t clustered_shrink_depth(std::int64_t in_features) {
-  return chain_length(in_features) + kChains;
-}
-
-std::int64_t clustered_expand_depth(std::int64_t max_rank, bool fp32_h) {
-  constexpr std::int64_t kBiasAndY = 2;
-  return (fp32_h ? 3 : 1) * max_rank + kBiasAndY;
 }
 
 }  // namespace lora_bench::kernels

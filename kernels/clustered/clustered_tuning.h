@@ -39,20 +39,11 @@ constexpr int kClusteredPiece = 512;   // elements of K in a slot, of eight lane
 constexpr int kClusteredPiecePitch = 2 * kClusteredPiece + 64;
 constexpr int kClusteredBarrierBytes = 512;  // one barrier of the block, one a slot
 
-// K is cut into eight chains of a multiple of 32 elements.
-constexpr int kChains = 8;
-[[nodiscard]] std::int64_t chain_length(std::int64_t in_features);
-
 // Floats from one row of partial sums to the next.
 [[nodiscard]] std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank);
 
 // Whether there is a launch for the shape with any tokens and adapters.
 [[nodiscard]] bool clustered_takes(ClusteredShape shape);
 [[nodiscard]] ClusteredTuning clustered_tuning(const ClusteredShape& shape);
-
-// Additions on the longest path of one sum; on tensor cores every product counts as one, as
-// hardware may cut each term to the largest.
-[[nodiscard]] std::int64_t clustered_shrink_depth(std::int64_t in_features);
-[[nodiscard]] std::int64_t clustered_expand_depth(std::int64_t max_rank, bool fp32_h);
 
 }  // namespace lora_bench::kernels

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/chains.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/segment/fragments.cuh"
 #include "kernels/segment/vectors.cuh"

@@ -1,6 +1,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/chains.h"
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_plan.h"
 
@@ -22,7 +23,7 @@ cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
                                 cudaStream_t stream) {
   PanelShrinkPlan plan;
   plan.sums = sums;
-  plan.chain = static_cast<std::int32_t>(panel_chain_length(params.in_features));
+  plan.chain = static_cast<std::int32_t>(chain_length(params.in_features));
   plan.lane_tiles = static_cast<std::int32_t>(tuning.lane_tiles);
   plan.split = tuning.split;
   switch (number) {

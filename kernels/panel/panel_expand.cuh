@@ -1,6 +1,7 @@
 #pragma once
 
-#include "kernels/paired/link.cuh"
+#include "kernels/chains.h"
+#include "kernels/link.cuh"
 #include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_hidden.cuh"
 #include "kernels/panel/panel_plan.h"
@@ -83,7 +84,7 @@ __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& 
       hold.template operator()<kPanelPartsOfFour>();
       break;
     default:
-      hold.template operator()<kPanelChains>();
+      hold.template operator()<kChains>();
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "kernels/paired/link.cuh"
+#include "kernels/chains.h"
+#include "kernels/link.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_tuning.h"
 #include "kernels/segment/fragments.cuh"
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
                (segment.adapter * params.max_rank + lane % rank) * params.in_features;
   const std::int64_t length = plan.chain;
   float total[4] = {};
-  for (int chain = 0; chain < kPanelChains; ++chain) {
+  for (int chain = 0; chain < kChains; ++chain) {
     const std::int64_t start = chain * length;
     const std::int64_t end =
         start + length < params.in_features ? start + length : params.in_features;

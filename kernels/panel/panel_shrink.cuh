@@ -1,6 +1,7 @@
 #pragma once
 
-#include "kernels/paired/link.cuh"
+#include "kernels/chains.h"
+#include "kernels/link.cuh"
 #include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_rows.cuh"
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   }
   const auto in_features = static_cast<int>(params.in_features);
   const int length = plan.chain;
-  const int chains = kPanelChains / plan.split;
+  const int chains = kChains / plan.split;
   const int first_chain = part * chains;
   const int steps = chains * ((length + kDepth - 1) / kDepth);
   const std::uint32_t ring = shared_address(shared) + S::kTable;

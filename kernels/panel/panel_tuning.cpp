@@ -65,14 +65,14 @@ PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape) {
   tuning.lane_tiles = divide_up(lanes, tile.lanes);
   const std::int64_t tiles = expected_row_tiles(shape, tile.rows) * tuning.lane_tiles;
   // As few parts of h as leave no multiprocessor without work.
-  for (tuning.split = 1; tuning.split < kPanelChains; tuning.split *= 2) {
+  for (tuning.split = 1; tuning.split < kChains; tuning.split *= 2) {
     const std::int64_t at_once =
-        resident(shape, tile.blocks, panel_shrink_bytes(tile, tuning.split < kPanelChains));
+        resident(shape, tile.blocks, panel_shrink_bytes(tile, tuning.split < kChains));
     if (3 * tiles * tuning.split >= 2 * at_once) {
       break;
     }
   }
-  tuning.shared_bytes = panel_shrink_bytes(tile, tuning.split < kPanelChains);
+  tuning.shared_bytes = panel_shrink_bytes(tile, tuning.split < kChains);
   tuning.blocks = row_tiles(shape, tile.rows) * tuning.lane_tiles * tuning.split;
   return tuning;
 }
@@ -126,15 +126,6 @@ std::int64_t panel_workspace_elements(const PanelShape& shape) {
   const PanelShrinkTuning tuning = panel_shrink_tuning(shape);
   return panel_parts(tuning.split) *
          panel_part_elements(shape.slices, shape.tokens, shape.max_rank);
-}
-
-std::int64_t panel_shrink_depth(std::int64_t in_features) {
-  return panel_chain_length(in_features) + kPanelChains;
-}
-
-std::int64_t panel_expand_depth(std::int64_t max_rank, bool fp32_h) {
-  constexpr std::int64_t kBiasAndY = 2;
-  return (fp32_h ? 3 : 1) * max_rank + kBiasAndY;
 }
 
 }  // namespace lora_bench::kernels

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/chains.h"
+
 namespace lora_bench::kernels {
 
 // What the choices depend on: limits of the batch, never what is in it. None of them changes a bit
@@ -67,16 +69,10 @@ struct PanelExpandTuning {
   friend bool operator==(const PanelExpandTuning&, const PanelExpandTuning&) = default;
 };
 
-// K is cut into eight chains of a multiple of 32 elements.
-constexpr int kPanelChains = 8;
-[[nodiscard]] constexpr std::int64_t panel_chain_length(std::int64_t in_features) {
-  return 32 * ((in_features + 255) / 256);
-}
-
 // h leaves shrink in parts: the first is the sum of the first 8 / split chains, each other one is a
 // chain. Parts lie so far apart that their elements do not meet in one bank of the L2.
 [[nodiscard]] constexpr std::int32_t panel_parts(int split) {
-  return kPanelChains - kPanelChains / split + 1;
+  return kChains - kChains / split + 1;
 }
 constexpr int kPanelPartsOfTwo = panel_parts(2);
 constexpr int kPanelPartsOfFour = panel_parts(4);
@@ -108,10 +104,5 @@ constexpr int kPanelPartsOfFour = panel_parts(4);
                                                     const std::int64_t* widths);
 // Floats between the two.
 [[nodiscard]] std::int64_t panel_workspace_elements(const PanelShape& shape);
-
-// Additions on the longest path of one sum; on tensor cores every product counts as one, as
-// hardware may cut each term to the largest.
-[[nodiscard]] std::int64_t panel_shrink_depth(std::int64_t in_features);
-[[nodiscard]] std::int64_t panel_expand_depth(std::int64_t max_rank, bool fp32_h);
 
 }  // namespace lora_bench::kernels

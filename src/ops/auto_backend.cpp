@@ -1,6 +1,5 @@
 #include "ops/auto_backend.h"
 
-#include "kernels/clustered/clustered_tuning.h"
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/clustered/clustered.h"
@@ -13,19 +12,6 @@
 #endif
 
 namespace lora_bench {
-
-Numerics auto_numerics(const Problem& problem) {
-  Numerics numerics;
-  numerics.unit_roundoff = 0x1p-23;
-  numerics.shrink_depth = kernels::clustered_shrink_depth(problem.in_features);
-  numerics.expand_depth =
-      kernels::clustered_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
-  numerics.intermediate = problem.intermediate;
-  numerics.summation =
-      "fp32 on tensor cores; K: eight runs, added in order; rank: one sum, an fp32 h in three "
-      "parts without loss";
-  return numerics;
-}
 
 #ifdef LORA_BENCH_HAVE_CUDA
 namespace {
@@ -50,7 +36,7 @@ class AutoBackend final : public Backend {
     return tensor_cores_take(problem, device);
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return auto_numerics(problem);
+    return panel_->numerics(problem);
   }
   // Also of what goes to clusters: whether it can is known only with the addresses.
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {

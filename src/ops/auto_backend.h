@@ -11,9 +11,6 @@ inline constexpr std::string_view kAutoSummary =
     "CUDA, the kernels that suit the shape and the device, all with one order of sums: one launch "
     "of clusters where it can be; deterministic, batch-invariant; bf16 and fp16";
 
-// Also on machines without a GPU, for tests.
-[[nodiscard]] Numerics auto_numerics(const Problem& problem);
-
 // Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_auto_backend();
 

@@ -15,14 +15,13 @@ namespace lora_bench {
 Numerics panel_numerics(const Problem& problem) {
   Numerics numerics;
   numerics.unit_roundoff = 0x1p-23;
-  numerics.shrink_depth = kernels::panel_shrink_depth(problem.in_features);
+  numerics.shrink_depth = kernels::chains_shrink_depth(problem.in_features);
   numerics.expand_depth =
-      kernels::panel_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
+      kernels::chains_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
   numerics.intermediate = problem.intermediate;
   numerics.summation =
       "fp32 on tensor cores; K: eight chains of a multiple of 32, in order; rank: one sum, an fp32 "
-      "h "
-      "in three parts without loss";
+      "h in three parts without loss";
   return numerics;
 }
 

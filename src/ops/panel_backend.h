@@ -11,7 +11,7 @@ inline constexpr std::string_view kPanelSummary =
     "CUDA, panels of many rows of one adapter: x read once, y read and written once, in one linked "
     "pair; deterministic, batch-invariant; bf16 and fp16";
 
-// Also on machines without a GPU, for tests.
+// Of `auto` too, which keeps the same order of sums. Also on machines without a GPU, for tests.
 [[nodiscard]] Numerics panel_numerics(const Problem& problem);
 
 // kernels/panel. Throws EnvironmentError in a build without CUDA.

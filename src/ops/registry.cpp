@@ -7,7 +7,6 @@
 #include "ops/cublas_library.h"
 #include "ops/grouped_backend.h"
 #include "ops/naive_backend.h"
-#include "ops/paired_backend.h"
 #include "ops/panel_backend.h"
 
 namespace lora_bench {
@@ -21,7 +20,6 @@ const std::vector<BackendEntry>& backend_registry() {
        make_grouped_ordered_backend},
       {"chunked", std::string(kChunkedSummary), why_no_gpu(), make_chunked_backend},
       {"bgmv", std::string(kBgmvSummary), why_no_gpu(), make_bgmv_backend},
-      {"paired", std::string(kPairedSummary), why_no_gpu(), make_paired_backend},
       {"auto", std::string(kAutoSummary), why_no_gpu(), make_auto_backend},
       {"panel", std::string(kPanelSummary), why_no_gpu(), make_panel_backend},
       {"cublas", std::string(kCublasSummary), why_no_cublas(), make_cublas_backend},

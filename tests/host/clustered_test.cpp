@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/random.h"
+#include "kernels/chains.h"
 #include "kernels/clustered/clustered_tuning.h"
 
 using namespace lora_bench::kernels;
@@ -38,16 +39,6 @@ ClusteredShape decode(std::int64_t tokens, std::int64_t active) {
 }
 
 }  // namespace
-
-TEST_CASE("clustered: eight chains cover K and follow from K alone") {
-  CHECK(chain_length(4096) == 512);
-  CHECK(chain_length(14336) == 1792);
-  for (const std::int64_t k : {1, 31, 32, 255, 256, 257, 4104, 100000}) {
-    CAPTURE(k);
-    CHECK(chain_length(k) % 32 == 0);
-    CHECK(chain_length(k) * kChains >= k);
-  }
-}
 
 TEST_CASE("clustered: what fits for eight rows fits for every batch, within the block's memory") {
   int taken = 0;
@@ -111,10 +102,4 @@ TEST_CASE("clustered: rows of sums are on neighbouring banks, whatever the rank"
       CHECK(clustered_sums_pitch(slices, rank) >= slices * rank);
     }
   }
-}
-
-TEST_CASE("clustered: the declared depths are those of the sums") {
-  CHECK(clustered_shrink_depth(4096) == 512 + 8);
-  CHECK(clustered_expand_depth(16, true) == 3 * 16 + 2);
-  CHECK(clustered_expand_depth(16, false) == 16 + 2);
 }

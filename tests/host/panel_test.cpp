@@ -68,16 +68,6 @@ PanelShape shape_of(std::int64_t tokens, std::int64_t active, std::int64_t slice
 
 }  // namespace
 
-TEST_CASE("panel: eight chains cover K, and follow from K alone") {
-  for (const std::int64_t k : {1, 31, 32, 33, 255, 256, 257, 2049, 4096, 14336, 100000}) {
-    CAPTURE(k);
-    CHECK(panel_chain_length(k) % 32 == 0);
-    CHECK(kPanelChains * panel_chain_length(k) >= k);
-    CHECK(kPanelChains * (panel_chain_length(k) - 32) < k);
-  }
-  CHECK(panel_chain_length(4096) == 512);
-}
-
 TEST_CASE("panel: a part for the chains of the first block, one for each other chain") {
   CHECK(panel_parts(1) == 1);
   CHECK(panel_parts(2) == 5);
@@ -98,7 +88,7 @@ TEST_CASE("panel: blocks for every tile that any groups can make, within the sha
     const std::int64_t lanes_of_tile = plain ? 8 : tile.lanes;
     CHECK(shrink.lane_tiles * lanes_of_tile >= lanes);
     CHECK((shrink.lane_tiles - 1) * lanes_of_tile < lanes);
-    CHECK(kPanelChains % shrink.split == 0);
+    CHECK(kChains % shrink.split == 0);
     CHECK(shrink.blocks >=
           tiles_needed(batch, plain ? 16 : tile.rows) * shrink.lane_tiles * shrink.split);
     CHECK(shrink.shared_bytes <= shape.shared_bytes);
@@ -167,10 +157,4 @@ TEST_CASE("panel: a million rows stay within what a launch takes") {
     CHECK(panel_shrink_tuning(shape).blocks <= 2147483647);
     CHECK(panel_expand_tuning(shape, widths.data()).blocks <= 2147483647);
   }
-}
-
-TEST_CASE("panel: the declared depths are those of the sums") {
-  CHECK(panel_shrink_depth(4096) == 512 + 8);
-  CHECK(panel_expand_depth(16, true) == 50);
-  CHECK(panel_expand_depth(16, false) == 18);
 }

@@ -8,10 +8,8 @@
 
 #include "kernels/naive/naive_tuning.h"
 #include "kernels/tile/tile_tuning.h"
-#include "ops/auto_backend.h"
 #include "ops/bgmv_backend.h"
 #include "ops/cublas_backend.h"
-#include "ops/paired_backend.h"
 #include "ops/panel_backend.h"
 #include "scenario/scenario.h"
 #include "support/draws.h"
@@ -110,9 +108,7 @@ std::vector<Declaration> declarations(const Problem& problem) {
   Numerics rounding = cublas_numerics(problem);
   rounding.rounds_delta = true;
   return {{"grouped, chunked", tile},
-          {"paired", paired_numerics(problem)},
-          {"auto", auto_numerics(problem)},
-          {"panel", panel_numerics(problem)},
+          {"auto, panel", panel_numerics(problem)},
           {"naive", naive},
           {"bgmv", bgmv_numerics(problem)},
           {"cublas", cublas_numerics(problem)},
