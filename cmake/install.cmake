@@ -17,8 +17,8 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
   include/lora_bench_backend.h scenarios/README.md
   scripts/check_export.py scripts/produce_output.py
-  scripts/plot.py scripts/plotting/axes.py scripts/plotting/page.py scripts/plotting/panels.py
-  scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
+  scripts/plot.py scripts/plotting/axes.py scripts/plotting/doubts.py scripts/plotting/page.py
+  scripts/plotting/panels.py scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
 foreach(module arrays clocks exported run sglang_steps timing torch_steps unpack unpacked
     peer_flashinfer peer_numpy peer_sglang_csgmv peer_sglang_triton peer_torch_bmm
     peer_torch_grouped peer_torch_loop peer_vllm)

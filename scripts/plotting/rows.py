@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from plotting.doubts import doubt_about, other_case
+
 # What tells measurements apart; repeats of one differ in none of these.
 IDENTITY = ("scenario", "case", "backend", "cache", "mode")
 NEEDED = IDENTITY + ("repetition", "status", "levels", "warning", "layer", "tokens", "active", "rank", "skew")
@@ -182,11 +184,12 @@ def holds(row, key, operator, wanted):
 
 
 def why_no_result(row, value):
-    """"" for a row that was proved and knows a positive value."""
+    """"" for a row that was proved, knows a positive value and does not contradict itself."""
     if row.values["status"] != "PASSED":
         return row.values["status"]
-    if not row.values["levels"]:
-        return "PASSED without proof"
+    doubt = doubt_about(row)
+    if doubt:
+        return doubt
     number = row.number(value)
     if number is None:
         return f"without {value}"
@@ -203,7 +206,7 @@ def results(rows, value, note):
     kept, left_out = [], {}
     for repeats in measurements.values():
         refuse_same_repeat(repeats)
-        reasons = [why_no_result(row, value) for row in repeats]
+        reasons = [why_no_result(row, value) or other_case(repeats[0], row) for row in repeats]
         if not any(reasons):
             kept.append(median_row(repeats, value))
             continue

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "compare/gates.h"
 #include "core/error.h"
 #include "report/doubts.h"
 #include "report/screen.h"
@@ -57,9 +58,14 @@ Pooled pooled(const std::vector<const Row*>& repeats) {
   if (const Row* row = not_passed(repeats)) {
     return {*row, ""};
   }
+  CasesByName cases;
   for (const Row* row : repeats) {
     if (std::string doubt = doubt_about_stored(*row); !doubt.empty()) {
       return {*row, std::move(doubt)};
+    }
+    const std::string repeat = fmt::format("repeat {}", row->repetition);
+    if (const std::string other = cases.other(*row, repeat); !other.empty()) {
+      return {*repeats.front(), fmt::format("{} is {}", repeat, other)};
     }
   }
   Row all = *repeats.front();
@@ -313,6 +319,7 @@ CompareReport compare(const Results& base, const Results& fresh, const CompareOp
   }
   report.warnings = context_differences(base.context, fresh.context);
   note_missing_hashes(base, fresh, report.warnings);
+  note_looser_gates(base, fresh, report.warnings);
   if (options.strict) {
     refuse_doubtful(base, fresh, report.warnings);
   }

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "report/row.h"
 
@@ -27,6 +30,21 @@ std::vector<std::string> context_differences(const Context& left, const Context&
     }
   }
   return differences;
+}
+
+std::string asked_of_rows(const std::vector<std::string>& argv) {
+  const std::string threshold = "--threshold";
+  std::vector<std::string> asked;
+  for (std::size_t i = 0; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    if (word == "--no-time" || word == "--relations" || word.starts_with(threshold + "=")) {
+      asked.push_back(word);
+    } else if (word == threshold && i + 1 < argv.size()) {
+      asked.push_back(threshold + "=" + argv[i + 1]);
+    }
+  }
+  std::sort(asked.begin(), asked.end());
+  return fmt::format("{}", fmt::join(asked, " "));
 }
 
 }  // namespace lora_bench

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 namespace lora_bench {
@@ -41,6 +42,83 @@ double least_time(const Row& row) {
   const bool warm_share = row.bound_by == "bytes" && row.cache != "hot" && row.bytes > 0;
   return *row.floor_us *
          (warm_share ? static_cast<double>(row.weight_bytes) / static_cast<double>(row.bytes) : 1);
+}
+
+bool is_share(const std::optional<double>& value) {
+  return !value || (*value >= 0 && *value <= 1 + kTolerance);
+}
+
+// A rate is so many units over the time.
+bool is_rate(const std::optional<double>& rate, std::int64_t units, double time_us, double scale) {
+  return !rate || agree(*rate * time_us * scale, static_cast<double>(units));
+}
+
+std::string doubt_about_work(const Row& row) {
+  if (row.tokens < 0 || row.bytes < 0 || row.weight_bytes < 0 || row.flops < 0) {
+    return "tokens, bytes, weight_bytes or flops is below 0";
+  }
+  if (row.flops > 0 && row.weight_bytes == 0) {
+    return "weight_bytes is 0 beside flops, which need weights";
+  }
+  return row.weight_bytes > row.bytes ? "weight_bytes is more than bytes" : "";
+}
+
+std::string doubt_about_proof(const Row& row) {
+  if (!is_share(row.bound_share)) {
+    return "bound_share is no share from 0 to 1";
+  }
+  if (!is_share(row.rows_checked)) {
+    return "rows_checked is no share from 0 to 1";
+  }
+  if (row.status != Status::kPassed) {
+    return "";
+  }
+  if (row.levels.empty()) {
+    return "PASSED without a level that was proved";
+  }
+  return row.first_wrong.empty() && row.hypothesis.empty() ? "" : "PASSED with wrong elements";
+}
+
+std::string doubt_about_figures_of_time(const Row& row) {
+  if (!row.time_us) {
+    for (const auto& figure :
+         {row.time_min_us, row.time_q1_us, row.time_q3_us, row.time_max_us, row.noise_us,
+          row.floor_ratio, row.tokens_per_s, row.bandwidth_GBps, row.compute_TFLOPps}) {
+      if (figure) {
+        return "figures of a time without time_us";
+      }
+    }
+    return "";
+  }
+  if (row.noise_us && row.time_min_us && row.time_max_us &&
+      *row.noise_us > (*row.time_max_us - *row.time_min_us) + kTolerance * *row.time_max_us) {
+    return "noise_us is more than the samples are apart";
+  }
+  if (!is_rate(row.tokens_per_s, row.tokens, *row.time_us, 1e-6)) {
+    return "tokens_per_s is not tokens over time_us";
+  }
+  if (!is_rate(row.bandwidth_GBps, row.bytes, *row.time_us, 1e3)) {
+    return "bandwidth_GBps is not bytes over time_us";
+  }
+  return is_rate(row.compute_TFLOPps, row.flops, *row.time_us, 1e6)
+             ? ""
+             : "compute_TFLOPps is not flops over time_us";
+}
+
+// The floor of a peer's row is that of ours, which only `report --peers` knows.
+std::string doubt_about_floor(const Row& row) {
+  if (row.floor_us && !is_time(*row.floor_us)) {
+    return "floor_us is no positive number";
+  }
+  if (row.status != Status::kPassed || !row.time_us) {
+    return "";
+  }
+  if (!row.floor_us) {
+    return row.peer.empty() ? "PASSED with a time and without floor_us" : "";
+  }
+  return *row.time_us + row.noise_us.value_or(0) < least_time(row) * (1 - kTolerance)
+             ? "PASSED in a time below what the floor allows"
+             : "";
 }
 
 }  // namespace
@@ -99,17 +177,29 @@ std::string doubt_about(const Row& row) {
 }
 
 std::string doubt_about_stored(const Row& row) {
-  if (std::string doubt = doubt_about(row); !doubt.empty()) {
-    return doubt;
-  }
-  if (row.status == Status::kPassed && row.levels.empty()) {
-    return "PASSED without a level that was proved";
-  }
-  if (row.status == Status::kPassed && row.time_us && row.floor_us &&
-      *row.time_us + row.noise_us.value_or(0) < least_time(row) * (1 - kTolerance)) {
-    return "PASSED in a time below what the floor allows";
+  for (const auto check : {doubt_about, doubt_about_work, doubt_about_proof,
+                           doubt_about_figures_of_time, doubt_about_floor}) {
+    if (std::string doubt = check(row); !doubt.empty()) {
+      return doubt;
+    }
   }
   return "";
+}
+
+std::string CasesByName::other(const Row& row, const std::string& place) {
+  std::pair<std::string, std::string> names(row.scenario, row.case_id);
+  const auto found = first_.find(names);
+  if (found == first_.end()) {
+    first_.emplace(std::move(names), Known{row, place});
+    return "";
+  }
+  const auto& [first, where] = found->second;
+  std::string other = other_case(first, row);
+  if (other.empty() && std::tie(first.bytes, first.weight_bytes, first.flops) !=
+                           std::tie(row.bytes, row.weight_bytes, row.flops)) {
+    other = "another case of the same name: other bytes, weight_bytes or flops";
+  }
+  return other.empty() ? "" : fmt::format("{} (the first: {})", other, where);
 }
 
 }  // namespace lora_bench

@@ -131,11 +131,15 @@ class Reader {
 
   void doubt(const Row& row) {
     if (const std::string sentence = doubt_about_stored(row); !sentence.empty()) {
-      note(sentence);
+      note(sentence + "; no run writes that: measure the row again");
+    }
+    if (const std::string other = cases_.other(row, fmt::format("line {}", number_));
+        !other.empty()) {
+      note(other + "; keep them in files of their own");
     }
     if (!seen_.emplace(row.scenario, row.case_id, row.backend, row.repetition, row.cache, row.mode)
              .second) {
-      note("the same row once more; its samples count twice");
+      note("the same row once more; its samples count twice: take one out");
     }
   }
 
@@ -158,6 +162,7 @@ class Reader {
 
   Results results_;
   std::map<std::string, Doubt> doubts_;
+  CasesByName cases_;
   std::set<
       std::tuple<std::string, std::string, std::string, std::int64_t, std::string, std::string>>
       seen_;
@@ -193,9 +198,27 @@ Results read_results(const std::filesystem::path& file) {
   return parse_results(text.str(), file.string());
 }
 
+namespace {
+
+// Rows of one tool whose names are alike must be of one case, whichever file they are in.
+void note_other_cases(Results& all, CasesByName& cases, const Results& file) {
+  for (const Row& row : file.rows) {
+    const std::string other = cases.other(row, file.file);
+    if (!other.empty() && !other.ends_with(fmt::format("{})", file.file))) {
+      all.warnings.push_back(fmt::format("{}: {} on {}: {}; report them one by one", file.file,
+                                         row.case_id, row.backend, other));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
 Results merge_results(const std::vector<Results>& files) {
   Results all;
+  CasesByName cases;
   for (const Results& file : files) {
+    note_other_cases(all, cases, file);
     if (&file == &files.front()) {
       all.file = file.file;
       all.context = file.context;

@@ -80,4 +80,8 @@ struct Context {
 [[nodiscard]] std::vector<std::string> context_differences(const Context& left,
                                                            const Context& right);
 
+// What of a command line gives the rows another meaning: how they are proved and held to
+// thresholds. Overrides and seeds are in the scenario's hash, and which rows are wanted may change.
+[[nodiscard]] std::string asked_of_rows(const std::vector<std::string>& argv);
+
 }  // namespace lora_bench

@@ -2,10 +2,8 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -34,23 +32,6 @@ std::string commit_of_build(const BuildFacts& build) {
 
 std::string differs(std::string_view what, const std::string& stored, const std::string& current) {
   return stored == current ? "" : fmt::format("{} was '{}', is '{}'", what, stored, current);
-}
-
-// What of a command line gives the rows another meaning; overrides and seeds are in the scenario's
-// hash, and which rows are wanted may change.
-std::string asked_of_rows(const std::vector<std::string>& argv) {
-  const std::string threshold = "--threshold";
-  std::vector<std::string> asked;
-  for (std::size_t i = 0; i < argv.size(); ++i) {
-    const std::string& word = argv[i];
-    if (word == "--no-time" || word == "--relations" || word.starts_with(threshold + "=")) {
-      asked.push_back(word);
-    } else if (word == threshold && i + 1 < argv.size()) {
-      asked.push_back(threshold + "=" + argv[i + 1]);
-    }
-  }
-  std::sort(asked.begin(), asked.end());
-  return fmt::format("{}", fmt::join(asked, " "));
 }
 
 }  // namespace

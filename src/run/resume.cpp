@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "report/columns.h"
 #include "report/doubts.h"
 #include "run/context.h"
 #include "run/describe.h"
@@ -41,6 +42,22 @@ void refuse_other_plugins(const RunRequest& request, const std::vector<Row>& row
   }
 }
 
+// What a row says of its case beyond its names, as this run would write it.
+void refuse_other_description(const RunRequest& request, const Row& row, const Row& planned) {
+  if (const std::string other = other_case(row, planned); !other.empty()) {
+    refuse(request, fmt::format("its row of {} {} is {}", row.case_id, row.backend, other));
+  }
+  for (const char* key : {"intermediate", "scale_at", "slots", "active", "add_inputs", "bias",
+                          "cache", "bytes", "weight_bytes", "flops"}) {
+    const Column& column = *find_column(key);
+    if (const Cell stored = column.get(row); stored != column.get(planned)) {
+      refuse(request,
+             fmt::format("its row of {} {} has the {} '{}', this run '{}'", row.case_id,
+                         row.backend, key, file_text(stored), file_text(column.get(planned))));
+    }
+  }
+}
+
 void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
                         const std::vector<PlannedRow>& planned) {
   std::map<std::tuple<std::string, std::string>, const Case*> specs;
@@ -54,9 +71,10 @@ void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
     }
     const Case& spec = *found->second;
     const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-    if (const std::string other = other_case(row, describe_case(spec, problem, row.backend));
-        !other.empty()) {
-      refuse(request, fmt::format("its row of {} {} is {}", row.case_id, row.backend, other));
+    refuse_other_description(request, row, describe_case(spec, problem, row.backend));
+    if (row.status == Status::kPassed && request.timing && spec.measure.enabled && !row.time_us) {
+      refuse(request, fmt::format("its row of {} {} is PASSED without a time, which this run takes",
+                                  row.case_id, row.backend));
     }
   }
 }

@@ -107,7 +107,7 @@ TEST_CASE("compare takes the threshold as a scenario does") {
     return folder.write(name,
                         "{\"kind\":\"context\",\"schema\":1}\n"
                         "{\"kind\":\"row\",\"scenario\":\"a\",\"case\":\"b\",\"backend\":\"cpu\","
-                        "\"status\":\"PASSED\",\"levels\":\"exact\",\"noise_us\":0,"
+                        "\"status\":\"PASSED\",\"levels\":\"exact\",\"noise_us\":0,\"floor_us\":1,"
                         "\"time_us\":" +
                             time_us + ",\"samples_us\":[" + samples + "]}\n");
   };

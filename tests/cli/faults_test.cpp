@@ -138,6 +138,20 @@ TEST_CASE("resume trusts no row that this run would not have written") {
   refused(replaced(text, "\"levels\":\"exact", "\"levels\":\"\",\"message\":\"exact"),
           "PASSED without a level");
   refused(replaced(text, "\"commit\":\"", "\"commit\":\"0"), "commit");
+  const auto with_value = [&](const std::string& key, const std::string& value) {
+    const std::size_t at = text.find("\"" + key + "\":") + key.size() + 3;
+    return text.substr(0, at) + value + text.substr(text.find_first_of(",}", at));
+  };
+  refused(with_value("weight_bytes", "0"), "weight_bytes is 0");
+  refused(with_value("weight_bytes", "1"), "the weight_bytes '1', this run '");
+  refused(with_value("slots", "99"), "the slots '99', this run '");
+  refused(with_value("bound_share", "40"), "bound_share is no share");
+  // A run that takes times has no use for a pass without one.
+  const ProcessResult timed =
+      run_tool({"run", file, "--backends", "cpu", "--resume",
+                folder.write("untimed.jsonl", replaced(text, "\"--no-time\",", ""))});
+  CHECK(timed.exit_code == 1);
+  CHECK(contains(timed.err, "is PASSED without a time, which this run takes"));
 }
 
 TEST_CASE("resume refuses results of another scenario") {

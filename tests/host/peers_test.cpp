@@ -31,7 +31,9 @@ Row peer_row(const Row& own, const char* backend, double time_us) {
   row.backend = backend;
   row.peer = std::string(backend) + " 1.2";
   row.levels = "bounded";
-  row.time_us = row.time_min_us = row.time_q1_us = row.time_q3_us = row.time_max_us = time_us;
+  row.time_us = row.time_q1_us = row.time_q3_us = time_us;
+  row.time_min_us = time_us - *own.noise_us;
+  row.time_max_us = time_us + *own.noise_us;
   row.samples_us = {time_us};
   row.samples = 1;
   row.warning.clear();
@@ -39,6 +41,7 @@ Row peer_row(const Row& own, const char* backend, double time_us) {
   row.floor_us.reset();
   row.floor_ratio.reset();
   row.bound_by.clear();
+  derive_metrics(row);
   return row;
 }
 

@@ -2,6 +2,7 @@
 
 #include <clocale>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -161,17 +162,28 @@ TEST_CASE("a locale with comma decimals changes no file") {
   check_same(fixed_rows().front(), back.rows.front());
 }
 
-TEST_CASE("figures that contradict each other and rows told twice are read with a warning") {
-  Row row = fixed_rows().front();
-  row.samples_us = {9, 10, 11};
-  row.samples = 3;
-  row.time_us = 10;
-  row.time_min_us = 9;
-  row.time_q1_us = 9.5;
-  row.time_q3_us = 10.5;
-  row.time_max_us = 11;
-  row.floor_us = 5;
-  row.floor_ratio = 2;
+TEST_CASE("a stored row that contradicts itself is read with its place, the cause and what to do") {
+  std::ifstream golden(std::string(LORA_BENCH_SOURCE_DIR) + "/tests/golden/doubts.json");
+  const nlohmann::json row = nlohmann::json::parse(row_line());
+  for (const nlohmann::json& each : nlohmann::json::parse(golden)) {
+    nlohmann::json edited = row;
+    edited.update(each["edit"]);
+    INFO(each["edit"].dump());
+    const std::vector<std::string> warnings =
+        parse_results(context_line() + edited.dump() + "\n", "r.jsonl").warnings;
+    const auto doubt = each["doubt"].get<std::string>();
+    if (doubt.empty()) {
+      CHECK(warnings.empty());
+    } else {
+      REQUIRE(warnings.size() == 1);
+      CHECK(warnings.front() ==
+            "r.jsonl:2: " + doubt + "; no run writes that: measure the row again");
+    }
+  }
+}
+
+TEST_CASE("rows told twice and another case under known names are read with a warning") {
+  const Row row = fixed_rows().front();
   const auto warnings = [](const std::vector<Row>& rows) {
     std::string text = context_line();
     for (const Row& each : rows) {
@@ -179,25 +191,33 @@ TEST_CASE("figures that contradict each other and rows told twice are read with 
     }
     return parse_results(text, "r.jsonl").warnings;
   };
-  CHECK(warnings({row}).empty());
   Row again = row;
   again.repetition = 1;
   CHECK(warnings({row, again}).empty());
   CHECK(warnings({row, row}) ==
-        std::vector<std::string>{"r.jsonl:3: the same row once more; its samples count twice"});
+        std::vector<std::string>{
+            "r.jsonl:3: the same row once more; its samples count twice: take one out"});
+  again.content = "another";
+  CHECK(warnings({row, again}).empty());  // the first is of a version that told none
+  again.tokens = 9;
+  derive_metrics(again);
+  CHECK(warnings({row, again}) ==
+        std::vector<std::string>{"r.jsonl:3: another case of the same name: tokens '8' and '9' "
+                                 "(the first: line 2); keep them in files of their own"});
+  again = row;
+  again.weight_bytes = 1;
+  CHECK(warnings({row, again}).front().find("other bytes, weight_bytes or flops") !=
+        std::string::npos);
+}
 
-  const auto doubted = [&](const auto& edit) {
-    Row edited = row;
-    edit(edited);
-    const std::vector<std::string> found = warnings({edited});
-    return found.empty() ? "" : found.front().substr(found.front().rfind(':') + 2);
-  };
-  CHECK(doubted([](Row& r) { r.time_us = 1; }) == "time_us is not the median of samples_us");
-  CHECK(doubted([](Row& r) { r.time_us.reset(); }) == "time_us is not the median of samples_us");
-  CHECK(doubted([](Row& r) { r.time_us = -1; }) == "time_us is no positive number");
-  CHECK(doubted([](Row& r) { r.samples_us[0] = std::nan(""); }) ==
-        "samples_us holds what is no positive number");
-  CHECK(doubted([](Row& r) { r.samples = 30; }) == "samples is not the number of samples_us");
-  CHECK(doubted([](Row& r) { r.time_q1_us = 10.2; }).ends_with("are not in order"));
-  CHECK(doubted([](Row& r) { r.floor_ratio = 1; }) == "floor_ratio is not time_us over floor_us");
+TEST_CASE("files that know another case by one name merge with a warning") {
+  const Results left = parse_results(context_line() + row_line(), "a.jsonl");
+  Results right = left;
+  right.file = "b.jsonl";
+  right.rows.front().tokens = 9;
+  const Results both = merge_results({left, right});
+  REQUIRE(both.warnings.size() == 1);
+  CHECK(both.warnings.front() ==
+        "b.jsonl: qkv/decode=8 on cpu: another case of the same name: tokens '8' and '9' (the "
+        "first: a.jsonl); report them one by one");
 }

@@ -30,6 +30,7 @@ SCRIPT = ROOT / "scripts" / "plot.py"
 sys.path.insert(0, str(SCRIPT.parent))
 import plot  # noqa: E402
 from plotting import axes, page, panels  # noqa: E402
+from plotting.doubts import doubt_about  # noqa: E402
 from plotting.rows import Row  # noqa: E402
 
 ANCHORS = ROOT / "docs/results/2026-11-21-nvidia-h200-kernels/anchors.jsonl"
@@ -152,7 +153,8 @@ class WhatIsDrawn(PlotTest):
 
     def test_backends_with_floors_of_their_own_have_a_line_each(self):
         def halve(row):
-            row["floor_us"] = float(row["floor_us"]) / 2 if row["backend"] == "cpu" else row["floor_us"]
+            if row["backend"] == "cpu" and row["floor_us"]:
+                row.update(floor_us=float(row["floor_us"]) / 2, floor_ratio=float(row["floor_ratio"]) * 2)
         texts, _ = self.drawn("tokens", self.changed(SMOKE, halve))
         self.assertTrue({"floor of cpu", "floor of mutant:none"} <= set(texts))
         self.assertNotIn("floor", texts)
@@ -255,7 +257,8 @@ class WhatIsNoResult(PlotTest):
             row["floor_ratio"] = {"decode8-rank8": "", "decode8-rank16": "-1"}.get(row["case"], row["floor_ratio"])
         texts, said = self.drawn("bars", self.changed(SMOKE, spoil))
         self.assertFalse({"decode1-rank8", "decode8-rank8", "decode8-rank16"} & set(texts))
-        for why in ("PASSED without proof", "without floor_ratio", "floor_ratio is no positive number"):
+        for why in ("PASSED without a level that was proved", "without floor_ratio",
+                    "floor_ratio is not time_us over floor_us"):
             self.assertIn(why, said)
 
     def test_repeats_are_drawn_as_their_median(self):
@@ -263,7 +266,8 @@ class WhatIsNoResult(PlotTest):
         with open(self.folder / "repeats.csv", "w", newline="", encoding="utf-8") as out:
             writer = csv.DictWriter(out, rows[0])
             writer.writeheader()
-            writer.writerows({**rows[0], "repetition": i, "floor_ratio": ratio}
+            writer.writerows({**rows[0], "repetition": i, "floor_ratio": ratio,
+                              "floor_us": float(rows[0]["time_us"]) / ratio}
                              for i, ratio in enumerate((4.4, 2.2, 3.3)))
         texts, _ = self.drawn("bars", self.folder / "repeats.csv")
         self.assertIn("3.30", texts)
@@ -277,6 +281,15 @@ class WhatIsNoResult(PlotTest):
             writer.writeheader()
             writer.writerows(rows)
         self.assertIn("1 beside a repeat that is no result, 1 FAILED",
+                      self.refused("bars", self.folder / "repeats.csv"))
+
+    def test_a_repeat_of_another_case_is_no_repeat(self):
+        first = self.stored(SMOKE)[0]
+        with open(self.folder / "repeats.csv", "w", newline="", encoding="utf-8") as out:
+            writer = csv.DictWriter(out, first)
+            writer.writeheader()
+            writer.writerows([first, {**first, "repetition": "1", "tokens": "2", "tokens_per_s": ""}])
+        self.assertIn("1 another case of the same name: tokens '1' and '2'",
                       self.refused("bars", self.folder / "repeats.csv"))
 
     def test_rows_in_doubt_are_said_in_the_picture(self):
@@ -351,7 +364,7 @@ class WhatIsRefused(PlotTest):
                          "with another cache, .*--filter cache=weights-cold or cache=hot")
 
     def test_no_tokens_on_a_logarithmic_axis(self):
-        rows = self.changed(SMOKE, lambda row: row.update(tokens="0") if row["case"] == "decode1-rank8" else None)
+        rows = self.changed(SMOKE, lambda row: row.update(tokens="0", tokens_per_s="") if row["case"] == "decode1-rank8" else None)
         self.assertIn("changed.csv:2: decode1-rank8 on cpu has no tokens", self.refused("tokens", rows))
         self.drawn("tokens", rows, "--filter", "tokens>0")
 
@@ -377,6 +390,13 @@ class WhatIsRefused(PlotTest):
 
 
 class Parts(unittest.TestCase):
+    def test_a_row_that_contradicts_itself_is_doubted_as_lora_bench_does(self):
+        golden = ROOT / "tests" / "golden"
+        stored = json.loads((golden / "rows.jsonl").read_text(encoding="utf-8").splitlines()[1])
+        for each in json.loads((golden / "doubts.json").read_text(encoding="utf-8")):
+            with self.subTest(each["edit"]):
+                self.assertEqual(doubt_about(Row({**stored, **each["edit"]}, {}, "rows.jsonl:2", {})), each["doubt"])
+
     def rows(self, **columns):
         """A row a place of the lists."""
         common = {"scenario": "s", "case": "c", "cache": "hot", "mode": "graph"}

@@ -1,0 +1,112 @@
+"""What a row says that lora-bench would not have written: src/report/doubts.cpp in Python.
+
+tests/golden/doubts.json holds both to the same sentences."""
+import math
+from statistics import median
+
+TOLERANCE = 1e-6
+ORDERED = ("time_min_us", "time_q1_us", "time_us", "time_q3_us", "time_max_us")
+OF_A_TIME = tuple(key for key in ORDERED if key != "time_us") + (
+    "noise_us", "floor_ratio", "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps")
+RATES = (("tokens_per_s", "tokens", 1e-6), ("bandwidth_GBps", "bytes", 1e3), ("compute_TFLOPps", "flops", 1e6))
+# Of two rows of one name: what they must agree in to be of one case.
+OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "ranks", "seed")
+
+
+def doubt_about(row):
+    """One sentence, or "" where nothing contradicts itself."""
+    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_floor):
+        doubt = check(row)
+        if doubt:
+            return doubt
+    return ""
+
+
+def other_case(left, right):
+    """Whether two rows of the same names are of two cases: "" or in what they differ."""
+    keys = OF_THE_CASE + (("content",) if left.text("content") and right.text("content") else ())
+    for key in keys:
+        one, other = left.text(key), right.text(key)
+        if one != other:
+            return f"another case of the same name: {key} '{one}' and '{other}'"
+    return ""
+
+
+def _agree(left, right):
+    return abs(left - right) <= TOLERANCE * max(abs(left), abs(right))
+
+
+def _is_time(value):
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+
+
+def _about_time(row):
+    time, samples = row.number("time_us"), row.values.get("samples_us") or []
+    if time is not None and not _is_time(time):
+        return "time_us is no positive number"
+    if samples:
+        if not all(_is_time(sample) for sample in samples):
+            return "samples_us holds what is no positive number"
+        if time is None or not _agree(time, median(samples)):
+            return "time_us is not the median of samples_us"
+        if row.number("samples") not in (None, len(samples)):
+            return "samples is not the number of samples_us"
+    known = [value for key in ORDERED if (value := row.number(key)) is not None]
+    if any(later < earlier * (1 - TOLERANCE) for earlier, later in zip(known, known[1:])):
+        return "the least time, the quartiles, the median and the longest time are not in order"
+    floor, ratio = row.number("floor_us"), row.number("floor_ratio")
+    if None not in (time, floor, ratio) and not _agree(ratio * floor, time):
+        return "floor_ratio is not time_us over floor_us"
+    return ""
+
+
+def _about_work(row):
+    tokens, size, weights, flops = (row.number(key) or 0 for key in ("tokens", "bytes", "weight_bytes", "flops"))
+    if min(tokens, size, weights, flops) < 0:
+        return "tokens, bytes, weight_bytes or flops is below 0"
+    if flops > 0 and weights == 0:
+        return "weight_bytes is 0 beside flops, which need weights"
+    return "weight_bytes is more than bytes" if weights > size else ""
+
+
+def _about_proof(row):
+    for key in ("bound_share", "rows_checked"):
+        share = row.number(key)
+        if share is not None and not 0 <= share <= 1 + TOLERANCE:
+            return f"{key} is no share from 0 to 1"
+    if row.text("status") != "PASSED":
+        return ""
+    if not row.text("levels"):
+        return "PASSED without a level that was proved"
+    return "PASSED with wrong elements" if row.text("first_wrong") or row.text("hypothesis") else ""
+
+
+def _about_figures_of_time(row):
+    time = row.number("time_us")
+    if time is None:
+        some = any(row.number(key) is not None for key in OF_A_TIME)
+        return "figures of a time without time_us" if some else ""
+    noise, least, most = (row.number(key) for key in ("noise_us", "time_min_us", "time_max_us"))
+    if None not in (noise, least, most) and noise > most - least + TOLERANCE * most:
+        return "noise_us is more than the samples are apart"
+    for key, units, scale in RATES:
+        rate = row.number(key)
+        if rate is not None and not _agree(rate * time * scale, row.number(units) or 0):
+            return f"{key} is not {units} over time_us"
+    return ""
+
+
+def _about_floor(row):
+    floor, time = row.number("floor_us"), row.number("time_us")
+    if floor is not None and not _is_time(floor):
+        return "floor_us is no positive number"
+    if row.text("status") != "PASSED" or time is None:
+        return ""
+    if floor is None:
+        return "" if row.text("peer") else "PASSED with a time and without floor_us"
+    size = row.number("bytes") or 0
+    # Where bytes bound the time, some may lie in a cache, but not the weights.
+    warm = row.text("bound_by") == "bytes" and row.text("cache") != "hot" and size > 0
+    least = floor * ((row.number("weight_bytes") or 0) / size if warm else 1)
+    below = time + (row.number("noise_us") or 0) < least * (1 - TOLERANCE)
+    return "PASSED in a time below what the floor allows" if below else ""

@@ -1,0 +1,100 @@
+#include "compare/gates.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace lora_bench {
+namespace {
+
+constexpr double kRounding = 1e-9;
+
+std::vector<std::string> levels_of(const Row& row) {
+  std::vector<std::string> levels(1);
+  for (const char letter : row.levels) {
+    if (letter == '+' || letter == ',') {
+      levels.emplace_back();
+    } else {
+      levels.back() += letter;
+    }
+  }
+  return levels;
+}
+
+std::string looser_threshold(const Row& base, const Row& fresh) {
+  if (!base.max_regression ||
+      (fresh.max_regression && *fresh.max_regression <= *base.max_regression)) {
+    return "";
+  }
+  return fmt::format("max_regression is {} in new, {} in base",
+                     fresh.max_regression ? fmt::format("{:g}", *fresh.max_regression) : "none",
+                     *base.max_regression);
+}
+
+std::string less_proof(const Row& base, const Row& fresh) {
+  if (base.status != Status::kPassed || fresh.status != Status::kPassed) {
+    return "";  // what did not pass was proved as far as it held
+  }
+  const std::vector<std::string> proved = levels_of(fresh);
+  std::vector<std::string> missing;
+  for (const std::string& level : levels_of(base)) {
+    if (std::find(proved.begin(), proved.end(), level) == proved.end()) {
+      missing.push_back(level);
+    }
+  }
+  if (!missing.empty()) {
+    return fmt::format("not proved in new: {}", fmt::join(missing, ", "));
+  }
+  const double checked = fresh.rows_checked.value_or(0);
+  return base.rows_checked && checked < *base.rows_checked - kRounding
+             ? fmt::format("rows_checked is {:.3g} in new, {:.3g} in base", checked,
+                           *base.rows_checked)
+             : "";
+}
+
+struct Looser {
+  std::string first;
+  std::int64_t rows = 0;
+};
+
+}  // namespace
+
+void note_looser_gates(const Results& base, const Results& fresh,
+                       std::vector<std::string>& warnings) {
+  const std::string asked = asked_of_rows(base.context.argv);
+  const std::string asked_now = asked_of_rows(fresh.context.argv);
+  if (asked != asked_now) {
+    warnings.push_back(
+        fmt::format("what was asked of rows differs: base '{}', new '{}'; run both with the same "
+                    "options to hold them to the same",
+                    asked, asked_now));
+  }
+  std::map<std::tuple<std::string, std::string, std::string>, const Row*> known;
+  for (const Row& row : base.rows) {
+    known.emplace(std::make_tuple(row.scenario, row.case_id, row.backend), &row);
+  }
+  std::map<std::string, Looser> found;
+  for (const Row& row : fresh.rows) {
+    const auto before = known.find({row.scenario, row.case_id, row.backend});
+    if (before == known.end()) {
+      continue;
+    }
+    for (const std::string& sentence :
+         {looser_threshold(*before->second, row), less_proof(*before->second, row)}) {
+      if (!sentence.empty()) {
+        Looser& looser = found[sentence];
+        looser.first = looser.rows++ == 0 ? row.case_id + " on " + row.backend : looser.first;
+      }
+    }
+  }
+  for (const auto& [sentence, looser] : found) {
+    warnings.push_back(fmt::format("new was held to less than base: {} ({} row{}, the first: {})",
+                                   sentence, looser.rows, looser.rows == 1 ? "" : "s",
+                                   looser.first));
+  }
+}
+
+}  // namespace lora_bench
