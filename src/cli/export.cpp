@@ -63,6 +63,12 @@ void refuse_mixture(const std::vector<PlannedRow>& planned) {
           row.spec->id, row.spec->scenario, row.backend));
     }
   }
+  std::vector<std::string> ids;
+  ids.reserve(planned.size());
+  for (const PlannedRow& row : planned) {
+    ids.push_back(row.spec->id);
+  }
+  refuse_shared_files(ids);
 }
 
 ExitCode execute(const ExportCommand& command, const Invocation& invocation) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -178,6 +179,19 @@ void make_folder(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+void refuse_shared_files(const std::vector<std::string>& case_ids) {
+  std::map<std::string, std::string> written;
+  for (const std::string& id : case_ids) {
+    const auto [first, is_new] = written.emplace(file_stem(id), id);
+    if (!is_new && first->second != id) {
+      throw UsageError(fmt::format(
+          "cases '{}' and '{}' would both be written to {}.safetensors; name one of them otherwise "
+          "in the scenario, or choose with --case and give each a folder of its own",
+          first->second, id, first->first));
+    }
+  }
+}
 
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;

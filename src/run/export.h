@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "device/facts.h"
 #include "device/memory.h"
@@ -24,6 +26,10 @@ struct ExportedFiles {
   std::filesystem::path metadata;  // FOLDER/CASE.json
   int replaced = 0;                // how many of them were there before
 };
+
+// Throws UsageError, before anything is written, where two of the cases have one file: what is
+// neither letter nor digit nor "-" nor "." becomes "_" in its name.
+void refuse_shared_files(const std::vector<std::string>& case_ids);
 
 // Launches the backend once on bounded data and writes inputs, plan, its output, and what the
 // oracle expects of it (docs/export.md lists the tensors), so that others can check us without our

@@ -11,6 +11,7 @@
 #include "support/need_numpy.h"
 #include "support/process.h"
 #include "support/safetensors_header.h"
+#include "support/small_scenario.h"
 
 namespace lora_bench::test {
 namespace {
@@ -103,6 +104,21 @@ TEST_CASE("export says how many files of an earlier one it replaced") {
                                            "--to",   folder.folder()};
   CHECK_FALSE(contains(run_tool(arguments).err, "replaced"));
   CHECK(contains(run_tool(arguments).err, "replaced 2 files in " + folder.folder()));
+}
+
+TEST_CASE("export refuses cases that would share a file before it writes one") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write(
+      "names.yaml", small_scenario("cases: [{name: 'a=b'}, {name: 'a:b'}, {name: 'a-b'}]\n"));
+  const auto exported = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"export", file, "--backends", "cpu", "--to", folder.path("to")});
+    return run_tool(more);
+  };
+  const ProcessResult all = exported({});
+  CHECK(all.exit_code == 1);
+  CHECK(contains(all.err, "cases 'a=b' and 'a:b' would both be written to a_b.safetensors; name"));
+  CHECK(read_file(folder.path("to/a_b.json")).empty());
+  CHECK(exported({"--case", "a=b", "--case", "a-b"}).exit_code == 0);
 }
 
 TEST_CASE("a tensor that is named must be in the file, also when another is alone there") {
