@@ -18,10 +18,9 @@
 //   expand    a warp takes runs of units of 64 columns, dealt over the cluster in order
 //   memory    each warp has a ring of slots; bulk copies bring pieces of A, then B with the y that
 //             it is added to, as soon as a slot is free, so B is on its way while shrink runs
-//   start     A and B, which no kernel of a step writes, are asked for before the kernel before
-//             this one has ended; x and y after
+//   start     A and B at once, as no kernel of a step writes them; x and y after the one before
 //   barriers  counting bytes: one a slot, one a block for all sums; one of the cluster at the start
-//   order     as in kernels/panel: from in_features and the rank alone
+//   order     that of kernels/chains.h
 //   bytes     A and B x row tiles, all but the first from the L2; x x cluster; y once each way
 //   bound     memory; between the phases the latency of a warp: few instructions count
 namespace lora_bench::kernels {

@@ -11,7 +11,7 @@
 #include "device/memory.h"
 #include "device/system_files.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef LORA_BENCH_SANITIZED
 // Not every compiler that has the sanitizers has their header.
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
 #endif
@@ -84,7 +84,7 @@ class HostMemory final : public Memory {
 
 // The sanitizers have a heap of their own.
 std::int64_t heap_bytes() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef LORA_BENCH_SANITIZED
   return static_cast<std::int64_t>(__sanitizer_get_current_allocated_bytes());
 #else
   const struct mallinfo2 heap = mallinfo2();

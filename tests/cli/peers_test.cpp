@@ -161,9 +161,9 @@ TEST_CASE("a row of a peer that was not proved has every key, null where nothing
   CHECK(rows[0]["status"] == "ERROR");
   CHECK(rows[1]["status"] == "SKIPPED");
   for (const nlohmann::json& row : rows) {
-    for (const auto& [key, value] : ours.items()) {
-      CAPTURE(key);
-      CHECK(row.contains(key));
+    for (const auto& item : ours.items()) {
+      CAPTURE(item.key());
+      CHECK(row.contains(item.key()));
     }
     CHECK(row.size() == ours.size());
     CHECK(row["repetition"] == 0);
@@ -187,8 +187,9 @@ TEST_CASE("a file that is no peer is one line that says what is missing and wher
       {"LIBRARY = (\n", "mine.py:1: "},
       {"import nowhere\n", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"},
       {"from peer_numpy import *\nLIBRARY = 'jax'\n", "LIBRARY is 'jax'; it must be 'torch' or"}};
-  for (const auto& [text, sentence] : files) {
-    const ProcessResult result = run_peer(python, folder, folder.write("mine.py", text));
+  for (const auto& file : files) {
+    const std::string& sentence = file.second;
+    const ProcessResult result = run_peer(python, folder, folder.write("mine.py", file.first));
     CAPTURE(result.err);
     CAPTURE(sentence);
     CHECK(result.exit_code == 1);

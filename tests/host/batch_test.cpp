@@ -72,9 +72,9 @@ TEST_CASE("a trace is followed in order, cycled, and checked against the slots")
 TEST_CASE("uniform draws reach every slot about equally, the highest too") {
   const auto counts = counts_of(drawn_ids(workload_case(16000, 16), Skew::kUniform));
   REQUIRE(counts.size() == 16);
-  for (const auto& [id, count] : counts) {
-    CAPTURE(id);
-    CHECK(std::abs(count - 1000) < 200);
+  for (const auto& count_of_id : counts) {
+    CAPTURE(count_of_id.first);
+    CHECK(std::abs(count_of_id.second - 1000) < 200);
   }
 }
 

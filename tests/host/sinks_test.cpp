@@ -212,14 +212,14 @@ TEST_CASE("a continued file is the file of one run, also after a cut in the midd
                                                               {"x.csv", ""},
                                                               {"x.csv", "decode,qk"},
                                                               {"x.csv", "decode,\"qk\nv"}};
-  for (const auto& [name, rest] : cuts) {
-    INFO(name << " cut: " << rest);
+  for (const auto& cut : cuts) {
+    INFO(cut.first << " cut: " << cut.second);
     const test::TemporaryFolder folder;
-    const fs::path path = folder.path(name);
+    const fs::path path = folder.path(cut.first);
     write_rows(path, true, 0, 2);
-    append(path, rest);
+    append(path, cut.second);
     write_rows(path, true, 2, fixed_rows().size() - 2);
-    CHECK(contents(path) == written(name.c_str()));
+    CHECK(contents(path) == written(cut.first.c_str()));
   }
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("an exception of an item reaches the caller and the pool goes on") {
   CHECK(done == 24);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which delivers signals only where a thread calls the library
+#ifndef LORA_BENCH_THREAD_SANITIZED  // which delivers signals only where a thread calls the library
 
 namespace {
 
