@@ -25,6 +25,9 @@ class NumPyArrays:
     def assign(self, to, values):
         to[...] = values
 
+    def clear(self, array):
+        array[...] = 0
+
     def given_back(self, array, kind):
         return np.asarray(array, "<f4"), "F32"
 
@@ -67,6 +70,9 @@ class TorchArrays:
 
     def assign(self, to, values):
         to.copy_(values)
+
+    def clear(self, array):
+        array.zero_()
 
     def given_back(self, array, kind):
         array = array.detach().cpu().contiguous()

@@ -173,6 +173,7 @@ def prove_and_time(case, peer, arrays, tool, timed):
     clock.load(sets.launches)
     sets.restore()
     clock.run()  # what is proved is what a clock runs
+    proved = arrays.copied(sets.output())
     row = tool.verdict(case, *result_of(case, sets, arrays), declared)
     row.update(numerics=arithmetic, mode=clock.mode)
     if row["status"] != "PASSED" or not timed:
@@ -183,7 +184,7 @@ def prove_and_time(case, peer, arrays, tool, timed):
     row.update(timing.columns_of(samples, warning, sequence), **conditions(arrays))
     if row.get("throttle"):
         row["warning"] = "; ".join(filter(None, [f"throttled: {row['throttle']}", row["warning"]]))
-    wrong = timing.left_by_graph(sequence)
+    wrong = timing.wrong_after_timing(sequence, proved)
     if wrong:
         row.update(status="FAILED", message="wrong after timing: " + wrong)
     return row

@@ -128,6 +128,37 @@ TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in
   CHECK(contains(report.out, "2 rows: 2 FAILED"));
 }
 
+TEST_CASE("a peer on the host that stops working once it is proved is FAILED after timing") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::string lazy =
+      "from peer_numpy import *\n"
+      "import peer_numpy\n"
+      "import inspect\n"
+      "calls = 0\n"
+      "def launch(state, operands):\n"
+      "    global calls\n"
+      "    calls += 1\n"
+      "    if WORKS:\n"
+      "        peer_numpy.launch(state, operands)\n";
+  const std::vector<std::pair<std::string, std::string>> faults{
+      // One launch loads it, one is looked at.
+      {"calls <= 2", "a launch leaves another output than the one that was proved: up to "},
+      {"not any(frame.function == 'collect' for frame in inspect.stack(0))",
+       "the timed launches left another output than as many untimed: up to "}};
+  for (const auto& [works, sentence] : faults) {
+    std::string peer = lazy;
+    peer.replace(peer.find("WORKS"), 5, works);
+    CAPTURE(works);
+    const ProcessResult result =
+        run_peer(python, folder, folder.write("lazy.py", peer), {"--case", "decode1-rank8"});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.out, "FAILED     decode1-rank8 on lazy\n  wrong after timing: "));
+    CHECK(contains(result.out, sentence));
+  }
+}
+
 TEST_CASE("a peer that throws costs its row and is told") {
   const std::string python = need_numpy();
   const TemporaryFolder folder;
