@@ -138,6 +138,12 @@ void GuardedBuffer::poison() {
   }
 }
 
+void GuardedBuffer::clear() {
+  if (bytes_ > 0) {
+    memory_->fill(data_, std::byte{0}, bytes_);
+  }
+}
+
 std::string GuardedBuffer::damage() const {
   if (base_ == nullptr) {
     return {};

@@ -64,6 +64,7 @@ class GuardedBuffer {
   }
   [[nodiscard]] std::vector<std::byte> download() const;
   void poison();  // contents to 0xFF
+  void clear();   // contents to 0, which is +0 in every dtype
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;

@@ -15,9 +15,11 @@ constexpr std::uint64_t kSetStream = 1;
 constexpr std::uint64_t kOutputStream = 2;
 constexpr std::uint64_t kSignStream = 3;
 constexpr std::uint64_t kLastRowsStream = 1ULL << 16;
+constexpr std::uint64_t kReplayedRowsStream = 1ULL << 17;
 constexpr std::uint64_t kRowsStream = 1ULL << 32;
 constexpr std::int64_t kMostRows = 16;
 constexpr std::int64_t kLeastRows = 2;
+constexpr std::int64_t kRowsOfReplay = 4;
 // Multiply-adds of the oracle on one core, about 0.1 s.
 constexpr std::int64_t kProductsOfACore = std::int64_t{1} << 25;
 constexpr std::size_t kSignBlock = 8;  // elements
@@ -62,8 +64,8 @@ void scatter_signs(HostTensor& tensor, std::uint64_t secret) {
   }
 }
 
-std::int64_t AfterTiming::any_set() const {
-  return random_index(secret_, kSetStream, 0, sets_.count());
+std::int64_t AfterTiming::any_set(std::int64_t turn) const {
+  return random_index(secret_, kSetStream, turn, sets_.count());
 }
 
 std::vector<std::int64_t> AfterTiming::any_rows(std::uint64_t stream, std::int64_t most) const {
@@ -95,11 +97,11 @@ std::int64_t AfterTiming::affordable_rows() const {
   return std::clamp(cores * kProductsOfACore / products, kLeastRows, kMostRows);
 }
 
-std::string AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
-                                    const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
-                                    std::vector<std::int64_t> rows) const {
+Look AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
+                             const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
+                             std::vector<std::int64_t> rows) const {
   if (rows.empty()) {
-    return "";
+    return {};
   }
   const Problem& whole = request_.problem;
   const Excerpt excerpt = excerpt_of(whole, std::move(rows));
@@ -113,16 +115,16 @@ std::string AfterTiming::check_rows(const Tensors& tensors, const std::vector<st
   }
   const std::vector<std::byte> cut =
       cut_rows(excerpt, whole.tokens, output, output_row_bytes(whole));
-  const std::string wrong = request_.check(
+  return request_.check(
       {excerpt.problem, addresses, cut, rounds, count_to(excerpt.problem.tokens), excerpt.rows});
-  return wrong;
 }
 
 // The whole output, for what lies where nobody owns it: no element is compared with the oracle.
 std::string AfterTiming::check_unowned(const Tensors& tensors,
                                        const std::vector<std::byte>& output) const {
   const std::vector<const Tensors*> sets{&tensors};
-  return request_.check({request_.problem, sets, output, 1, {}, count_to(request_.problem.tokens)});
+  return request_.check({request_.problem, sets, output, 1, {}, count_to(request_.problem.tokens)})
+      .wrong;
 }
 
 std::string AfterTiming::check_output(const Tensors& tensors, std::int64_t output,
@@ -141,7 +143,8 @@ std::string AfterTiming::check_output(const Tensors& tensors, std::int64_t outpu
     of_sets = {sets_.count() - 1};
   }
   return check_rows(tensors, got, of_sets, launched.accumulates ? launched.rounds : 1,
-                    any_rows(kRowsStream + static_cast<std::uint64_t>(output), affordable_rows()));
+                    any_rows(kRowsStream + static_cast<std::uint64_t>(output), affordable_rows()))
+      .wrong;
 }
 
 std::string AfterTiming::left_by(const Tensors& tensors, const Launched& launched) const {
@@ -161,9 +164,15 @@ std::string AfterTiming::left_by_one(const Tensors& tensors, std::int64_t set,
   const std::vector<std::byte> got = sets_.download_output(sets_.output_of_set(set));
   std::string wrong = check_unowned(tensors, got);
   if (wrong.empty()) {
-    wrong = check_rows(tensors, got, {set}, 1, any_rows(kLastRowsStream + turn, kMostRows));
+    wrong = check_rows(tensors, got, {set}, 1, any_rows(kLastRowsStream + turn, kMostRows)).wrong;
   }
   return wrong;
+}
+
+Look AfterTiming::left_by_replay(const Tensors& tensors, std::int64_t set, std::int64_t rounds,
+                                 std::uint64_t turn) const {
+  return check_rows(tensors, sets_.download_output(sets_.output_of_set(set)), {set}, rounds,
+                    any_rows(kReplayedRowsStream + turn, kRowsOfReplay));
 }
 
 }  // namespace lora_bench

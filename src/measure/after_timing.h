@@ -28,15 +28,18 @@ class AfterTiming {
   // One output, to which one launch of `set` added.
   [[nodiscard]] std::string left_by_one(const Tensors& tensors, std::int64_t set,
                                         std::uint64_t turn) const;
-  [[nodiscard]] std::int64_t any_set() const;
+  // A few rows of the output of `set`, to which `rounds` launches of it added and no other did.
+  [[nodiscard]] Look left_by_replay(const Tensors& tensors, std::int64_t set, std::int64_t rounds,
+                                    std::uint64_t turn) const;
+  [[nodiscard]] std::int64_t any_set(std::int64_t turn = 0) const;
   [[nodiscard]] std::uint64_t secret() const { return secret_; }
 
  private:
   [[nodiscard]] std::vector<std::int64_t> any_rows(std::uint64_t stream, std::int64_t most) const;
   [[nodiscard]] std::int64_t affordable_rows() const;
-  [[nodiscard]] std::string check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
-                                       const std::vector<std::int64_t>& of_sets,
-                                       std::int64_t rounds, std::vector<std::int64_t> rows) const;
+  [[nodiscard]] Look check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
+                                const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
+                                std::vector<std::int64_t> rows) const;
   [[nodiscard]] std::string check_unowned(const Tensors& tensors,
                                           const std::vector<std::byte>& output) const;
   [[nodiscard]] std::string check_output(const Tensors& tensors, std::int64_t output,

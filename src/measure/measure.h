@@ -15,11 +15,19 @@
 
 namespace lora_bench {
 
+// What was found in what launches left.
+struct Look {
+  std::string wrong = {};     // "" = nothing
+  std::int64_t compared = 0;  // elements of the op that were held against the oracle
+  std::int64_t unproved = 0;  // of these, accepted whether launches were left out or not
+};
+
 // Seconds of the parts of a linear op, each launched by itself.
 struct Phases {
   double zero_s = 0;  // 0 where nothing is set to zero
   double shrink_s = 0;
   double expand_s = 0;
+  std::vector<Look> replayed;  // of each that was checked, as Measurement::replayed
 };
 
 struct Measurement {
@@ -34,6 +42,7 @@ struct Measurement {
   std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;           // the output after timing was compared once more
   std::string check_message;
+  Look replayed;                 // the sequence once more after timing, of what tells most
   std::optional<Phases> phases;  // where they were asked for
 };
 
@@ -52,10 +61,9 @@ struct MeasureRequest {
   const Problem& problem;
   const MeasureSettings& settings;
   std::uint64_t seed = 1;
-  // "" if it is right, else what is wrong. Asked after timing of what the timed launches left, and
-  // of single launches in the timed mode. The run passes in the verifier, so that measure/ needs
-  // none.
-  std::function<std::string(const Left&)> check;
+  // Asked after timing of what the timed launches left, and of further launches in the timed mode.
+  // The run passes in the verifier, so that measure/ needs none.
+  std::function<Look(const Left&)> check;
   // Asked between samples; true ends sampling early. May be empty.
   std::function<bool()> stop;
   // Drawn after timing: which rows and sets are looked at. Of tests alone, the others leave it

@@ -91,19 +91,20 @@ std::vector<std::byte> OperandSets::weights_of(const Kept& kept) const {
 }
 
 void OperandSets::add_weights(Operands& operands, std::int64_t set) {
-  const auto all = [&](const char* name, const std::vector<HostTensor>& tensors) {
+  const auto all = [&](const char* name, const std::vector<HostTensor>& tensors, bool of_expand) {
     std::vector<const void*> addresses;
     for (const HostTensor& tensor : tensors) {
       const auto bytes = static_cast<std::int64_t>(tensor.data.size());
       addresses.push_back(
-          bytes == 0 ? nullptr : keep({GuardedBuffer(memory_, bytes), name, &tensor, set, {}}));
+          bytes == 0 ? nullptr
+                     : keep({GuardedBuffer(memory_, bytes), name, &tensor, set, of_expand, {}}));
     }
     addresses.resize(problem_.widths.size(), nullptr);
     return addresses;
   };
-  operands.a = all("A", tensors_.a);
-  operands.b = all("B", tensors_.b);
-  operands.bias = all("bias", tensors_.bias);
+  operands.a = all("A", tensors_.a, false);
+  operands.b = all("B", tensors_.b, true);
+  operands.bias = all("bias", tensors_.bias, true);
 }
 
 void OperandSets::add_activations(Operands& operands, std::int64_t workspace_bytes) {
@@ -112,7 +113,7 @@ void OperandSets::add_activations(Operands& operands, std::int64_t workspace_byt
   operands.workspace = nullptr;
   if (workspace_bytes > 0) {
     operands.workspace =
-        keep({GuardedBuffer(memory_, workspace_bytes), "the workspace", nullptr, 0, {}});
+        keep({GuardedBuffer(memory_, workspace_bytes), "the workspace", nullptr, 0, false, {}});
   }
   const std::int64_t h_bytes = operand_sizes(problem_).h * size_bytes(problem_.intermediate);
   h_.emplace_back(memory_, h_bytes);
@@ -164,6 +165,22 @@ void OperandSets::renew_weights(std::int64_t set) {
   for (Kept& kept : kept_) {
     if (kept.weights != nullptr && kept.set == set) {
       kept.buffer.upload(weights_of(kept));
+    }
+  }
+}
+
+void OperandSets::clear_expand(std::int64_t set) {
+  for (Kept& kept : kept_) {
+    if (kept.of_expand && kept.set == set) {
+      kept.buffer.clear();
+    }
+  }
+}
+
+void OperandSets::clear_expand() {
+  for (Kept& kept : kept_) {
+    if (kept.of_expand) {
+      kept.buffer.clear();
     }
   }
 }

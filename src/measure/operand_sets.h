@@ -40,6 +40,9 @@ class OperandSets {
   void renew_inputs();
   // The same of the weights of one set.
   void renew_weights(std::int64_t set);
+  // B and bias of one set, or of all: launches of a set without them add nothing to y.
+  void clear_expand(std::int64_t set);
+  void clear_expand();
   [[nodiscard]] std::vector<std::byte> download_output(std::int64_t output) const;
 
   // Of the guards around every operand; "" = none.
@@ -55,6 +58,7 @@ class OperandSets {
     const char* name = "";
     const HostTensor* weights = nullptr;  // of which it holds those of `set`
     std::int64_t set = 0;
+    bool of_expand = false;         // B or bias
     std::vector<std::byte> source;  // of all but weights and scratch
   };
 

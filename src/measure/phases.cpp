@@ -35,6 +35,7 @@ class ZeroPart final : public Backend {
 
 Phases measure_phases(const MeasureRequest& request, const Backend& backend, Memory& memory,
                       Clock& clock, const DeviceFacts& device) {
+  Phases phases;
   const auto seconds = [&](Op op, const Backend& part, bool checked) {
     Problem problem = request.problem;
     problem.op = op;
@@ -51,9 +52,11 @@ Phases measure_phases(const MeasureRequest& request, const Backend& backend, Mem
       throw CaseError(
           fmt::format("{} alone is wrong after timing: {}", name(op), measurement.check_message));
     }
+    if (checked) {
+      phases.replayed.push_back(measurement.replayed);
+    }
     return measurement.summary.median;
   };
-  Phases phases;
   if (backend.zeroes(request.problem)) {
     phases.zero_s = seconds(Op::kShrink, ZeroPart(backend), false);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <new>
 
 #include "core/error.h"
@@ -257,13 +258,16 @@ bool may_keep(const Row& row) {
 
 }  // namespace
 
-std::string check_left(const Numerics& numerics, const Left& left) {
+Look check_left(const Numerics& numerics, const Left& left) {
+  Look look;
   if (left.rows.empty()) {
     const std::optional<Failure> stray =
         scan_all_rows(left.problem, *left.sets.front(), left.output.data());
-    return stray ? fmt::format("{}: {}", stray->what,
-                               told(left, stray->wrong, stray->compared, stray->first.front()))
-                 : "";
+    look.wrong = stray
+                     ? fmt::format("{}: {}", stray->what,
+                                   told(left, stray->wrong, stray->compared, stray->first.front()))
+                     : "";
+    return look;
   }
   const Comparison comparison =
       left.rounds == 1 && left.sets.size() == 1
@@ -271,9 +275,12 @@ std::string check_left(const Numerics& numerics, const Left& left) {
                            left.rows)
           : compare_accumulated(left.problem, left.sets, numerics, left.output.data(), left.rounds,
                                 left.rows);
-  return comparison.wrong == 0
-             ? ""
-             : told(left, comparison.wrong, comparison.compared, comparison.first.front());
+  look.compared = comparison.owned;
+  look.unproved = std::llround(comparison.zero_share * static_cast<double>(comparison.owned));
+  look.wrong = comparison.wrong == 0
+                   ? ""
+                   : told(left, comparison.wrong, comparison.compared, comparison.first.front());
+  return look;
 }
 
 std::string why_no_room(std::int64_t needed, std::int64_t available) {

@@ -31,9 +31,9 @@ using KeptGroundwork = std::shared_ptr<Groundwork>;
 // ends in the row; only EnvironmentError passes through, since then no other row can be had.
 [[nodiscard]] Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept);
 
-// What is wrong with what timed launches left, "" = nothing: of the rows that it names as the
-// oracle has them; where it names none, of the whole, stray writes and what was never written.
-[[nodiscard]] std::string check_left(const Numerics& numerics, const Left& left);
+// What is wrong with what timed launches left: of the rows that it names as the oracle has them;
+// where it names none, of the whole, stray writes and what was never written.
+[[nodiscard]] Look check_left(const Numerics& numerics, const Left& left);
 
 // "needs 2 GB of memory, 1 GB are free"; "" when it fits.
 [[nodiscard]] std::string why_no_room(std::int64_t needed, std::int64_t available);

@@ -38,6 +38,27 @@ double value_at(Dtype dtype, const void* array, std::int64_t index) {
   return static_cast<double>(load(dtype, array, index));
 }
 
+// What y would be had every second launch been left out, and nothing been rounded.
+double every_second(std::int64_t rounds, double before, const std::vector<reference::Rows>& deltas,
+                    std::size_t at) {
+  const auto sum_from = [&](std::size_t first) {
+    double sum = 0;
+    for (std::size_t set = first; set < deltas.size(); set += 2) {
+      sum += deltas[set].expected[at];
+    }
+    return sum;
+  };
+  // Of an odd number of sets the next round leaves out the others.
+  const std::int64_t turned = deltas.size() % 2 == 0 ? 0 : rounds / 2;
+  return before + static_cast<double>(rounds - turned) * sum_from(0) +
+         static_cast<double>(turned) * sum_from(1);
+}
+
+bool proves_nothing(const Reach& right, double left_out) {
+  return !std::isfinite(right.least) || !std::isfinite(right.most) ||
+         (right.least <= left_out && left_out <= right.most);
+}
+
 Reach reach_after(std::int64_t rounds, double before, const std::vector<reference::Rows>& deltas,
                   std::size_t at, const Problem& problem, const Numerics& numerics) {
   Reach reach{before, before};
@@ -100,6 +121,7 @@ Comparison compare_accumulated(const Problem& problem, const std::vector<const T
   // Odd, so that it wanders over the columns.
   const auto step = static_cast<std::size_t>(std::max<std::int64_t>(owned / kElements, 1) | 1);
   std::size_t turn = 0;
+  std::int64_t unproved = 0;
   for (std::size_t at = 0; at < delta.owned.size(); ++at) {
     if (delta.owned[at] == 0 || turn++ % step != 0) {
       continue;
@@ -112,10 +134,13 @@ Comparison compare_accumulated(const Problem& problem, const std::vector<const T
     const Reach right = reach_after(rounds, before, deltas, at, problem, numerics);
     ++found.compared;
     ++found.owned;
+    unproved += proves_nothing(right, every_second(rounds, before, deltas, at)) ? 1 : 0;
     if (!(right.least <= now && now <= right.most)) {
       note_wrong(problem, token, column, right, now, found);
     }
   }
+  found.zero_share =
+      found.owned == 0 ? 0 : static_cast<double>(unproved) / static_cast<double>(found.owned);
   return found;
 }
 

@@ -218,10 +218,13 @@ Comparison compare_in_chunks(const Problem& problem, const Tensors& tensors, con
 
 }  // namespace
 
-std::string why_no_proof(const Comparison& comparison) {
-  // Above this share of elements that doing nothing passes, a comparison proves too little.
+bool proves_too_little(double zero_share) {
   constexpr double kMostlyZero = 0.9;
-  return comparison.zero_share > kMostlyZero
+  return zero_share > kMostlyZero;
+}
+
+std::string why_no_proof(const Comparison& comparison) {
+  return proves_too_little(comparison.zero_share)
              ? fmt::format("doing nothing would pass in {:.0f} % of the elements",
                            100 * comparison.zero_share)
              : "";

@@ -91,8 +91,8 @@ struct Comparison {
   std::int64_t owned = 0;     // of these
   std::int64_t wrong = 0;
   double bound_share = 0;  // the least error before the final rounding that explains the result
-  // Of owned elements, for which what is accepted holds what an op that does nothing would leave,
-  // or has no end.
+  // Of owned elements, for which what is accepted holds what an op that does nothing would leave
+  // (after many launches, what half of them would), or has no end.
   double zero_share = 0;
   double largest_partial = 0;  // exact fill: see reference::Rows and reference::exact_limit
   std::vector<std::int64_t> wrong_rows;  // ascending
@@ -101,6 +101,8 @@ struct Comparison {
 
 // Why a comparison without a wrong element proves nothing; "" where it does prove something.
 [[nodiscard]] std::string why_no_proof(const Comparison& comparison);
+// Whether so large a share of the elements, accepted whatever was done, is no proof.
+[[nodiscard]] bool proves_too_little(double zero_share);
 
 // Compares what a launch left in y (or h) with the oracle: bit for bit after one rounding for the
 // exact fill, within the rounding interval of the bound else. Columns outside every slice and rows

@@ -98,6 +98,24 @@ const lora_bench_descriptor* lora_bench_backend(void) { return &descriptor; }
   return library;
 }
 
+// The plugin of the example, `whole()`, but for what `change` of this code makes of it.
+std::string right_but_for(const TemporaryFolder& folder, const std::string& change) {
+  const std::string library = folder.path("libchanged.so");
+  const std::string source = folder.write(
+      "changed.cpp", "#define lora_bench_backend whole\n#include \"" + kSource +
+                         "/examples/plugin/mine.cpp\"\n#undef lora_bench_backend\n" + change + R"(
+extern "C" const lora_bench_descriptor* lora_bench_backend(void) {
+  static lora_bench_descriptor d = *whole();
+  change(&d);
+  return &d;
+}
+)");
+  const ProcessResult built = run_process({"c++", "-std=c++20", "-O2", "-shared", "-fPIC",
+                                           "-I" + kSource + "/include", "-o", library, source});
+  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  return library;
+}
+
 ProcessResult run_smoke(const std::string& backends, std::vector<std::string> more = {}) {
   std::vector<std::string> arguments{"run",       "smoke",      "--case", "decode8-rank8",
                                      "--no-time", "--backends", backends};
@@ -178,21 +196,14 @@ TEST_CASE("a plugin cannot change what it is judged by") {
 
 TEST_CASE("a phase is timed only where it is right by itself") {
   const TemporaryFolder folder;
-  const std::string library = folder.path("libhalf.so");
   // The whole op is right, shrink asked alone does nothing.
-  const std::string source = folder.write(
-      "half.cpp",
-      "#define lora_bench_backend whole\n#include \"" + kSource +
-          "/examples/plugin/mine.cpp\"\n#undef lora_bench_backend\n"
-          "static int32_t half(const lora_bench_problem* p, const lora_bench_operands* o, void* "
-          "s,\n"
-          "                    char* e, int64_t n) {\n"
-          "  return p->op == LORA_BENCH_SHRINK ? 0 : whole()->launch(p, o, s, e, n);\n}\n"
-          "extern \"C\" const lora_bench_descriptor* lora_bench_backend(void) {\n"
-          "  static lora_bench_descriptor d = *whole();\n  d.launch = half;\n  return &d;\n}\n");
-  const ProcessResult built = run_process({"c++", "-std=c++20", "-shared", "-fPIC",
-                                           "-I" + kSource + "/include", "-o", library, source});
-  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  const std::string library = right_but_for(folder, R"(
+static int32_t half(const lora_bench_problem* p, const lora_bench_operands* o, void* s, char* e,
+                    int64_t n) {
+  return p->op == LORA_BENCH_SHRINK ? 0 : whole()->launch(p, o, s, e, n);
+}
+static void change(lora_bench_descriptor* d) { d->launch = half; }
+)");
   const std::vector<std::string> run{"run",        "smoke", "--case", "decode8-rank8",
                                      "--backends", library, "--set",  "measure.phases=true"};
   const ProcessResult result = run_tool(run);
@@ -200,6 +211,26 @@ TEST_CASE("a phase is timed only where it is right by itself") {
   CAPTURE(result.err);
   CHECK(result.exit_code == 2);
   CHECK(contains(result.out, "shrink alone: "));
+}
+
+TEST_CASE("a declaration so loose that launches can be left out is no pass") {
+  const TemporaryFolder folder;
+  const std::string library = right_but_for(folder, R"(
+static int32_t every_second(const lora_bench_problem* p, const lora_bench_operands* o, void* s,
+                            char* e, int64_t n) {
+  static int launches;
+  return ++launches > 20 && launches % 2 == 0 ? 0 : whole()->launch(p, o, s, e, n);
+}
+static void loose(const lora_bench_problem*, lora_bench_numerics* n) { n->unit_roundoff = 0x1p-8; }
+static void change(lora_bench_descriptor* d) { d->launch = every_second; d->numerics = loose; }
+)");
+  const ProcessResult result =
+      run_tool({"run", "smoke", "--case", "decode8-rank8", "--backends", library});
+  CAPTURE(result.out);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 4);
+  CHECK(contains(result.out, "MISTRUSTED"));
+  CHECK(contains(result.out, "after timing: launches that are left out would pass in "));
 }
 
 TEST_CASE("a plugin that ends the program is no pass, and its message says what is to do") {

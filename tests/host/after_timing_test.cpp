@@ -10,6 +10,7 @@
 #include "measure/fake_clock.h"
 #include "measure/rotation.h"
 #include "ops/cpu_backend.h"
+#include "run/case_runner.h"
 #include "support/cpu_case.h"
 #include "support/draws.h"
 #include "verify/verify.h"
@@ -45,13 +46,20 @@ Problem decode(Op op = Op::kLinear, std::int64_t tokens = 6) {
 class Dishonest final : public Backend {
  public:
   using Trick = std::function<void(const Problem&, const Operands&, const Backend& honest)>;
-  explicit Dishonest(Trick trick) : trick_(std::move(trick)) {}
+  // With a unit roundoff it declares that, in each of so many steps as K has.
+  explicit Dishonest(Trick trick, std::optional<double> unit_roundoff = {})
+      : trick_(std::move(trick)), unit_roundoff_(unit_roundoff) {}
   [[nodiscard]] std::string_view name() const override { return "dishonest"; }
   [[nodiscard]] std::string_view summary() const override { return "for tests"; }
   [[nodiscard]] Space space() const override { return Space::kHost; }
   [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
+    Numerics numerics = cpu_->numerics(problem);
+    if (unit_roundoff_) {
+      numerics.unit_roundoff = *unit_roundoff_;
+      numerics.shrink_depth = problem.in_features;
+    }
+    return numerics;
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
   void launch(const Problem& problem, const Operands& operands, Stream) const override {
@@ -61,22 +69,18 @@ class Dishonest final : public Backend {
  private:
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
   Trick trick_;
+  std::optional<double> unit_roundoff_;
 };
 
-std::string held_against_oracle(const Numerics& numerics, const Left& left) {
-  const Comparison found = left.rounds == 1 && left.sets.size() == 1
-                               ? compare_output(left.problem, *left.sets.front(), numerics,
-                                                left.output.data(), left.rows)
-                               : compare_accumulated(left.problem, left.sets, numerics,
-                                                     left.output.data(), left.rounds, left.rows);
-  return found.wrong == 0 ? "" : "wrong values";
+Look held_against_oracle(const Numerics& numerics, const Left& left) {
+  Look look = check_left(numerics, left);
+  look.wrong = look.wrong.empty() ? "" : "wrong values";
+  return look;
 }
 
-// What is said of the measurement.
-std::string verdict_on(const Problem& problem, Dishonest::Trick trick,
-                       CacheMode cache = CacheMode::kWeightsCold,
-                       std::vector<std::int64_t>* launches_on_y = nullptr) {
-  const Dishonest backend(std::move(trick));
+Measurement measurement_of(const Problem& problem, const Dishonest& backend,
+                           CacheMode cache = CacheMode::kWeightsCold,
+                           std::vector<std::int64_t>* launches_on_y = nullptr) {
   MeasureSettings settings;
   settings.cache = cache;
   settings.warmup_ms = 1;
@@ -97,7 +101,14 @@ std::string verdict_on(const Problem& problem, Dishonest::Trick trick,
   device.cache_bytes = 4 * touched_bytes(problem, CacheMode::kWeightsCold);
   const std::unique_ptr<Memory> memory = make_host_memory();
   FakeClock clock([](int, std::int64_t) { return 1e-6; });
-  return measure(request, backend, *memory, clock, device).check_message;
+  return measure(request, backend, *memory, clock, device);
+}
+
+// What is said of the measurement.
+std::string verdict_on(const Problem& problem, Dishonest::Trick trick,
+                       CacheMode cache = CacheMode::kWeightsCold,
+                       std::vector<std::int64_t>* launches_on_y = nullptr) {
+  return measurement_of(problem, Dishonest(std::move(trick)), cache, launches_on_y).check_message;
 }
 
 void honest(const Problem& problem, const Operands& operands, const Backend& backend) {
@@ -131,6 +142,47 @@ TEST_CASE("honest launches of any problem are told right after timing") {
     CAPTURE(describe(problem));
     CHECK(verdict_on(problem, honest).empty());
   }
+}
+
+TEST_CASE("what a loose declaration lets pass after timing is known to be no proof") {
+  for (const Op op : {Op::kLinear, Op::kShrink, Op::kExpand}) {
+    for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+      CAPTURE(name(op));
+      CAPTURE(name(cache));
+      const Look tight = measurement_of(decode(op), Dishonest(honest), cache).replayed;
+      CHECK(tight.compared > 0);
+      CHECK(2 * tight.unproved < tight.compared);
+    }
+  }
+  std::int64_t launches = 0;
+  const auto every_second = [&](const Problem& problem, const Operands& operands,
+                                const Backend& backend) {
+    if (++launches < 20 || launches % 2 == 0) {
+      backend.launch(problem, operands, {});
+    }
+  };
+  Problem problem = decode();
+  problem.in_features = problem.x_stride = 1024;  // so many roundings to 8 bits may give anything
+  const Measurement vague = measurement_of(problem, Dishonest(every_second, 0x1p-8));
+  CHECK(vague.check_message.empty());
+  CHECK(vague.replayed.compared > 0);
+  CHECK(vague.replayed.unproved == vague.replayed.compared);
+}
+
+TEST_CASE("where signs cancel below the bound, launches left out are seen on numbers of one sign") {
+  Problem problem = decode();
+  problem.in_features = problem.x_stride = 16384;
+  const double deep = 0x1p-22;  // makes 0.4 % of magnitudes, which add up to 96 times h
+  const Look look = measurement_of(problem, Dishonest(honest, deep)).replayed;
+  CHECK(look.wrong.empty());
+  CHECK(2 * look.unproved < look.compared);
+  std::int64_t launches = 0;
+  const auto tired = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    if (++launches < 300) {
+      backend.launch(whole, operands, {});
+    }
+  };
+  CHECK_FALSE(measurement_of(problem, Dishonest(tired, deep)).check_message.empty());
 }
 
 TEST_CASE("a result remembered by a look at the operands is found out") {

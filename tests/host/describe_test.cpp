@@ -34,6 +34,34 @@ Thresholds limits(std::optional<double> max_time_us, std::optional<double> max_f
   return thresholds;
 }
 
+TEST_CASE("launches that could be left out unseen are no pass") {
+  for (const bool in_phase : {false, true}) {
+    CAPTURE(in_phase);
+    Measurement measurement;
+    const Look vague{"", 100, 91};
+    if (in_phase) {
+      measurement.phases = Phases{};
+      measurement.phases->replayed = {Look{"", 100, 0}, vague};
+    } else {
+      measurement.replayed = vague;
+    }
+    Row row;
+    row.status = Status::kPassed;
+    add_measurement(row, measurement);
+    CHECK(row.status == Status::kMistrusted);
+    CHECK(row.message.find("would pass in 91 of 100 elements") != std::string::npos);
+    measurement.check_passed = false;
+    add_measurement(row, measurement);
+    CHECK(row.status == Status::kFailed);
+  }
+  Measurement telling;
+  telling.replayed = {"", 100, 90};
+  Row row;
+  row.status = Status::kPassed;
+  add_measurement(row, telling);
+  CHECK(row.status == Status::kPassed);
+}
+
 TEST_CASE("a time over its threshold by more than the noise misses it") {
   Row row = timed_row(20, 0.5);
   add_thresholds(row, limits(19));

@@ -107,7 +107,7 @@ struct Bench {
   std::unique_ptr<Memory> memory = make_host_memory();
   std::int64_t cache_bytes = 4 * touched_bytes(small_linear(), CacheMode::kWeightsCold);
   std::function<bool()> stop;
-  std::function<std::string(const Left&)> check;
+  std::function<Look(const Left&)> check;
 
   Measurement run(FakeClock& clock) {
     const MeasureRequest request{problem, wanted, 1, check, stop, nullptr};
@@ -319,18 +319,19 @@ TEST_CASE("after timing one launch on a fresh y is checked") {
   bench.check = [&](const Left& left) {
     CHECK(left.sets.front()->fill == Fill::kTiming);
     if (left.rounds > 1 || left.sets.size() > 1 || left.rows.empty()) {
-      return std::string();
+      return Look{};
     }
     ++seen;
     const HostResult once =
         launch_on_host(*make_cpu_backend({1, ""}), left.problem, *left.sets.front());
-    return left.output == once.y.data ? std::string() : std::string("y is not one launch away");
+    return Look{left.output == once.y.data ? "" : "y is not one launch away"};
   };
   FakeClock clock(constant(1e-6));
   CHECK(bench.run(clock).check_message.empty());
   CHECK(seen == 2);
   bench.check = [](const Left& left) {
-    return left.rounds == 1 && left.sets.size() == 1 && !left.rows.empty() ? "row 3 is wrong" : "";
+    const bool one = left.rounds == 1 && left.sets.size() == 1 && !left.rows.empty();
+    return Look{one ? "row 3 is wrong" : ""};
   };
   FakeClock again(constant(1e-6));
   const Measurement wrong = bench.run(again);
@@ -345,17 +346,18 @@ TEST_CASE("what the timed launches left is checked, with their number") {
     bench.wanted = settings(cache);
     bench.wanted.max_samples = 500;
     bench.wanted.min_time_ms = 200;  // long enough for y to be restored in between
-    std::size_t accumulated = 0;
+    std::size_t of_all = 0, of_one = 0;
     bench.check = [&](const Left& left) {
-      accumulated += left.rounds > 1 ? 1 : 0;
-      CHECK((left.rounds > 1) <=
-            (left.sets.size() == (cache == CacheMode::kWeightsCold ? 13U : 1U)));
-      return std::string();
+      of_all += left.rounds > 1 && left.sets.size() == 13 ? 1 : 0;
+      of_one += left.rounds > 1 && left.sets.size() == 1 ? 1 : 0;
+      return Look{};
     };
     FakeClock clock(constant(5e-6));
     const Measurement result = bench.run(clock);
-    CHECK(accumulated ==
-          (cache == CacheMode::kCold ? static_cast<std::size_t>(result.rotation_sets) : 1U));
+    const auto sets = static_cast<std::size_t>(result.rotation_sets);
+    const std::size_t replays = cache == CacheMode::kHot ? 1 : 4;  // each shows one set
+    CHECK(of_all == (cache == CacheMode::kWeightsCold ? 1 : 0));
+    CHECK(of_one + of_all == (cache == CacheMode::kCold ? sets : 1) + replays);
   }
 }
 
@@ -368,22 +370,23 @@ TEST_CASE("an output that is overwritten is checked in the sequence as it was ti
     CHECK(left.sets.size() == 1);
     CHECK(left.output != left.sets.front()->y.data);
     launched.push_back(bench.backend.weights.size());
-    return std::string();
+    return Look{};
   };
   FakeClock clock(constant(1e-6));
   const Measurement result = bench.run(clock);
-  // Twice each: the whole output and the rows held against the oracle.
-  REQUIRE(launched.size() == 6);
+  // Twice each: the whole output and the rows held against the oracle; of four replays the rows.
+  REQUIRE(launched.size() == 10);
   CHECK(result.launches % 13 == 0);
-  CHECK(launched[2] == launched[0] + 1);
-  CHECK(launched[4] == launched[2] + 1);
+  CHECK(launched[2] == launched[0] + static_cast<std::size_t>(result.launches));
+  CHECK(launched[6] == launched[5] + 1);
+  CHECK(launched[8] == launched[6] + 1);
 }
 
 TEST_CASE("the output of a timed shrink is read from h") {
   Bench bench;
   bench.problem.op = Op::kShrink;
   bench.check = [&](const Left& left) {
-    return left.output.size() == 3U * 8U * 4U ? std::string() : std::string("not h");
+    return Look{left.output.size() == 3U * 8U * 4U ? "" : "not h"};
   };
   FakeClock clock(constant(1e-6));
   CHECK(bench.run(clock).check_passed);
