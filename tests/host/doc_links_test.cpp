@@ -116,3 +116,33 @@ TEST_CASE("a link to no file or to no heading is seen") {
   CHECK(why_broken(readme, "docs/exit-codes.md#no-such") == "no such heading");
   CHECK(why_broken(readme, "docs/exit-codes.md#exit-codes") == "");
 }
+
+TEST_CASE("the record of results names no folder of the machine that made it") {
+  const auto own_folder = [](const std::string& line) -> std::string {
+    for (const char* folder : {"/root/", "/home/", "/tmp/", "/work/", "/mnt/", "/Users/"}) {
+      const std::size_t at = line.find(folder);
+      // Within a word it is a part of a relative path.
+      if (at != std::string::npos &&
+          (at == 0 || std::string(" \"'=(:").find(line[at - 1]) != std::string::npos)) {
+        return folder;
+      }
+    }
+    return "";
+  };
+  CHECK(own_folder("\"--out\",\"/root/out/auto.jsonl\"") == "/root/");
+  CHECK(own_folder("src/work/x").empty());
+  int read = 0;
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(fs::path(LORA_BENCH_SOURCE_DIR) / "docs" / "results")) {
+    if (entry.is_regular_file()) {
+      std::ifstream in(entry.path());
+      int number = 0;
+      for (std::string line; std::getline(in, line);) {
+        INFO(entry.path().string() << ":" << ++number);
+        CHECK(own_folder(line) == "");
+      }
+      ++read;
+    }
+  }
+  CHECK(read > 20);
+}
