@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,6 +118,55 @@ TEST_CASE("the check of the clock says which tool it cannot run") {
   check_refused(run_process({python, script, "--nonsense"}), 1, "usage: ");
   check_refused(run_process({python, script, "--tool", "/nowhere/lora-bench"}), 1,
                 "cannot run /nowhere/lora-bench; name the built lora-bench with --tool");
+}
+
+namespace {
+
+// Runs the check of the clock with a tool that writes `rows` and an ncu that prints what a real one
+// said of two rows: bgmv in one kernel of 12.64 us, auto in two of 8 and 1.5 us.
+ProcessResult run_check_clock(const std::string& python, const TemporaryFolder& folder,
+                              const std::string& rows) {
+  const auto executable = [&](const char* name, const std::string& text) {
+    const std::string path = folder.write(name, "#!/bin/sh\n" + text);
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  };
+  const std::string stored = folder.write("stored.jsonl", rows);
+  executable("ncu", "cat '" + std::string(LORA_BENCH_SOURCE_DIR) + "/tests/golden/ncu.csv'\n");
+  const std::string tool = executable("tool",
+                                      "while [ \"$1\" != --out ]; do shift; done\n"
+                                      "cp '" +
+                                          stored + "' \"$2\"\n");
+  ProcessOptions options;
+  options.environment["PATH"] = folder.folder() + ":" + std::getenv("PATH");
+  return run_process({python, kScripts + "check-clock.py", "--tool", tool}, options);
+}
+
+std::string timed_row(const std::string& case_id, const std::string& backend,
+                      const std::string& time_us) {
+  return R"({"kind":"row","status":"PASSED","case":")" + case_id + R"(","backend":")" + backend +
+         R"(","bytes":6290000,"time_us":)" + time_us + "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("the check of the clock finds the kernels of a row by its NVTX range, and adds them up") {
+  const std::string python = need_numpy();
+  const TemporaryFolder folder;
+  const std::string context = "{\"kind\":\"context\"}\n";
+  const ProcessResult agrees =
+      run_check_clock(python, folder,
+                      context + timed_row("shrink-qkv-64", "bgmv", "12.9") +
+                          timed_row("qkv/decode=8", "auto", "10.4"));
+  CAPTURE(agrees.err);
+  CHECK(agrees.exit_code == 0);
+  CHECK(contains(agrees.out, "| shrink-qkv-64 | bgmv | 1 | 12.90 | 12.64 | +2.1 % | 1.97 | 98 |"));
+  CHECK(contains(agrees.out, "| qkv/decode=8 | auto | 2 | 10.40 | 9.50 | +9.5 % | 1.97 | 90 |"));
+  const ProcessResult differs =
+      run_check_clock(python, folder, context + timed_row("qkv/decode=8", "auto", "10.6"));
+  CHECK(differs.exit_code == 3);
+  check_refused(run_check_clock(python, folder, context + timed_row("decode=8", "bgmv", "10")), 5,
+                "ncu shows no kernel of 'decode=8 bgmv', only 'shrink-qkv-64 bgmv/void ");
 }
 
 }  // namespace lora_bench::test
