@@ -13,17 +13,16 @@ namespace {
 
 constexpr std::uint64_t kSetStream = 1;
 constexpr std::uint64_t kOutputStream = 2;
-constexpr std::uint64_t kSignStream = 3;
 constexpr std::uint64_t kLastRowsStream = 1ULL << 16;
 constexpr std::uint64_t kReplayedRowsStream = 1ULL << 17;
 constexpr std::uint64_t kRowsStream = 1ULL << 32;
+constexpr std::uint64_t kChangedRowsStream = 1ULL << 18;
 constexpr std::int64_t kMostRows = 16;
 constexpr std::int64_t kLeastRows = 2;
 constexpr std::int64_t kRowsOfReplay = 4;
+constexpr std::int64_t kRowsChanged = 4;
 // Multiply-adds of the oracle on one core, about 0.1 s.
 constexpr std::int64_t kProductsOfACore = std::int64_t{1} << 25;
-constexpr std::size_t kSignBlock = 8;  // elements
-constexpr std::uint64_t kOneBlockIn = 16;
 
 bool owned(const Problem& problem, std::int64_t row) {
   const std::int64_t slot = problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
@@ -48,21 +47,6 @@ std::vector<std::int64_t> count_to(std::int64_t past) {
 }
 
 }  // namespace
-
-void scatter_signs(HostTensor& tensor, std::uint64_t secret) {
-  const RandomStream random(secret, kSignStream);
-  const auto bytes = static_cast<std::size_t>(size_bytes(tensor.dtype));
-  const std::size_t block = kSignBlock * bytes;
-  for (std::size_t start = 0; start < tensor.data.size(); start += block) {
-    if (random.bits(start) % kOneBlockIn != 0) {
-      continue;
-    }
-    const std::size_t past = std::min(start + block, tensor.data.size());
-    for (std::size_t last = start + bytes; last <= past; last += bytes) {
-      tensor.data[last - 1] ^= std::byte{0x80};  // the sign, in little endian
-    }
-  }
-}
 
 std::int64_t AfterTiming::any_set(std::int64_t turn) const {
   return random_index(secret_, kSetStream, turn, sets_.count());
@@ -159,12 +143,20 @@ std::string AfterTiming::left_by(const Tensors& tensors, const Launched& launche
   return wrong.empty() ? sets_.changed_inputs(any_set()) : wrong;
 }
 
+std::vector<std::int64_t> AfterTiming::few_rows() const {
+  return any_rows(kChangedRowsStream, kRowsChanged);
+}
+
+std::vector<std::int64_t> AfterTiming::many_rows() const {
+  return any_rows(kLastRowsStream, kMostRows);
+}
+
 std::string AfterTiming::left_by_one(const Tensors& tensors, std::int64_t set,
-                                     std::uint64_t turn) const {
+                                     std::vector<std::int64_t> rows) const {
   const std::vector<std::byte> got = sets_.download_output(sets_.output_of_set(set));
   std::string wrong = check_unowned(tensors, got);
   if (wrong.empty()) {
-    wrong = check_rows(tensors, got, {set}, 1, any_rows(kLastRowsStream + turn, kMostRows)).wrong;
+    wrong = check_rows(tensors, got, {set}, 1, std::move(rows)).wrong;
   }
   return wrong;
 }

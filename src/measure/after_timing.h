@@ -25,9 +25,12 @@ class AfterTiming {
   // Every output on some rows with the oracle, one of them whole for what nobody owns; guards and
   // inputs. "" or what is wrong.
   [[nodiscard]] std::string left_by(const Tensors& tensors, const Launched& launched) const;
-  // One output, to which one launch of `set` added.
+  // One output, to which one launch of `set` added, on these rows.
   [[nodiscard]] std::string left_by_one(const Tensors& tensors, std::int64_t set,
-                                        std::uint64_t turn) const;
+                                        std::vector<std::int64_t> rows) const;
+  // Rows that the op owns.
+  [[nodiscard]] std::vector<std::int64_t> few_rows() const;
+  [[nodiscard]] std::vector<std::int64_t> many_rows() const;
   // A few rows of the output of `set`, to which `rounds` launches of it added and no other did.
   [[nodiscard]] Look left_by_replay(const Tensors& tensors, std::int64_t set, std::int64_t rounds,
                                     std::uint64_t turn) const;
@@ -49,9 +52,5 @@ class AfterTiming {
   OperandSets& sets_;
   std::uint64_t secret_;
 };
-
-// Changes the sign of a few numbers in each row, scattered so that who looks at some only sees the
-// same as before.
-void scatter_signs(HostTensor& tensor, std::uint64_t secret);
 
 }  // namespace lora_bench

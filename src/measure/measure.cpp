@@ -11,6 +11,7 @@
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
 #include "measure/sampling.h"
+#include "measure/small_changes.h"
 
 namespace lora_bench {
 namespace {
@@ -228,31 +229,45 @@ class Bench {
     return all;
   }
 
-  // Two launches of one set, no one knows which, with other numbers at the same addresses: first a
-  // few other weights, the rest and x and what lies in h as before, then another x.
+  // Launches of one set, no one knows which, with other numbers at the same addresses, all else and
+  // what lies in h as before: one number in B, in A, in some rows of x, and then another x.
   std::string check_remembered(const AfterTiming& after) {
     const std::int64_t set = after.any_set();
     clock_.load(0, {launch_of(set)});
-    const auto once = [&](std::uint64_t turn) {
+    const auto once = [&](const std::vector<std::int64_t>& rows) {
       if (accumulates()) {
         sets_.restore_y(sets_.output_of_set(set));
       }
       static_cast<void>(clock_.run_seconds(0));
-      return after.left_by_one(tensors_, set, turn);
+      return after.left_by_one(tensors_, set, rows);
     };
-    for (std::vector<HostTensor>* tensors : {&tensors_.a, &tensors_.b}) {
-      for (HostTensor& tensor : *tensors) {
-        scatter_signs(tensor, after.secret());
+    const bool shrinks = has_shrink(request_.problem.op);
+    const SmallChange change{request_.problem, set, after.few_rows(), after.secret()};
+    std::string wrong;
+    const auto changed = [&](const char* name, void (*make)(const SmallChange&, Tensors&)) {
+      if (!wrong.empty()) {
+        return;
       }
+      make(change, tensors_);
+      make == change_rows ? sets_.renew_inputs() : sets_.renew_weights(set);
+      if (const std::string found = once(change.rows); !found.empty()) {
+        wrong = fmt::format("with another number in {}: {}", name, found);
+      }
+    };
+    if (has_expand(request_.problem.op)) {
+      changed("B", change_b);
     }
-    sets_.renew_weights(set);
-    if (std::string wrong = once(0); !wrong.empty()) {
-      return "with other weights in their place: " + wrong;
+    if (shrinks) {
+      changed("A", change_a);
     }
-    negate(has_shrink(request_.problem.op) ? tensors_.x : tensors_.h);
-    sets_.renew_inputs();
-    sets_.poison_every_h();
-    return once(1);
+    changed(shrinks ? "x" : "h", change_rows);
+    if (wrong.empty()) {
+      negate(shrinks ? tensors_.x : tensors_.h);
+      sets_.renew_inputs();
+      sets_.poison_every_h();
+      wrong = once(after.many_rows());
+    }
+    return wrong;
   }
 
   [[nodiscard]] bool accumulates() const {

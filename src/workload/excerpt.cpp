@@ -48,6 +48,12 @@ void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t
   std::memcpy(to + (bytes - first), from, first);
 }
 
+std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                           std::int64_t set, std::int64_t element) {
+  const std::int64_t elements = tensor.elements / slots;
+  return slot * elements + (element + distance(elements, set)) % elements;
+}
+
 Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows) {
   Excerpt excerpt{whole, std::move(rows), {}};
   std::vector<std::int32_t> ids;

@@ -13,6 +13,10 @@ namespace lora_bench {
 void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
                       std::int64_t set, std::byte* to);
 
+// Where `tensor` keeps what operand set `set` has as element `element` of a slot.
+[[nodiscard]] std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots,
+                                         std::int64_t slot, std::int64_t set, std::int64_t element);
+
 // Some rows of a problem and the adapters that they use, as a problem of its own: what an oracle
 // needs of them, of many operand sets, is small.
 struct Excerpt {

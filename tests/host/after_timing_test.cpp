@@ -80,7 +80,8 @@ Look held_against_oracle(const Numerics& numerics, const Left& left) {
 
 Measurement measurement_of(const Problem& problem, const Dishonest& backend,
                            CacheMode cache = CacheMode::kWeightsCold,
-                           std::vector<std::int64_t>* launches_on_y = nullptr) {
+                           std::vector<std::int64_t>* launches_on_y = nullptr,
+                           std::uint64_t secret = 12) {
   MeasureSettings settings;
   settings.cache = cache;
   settings.warmup_ms = 1;
@@ -95,7 +96,7 @@ Measurement measurement_of(const Problem& problem, const Dishonest& backend,
     }
     return held_against_oracle(numerics, left);
   };
-  const MeasureRequest request{problem, settings, 1, check, nullptr, [] { return 12U; }};
+  const MeasureRequest request{problem, settings, 1, check, nullptr, [=] { return secret; }};
   DeviceFacts device;
   device.kind = "cpu";
   device.cache_bytes = 4 * touched_bytes(problem, CacheMode::kWeightsCold);
@@ -216,6 +217,48 @@ TEST_CASE("a result remembered by a look at the operands is found out") {
   };
   CHECK(verdict_on(decode(), remember).find("wrong values") != std::string::npos);
   CHECK(known.size() >= 13);
+}
+
+TEST_CASE("an h that is kept while some elements of every row look the same is found out") {
+  constexpr std::int64_t kLookedAt = 16;
+  Problem problem = decode(Op::kLinear, 32);
+  problem.in_features = problem.x_stride = 1024;
+  const auto look_at = [&](const void* rows, std::int64_t count, std::vector<float>& seen) {
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t i = 0; i < kLookedAt; ++i) {
+        const std::int64_t k = i * problem.in_features / kLookedAt;
+        seen.push_back(load(problem.dtype, rows, row * problem.in_features + k));
+      }
+    }
+  };
+  std::int64_t found_out = 0, seen_through = 0;
+  for (std::uint64_t secret = 0; secret < 8; ++secret) {
+    std::map<std::vector<float>, std::vector<float>> known;
+    const auto remember = [&](const Problem& whole, const Operands& operands,
+                              const Backend& backend) {
+      std::vector<float> key;
+      look_at(operands.x, whole.tokens, key);
+      look_at(operands.a[0], whole.slots * whole.max_rank, key);
+      std::vector<float>& h = known[key];
+      Problem half = whole;
+      Operands given = operands;
+      if (h.empty()) {
+        h.resize(static_cast<std::size_t>(whole.tokens * whole.max_rank));
+        given.h = h.data();
+        half.op = Op::kShrink;
+        backend.launch(half, given, {});
+      }
+      given.h = h.data();
+      half.op = Op::kExpand;
+      backend.launch(half, given, {});
+    };
+    const Measurement measured =
+        measurement_of(problem, Dishonest(remember), CacheMode::kWeightsCold, nullptr, secret);
+    found_out += measured.check_passed ? 0 : 1;
+    seen_through += measured.check_message.starts_with("with another number in ") ? 1 : 0;
+  }
+  CHECK(found_out >= 7);
+  CHECK(seen_through == found_out);
 }
 
 TEST_CASE("an h that is kept while x looks the same is found out") {

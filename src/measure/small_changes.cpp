@@ -1,0 +1,163 @@
+#include "measure/small_changes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/convert.h"
+#include "core/random.h"
+#include "workload/excerpt.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::uint64_t kStream = 1ULL << 18;
+// What a change adds to h, which else is about 1; of B, how many times the delta it adds to y.
+constexpr double kEffect = 16;
+constexpr double kMost = 0x1p14;  // far below what fp16 holds
+constexpr std::int64_t kTries = 8;
+constexpr std::size_t kAdapters = 2;
+
+// Random numbers for one operand, one after the other.
+class Dice {
+ public:
+  Dice(const SmallChange& change, std::uint64_t operand)
+      : secret_(change.secret), stream_(kStream + operand) {}
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(
+        random_below(secret_, stream_, next_++, static_cast<std::uint64_t>(bound)));
+  }
+  // Of a few drawn numbers below `bound` the one with the largest `size`.
+  template <typename Size>
+  std::int64_t telling(std::int64_t bound, const Size& size) {
+    std::int64_t best = below(bound);
+    for (std::int64_t turn = 1; turn < kTries; ++turn) {
+      const std::int64_t other = below(bound);
+      best = size(other) > size(best) ? other : best;
+    }
+    return best;
+  }
+
+ private:
+  std::uint64_t secret_, stream_, next_ = 0;
+};
+
+double magnitude(const HostTensor& tensor, std::int64_t index) {
+  return std::fabs(static_cast<double>(load(tensor.dtype, tensor.data.data(), index)));
+}
+
+// Of the other sign than before.
+void replace(HostTensor& tensor, std::int64_t index, double size) {
+  const float before = load(tensor.dtype, tensor.data.data(), index);
+  const double after = std::isfinite(size) ? std::min(size, kMost) : kMost;
+  store(tensor.dtype, tensor.data.data(), index,
+        static_cast<float>(std::copysign(after, -static_cast<double>(before))));
+}
+
+std::int64_t slot_of(const SmallChange& change, std::int64_t row) {
+  return change.problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
+}
+
+std::int64_t rank_of(const SmallChange& change, std::int64_t slot) {
+  return change.problem.rank[static_cast<std::size_t>(slot)];
+}
+
+// A row for each of the first few adapters.
+std::vector<std::int64_t> row_of_adapters(const SmallChange& change) {
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t row : change.rows) {
+    const bool known = std::any_of(rows.begin(), rows.end(), [&](std::int64_t other) {
+      return slot_of(change, other) == slot_of(change, row);
+    });
+    if (!known && rows.size() < kAdapters) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+// A slice that computes something.
+std::size_t any_slice(const SmallChange& change, Dice& dice) {
+  const std::vector<std::int64_t>& widths = change.problem.widths;
+  return static_cast<std::size_t>(dice.telling(change.problem.slices(), [&](std::int64_t slice) {
+    return widths[static_cast<std::size_t>(slice)] > 0 ? 1 : 0;
+  }));
+}
+
+// Where the weights of a slot, as the set has them, keep an element.
+std::int64_t place(const SmallChange& change, const HostTensor& weights, std::int64_t slot,
+                   std::int64_t element) {
+  return drawn_element(weights, change.problem.slots, slot, change.set, element);
+}
+
+// Mean magnitude of A over the lanes of a slot, at one element of K.
+double mean_of_a(const SmallChange& change, const Tensors& tensors, std::int64_t slot,
+                 std::int64_t k) {
+  double sum = 0, terms = 0;
+  for (const HostTensor& a : tensors.a) {
+    for (std::int64_t lane = 0; lane < rank_of(change, slot) && a.elements > 0; ++lane) {
+      sum += magnitude(a, place(change, a, slot, lane * change.problem.in_features + k));
+      ++terms;
+    }
+  }
+  return sum / terms;
+}
+
+}  // namespace
+
+void change_a(const SmallChange& change, Tensors& tensors) {
+  const Problem& problem = change.problem;
+  Dice dice(change, 0);
+  for (const std::int64_t row : row_of_adapters(change)) {
+    const std::int64_t slot = slot_of(change, row);
+    HostTensor& a = tensors.a[any_slice(change, dice)];
+    if (a.elements == 0) {
+      continue;
+    }
+    const auto x = [&](std::int64_t k) { return magnitude(tensors.x, row * problem.x_stride + k); };
+    const std::int64_t k = dice.telling(problem.in_features, x);
+    const std::int64_t lane = dice.below(rank_of(change, slot));
+    replace(a, place(change, a, slot, lane * problem.in_features + k), kEffect / x(k));
+  }
+}
+
+void change_b(const SmallChange& change, Tensors& tensors) {
+  const Problem& problem = change.problem;
+  Dice dice(change, 1);
+  for (const std::int64_t row : row_of_adapters(change)) {
+    const std::int64_t slot = slot_of(change, row);
+    const std::size_t slice = any_slice(change, dice);
+    HostTensor& b = tensors.b[slice];
+    if (b.elements == 0) {
+      continue;
+    }
+    const std::int64_t rank = rank_of(change, slot);
+    const std::int64_t first = dice.below(problem.widths[slice]) * problem.max_rank;
+    double sum = 0;
+    for (std::int64_t lane = 0; lane < rank; ++lane) {
+      sum += magnitude(b, place(change, b, slot, first + lane));
+    }
+    // The delta is a sum of as many terms with signs that cancel.
+    replace(b, place(change, b, slot, first + dice.below(rank)),
+            kEffect * sum / std::sqrt(static_cast<double>(rank)));
+  }
+}
+
+void change_rows(const SmallChange& change, Tensors& tensors) {
+  const Problem& problem = change.problem;
+  Dice dice(change, 2);
+  for (const std::int64_t row : change.rows) {
+    const std::int64_t slot = slot_of(change, row);
+    if (has_shrink(problem.op)) {
+      const auto of_a = [&](std::int64_t k) { return mean_of_a(change, tensors, slot, k); };
+      const std::int64_t k = dice.telling(problem.in_features, of_a);
+      replace(tensors.x, row * problem.x_stride + k, kEffect / of_a(k));
+      continue;
+    }
+    const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
+    replace(tensors.h,
+            (slice * problem.tokens + row) * problem.max_rank + dice.below(rank_of(change, slot)),
+            kEffect);
+  }
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,93 @@
+#include "measure/small_changes.h"
+
+#include <doctest/doctest.h>
+
+#include "ops/cpu_backend.h"
+#include "support/cpu_case.h"
+#include "verify/scan.h"
+#include "verify/verify.h"
+#include "workload/excerpt.h"
+
+using namespace lora_bench;
+using namespace lora_bench::test;
+
+namespace {
+
+constexpr std::int64_t kSet = 5;
+
+std::int64_t bytes_that_differ(const std::vector<HostTensor>& left,
+                               const std::vector<HostTensor>& right) {
+  std::int64_t count = 0;
+  for (std::size_t tensor = 0; tensor < left.size(); ++tensor) {
+    for (std::size_t at = 0; at < left[tensor].data.size(); ++at) {
+      count += left[tensor].data[at] != right[tensor].data[at] ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+// What one change did to rows of a step.
+struct Changed {
+  std::int64_t wrong = 0;  // elements of the result of before that are wrong now
+  std::int64_t bytes_of_a = 0, bytes_of_b = 0, bytes_of_rows = 0;
+};
+
+Changed try_out(const SmallChange& change, void (*make)(const SmallChange&, Tensors&)) {
+  const Problem& problem = change.problem;
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const Tensors before = draw_tensors(problem, Fill::kTiming, 1);
+  const Excerpt excerpt = excerpt_of(problem, change.rows);
+  const HostResult old =
+      launch_on_host(*cpu, excerpt.problem, cut_tensors(excerpt, problem, before, change.set));
+  Tensors after = before;
+  make(change, after);
+  const Tensors cut = cut_tensors(excerpt, problem, after, change.set);
+  std::vector<std::int64_t> rows(change.rows.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  const Comparison found =
+      compare_output(excerpt.problem, cut, cpu->numerics(problem),
+                     (has_expand(problem.op) ? old.y : old.h).data.data(), rows);
+  return {found.wrong, bytes_that_differ(before.a, after.a), bytes_that_differ(before.b, after.b),
+          bytes_that_differ({before.x, before.h}, {after.x, after.h})};
+}
+
+}  // namespace
+
+TEST_CASE("a small change changes what it says, little of it, and the result of a row") {
+  std::int64_t tried = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const Problem problem = random_problem(seed);
+    SmallChange change{problem, kSet, {}, seed};
+    for (std::int64_t row = 0; row < problem.tokens && change.rows.size() < 4; ++row) {
+      if (owns_row(problem, row)) {
+        change.rows.push_back(row);
+      }
+    }
+    if (change.rows.empty() || owned_elements(problem) == 0) {
+      continue;
+    }
+    CAPTURE(seed);
+    const auto note = [&](const Changed& changed) {
+      ++tried;
+      CHECK(changed.wrong > 0);
+    };
+    const auto bytes = size_bytes(problem.dtype);
+    if (has_shrink(problem.op)) {
+      const Changed changed = try_out(change, change_a);
+      CHECK(changed.bytes_of_a <= 2 * bytes);
+      CHECK(changed.bytes_of_b + changed.bytes_of_rows == 0);
+      note(changed);
+    }
+    if (has_expand(problem.op)) {
+      const Changed changed = try_out(change, change_b);
+      CHECK(changed.bytes_of_b <= 2 * bytes);
+      CHECK(changed.bytes_of_a + changed.bytes_of_rows == 0);
+      note(changed);
+    }
+    const Changed changed = try_out(change, change_rows);
+    CHECK(changed.bytes_of_rows <= 4 * size_bytes(Dtype::kFp32));
+    CHECK(changed.bytes_of_a + changed.bytes_of_b == 0);
+    note(changed);
+  }
+  CHECK(tried > 500);
+}
