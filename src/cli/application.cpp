@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <clocale>
 #include <cstdlib>
 
 #include "cli/invocation.h"
+#include "cli/misspelt.h"
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
@@ -56,26 +56,6 @@ void add_options(CLI::App& app, Invocation& invocation) {
       "Begin with: lora-bench run smoke");
 }
 
-// The command line's parser tells of a misspelt command only that a command is missing.
-void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv) {
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    known.push_back(command->get_name());
-  }
-  int at = 1;
-  while (at < argc && argv[at][0] == '-') {
-    at += std::string_view(argv[at]) == "--color" ? 2 : 1;
-  }
-  if (at >= argc || std::find(known.begin(), known.end(), argv[at]) != known.end()) {
-    return;
-  }
-  Diagnostic diagnostic;
-  diagnostic.what = fmt::format("there is no command '{}'", argv[at]);
-  diagnostic.allowed = fmt::format("{}", fmt::join(known, ", "));
-  diagnostic.suggestion = nearest(argv[at], known);
-  throw UsageError({diagnostic});
-}
-
 ExitCode guarded(const std::function<ExitCode()>& action) {
   try {
     return action();
@@ -111,7 +91,7 @@ int run_application(int argc, const char* const* argv) {
       return app.exit(error);  // --help and --version
     }
     return static_cast<int>(guarded([&] {
-      refuse_unknown_command(app, argc, argv);
+      refuse_misspelt(app, error, argc, argv);
       app.exit(error);
       return ExitCode::kUsage;
     }));

@@ -113,10 +113,10 @@ std::string totals_text(std::int64_t rows, const Totals& totals) {
   text += totals.skipped == 0 ? "" : fmt::format(", {} of them SKIPPED", totals.skipped);
   return totals.skipped == rows
              ? text
-             : text + fmt::format(", about {} to {}, at most {} of memory at a time",
-                                  format_seconds(totals.time.least_s),
-                                  format_seconds(totals.time.most_s),
-                                  format_bytes(static_cast<double>(totals.largest_bytes)));
+             : text + fmt::format(
+                          ", about {} to {} on an idle machine, at most {} of memory at a time",
+                          format_seconds(totals.time.least_s), format_seconds(totals.time.most_s),
+                          format_bytes(static_cast<double>(totals.largest_bytes)));
 }
 
 ExitCode execute(const Selection& selection, const Invocation& invocation) {

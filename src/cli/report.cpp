@@ -19,10 +19,12 @@
 namespace lora_bench {
 namespace {
 
+constexpr const char* kUsualValue = "floor_ratio";
+
 struct ReportCommand {
   std::vector<std::string> files, peers, filters, columns, out;
   std::vector<std::string> pivot;  // DOWN x ACROSS
-  std::string value = "floor_ratio";
+  std::string value;
   bool markdown = false;
 };
 
@@ -46,7 +48,8 @@ void refuse_pivot_in(const std::vector<std::string>& files) {
 
 void report_pivot(const ReportCommand& command, const std::vector<Row>& rows) {
   const auto text = [&](bool markdown) {
-    return render_pivot(rows, command.pivot.front(), command.pivot.back(), command.value, markdown);
+    return render_pivot(rows, command.pivot.front(), command.pivot.back(),
+                        command.value.empty() ? kUsualValue : command.value, markdown);
   };
   refuse_pivot_in(command.out);
   const std::string shown = text(command.markdown);
@@ -67,7 +70,21 @@ Results read_all(const std::vector<std::string>& files) {
   return merge_results(read);
 }
 
+// What would be ignored was meant to do something.
+void refuse_idle_options(const ReportCommand& command) {
+  if (command.pivot.empty() && !command.value.empty()) {
+    throw UsageError(
+        fmt::format("--value {} fills the cells of --pivot, which is missing; add --pivot DOWN x "
+                    "ACROSS, or show the column with --columns",
+                    command.value));
+  }
+  if (!command.pivot.empty() && !command.columns.empty()) {
+    throw UsageError("--columns chooses those of the table, not of --pivot; leave one of them out");
+  }
+}
+
 ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
+  refuse_idle_options(command);
   Results results = read_all(command.files);
   if (!command.peers.empty()) {
     results = with_peers(std::move(results), read_all(command.peers));
@@ -145,8 +162,8 @@ void add_report(CLI::App& app, Invocation& invocation) {
          },
          "a table of one value: DOWN x ACROSS, e.g. --pivot rank x tokens")
       ->expected(2, 3);
-  sub->add_option("--value", command->value, "the column in the cells of --pivot")
-      ->capture_default_str();
+  sub->add_option("--value", command->value,
+                  fmt::format("the column in the cells of --pivot; without it {}", kUsualValue));
   sub->add_flag("--markdown", command->markdown, "Markdown instead of aligned text");
   sub->callback([command, &invocation] {
     invocation.action = [command, &invocation] { return execute(*command, invocation); };

@@ -51,7 +51,32 @@ std::string too_few(const Row& row, const char* which) {
   const std::int64_t count = row.samples_us.empty()
                                  ? row.samples.value_or(0)
                                  : static_cast<std::int64_t>(row.samples_us.size());
-  return fmt::format("{} has {} samples, {} are needed", which, count, kLeastSamples);
+  return fmt::format(
+      "{} has {} samples, {} are needed: raise measure.max_samples or measure.max_time_ms, or run "
+      "with --repeat {}",
+      which, count, kLeastSamples, count > 0 ? (kLeastSamples + count - 1) / count : kLeastSamples);
+}
+
+// What would bring a verdict. A median is known better by the root of the number of its samples;
+// what a row differs from itself beyond that (`apart` against `known`) no sample mends.
+std::string advice(double half, double limit, double known, double apart) {
+  constexpr double kMostTimes = 100;  // more is no advice
+  const double share = std::expm1(half);
+  const std::string wider =
+      share > 1 ? "" : fmt::format(", or --threshold {:.1f}%", std::ceil(share * 1e3) / 10);
+  const double times = limit > 0 ? std::ceil((half / limit) * (half / limit)) : kMostTimes + 1;
+  if (apart > known) {
+    return fmt::format(
+        "the same code differs by more than its samples explain: a quieter machine "
+        "or locked clocks would tell{}",
+        wider);
+  }
+  return times > kMostTimes
+             ? fmt::format("a quieter machine would tell{}", wider)
+             : fmt::format(
+                   "{:.0f} times the samples (measure.max_samples and measure.max_time_ms, "
+                   "or --repeat {:.0f}) would tell{}",
+                   times, times, wider);
 }
 
 }  // namespace
@@ -84,11 +109,12 @@ ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& optio
   }
   const double noise = length({noise_of(base, before->median), noise_of(fresh, after->median)});
   // Distances in logarithms: a ratio of 2 and one of 1/2 are equally far from none.
-  const double below = length(
-      {log_distance(after->median, after->low), log_distance(before->high, before->median), noise});
-  const double above = length(
-      {log_distance(after->high, after->median), log_distance(before->median, before->low), noise});
-  const double half = std::max(below, above);
+  const double known_below =
+      length({log_distance(after->median, after->low), log_distance(before->high, before->median)});
+  const double known_above =
+      length({log_distance(after->high, after->median), log_distance(before->median, before->low)});
+  const double known = std::max(known_below, known_above);
+  const double half = length({known, noise});
   const double change = std::log(after->median / before->median);
   const double limit = std::log1p(threshold);
   // A verdict needs a change beyond the threshold that is also no noise; where the noise is above
@@ -101,10 +127,10 @@ ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& optio
   if (std::abs(change) > needed) {
     result.change = change > 0 ? Change::kSlower : Change::kFaster;
   } else if (half > limit) {
-    result.reason = threshold == 0 ? fmt::format("noise of {} hides every smaller change",
-                                                 percent(*result.noise_share))
-                                   : fmt::format("noise of {} hides a change of {}",
-                                                 percent(*result.noise_share), percent(threshold));
+    const std::string hidden =
+        threshold == 0 ? "every smaller change" : "a change of " + percent(threshold);
+    result.reason = fmt::format("noise of {} hides {}: {}", percent(*result.noise_share), hidden,
+                                advice(half, limit, known, noise));
   } else {
     result.change = Change::kSame;
   }

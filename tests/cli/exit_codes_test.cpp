@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/process.h"
@@ -25,6 +26,31 @@ TEST_CASE("exit 1: nothing is run for a command line that makes no sense") {
   CHECK(run_tool({"run", "smoke", "--repeat", "0"}).exit_code == 1);
   CHECK(run_tool({"run", "no-such-scenario"}).exit_code == 1);
   CHECK(run_tool({"list", "nothing"}).exit_code == 1);
+}
+
+TEST_CASE("exit 1: an unknown option or value is named with the nearest known one") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> lines{
+      {{"run", "smoke", "--bakends", "cpu"},
+       "run: unknown option '--bakends'; did you mean '--backends'?"},
+      {{"run", "smoke", "--filtr=rank=8"},
+       "run: unknown option '--filtr'; did you mean '--filter'?"},
+      {{"report", "x.jsonl", "-o", "y"}, "report: unknown option '-o'; did you mean '--out'?"},
+      {{"report", "x.jsonl", "--nonsense"},
+       "report: unknown option '--nonsense'; `lora-bench report --help` lists what there is"},
+      {{"run", "smoke", "--color=never"},
+       "run: unknown option '--color'; it stands before the command: lora-bench --color ... run"},
+      {{"--colr", "always", "run", "smoke"},
+       "lora-bench: unknown option '--colr'; did you mean '--color'?"},
+      {{"--color", "always", "rnu"}, "there is no command 'rnu'"},
+      {{"list", "metricz"}, "what: unknown 'metricz'; allowed: "},
+      {{"list", "metricz"}, "; did you mean 'metrics'?"}};
+  for (const auto& [line, sentence] : lines) {
+    const ProcessResult result = run_tool(line);
+    CAPTURE(result.err);
+    CAPTURE(sentence);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, sentence));
+  }
 }
 
 TEST_CASE("exit 1: an unknown command is named with the nearest known one") {

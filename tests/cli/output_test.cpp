@@ -46,6 +46,18 @@ TEST_CASE("a column that is not known costs no file") {
   CHECK(read_file(kept) == "what was there");
 }
 
+TEST_CASE("an option of report that would do nothing is refused") {
+  const TemporaryFolder folder;
+  const std::string rows = two_rows(folder);
+  const ProcessResult value = run_tool({"report", rows, "--value", "bytes"});
+  CHECK(value.exit_code == 1);
+  CHECK(contains(value.err, "--value bytes fills the cells of --pivot, which is missing"));
+  const ProcessResult chosen =
+      run_tool({"report", rows, "--pivot", "tokens", "x", "backend", "--columns", "case"});
+  CHECK(chosen.exit_code == 1);
+  CHECK(contains(chosen.err, "leave one of them out"));
+}
+
 TEST_CASE("a pivot is what its files hold, and a form it has not is refused") {
   const TemporaryFolder folder;
   const std::string rows = two_rows(folder);
@@ -134,6 +146,7 @@ TEST_CASE("plan leaves out of its time what does not fit the memory") {
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "SKIPPED: needs "));
   CHECK(contains(result.out, "\n1 row, 1 of them SKIPPED\n"));
+  CHECK(contains(run_tool({"plan", "smoke", "--backends", "cpu"}).out, " on an idle machine, "));
 }
 
 }  // namespace

@@ -86,7 +86,9 @@ TEST_CASE("a row without samples is judged by its quartiles, one with too few by
   base.samples = 7;
   const ComparedRow result = judge(base, timed("a", 106), {});
   CHECK(result.change == Change::kInconclusive);
-  CHECK(result.reason == "base has 7 samples, 8 are needed");
+  CHECK(result.reason ==
+        "base has 7 samples, 8 are needed: raise measure.max_samples or measure.max_time_ms, or "
+        "run with --repeat 2");
 }
 
 TEST_CASE("a change beyond the threshold is a verdict, one within is the same") {
@@ -109,11 +111,15 @@ TEST_CASE("the given threshold beats the row's, and the row's beats the default"
 TEST_CASE("noise above the threshold leaves only a change beyond both") {
   const ComparedRow small = judge(timed("a", 100, 0.2), timed("a", 104, 0.2), {});
   CHECK(small.change == Change::kInconclusive);
-  CHECK(small.reason.find("hides a change of 3.0 %") != std::string::npos);
+  CHECK(small.reason.find("hides a change of 3.0 %: 34 times the samples (measure.max_samples and "
+                          "measure.max_time_ms, or --repeat 34) would tell, or --threshold 18.") !=
+        std::string::npos);
   CHECK(judge(timed("a", 100, 0.2), timed("a", 200, 0.2), {}).change == Change::kSlower);
   Row noisy = timed("a", 104);
   noisy.noise_us = 10;
-  CHECK(judge(timed("a", 100), noisy, {}).change == Change::kInconclusive);
+  const ComparedRow apart = judge(timed("a", 100), noisy, {});
+  CHECK(apart.change == Change::kInconclusive);
+  CHECK(apart.reason.find("more than its samples explain: a quieter machine") != std::string::npos);
 }
 
 TEST_CASE("each change asks for its exit code, the worst wins, an improvement never fails") {
