@@ -3,9 +3,11 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock; default: all
+#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers;
+#     default: all but peers, which need PyTorch
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
+#   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -70,6 +72,22 @@ fuzz() {
   return "$status"
 }
 
+# Other people's kernels on the anchors, then whether their clock is ours.
+peers() {
+  local unpacked=() peer
+  [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
+  record peers-export "$tool" export anchors --backends naive --scales-as-written --to build/peers-cases
+  for peer in ${LORA_BENCH_PEERS:-vllm sglang-csgmv sglang-triton torch-loop torch-bmm torch-grouped}; do
+    record "peers-$peer" scripts/peers/run.py --tool "$tool" --cases build/peers-cases --peer "$peer" \
+      --out "$out/peers.jsonl" "${unpacked[@]}"
+  done
+  record peers-table "$tool" report --peers "$out/peers.jsonl" "$out/anchors.jsonl" --out "$out/peers.md"
+  record gemm-export "$tool" export gemm --backends cublas --scales-as-written --to build/peers-gemm
+  record gemm-peer scripts/peers/run.py --tool "$tool" --cases build/peers-gemm --peer torch-loop --out "$out/gemm-peer.jsonl"
+  record gemm "$tool" run gemm --backends cublas --out "$out/gemm.jsonl" --quiet
+  record gemm-table "$tool" report --peers "$out/gemm-peer.jsonl" "$out/gemm.jsonl"
+}
+
 backends=naive,bgmv,grouped,grouped-ordered,chunked,panel,auto
 run_part() {
   case $1 in
@@ -91,6 +109,7 @@ run_part() {
     fuzz) record fuzz fuzz ;;
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
     clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
+    peers) peers ;;
     *)
       echo "gpu-check.sh: no part '$1'" >&2
       exit 1
