@@ -104,6 +104,15 @@ class Bench {
     accumulated_ = 0;
   }
 
+  // As many launches as were timed, in their order, beginning elsewhere.
+  [[nodiscard]] std::vector<Launch> sequence_to(std::int64_t last_set) const {
+    std::vector<Launch> sequence;
+    for (std::int64_t launch = 1; launch <= launches_; ++launch) {
+      sequence.push_back(launch_of((last_set + launch) % sets_.count()));
+    }
+    return sequence;
+  }
+
   std::int64_t choose_passes() {
     load(1);
     if (evicts_) {
@@ -204,15 +213,19 @@ class Bench {
     return look;
   }
 
-  // Of a y that all sets add to, one set, no one knows which, adds what shows, the others zeros.
+  // Of a y that all sets add to, one set, no one knows which, adds what shows, the others zeros. In
+  // an output that each overwrites the last one shows: the sequence ends with a set no one knows.
   Look replay(const AfterTiming& after, std::int64_t turns) {
     Look all;
     if (accumulates()) {
       sets_.clear_expand();
     }
     for (std::int64_t turn = 0; turn < turns && all.wrong.empty(); ++turn) {
-      const std::int64_t set = accumulates() ? after.any_set(turn) : sets_.count() - 1;
+      const std::int64_t set = after.any_set(turn);
       sets_.renew_weights(set);
+      if (!accumulates()) {
+        clock_.load(1, sequence_to(set));
+      }
       sets_.restore_y(sets_.output_of_set(set));
       sets_.poison_every_h();
       static_cast<void>(clock_.run_seconds(1));

@@ -304,6 +304,33 @@ TEST_CASE("an operand set between the first and the last that is left out is fou
   CHECK(seen.size() > 5);
 }
 
+TEST_CASE("sets whose result the next one overwrites cannot be left out") {
+  for (const Op op : {Op::kLinear, Op::kShrink}) {
+    CAPTURE(name(op));
+    Problem problem = decode(op);
+    problem.add_inputs = false;
+    std::vector<const void*> sets;  // in the order of the first launches
+    std::ptrdiff_t before = 0;
+    std::int64_t launches = 0;
+    const auto last_alone = [&](const Problem& whole, const Operands& operands,
+                                const Backend& backend) {
+      const auto found = std::find(sets.begin(), sets.end(), operands.a[0]);
+      const std::ptrdiff_t set = found - sets.begin();
+      if (found == sets.end()) {
+        sets.push_back(operands.a[0]);
+      }
+      const bool next_overwrites =
+          set == before + 1 && set + 1 < static_cast<std::ptrdiff_t>(sets.size());
+      before = set;
+      if (++launches < 40 || !next_overwrites) {
+        backend.launch(whole, operands, {});
+      }
+    };
+    CHECK(verdict_on(problem, last_alone).find("wrong values") != std::string::npos);
+    CHECK(sets.size() == 13);
+  }
+}
+
 TEST_CASE("weights of one set used for all of them are found out") {
   std::vector<const void*> a, b;
   const auto same = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
