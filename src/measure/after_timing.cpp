@@ -107,7 +107,8 @@ Look AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::byte
 std::string AfterTiming::check_unowned(const Tensors& tensors,
                                        const std::vector<std::byte>& output) const {
   const std::vector<const Tensors*> sets{&tensors};
-  return request_.check({request_.problem, sets, output, 1, {}, count_to(request_.problem.tokens)})
+  return request_
+      .check({request_.problem, sets, output, 1, {}, count_to(request_.problem.tokens), secret_})
       .wrong;
 }
 

@@ -55,6 +55,7 @@ struct Left {
   std::int64_t rounds = 1;              // of all these launches
   std::vector<std::int64_t> rows;       // to hold against the oracle; none = scan the whole
   std::vector<std::int64_t> true_rows;  // what messages call each row of `problem`
+  std::uint64_t secret = 0;             // from which elements of the rows are drawn
 };
 
 struct MeasureRequest {

@@ -274,7 +274,7 @@ Look check_left(const Numerics& numerics, const Left& left) {
           ? compare_output(left.problem, *left.sets.front(), numerics, left.output.data(),
                            left.rows)
           : compare_accumulated(left.problem, left.sets, numerics, left.output.data(), left.rounds,
-                                left.rows);
+                                left.rows, left.secret);
   look.compared = comparison.owned;
   look.unproved = std::llround(comparison.zero_share * static_cast<double>(comparison.owned));
   look.wrong = comparison.wrong == 0

@@ -3,6 +3,7 @@
 
 #include "core/blocks.h"
 #include "core/convert.h"
+#include "core/random.h"
 #include "reference/rounding_mode.h"
 #include "verify/oracle.h"
 #include "verify/scan.h"
@@ -12,7 +13,8 @@ namespace lora_bench {
 namespace {
 
 // Each is followed through every launch, so a few must stand for all.
-constexpr std::int64_t kElements = 256;
+constexpr std::size_t kElements = 256;
+constexpr std::uint64_t kElementStream = 0x656c656d656e74ULL;
 
 // Between which values y can be after some launches, the worst of every rounding taken each time.
 // Rounding is monotone, so the ends of the interval are followed alone.
@@ -88,6 +90,23 @@ std::vector<reference::Rows> deltas_of(const Problem& problem,
   return deltas;
 }
 
+// One of as many that follow each other, for every element to be as likely as the next.
+std::vector<std::size_t> some_owned(const reference::Rows& rows, std::uint64_t seed) {
+  std::vector<std::size_t> owned;
+  for (std::size_t at = 0; at < rows.owned.size(); ++at) {
+    if (rows.owned[at] != 0) {
+      owned.push_back(at);
+    }
+  }
+  const std::size_t step = std::max<std::size_t>(owned.size() / kElements, 1);
+  std::vector<std::size_t> drawn;
+  for (std::size_t first = 0; first < owned.size(); first += step) {
+    const std::size_t count = std::min(step, owned.size() - first);
+    drawn.push_back(owned[first + random_below(seed, kElementStream, first, count)]);
+  }
+  return drawn;
+}
+
 void note_wrong(const Problem& problem, std::int64_t token, std::int64_t column, const Reach& right,
                 double got, Comparison& found) {
   if (found.wrong++ > 0) {
@@ -103,7 +122,7 @@ void note_wrong(const Problem& problem, std::int64_t token, std::int64_t column,
 
 Comparison compare_accumulated(const Problem& problem, const std::vector<const Tensors*>& sets,
                                const Numerics& numerics, const void* got, std::int64_t rounds,
-                               std::vector<std::int64_t> rows) {
+                               std::vector<std::int64_t> rows, std::uint64_t seed) {
   const reference::DefaultRounding nearest;
   Comparison found;
   const Tensors& tensors = *sets.front();
@@ -117,15 +136,8 @@ Comparison compare_accumulated(const Problem& problem, const std::vector<const T
   const std::vector<reference::Rows> deltas = deltas_of(problem, sets, numerics, rows);
   const reference::Rows& delta = deltas.front();
   const auto columns = static_cast<std::size_t>(delta.columns);
-  const std::int64_t owned = std::count(delta.owned.begin(), delta.owned.end(), 1);
-  // Odd, so that it wanders over the columns.
-  const auto step = static_cast<std::size_t>(std::max<std::int64_t>(owned / kElements, 1) | 1);
-  std::size_t turn = 0;
   std::int64_t unproved = 0;
-  for (std::size_t at = 0; at < delta.owned.size(); ++at) {
-    if (delta.owned[at] == 0 || turn++ % step != 0) {
-      continue;
-    }
+  for (const std::size_t at : some_owned(delta, seed)) {
     const std::int64_t token = delta.tokens[at / columns];
     const auto column = static_cast<std::int64_t>(at % columns);
     const std::int64_t index = output_index(problem, token, column);

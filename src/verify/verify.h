@@ -118,12 +118,14 @@ struct Comparison {
                                         std::vector<std::int64_t> rows);
 
 // The same of a y to which the launches of `sets` (operands, alike but for the weights) added in
-// turn, `rounds` times, as timing leaves it: of some elements of the rows, whether it lies where so
-// many roundings can have taken it. Work that one launch left out shows.
+// turn, `rounds` times, as timing leaves it: of some elements of the rows, drawn from
+// `seed`, whether it lies where so many roundings can have taken it. Work that one launch left out
+// shows.
 [[nodiscard]] Comparison compare_accumulated(const Problem& problem,
                                              const std::vector<const Tensors*>& sets,
                                              const Numerics& numerics, const void* got,
-                                             std::int64_t rounds, std::vector<std::int64_t> rows);
+                                             std::int64_t rounds, std::vector<std::int64_t> rows,
+                                             std::uint64_t seed);
 
 // Slice and column (or lane) of a column of the output row; slice -1 where none owns it.
 struct Place {

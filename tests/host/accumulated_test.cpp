@@ -21,7 +21,8 @@ struct Repeated {
         tensors(draw_tensors(problem, Fill::kTiming, spec.seed)) {}
 
   // What is found in y after `done` launches where `told` are told.
-  Comparison check(std::int64_t done, std::int64_t told, const PlainBackend& backend = {}) const {
+  Comparison check(std::int64_t done, std::int64_t told, const PlainBackend& backend = {},
+                   std::uint64_t seed = 1) const {
     const std::unique_ptr<Memory> memory = make_host_memory();
     const LoadedProblem loaded(problem, tensors, *memory);
     for (std::int64_t launch = 0; launch < done; ++launch) {
@@ -29,7 +30,7 @@ struct Repeated {
     }
     const std::vector<std::byte> y = loaded.download_y();
     return compare_accumulated(problem, {&tensors}, backend.numerics(problem), y.data(), told,
-                               sample_rows(problem, 16, 1));
+                               sample_rows(problem, 16, 1), seed);
   }
 };
 
@@ -77,4 +78,28 @@ TEST_CASE("launches that left their work out are missed") {
 TEST_CASE("rows that nobody owns must survive every launch") {
   const Repeated repeated(case_of(Dtype::kBf16));
   CHECK(repeated.check(3, 3, PlainBackend({.writes_rows_without_adapter = true})).wrong > 0);
+}
+
+TEST_CASE("no column is known to be none of those that are looked at") {
+  Case spec = telling_cases().front();
+  spec.layer.widths = {640};
+  spec.layer.y_stride = 0;
+  const Repeated repeated(spec);
+  const std::uint64_t seeds = 40;
+  for (std::int64_t column = 0; column < 40; ++column) {
+    CAPTURE(column);
+    const PlainBackend spoils({.then = [&](const Problem& problem, const Operands& operands) {
+      for (std::int64_t row = 0; row < problem.tokens; ++row) {
+        if (owns_row(problem, row)) {
+          store(problem.dtype, operands.y, row * problem.y_stride + problem.offset_start + column,
+                1000);
+        }
+      }
+    }});
+    std::uint64_t seed = 0;
+    while (seed < seeds && repeated.check(2, 2, spoils, seed).wrong == 0) {
+      ++seed;
+    }
+    CHECK(seed < seeds);
+  }
 }

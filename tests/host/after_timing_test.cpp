@@ -91,6 +91,7 @@ Measurement measurement_of(const Problem& problem, const Dishonest& backend,
   settings.max_time_ms = 1e6;
   const Numerics numerics = backend.numerics(problem);
   const auto check = [&](const Left& left) {
+    CHECK(left.secret == secret);
     if (launches_on_y != nullptr) {
       launches_on_y->push_back(left.rounds * static_cast<std::int64_t>(left.sets.size()));
     }
@@ -232,7 +233,7 @@ TEST_CASE("an h that is kept while some elements of every row look the same is f
     }
   };
   std::int64_t found_out = 0, seen_through = 0;
-  for (std::uint64_t secret = 0; secret < 8; ++secret) {
+  for (std::uint64_t secret = 0; secret < 4; ++secret) {
     std::map<std::vector<float>, std::vector<float>> known;
     const auto remember = [&](const Problem& whole, const Operands& operands,
                               const Backend& backend) {
@@ -257,7 +258,7 @@ TEST_CASE("an h that is kept while some elements of every row look the same is f
     found_out += measured.check_passed ? 0 : 1;
     seen_through += measured.check_message.starts_with("with another number in ") ? 1 : 0;
   }
-  CHECK(found_out >= 7);
+  CHECK(found_out >= 3);
   CHECK(seen_through == found_out);
 }
 

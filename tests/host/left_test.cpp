@@ -21,7 +21,7 @@ struct WholeOutput {
     const std::vector<const Tensors*> sets{&tensors};
     std::vector<std::int64_t> all(static_cast<std::size_t>(problem.tokens));
     std::iota(all.begin(), all.end(), 0);
-    return check_left({}, {problem, sets, output, 1, {}, all}).wrong;
+    return check_left({}, {problem, sets, output, 1, {}, all, 0}).wrong;
   }
   void write(std::int64_t token, std::int64_t column, float value) {
     store(problem.dtype, output.data(), token * problem.y_stride + column, value);
