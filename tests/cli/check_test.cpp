@@ -289,7 +289,7 @@ TEST_CASE("files that do not fit together are a usage error that says what is wr
 }
 
 TEST_CASE("NumPy's result of an exported case is proved") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
   const ProcessResult made = run_process(

@@ -75,7 +75,7 @@ std::vector<nlohmann::json> rows_of(const std::string& file) {
 }  // namespace
 
 TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const ProcessResult result = run_peer(python, folder, "numpy");
@@ -106,7 +106,7 @@ TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") 
 }
 
 TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in the table") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const std::string peer = folder.write("mine.py",
@@ -129,7 +129,7 @@ TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in
 }
 
 TEST_CASE("a peer on the host that stops working once it is proved is FAILED after timing") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const std::string lazy =
@@ -160,7 +160,7 @@ TEST_CASE("a peer on the host that stops working once it is proved is FAILED aft
 }
 
 TEST_CASE("a peer that throws costs its row and is told") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const std::string peer = folder.write("mine.py",
@@ -173,7 +173,7 @@ TEST_CASE("a peer that throws costs its row and is told") {
 }
 
 TEST_CASE("a row of a peer that was not proved has every key, null where nothing is known") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const std::string peer = folder.write("mine.py",
@@ -209,7 +209,7 @@ TEST_CASE("a row of a peer that was not proved has every key, null where nothing
 }
 
 TEST_CASE("a file that is no peer is one line that says what is missing and where a whole one is") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const std::vector<std::pair<std::string, std::string>> files{
@@ -232,7 +232,7 @@ TEST_CASE("a file that is no peer is one line that says what is missing and wher
 }
 
 TEST_CASE("files that the runner of peers cannot read or write are named") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   // The last --out counts.
@@ -254,7 +254,7 @@ TEST_CASE("files that the runner of peers cannot read or write are named") {
 }
 
 TEST_CASE("without --out the runner of peers says where it writes") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   ProcessOptions options = without_bytecode();
@@ -268,7 +268,7 @@ TEST_CASE("without --out the runner of peers says where it writes") {
 }
 
 TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
   const ProcessResult missing =
@@ -284,7 +284,7 @@ TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reaso
 }
 
 TEST_CASE("rows of another case of the same name are refused by report") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder, {"--set", "no_adapter=0.9"});
   REQUIRE(run_peer(python, folder, "numpy", {"--no-time"}).exit_code == 0);
@@ -298,7 +298,7 @@ TEST_CASE("rows of another case of the same name are refused by report") {
 }
 
 TEST_CASE("what the runner of peers cannot use is a usage error with what to do") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const ProcessResult empty = run_peer(python, folder, "numpy");
   CHECK(empty.exit_code == 1);
@@ -316,7 +316,7 @@ TEST_CASE("what the runner of peers cannot use is a usage error with what to do"
 }
 
 TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses to be used") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const std::string make =
       "import sys, zipfile\n"
@@ -352,7 +352,7 @@ TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses 
 }
 
 TEST_CASE("every Python script parses") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const fs::path scripts = fs::path(LORA_BENCH_SOURCE_DIR) / "scripts";
   int parsed = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(scripts)) {

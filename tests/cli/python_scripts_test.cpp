@@ -35,7 +35,7 @@ void check_refused(const ProcessResult& result, int exit_code, const std::string
 
 TEST_CASE(
     "check_export.py checks every file it is given, and one wrong file is told by exit code") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const std::string right = export_case(folder, "cpu", "right");
   const std::string wrong = export_case(folder, "mutant:scale-twice", "wrong");
@@ -53,7 +53,7 @@ TEST_CASE(
 }
 
 TEST_CASE("check_export.py tells a column that nobody owns under python -O too") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const std::string wrong = export_case(folder, "mutant:none-is-first-adapter", "wrong");
   const ProcessResult result = run_process({python, "-O", kScripts + "check_export.py", wrong});
@@ -62,7 +62,7 @@ TEST_CASE("check_export.py tells a column that nobody owns under python -O too")
 }
 
 TEST_CASE("what the scripts of exported cases cannot read is one line that says what to give") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const std::string whole = read_file(export_case(folder, "cpu", "right"));
   const std::string metadata = read_file(folder.path("right/decode8-rank8.json"));
@@ -99,7 +99,7 @@ TEST_CASE("what the scripts of exported cases cannot read is one line that says 
 }
 
 TEST_CASE("without NumPy the scripts name the Python that lacks it and how to install for it") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   static_cast<void>(folder.write("numpy.py", "raise ImportError('none')\n"));
   ProcessOptions options;
@@ -113,7 +113,7 @@ TEST_CASE("without NumPy the scripts name the Python that lacks it and how to in
 }
 
 TEST_CASE("the check of the clock says which tool it cannot run") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const std::string script = kScripts + "check-clock.py";
   check_refused(run_process({python, script, "--nonsense"}), 1, "usage: ");
   check_refused(run_process({python, script, "--tool", "/nowhere/lora-bench"}), 1,
@@ -151,7 +151,7 @@ std::string timed_row(const std::string& case_id, const std::string& backend,
 }  // namespace
 
 TEST_CASE("the check of the clock finds the kernels of a row by its NVTX range, and adds them up") {
-  const std::string python = need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   const std::string context = "{\"kind\":\"context\"}\n";
   const ProcessResult agrees =

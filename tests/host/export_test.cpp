@@ -71,7 +71,7 @@ TEST_CASE("an export names its files after the case and tells everything about i
 }
 
 TEST_CASE("NumPy alone agrees with the oracle on every op, and tells a wrong output") {
-  const std::string python = test::need_numpy();
+  LORA_BENCH_NEED_NUMPY(python);
   const test::TemporaryFolder folder;
   for (const Op op : {Op::kLinear, Op::kShrink, Op::kExpand, Op::kEmbedding, Op::kLogits}) {
     for (const ScaleAt scale_at : {ScaleAt::kShrink, ScaleAt::kExpand}) {
