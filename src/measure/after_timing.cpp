@@ -99,8 +99,8 @@ Look AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::byte
   }
   const std::vector<std::byte> cut =
       cut_rows(excerpt, whole.tokens, output, output_row_bytes(whole));
-  return request_.check(
-      {excerpt.problem, addresses, cut, rounds, count_to(excerpt.problem.tokens), excerpt.rows});
+  return request_.check({excerpt.problem, addresses, cut, rounds, count_to(excerpt.problem.tokens),
+                         excerpt.rows, secret_});
 }
 
 // The whole output, for what lies where nobody owns it: no element is compared with the oracle.
