@@ -100,8 +100,7 @@ TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") 
   const ProcessResult report =
       run_tool({"report", "--peers", folder.path("peers.jsonl"), folder.path("ours.jsonl")});
   CHECK(report.exit_code == 0);
-  CHECK(contains(report.out, "speedup"));
-  CHECK(contains(report.out, "of 2 cases"));
+  CHECK(contains(report.out, "of 2 cases"));  // both match ours; tests/host/peers_test.cpp has more
   CHECK(contains(report.out, "numpy is NumPy "));
 }
 
@@ -159,20 +158,7 @@ TEST_CASE("a peer on the host that stops working once it is proved is FAILED aft
   }
 }
 
-TEST_CASE("a peer that throws costs its row and is told") {
-  LORA_BENCH_NEED_NUMPY(python);
-  const TemporaryFolder folder;
-  export_cases(folder);
-  const std::string peer = folder.write("mine.py",
-                                        "from peer_numpy import *\n"
-                                        "def launch(state, operands):\n"
-                                        "    raise ValueError('no such kernel')\n");
-  const ProcessResult result = run_peer(python, folder, peer);
-  CHECK(result.exit_code == 2);
-  CHECK(contains(result.out, "ERROR      decode8-rank8 on mine\n  ValueError: no such kernel"));
-}
-
-TEST_CASE("a row of a peer that was not proved has every key, null where nothing is known") {
+TEST_CASE("a peer that throws costs its row, which has every key, null where nothing is known") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
   export_cases(folder);
@@ -182,7 +168,10 @@ TEST_CASE("a row of a peer that was not proved has every key, null where nothing
                                         "    return 'not eight' if case.tokens == 8 else None\n"
                                         "def launch(state, operands):\n"
                                         "    raise ValueError('no such kernel')\n");
-  CHECK(run_peer(python, folder, peer).exit_code == 2);
+  const ProcessResult result = run_peer(python, folder, peer);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "ERROR      decode1-rank8 on mine\n  ValueError: no such kernel"));
+  CHECK(contains(result.out, "SKIPPED    decode8-rank8 on mine\n  not eight"));
   std::vector<std::string> words = selection({"--out", folder.path("ours.jsonl"), "--no-time"});
   words.insert(words.begin(), "run");
   REQUIRE(run_tool(words).exit_code == 0);
@@ -283,20 +272,6 @@ TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reaso
   CHECK(contains(unable.out, "adds no bias"));
 }
 
-TEST_CASE("rows of another case of the same name are refused by report") {
-  LORA_BENCH_NEED_NUMPY(python);
-  const TemporaryFolder folder;
-  export_cases(folder, {"--set", "no_adapter=0.9"});
-  REQUIRE(run_peer(python, folder, "numpy", {"--no-time"}).exit_code == 0);
-  std::vector<std::string> words = selection({"--out", folder.path("ours.jsonl"), "--no-time"});
-  words.insert(words.begin(), "run");
-  REQUIRE(run_tool(words).exit_code == 0);
-  const ProcessResult report =
-      run_tool({"report", "--peers", folder.path("peers.jsonl"), folder.path("ours.jsonl")});
-  CHECK(report.exit_code == 1);
-  CHECK(contains(report.err, "another case of the same name: content "));
-}
-
 TEST_CASE("what the runner of peers cannot use is a usage error with what to do") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
@@ -349,21 +324,6 @@ TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses 
                    folder.path("un")});
   CHECK(refused.exit_code == 1);
   CHECK(contains(refused.err, "is no wheel"));
-}
-
-TEST_CASE("every Python script parses") {
-  LORA_BENCH_NEED_NUMPY(python);
-  const fs::path scripts = fs::path(LORA_BENCH_SOURCE_DIR) / "scripts";
-  int parsed = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(scripts)) {
-    if (entry.path().extension() == ".py") {
-      CAPTURE(entry.path().string());
-      const std::string parse = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
-      CHECK(run_process({python, "-c", parse, entry.path().string()}).exit_code == 0);
-      ++parsed;
-    }
-  }
-  CHECK(parsed >= 15);
 }
 
 }  // namespace lora_bench::test

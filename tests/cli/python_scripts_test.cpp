@@ -98,6 +98,21 @@ TEST_CASE("what the scripts of exported cases cannot read is one line that says 
                 5, "cannot be written: No such file");
 }
 
+TEST_CASE("every Python script parses") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const std::filesystem::path scripts = std::filesystem::path(LORA_BENCH_SOURCE_DIR) / "scripts";
+  int parsed = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(scripts)) {
+    if (entry.path().extension() == ".py") {
+      CAPTURE(entry.path().string());
+      const std::string parse = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
+      CHECK(run_process({python, "-c", parse, entry.path().string()}).exit_code == 0);
+      ++parsed;
+    }
+  }
+  CHECK(parsed >= 15);
+}
+
 TEST_CASE("without NumPy the scripts name the Python that lacks it and how to install for it") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
