@@ -20,16 +20,28 @@ fi
 
 tools=("$@")
 ((${#tools[@]})) || tools=(memcheck racecheck initcheck synccheck)
-worst=0
-for name in "${tools[@]}"; do
-  from=$SECONDS
-  status=0
+backends=${LORA_BENCH_BACKENDS:-naive,bgmv,grouped,grouped-ordered,chunked,panel,auto}
+watch() {
+  local from=$SECONDS status=0
   # Host copies of poisoned outputs are the verifier's own doing, not the kernels'.
-  compute-sanitizer --tool "$name" --error-exitcode 99 --print-limit 5 \
-    "$tool" verify scenarios/sanitize.yaml --quick --quiet --backends "${LORA_BENCH_BACKENDS:-naive,bgmv,grouped,grouped-ordered,chunked,panel,auto}" \
-    >"build/sanitize-$name.txt" 2>&1 || status=$?
-  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "build/sanitize-$name.txt" | tail -n 1 | sed 's/^=* *//'
-  echo "$name: exit $status, $((SECONDS - from)) s"
+  compute-sanitizer --tool "$1" --error-exitcode 99 --print-limit 5 \
+    "$tool" verify scenarios/sanitize.yaml --quick --quiet --backends "$backends" \
+    >"build/sanitize-$1.txt" 2>&1 || status=$?
+  echo "$1: exit $status, $((SECONDS - from)) s" >>"build/sanitize-$1.txt"
+  return "$status"
+}
+# All at once: each has work for one core, and little for the GPU.
+pids=()
+for name in "${tools[@]}"; do
+  watch "$name" &
+  pids+=($!)
+done
+worst=0
+for i in "${!tools[@]}"; do
+  status=0
+  wait "${pids[i]}" || status=$?
   ((status <= worst)) || worst=$status
+  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "build/sanitize-${tools[i]}.txt" | tail -n 1 | sed 's/^=* *//'
+  tail -n 1 "build/sanitize-${tools[i]}.txt"
 done
 exit "$worst"
