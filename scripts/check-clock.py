@@ -75,7 +75,8 @@ def value_of(line, metrics):
     try:
         return float(line["Metric Value"].replace(",", "")) * UNITS[unit]
     except (KeyError, ValueError):
-        leave(ENVIRONMENT, f"ncu gives {metrics} as '{line['Metric Value']}' in '{unit}', which this script cannot read")
+        leave(ENVIRONMENT, f"ncu gives {metrics} as '{line['Metric Value']}' in '{unit}', which this script "
+                           "cannot read")
 
 
 def profiled(tool, backends, metrics, names):
