@@ -11,6 +11,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
+constexpr std::uint64_t kVastStream = 0x76617374ULL << 32;
 
 // What a case may cost, so that thousands take seconds: elements of all weights, and products of
 // one linear op.
@@ -23,10 +24,14 @@ constexpr std::int64_t kMostRank = 512;
 constexpr std::int64_t kMostSlices = 8;
 constexpr std::int64_t kMostSlots = 80;
 constexpr std::int64_t kMostTokens = 300;
+// More of one dimension than 16 bits count, and of the others as little as that can cost.
+constexpr std::int64_t kVast = std::int64_t{1} << 16;
+constexpr std::int64_t kOneVastIn = 200;
 
 class Dice {
  public:
-  Dice(std::uint64_t seed, std::uint64_t index) : seed_(seed), stream_(kCaseStream + index) {}
+  Dice(std::uint64_t seed, std::uint64_t index, std::uint64_t stream = kCaseStream)
+      : seed_(seed), stream_(stream + index) {}
 
   std::int64_t below(std::int64_t bound) {
     return static_cast<std::int64_t>(
@@ -197,6 +202,32 @@ void make_affordable(Dice& dice, Case& spec) {
   }
 }
 
+// Drawn from numbers of its own: the cases around it are the same as without.
+void make_vast(Dice dice, Case& spec) {
+  const std::int64_t vast = kVast + 1 + dice.below(4000);
+  spec.layer.in_features = dice.size(8);
+  spec.layer.widths = {dice.size(8)};
+  spec.adapters.slots = 1 + dice.below(3);
+  spec.adapters.rank = {};
+  spec.adapters.rank.list = {dice.size(4)};
+  spec.adapters.scale.resize(1);
+  spec.batch.decode = 1 + dice.below(4);
+  spec.batch.prefill.clear();
+  switch (dice.below(4)) {
+    case 0:
+      spec.layer.in_features = vast;
+      break;
+    case 1:
+      spec.layer.widths = {vast};
+      break;
+    case 2:
+      spec.batch.decode = vast;
+      break;
+    default:
+      spec.batch.prefill = {vast, dice.size(kMostTokens)};  // one group of so many rows
+  }
+}
+
 void draw_who_uses_what(Dice& dice, Case& spec) {
   const std::int64_t slots = spec.adapters.slots;
   spec.skew = random_law(dice, slots);
@@ -229,6 +260,9 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   spec.adapters.bias = spec.adapters.bias && has_expand(spec.op);
   spec.batch = random_batch(dice);
   make_affordable(dice, spec);
+  if (Dice vast(seed, index, kVastStream); vast.one_in(kOneVastIn)) {
+    make_vast(vast, spec);
+  }
   draw_strides(dice, spec.layer);
   spec.adapters.max_rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +
                            dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5});

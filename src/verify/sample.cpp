@@ -30,7 +30,9 @@ std::vector<Run> runs_of(const Plan& plan) {
 // Both sides of the tile boundaries that kernels are likely to have, nearest to the ends.
 std::vector<std::int64_t> boundary_positions(const Run& run) {
   std::vector<std::int64_t> positions;
-  for (const std::int64_t tile : std::array<std::int64_t, 5>{16, 32, 64, 128, 256}) {
+  // 2^15 and 2^16: where a position outgrows its type.
+  for (const std::int64_t tile :
+       std::array<std::int64_t, 7>{1 << 15, 1 << 16, 16, 32, 64, 128, 256}) {
     const std::int64_t last_boundary = run.first + (run.past - run.first - 1) / tile * tile;
     for (const std::int64_t boundary : {run.first + tile, last_boundary}) {
       for (const std::int64_t position : {boundary - 1, boundary}) {
@@ -38,6 +40,19 @@ std::vector<std::int64_t> boundary_positions(const Run& run) {
           positions.push_back(position);
         }
       }
+    }
+  }
+  return positions;
+}
+
+// Of the rows at which an index outgrows 15 or 16 bits.
+std::vector<std::int64_t> positions_of_wide_rows(const Plan& plan) {
+  constexpr std::int64_t kHalf = 1 << 15;
+  std::vector<std::int64_t> positions;
+  for (std::int64_t position = 0; plan.tokens() > kHalf && position < plan.tokens(); ++position) {
+    const std::int64_t row = plan.token_order[static_cast<std::size_t>(position)];
+    if (row == kHalf - 1 || row == kHalf || row == 2 * kHalf - 1 || row == 2 * kHalf) {
+      positions.push_back(position);
     }
   }
   return positions;
@@ -58,10 +73,13 @@ std::vector<std::int64_t> sample_rows(const Problem& problem, std::int64_t max_r
     positions.insert(run.first);
     positions.insert(run.past - 1);
   }
+  for (const std::int64_t position : positions_of_wide_rows(problem.plan)) {
+    positions.insert(position);
+  }
   const auto missing = [&] { return max_rows - static_cast<std::int64_t>(positions.size()); };
   // Boundaries may take half of what is left, dealt to the runs in turn.
   const std::int64_t keep_free = missing() / 2;
-  for (std::size_t turn = 0; turn < 20; ++turn) {
+  for (std::size_t turn = 0; turn < 28; ++turn) {
     for (const Run& run : runs) {
       const std::vector<std::int64_t> boundaries = boundary_positions(run);
       if (turn < boundaries.size() && missing() > keep_free) {

@@ -53,6 +53,7 @@ TEST_CASE("random cases reach the corners of what is legal") {
   std::set<std::size_t> slices;
   std::int64_t rank = 0, odd_ranks = 0, shares = 0, active = 0, nothing = 0, empty = 0, wide = 0;
   std::set<std::int64_t> features;
+  std::int64_t vast_rows = 0, vast_columns = 0, vast_features = 0;
   for (std::uint64_t index = 0; index < kCases; ++index) {
     const Case spec = random_case(12, index);
     ops.insert(spec.op);
@@ -65,6 +66,12 @@ TEST_CASE("random cases reach the corners of what is legal") {
     active += spec.adapters.active > 0 ? 1 : 0;
     nothing += largest_rank(spec) == 0 ? 1 : 0;
     empty += spec.batch.decode == 0 && spec.batch.prefill.empty() ? 1 : 0;
+    vast_features += spec.layer.in_features > 65536 ? 1 : 0;
+    vast_columns += spec.layer.widths.front() > 65536 ? 1 : 0;
+    vast_rows += spec.batch.decode > 65536 ||
+                         (!spec.batch.prefill.empty() && spec.batch.prefill.front() > 65536)
+                     ? 1
+                     : 0;
     wide += spec.layer.x_stride > spec.layer.in_features ? 1 : 0;
   }
   CHECK(ops.size() == 5);
@@ -73,6 +80,10 @@ TEST_CASE("random cases reach the corners of what is legal") {
   CHECK(features.count(1) == 1);
   CHECK(*features.rbegin() > 1024);
   CHECK(rank >= 512);
+  for (const std::int64_t seen : {vast_rows, vast_columns, vast_features}) {
+    CHECK(seen > 0);
+    CHECK(seen < 20);  // they cost more
+  }
   for (const std::int64_t seen : {odd_ranks, shares, active, nothing, empty, wide}) {
     CHECK(seen > 10);
   }

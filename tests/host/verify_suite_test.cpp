@@ -78,6 +78,51 @@ class LosesRow final : public Broken {
   std::size_t place_;
 };
 
+// Counts columns, or rows, in 16 bits: what lies beyond starts again.
+class WrapsAt16Bits final : public Broken {
+ public:
+  explicit WrapsAt16Bits(bool columns) : columns_(columns) {}
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    constexpr std::int64_t kPast = 1 << 16;
+    const auto bytes = static_cast<std::size_t>(size_bytes(problem.dtype));
+    const std::int64_t elements = problem.tokens * problem.y_stride;
+    auto* y = static_cast<std::byte*>(operands.y);
+    const std::vector<std::byte> before(y, y + static_cast<std::size_t>(elements) * bytes);
+    Broken::launch(problem, operands, stream);
+    for (std::int64_t index = 0; index < elements; ++index) {
+      if ((columns_ ? index % problem.y_stride : index / problem.y_stride) >= kPast) {
+        const auto at = static_cast<std::size_t>(index) * bytes;
+        std::copy_n(before.data() + at, bytes, y + at);
+      }
+    }
+  }
+
+ private:
+  bool columns_;
+};
+
+// Leaves out what lies in K beyond 16 bits.
+class ShortK final : public Broken {
+ public:
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    constexpr std::int64_t kPast = 1 << 16;
+    std::vector<std::byte> x;
+    Operands cut = operands;
+    if (problem.in_features > kPast) {
+      const auto bytes = static_cast<std::size_t>(size_bytes(problem.dtype));
+      const auto row = static_cast<std::size_t>(problem.x_stride) * bytes;
+      const auto* from = static_cast<const std::byte*>(operands.x);
+      x.assign(from, from + static_cast<std::size_t>(problem.tokens) * row);
+      for (std::size_t start = 0; start < x.size(); start += row) {
+        std::fill(x.begin() + static_cast<std::ptrdiff_t>(start + kPast * bytes),
+                  x.begin() + static_cast<std::ptrdiff_t>(start + row), std::byte{0});
+      }
+      cut.x = x.data();
+    }
+    Broken::launch(problem, cut, stream);
+  }
+};
+
 bool caught(const Backend& backend) {
   const std::vector<Case> cases = cases_of("shapes.yaml");
   return std::any_of(cases.begin(), cases.end(), [&](const Case& spec) {
@@ -131,11 +176,24 @@ TEST_CASE("verify suite: it sees a row that is lost anywhere in the first 192 of
   CHECK_FALSE(caught(LosesRow(1U << 20U)));
 }
 
+TEST_CASE("verify suite: it sees indices of 16 bits") {
+  CHECK(caught(WrapsAt16Bits(true)));
+  CHECK(caught(WrapsAt16Bits(false)));
+  CHECK(caught(ShortK()));
+  for (const std::size_t place : {32767U, 32768U, 65535U, 65536U}) {
+    CAPTURE(place);
+    CHECK(caught(LosesRow(place)));  // in a group
+  }
+}
+
 TEST_CASE("verify suite: what the backends declare is far below what they do") {
   for (const char* file :
        {"shapes.yaml", "dtypes.yaml", "edges.yaml", "ops.yaml", "orders.yaml", "slices.yaml"}) {
     for (const Case& spec : cases_of(file)) {
       const Problem problem = problem_of(spec);
+      if (problem.in_features > 1 << 16) {
+        continue;  // the bound of so deep a sum is wide: the exact level proves it
+      }
       const Tensors tensors = draw_tensors(problem, Fill::kBounded, spec.seed);
       const HostTensor& idle = has_expand(problem.op) ? tensors.y : tensors.h;
       for (const Declaration& declared : declarations(problem)) {

@@ -402,3 +402,19 @@ TEST_CASE("sampling: first and last row of every group, tile boundaries, rows wi
   CHECK(sample_rows(problem, 200, 3) == rows);
   CHECK(sample_rows(problem, 200, 4) != rows);
 }
+
+TEST_CASE("verify: rows on both sides of what 15 and 16 bits count are sampled") {
+  Problem problem = linear_problem();
+  problem.tokens = 70000;
+  std::vector<std::int32_t> ids(70000, 2);
+  std::fill_n(ids.begin(), 40, 1);
+  problem.plan = make_plan(ids, problem.slots);
+  const std::vector<std::int64_t> rows = sample_rows(problem, 64, 1);
+  for (const std::int64_t edge : {32768, 65536}) {
+    for (const std::int64_t row : {edge - 1, edge}) {
+      CAPTURE(row);
+      CHECK(std::count(rows.begin(), rows.end(), row) == 1);
+      CHECK(std::count(rows.begin(), rows.end(), row + 40) == 1);  // that place in its group
+    }
+  }
+}
