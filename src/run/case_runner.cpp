@@ -68,12 +68,14 @@ void ask(Attempt& attempt) {
 }
 
 // A phase is an op of its own and may be other code than its part of the whole. Whether both can be
-// timed; what is wrong becomes the verdict.
+// timed; what is wrong becomes the verdict, what is not supported a warning.
 bool prove_phases(Attempt& attempt) {
   for (const Op op : {Op::kShrink, Op::kExpand}) {
     Problem phase = attempt.problem;
     phase.op = op;
-    if (!attempt.backend->supports(phase, attempt.facts).yes) {
+    if (const Support support = attempt.backend->supports(phase, attempt.facts); !support.yes) {
+      attempt.measurement->warnings.push_back(
+          fmt::format("no phases: {} alone is not supported: {}", name(op), support.why_not));
       return false;
     }
     if (!attempt.spec.verify.enabled) {

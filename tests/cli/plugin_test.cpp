@@ -213,6 +213,25 @@ static void change(lora_bench_descriptor* d) { d->launch = half; }
   CHECK(contains(result.out, "shrink alone: "));
 }
 
+TEST_CASE("a row without the phases that were asked for says why") {
+  const TemporaryFolder folder;
+  const std::string library = right_but_for(folder, R"(
+static int32_t whole_only(const lora_bench_problem* p, const lora_bench_device* d, char* why,
+                          int64_t n) {
+  const char* sentence = "only fused";
+  if (p->op == LORA_BENCH_LINEAR) return whole()->supports(p, d, why, n);
+  while ((*why++ = *sentence++)) {}
+  return 1;
+}
+static void change(lora_bench_descriptor* d) { d->supports = whole_only; }
+)");
+  const std::string rows = folder.path("rows.jsonl");
+  const ProcessResult result = run_tool({"run", "smoke", "--case", "decode8-rank8", "--backends",
+                                         library, "--set", "measure.phases=true", "--out", rows});
+  CAPTURE(result.err);
+  CHECK(contains(read_file(rows), "no phases: shrink alone is not supported: only fused"));
+}
+
 TEST_CASE("a declaration so loose that launches can be left out is no pass") {
   const TemporaryFolder folder;
   const std::string library = right_but_for(folder, R"(
