@@ -232,6 +232,24 @@ static void change(lora_bench_descriptor* d) { d->supports = whole_only; }
   CHECK(contains(read_file(rows), "no phases: shrink alone is not supported: only fused"));
 }
 
+TEST_CASE("a declaration that changes once the proof has begun is an error") {
+  const TemporaryFolder folder;
+  // Asked first, for the proof, and before timing.
+  const std::string library = right_but_for(folder, R"(
+static void later_loose(const lora_bench_problem* p, lora_bench_numerics* n) {
+  static int asked;
+  whole()->numerics(p, n);
+  if (++asked > 2) n->unit_roundoff = 0x1p-12;
+}
+static void change(lora_bench_descriptor* d) { d->numerics = later_loose; }
+)");
+  const ProcessResult result =
+      run_tool({"run", "smoke", "--case", "decode8-rank8", "--backends", library});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "numerics declared another thing when it was asked again"));
+}
+
 TEST_CASE("a declaration so loose that launches can be left out is no pass") {
   const TemporaryFolder folder;
   const std::string library = right_but_for(folder, R"(
