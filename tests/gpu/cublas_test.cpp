@@ -42,10 +42,13 @@ TEST_CASE("cublas passes on long rows, many rows an adapter and one of each") {
     spec.layer.widths = {512, 0, 136};
     spec.layer.y_stride = 648;
     spec.skew.kind = lora_bench::Skew::kDistinct;
-    const Problem problem = problem_of(spec);
-    const lora_bench::Verdict verdict = verify(problem, *cublas, *memory, {.relations = true});
-    CAPTURE(slots);
-    CAPTURE(verdict.message);
-    CHECK(verdict.status == Status::kPassed);
+    for (const lora_bench::Dtype h : {lora_bench::Dtype::kFp32, spec.dtype}) {
+      spec.intermediate = h;  // a narrow one lets products add to y where rows lie by adapter
+      const Problem problem = problem_of(spec);
+      const lora_bench::Verdict verdict = verify(problem, *cublas, *memory, {.relations = true});
+      CAPTURE(slots);
+      CAPTURE(verdict.message);
+      CHECK(verdict.status == Status::kPassed);
+    }
   }
 }
