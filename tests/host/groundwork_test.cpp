@@ -17,9 +17,8 @@ constexpr std::int64_t kPlenty = std::int64_t{1} << 30;
 
 Numerics plain_numerics() { return PlainBackend().numerics(linear_problem()); }
 
-Row row_of(const Case& spec, const std::string& backend, KeptGroundwork& kept) {
+Row row_of(const Case& spec, const Selected& selected, KeptGroundwork& kept) {
   static Targets targets;
-  const Selected selected = select_backend(backend);
   return run_case({.spec = spec,
                    .backend = selected,
                    .relations = false,
@@ -27,6 +26,10 @@ Row row_of(const Case& spec, const std::string& backend, KeptGroundwork& kept) {
                    .thresholds = {},
                    .repro = {}},
                   targets, kept);
+}
+
+Row row_of(const Case& spec, const std::string& backend, KeptGroundwork& kept) {
+  return row_of(spec, select_backend(backend), kept);
 }
 
 Row row_alone(const Case& spec, const std::string& backend) {
@@ -149,4 +152,41 @@ TEST_CASE("kept groundwork: it goes after a row that did not pass, which costs t
   }
   CHECK(row_of(spec, "fake:unsupported", kept).status == Status::kSkipped);
   CHECK(kept);
+}
+
+TEST_CASE("kept groundwork: no row of a plugin is proved on it, nor leaves any") {
+  const Case spec = workload_case(12, 4);
+  Selected selected = select_backend("cpu");
+  const auto spoilt = [&] {
+    auto groundwork = std::make_shared<Groundwork>(problem_of(spec), spec.seed, kPlenty);
+    const std::vector<std::int64_t> rows = sample_rows(groundwork->problem(), 256, spec.seed);
+    const auto known = groundwork->rows(*groundwork->tensors(Fill::kExact),
+                                        selected.backend->numerics(groundwork->problem()), rows);
+    for (double& expected : const_cast<std::vector<double>&>(known->expected)) {
+      expected = -expected;
+    }
+    return groundwork;
+  };
+  KeptGroundwork kept = spoilt();
+  CHECK(row_of(spec, selected, kept).status == Status::kFailed);  // it is what a proof reads
+  selected.plugin = "mine.so sha256:0";
+  kept = spoilt();
+  CHECK(row_of(spec, selected, kept).status == Status::kPassed);
+  CHECK_FALSE(kept);
+}
+
+TEST_CASE("kept groundwork: two seeds of one problem have each their own") {
+  Case spec = workload_case(12, 4);
+  spec.skew.kind = Skew::kIdentical;
+  Case other = spec;
+  other.seed = spec.seed + 1;
+  REQUIRE(problem_of(spec) == problem_of(other));
+  KeptGroundwork kept;
+  CHECK(row_of(spec, "cpu", kept).status == Status::kPassed);
+  REQUIRE(kept);
+  const std::weak_ptr<Groundwork> of_first = kept;
+  CHECK(same_proof(row_of(other, "cpu", kept), row_alone(other, "cpu")));
+  CHECK(of_first.expired());
+  REQUIRE(kept);
+  CHECK(kept->seed() == other.seed);
 }

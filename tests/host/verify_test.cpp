@@ -302,6 +302,14 @@ TEST_CASE("compare: an element whose bound reaches what was there before proves 
   CHECK(share(0x1p-7) == 1);
 }
 
+TEST_CASE("verify: a comparison proves nothing where more than nine elements in ten pass idle") {
+  Comparison comparison;
+  comparison.zero_share = 0.9;
+  CHECK(why_no_proof(comparison) == "");
+  comparison.zero_share = 0.91;
+  CHECK(why_no_proof(comparison) == "doing nothing would pass in 91 % of the elements");
+}
+
 TEST_CASE("verify: legal cases with nothing to write pass and say so") {
   Problem problem = linear_problem();
   problem.plan = make_plan(std::vector<std::int32_t>(12, -1), problem.slots);
