@@ -10,6 +10,8 @@
 #include "cli/terminal.h"
 #include "core/units.h"
 #include "measure/measure.h"
+#include "ops/auto_device.h"
+#include "ops/auto_explain.h"
 #include "report/columns.h"
 #include "report/grid.h"
 #include "run/case_runner.h"
@@ -21,6 +23,11 @@
 
 namespace lora_bench {
 namespace {
+
+struct PlanOptions {
+  Selection selection;
+  bool explain = false;
+};
 
 // What a row costs beside its timing (data drawn three times, uploads, the oracle) goes with the
 // bytes of its operands: an idle machine's rate, and that of a busy one with many rows to compare.
@@ -46,6 +53,7 @@ void add_row(Span& span, const Case& spec, const Problem& problem) {
 struct Line {
   std::vector<GridCell> cells;
   std::string note;  // why the row will be SKIPPED, "" = it will not
+  std::vector<std::string> explanation;
 };
 
 struct Totals {
@@ -119,8 +127,16 @@ std::string totals_text(std::int64_t rows, const Totals& totals) {
                           format_bytes(static_cast<double>(totals.largest_bytes)));
 }
 
-ExitCode execute(const Selection& selection, const Invocation& invocation) {
-  const RunRequest request = request_for(selection);
+// On the GPU here, or on an H200 where there is none.
+std::vector<std::string> explanation_of(const PlannedRow& planned, Targets& targets) {
+  const Case& spec = *planned.spec;
+  const AutoDevice device =
+      why_no_gpu().empty() ? auto_device(targets.facts(Space::kDevice)) : AutoDevice{};
+  return explain_auto(device, make_problem(spec, draw_batch(spec), draw_adapters(spec)));
+}
+
+ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
+  const RunRequest request = request_for(options.selection);
   if (const auto code = supervised(request, invocation.argv)) {
     return *code;
   }
@@ -129,8 +145,13 @@ ExitCode execute(const Selection& selection, const Invocation& invocation) {
   Totals totals;
   Grid grid = plan_grid(terminal_width());
   std::vector<Line> lines;
+  bool explained = false;
   for (const PlannedRow& row : planned) {
     lines.push_back(plan_line(row, targets, totals));
+    if (options.explain && row.spelling == "auto") {
+      lines.back().explanation = explanation_of(row, targets);
+      explained = true;
+    }
     grid.widen(lines.back().cells);
   }
   grid.fit();
@@ -138,6 +159,12 @@ ExitCode execute(const Selection& selection, const Invocation& invocation) {
   for (const Line& line : lines) {
     text += grid.line(line.cells);
     text += line.note.empty() ? "" : wrapped("SKIPPED: " + line.note, grid.width(), 4);
+    for (const std::string& sentence : line.explanation) {
+      text += wrapped(sentence, grid.width(), 4);
+    }
+  }
+  if (explained && !why_no_gpu().empty()) {
+    text += wrapped("explained as on an NVIDIA H200: there is no GPU here", grid.width(), 0);
   }
   text += wrapped(totals_text(static_cast<std::int64_t>(planned.size()), totals), grid.width(), 0);
   print_result(text + hidden_note(grid));
@@ -149,10 +176,13 @@ ExitCode execute(const Selection& selection, const Invocation& invocation) {
 void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
       "plan", "print the cases of scenarios without running them: sizes, floor, memory, time");
-  const auto selection = std::make_shared<Selection>();
-  add_selection(*sub, *selection, true);
-  sub->callback([selection, &invocation] {
-    invocation.action = [selection, &invocation] { return execute(*selection, invocation); };
+  const auto options = std::make_shared<PlanOptions>();
+  add_selection(*sub, options->selection, true);
+  sub->add_flag(
+      "--explain", options->explain,
+      "what backend auto would launch for each case and why; without a GPU as on an H200");
+  sub->callback([options, &invocation] {
+    invocation.action = [options, &invocation] { return execute(*options, invocation); };
   });
 }
 

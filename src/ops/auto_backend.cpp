@@ -4,6 +4,7 @@
 #include "device/cuda_check.h"
 #include "kernels/clustered/clustered.h"
 #include "ops/auto_choice.h"
+#include "ops/auto_device.h"
 #include "ops/kernel_params.h"
 #include "ops/panel_backend.h"
 #include "ops/vectors.h"
@@ -18,16 +19,7 @@ namespace {
 
 class AutoBackend final : public Backend {
  public:
-  explicit AutoBackend(const DeviceFacts& facts) : panel_(make_panel_backend()) {
-    int ordinal = 0;
-    int shared_bytes = 0;
-    LORA_BENCH_CUDA_CHECK(cudaGetDevice(&ordinal));
-    LORA_BENCH_CUDA_CHECK(
-        cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
-    device_.compute_capability = facts.compute_capability;
-    device_.multiprocessors = facts.multiprocessors;
-    device_.shared_bytes = shared_bytes;
-  }
+  explicit AutoBackend(const AutoDevice& device) : device_(device), panel_(make_panel_backend()) {}
 
   [[nodiscard]] std::string_view name() const override { return "auto"; }
   [[nodiscard]] std::string_view summary() const override { return kAutoSummary; }
@@ -78,7 +70,9 @@ class AutoBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_auto_backend() { return std::make_unique<AutoBackend>(gpu_facts()); }
+std::unique_ptr<Backend> make_auto_backend() {
+  return std::make_unique<AutoBackend>(auto_device(gpu_facts()));
+}
 
 #else
 

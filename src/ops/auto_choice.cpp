@@ -51,14 +51,49 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
   return shape;
 }
 
-AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
-  if (device.compute_capability < 90 || problem.op != Op::kLinear || !whole_vectors(problem) ||
-      !few_rows(problem)) {
-    return AutoFamily::kPanel;
+kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
+                                     bool vectors) {
+  kernels::PanelShape shape;
+  shape.tokens = problem.tokens;
+  shape.active = problem.plan.active();
+  shape.slices = problem.slices();
+  shape.max_rank = problem.max_rank;
+  shape.in_features = problem.in_features;
+  shape.multiprocessors = device.multiprocessors;
+  shape.shared_bytes = device.shared_bytes;
+  shape.multiprocessor_bytes = device.multiprocessor_bytes;
+  shape.vectors = vectors;
+  return shape;
+}
+
+std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem) {
+  return has_shrink(problem.op) && problem.plan.active() > 0
+             ? kernels::panel_workspace_elements(auto_panel_shape(device, problem, true)) *
+                   static_cast<std::int64_t>(sizeof(float))
+             : 0;
+}
+
+AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
+  if (device.compute_capability < 90) {
+    return AutoReason::kNoClusters;
+  }
+  if (problem.op != Op::kLinear) {
+    return AutoReason::kNotLinear;
+  }
+  if (!whole_vectors(problem)) {
+    return AutoReason::kNoVectors;
+  }
+  if (!few_rows(problem)) {
+    return AutoReason::kManyRows;
   }
   const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
   const bool takes = kernels::clustered_takes(shape) && kernels::clustered_tuning(shape).fits;
-  return takes ? AutoFamily::kClustered : AutoFamily::kPanel;
+  return takes ? AutoReason::kFewRows : AutoReason::kNoRoom;
+}
+
+AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
+  return auto_reason(device, problem) == AutoReason::kFewRows ? AutoFamily::kClustered
+                                                              : AutoFamily::kPanel;
 }
 
 }  // namespace lora_bench

@@ -4,6 +4,8 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/panel/panel.h"
+#include "ops/auto_choice.h"
+#include "ops/auto_device.h"
 #include "ops/kernel_params.h"
 #include "ops/vectors.h"
 #else
@@ -30,14 +32,7 @@ namespace {
 
 class PanelBackend final : public Backend {
  public:
-  explicit PanelBackend(const DeviceFacts& device) : multiprocessors_(device.multiprocessors) {
-    int ordinal = 0;
-    LORA_BENCH_CUDA_CHECK(cudaGetDevice(&ordinal));
-    LORA_BENCH_CUDA_CHECK(
-        cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
-    LORA_BENCH_CUDA_CHECK(cudaDeviceGetAttribute(
-        &multiprocessor_bytes_, cudaDevAttrMaxSharedMemoryPerMultiprocessor, ordinal));
-  }
+  explicit PanelBackend(const AutoDevice& device) : device_(device) {}
 
   [[nodiscard]] std::string_view name() const override { return "panel"; }
   [[nodiscard]] std::string_view summary() const override { return kPanelSummary; }
@@ -52,10 +47,7 @@ class PanelBackend final : public Backend {
   // Whether rows can be read in vectors is known only with their addresses; the plain kernels need
   // one part.
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return has_shrink(problem.op) && problem.plan.active() > 0
-               ? kernels::panel_workspace_elements(shape_of(problem, true)) *
-                     static_cast<std::int64_t>(sizeof(float))
-               : 0;
+    return auto_workspace_bytes(device_, problem);
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
@@ -77,17 +69,7 @@ class PanelBackend final : public Backend {
 
  private:
   [[nodiscard]] kernels::PanelShape shape_of(const Problem& problem, bool vectors) const {
-    kernels::PanelShape shape;
-    shape.tokens = problem.tokens;
-    shape.active = problem.plan.active();
-    shape.slices = problem.slices();
-    shape.max_rank = problem.max_rank;
-    shape.in_features = problem.in_features;
-    shape.multiprocessors = multiprocessors_;
-    shape.shared_bytes = shared_bytes_;
-    shape.multiprocessor_bytes = multiprocessor_bytes_;
-    shape.vectors = vectors;
-    return shape;
+    return auto_panel_shape(device_, problem, vectors);
   }
 
   kernels::PanelSums shrink(const Problem& problem, const Operands& operands,
@@ -110,32 +92,20 @@ class PanelBackend final : public Backend {
               cudaStream_t stream) const {
     const kernels::ExpandParams params = expand_params(problem, operands);
     const std::int64_t element = size_bytes(problem.dtype);
-    const bool vectors = reads_vectors(params, element, size_bytes(problem.intermediate)) &&
-                         has_vector_y(params, element) && reads_bias_in_vectors(params);
+    const bool vectors = expands_in_vectors(params, element, size_bytes(problem.intermediate));
     LORA_BENCH_CUDA_CHECK(kernels::launch_panel_expand(
         kernel_number(problem.dtype), kernel_number(problem.intermediate), params,
         kernels::panel_expand_tuning(shape_of(problem, vectors), problem.widths.data()), sums,
         has_shrink(problem.op), stream));
   }
 
-  // Its rows are as long as slices are wide, which y has in whole vectors.
-  static bool reads_bias_in_vectors(const kernels::ExpandParams& params) {
-    bool all = true;
-    for (int slice = 0; slice < params.slices; ++slice) {
-      all = all && reinterpret_cast<std::uintptr_t>(params.bias[slice]) % 16 == 0;
-    }
-    return all;
-  }
-
-  std::int64_t multiprocessors_;
-  int shared_bytes_ = 0;
-  int multiprocessor_bytes_ = 0;
+  AutoDevice device_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_panel_backend() {
-  return std::make_unique<PanelBackend>(gpu_facts());
+  return std::make_unique<PanelBackend>(auto_device(gpu_facts()));
 }
 
 #else

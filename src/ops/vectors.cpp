@@ -41,4 +41,13 @@ bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_byte
   return all;
 }
 
+bool expands_in_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes,
+                        std::int64_t h_bytes) {
+  bool all = reads_vectors(params, element_bytes, h_bytes) && has_vector_y(params, element_bytes);
+  for (int slice = 0; slice < params.slices; ++slice) {
+    all = all && aligned(params.bias[slice]);  // with rows as long as the slices of y are wide
+  }
+  return all;
+}
+
 }  // namespace lora_bench

@@ -10,5 +10,8 @@ namespace lora_bench {
                                  std::int64_t h_bytes);
 // The same of y, in every slice.
 [[nodiscard]] bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_bytes);
+// The same of all that expand reads and writes, bias included.
+[[nodiscard]] bool expands_in_vectors(const kernels::ExpandParams& params,
+                                      std::int64_t element_bytes, std::int64_t h_bytes);
 
 }  // namespace lora_bench

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "device/facts.h"
 #include "support/process.h"
 #include "support/small_scenario.h"
 
@@ -147,6 +148,20 @@ TEST_CASE("plan leaves out of its time what does not fit the memory") {
   CHECK(contains(result.out, "SKIPPED: needs "));
   CHECK(contains(result.out, "\n1 row, 1 of them SKIPPED\n"));
   CHECK(contains(run_tool({"plan", "smoke", "--backends", "cpu"}).out, " on an idle machine, "));
+}
+
+TEST_CASE("plan --explain says below rows of auto what it would launch, and of which device") {
+  const ProcessResult plan =
+      run_tool({"plan", "anchors", "--case", "decode64-qkv*", "--backends", "auto,naive"});
+  CHECK_FALSE(contains(plan.out, "few rows"));
+  const ProcessResult result = run_tool(
+      {"plan", "anchors", "--case", "decode64-qkv*", "--backends", "auto,naive", "--explain"});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "clustered, few rows an adapter: 64 tokens over 64 adapters\n"));
+  const std::string of_naive = result.out.substr(result.out.find("naive"));
+  CHECK_FALSE(contains(of_naive, "few rows"));
+  CHECK((contains(result.out, "explained as on an NVIDIA H200") || why_no_gpu().empty()));
 }
 
 }  // namespace

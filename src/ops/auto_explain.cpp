@@ -1,0 +1,158 @@
+#include "ops/auto_explain.h"
+
+#include <fmt/format.h>
+
+#include "core/units.h"
+#include "kernels/divide_up.h"
+#include "ops/kernel_params.h"
+#include "ops/vectors.h"
+
+namespace lora_bench {
+namespace {
+
+std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
+
+std::string counted(std::int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string rows_an_adapter(const char* how_many, const Problem& problem) {
+  return fmt::format("{} rows an adapter: {} over {}", how_many, counted(problem.tokens, "token"),
+                     counted(problem.plan.active(), "adapter"));
+}
+
+std::string why(const AutoDevice& device, const Problem& problem) {
+  switch (auto_reason(device, problem)) {
+    case AutoReason::kFewRows:
+      return rows_an_adapter("few", problem);
+    case AutoReason::kNoClusters:
+      return fmt::format("compute capability {}.{} has no clusters of blocks",
+                         device.compute_capability / 10, device.compute_capability % 10);
+    case AutoReason::kNotLinear:
+      return fmt::format("op {} is no linear op", name(problem.op));
+    case AutoReason::kNoVectors:
+      return "sizes of which some are no multiple of 16 bytes";
+    case AutoReason::kManyRows:
+      return rows_an_adapter("many", problem);
+    case AutoReason::kNoRoom:
+      break;
+  }
+  return fmt::format("{} of rank {} take more shared memory than a cluster's blocks have",
+                     counted(problem.slices(), "slice"), problem.max_rank);
+}
+
+std::string clustered_line(const kernels::ClusteredTuning& tuning) {
+  return fmt::format(
+      "1 launch, linked to the one before: grid {} x {}, {} of {}; {} a block, each with a ring of "
+      "{} of {}; {} of shared memory a block, {} of it for x",
+      tuning.cluster, tuning.tiles, counted(tuning.tiles, "cluster"),
+      counted(tuning.cluster, "block"), counted(tuning.warps, "warp"),
+      counted(tuning.slots, "slot"), bytes(tuning.slot_bytes), bytes(tuning.shared_bytes),
+      bytes(tuning.x_bytes));
+}
+
+std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
+  if (tuning.blocks == 0) {
+    return "shrink: nothing to do";
+  }
+  if (tuning.tile == kernels::kPanelPlain) {
+    return fmt::format("shrink: {}, tiles of 16 rows x 8 lanes, read an element at a time",
+                       counted(tuning.blocks, "block"));
+  }
+  const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(tuning.tile)];
+  return fmt::format(
+      "shrink: {} of {}, tiles of {} rows x {} lanes, {} = {} x {} x split {}; {}, {} of shared "
+      "memory",
+      counted(tuning.blocks, "block"), counted(tile.warps_of_rows * tile.warps_of_lanes, "warp"),
+      tile.rows, tile.lanes, tuning.blocks,
+      counted(tuning.blocks / tuning.lane_tiles / tuning.split, "row tile"),
+      counted(tuning.lane_tiles, "lane tile"), tuning.split, counted(tile.stages, "stage"),
+      bytes(tuning.shared_bytes));
+}
+
+std::string expand_line(const kernels::PanelExpandTuning& tuning) {
+  if (tuning.blocks == 0) {
+    return "expand: nothing to do";
+  }
+  if (tuning.tile == kernels::kPanelPlain) {
+    return fmt::format("expand: {}, tiles of 16 rows x 64 columns, written an element at a time",
+                       counted(tuning.blocks, "block"));
+  }
+  const auto& tile = kernels::kPanelExpandTiles[static_cast<std::size_t>(tuning.tile)];
+  return fmt::format(
+      "expand: {} of {}, tiles of {} rows x {} columns, up to {} lanes; {} = {} x {} that share "
+      "{}; "
+      "{}, {} of shared memory",
+      counted(tuning.blocks, "block"), counted(tile.warps_of_rows * tile.warps_of_columns, "warp"),
+      16 * tile.warps_of_rows, tile.wide * tile.warps_of_columns, 16 * tile.steps, tuning.blocks,
+      counted(tuning.blocks / tuning.chunks, "row tile"), counted(tuning.chunks, "chunk"),
+      counted(tuning.column_tiles, "column tile"), counted(tile.stages, "stage"),
+      bytes(tuning.shared_bytes));
+}
+
+// Operands of nothing: their addresses begin wherever one asks.
+Operands no_operands(const Problem& problem) {
+  const std::vector<const void*> none(problem.widths.size(), nullptr);
+  Operands operands;
+  operands.a = operands.b = operands.bias = none;
+  return operands;
+}
+
+std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& problem) {
+  const Operands operands = no_operands(problem);
+  const std::int64_t element = size_bytes(problem.dtype);
+  std::vector<std::string> lines;
+  std::int64_t launches = 0;
+  if (has_shrink(problem.op)) {
+    const bool vectors = reads_vectors(shrink_params(problem, operands), element);
+    const auto tuning = kernels::panel_shrink_tuning(auto_panel_shape(device, problem, vectors));
+    lines.push_back(shrink_line(tuning));
+    launches += tuning.blocks > 0 ? 1 : 0;
+  }
+  if (has_expand(problem.op)) {
+    const bool vectors = expands_in_vectors(expand_params(problem, operands), element,
+                                            size_bytes(problem.intermediate));
+    const auto tuning = kernels::panel_expand_tuning(auto_panel_shape(device, problem, vectors),
+                                                     problem.widths.data());
+    lines.push_back(expand_line(tuning));
+    launches += tuning.blocks > 0 ? 1 : 0;
+  } else {
+    const std::int64_t elements = problem.slices() * problem.tokens * problem.max_rank;
+    lines.push_back(
+        fmt::format("h: {} add its parts", counted(kernels::divide_up(elements, 256), "block")));
+    launches += elements > 0 ? 1 : 0;
+  }
+  lines.push_back(
+      fmt::format("{}; {} of workspace",
+                  launches == 1 ? "1 launch" : fmt::format("{} linked launches", launches),
+                  bytes(auto_workspace_bytes(device, problem))));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& problem) {
+  if (problem.plan.active() == 0) {
+    return {"no launch: no token has an adapter"};
+  }
+  DeviceFacts facts;
+  facts.compute_capability = device.compute_capability;
+  if (const Support support = tensor_cores_take(problem, facts); !support.yes) {
+    return {support.why_not};
+  }
+  const AutoFamily family = auto_family(device, problem);
+  std::vector<std::string> lines{fmt::format("{}, {}", name(family), why(device, problem))};
+  if (family == AutoFamily::kClustered) {
+    lines.push_back(
+        clustered_line(kernels::clustered_tuning(auto_clustered_shape(device, problem))));
+    lines.push_back(
+        fmt::format("{} of workspace, for panel where an address does not begin on 16 bytes",
+                    bytes(auto_workspace_bytes(device, problem))));
+    return lines;
+  }
+  const std::vector<std::string> launches = panel_lines(device, problem);
+  lines.insert(lines.end(), launches.begin(), launches.end());
+  return lines;
+}
+
+}  // namespace lora_bench

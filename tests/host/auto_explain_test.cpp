@@ -1,0 +1,90 @@
+#include "ops/auto_explain.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "support/process.h"
+#include "support/workload_case.h"
+
+using namespace lora_bench;
+using lora_bench::test::contains;
+
+namespace {
+
+Case decode_case(std::int64_t tokens, std::int64_t slots) {
+  Case spec = workload_case(tokens, slots);
+  spec.dtype = Dtype::kBf16;
+  spec.layer.in_features = spec.layer.x_stride = 4096;
+  spec.layer.widths = {4096, 1024, 1024};
+  spec.layer.y_stride = 6144;
+  spec.adapters.rank.list = {16};
+  spec.adapters.max_rank = 16;
+  spec.skew.kind = Skew::kDistinct;
+  return spec;
+}
+
+std::string explained(const Case& spec, const AutoDevice& device = {}) {
+  std::string text;
+  for (const std::string& line : explain_auto(device, problem_of(spec))) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("explain: few rows an adapter are one launch of clusters, with the numbers it has") {
+  const Problem problem = problem_of(decode_case(64, 64));
+  const kernels::ClusteredTuning tuning =
+      kernels::clustered_tuning(auto_clustered_shape({}, problem));
+  const std::string text = explained(decode_case(64, 64));
+  CAPTURE(text);
+  CHECK(contains(text, "clustered, few rows an adapter: 64 tokens over 64 adapters\n"));
+  CHECK(contains(text, fmt::format("grid {} x {}, ", tuning.cluster, tuning.tiles)));
+  CHECK(contains(text, fmt::format("{} warps a block", tuning.warps)));
+  CHECK(contains(text, "kB of workspace"));
+}
+
+TEST_CASE("explain: many rows an adapter are panels, with the tiles of both halves") {
+  Case spec = decode_case(0, 8);
+  spec.batch.prefill = {2048};
+  const kernels::PanelShape shape = auto_panel_shape({}, problem_of(spec), true);
+  const kernels::PanelShrinkTuning shrink = kernels::panel_shrink_tuning(shape);
+  const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(shrink.tile)];
+  const kernels::PanelExpandTuning expand =
+      kernels::panel_expand_tuning(shape, spec.layer.widths.data());
+  const std::string text = explained(spec);
+  CAPTURE(text);
+  CHECK(contains(text, "panel, many rows an adapter: 2048 tokens over 1 adapter\n"));
+  CHECK(contains(text, fmt::format("shrink: {} blocks", shrink.blocks)));
+  CHECK(contains(text, fmt::format("tiles of {} rows x {} lanes", tile.rows, tile.lanes)));
+  CHECK(contains(text, fmt::format("{} chunks that share {} column tiles", expand.chunks,
+                                   expand.column_tiles)));
+  CHECK(contains(text, "2 linked launches; "));
+}
+
+TEST_CASE("explain: each reason for panels is said") {
+  CHECK(contains(explained(decode_case(64, 64), {.compute_capability = 89}),
+                 "panel, compute capability 8.9 has no clusters"));
+  Case spec = decode_case(64, 64);
+  spec.op = Op::kShrink;
+  CHECK(contains(explained(spec), "panel, op shrink is no linear op"));
+  CHECK(contains(explained(spec), "h: 12 blocks add its parts"));
+  spec = decode_case(64, 64);
+  spec.layer.x_stride = 4097;
+  CHECK(contains(explained(spec), "panel, sizes of which some are no multiple of 16 bytes"));
+  CHECK(contains(explained(spec), "tiles of 16 rows x 8 lanes, read an element at a time"));
+  CHECK_FALSE(contains(explained(spec), "written an element at a time"));
+  spec = decode_case(64, 64);
+  spec.adapters.max_rank = 2048;
+  CHECK(contains(explained(spec), "3 slices of rank 2048 take more shared memory"));
+}
+
+TEST_CASE("explain: what auto does not take, and a batch without adapters, are said") {
+  Case spec = decode_case(64, 64);
+  spec.dtype = Dtype::kFp32;
+  CHECK(explained(spec) == "fp32 operands do not go to the tensor cores: bf16, fp16\n");
+  spec = decode_case(64, 64);
+  spec.no_adapter = 1;
+  CHECK(explained(spec) == "no launch: no token has an adapter\n");
+}
