@@ -28,15 +28,9 @@ bool widens_b(const Problem& problem) {
 
 // Whether the rows that have an adapter come first, those of one adapter together.
 bool rows_lie_by_adapter(const Plan& plan) {
-  const auto end = plan.token_order.begin() + plan.rows_with_adapter();
-  return std::is_sorted(plan.token_order.begin(), end) &&
-         (plan.rows_with_adapter() == 0 || *(end - 1) == plan.rows_with_adapter() - 1);
-}
-
-// A product in the dtype of y can do no more to it than to add.
-bool only_adds(const Problem& problem) {
-  return has_expand(problem.op) && problem.add_inputs && !problem.bias && !widens_b(problem) &&
-         problem.scale_at == ScaleAt::kShrink;
+  const std::int64_t rows = plan.rows_with_adapter();
+  const auto end = plan.token_order.begin() + rows;
+  return rows > 0 && std::is_sorted(plan.token_order.begin(), end) && *(end - 1) == rows - 1;
 }
 
 }  // namespace
@@ -48,7 +42,6 @@ CublasWorkspace cublas_workspace(const Problem& problem) {
   CublasWorkspace workspace;
   workspace.rows = problem.plan.rows_with_adapter();
   workspace.x_in_place = rows_lie_by_adapter(problem.plan);
-  workspace.y_in_place = workspace.x_in_place && only_adds(problem);
   workspace.x_stride = workspace.x_in_place ? problem.x_stride : padded(problem.in_features, 8);
   workspace.h_stride = padded(problem.max_rank, 8);
   std::int64_t widest = 0;
@@ -68,8 +61,7 @@ CublasWorkspace cublas_workspace(const Problem& problem) {
   workspace.h = take(shrink || !narrow_h, h_elements * kFp32Bytes);
   workspace.narrow_h = take(expand && narrow_h, h_elements * size_bytes(problem.intermediate));
   workspace.wide_b = take(expand && widens_b(problem), widest * workspace.h_stride * kFp32Bytes);
-  workspace.delta =
-      take(expand && !workspace.y_in_place, workspace.rows * workspace.columns * kFp32Bytes);
+  workspace.delta = take(expand, workspace.rows * workspace.columns * kFp32Bytes);
   workspace.bytes = workspace.rows == 0 ? 0 : end;
   return workspace;
 }
@@ -85,7 +77,8 @@ Numerics cublas_numerics(const Problem& problem) {
   numerics.batch_invariant = false;  // cuBLAS chooses by the number of rows
   numerics.summation =
       "cuBLAS, fp32 sums in an order of its own, one cublasGemmEx for each active adapter and "
-      "slice; an fp32 h with weights widened to fp32";
+      "slice; "
+      "an fp32 h with weights widened to fp32";
   return numerics;
 }
 
@@ -185,17 +178,12 @@ class CublasBackend final : public Backend {
     }
     for_each_product(problem, [&](const Product& product) {
       const auto* a = static_cast<const char*>(step.operands.a[product.slice]);
-      MatrixProduct multiply{problem.dtype};
-      multiply.left = x + product.first_row * workspace.x_stride * bytes;
-      multiply.left_stride = workspace.x_stride;
-      multiply.right = a + product.adapter * problem.max_rank * problem.in_features * bytes;
-      multiply.right_stride = problem.in_features;
-      multiply.out = step.hidden(workspace.h, product.slice, product.first_row, kFp32Bytes);
-      multiply.out_stride = workspace.h_stride;
-      multiply.rows = product.rows;
-      multiply.columns = product.rank;
-      multiply.depth = problem.in_features;
-      library_.multiply(multiply);
+      library_.multiply({problem.dtype, x + product.first_row * workspace.x_stride * bytes,
+                         a + product.adapter * problem.max_rank * problem.in_features * bytes,
+                         reinterpret_cast<float*>(step.hidden(workspace.h, product.slice,
+                                                              product.first_row, kFp32Bytes)),
+                         workspace.x_stride, problem.in_features, workspace.h_stride, product.rows,
+                         product.rank, problem.in_features});
     });
     const std::int64_t finished =
         problem.intermediate == Dtype::kFp32 ? workspace.h : workspace.narrow_h;
@@ -219,40 +207,15 @@ class CublasBackend final : public Backend {
     }
     for_each_product(problem, [&](const Product& product) {
       const Weights b = weights(step, product);
-      MatrixProduct multiply{b.dtype};
-      multiply.left = step.hidden(h, product.slice, product.first_row, h_bytes);
-      multiply.left_stride = workspace.h_stride;
-      multiply.right = b.data;
-      multiply.right_stride = b.stride;
-      multiply.rows = product.rows;
-      multiply.columns = problem.widths[product.slice];
-      multiply.depth = product.rank;
-      set_output(multiply, step, product);
-      library_.multiply(multiply);
+      auto* delta = reinterpret_cast<float*>(step.at(workspace.delta));
+      library_.multiply({b.dtype, step.hidden(h, product.slice, product.first_row, h_bytes), b.data,
+                         delta + product.first_row * workspace.columns + product.first_column,
+                         workspace.h_stride, b.stride, workspace.columns, product.rows,
+                         problem.widths[product.slice], product.rank});
     });
-    if (!workspace.y_in_place) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_scatter_y(
-          kernel_number(problem.dtype), params, step.gathered(workspace.delta, workspace.columns),
-          step.stream));
-    }
-  }
-
-  // y itself, or the delta that is scattered later.
-  static void set_output(MatrixProduct& multiply, const Step& step, const Product& product) {
-    const Problem& problem = step.problem;
-    if (step.workspace.y_in_place) {
-      const std::int64_t element =
-          product.first_row * problem.y_stride + problem.offset_start + product.first_column;
-      multiply.out = static_cast<char*>(step.operands.y) + element * size_bytes(problem.dtype);
-      multiply.out_dtype = problem.dtype;
-      multiply.out_stride = problem.y_stride;
-      multiply.add = true;
-    } else {
-      const std::int64_t element =
-          product.first_row * step.workspace.columns + product.first_column;
-      multiply.out = step.at(step.workspace.delta) + element * kFp32Bytes;
-      multiply.out_stride = step.workspace.columns;
-    }
+    LORA_BENCH_CUDA_CHECK(
+        kernels::launch_scatter_y(kernel_number(problem.dtype), params,
+                                  step.gathered(workspace.delta, workspace.columns), step.stream));
   }
 
   struct Weights {

@@ -10,8 +10,8 @@ namespace lora_bench {
 
 inline constexpr std::string_view kCublasSummary =
     "what one has without kernels: rows gathered by adapter, a cuBLAS product for each adapter and "
-    "slice, the delta scattered, or x and y in place where rows lie by adapter; every op in bf16, "
-    "fp16 and fp32";
+    "slice, the delta scattered; x in place where its rows lie by adapter; every op in bf16, fp16 "
+    "and fp32";
 
 // Where each part of the workspace begins, in bytes; every part on 256. Strides are elements.
 struct CublasWorkspace {
@@ -22,8 +22,7 @@ struct CublasWorkspace {
   std::int64_t wide_b = 0;    // [widest slice, h_stride] fp32, of one adapter and slice at a time
   std::int64_t delta = 0;     // [rows, columns] fp32
   std::int64_t bytes = 0;
-  bool x_in_place = false;  // rows lie by adapter already: nothing is gathered
-  bool y_in_place = false;  // nor scattered: products add to y
+  bool x_in_place = false;  // its rows lie by adapter already: nothing is gathered
   std::int64_t rows = 0;
   std::int64_t x_stride = 0;
   std::int64_t h_stride = 0;

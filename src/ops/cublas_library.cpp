@@ -127,13 +127,12 @@ void Cublas::use(Stream stream, void* workspace) {
 // exchanged.
 void Cublas::multiply(const MatrixProduct& product) {
   const float one = 1;
-  const float kept = product.add ? 1 : 0;
+  const float zero = 0;
   const cudaDataType_t type = type_of(product.dtype);
   check(library().multiply(handle_->handle, CUBLAS_OP_T, CUBLAS_OP_N, product.columns, product.rows,
                            product.depth, &one, product.right, type, product.right_stride,
-                           product.left, type, product.left_stride, &kept, product.out,
-                           type_of(product.out_dtype), product.out_stride, CUBLAS_COMPUTE_32F,
-                           CUBLAS_GEMM_DEFAULT),
+                           product.left, type, product.left_stride, &zero, product.out, CUDA_R_32F,
+                           product.out_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
         "cublasGemmEx");
 }
 

@@ -13,17 +13,15 @@ namespace lora_bench {
 // tool starts without it.
 [[nodiscard]] std::string why_no_cublas();
 
-// out[rows, columns] (+)= left[rows, depth] right[columns, depth]^T, rows `..._stride` elements
-// apart, `left` and `right` of one dtype, sums in fp32.
+// out[rows, columns] = left[rows, depth] right[columns, depth]^T, rows `..._stride` elements apart,
+// `left` and `right` of one dtype, sums and `out` in fp32.
 struct MatrixProduct {
   Dtype dtype = Dtype::kBf16;
   const void* left = nullptr;
   const void* right = nullptr;
-  Dtype out_dtype = Dtype::kFp32;
-  void* out = nullptr;
+  float* out = nullptr;
   std::int64_t left_stride = 0, right_stride = 0, out_stride = 0;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  bool add = false;  // to what `out` holds, before it is rounded
 };
 
 // A handle of cuBLAS. It allocates nothing once it is made: its workspace is given.

@@ -43,7 +43,7 @@ TEST_CASE("cublas passes on long rows, many rows an adapter and one of each") {
     spec.layer.y_stride = 648;
     spec.skew.kind = lora_bench::Skew::kDistinct;
     for (const lora_bench::Dtype h : {lora_bench::Dtype::kFp32, spec.dtype}) {
-      spec.intermediate = h;  // a narrow one lets products add to y where rows lie by adapter
+      spec.intermediate = h;  // a wide one has weights widened
       const Problem problem = problem_of(spec);
       const lora_bench::Verdict verdict = verify(problem, *cublas, *memory, {.relations = true});
       CAPTURE(slots);

@@ -34,8 +34,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> parts(const Problem& problem)
           {workspace.h, shrinks || fp32_h ? 4 * h : 0},
           {workspace.narrow_h, expands && !fp32_h ? 2 * h : 0},
           {workspace.wide_b, widens ? 4 * widest * workspace.h_stride : 0},
-          {workspace.delta,
-           expands && !workspace.y_in_place ? 4 * workspace.rows * workspace.columns : 0}};
+          {workspace.delta, expands ? 4 * workspace.rows * workspace.columns : 0}};
 }
 
 }  // namespace
@@ -58,7 +57,6 @@ TEST_CASE(
     }
     CHECK(workspace.bytes >= end);
     CHECK(workspace.x_stride >= problem.in_features);
-    CHECK((!workspace.y_in_place || workspace.x_in_place));
     CHECK(workspace.h_stride >= problem.max_rank);
   }
 }
@@ -70,7 +68,6 @@ TEST_CASE("cublas: only what an op needs is asked for") {
   const Problem shrink = problem_of(spec);
   CHECK(cublas_workspace(shrink).delta == cublas_workspace(shrink).bytes);
   spec.op = Op::kExpand;
-  spec.add_inputs = false;  // so that there is a delta
   const Problem expand = problem_of(spec);
   CHECK(cublas_workspace(expand).x == cublas_workspace(expand).narrow_h);
   CHECK(cublas_workspace(expand).wide_b == cublas_workspace(expand).delta);
@@ -78,29 +75,17 @@ TEST_CASE("cublas: only what an op needs is asked for") {
   CHECK(cublas_workspace(expand).bytes - cublas_workspace(expand).delta == 768);
 }
 
-TEST_CASE("cublas: rows that lie by adapter stay where they are, and y too where all is adding") {
+TEST_CASE("cublas: x stays where it is when its rows lie by adapter") {
   lora_bench::Case spec = workload_case(6, 1);
-  spec.dtype = spec.intermediate = Dtype::kBf16;
   spec.skew.kind = lora_bench::Skew::kIdentical;
-  CHECK(cublas_workspace(problem_of(spec)).x_in_place);
-  CHECK(cublas_workspace(problem_of(spec)).y_in_place);
-  CHECK(cublas_workspace(problem_of(spec)).x_stride == problem_of(spec).x_stride);
-  spec.intermediate = Dtype::kFp32;  // B is widened, and its products are in fp32
-  CHECK(cublas_workspace(problem_of(spec)).x_in_place);
-  CHECK_FALSE(cublas_workspace(problem_of(spec)).y_in_place);
-  spec.intermediate = Dtype::kBf16;
-  spec.scale_at = lora_bench::ScaleAt::kExpand;
-  CHECK_FALSE(cublas_workspace(problem_of(spec)).y_in_place);
-  spec.scale_at = lora_bench::ScaleAt::kShrink;
-  spec.add_inputs = false;
-  CHECK_FALSE(cublas_workspace(problem_of(spec)).y_in_place);
-  spec.add_inputs = true;
-  const Problem together = problem_of(spec);
-  Problem apart = together;
-  apart.plan = lora_bench::make_plan(std::vector<std::int32_t>{0, -1, 0, 0, -1, 0}, 1);
-  CHECK_FALSE(cublas_workspace(apart).x_in_place);
-  apart.plan = lora_bench::make_plan(std::vector<std::int32_t>{0, 0, 0, 0, -1, -1}, 1);
-  CHECK(cublas_workspace(apart).y_in_place);
+  Problem problem = problem_of(spec);
+  CHECK(cublas_workspace(problem).x_in_place);
+  CHECK(cublas_workspace(problem).x_stride == problem.x_stride);
+  CHECK(cublas_workspace(problem).x == cublas_workspace(problem).h);
+  problem.plan = lora_bench::make_plan(std::vector<std::int32_t>{0, -1, 0, 0, -1, 0}, 1);
+  CHECK_FALSE(cublas_workspace(problem).x_in_place);
+  problem.plan = lora_bench::make_plan(std::vector<std::int32_t>{0, 0, 0, 0, -1, -1}, 1);
+  CHECK(cublas_workspace(problem).x_in_place);
 }
 
 TEST_CASE("cublas promises no order, but fp32 where operands are fp32") {
