@@ -8,9 +8,10 @@ namespace lora_bench::kernels {
 
 // The order of sums that `clustered` and `panel` share, so that which of them runs changes no bit:
 // K is cut into eight chains of a multiple of 32 elements, each one sum on tensor cores, added in
-// order; the rank is one sum in steps of 16, an fp32 h in three parts, the lowest first. It follows
-// from in_features and the rank alone.
+// pairs of neighbours (chains.cuh); the rank is one sum in steps of 16, an fp32 h in three parts,
+// the lowest first. It follows from in_features and the rank alone.
 constexpr int kChains = 8;
+constexpr int kChainLevels = 3;  // of the tree that adds them
 
 [[nodiscard]] constexpr std::int64_t chain_length(std::int64_t in_features) {
   return 32 * divide_up(in_features, 32 * kChains);
@@ -19,7 +20,7 @@ constexpr int kChains = 8;
 // Additions on the longest path of one sum; on tensor cores every product counts as one, as
 // hardware may cut each term to the largest.
 [[nodiscard]] constexpr std::int64_t chains_shrink_depth(std::int64_t in_features) {
-  return chain_length(in_features) + kChains;
+  return chain_length(in_features) + kChainLevels;
 }
 
 [[nodiscard]] constexpr std::int64_t chains_expand_depth(std::int64_t max_rank, bool fp32_h) {

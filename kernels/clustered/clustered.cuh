@@ -14,7 +14,7 @@
 //   grid      (blocks of a cluster) x (row tiles)
 //   shrink    a warp takes pairs of a chain of K and 8 lanes of a slice, dealt over the cluster in
 //             order; x of the chains of a block lies in shared memory
-//   sums      of every chain go to every block of the cluster, which adds the eight in order
+//   sums      of every chain go to every block of the cluster, which adds the eight
 //   expand    a warp takes runs of units of 64 columns, dealt over the cluster in order
 //   memory    each warp has a ring of slots; bulk copies bring pieces of A, then B with the y that
 //             it is added to, as soon as a slot is free, so B is on its way while shrink runs

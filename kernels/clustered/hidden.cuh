@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/chains.cuh"
 #include "kernels/chains.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/segment/fragments.cuh"
@@ -16,19 +17,14 @@ __device__ inline V load_shared(const char* at) {
   return *reinterpret_cast<const V*>(at);
 }
 
-// Four lanes of a row: the sums of all chains, `bytes` from one to the next, in order.
+// Four lanes of a row: the sums of all chains, `bytes` from one to the next, added.
 __device__ inline float4 add_chains(const char* from, int bytes) {
-  float4 part[kChains];
+  float4 chain[kChains];
 #pragma unroll
-  for (int p = 0; p < kChains; ++p) {
-    part[p] = load_shared<float4>(from + p * bytes);
+  for (int c = 0; c < kChains; ++c) {
+    chain[c] = load_shared<float4>(from + c * bytes);
   }
-  float4 all = part[0];
-#pragma unroll
-  for (int p = 1; p < kChains; ++p) {
-    all = {all.x + part[p].x, all.y + part[p].y, all.z + part[p].z, all.w + part[p].w};
-  }
-  return all;
+  return add_in_pairs(chain);
 }
 
 // The upper eight rows are zeros.

@@ -8,16 +8,17 @@
 namespace lora_bench::kernels {
 
 // h between the kernels: fp32 sums, not scaled, [parts][slices][tokens][max_rank], each part
-// panel_part_elements long; added in order they are h. See panel_workspace_elements.
+// panel_part_elements long; added in pairs they are h. See panel_workspace_elements.
 struct PanelSums {
   float* sums = nullptr;
   const float* scale = nullptr;  // [slots], what shrink would have applied; null: nothing
   std::int64_t elements = 0;     // of one part
-  std::int32_t parts = 1;        // 1, 5, 7 or 8
+  std::int32_t parts = 1;        // 1, 2, 4 or 8
 };
 
 // Only lanes below the adapter's rank are written. Needs compute capability 8.0; x and A are kBf16
-// or kFp16.
+// or kFp16. Starts while the kernel before it ends and reads the plan and the ranks meanwhile: that
+// kernel must not be what writes them.
 [[nodiscard]] cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
                                               const PanelShrinkTuning& tuning,
                                               const PanelSums& sums, cudaStream_t stream);

@@ -26,6 +26,7 @@ cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
   plan.chain = static_cast<std::int32_t>(chain_length(params.in_features));
   plan.lane_tiles = static_cast<std::int32_t>(tuning.lane_tiles);
   plan.split = tuning.split;
+  plan.levels = tuning.levels;
   switch (number) {
     case Number::kBf16:
       return launch_panel_shrink_as<__nv_bfloat16>(params, tuning, plan, stream);

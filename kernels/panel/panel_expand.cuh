@@ -77,11 +77,11 @@ __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& 
     case 1:
       hold.template operator()<1>();
       break;
-    case kPanelPartsOfTwo:
-      hold.template operator()<kPanelPartsOfTwo>();
+    case 2:
+      hold.template operator()<2>();
       break;
-    case kPanelPartsOfFour:
-      hold.template operator()<kPanelPartsOfFour>();
+    case 4:
+      hold.template operator()<4>();
       break;
     default:
       hold.template operator()<kChains>();

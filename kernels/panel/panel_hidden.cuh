@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/chains.cuh"
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_tuning.h"
 #include "kernels/segment/vectors.cuh"
@@ -7,8 +8,7 @@
 // How h gets to the shared memory of a block: S is its PanelExpandBlock.
 namespace lora_bench::kernels {
 
-// Four lanes of kBatch rows: the parts added in order. All loads are under way together. Lanes from
-// `end` on are not h: a row of the sums has room for them.
+// Four lanes of kBatch rows: the parts added in pairs. All loads are under way together.
 template <int kParts, int kBatch>
 __device__ inline void sums_of_parts(const float* const (&row)[kBatch], std::int64_t elements,
                                      float4 (&sum)[kBatch]) {
@@ -22,14 +22,7 @@ __device__ inline void sums_of_parts(const float* const (&row)[kBatch], std::int
   }
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
-    sum[i] = of[i][0];
-#pragma unroll
-    for (int part = 1; part < kParts; ++part) {
-      sum[i].x += of[i][part].x;
-      sum[i].y += of[i][part].y;
-      sum[i].z += of[i][part].z;
-      sum[i].w += of[i][part].w;
-    }
+    sum[i] = add_in_pairs(of[i]);
   }
 }
 
@@ -38,8 +31,8 @@ template <typename S, typename H, int kParts>
 __device__ inline void hold_parts(const PanelSums& sums, const float* slice, std::int64_t max_rank,
                                   int rows, const std::int32_t* tokens, int rank, float scale,
                                   unsigned char* held) {
-  constexpr int kFours = S::kSteps * 4;  // of a row
-  constexpr int kBatch = S::kShape.blocks == 1 ? 4 : 2;
+  constexpr int kFours = S::kSteps * 4;       // of a row
+  constexpr int kBatch = kParts > 4 ? 2 : 4;  // as many as registers hold
 #pragma unroll 1
   for (int first = static_cast<int>(threadIdx.x); first < rows * kFours;
        first += kBatch * S::kThreads) {

@@ -70,7 +70,7 @@ cudaError_t visit_tile(int tile, Launch launch) {
 template <typename T>
 cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrinkTuning& tuning,
                                    const PanelShrinkPlan& plan, cudaStream_t stream) {
-  // Waits before it reads anything, so it may always be linked.
+  // Waits before it reads x or writes, so it may always be linked.
   if (tuning.tile == kPanelPlain) {
     return launch_panel(panel_plain_shrink<T>, {tuning.blocks, kPanelPlainThreads, 0, true}, stream,
                         params, plan);

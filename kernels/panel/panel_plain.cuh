@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/chains.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
 #include "kernels/panel/panel_plan.h"
@@ -39,7 +40,9 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
   const T* a = static_cast<const T*>(params.a[lane / rank]) +
                (segment.adapter * params.max_rank + lane % rank) * params.in_features;
   const std::int64_t length = plan.chain;
-  float total[4] = {};
+  float total[4];
+  float kept[kChainLevels][4];
+#pragma unroll
   for (int chain = 0; chain < kChains; ++chain) {
     const std::int64_t start = chain * length;
     const std::int64_t end =
@@ -52,9 +55,19 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
       multiply_16<T>(sum, x0.x, x1.x, x0.y, x1.y, of_a.x, of_a.y);
       multiply_16<T>(sum, x0.z, x1.z, x0.w, x1.w, of_a.z, of_a.w);
     }
+    // With the runs of chains before it that are as long as what it ends.
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      total[c] = chain == 0 ? sum[c] : total[c] + sum[c];
+      int level = 0;
+#pragma unroll
+      for (; (chain >> level) % 2 != 0; ++level) {
+        sum[c] = both(kept[level][c], sum[c]);
+      }
+      if (level < kChainLevels) {
+        kept[level][c] = sum[c];
+      } else {
+        total[c] = sum[c];
+      }
     }
   }
 #pragma unroll
@@ -69,14 +82,24 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
   }
 }
 
-// An element of h: the parts added in order, scaled, rounded to H.
+template <int kParts>
+__device__ inline float sum_of_parts(const PanelSums& sums, std::int64_t element) {
+  const volatile float* at = sums.sums + element;  // written by a kernel that may still run
+  float part[kParts];
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    part[i] = at[i * sums.elements];
+  }
+  return add_in_pairs(part);
+}
+
+// An element of h: the parts added, scaled, rounded to H.
 template <typename H>
 __device__ inline H hidden_of(const PanelSums& sums, std::int64_t element, float scale) {
-  const volatile float* part = sums.sums + element;  // written by a kernel that may still run
-  float sum = *part;
-  for (int i = 1; i < sums.parts; ++i) {
-    sum += part[i * sums.elements];
-  }
+  const float sum = sums.parts == 1   ? sum_of_parts<1>(sums, element)
+                    : sums.parts == 2 ? sum_of_parts<2>(sums, element)
+                    : sums.parts == 4 ? sum_of_parts<4>(sums, element)
+                                      : sum_of_parts<kChains>(sums, element);
   return from_float<H>(__fmul_rn(sum, scale));
 }
 

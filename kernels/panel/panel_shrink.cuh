@@ -17,9 +17,9 @@
 //   that
 //             16 bytes of rows g and g + 1 lie in different banks: bit 6 of a place flips
 //   barriers  one a stage: what it holds has come, and what is filled next has been read by all
-//   order     a chain is one sum on the tensor cores, 32 elements at a time; chains in order, by
-//   this
-//             block (the first ones) or by who reads the parts
+//   order     a chain is one sum on the tensor cores, 32 elements at a time; chains in pairs, by
+//             this block as far as it has room for what waits, the rest by who reads the parts
+//   start     the plan and the ranks are read while the kernel before this one ends
 //   bytes     x once a lane tile, A once a row tile, all but the first from the L2
 //   bound     memory, L2 where lanes are many
 namespace lora_bench::kernels {
@@ -36,7 +36,7 @@ struct PanelShrinkBlock {
   static constexpr int kRowFragments = kRows / kWarpsM / 16;
   static constexpr int kLaneFragments = kLanes / kWarpsN / 8;
   static constexpr int kFragments = kRowFragments * kLaneFragments;
-  static constexpr int kTable = (kRows * 4 + kLanes * 8 + 127) / 128 * 128;
+  static constexpr int kTable = panel_table_bytes(kShape);
   static constexpr int kStageBytes = (kRows + kLanes) * kPanelDepth * 2;
   static constexpr int kRing = kStages * kStageBytes;
   static_assert(kRows % (16 * kWarpsM) == 0 && kLanes % (8 * kWarpsN) == 0);
@@ -61,13 +61,12 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   constexpr int kChunks = kDepth / 8;
   constexpr int kPitch = kDepth * 2;
   extern __shared__ __align__(1024) unsigned char shared[];
-  await_previous_kernel();
-  let_next_kernel_start();
   const int block = static_cast<int>(blockIdx.x);
   const int lane_tile = block % plan.lane_tiles;
   const int part = block / plan.lane_tiles % plan.split;
   const Segment segment = find_panel(params, block / plan.split / plan.lane_tiles, kRows);
   if (segment.rows == 0) {
+    await_previous_kernel();  // who waits for this kernel waits for that one too
     return;
   }
   const int thread = static_cast<int>(threadIdx.x);
@@ -90,6 +89,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   const int first_lane = lane_tile * kLanes;
   const int lanes = min(rank * params.slices - first_lane, kLanes);
   if (lanes <= 0) {
+    await_previous_kernel();
     return;
   }
   auto* tokens = reinterpret_cast<std::int32_t*>(shared);
@@ -159,6 +159,8 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
     }
     close_brought();
   };
+  await_previous_kernel();
+  let_next_kernel_start();
 #pragma unroll 1
   for (int i = 0; i < kStages - 1; ++i) {
     bring();
@@ -262,24 +264,28 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
     }
     at = chain_end;
     chain_end += length;
-    if (chains > 1 && part == 0) {  // a sum of several chains
+    // With the runs of chains before it that are as long as what it ends.
+    int level = 0;
+#pragma unroll 1
+    for (; level < plan.levels && (chain >> level) % 2 != 0; ++level) {
 #pragma unroll
       for (int f = 0; f < S::kFragments; ++f) {
         float* s = sum[f / kLF][f % kLF];
-        if (chain > 0) {
-          const float4 before = kept[f * kThreads];
-          s[0] = before.x + s[0];
-          s[1] = before.y + s[1];
-          s[2] = before.z + s[2];
-          s[3] = before.w + s[3];
-        }
-        if (chain + 1 < chains) {
-          kept[f * kThreads] = {s[0], s[1], s[2], s[3]};
-        }
+        const float4 before = kept[(level * S::kFragments + f) * kThreads];
+        s[0] = before.x + s[0];
+        s[1] = before.y + s[1];
+        s[2] = before.z + s[2];
+        s[3] = before.w + s[3];
       }
     }
-    if (part > 0 || chain + 1 == chains) {
-      store(part == 0 ? 0 : (part - 1) * chains + chain + 1);
+    if (level == plan.levels) {
+      store((first_chain + chain) >> level);
+    } else {
+#pragma unroll
+      for (int f = 0; f < S::kFragments; ++f) {
+        const float* s = sum[f / kLF][f % kLF];
+        kept[(level * S::kFragments + f) * kThreads] = {s[0], s[1], s[2], s[3]};
+      }
     }
 #pragma unroll
     for (int f = 0; f < S::kFragments; ++f) {

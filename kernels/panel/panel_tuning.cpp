@@ -1,47 +1,116 @@
 #include "kernels/panel/panel_tuning.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/divide_up.h"
 
 namespace lora_bench::kernels {
 namespace {
 
-// Tiles that any split of the tokens into `active` groups fits into: each group has at most one
-// that is not full.
+// Tiles that any split of the tokens into `active` groups fits into: all groups but the first are
+// as small as they can be and still begin a tile.
 std::int64_t row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
-  return std::min(shape.tokens, shape.tokens / rows_per_tile + shape.active);
+  const std::int64_t groups = std::min(shape.active, shape.tokens);
+  return (shape.tokens - groups) / rows_per_tile + groups;
 }
 
-// Those that most batches have: of equal groups.
-std::int64_t expected_row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
-  const std::int64_t groups = std::max<std::int64_t>(std::min(shape.active, shape.tokens), 1);
-  return divide_up(divide_up(shape.tokens, groups), rows_per_tile) * groups;
+// How often the places for blocks are filled. A few blocks too many are no round: they are the rows
+// that groups leave, and end soon.
+double rounds_of(std::int64_t blocks, std::int64_t at_once, double too_many) {
+  const double rounds = static_cast<double>(blocks) / static_cast<double>(at_once);
+  const double whole = std::floor(rounds);
+  return whole > 0 && rounds - whole < too_many ? whole : rounds;
 }
 
-// Blocks of so much shared memory that are at work at once.
-std::int64_t resident(const PanelShape& shape, int blocks, std::int64_t bytes) {
-  const std::int64_t held = shape.multiprocessor_bytes / (bytes + 1024);
-  return shape.multiprocessors * std::clamp<std::int64_t>(held, 1, blocks);
+// Blocks of so much shared memory that a multiprocessor works on at once.
+std::int64_t held(const PanelShape& shape, int blocks, std::int64_t bytes) {
+  return std::clamp<std::int64_t>(shape.multiprocessor_bytes / (bytes + 1024), 1, blocks);
 }
 
-// The tile with the least to multiply and to read: lanes that nobody needs cost products, every
-// lane tile reads x again, rows that a group does not fill cost both.
-int shrink_tile(const PanelShape& shape, std::int64_t lanes) {
-  constexpr std::int64_t kReadingAgain = 16;  // as much as so many lanes
-  int best = kPanelPlain;
-  std::int64_t least = 0;
+struct ShrinkChoice {
+  int tile = kPanelPlain;
+  int split = 1;
+  int levels = 0;
+};
+
+// Microseconds that shrink and what reads its parts would take. Fitted to 220 measured choices on
+// nine shapes on an H200; only their ratios matter. Multiprocessors have a rate of bytes, most of
+// them from the L2, and one of products; a stage takes a while in any case, which fewer stages hide
+// worse.
+double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
+  constexpr double kBytesATime = 47e3;
+  constexpr double kProductsATime = 1.2e6;
+  constexpr double kLatency = 2.1;
+  constexpr double kStart = 4.2;
+  constexpr double kBytesOfParts = 3.1e6;  // written once, read by every chunk of expand
+  constexpr double kTooMany = 1.0 / 16;
+  const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
+  const std::int64_t lanes = shape.slices * shape.max_rank;
+  const std::int64_t held_by_one =
+      held(shape, tile.blocks, panel_shrink_bytes(tile, choice.levels));
+  const auto stages = static_cast<double>(kChains / choice.split *
+                                          divide_up(chain_length(shape.in_features), kPanelDepth));
+  const auto round_of = [&](double at_once) {
+    return kStart +
+           stages * std::max({at_once * (tile.rows + tile.lanes) * kPanelDepth * 2 / kBytesATime,
+                              at_once * tile.rows * tile.lanes * kPanelDepth / kProductsATime,
+                              kLatency / (tile.stages - 1)});
+  };
+  const double rounds =
+      rounds_of(row_tiles(shape, tile.rows) * divide_up(lanes, tile.lanes) * choice.split,
+                shape.multiprocessors * held_by_one, kTooMany);
+  const auto places = static_cast<double>(held_by_one);
+  const double rest = (rounds - std::floor(rounds)) * places;
+  return std::floor(rounds) * round_of(places) + (rest > 0 ? round_of(std::max(rest, 1.0)) : 0) +
+         static_cast<double>(shape.tokens * lanes * panel_parts(choice.levels) * 4) / kBytesOfParts;
+}
+
+ShrinkChoice choose_shrink(const PanelShape& shape) {
+  ShrinkChoice best;
+  double least = 0;
+  ShrinkChoice choice;
   for (std::size_t i = 0; i < kPanelShrinkTiles.size(); ++i) {
-    const PanelShrinkTile& tile = kPanelShrinkTiles[i];
-    if (panel_shrink_bytes(tile, true) > shape.shared_bytes) {
-      continue;
+    choice.tile = static_cast<int>(i);
+    for (choice.split = 1; choice.split <= kChains; choice.split *= 2) {
+      for (choice.levels = 0; choice.split << choice.levels <= kChains; ++choice.levels) {
+        if (panel_shrink_bytes(kPanelShrinkTiles[i], choice.levels) > shape.shared_bytes) {
+          break;
+        }
+        const double time = shrink_time(shape, choice);
+        if (best.tile == kPanelPlain || time < least) {
+          best = choice;
+          least = time;
+        }
+      }
     }
-    const std::int64_t lane_tiles = divide_up(lanes, tile.lanes);
-    const std::int64_t cost = expected_row_tiles(shape, tile.rows) * tile.rows * lane_tiles *
-                              (tile.lanes + kReadingAgain);
-    if (best == kPanelPlain || cost < least) {
-      best = static_cast<int>(i);
-      least = cost;
+  }
+  return best;
+}
+
+// Blocks that share the column tiles of a row tile. A round of blocks takes as long as the longest
+// of them, plus its start; few rounds end unevenly.
+std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
+                           std::int64_t column_tiles) {
+  constexpr double kStartInColumns = 96;
+  constexpr double kUneven = 0.08;
+  constexpr double kTooMany = 1.0 / 50;
+  const std::int64_t rows = 16 * tile.warps_of_rows;
+  const double start = kStartInColumns / (tile.wide * tile.warps_of_columns);
+  const std::int64_t at_once =
+      shape.multiprocessors * held(shape, tile.blocks, panel_expand_bytes(tile));
+  // Groups that are larger than a tile seldom end where one does; smaller ones have one each.
+  const std::int64_t groups = std::min(shape.active, shape.tokens);
+  const std::int64_t expected = shape.tokens > rows * groups ? row_tiles(shape, rows) : groups;
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t turns = 1; turns <= column_tiles; turns += 1 + turns / 16) {
+    const std::int64_t chunks = divide_up(column_tiles, turns);
+    const double rounds = std::ceil(rounds_of(expected * chunks, at_once, kTooMany));
+    const double time = (rounds + kUneven) * (static_cast<double>(turns) + start);
+    if (turns == 1 || time < least) {
+      best = chunks;
+      least = time;
     }
   }
   return best;
@@ -55,25 +124,22 @@ PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape) {
   if (shape.tokens == 0 || shape.active == 0 || lanes == 0) {
     return tuning;
   }
-  tuning.tile = shape.vectors ? shrink_tile(shape, lanes) : kPanelPlain;
-  if (tuning.tile == kPanelPlain) {
+  ShrinkChoice choice;
+  if (shape.vectors) {
+    choice = choose_shrink(shape);
+  }
+  if (choice.tile == kPanelPlain) {
     tuning.lane_tiles = divide_up(lanes, 8);
     tuning.blocks = row_tiles(shape, 16) * tuning.lane_tiles;
     return tuning;
   }
-  const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(tuning.tile)];
+  const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
+  tuning.tile = choice.tile;
+  tuning.split = choice.split;
+  tuning.levels = choice.levels;
   tuning.lane_tiles = divide_up(lanes, tile.lanes);
-  const std::int64_t tiles = expected_row_tiles(shape, tile.rows) * tuning.lane_tiles;
-  // As few parts of h as leave no multiprocessor without work.
-  for (tuning.split = 1; tuning.split < kChains; tuning.split *= 2) {
-    const std::int64_t at_once =
-        resident(shape, tile.blocks, panel_shrink_bytes(tile, tuning.split < kChains));
-    if (3 * tiles * tuning.split >= 2 * at_once) {
-      break;
-    }
-  }
-  tuning.shared_bytes = panel_shrink_bytes(tile, tuning.split < kChains);
   tuning.blocks = row_tiles(shape, tile.rows) * tuning.lane_tiles * tuning.split;
+  tuning.shared_bytes = panel_shrink_bytes(tile, tuning.levels);
   return tuning;
 }
 
@@ -109,22 +175,14 @@ PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_
   const std::int64_t rows = 16 * tile.warps_of_rows;
   tuning.shared_bytes = panel_expand_bytes(tile);
   tuning.column_tiles = count(std::int64_t{tile.wide} * tile.warps_of_columns);
-  // One wave of blocks; where each would have many tiles, more and shorter ones, which end alike.
-  // Groups larger than a tile seldom end where a tile does.
-  constexpr std::int64_t kMostTurns = 16;
-  const std::int64_t at_once = resident(shape, tile.blocks, tuning.shared_bytes);
-  const std::int64_t tiles =
-      shape.tokens > rows * shape.active ? row_tiles(shape, rows) : expected_row_tiles(shape, rows);
-  tuning.chunks = std::clamp(
-      std::max((4 * at_once + tiles) / (4 * tiles), divide_up(tuning.column_tiles, kMostTurns)),
-      std::int64_t{1}, tuning.column_tiles);
+  tuning.chunks = expand_chunks(shape, tile, tuning.column_tiles);
   tuning.blocks = row_tiles(shape, rows) * tuning.chunks;
   return tuning;
 }
 
 std::int64_t panel_workspace_elements(const PanelShape& shape) {
   const PanelShrinkTuning tuning = panel_shrink_tuning(shape);
-  return panel_parts(tuning.split) *
+  return panel_parts(tuning.levels) *
          panel_part_elements(shape.slices, shape.tokens, shape.max_rank);
 }
 

@@ -30,8 +30,13 @@ struct PanelShrinkTile {
   int stages;
   int blocks;  // that registers let a multiprocessor hold
 };
-constexpr std::array<PanelShrinkTile, 4> kPanelShrinkTiles = {
-    {{64, 32, 4, 2, 6, 2}, {64, 48, 2, 2, 4, 3}, {128, 96, 4, 2, 2, 2}, {64, 128, 2, 4, 3, 2}}};
+constexpr std::array<PanelShrinkTile, 7> kPanelShrinkTiles = {{{32, 32, 2, 2, 8, 2},
+                                                               {32, 64, 2, 2, 6, 2},
+                                                               {64, 32, 4, 2, 6, 2},
+                                                               {64, 48, 2, 2, 4, 3},
+                                                               {64, 128, 2, 4, 3, 2},
+                                                               {128, 96, 4, 2, 2, 2},
+                                                               {128, 192, 4, 2, 3, 1}}};
 constexpr int kPanelDepth = 64;  // elements of K in a stage
 
 // Of expand: a warp owns 16 rows and `wide` columns of a tile.
@@ -44,7 +49,7 @@ struct PanelExpandTile {
   int blocks;
 };
 constexpr std::array<PanelExpandTile, 4> kPanelExpandTiles = {
-    {{1, 4, 1, 128, 2, 4}, {2, 4, 1, 64, 3, 4}, {4, 4, 1, 64, 3, 3}, {8, 4, 2, 64, 3, 1}}};
+    {{1, 4, 1, 128, 2, 4}, {2, 4, 1, 64, 3, 4}, {4, 4, 1, 64, 3, 3}, {8, 4, 1, 64, 2, 2}}};
 
 constexpr int kPanelPlain = -1;  // no tile: takes any shape, slowly
 
@@ -53,7 +58,8 @@ struct PanelShrinkTuning {
   std::int64_t blocks = 0;
   int tile = kPanelPlain;
   std::int64_t lane_tiles = 1;
-  int split = 1;  // blocks that share the chains of a tile: 1, 2, 4 or 8
+  int split = 1;              // blocks that share the chains of a tile: 1, 2, 4 or 8
+  int levels = kChainLevels;  // a part of h is the sum of 1 << levels chains
   int shared_bytes = 0;
 
   friend bool operator==(const PanelShrinkTuning&, const PanelShrinkTuning&) = default;
@@ -69,23 +75,20 @@ struct PanelExpandTuning {
   friend bool operator==(const PanelExpandTuning&, const PanelExpandTuning&) = default;
 };
 
-// h leaves shrink in parts: the first is the sum of the first 8 / split chains, each other one is a
-// chain. Parts lie so far apart that their elements do not meet in one bank of the L2.
-[[nodiscard]] constexpr std::int32_t panel_parts(int split) {
-  return kChains - kChains / split + 1;
-}
-constexpr int kPanelPartsOfTwo = panel_parts(2);
-constexpr int kPanelPartsOfFour = panel_parts(4);
+// Parts lie so far apart that their elements do not meet in one bank of the L2.
+[[nodiscard]] constexpr std::int32_t panel_parts(int levels) { return kChains >> levels; }
 [[nodiscard]] constexpr std::int64_t panel_part_elements(std::int64_t slices, std::int64_t tokens,
                                                          std::int64_t max_rank) {
   return slices * tokens * max_rank + 1056;
 }
 
-// Of a tile in shared memory; `kept`: a block adds chains.
-[[nodiscard]] constexpr int panel_shrink_bytes(const PanelShrinkTile& tile, bool kept) {
-  return (tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128 +
-         tile.stages * (tile.rows + tile.lanes) * kPanelDepth * 2 +
-         (kept ? tile.rows * tile.lanes * 4 : 0);
+[[nodiscard]] constexpr int panel_table_bytes(const PanelShrinkTile& tile) {
+  return (tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128;
+}
+// In shared memory: what a tile takes, with a sum that waits for its neighbour at each level.
+[[nodiscard]] constexpr int panel_shrink_bytes(const PanelShrinkTile& tile, int levels) {
+  return panel_table_bytes(tile) + tile.stages * (tile.rows + tile.lanes) * kPanelDepth * 2 +
+         levels * tile.rows * tile.lanes * 4;
 }
 [[nodiscard]] constexpr int panel_pitch_of_h(int steps) {  // bytes; rows on different banks
   return steps * 64 + (steps % 2 == 0 ? 64 : 0);

@@ -22,8 +22,9 @@ Numerics panel_numerics(const Problem& problem) {
       kernels::chains_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
   numerics.intermediate = problem.intermediate;
   numerics.summation =
-      "fp32 on tensor cores; K: eight chains of a multiple of 32, in order; rank: one sum, an fp32 "
-      "h in three parts without loss";
+      "fp32 on tensor cores; K: eight chains of a multiple of 32, added in pairs; rank: one sum, "
+      "an "
+      "fp32 h in three parts without loss";
   return numerics;
 }
 
@@ -82,7 +83,7 @@ class PanelBackend final : public Backend {
     sums.scale = params.scale;
     sums.elements =
         kernels::panel_part_elements(problem.slices(), problem.tokens, problem.max_rank);
-    sums.parts = kernels::panel_parts(tuning.split);
+    sums.parts = kernels::panel_parts(tuning.levels);
     LORA_BENCH_CUDA_CHECK(
         kernels::launch_panel_shrink(kernel_number(problem.dtype), params, tuning, sums, stream));
     return sums;

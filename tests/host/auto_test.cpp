@@ -76,6 +76,6 @@ TEST_CASE("auto: it promises bits that nothing of a batch changes") {
   const Numerics numerics = panel_numerics(problem_of(serving_case()));
   CHECK(numerics.deterministic);
   CHECK(numerics.batch_invariant);
-  CHECK(numerics.shrink_depth == 512 + 8);
+  CHECK(numerics.shrink_depth == 512 + 3);
   CHECK(numerics.expand_depth == 3 * 16 + 2);
 }

@@ -68,11 +68,11 @@ PanelShape shape_of(std::int64_t tokens, std::int64_t active, std::int64_t slice
 
 }  // namespace
 
-TEST_CASE("panel: a part for the chains of the first block, one for each other chain") {
-  CHECK(panel_parts(1) == 1);
-  CHECK(panel_parts(2) == 5);
-  CHECK(panel_parts(4) == 7);
-  CHECK(panel_parts(8) == 8);
+TEST_CASE("panel: what a block adds up is a part less") {
+  CHECK(panel_parts(0) == kChains);
+  CHECK(panel_parts(1) == 4);
+  CHECK(panel_parts(2) == 2);
+  CHECK(panel_parts(kChainLevels) == 1);
 }
 
 TEST_CASE("panel: blocks for every tile that any groups can make, within the shared memory") {
@@ -89,11 +89,12 @@ TEST_CASE("panel: blocks for every tile that any groups can make, within the sha
     CHECK(shrink.lane_tiles * lanes_of_tile >= lanes);
     CHECK((shrink.lane_tiles - 1) * lanes_of_tile < lanes);
     CHECK(kChains % shrink.split == 0);
+    CHECK((plain || panel_parts(shrink.levels) >= shrink.split));
     CHECK(shrink.blocks >=
           tiles_needed(batch, plain ? 16 : tile.rows) * shrink.lane_tiles * shrink.split);
     CHECK(shrink.shared_bytes <= shape.shared_bytes);
     CHECK(panel_workspace_elements(shape) >=
-          panel_parts(shrink.split) * shape.slices * shape.tokens * shape.max_rank);
+          panel_parts(shrink.levels) * shape.slices * shape.tokens * shape.max_rank);
 
     const PanelExpandTuning expand = panel_expand_tuning(shape, batch.widths.data());
     const bool plainly = expand.tile == kPanelPlain;
@@ -114,23 +115,37 @@ TEST_CASE("panel: blocks for every tile that any groups can make, within the sha
   }
 }
 
-TEST_CASE("panel: all lanes of the slices share x where a tile has room for them") {
-  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(
-                              panel_shrink_tuning(shape_of(2048, 1, 3, 16)).tile)]
-            .lanes == 48);
+TEST_CASE("panel: all lanes of the slices share x where that is worth the products") {
   CHECK(panel_shrink_tuning(shape_of(2048, 1, 3, 16)).lane_tiles == 1);
   CHECK(panel_shrink_tuning(shape_of(8192, 8, 2, 16)).lane_tiles == 1);
-  CHECK(panel_shrink_tuning(shape_of(2048, 32, 1, 128)).lane_tiles == 1);
-  CHECK(panel_shrink_tuning(shape_of(4096, 4, 3, 64)).lane_tiles == 2);
+  CHECK(panel_shrink_tuning(shape_of(4096, 4, 3, 64)).lane_tiles == 1);
 }
 
-TEST_CASE("panel: few row tiles are shared by more blocks than many") {
-  CHECK(panel_shrink_tuning(shape_of(2048, 1, 3, 16)).split == 8);
+TEST_CASE("panel: few rows are cut into more blocks than many") {
+  const PanelShape few = shape_of(256, 1, 1, 64);
+  CHECK(panel_shrink_tuning(few).split == kChains);
+  CHECK(panel_shrink_tuning(few).blocks >= 96);
+  CHECK(panel_shrink_tuning(few).blocks <= few.multiprocessors);
   CHECK(panel_shrink_tuning(shape_of(65536, 8, 2, 16)).split == 1);
+  CHECK(panel_parts(panel_shrink_tuning(shape_of(65536, 8, 2, 16)).levels) == 1);
+}
+
+TEST_CASE("panel: no row tile is launched that one group cannot need") {
+  for (const std::int64_t tokens : {std::int64_t{32}, std::int64_t{33}, std::int64_t{256}}) {
+    const PanelShrinkTuning tuning = panel_shrink_tuning(shape_of(tokens, 1, 1, 16));
+    const std::int64_t rows = kPanelShrinkTiles[static_cast<std::size_t>(tuning.tile)].rows;
+    CHECK(tuning.blocks == (tokens + rows - 1) / rows * tuning.lane_tiles * tuning.split);
+  }
+}
+
+// 64 row tiles of 48 column tiles on 528 places: seven chunks would leave 80 of them empty, nine
+// would need a second round.
+TEST_CASE("panel: chunks fill the places that there are") {
   const std::vector<std::int64_t> widths{4096, 1024, 1024};
-  const std::int64_t few = panel_expand_tuning(shape_of(2048, 1, 3, 16), widths.data()).chunks;
-  const std::int64_t many = panel_expand_tuning(shape_of(65536, 1, 3, 16), widths.data()).chunks;
-  CHECK(few > many);
+  const PanelExpandTuning tuning = panel_expand_tuning(shape_of(4096, 1, 3, 16), widths.data());
+  CHECK(tuning.column_tiles == 48);
+  CHECK(tuning.chunks == 8);
+  CHECK(panel_expand_tuning(shape_of(256, 1, 3, 16), widths.data()).chunks > tuning.chunks);
 }
 
 TEST_CASE("panel: ranks above 128 and unaligned rows go to the plain kernels") {
