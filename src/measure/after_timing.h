@@ -22,8 +22,8 @@ class AfterTiming {
   AfterTiming(const MeasureRequest& request, OperandSets& sets, std::uint64_t secret)
       : request_(request), sets_(sets), secret_(secret) {}
 
-  // Every output on some rows with the oracle, one of them whole for what nobody owns; guards and
-  // inputs. "" or what is wrong.
+  // Every output, on some rows with the oracle, whole for what nobody owns and what is no number;
+  // guards and inputs. "" or what is wrong.
   [[nodiscard]] std::string left_by(const Tensors& tensors, const Launched& launched) const;
   // One output, to which one launch of `set` added, on these rows.
   [[nodiscard]] std::string left_by_one(const Tensors& tensors, std::int64_t set,
@@ -43,10 +43,12 @@ class AfterTiming {
   [[nodiscard]] Look check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
                                 const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
                                 std::vector<std::int64_t> rows) const;
-  [[nodiscard]] std::string check_unowned(const Tensors& tensors,
-                                          const std::vector<std::byte>& output) const;
+  [[nodiscard]] std::string check_whole(const Tensors& tensors,
+                                        const std::vector<std::byte>& output,
+                                        const std::vector<std::int64_t>& of_sets,
+                                        std::int64_t rounds, std::vector<std::int64_t> rows) const;
   [[nodiscard]] std::string check_output(const Tensors& tensors, std::int64_t output,
-                                         const Launched& launched, bool whole) const;
+                                         const Launched& launched) const;
 
   const MeasureRequest& request_;
   OperandSets& sets_;

@@ -20,6 +20,7 @@ struct Look {
   std::string wrong = {};     // "" = nothing
   std::int64_t compared = 0;  // elements of the op that were held against the oracle
   std::int64_t unproved = 0;  // of these, accepted whether launches were left out or not
+  std::vector<std::int64_t> infinite_rows = {};  // of the whole: the oracle is to be asked of them
 };
 
 // Seconds of the parts of a linear op, each launched by itself.

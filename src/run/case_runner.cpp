@@ -269,6 +269,7 @@ Look check_left(const Numerics& numerics, const Left& left) {
                      ? fmt::format("{}: {}", stray->what,
                                    told(left, stray->wrong, stray->compared, stray->first.front()))
                      : "";
+    look.infinite_rows = infinite_rows(left.problem, left.output.data());
     return look;
   }
   const Comparison comparison =

@@ -90,8 +90,11 @@ std::vector<reference::Rows> deltas_of(const Problem& problem,
   return deltas;
 }
 
-// One of as many that follow each other, for every element to be as likely as the next.
-std::vector<std::size_t> some_owned(const reference::Rows& rows, std::uint64_t seed) {
+// One of as many that follow each other, for every element to be as likely as the next, and the
+// first that are striking.
+template <typename Striking>
+std::vector<std::size_t> some_owned(const reference::Rows& rows, std::uint64_t seed,
+                                    const Striking& striking) {
   std::vector<std::size_t> owned;
   for (std::size_t at = 0; at < rows.owned.size(); ++at) {
     if (rows.owned[at] != 0) {
@@ -103,6 +106,12 @@ std::vector<std::size_t> some_owned(const reference::Rows& rows, std::uint64_t s
   for (std::size_t first = 0; first < owned.size(); first += step) {
     const std::size_t count = std::min(step, owned.size() - first);
     drawn.push_back(owned[first + random_below(seed, kElementStream, first, count)]);
+  }
+  const std::size_t most = 2 * drawn.size();
+  for (std::size_t index = 0; index < owned.size() && drawn.size() < most; ++index) {
+    if (striking(owned[index])) {
+      drawn.push_back(owned[index]);
+    }
   }
   return drawn;
 }
@@ -137,10 +146,17 @@ Comparison compare_accumulated(const Problem& problem, const std::vector<const T
   const reference::Rows& delta = deltas.front();
   const auto columns = static_cast<std::size_t>(delta.columns);
   std::int64_t unproved = 0;
-  for (const std::size_t at : some_owned(delta, seed)) {
+  const auto index_of = [&](std::size_t at) {
+    return output_index(problem, delta.tokens[at / columns],
+                        static_cast<std::int64_t>(at % columns));
+  };
+  const auto infinite = [&](std::size_t at) {
+    return std::isinf(value_at(problem.dtype, got, index_of(at)));
+  };
+  for (const std::size_t at : some_owned(delta, seed, infinite)) {
     const std::int64_t token = delta.tokens[at / columns];
     const auto column = static_cast<std::int64_t>(at % columns);
-    const std::int64_t index = output_index(problem, token, column);
+    const std::int64_t index = index_of(at);
     const double before = value_at(problem.dtype, tensors.y.data.data(), index);
     const double now = value_at(problem.dtype, got, index);
     const Reach right = reach_after(rounds, before, deltas, at, problem, numerics);

@@ -57,6 +57,26 @@ bool any_above(const std::byte* first, std::int64_t count, std::size_t bytes,
   }
 }
 
+// Visits [first, past) of the columns of a row that the op owns.
+template <typename Visit>
+void for_owned_columns(const Problem& problem, std::int64_t token, const Visit& visit) {
+  if (!owns_row(problem, token)) {
+    return;
+  }
+  if (has_expand(problem.op)) {
+    visit(problem.offset_start,
+          std::accumulate(problem.widths.begin(), problem.widths.end(), problem.offset_start));
+    return;
+  }
+  const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
+  for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    if (problem.widths[static_cast<std::size_t>(slice)] > 0) {
+      const std::int64_t first = slice * problem.max_rank;
+      visit(first, first + problem.rank[static_cast<std::size_t>(adapter)]);
+    }
+  }
+}
+
 // Some of the rows.
 class Scan {
  public:
@@ -145,29 +165,18 @@ void Scan::rows(std::int64_t begin, std::int64_t end) {
 }
 
 void Scan::row_of_y(std::int64_t token) {
-  if (!owns_row(problem_, token)) {
-    untouched(token, 0, problem_.y_stride);
-    return;
-  }
-  const std::int64_t past_slices =
-      std::accumulate(problem_.widths.begin(), problem_.widths.end(), problem_.offset_start);
-  untouched(token, 0, problem_.offset_start);
-  no_nan(token, problem_.offset_start, past_slices);
-  untouched(token, past_slices, problem_.y_stride);
+  std::int64_t past = 0;
+  for_owned_columns(problem_, token, [&](std::int64_t owned_first, std::int64_t owned_past) {
+    untouched(token, past, owned_first);
+    no_nan(token, owned_first, owned_past);
+    past = owned_past;
+  });
+  untouched(token, past, problem_.y_stride);
 }
 
 void Scan::row_of_h(std::int64_t token) {
-  if (!owns_row(problem_, token)) {
-    return;
-  }
-  const std::int32_t adapter = problem_.plan.adapter_of_token[static_cast<std::size_t>(token)];
-  for (std::int64_t slice = 0; slice < problem_.slices(); ++slice) {
-    const std::int64_t first = slice * problem_.max_rank;
-    const std::int64_t lanes = problem_.widths[static_cast<std::size_t>(slice)] > 0
-                                   ? problem_.rank[static_cast<std::size_t>(adapter)]
-                                   : 0;
-    no_nan(token, first, first + lanes);
-  }
+  for_owned_columns(problem_, token,
+                    [&](std::int64_t first, std::int64_t past) { no_nan(token, first, past); });
 }
 
 // What was found in earlier rows stands first.
@@ -229,6 +238,28 @@ std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tens
     add_found(all, scan.found());
   }
   return all.wrong == 0 ? std::nullopt : std::optional(all);
+}
+
+std::vector<std::int64_t> infinite_rows(const Problem& problem, const void* got) {
+  constexpr std::size_t kMost = 16;
+  const Dtype dtype = output_dtype(problem);
+  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  const std::uint32_t infinity = infinity_bits(dtype);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t token = 0; token < problem.tokens && rows.size() < kMost; ++token) {
+    bool infinite = false, nan = false;  // what is no number is told by scan_all_rows
+    for_owned_columns(problem, token, [&](std::int64_t first, std::int64_t past) {
+      const std::byte* element =
+          static_cast<const std::byte*>(got) +
+          static_cast<std::size_t>(output_index(problem, token, first)) * bytes;
+      infinite = infinite || any_above(element, past - first, bytes, infinity - 1);
+      nan = nan || any_above(element, past - first, bytes, infinity);
+    });
+    if (infinite && !nan) {
+      rows.push_back(token);
+    }
+  }
+  return rows;
 }
 
 }  // namespace lora_bench

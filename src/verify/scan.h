@@ -18,4 +18,8 @@ namespace lora_bench {
 [[nodiscard]] std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tensors,
                                                    const void* got);
 
+// Rows with an infinity where the op owns the element, the first few: right only where the oracle
+// says so.
+[[nodiscard]] std::vector<std::int64_t> infinite_rows(const Problem& problem, const void* got);
+
 }  // namespace lora_bench

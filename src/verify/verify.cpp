@@ -25,6 +25,14 @@ struct MemoryFault {
   Hypothesis hypothesis;
 };
 
+std::vector<std::int64_t> joined(std::vector<std::int64_t> rows,
+                                 const std::vector<std::int64_t>& more) {
+  rows.insert(rows.end(), more.begin(), more.end());
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
 // One backend on one case: launches, and what they proved.
 class Proof {
  public:
@@ -121,7 +129,8 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
   if (memory.what.empty()) {
     memory = {stage.changed_inputs(), input_changed()};
   }
-  const std::vector<std::int64_t> rows = sample_rows(problem_, max_rows, options_.seed);
+  const std::vector<std::int64_t> rows =
+      joined(sample_rows(problem_, max_rows, options_.seed), infinite_rows(problem_, got.data()));
   if (!check_values(level, tensors, got, memory, rows)) {
     return false;
   }

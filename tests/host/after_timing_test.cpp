@@ -332,6 +332,32 @@ TEST_CASE("sets whose result the next one overwrites cannot be left out") {
   }
 }
 
+TEST_CASE("every output is scanned whole, and an infinity in it held against the oracle") {
+  const Problem problem = decode(Op::kLinear, 60);
+  for (const float spoilt : {1.0F, std::numeric_limits<float>::infinity()}) {
+    CAPTURE(spoilt);
+    const std::int64_t row = std::isinf(spoilt) ? 41 : 2;  // nobody owns row 2
+    for (std::uint64_t secret = 0; secret < 4; ++secret) {
+      std::vector<const void*> outputs;
+      const auto spoil = [&](const Problem& whole, const Operands& operands,
+                             const Backend& backend) {
+        backend.launch(whole, operands, {});
+        if (std::count(outputs.begin(), outputs.end(), operands.y) == 0) {
+          outputs.push_back(operands.y);
+        }
+        if (operands.y == outputs.front()) {
+          store(whole.dtype, operands.y, row * whole.y_stride, spoilt);
+        }
+      };
+      const std::string said =
+          measurement_of(problem, Dishonest(spoil), CacheMode::kCold, nullptr, secret)
+              .check_message;
+      CHECK(said == "left by the timed launches: wrong values");
+      CHECK(outputs.size() > 1);
+    }
+  }
+}
+
 TEST_CASE("weights of one set used for all of them are found out") {
   std::vector<const void*> a, b;
   const auto same = [&](const Problem& problem, const Operands& operands, const Backend& backend) {

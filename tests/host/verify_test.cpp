@@ -310,6 +310,29 @@ TEST_CASE("verify: a comparison proves nothing where more than nine elements in 
   CHECK(why_no_proof(comparison) == "doing nothing would pass in 91 % of the elements");
 }
 
+TEST_CASE(
+    "verify: an infinity in a row that is not sampled is wrong where the oracle has a number") {
+  Problem problem = linear_problem();
+  problem.tokens = 400;
+  problem.plan = make_plan(std::vector<std::int32_t>(400, 1), problem.slots);
+  const std::vector<std::int64_t> sampled = sample_rows(problem, 8, 1);
+  std::int64_t row = 200;
+  while (std::count(sampled.begin(), sampled.end(), row) > 0) {
+    ++row;
+  }
+  const PlainBackend backend({.then = [&](const Problem& whole, const Operands& operands) {
+    if (whole.tokens == 400) {
+      store(whole.dtype, operands.y, row * whole.y_stride + whole.offset_start,
+            std::numeric_limits<float>::infinity());
+    }
+  }});
+  const auto memory = make_host_memory();
+  const Verdict verdict = verify(problem, backend, *memory, {.max_rows = 8});
+  CHECK(verdict.status == Status::kFailed);
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->first.front().token == row);
+}
+
 TEST_CASE("verify: legal cases with nothing to write pass and say so") {
   Problem problem = linear_problem();
   problem.plan = make_plan(std::vector<std::int32_t>(12, -1), problem.slots);
