@@ -67,6 +67,7 @@ enum class Fault : std::uint8_t {
   kYOverwritten,
   kOverwriteSkipped,
   kYTwice,
+  kFp16Saturates,
   kBiasForgotten,
   kBiasTwice,
   kBiasOnBaseRows,

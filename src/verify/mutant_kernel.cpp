@@ -9,6 +9,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kPartials = 16;
+constexpr float kLargestFp16 = 65504;
 
 struct Launch {
   const Problem& problem;
@@ -305,7 +306,10 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     }
     const float delta = biased(launch, delta_of(launch, task, slice, column), task, slice, column);
     const float before = load(problem.dtype, launch.operands.y, index);
-    store(problem.dtype, launch.operands.y, index, added_to_y(launch, delta, before));
+    const float y = added_to_y(launch, delta, before);
+    const bool saturates = launch.is(Fault::kFp16Saturates) && problem.dtype == Dtype::kFp16;
+    store(problem.dtype, launch.operands.y, index,
+          saturates ? std::clamp(y, -kLargestFp16, kLargestFp16) : y);
   }
 }
 

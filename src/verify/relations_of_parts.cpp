@@ -59,6 +59,12 @@ void Relations::shrink_then_expand() {
   expect_right(base_, numerics, got, same_rows_);
 }
 
+// What fp16 cannot hold is infinite, not its largest number.
+void Relations::results_beyond_fp16() {
+  const Step large = beyond_fp16(base_);
+  expect_right(large, numerics_, launch(large), same_rows_);
+}
+
 // Once in whole vectors, once so that no row keeps its alignment: other tiles, other tails.
 void Relations::wider_padding() {
   constexpr std::int64_t kMoreLanes[] = {16, 1};

@@ -33,6 +33,19 @@ void double_elements(HostTensor& tensor) {
   }
 }
 
+// Times a power of two, so that the largest is about 2^15.
+void enlarge(HostTensor& tensor) {
+  float largest = 0;
+  for (std::int64_t i = 0; i < tensor.elements; ++i) {
+    const float value = std::fabs(load(tensor.dtype, tensor.data.data(), i));
+    largest = std::isnan(value) ? largest : std::max(largest, value);
+  }
+  const float factor = largest > 0 ? std::exp2(std::floor(std::log2(0x1p15F / largest))) : 1.0F;
+  for (std::int64_t i = 0; i < tensor.elements; ++i) {
+    store(tensor.dtype, tensor.data.data(), i, factor * load(tensor.dtype, tensor.data.data(), i));
+  }
+}
+
 HostTensor nothing_of(Dtype dtype) { return {dtype, 0, {}}; }
 
 // Rows of `width` elements become rows of `width` + `more`. The new elements stand after the first
@@ -130,6 +143,16 @@ Step double_inputs(const Step& step) {
   double_elements(result.tensors.y);
   for (HostTensor& bias : result.tensors.bias) {
     double_elements(bias);
+  }
+  return result;
+}
+
+Step beyond_fp16(const Step& step) {
+  Step result = step;
+  enlarge(result.tensors.y);
+  for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
+    enlarge(has_expand(step.problem.op) ? result.tensors.b[slice] : result.tensors.a[slice]);
+    enlarge(result.tensors.bias[slice]);
   }
   return result;
 }

@@ -23,6 +23,10 @@ struct Step {
 // Everything that the result is linear in together is doubled: x (or h), y and bias.
 [[nodiscard]] Step double_inputs(const Step& step);
 
+// What h is multiplied with, or where h is the result what x is, and all that is added, as large as
+// fp16 holds: some results are larger than that.
+[[nodiscard]] Step beyond_fp16(const Step& step);
+
 // Numbers where the inputs hold NaN because nobody may read them.
 [[nodiscard]] Step fill_unused(const Step& step);
 

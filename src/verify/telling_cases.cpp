@@ -79,8 +79,11 @@ std::vector<Case> telling_cases() {
   Case wide = plain_case("fp32");
   wide.dtype = Dtype::kFp32;
 
-  return {packed_case(), idle_slots_case(), narrow,        gap, uneven,
-          nothing,       overwrite,         shrink_case(), wide};
+  Case half = plain_case("fp16");
+  half.dtype = Dtype::kFp16;
+
+  return {packed_case(), idle_slots_case(), narrow,        gap,  uneven,
+          nothing,       overwrite,         shrink_case(), wide, half};
 }
 
 }  // namespace lora_bench
