@@ -43,7 +43,7 @@ class Proof {
         backend_(backend),
         memory_(memory),
         options_(options),
-        numerics_(backend.numerics(problem_)),
+        numerics_(options.declared ? *options.declared : backend.numerics(problem_)),
         workspace_bytes_(backend.workspace_bytes(problem_)) {}
 
   Verdict run();
