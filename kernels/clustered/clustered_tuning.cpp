@@ -148,4 +148,23 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
   return tuning.fits ? tuning : widest(cluster);
 }
 
+ClusteredTuning clustered_tuning_of(const ClusteredShape& shape, const ClusteredSaid& said) {
+  const ClusteredTuning own = clustered_tuning(shape);
+  const int cluster = said.cluster > 0 ? said.cluster : own.cluster;
+  const int warps = said.warps > 0 ? said.warps : own.warps;
+  const int slots = said.slots > 0 ? said.slots : own.slots;
+  const bool same = cluster == own.cluster && warps == own.warps && slots == own.slots;
+  if (own.tiles == 0 || (same && said.blocks == 0)) {
+    return own;
+  }
+  const auto of_blocks = [&](int blocks) {
+    const std::int64_t most = blocks == 2 ? kMostOfTwo : shape.shared_bytes;
+    ClusteredTuning tuning = tuning_of(shape, cluster, warps, slots, most);
+    tuning.fits = tuning.fits && tuning.shared_bytes <= most;
+    return tuning;
+  };
+  const ClusteredTuning tuning = of_blocks(said.blocks > 0 ? said.blocks : 2);
+  return tuning.fits || said.blocks > 0 ? tuning : of_blocks(1);
+}
+
 }  // namespace lora_bench::kernels

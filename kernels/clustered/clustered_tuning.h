@@ -45,5 +45,15 @@ constexpr int kClusteredBarrierBytes = 512;  // one barrier of the block, one a 
 // Whether there is a launch for the shape with any tokens and adapters.
 [[nodiscard]] bool clustered_takes(ClusteredShape shape);
 [[nodiscard]] ClusteredTuning clustered_tuning(const ClusteredShape& shape);
+// What a caller says of a launch; 0 says nothing.
+struct ClusteredSaid {
+  int cluster = 0;
+  int warps = 0;
+  int slots = 0;
+  int blocks = 0;  // that share a multiprocessor, 1 or 2; not said: two where they fit
+};
+// The same with what is said.
+[[nodiscard]] ClusteredTuning clustered_tuning_of(const ClusteredShape& shape,
+                                                  const ClusteredSaid& said);
 
 }  // namespace lora_bench::kernels

@@ -66,7 +66,7 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
          static_cast<double>(shape.tokens * lanes * panel_parts(choice.levels) * 4) / kBytesOfParts;
 }
 
-ShrinkChoice choose_shrink(const PanelShape& shape) {
+ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said) {
   ShrinkChoice best;
   double least = 0;
   ShrinkChoice choice;
@@ -74,6 +74,11 @@ ShrinkChoice choose_shrink(const PanelShape& shape) {
     choice.tile = static_cast<int>(i);
     for (choice.split = 1; choice.split <= kChains; choice.split *= 2) {
       for (choice.levels = 0; choice.split << choice.levels <= kChains; ++choice.levels) {
+        if ((said.tile >= 0 && said.tile != choice.tile) ||
+            (said.split > 0 && said.split != choice.split) ||
+            (said.levels >= 0 && said.levels != choice.levels)) {
+          continue;
+        }
         if (panel_shrink_bytes(kPanelShrinkTiles[i], choice.levels) > shape.shared_bytes) {
           break;
         }
@@ -118,7 +123,7 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
 
 }  // namespace
 
-PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape) {
+PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape, const PanelShrinkSaid& said) {
   PanelShrinkTuning tuning;
   const std::int64_t lanes = shape.slices * shape.max_rank;
   if (shape.tokens == 0 || shape.active == 0 || lanes == 0) {
@@ -126,7 +131,7 @@ PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape) {
   }
   ShrinkChoice choice;
   if (shape.vectors) {
-    choice = choose_shrink(shape);
+    choice = choose_shrink(shape, said);
   }
   if (choice.tile == kPanelPlain) {
     tuning.lane_tiles = divide_up(lanes, 8);
@@ -143,7 +148,8 @@ PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape) {
   return tuning;
 }
 
-PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_t* widths) {
+PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_t* widths,
+                                      const PanelExpandSaid& said) {
   PanelExpandTuning tuning;
   const auto count = [&](std::int64_t columns) {
     std::int64_t tiles = 0;
@@ -158,7 +164,8 @@ PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_
   const std::int64_t steps = divide_up(shape.max_rank, 16);
   if (shape.vectors) {
     for (std::size_t i = 0; i < kPanelExpandTiles.size(); ++i) {
-      if (kPanelExpandTiles[i].steps >= steps &&
+      if ((said.tile < 0 || said.tile == static_cast<int>(i)) &&
+          kPanelExpandTiles[i].steps >= steps &&
           panel_expand_bytes(kPanelExpandTiles[i]) <= shape.shared_bytes) {
         tuning.tile = static_cast<int>(i);
         break;
@@ -175,13 +182,13 @@ PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_
   const std::int64_t rows = 16 * tile.warps_of_rows;
   tuning.shared_bytes = panel_expand_bytes(tile);
   tuning.column_tiles = count(std::int64_t{tile.wide} * tile.warps_of_columns);
-  tuning.chunks = expand_chunks(shape, tile, tuning.column_tiles);
+  tuning.chunks = said.chunks > 0 ? std::min(said.chunks, tuning.column_tiles)
+                                  : expand_chunks(shape, tile, tuning.column_tiles);
   tuning.blocks = row_tiles(shape, rows) * tuning.chunks;
   return tuning;
 }
 
-std::int64_t panel_workspace_elements(const PanelShape& shape) {
-  const PanelShrinkTuning tuning = panel_shrink_tuning(shape);
+std::int64_t panel_workspace_elements(const PanelShape& shape, const PanelShrinkTuning& tuning) {
   return panel_parts(tuning.levels) *
          panel_part_elements(shape.slices, shape.tokens, shape.max_rank);
 }

@@ -101,11 +101,26 @@ struct PanelExpandTuning {
          rows * panel_pitch_of_h(tile.steps);
 }
 
-[[nodiscard]] PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape);
-// `widths` has shape.slices entries.
+// What a caller says of a launch; -1 and 0 say nothing.
+struct PanelShrinkSaid {
+  int tile = -1;
+  int split = 0;
+  int levels = -1;
+};
+struct PanelExpandSaid {
+  int tile = -1;
+  std::int64_t chunks = 0;
+};
+
+// With what is said, the best of the rest; the plain kernel where nothing fits that is said.
+[[nodiscard]] PanelShrinkTuning panel_shrink_tuning(const PanelShape& shape,
+                                                    const PanelShrinkSaid& said = {});
+// `widths` has shape.slices entries; chunks are at most the column tiles.
 [[nodiscard]] PanelExpandTuning panel_expand_tuning(const PanelShape& shape,
-                                                    const std::int64_t* widths);
+                                                    const std::int64_t* widths,
+                                                    const PanelExpandSaid& said = {});
 // Floats between the two.
-[[nodiscard]] std::int64_t panel_workspace_elements(const PanelShape& shape);
+[[nodiscard]] std::int64_t panel_workspace_elements(const PanelShape& shape,
+                                                    const PanelShrinkTuning& tuning);
 
 }  // namespace lora_bench::kernels

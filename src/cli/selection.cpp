@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/numbers.h"
+#include "ops/auto_tuning.h"
 #include "run/select.h"
 
 namespace lora_bench {
@@ -61,6 +62,7 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   options.overrides = selection.overrides;
   options.max_cases = selection.max_cases;
   options.check_backend = check_backend;
+  options.check_tuning = tuning_fault;
   if (selection.seed) {
     options.overrides.push_back(fmt::format("seed={}", *selection.seed));
   }

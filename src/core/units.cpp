@@ -40,6 +40,10 @@ std::string format_seconds(double seconds) {
   return fmt::format("{:.2f} us", seconds * 1e6);
 }
 
+std::string counted(std::int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) {

@@ -10,6 +10,9 @@ namespace lora_bench {
 [[nodiscard]] std::string format_bytes(double bytes);
 [[nodiscard]] std::string format_seconds(double seconds);
 
+// "1 row", "3 rows".
+[[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
+
 // a * b and a + b for non-negative values; nothing when the result does not fit int64.
 [[nodiscard]] std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
 [[nodiscard]] std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);

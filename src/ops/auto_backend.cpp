@@ -5,6 +5,7 @@
 #include "kernels/clustered/clustered.h"
 #include "ops/auto_choice.h"
 #include "ops/auto_device.h"
+#include "ops/auto_tuning.h"
 #include "ops/kernel_params.h"
 #include "ops/panel_backend.h"
 #include "ops/vectors.h"
@@ -19,13 +20,16 @@ namespace {
 
 class AutoBackend final : public Backend {
  public:
-  explicit AutoBackend(const AutoDevice& device) : device_(device), panel_(make_panel_backend()) {}
+  explicit AutoBackend(const AutoDevice& device)
+      : device_(device), panel_(make_tuned_panel_backend()) {}
 
   [[nodiscard]] std::string_view name() const override { return "auto"; }
   [[nodiscard]] std::string_view summary() const override { return kAutoSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    return tensor_cores_take(problem, device);
+    const Support taken = tensor_cores_take(problem, device);
+    const std::string why_not = taken.yes ? why_not_tuned(device_, problem) : "";
+    return why_not.empty() ? taken : Support{false, why_not};
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return panel_->numerics(problem);
@@ -60,7 +64,7 @@ class AutoBackend final : public Backend {
     constexpr bool kLinked = true;
     LORA_BENCH_CUDA_CHECK(kernels::launch_clustered(
         kernel_number(problem.dtype), kernel_number(problem.intermediate), shrink, expand,
-        kernels::clustered_tuning(auto_clustered_shape(device_, problem)), kLinked, stream));
+        auto_clustered_tuning(device_, problem), kLinked, stream));
     return true;
   }
 

@@ -1,6 +1,11 @@
 #include "ops/auto_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "ops/kernel_params.h"
+#include "ops/vectors.h"
 
 namespace lora_bench {
 namespace {
@@ -19,6 +24,31 @@ bool whole_vectors(const Problem& problem) {
 bool few_rows(const Problem& problem) {
   constexpr std::int64_t kRowsOfAnAdapter = 24;
   return problem.tokens <= kRowsOfAnAdapter * problem.plan.active();
+}
+
+// -1 for "" and for what is no tile.
+template <typename Tiles>
+int tile_of(const Tiles& tiles, const std::string& said) {
+  const auto found = std::find_if(tiles.begin(), tiles.end(),
+                                  [&](const auto& tile) { return tile_name(tile) == said; });
+  return said.empty() || found == tiles.end() ? -1 : static_cast<int>(found - tiles.begin());
+}
+
+// Of a part that is the sum of 1 << levels chains.
+int levels_of(std::int64_t parts) {
+  int levels = 0;
+  while (parts << levels < kernels::kChains) {
+    ++levels;
+  }
+  return levels;
+}
+
+// Addresses of nothing begin wherever one asks.
+Operands no_operands(const Problem& problem) {
+  Operands operands;
+  operands.a = operands.b = operands.bias =
+      std::vector<const void*>(problem.widths.size(), nullptr);
+  return operands;
 }
 
 }  // namespace
@@ -66,14 +96,53 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   return shape;
 }
 
-std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem) {
+kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device, const Problem& problem) {
+  const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
+  const Tuning& tuning = problem.tuning;
+  if (tuning.family != TunedFamily::kClustered) {
+    return kernels::clustered_tuning(shape);
+  }
+  return kernels::clustered_tuning_of(
+      shape, {static_cast<int>(tuning.cluster), static_cast<int>(tuning.warps),
+              static_cast<int>(tuning.slots), static_cast<int>(tuning.blocks)});
+}
+
+kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device, const Problem& problem,
+                                              const Tuning& tuning, bool vectors) {
+  const kernels::PanelShape shape = auto_panel_shape(device, problem, vectors);
+  kernels::PanelShrinkSaid said;
+  said.tile = tile_of(kernels::kPanelShrinkTiles, tuning.shrink_tile);
+  said.split = static_cast<int>(tuning.split);
+  said.levels = tuning.parts > 0 ? levels_of(tuning.parts) : -1;
+  const kernels::PanelShrinkTuning chosen = kernels::panel_shrink_tuning(shape, said);
+  return chosen.tile == kernels::kPanelPlain ? kernels::panel_shrink_tuning(shape) : chosen;
+}
+
+kernels::PanelExpandTuning auto_expand_tuning(const AutoDevice& device, const Problem& problem,
+                                              const Tuning& tuning, bool vectors) {
+  const kernels::PanelShape shape = auto_panel_shape(device, problem, vectors);
+  const std::int64_t* widths = problem.widths.data();
+  const kernels::PanelExpandSaid said{tile_of(kernels::kPanelExpandTiles, tuning.expand_tile),
+                                      tuning.chunks};
+  const kernels::PanelExpandTuning chosen = kernels::panel_expand_tuning(shape, widths, said);
+  return chosen.tile == kernels::kPanelPlain ? kernels::panel_expand_tuning(shape, widths) : chosen;
+}
+
+std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
+                                  const Tuning& tuning) {
   return has_shrink(problem.op) && problem.plan.active() > 0
-             ? kernels::panel_workspace_elements(auto_panel_shape(device, problem, true)) *
+             ? kernels::panel_workspace_elements(
+                   auto_panel_shape(device, problem, true),
+                   auto_shrink_tuning(device, problem, tuning, true)) *
                    static_cast<std::int64_t>(sizeof(float))
              : 0;
 }
 
 AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
+  const TunedFamily asked = problem.tuning.family;
+  if (asked == TunedFamily::kPanel) {
+    return AutoReason::kPanelAsked;
+  }
   if (device.compute_capability < 90) {
     return AutoReason::kNoClusters;
   }
@@ -83,17 +152,40 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!whole_vectors(problem)) {
     return AutoReason::kNoVectors;
   }
-  if (!few_rows(problem)) {
+  if (asked == TunedFamily::kAuto && !few_rows(problem)) {
     return AutoReason::kManyRows;
   }
-  const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
-  const bool takes = kernels::clustered_takes(shape) && kernels::clustered_tuning(shape).fits;
-  return takes ? AutoReason::kFewRows : AutoReason::kNoRoom;
+  const bool takes = kernels::clustered_takes(auto_clustered_shape(device, problem)) &&
+                     auto_clustered_tuning(device, problem).fits;
+  if (!takes) {
+    return AutoReason::kNoRoom;
+  }
+  return asked == TunedFamily::kClustered ? AutoReason::kClustersAsked : AutoReason::kFewRows;
 }
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
-  return auto_reason(device, problem) == AutoReason::kFewRows ? AutoFamily::kClustered
-                                                              : AutoFamily::kPanel;
+  const AutoReason reason = auto_reason(device, problem);
+  return reason == AutoReason::kFewRows || reason == AutoReason::kClustersAsked
+             ? AutoFamily::kClustered
+             : AutoFamily::kPanel;
+}
+
+bool shrinks_in_vectors(const Problem& problem) {
+  return reads_vectors(shrink_params(problem, no_operands(problem)), size_bytes(problem.dtype));
+}
+
+bool expands_in_vectors(const Problem& problem) {
+  return expands_in_vectors(expand_params(problem, no_operands(problem)), size_bytes(problem.dtype),
+                            size_bytes(problem.intermediate));
+}
+
+std::string tile_name(const kernels::PanelShrinkTile& tile) {
+  return fmt::format("{}x{}", tile.rows, tile.lanes);
+}
+
+std::string tile_name(const kernels::PanelExpandTile& tile) {
+  return fmt::format("{}x{}x{}", 16 * tile.warps_of_rows, tile.wide * tile.warps_of_columns,
+                     16 * tile.steps);
 }
 
 }  // namespace lora_bench

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "kernels/clustered/clustered_tuning.h"
@@ -25,9 +26,11 @@ enum class AutoFamily : std::uint8_t {
 };
 [[nodiscard]] std::string_view name(AutoFamily family);
 
-// What decides. All but the first are for kPanel.
+// What decides. All but the first two are for kPanel.
 enum class AutoReason : std::uint8_t {
   kFewRows,
+  kClustersAsked,
+  kPanelAsked,
   kNoClusters,
   kNotLinear,
   kNoVectors,
@@ -35,8 +38,8 @@ enum class AutoReason : std::uint8_t {
   kNoRoom,
 };
 
-// From the device, sizes and limits alone, never from who uses which adapter. Addresses that do not
-// start on 16 bytes are seen later, and go to kPanel.
+// From the device, sizes, limits and problem.tuning alone, never from who uses which adapter.
+// Addresses that do not start on 16 bytes are seen later, and go to kPanel.
 [[nodiscard]] AutoReason auto_reason(const AutoDevice& device, const Problem& problem);
 [[nodiscard]] AutoFamily auto_family(const AutoDevice& device, const Problem& problem);
 
@@ -46,7 +49,27 @@ enum class AutoReason : std::uint8_t {
 [[nodiscard]] kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
                                                    bool vectors);
 
-// Of both families: whether an address begins on 16 bytes is known only with it.
-[[nodiscard]] std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem);
+// What each family is launched with: as it chooses by itself but for what the tuning says. A tile
+// that is not taken (why_not_tuned) is as if nothing were said of it.
+[[nodiscard]] kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device,
+                                                             const Problem& problem);
+[[nodiscard]] kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device,
+                                                            const Problem& problem,
+                                                            const Tuning& tuning, bool vectors);
+[[nodiscard]] kernels::PanelExpandTuning auto_expand_tuning(const AutoDevice& device,
+                                                            const Problem& problem,
+                                                            const Tuning& tuning, bool vectors);
+
+// Of panel, held for clusters too: whether an address begins on 16 bytes is known only with it.
+[[nodiscard]] std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
+                                                const Tuning& tuning);
+
+// Whether the sizes let each half of panel read 16 bytes at a time, were addresses to.
+[[nodiscard]] bool shrinks_in_vectors(const Problem& problem);
+[[nodiscard]] bool expands_in_vectors(const Problem& problem);
+
+// As scenarios name tiles: "64x48", "64x128x16".
+[[nodiscard]] std::string tile_name(const kernels::PanelShrinkTile& tile);
+[[nodiscard]] std::string tile_name(const kernels::PanelExpandTile& tile);
 
 }  // namespace lora_bench

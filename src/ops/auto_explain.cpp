@@ -4,42 +4,13 @@
 
 #include "core/units.h"
 #include "kernels/divide_up.h"
+#include "ops/auto_tuning.h"
 #include "ops/kernel_params.h"
-#include "ops/vectors.h"
 
 namespace lora_bench {
 namespace {
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
-
-std::string counted(std::int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-std::string rows_an_adapter(const char* how_many, const Problem& problem) {
-  return fmt::format("{} rows an adapter: {} over {}", how_many, counted(problem.tokens, "token"),
-                     counted(problem.plan.active(), "adapter"));
-}
-
-std::string why(const AutoDevice& device, const Problem& problem) {
-  switch (auto_reason(device, problem)) {
-    case AutoReason::kFewRows:
-      return rows_an_adapter("few", problem);
-    case AutoReason::kNoClusters:
-      return fmt::format("compute capability {}.{} has no clusters of blocks",
-                         device.compute_capability / 10, device.compute_capability % 10);
-    case AutoReason::kNotLinear:
-      return fmt::format("op {} is no linear op", name(problem.op));
-    case AutoReason::kNoVectors:
-      return "sizes of which some are no multiple of 16 bytes";
-    case AutoReason::kManyRows:
-      return rows_an_adapter("many", problem);
-    case AutoReason::kNoRoom:
-      break;
-  }
-  return fmt::format("{} of rank {} take more shared memory than a cluster's blocks have",
-                     counted(problem.slices(), "slice"), problem.max_rank);
-}
 
 std::string clustered_line(const kernels::ClusteredTuning& tuning) {
   return fmt::format(
@@ -61,12 +32,13 @@ std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
   }
   const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(tuning.tile)];
   return fmt::format(
-      "shrink: {} of {}, tiles of {} rows x {} lanes, {} = {} x {} x split {}; {}, {} of shared "
-      "memory",
+      "shrink: {} of {}, tiles of {} rows x {} lanes, {} = {} x {} x split {}; h in {}, {}, {} of "
+      "shared memory",
       counted(tuning.blocks, "block"), counted(tile.warps_of_rows * tile.warps_of_lanes, "warp"),
       tile.rows, tile.lanes, tuning.blocks,
       counted(tuning.blocks / tuning.lane_tiles / tuning.split, "row tile"),
-      counted(tuning.lane_tiles, "lane tile"), tuning.split, counted(tile.stages, "stage"),
+      counted(tuning.lane_tiles, "lane tile"), tuning.split,
+      counted(kernels::panel_parts(tuning.levels), "part"), counted(tile.stages, "stage"),
       bytes(tuning.shared_bytes));
 }
 
@@ -90,30 +62,18 @@ std::string expand_line(const kernels::PanelExpandTuning& tuning) {
       bytes(tuning.shared_bytes));
 }
 
-// Operands of nothing: their addresses begin wherever one asks.
-Operands no_operands(const Problem& problem) {
-  const std::vector<const void*> none(problem.widths.size(), nullptr);
-  Operands operands;
-  operands.a = operands.b = operands.bias = none;
-  return operands;
-}
-
 std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& problem) {
-  const Operands operands = no_operands(problem);
-  const std::int64_t element = size_bytes(problem.dtype);
   std::vector<std::string> lines;
   std::int64_t launches = 0;
   if (has_shrink(problem.op)) {
-    const bool vectors = reads_vectors(shrink_params(problem, operands), element);
-    const auto tuning = kernels::panel_shrink_tuning(auto_panel_shape(device, problem, vectors));
+    const auto tuning =
+        auto_shrink_tuning(device, problem, problem.tuning, shrinks_in_vectors(problem));
     lines.push_back(shrink_line(tuning));
     launches += tuning.blocks > 0 ? 1 : 0;
   }
   if (has_expand(problem.op)) {
-    const bool vectors = expands_in_vectors(expand_params(problem, operands), element,
-                                            size_bytes(problem.intermediate));
-    const auto tuning = kernels::panel_expand_tuning(auto_panel_shape(device, problem, vectors),
-                                                     problem.widths.data());
+    const auto tuning =
+        auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
     lines.push_back(expand_line(tuning));
     launches += tuning.blocks > 0 ? 1 : 0;
   } else {
@@ -125,7 +85,7 @@ std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& pr
   lines.push_back(
       fmt::format("{}; {} of workspace",
                   launches == 1 ? "1 launch" : fmt::format("{} linked launches", launches),
-                  bytes(auto_workspace_bytes(device, problem))));
+                  bytes(auto_workspace_bytes(device, problem, problem.tuning))));
   return lines;
 }
 
@@ -140,14 +100,16 @@ std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& p
   if (const Support support = tensor_cores_take(problem, facts); !support.yes) {
     return {support.why_not};
   }
+  if (const std::string why_not = why_not_tuned(device, problem); !why_not.empty()) {
+    return {why_not};
+  }
   const AutoFamily family = auto_family(device, problem);
-  std::vector<std::string> lines{fmt::format("{}, {}", name(family), why(device, problem))};
+  std::vector<std::string> lines{fmt::format("{}, {}", name(family), reason_text(device, problem))};
   if (family == AutoFamily::kClustered) {
-    lines.push_back(
-        clustered_line(kernels::clustered_tuning(auto_clustered_shape(device, problem))));
+    lines.push_back(clustered_line(auto_clustered_tuning(device, problem)));
     lines.push_back(
         fmt::format("{} of workspace, for panel where an address does not begin on 16 bytes",
-                    bytes(auto_workspace_bytes(device, problem))));
+                    bytes(auto_workspace_bytes(device, problem, problem.tuning))));
     return lines;
   }
   const std::vector<std::string> launches = panel_lines(device, problem);

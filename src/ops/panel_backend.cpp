@@ -33,7 +33,7 @@ namespace {
 
 class PanelBackend final : public Backend {
  public:
-  explicit PanelBackend(const AutoDevice& device) : device_(device) {}
+  PanelBackend(const AutoDevice& device, bool tuned) : device_(device), tuned_(tuned) {}
 
   [[nodiscard]] std::string_view name() const override { return "panel"; }
   [[nodiscard]] std::string_view summary() const override { return kPanelSummary; }
@@ -48,7 +48,7 @@ class PanelBackend final : public Backend {
   // Whether rows can be read in vectors is known only with their addresses; the plain kernels need
   // one part.
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return auto_workspace_bytes(device_, problem);
+    return auto_workspace_bytes(device_, problem, tuning_of(problem));
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
@@ -69,15 +69,16 @@ class PanelBackend final : public Backend {
   }
 
  private:
-  [[nodiscard]] kernels::PanelShape shape_of(const Problem& problem, bool vectors) const {
-    return auto_panel_shape(device_, problem, vectors);
+  [[nodiscard]] const Tuning& tuning_of(const Problem& problem) const {
+    static const Tuning kNone;
+    return tuned_ ? problem.tuning : kNone;
   }
 
   kernels::PanelSums shrink(const Problem& problem, const Operands& operands,
                             cudaStream_t stream) const {
     const kernels::ShrinkParams params = shrink_params(problem, operands);
-    const kernels::PanelShrinkTuning tuning = kernels::panel_shrink_tuning(
-        shape_of(problem, reads_vectors(params, size_bytes(problem.dtype))));
+    const kernels::PanelShrinkTuning tuning = auto_shrink_tuning(
+        device_, problem, tuning_of(problem), reads_vectors(params, size_bytes(problem.dtype)));
     kernels::PanelSums sums;
     sums.sums = static_cast<float*>(operands.workspace);
     sums.scale = params.scale;
@@ -96,22 +97,29 @@ class PanelBackend final : public Backend {
     const bool vectors = expands_in_vectors(params, element, size_bytes(problem.intermediate));
     LORA_BENCH_CUDA_CHECK(kernels::launch_panel_expand(
         kernel_number(problem.dtype), kernel_number(problem.intermediate), params,
-        kernels::panel_expand_tuning(shape_of(problem, vectors), problem.widths.data()), sums,
+        auto_expand_tuning(device_, problem, tuning_of(problem), vectors), sums,
         has_shrink(problem.op), stream));
   }
 
   AutoDevice device_;
+  bool tuned_;  // by problem.tuning
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_panel_backend() {
-  return std::make_unique<PanelBackend>(auto_device(gpu_facts()));
+  return std::make_unique<PanelBackend>(auto_device(gpu_facts()), false);
+}
+
+std::unique_ptr<Backend> make_tuned_panel_backend() {
+  return std::make_unique<PanelBackend>(auto_device(gpu_facts()), true);
 }
 
 #else
 
 std::unique_ptr<Backend> make_panel_backend() { throw EnvironmentError(why_no_gpu()); }
+
+std::unique_ptr<Backend> make_tuned_panel_backend() { throw EnvironmentError(why_no_gpu()); }
 
 #endif
 }  // namespace lora_bench

@@ -16,5 +16,7 @@ inline constexpr std::string_view kPanelSummary =
 
 // kernels/panel. Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_panel_backend();
+// As `auto` launches it: with problem.tuning.
+[[nodiscard]] std::unique_ptr<Backend> make_tuned_panel_backend();
 
 }  // namespace lora_bench

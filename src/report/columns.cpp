@@ -149,6 +149,9 @@ std::vector<Column> case_columns() {
       column({"content", "content", "",
               "hash of the drawn step: sizes, ranks, adapter of each token", ""},
              &Row::content),
+      column({"tuning", "tuning", "",
+              "what backend auto was told to launch; empty where it chose by itself", ""},
+             &Row::tuning),
   };
 }
 
@@ -290,12 +293,12 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 30> kBeforeRun{
-    "scenario",     "case",         "backend",    "point",        "tags",  "op",
-    "dtype",        "intermediate", "scale_at",   "model",        "layer", "in_features",
-    "out_features", "tokens",       "slots",      "active",       "rank",  "ranks",
-    "skew",         "order",        "no_adapter", "add_inputs",   "bias",  "seed",
-    "cache",        "mode",         "bytes",      "weight_bytes", "flops", "content"};
+constexpr std::array<std::string_view, 31> kBeforeRun{
+    "scenario",     "case",     "backend", "point", "tags",        "op",           "dtype",
+    "intermediate", "scale_at", "model",   "layer", "in_features", "out_features", "tokens",
+    "slots",        "active",   "rank",    "ranks", "skew",        "order",        "no_adapter",
+    "add_inputs",   "bias",     "seed",    "cache", "mode",        "bytes",        "weight_bytes",
+    "flops",        "content",  "tuning"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

@@ -27,6 +27,7 @@ struct Row {
   std::string plugin;   // file and hash of a backend from outside
   std::string peer;     // package and version of what is no backend of ours
   std::string content;  // of the drawn step, see content_of
+  std::string tuning;   // what backend `auto` was told, see tuning_text
   // proof
   Status status = Status::kError;
   std::string message, warning, levels, hypothesis, numerics;

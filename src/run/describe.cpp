@@ -127,6 +127,7 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.bias = spec.adapters.bias;
   row.seed = static_cast<std::int64_t>(spec.seed);
   row.content = content_of(problem);
+  row.tuning = backend == "auto" ? tuning_text(problem.tuning) : "";
   const Work work = count_work(problem);
   row.bytes = work.bytes;
   row.weight_bytes = work.weight_bytes;

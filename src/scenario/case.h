@@ -16,21 +16,7 @@ enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits };
 enum class ScaleAt : std::uint8_t { kShrink, kExpand };
 enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
 
-// What a base layer is to LoRA; src/layers says what each kind means.
-enum class LayerKind : std::uint8_t {
-  kReplicated,
-  kColumn,
-  kMergedColumn,
-  kMergedColumnVariable,
-  kQkv,
-  kMergedQkv,
-  kRow,
-  kLogits,
-  kVocabEmbedding,
-};
-
 [[nodiscard]] std::string_view name(Op op);
-[[nodiscard]] std::string_view name(LayerKind kind);
 [[nodiscard]] std::string_view name(ScaleAt scale_at);
 [[nodiscard]] std::string_view name(Order order);
 
@@ -122,6 +108,24 @@ struct MeasureSettings {
   bool phases = false;         // shrink and expand of a linear op by themselves as well
 };
 
+enum class TunedFamily : std::uint8_t { kAuto, kClustered, kPanel };
+
+[[nodiscard]] std::string_view name(TunedFamily family);
+
+// What backend `auto` would else choose; what says nothing (0, "", kAuto) it chooses. No value
+// changes a bit of a result.
+struct Tuning {
+  TunedFamily family = TunedFamily::kAuto;
+  std::int64_t cluster = 0, warps = 0, slots = 0, blocks = 0;  // of clustered
+  std::string shrink_tile = {}, expand_tile = {};              // of panel: "64x48", "64x128x16"
+  std::int64_t split = 0, parts = 0, chunks = 0;               // of panel
+
+  [[nodiscard]] bool operator==(const Tuning&) const = default;
+};
+
+// What is said, as a scenario would: "family: panel, split: 4"; "" where nothing is.
+[[nodiscard]] std::string tuning_text(const Tuning& tuning);
+
 struct Thresholds {
   std::optional<double> max_floor_ratio;
   std::optional<double> max_time_us;
@@ -150,6 +154,7 @@ struct Case {
   Order order = Order::kShuffled;
   std::uint64_t seed = 1;
   std::vector<std::string> backends;
+  Tuning tuning;
   Thresholds thresholds;
   VerifySettings verify;
   MeasureSettings measure;

@@ -168,6 +168,14 @@ void check_any_batch(const CaseChecker& checker) {
   }
 }
 
+void check_tuning(const Case& spec, const CaseChecker& checker, const FieldContext& context) {
+  if (context.check_tuning) {
+    if (const auto fault = context.check_tuning(spec.tuning)) {
+      checker.fail(fault->key, {"tuning.family"}, fault->what, fault->allowed);
+    }
+  }
+}
+
 void check_measure(const Case& spec, const CaseChecker& checker) {
   const MeasureSettings& measure = spec.measure;
   if (measure.min_samples > measure.max_samples) {
@@ -214,6 +222,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   if (checker.settings().has("prefill_skew")) {
     check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
   }
+  check_tuning(spec, checker, context);
   check_measure(spec, checker);
   check_any_batch(checker);
 }

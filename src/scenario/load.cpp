@@ -31,6 +31,7 @@ class Loader {
       : file_(file), options_(options), sources_(diagnostics_) {
     context_.folder = file.parent_path();
     context_.check_backend = options.check_backend;
+    context_.check_tuning = options.check_tuning;
   }
 
   Scenario load(const std::string& text) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,18 @@
 
 namespace lora_bench {
 
+// What no device launches of a tuning, by its key: "tuning.split".
+struct TuningFault {
+  std::string key, what, allowed;
+};
+
 struct LoadOptions {
   std::vector<std::string> overrides;  // "adapters.rank=32", as given with --set
   std::int64_t max_cases = 10000;      // a sweep above this is an error that says how many
   // Throws UsageError for a name that is no backend, which only rooms above know; empty = any name.
   std::function<void(const std::string&)> check_backend;
+  // What is wrong with a tuning on any device, which only rooms above know; empty = nothing is.
+  std::function<std::optional<TuningFault>(const Tuning&)> check_tuning;
 };
 
 // A file with all its cases; every error of the file was already thrown as one UsageError.

@@ -99,6 +99,22 @@ std::string verify_text(const VerifySettings& verify) {
 
 }  // namespace
 
+std::string tuning_text(const Tuning& tuning) {
+  const Tuning plain;
+  return Entries()
+      .unless(name(plain.family), "family", name(tuning.family))
+      .unless(plain.cluster, "cluster", tuning.cluster)
+      .unless(plain.warps, "warps", tuning.warps)
+      .unless(plain.slots, "slots", tuning.slots)
+      .unless(plain.blocks, "blocks", tuning.blocks)
+      .unless(plain.shrink_tile, "shrink_tile", tuning.shrink_tile)
+      .unless(plain.split, "split", tuning.split)
+      .unless(plain.parts, "parts", tuning.parts)
+      .unless(plain.expand_tile, "expand_tile", tuning.expand_tile)
+      .unless(plain.chunks, "chunks", tuning.chunks)
+      .text();
+}
+
 std::string scenario_text(const Case& spec) {
   const Case plain;
   std::string text = fmt::format("name: {}\n", spec.scenario);
@@ -123,6 +139,8 @@ std::string scenario_text(const Case& spec) {
   line(spec.no_adapter != 0, "no_adapter", fmt::format("{}", spec.no_adapter));
   line(true, "order", name(spec.order));
   line(true, "seed", std::to_string(spec.seed));
+  const std::string tuning = tuning_text(spec.tuning);
+  line(!tuning.empty(), "tuning", "{" + tuning + "}");
   const std::string verify = verify_text(spec.verify);
   line(!verify.empty(), "verify", "{" + verify + "}");
   line(!spec.measure.enabled, "measure", "false");

@@ -12,6 +12,8 @@ constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
 constexpr std::array kCaches{CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot};
 constexpr std::array kModes{LaunchMode::kGraph, LaunchMode::kStream};
+constexpr std::array kFamilies{TunedFamily::kAuto, TunedFamily::kClustered, TunedFamily::kPanel};
+constexpr const char* kAsAuto = "as `auto` chooses";
 constexpr double kMaxMilliseconds = 3.6e6;
 
 using R = const Reader&;
@@ -116,6 +118,39 @@ const std::vector<Field> kBatch{
      [](R r, Case& c, X x) { r.words(c.backends, x.check_backend); }},
 };
 
+const std::vector<Field> kTuning{
+    {{"tuning.family", "word", "auto, clustered, panel", "auto",
+      "kernel family that backend `auto` launches; other backends ignore `tuning`"},
+     [](R r, Case& c, X) { r.choice(c.tuning.family, kFamilies); }},
+    {{"tuning.cluster", "integer", "1 to 8 or 16; 0 leaves it to `auto`", kAsAuto,
+      "family clustered: blocks of a cluster"},
+     [](R r, Case& c, X) { r.integer(c.tuning.cluster, 0, 16); }},
+    {{"tuning.warps", "integer", "2, 4, 6, 8, 12 or 16; 0 leaves it to `auto`", kAsAuto,
+      "family clustered: warps of a block"},
+     [](R r, Case& c, X) { r.integer(c.tuning.warps, 0, 16); }},
+    {{"tuning.slots", "integer", "1 to 4; 0 leaves it to `auto`", kAsAuto,
+      "family clustered: slots of the ring of a warp"},
+     [](R r, Case& c, X) { r.integer(c.tuning.slots, 0, 4); }},
+    {{"tuning.blocks", "integer", "1 or 2; 0 leaves it to `auto`", kAsAuto,
+      "family clustered: blocks that share the memory of a multiprocessor"},
+     [](R r, Case& c, X) { r.integer(c.tuning.blocks, 0, 2); }},
+    {{"tuning.shrink_tile", "word", "ROWSxLANES, as `plan --explain` says them", kAsAuto,
+      "family panel: tile of shrink"},
+     [](R r, Case& c, X) { r.word(c.tuning.shrink_tile); }},
+    {{"tuning.split", "integer", "1, 2, 4 or 8; 0 leaves it to `auto`", kAsAuto,
+      "family panel: blocks that share the chains of a tile of shrink"},
+     [](R r, Case& c, X) { r.integer(c.tuning.split, 0, 8); }},
+    {{"tuning.parts", "integer", "1, 2, 4 or 8, at least the split; 0 leaves it to `auto`", kAsAuto,
+      "family panel: parts in which h leaves shrink"},
+     [](R r, Case& c, X) { r.integer(c.tuning.parts, 0, 8); }},
+    {{"tuning.expand_tile", "word", "ROWSxCOLUMNSxLANES, as `plan --explain` says them", kAsAuto,
+      "family panel: tile of expand, with the most lanes that it takes"},
+     [](R r, Case& c, X) { r.word(c.tuning.expand_tile); }},
+    {{"tuning.chunks", "integer", "1 to 65536, at most the column tiles; 0 leaves it to `auto`",
+      kAsAuto, "family panel: blocks that share the column tiles of a row tile of expand"},
+     [](R r, Case& c, X) { r.integer(c.tuning.chunks, 0, 65536); }},
+};
+
 const std::vector<Field> kGates{
     {{"thresholds.max_floor_ratio", "number", "a number from 0 to 1e9", "none",
       "fail (exit 3) above so many times the floor"},
@@ -181,7 +216,7 @@ std::string last_part(const std::string& path) { return path.substr(path.rfind('
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> table;
-    for (const auto* part : {&kFile, &kLayer, &kOp, &kBatch, &kGates, &kMeasure}) {
+    for (const auto* part : {&kFile, &kLayer, &kOp, &kBatch, &kTuning, &kGates, &kMeasure}) {
       table.insert(table.end(), part->begin(), part->end());
     }
     return table;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ struct FieldContext {
   Traces traces;
   std::filesystem::path folder;  // that trace files are named from
   CheckWord check_backend;       // may be empty
+  std::function<std::optional<TuningFault>(const Tuning&)> check_tuning;  // may be empty
 };
 
 // One key of a scenario: what docs say of it and how it gets into a case. Fields without `read`

@@ -43,14 +43,8 @@ class Stage {
   [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
   // "" if all guard bands are intact, else "guard of y damaged: ...".
   [[nodiscard]] std::string damage() const;
-  // Both and whether all inputs have the bytes that were staged, with as few copies as there can
-  // be.
-  struct Look {
-    std::vector<std::byte> output;
-    std::string damage;
-    std::string changed_input;  // "" or "input x changed"
-  };
-  [[nodiscard]] Look look() const;
+  // "" if all inputs have the bytes that were staged, else "input x changed".
+  [[nodiscard]] std::string changed_inputs() const;
 
  private:
   struct Staged {

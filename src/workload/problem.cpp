@@ -49,6 +49,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.max_rank = adapters.max_rank;
   problem.rank = adapters.rank;
   problem.scale = adapters.scale;
+  problem.tuning = spec.tuning;
   problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
   return problem;
 }

@@ -31,6 +31,7 @@ struct Problem {
   std::vector<std::int64_t> rank;  // [slots]
   std::vector<float> scale;        // [slots]
   Plan plan;
+  Tuning tuning;  // what backend `auto` is told
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
   [[nodiscard]] bool operator==(const Problem&) const = default;

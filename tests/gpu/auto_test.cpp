@@ -2,13 +2,17 @@
 
 #include "device/memory.h"
 #include "ops/auto_backend.h"
+#include "ops/auto_tuning.h"
 #include "support/need_gpu.h"
 #include "support/workload_case.h"
+#include "verify/staging.h"
 #include "verify/verify.h"
 
 using lora_bench::Dtype;
 using lora_bench::Problem;
 using lora_bench::Status;
+using lora_bench::TunedFamily;
+using lora_bench::Tuning;
 
 namespace {
 
@@ -71,4 +75,88 @@ TEST_CASE("auto passes on every rank class, with few rows an adapter and many") 
       check_auto(spec);
     }
   }
+}
+
+TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken is proved") {
+  need_gpu();
+  const auto memory = lora_bench::make_device_memory();
+  const auto chosen = lora_bench::make_auto_backend();
+  const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
+  const auto bits_of = [&](const Problem& problem, const lora_bench::Tensors& tensors) {
+    lora_bench::Stage stage(*memory, problem, tensors, chosen->workspace_bytes(problem));
+    stage.launch(*chosen);
+    CHECK(stage.damage().empty());
+    return stage.output();
+  };
+  std::vector<Tuning> tunings;
+  const auto add = [&](TunedFamily family, const auto& change) {
+    Tuning tuning;
+    tuning.family = family;
+    change(tuning);
+    tunings.push_back(tuning);
+  };
+  for (const std::int64_t cluster : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
+    add(TunedFamily::kClustered, [&](Tuning& tuning) { tuning.cluster = cluster; });
+  }
+  for (const std::int64_t warps : {2, 4, 6, 8, 12, 16}) {
+    for (const std::int64_t slots : {1, 2, 3, 4}) {
+      for (const std::int64_t blocks : {1, 2}) {
+        add(TunedFamily::kClustered, [&](Tuning& tuning) {
+          tuning.warps = warps;
+          tuning.slots = slots;
+          tuning.blocks = blocks;
+        });
+      }
+    }
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    for (const std::int64_t split : {1, 2, 4, 8}) {
+      for (std::int64_t parts = split; parts <= 8; parts *= 2) {
+        add(TunedFamily::kPanel, [&](Tuning& tuning) {
+          tuning.shrink_tile = lora_bench::tile_name(tile);
+          tuning.split = split;
+          tuning.parts = parts;
+        });
+      }
+    }
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
+    for (const std::int64_t chunks : {1, 2, 3, 6}) {
+      add(TunedFamily::kPanel, [&](Tuning& tuning) {
+        tuning.expand_tile = lora_bench::tile_name(tile);
+        tuning.chunks = chunks;
+      });
+    }
+  }
+  int taken = 0;
+  for (const std::int64_t tokens : {7, 40, 300}) {
+    for (const std::int64_t rank : {16, 64}) {
+      lora_bench::Case spec = workload_case(tokens, 5);
+      spec.dtype = Dtype::kBf16;
+      spec.layer.in_features = spec.layer.x_stride = 2056;
+      spec.layer.widths = {520, 264};
+      spec.layer.y_stride = 784;
+      spec.adapters.rank.list = {rank, rank / 2};
+      spec.adapters.max_rank = rank;
+      const Problem plain = problem_of(spec);
+      const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, spec.seed);
+      const auto expected = bits_of(plain, tensors);
+      for (const Tuning& tuning : tunings) {
+        Problem tuned = plain;
+        tuned.tuning = tuning;
+        CAPTURE(tokens);
+        CAPTURE(rank);
+        CAPTURE(lora_bench::tuning_text(tuning));
+        if (!chosen->supports(tuned, facts).yes) {
+          continue;
+        }
+        ++taken;
+        CHECK(bits_of(tuned, tensors) == expected);
+        if (taken % 16 == 0) {
+          CHECK(verify(tuned, *chosen, *memory, {.relations = true}).status == Status::kPassed);
+        }
+      }
+    }
+  }
+  CHECK(taken > 400);
 }

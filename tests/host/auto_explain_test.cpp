@@ -80,6 +80,18 @@ TEST_CASE("explain: each reason for panels is said") {
   CHECK(contains(explained(spec), "3 slices of rank 2048 take more shared memory"));
 }
 
+TEST_CASE("explain: a tuning is what is explained, or why it cannot be") {
+  Case spec = decode_case(64, 64);
+  spec.tuning = {.family = TunedFamily::kPanel, .split = 2};
+  CHECK(contains(explained(spec), "panel, as tuning says: family: panel, split: 2\n"));
+  CHECK(contains(explained(spec), "x split 2; "));
+  spec.tuning = {.family = TunedFamily::kClustered, .cluster = 4, .warps = 6};
+  CHECK(contains(explained(spec), "grid 4 x 64, "));
+  CHECK(contains(explained(spec), "6 warps a block"));
+  CHECK(contains(explained(spec, {.compute_capability = 80}),
+                 "tuning.family clustered: compute capability 8.0 has no clusters"));
+}
+
 TEST_CASE("explain: what auto does not take, and a batch without adapters, are said") {
   Case spec = decode_case(64, 64);
   spec.dtype = Dtype::kFp32;

@@ -93,7 +93,7 @@ TEST_CASE("panel: blocks for every tile that any groups can make, within the sha
     CHECK(shrink.blocks >=
           tiles_needed(batch, plain ? 16 : tile.rows) * shrink.lane_tiles * shrink.split);
     CHECK(shrink.shared_bytes <= shape.shared_bytes);
-    CHECK(panel_workspace_elements(shape) >=
+    CHECK(panel_workspace_elements(shape, shrink) >=
           panel_parts(shrink.levels) * shape.slices * shape.tokens * shape.max_rank);
 
     const PanelExpandTuning expand = panel_expand_tuning(shape, batch.widths.data());

@@ -1,0 +1,223 @@
+#include "ops/auto_tuning.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "run/describe.h"
+#include "scenario/scenario.h"
+#include "scenario/scenario_text.h"
+#include "support/process.h"
+#include "support/workload_case.h"
+
+using namespace lora_bench;
+using lora_bench::test::contains;
+
+namespace {
+
+Case tuned_case(std::int64_t tokens, const Tuning& tuning) {
+  Case spec = workload_case(tokens, 16);
+  spec.dtype = Dtype::kBf16;
+  spec.layer.in_features = spec.layer.x_stride = 4096;
+  spec.layer.widths = {4096, 1024, 1024};
+  spec.layer.y_stride = 6144;
+  spec.adapters.rank.list = {32};
+  spec.adapters.max_rank = 32;
+  spec.tuning = tuning;
+  return spec;
+}
+
+const Tuning kClusters{.family = TunedFamily::kClustered};
+const Tuning kPanels{.family = TunedFamily::kPanel};
+
+template <typename Change>
+Tuning with(Tuning tuning, Change change) {
+  change(tuning);
+  return tuning;
+}
+
+std::string why_not(const Case& spec, const AutoDevice& device = {}) {
+  return why_not_tuned(device, problem_of(spec));
+}
+
+// Numbers that a tuning of the family may have, drawn.
+Tuning drawn_tuning(std::uint64_t index) {
+  std::uint64_t drawn = 0;
+  const auto one_of = [&](const auto& values) {
+    return values.begin()[lora_bench::random_below(17, index, drawn++, values.size())];
+  };
+  using Numbers = std::initializer_list<std::int64_t>;
+  if (index % 2 == 0) {
+    Tuning tuning = kClusters;
+    tuning.cluster = one_of(Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 16});
+    tuning.warps = one_of(Numbers{0, 2, 4, 6, 8, 12, 16});
+    tuning.slots = one_of(Numbers{0, 1, 2, 3, 4});
+    tuning.blocks = one_of(Numbers{0, 1, 2});
+    return tuning;
+  }
+  Tuning tuning = kPanels;
+  tuning.split = one_of(Numbers{0, 1, 2, 4, 8});
+  tuning.parts = one_of(Numbers{0, 8});
+  tuning.chunks = one_of(Numbers{0, 1, 3, 7, 48, 96, 200});
+  if (index % 3 > 0) {
+    tuning.shrink_tile = tile_name(one_of(kernels::kPanelShrinkTiles));
+    tuning.expand_tile = tile_name(one_of(kernels::kPanelExpandTiles));
+  }
+  return tuning;
+}
+
+std::int64_t said(std::int64_t value, std::int64_t got) { return value == 0 ? got : value; }
+
+}  // namespace
+
+TEST_CASE("tuning: what is taken is launched as it says, within the memory of a block") {
+  int taken = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const Problem problem =
+        problem_of(tuned_case(1 + static_cast<std::int64_t>(i % 700), drawn_tuning(i)));
+    const Tuning& tuning = problem.tuning;
+    REQUIRE_FALSE(tuning_fault(tuning));
+    if (!why_not_tuned({}, problem).empty()) {
+      continue;
+    }
+    ++taken;
+    CAPTURE(tuning_text(tuning));
+    const AutoDevice device;
+    if (tuning.family == TunedFamily::kClustered) {
+      CHECK(auto_family(device, problem) == AutoFamily::kClustered);
+      const kernels::ClusteredTuning got = auto_clustered_tuning(device, problem);
+      CHECK(got.fits);
+      CHECK(got.cluster == said(tuning.cluster, got.cluster));
+      CHECK(got.warps == said(tuning.warps, got.warps));
+      CHECK(got.slots == said(tuning.slots, got.slots));
+      CHECK(got.shared_bytes <= device.shared_bytes / said(tuning.blocks, 1));
+      continue;
+    }
+    CHECK(auto_family(device, problem) == AutoFamily::kPanel);
+    const kernels::PanelShrinkTuning shrink = auto_shrink_tuning(device, problem, tuning, true);
+    const auto& lanes = kernels::kPanelShrinkTiles[static_cast<std::size_t>(shrink.tile)];
+    CHECK((tuning.shrink_tile.empty() || tile_name(lanes) == tuning.shrink_tile));
+    CHECK(shrink.split == said(tuning.split, shrink.split));
+    CHECK(kernels::panel_parts(shrink.levels) ==
+          said(tuning.parts, kernels::panel_parts(shrink.levels)));
+    CHECK(shrink.shared_bytes <= device.shared_bytes);
+    CHECK(auto_workspace_bytes(device, problem, tuning) >=
+          4 * kernels::panel_parts(shrink.levels) * 3 * problem.tokens * 32);
+    const kernels::PanelExpandTuning expand = auto_expand_tuning(device, problem, tuning, true);
+    const auto& columns = kernels::kPanelExpandTiles[static_cast<std::size_t>(expand.tile)];
+    CHECK((tuning.expand_tile.empty() || tile_name(columns) == tuning.expand_tile));
+    CHECK(expand.chunks == said(tuning.chunks, expand.chunks));
+    CHECK(expand.blocks % expand.chunks == 0);
+  }
+  CHECK(taken > 800);
+}
+
+TEST_CASE("tuning: the numbers that auto chooses, said, are the same launch") {
+  for (std::int64_t tokens = 1; tokens < 3000; tokens += 1 + tokens / 7) {
+    const Problem problem = problem_of(tuned_case(tokens, {}));
+    const AutoDevice device;
+    Problem told = problem;
+    const kernels::ClusteredTuning clusters = auto_clustered_tuning(device, problem);
+    told.tuning = kClusters;
+    told.tuning.cluster = clusters.cluster;
+    told.tuning.warps = clusters.warps;
+    told.tuning.slots = clusters.slots;
+    CAPTURE(tokens);
+    CHECK(auto_clustered_tuning(device, told) == clusters);
+
+    const kernels::PanelShrinkTuning shrink = auto_shrink_tuning(device, problem, {}, true);
+    const kernels::PanelExpandTuning expand = auto_expand_tuning(device, problem, {}, true);
+    Tuning panels = kPanels;
+    panels.shrink_tile =
+        tile_name(kernels::kPanelShrinkTiles[static_cast<std::size_t>(shrink.tile)]);
+    panels.split = shrink.split;
+    panels.parts = kernels::panel_parts(shrink.levels);
+    panels.expand_tile =
+        tile_name(kernels::kPanelExpandTiles[static_cast<std::size_t>(expand.tile)]);
+    panels.chunks = expand.chunks;
+    CHECK(auto_shrink_tuning(device, problem, panels, true) == shrink);
+    CHECK(auto_expand_tuning(device, problem, panels, true) == expand);
+    CHECK(auto_workspace_bytes(device, problem, panels) ==
+          auto_workspace_bytes(device, problem, {}));
+  }
+}
+
+TEST_CASE("tuning: what a device cannot launch is a sentence with what is allowed") {
+  CHECK(contains(why_not(tuned_case(64, kClusters), {.compute_capability = 80}),
+                 "compute capability 8.0 has no clusters of blocks; allowed: panel"));
+  Case spec = tuned_case(64, kClusters);
+  spec.op = Op::kShrink;
+  CHECK(contains(why_not(spec), "op shrink is no linear op; allowed: panel"));
+  const Tuning large = with(kClusters, [](Tuning& t) { t.warps = 16, t.slots = 3; });
+  CHECK(contains(
+      why_not(tuned_case(64, large)),
+      "tuning {family: clustered, warps: 16, slots: 3}: 16 warps with 3 slots each take "));
+  CHECK(contains(why_not(tuned_case(64, large)), "allowed: 232 kB"));
+  const Tuning small = with(kPanels, [](Tuning& t) { t.expand_tile = "64x128x16"; });
+  CHECK(contains(why_not(tuned_case(640, small)), "allowed: tiles of 32 lanes or more"));
+  const Tuning many = with(kPanels, [](Tuning& t) { t.chunks = 65536; });
+  CHECK(contains(why_not(tuned_case(640, many)), "tuning.chunks 65536: allowed: 1 to 96"));
+  const Tuning split = with(kPanels, [](Tuning& t) { t.split = 2; });
+  spec = tuned_case(640, split);
+  spec.layer.x_stride = 4097;
+  CHECK(contains(why_not(spec), "rows of x or A are no multiple of 16 bytes"));
+  spec = tuned_case(640, many);
+  spec.adapters.max_rank = 256;
+  CHECK(contains(why_not(spec), "rank 256 or rows of y have no tile"));
+}
+
+TEST_CASE("tuning: a batch or half that it cannot have falls back to what auto chooses") {
+  // Relations launch parts and excerpts of a case with its tuning.
+  Problem problem = problem_of(tuned_case(64, kClusters));
+  problem.op = Op::kExpand;
+  CHECK(auto_family({}, problem) == AutoFamily::kPanel);
+  problem = problem_of(tuned_case(64, with(kPanels, [](Tuning& t) { t.chunks = 65536; })));
+  const kernels::PanelExpandTuning expand = auto_expand_tuning({}, problem, problem.tuning, true);
+  CHECK(expand.chunks == expand.column_tiles);
+  CHECK(
+      auto_shrink_tuning({}, problem, with(kPanels, [](Tuning& t) { t.split = 4; }), false).split ==
+      1);
+}
+
+TEST_CASE("tuning: rows of auto say it, others have none; a case written down keeps it") {
+  Case spec =
+      tuned_case(64, with(kPanels, [](Tuning& t) { t.split = 4, t.expand_tile = "64x64x32"; }));
+  const std::string text = "family: panel, split: 4, expand_tile: 64x64x32";
+  CHECK(describe_case(spec, problem_of(spec), "auto").tuning == text);
+  CHECK(describe_case(spec, problem_of(spec), "panel").tuning.empty());
+  CHECK(contains(scenario_text(spec), "tuning: {" + text + "}\n"));
+  spec.scenario = "tuned";
+  spec.adapters.scale = {1};
+  const Case read = parse_scenario(scenario_text(spec), "case.yaml", {}).cases.at(0);
+  CHECK(read.tuning == spec.tuning);
+  CHECK(problem_of(read).tuning == spec.tuning);
+  CHECK(content_of(problem_of(spec)) == content_of(problem_of(tuned_case(64, {}))));
+}
+
+TEST_CASE("tuning: what no device launches is an error of the scenario, with its place") {
+  const auto message = [](const std::string& tuning) {
+    LoadOptions options;
+    options.check_tuning = tuning_fault;
+    const std::string text =
+        "layer: {in: 64, out: [64]}\nbatch.decode: 4\ntuning: {" + tuning + "}\n";
+    try {
+      static_cast<void>(parse_scenario(text, "tuned.yaml", options));
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(message("family: panel, split: 4, shrink_tile: 128x96").empty());
+  CHECK(message("family: clustered, cluster: 6, warps: 12, slots: 1, blocks: 2").empty());
+  CHECK(contains(message("family: panel, split: 3"),
+                 "tuned.yaml:3:32: 'tuning.split' is 3; allowed: 1, 2, 4, 8; 0 leaves it"));
+  CHECK(contains(message("family: clustered, cluster: 9"), "allowed: 1, 2, 3, 4, 5, 6, 7, 8, 16"));
+  CHECK(contains(message("family: panel, split: 4, parts: 2"),
+                 "'tuning.parts' is 2 with tuning.split 4; allowed: at least the split"));
+  CHECK(contains(message("family: panel, shrink_tile: 64x49"), "'64x49'; allowed: "));
+  CHECK(contains(message("family: panel, shrink_tile: 64x49"), "64x48"));
+  CHECK(contains(message("split: 4"),
+                 "'tuning.split' with tuning.family auto; allowed: tuning.family panel"));
+  CHECK(contains(message("family: panel, warps: 4"), "allowed: tuning.family clustered"));
+  CHECK(contains(message("family: clusterd"), "did you mean 'clustered'?"));
+}
