@@ -51,27 +51,6 @@ record() {
   ((status <= worst)) || worst=$status
 }
 
-# Random cases on every backend, dealt to several processes with a seed each, as the oracle of one
-# process takes one core. Without the relations, which `verify` has shown.
-fuzz() {
-  local cases=${LORA_BENCH_FUZZ:-20000} limit=${LORA_BENCH_FUZZ_SECONDS:-600} status=0
-  local shards=$((($(nproc) + 3) / 4))
-  ((shards <= 4)) || shards=4  # a context each, which take turns on the device
-  local pids=()
-  for ((seed = 1; seed <= shards; seed++)); do
-    "$tool" fuzz --seed "$seed" --cases $((cases / shards + 1)) --time-limit "$limit" --quick --quiet \
-      --backends "$backends,cublas" --out "$out/fuzz" >"$out/fuzz-$seed.part" 2>&1 &
-    pids+=($!)
-  done
-  for pid in "${pids[@]}"; do
-    wait "$pid" || status=$?
-  done
-  tail -n +1 "$out"/fuzz-*.part
-  grep -h '^seed' "$out"/fuzz-*.part
-  rm "$out"/fuzz-*.part
-  return "$status"
-}
-
 # Other people's kernels on the anchors, then whether their clock is ours.
 peers() {
   local unpacked=() peer
@@ -106,7 +85,10 @@ run_part() {
       rm "$out/aa-base.jsonl"
       ;;
     modes) record modes "$tool" run modes --backends bgmv --out "$out/modes.jsonl" --quiet ;;
-    fuzz) record fuzz fuzz ;;
+    fuzz)  # in one process: several take turns on the device, and are slower together than one
+      record fuzz "$tool" fuzz --seed 1 --cases "${LORA_BENCH_FUZZ:-20000}" \
+        --time-limit "${LORA_BENCH_FUZZ_SECONDS:-600}" --quick --quiet --backends "$backends,cublas" --out "$out/fuzz"
+      ;;
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
     clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
     peers) peers ;;

@@ -57,9 +57,26 @@ Overrun compare(const std::byte* got) {
   return overrun;
 }
 
+// "" if both bands hold the pattern, else where they do not.
+std::string damage_of(const std::byte* band_before, const std::byte* band_after) {
+  const Overrun before = compare(band_before);
+  const Overrun after = compare(band_after);
+  std::string text;
+  if (before.bytes > 0) {
+    text = fmt::format("{} before the start, first at {}", count_bytes(before.bytes),
+                       before.first - GuardedBuffer::kGuardBytes);
+  }
+  if (after.bytes > 0) {
+    text += fmt::format("{}{} after the end, first at +{}", text.empty() ? "" : "; ",
+                        count_bytes(after.bytes), after.first);
+  }
+  return text;
+}
+
 }  // namespace
 
-GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t misalign)
+GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t misalign,
+                             const void* contents)
     : memory_(&memory), bytes_(bytes) {
   if (bytes < 0 || misalign < 0 || misalign >= kAlignmentBytes) {
     throw std::logic_error("guarded buffer: sizes must be >= 0, misalign below 256");
@@ -71,24 +88,31 @@ GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t mi
   std::byte* start = base_ + kGuardBytes + misalign;
   data_ = start;
   try {
-    lay_out();
+    lay_out(contents);
   } catch (...) {
     memory.release(base_);
     throw;
   }
 }
 
-// The guards, and poison between them.
-void GuardedBuffer::lay_out() {
+// The guards, and the contents or poison between them.
+void GuardedBuffer::lay_out(const void* contents) {
   const Band& band = guard_pattern();
   std::byte* const start = static_cast<std::byte*>(data_);
   if (bytes_ > kOneCopyBytes) {
     memory_->copy_in(start - kGuardBytes, band.data(), kGuardBytes);
     memory_->copy_in(start + bytes_, band.data(), kGuardBytes);
-    poison();
+    if (contents == nullptr) {
+      poison();
+    } else {
+      memory_->copy_in(start, contents, bytes_);
+    }
     return;
   }
   std::vector<std::byte> all(static_cast<std::size_t>(bytes_ + 2 * kGuardBytes), kPoison);
+  if (contents != nullptr) {
+    std::memcpy(all.data() + kGuardBytes, contents, static_cast<std::size_t>(bytes_));
+  }
   std::copy(band.begin(), band.end(), all.begin());
   std::copy(band.begin(), band.end(), all.end() - kGuardBytes);
   memory_->copy_in(start - kGuardBytes, all.data(), bytes_ + 2 * kGuardBytes);
@@ -144,31 +168,34 @@ void GuardedBuffer::clear() {
   }
 }
 
+GuardedBuffer::Look GuardedBuffer::look() const {
+  Look look;
+  if (base_ == nullptr) {
+    return look;
+  }
+  const auto* start = static_cast<const std::byte*>(data_);
+  if (bytes_ > kOneCopyBytes) {
+    return {damage(), download()};
+  }
+  std::vector<std::byte> all = zero_bytes(bytes_ + 2 * kGuardBytes);
+  memory_->copy_out(all.data(), start - kGuardBytes, bytes_ + 2 * kGuardBytes);
+  look.damage = damage_of(all.data(), all.data() + (all.size() - kGuardBytes));
+  look.contents.assign(all.begin() + kGuardBytes, all.end() - kGuardBytes);
+  return look;
+}
+
 std::string GuardedBuffer::damage() const {
   if (base_ == nullptr) {
     return {};
   }
+  if (bytes_ <= kOneCopyBytes) {
+    return look().damage;
+  }
   const auto* start = static_cast<const std::byte*>(data_);
   std::vector<std::byte> bands(2 * kGuardBytes);
-  if (bytes_ > kOneCopyBytes) {
-    memory_->copy_out(bands.data(), start - kGuardBytes, kGuardBytes);
-    memory_->copy_out(bands.data() + kGuardBytes, start + bytes_, kGuardBytes);
-  } else {
-    bands.resize(static_cast<std::size_t>(bytes_ + 2 * kGuardBytes));
-    memory_->copy_out(bands.data(), start - kGuardBytes, bytes_ + 2 * kGuardBytes);
-  }
-  const Overrun before = compare(bands.data());
-  const Overrun after = compare(bands.data() + (bands.size() - kGuardBytes));
-  std::string text;
-  if (before.bytes > 0) {
-    text = fmt::format("{} before the start, first at {}", count_bytes(before.bytes),
-                       before.first - kGuardBytes);
-  }
-  if (after.bytes > 0) {
-    text += fmt::format("{}{} after the end, first at +{}", text.empty() ? "" : "; ",
-                        count_bytes(after.bytes), after.first);
-  }
-  return text;
+  memory_->copy_out(bands.data(), start - kGuardBytes, kGuardBytes);
+  memory_->copy_out(bands.data() + kGuardBytes, start + bytes_, kGuardBytes);
+  return damage_of(bands.data(), bands.data() + kGuardBytes);
 }
 
 }  // namespace lora_bench

@@ -39,17 +39,21 @@ class Memory {
 [[nodiscard]] std::int64_t heap_bytes();
 // Throws EnvironmentError with the reason (no driver, no device, built without CUDA).
 [[nodiscard]] std::unique_ptr<Memory> make_device_memory();
+// Keeps small blocks that are given back for whoever asks next: for processes that prove thousands
+// of small cases, where a GPU's driver takes longer to find memory than a kernel to run.
+[[nodiscard]] std::unique_ptr<Memory> make_pooled_memory(std::unique_ptr<Memory> inner);
 
-// A buffer between two guard bands of a known pattern. Its contents start as 0xFF bytes, which is
-// NaN in every dtype. Move-only.
+// A buffer between two guard bands of a known pattern. Its contents start as given, or as 0xFF
+// bytes, which is NaN in every dtype. Move-only.
 class GuardedBuffer {
  public:
   static constexpr std::int64_t kGuardBytes = 4096;
 
   GuardedBuffer() = default;
   // `misalign` shifts the start by so many bytes from a 256-byte boundary, to prove that a backend
-  // asks for no more alignment than the dtype's own.
-  GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t misalign = 0);
+  // asks for no more alignment than the dtype's own. `contents` has as many bytes, or is null.
+  GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t misalign = 0,
+                const void* contents = nullptr);
   ~GuardedBuffer();
   GuardedBuffer(GuardedBuffer&& other) noexcept;
   GuardedBuffer& operator=(GuardedBuffer&& other) noexcept;
@@ -68,9 +72,15 @@ class GuardedBuffer {
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;
+  // What damage() and download() say, in one copy where that is quicker.
+  struct Look {
+    std::string damage;
+    std::vector<std::byte> contents;
+  };
+  [[nodiscard]] Look look() const;
 
  private:
-  void lay_out();
+  void lay_out(const void* contents);
 
   Memory* memory_ = nullptr;
   std::byte* base_ = nullptr;

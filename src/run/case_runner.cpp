@@ -96,7 +96,8 @@ void prove_and_time(Attempt& attempt) {
   if (attempt.spec.verify.enabled) {
     attempt.verdict = verify(*attempt.groundwork, *attempt.backend, *attempt.memory,
                              {.relations = attempt.relations || attempt.spec.verify.relations,
-                              .max_rows = attempt.spec.verify.max_rows});
+                              .max_rows = attempt.spec.verify.max_rows,
+                              .declared = attempt.declared});
     if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
     }

@@ -13,7 +13,9 @@ const DeviceFacts& Targets::facts(Space space) {
 std::shared_ptr<Memory> Targets::memory(Space space) {
   Entry& found = entry(space);
   if (!found.memory) {
-    found.memory = space == Space::kHost ? make_host_memory() : make_device_memory();
+    found.memory = space == Space::kHost ? make_host_memory()
+                   : many_small_         ? make_pooled_memory(make_device_memory())
+                                         : make_device_memory();
   }
   return found.memory;
 }

@@ -15,6 +15,11 @@ namespace lora_bench {
 // nothing measures no ceilings.
 class Targets {
  public:
+  Targets() = default;
+  // `many_small`: for thousands of small proofs, memory of a GPU that is given back is kept for the
+  // next.
+  explicit Targets(bool many_small) : many_small_(many_small) {}
+
   // Throws EnvironmentError when the space cannot be used here.
   [[nodiscard]] const DeviceFacts& facts(Space space);
   [[nodiscard]] std::shared_ptr<Memory> memory(Space space);
@@ -32,6 +37,7 @@ class Targets {
   };
   [[nodiscard]] Entry& entry(Space space) { return space == Space::kHost ? host_ : device_; }
 
+  bool many_small_ = false;
   Entry host_;
   Entry device_;
 };

@@ -70,7 +70,7 @@ void share_calls() {
 // What a worker has made and goes on with from one request to the next.
 struct Desk {
   std::map<std::string, Selected> backends;  // by spelling
-  Targets targets;
+  Targets targets{true};
   KeptGroundwork groundwork;
 
   const Selected& backend(const std::string& spelling) {

@@ -16,7 +16,21 @@ enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits };
 enum class ScaleAt : std::uint8_t { kShrink, kExpand };
 enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
 
+// What a base layer is to LoRA; src/layers says what each kind means.
+enum class LayerKind : std::uint8_t {
+  kReplicated,
+  kColumn,
+  kMergedColumn,
+  kMergedColumnVariable,
+  kQkv,
+  kMergedQkv,
+  kRow,
+  kLogits,
+  kVocabEmbedding,
+};
+
 [[nodiscard]] std::string_view name(Op op);
+[[nodiscard]] std::string_view name(LayerKind kind);
 [[nodiscard]] std::string_view name(ScaleAt scale_at);
 [[nodiscard]] std::string_view name(Order order);
 

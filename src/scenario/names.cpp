@@ -20,6 +20,30 @@ std::string_view name(Op op) {
   throw std::logic_error("op outside the enumeration");
 }
 
+std::string_view name(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kReplicated:
+      return "replicated";
+    case LayerKind::kColumn:
+      return "column";
+    case LayerKind::kMergedColumn:
+      return "merged_column";
+    case LayerKind::kMergedColumnVariable:
+      return "merged_column_variable";
+    case LayerKind::kQkv:
+      return "qkv";
+    case LayerKind::kMergedQkv:
+      return "merged_qkv";
+    case LayerKind::kRow:
+      return "row";
+    case LayerKind::kLogits:
+      return "logits";
+    case LayerKind::kVocabEmbedding:
+      return "vocab_embedding";
+  }
+  throw std::logic_error("layer kind outside the enumeration");
+}
+
 std::string_view name(ScaleAt scale_at) {
   return scale_at == ScaleAt::kShrink ? "shrink" : "expand";
 }

@@ -13,6 +13,10 @@ std::string indexed(const char* name, std::size_t slice) {
   return fmt::format("{}[{}]", name, slice);
 }
 
+std::string damaged(const std::string& operand, const std::string& damage) {
+  return fmt::format("guard of {} damaged: {}", operand, damage);
+}
+
 template <typename Element>
 std::int64_t count_of(const std::vector<Element>& elements) {
   return static_cast<std::int64_t>(elements.size());
@@ -101,13 +105,13 @@ void Stage::stage(const std::string& name, const void* source, std::int64_t elem
   }
   const bool shifted = alignment_ == Alignment::kElement && name != "workspace";
   if (found->buffer.bytes() != bytes) {
-    found->buffer =
-        bytes == 0 ? GuardedBuffer() : GuardedBuffer(*memory_, bytes, shifted ? element_bytes : 0);
-  }
-  found->source = input ? source : nullptr;
-  if (source != nullptr && bytes > 0) {
+    found->buffer = bytes == 0
+                        ? GuardedBuffer()
+                        : GuardedBuffer(*memory_, bytes, shifted ? element_bytes : 0, source);
+  } else if (source != nullptr && bytes > 0) {
     found->buffer.upload(source, bytes);
   }
+  found->source = input ? source : nullptr;
 }
 
 void* Stage::address(const std::string& name) const {
@@ -167,23 +171,33 @@ std::string Stage::damage() const {
   for (const Staged& staged : staged_) {
     const std::string damage = staged.buffer.bytes() == 0 ? "" : staged.buffer.damage();
     if (!damage.empty()) {
-      return fmt::format("guard of {} damaged: {}", staged.name, damage);
+      return damaged(staged.name, damage);
     }
   }
   return "";
 }
 
-std::string Stage::changed_inputs() const {
+Stage::Look Stage::look() const {
+  Look look;
+  const std::string output = has_expand(problem_->op) ? "y" : "h";
   for (const Staged& staged : staged_) {
-    if (staged.source == nullptr || staged.buffer.bytes() == 0) {
+    if (staged.buffer.bytes() == 0) {
       continue;
     }
-    const std::vector<std::byte> now = staged.buffer.download();
-    if (std::memcmp(now.data(), staged.source, now.size()) != 0) {
-      return fmt::format("input {} changed", staged.name);
+    GuardedBuffer::Look now = staged.buffer.look();
+    if (look.damage.empty() && !now.damage.empty()) {
+      look.damage = damaged(staged.name, now.damage);
+    }
+    const bool changed = staged.source != nullptr &&
+                         std::memcmp(now.contents.data(), staged.source, now.contents.size()) != 0;
+    if (changed && look.changed_input.empty()) {
+      look.changed_input = fmt::format("input {} changed", staged.name);
+    }
+    if (staged.name == output) {
+      look.output = std::move(now.contents);
     }
   }
-  return "";
+  return look;
 }
 
 }  // namespace lora_bench

@@ -43,8 +43,14 @@ class Stage {
   [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
   // "" if all guard bands are intact, else "guard of y damaged: ...".
   [[nodiscard]] std::string damage() const;
-  // "" if all inputs have the bytes that were staged, else "input x changed".
-  [[nodiscard]] std::string changed_inputs() const;
+  // Both and whether all inputs have the bytes that were staged, with as few copies as there can
+  // be.
+  struct Look {
+    std::vector<std::byte> output;
+    std::string damage;
+    std::string changed_input;  // "" or "input x changed"
+  };
+  [[nodiscard]] Look look() const;
 
  private:
   struct Staged {

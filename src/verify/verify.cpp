@@ -43,7 +43,7 @@ class Proof {
         backend_(backend),
         memory_(memory),
         options_(options),
-        numerics_(backend.numerics(problem_)),
+        numerics_(options.declared ? *options.declared : backend.numerics(problem_)),
         workspace_bytes_(backend.workspace_bytes(problem_)) {}
 
   Verdict run();
@@ -124,11 +124,9 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
                          std::int64_t max_rows) {
   Stage stage(memory_, problem_, tensors, workspace_bytes_, alignment);
   stage.launch(backend_);
-  const std::vector<std::byte> got = stage.output();
-  MemoryFault memory{stage.damage(), written_outside()};
-  if (memory.what.empty()) {
-    memory = {stage.changed_inputs(), input_changed()};
-  }
+  const auto [got, damage, changed_input] = stage.look();
+  const MemoryFault memory = damage.empty() ? MemoryFault{changed_input, input_changed()}
+                                            : MemoryFault{damage, written_outside()};
   const std::vector<std::int64_t> rows =
       joined(sample_rows(problem_, max_rows, options_.seed), infinite_rows(problem_, got.data()));
   if (!check_values(level, tensors, got, memory, rows)) {

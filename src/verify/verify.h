@@ -63,6 +63,8 @@ struct VerifyOptions {
   std::int64_t max_rows = 256;
   std::uint64_t seed = 1;      // of the operands, where no groundwork has one
   Part without = Part::kNone;  // for the self-test alone
+  // What the backend declared when it was asked first; none = it is asked.
+  std::optional<Numerics> declared = {};
 };
 
 // The failure in one line: level, how many, the first place, the hypothesis.

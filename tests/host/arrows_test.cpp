@@ -23,8 +23,8 @@ struct Inclusion {
 // Which rooms of src/ a room may include beside itself.
 const std::map<std::string, Names>& arrows() {
   static const Names kBelowVerify{"core", "scenario", "plan", "workload", "device", "ops"};
-  static const Names kBelowRun{"core", "scenario", "plan",    "workload", "device",
-                               "ops",  "verify",   "measure", "compare",  "report"};
+  static const Names kBelowRun{"core",   "scenario", "plan",    "workload", "device", "ops",
+                               "layers", "verify",   "measure", "compare",  "report"};
   static const Names kBelowCli = [] {
     Names rooms = kBelowRun;
     rooms.insert("run");
@@ -37,6 +37,7 @@ const std::map<std::string, Names>& arrows() {
       {"workload", {"core", "scenario", "plan"}},
       {"device", {"core"}},
       {"ops", {"core", "scenario", "plan", "workload", "device"}},
+      {"layers", {"core", "scenario", "plan", "workload", "device", "ops"}},
       {"verify", kBelowVerify},
       {"measure", kBelowVerify},
       {"report", {"core"}},

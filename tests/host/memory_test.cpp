@@ -145,3 +145,85 @@ TEST_CASE("guarded buffers of any size start poisoned and tell damage on both si
           "1 byte before the start, first at -4096; 1 byte after the end, first at +4095");
   }
 }
+
+TEST_CASE("a guarded buffer may start with contents, and one look tells all, whatever its size") {
+  const auto memory = lora_bench::make_host_memory();
+  for (const std::int64_t bytes : {0, 1, 100, 65536, 65537, 300000}) {
+    CAPTURE(bytes);
+    std::vector<std::byte> contents(static_cast<std::size_t>(bytes));
+    for (std::size_t i = 0; i < contents.size(); ++i) {
+      contents[i] = static_cast<std::byte>(i * 7);
+    }
+    GuardedBuffer buffer(*memory, bytes, 2, contents.data());
+    CHECK(buffer.look().contents == contents);
+    CHECK(buffer.look().damage.empty());
+    bytes_of(buffer)[bytes] ^= std::byte{1};
+    CHECK(buffer.look().damage == "1 byte after the end, first at +0");
+    CHECK(buffer.look().damage == buffer.damage());
+    CHECK(buffer.look().contents == contents);
+  }
+}
+
+namespace {
+
+// Counts what is asked of the memory below.
+class Counting final : public lora_bench::Memory {
+ public:
+  explicit Counting(int& held) : held_(held) {}
+  lora_bench::Space space() const override { return inner_->space(); }
+  void* allocate(std::int64_t bytes) override {
+    void* const block = inner_->allocate(bytes);
+    ++held_;
+    return block;
+  }
+  void release(void* address) noexcept override {
+    --held_;
+    inner_->release(address);
+  }
+  void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    inner_->copy_in(to, from, bytes);
+  }
+  void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    inner_->copy_out(to, from, bytes);
+  }
+  void fill(void* to, std::byte value, std::int64_t bytes) override {
+    inner_->fill(to, value, bytes);
+  }
+  void synchronize() override {}
+  std::int64_t available_bytes() const override { return inner_->available_bytes(); }
+
+ private:
+  std::unique_ptr<lora_bench::Memory> inner_ = lora_bench::make_host_memory();
+  int& held_;
+};
+
+}  // namespace
+
+TEST_CASE("pooled memory gives a small block to the next who asks for as much, and all back") {
+  int held = 0;
+  {
+    const auto pool = lora_bench::make_pooled_memory(std::make_unique<Counting>(held));
+    void* const first = pool->allocate(5000);
+    void* const beside = pool->allocate(5000);
+    CHECK(beside != first);
+    CHECK(held == 2);
+    pool->release(first);
+    CHECK(held == 2);
+    CHECK(pool->allocate(8192) == first);  // of the same power of two
+    void* const larger = pool->allocate(8193);
+    CHECK(held == 3);
+    void* const empty = pool->allocate(0);
+    CHECK(empty != nullptr);
+    pool->release(empty);
+    pool->release(beside);
+    pool->release(first);
+    pool->release(larger);
+    constexpr std::int64_t kLarge = std::int64_t{3} << 20;
+    void* const large = pool->allocate(kLarge);
+    const int before = held;
+    pool->release(large);
+    CHECK(held == before - 1);
+    CHECK_THROWS_AS((void)pool->allocate(-1), CaseError);
+  }
+  CHECK(held == 0);
+}

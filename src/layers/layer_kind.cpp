@@ -1,0 +1,123 @@
+#include "layers/layer_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+namespace lora_bench {
+namespace {
+
+constexpr LoraSharding kWhole{};
+constexpr LoraSharding kOwnColumns{.a = Cut::kNone, .b = Cut::kOutputs, .h = Exchange::kNone};
+constexpr LoraSharding kOwnInputs{.a = Cut::kInputs, .b = Cut::kNone, .h = Exchange::kNone};
+// S-LoRA: nothing is computed twice. Each shard shrinks its share of the rank and needs all of h.
+constexpr LoraSharding kOwnLanes{.a = Cut::kRank, .b = Cut::kOutputs, .h = Exchange::kGather};
+// ... or a term of all lanes, and adds its own columns of the delta to its term of y.
+constexpr LoraSharding kOwnTerms{.a = Cut::kInputs, .b = Cut::kOutputs, .h = Exchange::kReduce};
+
+constexpr std::array<LayerDescription, 9> kDescriptions{{
+    {.kind = LayerKind::kReplicated, .plain = kWhole, .full = {}},
+    {.kind = LayerKind::kColumn,
+     .base = Cut::kOutputs,
+     .may_gather = true,
+     .most_blocks = 2,
+     .plain = kOwnColumns,
+     .full = kOwnLanes},
+    {.kind = LayerKind::kMergedColumn,
+     .base = Cut::kOutputs,
+     .least_blocks = 2,
+     .most_blocks = kMostBlocks,
+     .joint = false,
+     .plain = kOwnColumns,
+     .full = kOwnLanes},
+    {.kind = LayerKind::kMergedColumnVariable,
+     .base = Cut::kOutputs,
+     .most_blocks = kMostBlocks,
+     .joint = false,
+     .plain = kOwnColumns,
+     .full = {}},
+    {.kind = LayerKind::kQkv,
+     .base = Cut::kOutputs,
+     .least_blocks = 3,
+     .most_blocks = 3,
+     .heads = true,
+     .plain = kOwnColumns,
+     .full = kOwnLanes},
+    {.kind = LayerKind::kMergedQkv,
+     .base = Cut::kOutputs,
+     .least_blocks = 3,
+     .most_blocks = 3,
+     .joint = false,
+     .heads = true,
+     .plain = kOwnColumns,
+     .full = kOwnLanes},
+    {.kind = LayerKind::kRow,
+     .base = Cut::kInputs,
+     .y = Exchange::kReduce,
+     .plain = kOwnInputs,
+     .full = kOwnTerms},
+    {.kind = LayerKind::kLogits,
+     .base = Cut::kOutputs,
+     .y = Exchange::kGather,
+     .lora_after_exchange = true,
+     .most_blocks = 2,
+     .vocabulary = true,
+     .plain = kWhole,
+     .full = {}},
+    {.kind = LayerKind::kVocabEmbedding,
+     .base = Cut::kOutputs,
+     .y = Exchange::kReduce,
+     .lora_after_exchange = true,
+     .most_blocks = 2,
+     .vocabulary = true,
+     .plain = kWhole,
+     .full = {}},
+}};
+
+// One row of the replacement rules: blocks and modules from the first to the second number.
+struct Rule {
+  BaseLayer base = BaseLayer::kReplicated;
+  std::int64_t least_blocks = 1, most_blocks = 1, least_modules = 1, most_modules = 1;
+  LayerKind kind = LayerKind::kReplicated;
+};
+
+// The first row that fits. A merged base of two outputs with one adapter is a column layer whose B
+// has two halves; from three outputs on, or three modules, only the variable kind fits.
+constexpr std::array<Rule, 10> kRules{{
+    {BaseLayer::kReplicated, 1, 1, 1, 1, LayerKind::kReplicated},
+    {BaseLayer::kColumn, 1, 1, 1, 1, LayerKind::kColumn},
+    {BaseLayer::kMergedColumn, 1, 2, 1, 1, LayerKind::kColumn},
+    {BaseLayer::kMergedColumn, 2, 2, 2, 2, LayerKind::kMergedColumn},
+    {BaseLayer::kMergedColumn, 3, kMostBlocks, 1, kMostBlocks, LayerKind::kMergedColumnVariable},
+    {BaseLayer::kQkv, 3, 3, 1, 1, LayerKind::kQkv},
+    {BaseLayer::kQkv, 3, 3, 3, 3, LayerKind::kMergedQkv},
+    {BaseLayer::kRow, 1, 1, 1, 1, LayerKind::kRow},
+    {BaseLayer::kLogits, 1, 2, 1, 1, LayerKind::kLogits},
+    {BaseLayer::kVocabEmbedding, 1, 2, 1, 1, LayerKind::kVocabEmbedding},
+}};
+
+}  // namespace
+
+std::span<const LayerDescription> layer_descriptions() { return kDescriptions; }
+
+const LayerDescription& description_of(LayerKind kind) {
+  const auto* const found =
+      std::find_if(kDescriptions.begin(), kDescriptions.end(),
+                   [&](const LayerDescription& row) { return row.kind == kind; });
+  if (found == kDescriptions.end()) {
+    throw std::logic_error("a layer kind without description");
+  }
+  return *found;
+}
+
+std::optional<LayerKind> kind_that_replaces(BaseLayer base, std::int64_t blocks,
+                                            std::int64_t modules) {
+  const auto* const found = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& rule) {
+    return rule.base == base && rule.least_blocks <= blocks && blocks <= rule.most_blocks &&
+           rule.least_modules <= modules && modules <= rule.most_modules;
+  });
+  // More modules than outputs: no module would know where its columns are.
+  return found == kRules.end() || modules > blocks ? std::nullopt : std::optional(found->kind);
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+// The dimension along which the shards of a layer divide a weight; kNone = each has all of it.
+// kOutputs divides each block of outputs by itself.
+enum class Cut : std::uint8_t { kNone, kInputs, kOutputs, kRank };
+
+// What shards do with a result that each has a part of: columns (gather) or a term (reduce).
+enum class Exchange : std::uint8_t { kNone, kGather, kReduce };
+
+// How A [rank, K] and B [N, rank] are divided, and what happens to h between them.
+struct LoraSharding {
+  Cut a = Cut::kNone;
+  Cut b = Cut::kNone;
+  Exchange h = Exchange::kNone;
+};
+
+// A kind of layer as data: the engine and the sharding read nothing else. *Blocks* are outputs of
+// the base that stand side by side (q, k, v; gate, up; vocabulary, added vocabulary).
+struct LayerDescription {
+  LayerKind kind = LayerKind::kReplicated;
+  Cut base = Cut::kNone;             // of W [N, K]
+  Exchange y = Exchange::kNone;      // of the base's result, LoRA's part in it
+  bool may_gather = false;           // y's columns are gathered where that is asked for
+  bool lora_after_exchange = false;  // on the whole y, by every shard alike
+  std::int64_t least_blocks = 1, most_blocks = 1;
+  bool joint = true;   // one A and one B for all blocks, else one each, of which any may miss
+  bool heads = false;  // blocks are q, k, v; k and v are replicated when tp exceeds their heads
+  bool vocabulary = false;  // shards are padded to one width
+  LoraSharding plain;
+  std::optional<LoraSharding> full;  // S-LoRA's; none = the kind has no such form
+};
+
+constexpr std::int64_t kMostBlocks = 64;
+
+[[nodiscard]] std::span<const LayerDescription> layer_descriptions();
+[[nodiscard]] const LayerDescription& description_of(LayerKind kind);
+
+// The linear and vocabulary layers of a model as an engine builds them.
+enum class BaseLayer : std::uint8_t {
+  kReplicated,
+  kColumn,
+  kMergedColumn,
+  kQkv,
+  kRow,
+  kLogits,
+  kVocabEmbedding,
+};
+
+// The kind that takes the place of a base layer with so many output blocks, of which adapters know
+// so many modules (q_proj, k_proj and v_proj of one qkv: 3; one that is named itself: 1). None
+// where no kind fits.
+[[nodiscard]] std::optional<LayerKind> kind_that_replaces(BaseLayer base, std::int64_t blocks,
+                                                          std::int64_t modules);
+
+}  // namespace lora_bench

@@ -1,0 +1,357 @@
+#include "layers/shard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include "core/error.h"
+
+namespace lora_bench {
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+Range share(std::int64_t of, std::int64_t shards, std::int64_t shard) {
+  return {of / shards * shard, of / shards};
+}
+
+// The first `per_shard` to the first shard and so on; what is left over is missing at the end.
+Range run(std::int64_t of, std::int64_t per_shard, std::int64_t shard) {
+  const std::int64_t first = std::min(per_shard * shard, of);
+  return {first, std::min(per_shard, of - first)};
+}
+
+std::vector<Range> whole(const std::vector<std::int64_t>& widths) {
+  std::vector<Range> ranges;
+  for (const std::int64_t width : widths) {
+    ranges.push_back({0, width});
+  }
+  return ranges;
+}
+
+const LoraSharding& sharding_of(const ShardedLayer& layer) {
+  const LayerDescription& description = description_of(layer.kind);
+  return layer.fully_sharded ? *description.full : description.plain;
+}
+
+std::string undivided(const char* what, std::int64_t size, std::int64_t tp) {
+  return fmt::format("{} {} is not divisible by tp {}", what, size, tp);
+}
+
+std::string why_heads_not_sharded(const ShardedLayer& layer) {
+  const std::int64_t heads = layer.kv_heads;
+  if (heads < 1) {
+    return fmt::format("a {} layer needs kv_heads", name(layer.kind));
+  }
+  if (layer.widths[1] % heads != 0 || layer.widths[2] % heads != 0) {
+    return fmt::format("{} kv heads do not divide widths {} and {} of k and v", heads,
+                       layer.widths[1], layer.widths[2]);
+  }
+  if (layer.tp > heads ? layer.tp % heads != 0 : heads % layer.tp != 0) {
+    return fmt::format("of tp {} and {} kv heads neither divides the other", layer.tp, heads);
+  }
+  const std::int64_t head = std::max<std::int64_t>(layer.widths[1] / heads, 1);
+  if (layer.widths[0] % (layer.tp * head) != 0) {
+    return fmt::format("width {} of q is not divisible into heads of {} for tp {}", layer.widths[0],
+                       head, layer.tp);
+  }
+  return "";
+}
+
+std::string why_base_not_sharded(const ShardedLayer& layer, const LayerDescription& description) {
+  if (description.vocabulary) {
+    return "";  // padded
+  }
+  if (description.heads) {
+    return why_heads_not_sharded(layer);
+  }
+  if (description.base == Cut::kInputs && layer.in_features % layer.tp != 0) {
+    return undivided("input width", layer.in_features, layer.tp);
+  }
+  for (const std::int64_t width : layer.widths) {
+    if (description.base == Cut::kOutputs && width % layer.tp != 0) {
+      return undivided("output width", width, layer.tp);
+    }
+  }
+  return "";
+}
+
+std::vector<Range> outputs_of(const ShardedLayer& layer, std::int64_t rank) {
+  const LayerDescription& description = description_of(layer.kind);
+  if (description.base != Cut::kOutputs) {
+    return whole(layer.widths);
+  }
+  std::vector<Range> ranges;
+  for (std::size_t block = 0; block < layer.widths.size(); ++block) {
+    const std::int64_t width = layer.widths[block];
+    if (description.vocabulary) {
+      ranges.push_back(run(width, divide_up(width, layer.tp), rank));
+    } else if (description.heads && block > 0 && layer.tp > layer.kv_heads) {
+      ranges.push_back(share(width, layer.kv_heads, rank / (layer.tp / layer.kv_heads)));
+    } else {
+      ranges.push_back(share(width, layer.tp, rank));
+    }
+  }
+  return ranges;
+}
+
+std::int64_t columns_of(const std::vector<Range>& ranges) {
+  std::int64_t columns = 0;
+  for (const Range& range : ranges) {
+    columns += range.count;
+  }
+  return columns;
+}
+
+// All shards of a vocabulary are as wide as the first, and together a multiple of the unit.
+std::int64_t padding_of(const ShardedLayer& layer, const std::vector<Range>& outputs) {
+  if (!description_of(layer.kind).vocabulary) {
+    return 0;
+  }
+  const std::int64_t unit = std::lcm(layer.padding_unit, layer.tp);
+  const std::int64_t widest = columns_of(outputs_of(layer, 0)) * layer.tp;
+  return divide_up(widest, unit) * unit / layer.tp - columns_of(outputs);
+}
+
+void append_rows(Matrix& to, const Matrix& from) {
+  to.rows += from.rows;
+  to.data.insert(to.data.end(), from.data.begin(), from.data.end());
+}
+
+std::string widths_text(const std::vector<std::int64_t>& widths) {
+  return fmt::format("{}", fmt::join(widths, " + "));
+}
+
+void check_pair(const Matrix& a, const Matrix& b, const ShardedLayer& layer) {
+  if (a.columns != layer.in_features) {
+    throw UsageError(fmt::format("A has {} columns, the {} layer {} inputs", a.columns,
+                                 name(layer.kind), layer.in_features));
+  }
+  if (a.rows != b.columns) {
+    throw UsageError(fmt::format("A has rank {}, but its B rank {}", a.rows, b.columns));
+  }
+  if (a.rows > layer.max_rank) {
+    throw UsageError(
+        fmt::format("an adapter of rank {} for slots of rank {}", a.rows, layer.max_rank));
+  }
+}
+
+// The pair of `from` cut at the widths of blocks [first, end).
+void spread(const Matrix& a, const Matrix& b, const ShardedLayer& layer, std::size_t first,
+            std::size_t end, AdapterWeights& to) {
+  std::int64_t row = 0;
+  for (std::size_t block = first; block < end; ++block) {
+    to.a.emplace_back(a);
+    to.b.emplace_back(cut(b, {row, layer.widths[block]}, {0, b.columns}));
+    row += layer.widths[block];
+  }
+}
+
+// Pairs that cover one or more blocks each.
+AdapterWeights spread_over_blocks(const ShardedLayer& layer, const AdapterWeights& given) {
+  AdapterWeights fitted;
+  std::size_t block = 0;
+  for (std::size_t pair = 0; pair < given.b.size(); ++pair) {
+    if (!given.b[pair]) {
+      throw UsageError(
+          fmt::format("weights {} of {} are missing: which of the blocks {} they would cover "
+                      "cannot be known; give one pair for each block",
+                      pair, given.b.size(), widths_text(layer.widths)));
+    }
+    const std::int64_t rows = given.b[pair]->rows;
+    std::int64_t covered = 0;
+    const std::size_t first = block;
+    while (block < layer.widths.size() && covered < rows) {
+      covered += layer.widths[block++];
+    }
+    if (covered != rows) {
+      throw UsageError(
+          fmt::format("B {} has {} rows, which is no sum of blocks from block {} on; "
+                      "the layer's are {}",
+                      pair, rows, first, widths_text(layer.widths)));
+    }
+    spread(*given.a[pair], *given.b[pair], layer, first, block, fitted);
+  }
+  const std::int64_t left =
+      std::accumulate(layer.widths.begin() + static_cast<std::ptrdiff_t>(block), layer.widths.end(),
+                      std::int64_t{0});
+  if (left > 0) {
+    throw UsageError(
+        fmt::format("the weights cover {} blocks of {}", block, widths_text(layer.widths)));
+  }
+  fitted.a.resize(layer.widths.size());
+  fitted.b.resize(layer.widths.size());
+  return fitted;
+}
+
+void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
+  const bool joint = description_of(layer.kind).joint;
+  for (std::size_t i = 0; i < fitted.b.size(); ++i) {
+    const std::int64_t rows =
+        joint ? std::accumulate(layer.widths.begin(), layer.widths.end(), std::int64_t{0})
+              : layer.widths[i];
+    if (fitted.b[i] && fitted.b[i]->rows != rows) {
+      throw UsageError(fmt::format("B {} has {} rows, the {} layer {} outputs there (of {})", i,
+                                   fitted.b[i]->rows, name(layer.kind), rows,
+                                   widths_text(layer.widths)));
+    }
+  }
+}
+
+}  // namespace
+
+std::string why_not_sharded(const ShardedLayer& layer) {
+  const LayerDescription& description = description_of(layer.kind);
+  const auto blocks = static_cast<std::int64_t>(layer.widths.size());
+  if (blocks < description.least_blocks || blocks > description.most_blocks) {
+    return fmt::format("a {} layer has {} to {} outputs side by side, not {}", name(layer.kind),
+                       description.least_blocks, description.most_blocks, blocks);
+  }
+  if (layer.tp < 1) {
+    return fmt::format("tp {} is no number of shards", layer.tp);
+  }
+  if (std::string why = why_base_not_sharded(layer, description); !why.empty()) {
+    return why;
+  }
+  if (!layer.fully_sharded) {
+    return "";
+  }
+  if (!description.full) {
+    return fmt::format("a {} layer has no fully sharded form", name(layer.kind));
+  }
+  if (description.full->a == Cut::kRank && layer.max_rank % layer.tp != 0) {
+    return undivided("max_rank", layer.max_rank, layer.tp) +
+           ", and a fully sharded layer divides the rank; raise adapters.max_rank";
+  }
+  if (description.base == Cut::kInputs && layer.widths[0] % layer.tp != 0) {
+    return undivided("output width", layer.widths[0], layer.tp);
+  }
+  return "";
+}
+
+Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
+  if (const std::string why = why_not_sharded(layer); !why.empty()) {
+    throw UsageError(why);
+  }
+  if (rank < 0 || rank >= layer.tp) {
+    throw std::logic_error("a shard outside of tp");
+  }
+  const Range all_inputs{0, layer.in_features};
+  const LayerDescription& description = description_of(layer.kind);
+  const LoraSharding& lora = sharding_of(layer);
+  Shard shard;
+  shard.inputs =
+      description.base == Cut::kInputs ? share(layer.in_features, layer.tp, rank) : all_inputs;
+  shard.outputs = outputs_of(layer, rank);
+  shard.padding = padding_of(layer, shard.outputs);
+  shard.a_inputs = lora.a == Cut::kInputs ? shard.inputs : all_inputs;
+  shard.lanes =
+      lora.a == Cut::kRank ? share(layer.max_rank, layer.tp, rank) : Range{0, layer.max_rank};
+  if (lora.b != Cut::kOutputs) {
+    shard.b_rows = whole(layer.widths);
+  } else if (description.base == Cut::kOutputs) {
+    shard.b_rows = shard.outputs;
+  } else {
+    // Every shard's y has all columns, as one term of the sum; it adds the delta to its share.
+    shard.b_rows = {share(layer.widths[0], layer.tp, rank)};
+    shard.b_column = shard.b_rows[0].first;
+  }
+  return shard;
+}
+
+std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer) {
+  std::vector<std::int64_t> order;
+  std::int64_t next_padding =
+      std::accumulate(layer.widths.begin(), layer.widths.end(), std::int64_t{0});
+  for (std::int64_t rank = 0; rank < layer.tp; ++rank) {
+    const Shard shard = shard_of(layer, rank);
+    std::int64_t block_start = 0;
+    for (std::size_t block = 0; block < layer.widths.size(); ++block) {
+      const Range& range = shard.outputs[block];
+      for (std::int64_t i = 0; i < range.count; ++i) {
+        order.push_back(block_start + range.first + i);
+      }
+      block_start += layer.widths[block];
+    }
+    for (std::int64_t i = 0; i < shard.padding; ++i) {
+      order.push_back(next_padding++);
+    }
+  }
+  return order;
+}
+
+Matrix cut(const Matrix& whole, Range rows, Range columns) {
+  const std::int64_t size = size_bytes(whole.dtype);
+  Matrix part{whole.dtype, rows.count, columns.count, {}};
+  part.data.resize(at(rows.count * columns.count * size));
+  if (part.data.empty()) {
+    return part;
+  }
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    const std::int64_t from = (rows.first + row) * whole.columns + columns.first;
+    std::memcpy(part.data.data() + at(row * columns.count * size),
+                whole.data.data() + at(from * size), at(columns.count * size));
+  }
+  return part;
+}
+
+AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
+  const bool variable = layer.kind == LayerKind::kMergedColumnVariable;
+  const std::size_t wanted = description_of(layer.kind).joint ? 1 : layer.widths.size();
+  if (given.a.size() != given.b.size()) {
+    throw UsageError(fmt::format("{} A for {} B", given.a.size(), given.b.size()));
+  }
+  for (std::size_t i = 0; i < given.a.size(); ++i) {
+    if (given.a[i].has_value() != given.b[i].has_value()) {
+      throw UsageError(fmt::format("of weights {} only one of A and B is there", i));
+    }
+    if (given.a[i]) {
+      check_pair(*given.a[i], *given.b[i], layer);
+    }
+  }
+  if (variable && given.b.size() < wanted) {
+    return spread_over_blocks(layer, given);
+  }
+  if (given.b.size() != wanted) {
+    throw UsageError(fmt::format("{} pairs of A and B for a {} layer that takes {}", given.b.size(),
+                                 name(layer.kind), wanted));
+  }
+  check_rows(layer, given);
+  return given;
+}
+
+AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& whole,
+                             std::int64_t rank) {
+  const Shard shard = shard_of(layer, rank);
+  const bool joint = description_of(layer.kind).joint;
+  AdapterWeights part;
+  for (std::size_t i = 0; i < whole.a.size(); ++i) {
+    if (!whole.a[i]) {
+      part.a.emplace_back();
+      part.b.emplace_back();
+      continue;
+    }
+    const Matrix& b = *whole.b[i];
+    const std::int64_t first = std::min(shard.lanes.first, whole.a[i]->rows);
+    const Range lanes{first, std::min(shard.lanes.count, whole.a[i]->rows - first)};
+    part.a.emplace_back(cut(*whole.a[i], lanes, shard.a_inputs));
+    Matrix rows{b.dtype, 0, b.columns, {}};
+    std::int64_t block_start = 0;
+    for (std::size_t block = joint ? 0 : i; block < (joint ? shard.b_rows.size() : i + 1);
+         ++block) {
+      const Range& range = shard.b_rows[block];
+      append_rows(rows, cut(b, {block_start + range.first, range.count}, {0, b.columns}));
+      block_start += layer.widths[block];
+    }
+    part.b.emplace_back(std::move(rows));
+  }
+  return part;
+}
+
+}  // namespace lora_bench

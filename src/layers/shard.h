@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/dtype.h"
+#include "layers/layer_kind.h"
+
+namespace lora_bench {
+
+// A layer of one size among `tp` shards.
+struct ShardedLayer {
+  LayerKind kind = LayerKind::kReplicated;
+  std::int64_t in_features = 0;
+  std::vector<std::int64_t> widths;  // of the blocks; may be 0
+  std::int64_t kv_heads = 0;         // of qkv and merged_qkv
+  std::int64_t max_rank = 0;
+  std::int64_t tp = 1;
+  bool fully_sharded = false;
+  bool gather_output = false;     // column: whether each shard ends with all columns
+  std::int64_t padding_unit = 1;  // vocabulary: all shards together are a multiple of it
+};
+
+// Why the layer cannot be divided so, "" when it can: "max_rank 10 is not divisible by tp 4 ...".
+[[nodiscard]] std::string why_not_sharded(const ShardedLayer& layer);
+
+struct Range {
+  std::int64_t first = 0, count = 0;
+  [[nodiscard]] bool operator==(const Range&) const = default;
+};
+
+// What one shard has of x, W, A and B.
+struct Shard {
+  Range inputs;                // columns of x and W
+  std::vector<Range> outputs;  // rows of W in each block: the columns of the shard's y, in turn
+  std::int64_t padding = 0;    // columns of y after them that are no output (vocabulary)
+  Range a_inputs;              // columns of A
+  Range lanes;                 // rows of A
+  std::vector<Range> b_rows;   // rows of B in each block
+  std::int64_t b_column = 0;   // of the shard's y, where the delta begins
+};
+
+// Of shard `rank` of tp. Throws UsageError with why_not_sharded.
+[[nodiscard]] Shard shard_of(const ShardedLayer& layer, std::int64_t rank);
+
+// Which column of the whole y a column is that stands at this place once the shards' columns were
+// gathered side by side; padding comes last. A vocabulary of 4 with 2 added, padded to 8, tp 2:
+// 0 1 4 6 2 3 5 7.
+[[nodiscard]] std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer);
+
+// Row-major.
+struct Matrix {
+  Dtype dtype = Dtype::kFp32;
+  std::int64_t rows = 0, columns = 0;
+  std::vector<std::byte> data;
+  [[nodiscard]] bool operator==(const Matrix&) const = default;
+};
+[[nodiscard]] Matrix cut(const Matrix& whole, Range rows, Range columns);
+
+// One adapter as its file has it: A [rank, K] and B [N, rank] for each block, or one of each for
+// all blocks. Neither where the adapter leaves a block alone.
+struct AdapterWeights {
+  std::vector<std::optional<Matrix>> a, b;
+};
+
+// The weights as the kind stores them: one A and B in all for joint kinds, else one for each block.
+// For merged_column_variable a joint pair, or pairs that cover several blocks each, are cut by the
+// blocks' widths, their A repeated. Throws UsageError that names the sizes when they do not add up.
+[[nodiscard]] AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given);
+
+// What shard `rank` keeps of weights that fit. An adapter of a lower rank than the layer's largest
+// has its lanes in the first shards.
+[[nodiscard]] AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& whole,
+                                           std::int64_t rank);
+
+}  // namespace lora_bench

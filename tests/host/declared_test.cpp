@@ -1,0 +1,47 @@
+#include <doctest/doctest.h>
+
+#include "run/case_runner.h"
+#include "support/plain_backend.h"
+#include "support/workload_case.h"
+#include "verify/mutants.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// Cuts its operands to 11 bits, which the exact level cannot see, and declares so from the second
+// time on that it is asked.
+class LaterHonest final : public PlainBackend {
+ public:
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.unit_roundoff = ++asked_ > 1 ? 0x1p-11 : numerics.unit_roundoff;
+    return numerics;
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    cut_->launch(problem, operands, stream);
+  }
+
+ private:
+  std::unique_ptr<Backend> cut_ = make_mutant("tf32-operands");
+  mutable int asked_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a row is proved by what its backend declared first") {
+  Case spec = workload_case(12, 4);
+  spec.dtype = Dtype::kFp32;
+  Targets targets;
+  KeptGroundwork kept;
+  const Selected selected{"later-honest", "", std::make_shared<LaterHonest>(), ""};
+  const Row row = run_case({.spec = spec,
+                            .backend = selected,
+                            .relations = false,
+                            .timing = false,
+                            .thresholds = {},
+                            .repro = {}},
+                           targets, kept);
+  CAPTURE(row.message);
+  CHECK(row.status == Status::kFailed);
+}
