@@ -60,7 +60,8 @@ class AutoBackend final : public Backend {
         !has_vector_y(expand, element)) {
       return false;
     }
-    // Plan, ranks, scales and weights are uploaded before any step, by no kernel.
+    // Plan, ranks, scales and weights come from copies, or from a kernel that ends before the next
+    // one starts (kernels/clustered/README.md).
     constexpr bool kLinked = true;
     LORA_BENCH_CUDA_CHECK(kernels::launch_clustered(
         kernel_number(problem.dtype), kernel_number(problem.intermediate), shrink, expand,

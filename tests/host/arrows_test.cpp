@@ -202,6 +202,20 @@ TEST_CASE("kernels are launched only in kernels/") {
   }
 }
 
+// `auto` reads the plan before it waits for the kernel before it: right only where that kernel ends
+// before the next one starts (kernels/clustered/README.md).
+TEST_CASE("the kernel that makes a plan does not let the next one start before it has ended") {
+  for (const Source& source : read_tree()) {
+    const bool makes_plans = source.path.find("kernels/plan/") != std::string::npos;
+    for (std::size_t line = 0; makes_plans && line < source.lines.size(); ++line) {
+      for (const std::string early :
+           {"launch_dependents", "let_next_kernel_start", "TriggerProgrammaticLaunch"}) {
+        CHECK_MESSAGE(source.lines[line].find(early) == std::string::npos, place(source, line));
+      }
+    }
+  }
+}
+
 TEST_CASE("no source file outgrows what a reader takes in") {
   for (const Source& source : read_tree()) {
     CHECK_MESSAGE(source.lines.size() <= 450, source.path);
