@@ -29,7 +29,7 @@ bool one_fits(const std::string& entry, int capability) {
 bool architecture_fits(const std::string& built, int compute_capability) {
   std::istringstream entries(built);
   std::string entry;
-  while (std::getline(entries, entry, ';')) {
+  while (std::getline(entries, entry, ',')) {
     if (one_fits(entry, compute_capability)) {
       return true;
     }

@@ -4,7 +4,7 @@
 
 namespace lora_bench {
 
-// Whether code built for a CMake list of architectures ("80;89;90a;100") runs on a device of this
+// Whether code built for architectures in CMake's words ("80,89,90a,100") runs on a device of this
 // compute capability (90): a plain number carries PTX that newer devices compile, "-real" runs on
 // its own major version from its minor on, "a" on exactly its own, "f" on its family.
 [[nodiscard]] bool architecture_fits(const std::string& built, int compute_capability);

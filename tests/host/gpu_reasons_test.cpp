@@ -32,9 +32,9 @@ TEST_CASE("code without PTX stays within its major version, family code within i
 }
 
 TEST_CASE("one fitting architecture of the list is enough, and an unreadable one fits nothing") {
-  CHECK(architecture_fits("80;89;90a;100", 90));
-  CHECK(architecture_fits("90a;100", 100));
-  CHECK_FALSE(architecture_fits("90a;100", 89));
+  CHECK(architecture_fits("80,89,90a,100", 90));
+  CHECK(architecture_fits("90a,100", 100));
+  CHECK_FALSE(architecture_fits("90a,100", 89));
   CHECK_FALSE(architecture_fits("native", 90));
   CHECK_FALSE(architecture_fits("", 90));
 }
