@@ -1,0 +1,215 @@
+#include "reference/layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "reference/multiply.h"
+#include "reference/parallel.h"
+#include "reference/rounding.h"
+#include "reference/rounding_mode.h"
+
+namespace lora_bench::reference {
+namespace {
+
+constexpr std::int64_t kColumnsPerPart = 256;
+
+// One term of the base: x W^T over a run of K, with the bias in the first.
+struct BaseTerm {
+  Buffer value;  // [rows, columns], real
+  Buffer error;  // of the code under test, before it is rounded to the number of y
+};
+
+struct Run {
+  std::int64_t first = 0, count = 0;
+};
+
+std::int64_t number_bytes(Number number) {
+  return number == Number::kFp32 ? 4 : number == Number::kBf16 || number == Number::kFp16 ? 2 : 1;
+}
+
+void store(Number number, double value, std::byte* array, std::int64_t index) {
+  const std::uint32_t bits = encode(number, value);
+  const std::int64_t bytes = number_bytes(number);
+  std::memcpy(array + index * bytes, &bits, static_cast<std::size_t>(bytes));
+}
+
+BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
+                   std::span<const std::int64_t> tokens, Run run, bool with_bias) {
+  const Problem& lora = layer.lora;
+  const auto rows = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t columns = lora.y_stride;
+  const double product = lora.number == Number::kFp32 ? 1 : 0;
+  const double roundings = gamma(static_cast<double>(arithmetic.base_depth) + product + 1,
+                                 arithmetic.base_unit_roundoff) +
+                           static_cast<double>(run.count) * 0x1p-53;
+  Buffer x(at(rows * run.count));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    read(lora.number, lora.x, tokens[at(row)] * lora.x_stride + run.first, run.count,
+         x.data() + row * run.count);
+  }
+  const Buffer x_size = magnitudes(x);
+  BaseTerm term;
+  term.value.resize(at(rows * columns));
+  term.error.resize(term.value.size());
+  const auto part = [&](std::int64_t index) {
+    const std::int64_t first = index * kColumnsPerPart;
+    const std::int64_t width = std::min(kColumnsPerPart, columns - first);
+    Buffer w(at(width * run.count));
+    Buffer bias(at(width));
+    for (std::int64_t column = 0; column < width; ++column) {
+      read(lora.number, layer.w, (first + column) * lora.in_features + run.first, run.count,
+           w.data() + column * run.count);
+    }
+    if (with_bias && layer.bias != nullptr) {
+      read(lora.number, layer.bias, first, width, bias.data());
+    }
+    Buffer value(at(rows * width));
+    Buffer size(value.size());
+    multiply().in_double(x.data(), w.data(), value.data(), rows, width, run.count);
+    multiply().in_double(x_size.data(), magnitudes(w).data(), size.data(), rows, width, run.count);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t column = 0; column < width; ++column) {
+        const std::size_t from = at(row * width + column);
+        const std::size_t to = at(row * columns + first + column);
+        term.value[to] = value[from] + bias[at(column)];
+        term.error[to] = roundings * (size[from] + std::fabs(bias[at(column)])) +
+                         static_cast<double>(run.count) * kSmallestFp32;
+      }
+    }
+  };
+  parallel((columns + kColumnsPerPart - 1) / kColumnsPerPart, available_threads(), part);
+  return term;
+}
+
+// The adapters' part over a run of K: A cut to it.
+struct CutLora {
+  std::vector<std::vector<std::byte>> a;
+  Problem problem;
+};
+
+CutLora cut_lora(const Problem& whole, Run run) {
+  CutLora part{{}, whole};
+  if (run.count == whole.in_features) {
+    return part;
+  }
+  const std::int64_t bytes = number_bytes(whole.number);
+  const std::int64_t lanes = whole.slots * whole.max_rank;
+  for (std::size_t slice = 0; slice < whole.a.size(); ++slice) {
+    std::vector<std::byte> a(at(lanes * run.count * bytes));
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      std::memcpy(a.data() + lane * run.count * bytes,
+                  static_cast<const std::byte*>(whole.a[slice]) +
+                      (lane * whole.in_features + run.first) * bytes,
+                  at(run.count * bytes));
+    }
+    part.a.push_back(std::move(a));
+    part.problem.a[slice] = part.a.back().data();
+  }
+  part.problem.x = static_cast<const std::byte*>(whole.x) + run.first * bytes;
+  part.problem.in_features = run.count;
+  return part;
+}
+
+class Evaluation {
+ public:
+  Evaluation(const Layer& layer, const LayerArithmetic& arithmetic,
+             std::span<const std::int64_t> tokens)
+      : layer_(layer),
+        arithmetic_(arithmetic),
+        tokens_(tokens),
+        columns_(layer.lora.y_stride),
+        output_(roundoff(layer.lora.number)),
+        y0_(at(layer.lora.tokens * columns_ * number_bytes(layer.lora.number))) {
+    result_.base.resize(tokens.size() * at(columns_));
+    result_.rows.columns = columns_;
+    result_.rows.tokens.assign(tokens.begin(), tokens.end());
+    result_.rows.expected.resize(result_.base.size());
+    result_.rows.bound.resize(result_.base.size());
+    result_.rows.owned.assign(result_.base.size(), 1);
+    sizes_.resize(result_.base.size());
+  }
+
+  LayerRows run() {
+    for (std::int64_t term = 0; term < arithmetic_.terms; ++term) {
+      const std::int64_t k = layer_.lora.in_features / arithmetic_.terms;
+      const Run run{term * k, k};
+      const BaseTerm base = base_term(layer_, arithmetic_, tokens_, run, term == 0);
+      add_term(base, deltas_of(base, run, term));
+    }
+    const double sums = gamma(static_cast<double>(arithmetic_.terms), kUnitFp32);
+    for (std::size_t i = 0; i < sizes_.size() && arithmetic_.terms > 1; ++i) {
+      result_.rows.bound[i] += sums * sizes_[i];
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // What the adapters add to a base that is rounded to the number of y first.
+  Rows deltas_of(const BaseTerm& base, Run run, std::int64_t term) {
+    const Number number = layer_.lora.number;
+    for (std::size_t row = 0; row < tokens_.size(); ++row) {
+      for (std::int64_t column = 0; column < columns_; ++column) {
+        store(number, base.value[row * at(columns_) + at(column)], y0_.data(),
+              tokens_[row] * columns_ + column);
+      }
+    }
+    const bool once = arithmetic_.delta_at_once;
+    CutLora lora = cut_lora(layer_.lora, once ? Run{0, layer_.lora.in_features} : run);
+    lora.problem.y = y0_.data();
+    lora.problem.add_inputs = true;
+    Rows deltas = evaluate(lora.problem, arithmetic_.lora, tokens_);
+    for (std::size_t i = 0; i < deltas.owned.size(); ++i) {
+      const auto column = static_cast<std::int64_t>(i) % columns_;
+      if (once && column / (columns_ / arithmetic_.terms) != term) {
+        deltas.owned[i] = 0;
+      }
+    }
+    return deltas;
+  }
+
+  void add_term(const BaseTerm& base, const Rows& deltas) {
+    for (std::size_t i = 0; i < base.value.size(); ++i) {
+      const bool owned = deltas.owned[i] != 0;
+      const double rounded = round_to(layer_.lora.number, base.value[i]);
+      double value = base.value[i];
+      double error = base.error[i];
+      if (owned) {
+        // The expand's own bound was taken at the rounded base of the oracle, so a little more.
+        error = round_once(value, error) * (1 + 0x1p-10) + deltas.bound[i];
+        value += deltas.expected[i] - rounded;
+      }
+      if (arithmetic_.terms > 1) {
+        error = round_once(value, error);
+      }
+      result_.base[i] += base.value[i];
+      result_.rows.expected[i] += value;
+      result_.rows.bound[i] += error;
+      sizes_[i] += std::fabs(value) + error;
+    }
+  }
+
+  // The error of a number that is stored as y is.
+  [[nodiscard]] double round_once(double value, double error) const {
+    return error + output_.relative * (std::fabs(value) + error) + output_.absolute;
+  }
+
+  const Layer& layer_;
+  const LayerArithmetic& arithmetic_;
+  std::span<const std::int64_t> tokens_;
+  std::int64_t columns_;
+  Roundoff output_;
+  std::vector<std::byte> y0_;
+  LayerRows result_;
+  Buffer sizes_;  // sums of the terms' magnitudes
+};
+
+}  // namespace
+
+LayerRows evaluate_layer(const Layer& layer, const LayerArithmetic& arithmetic,
+                         std::span<const std::int64_t> tokens) {
+  const DefaultRounding nearest;
+  return Evaluation(layer, arithmetic, tokens).run();
+}
+
+}  // namespace lora_bench::reference

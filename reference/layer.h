@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/reference.h"
+
+namespace lora_bench::reference {
+
+// A whole layer, not divided: y = x W^T (+ bias), and to it what its adapters add. Of `lora`, the
+// adapters' part (shrink and expand), y and add_inputs are not read.
+struct Layer {
+  Problem lora;
+  const void* w = nullptr;     // [y_stride, in_features]
+  const void* bias = nullptr;  // [y_stride], null = none
+};
+
+// What the code under test declared, and how it comes to its sums.
+struct LayerArithmetic {
+  Arithmetic lora;
+  double base_unit_roundoff = 0x1p-24;
+  std::int64_t base_depth = 0;  // additions on the longest path of a sum of one term
+  // y is a sum of so many terms, each of an equal run of K, each rounded to the number of y before
+  // they are added.
+  std::int64_t terms = 1;
+  // Which terms hold what the adapters add: each its own share (of x), or for an equal run of
+  // columns the term of that number, all of it.
+  bool delta_at_once = false;
+};
+
+struct LayerRows {
+  Rows rows;                 // as of an expand; every column is owned
+  std::vector<double> base;  // [rows, columns]: without adapters
+};
+
+[[nodiscard]] LayerRows evaluate_layer(const Layer& layer, const LayerArithmetic& arithmetic,
+                                       std::span<const std::int64_t> tokens);
+
+}  // namespace lora_bench::reference

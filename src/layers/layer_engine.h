@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/memory.h"
+#include "layers/communicator.h"
+#include "layers/layer_problem.h"
+#include "ops/backend.h"
+
+namespace lora_bench {
+
+// Runs a layer of any kind, all its shards in one memory, from the description of the kind alone.
+// An adapter's life: set at a slot, used by the batches that are activated, reset to none.
+class LayerEngine {
+ public:
+  // `base` makes the base products, `lora` the adapters' part. Everything starts poisoned: what is
+  // read without having been set shows.
+  LayerEngine(const LayerProblem& problem, const Backend& base, const Backend& lora,
+              Memory& memory);
+
+  void load_base(const Matrix& w, const Matrix& bias);  // W [N, K]; bias [1, N], empty without
+  // Cuts the weights for each shard; lanes above the adapter's rank and blocks that it leaves alone
+  // become zero. The slot keeps nothing of what it held.
+  void set_adapter(std::int64_t slot, const AdapterWeights& given, float scale);
+  void reset_adapter(std::int64_t slot);
+  void activate(const Plan& plan);                  // of as many tokens
+  void set_input(const std::vector<std::byte>& x);  // [M, K]
+
+  // One shard by itself, without what is exchanged; `with_lora` false = the base layer alone.
+  void run_before_h(std::int64_t rank, bool with_lora, Stream stream);
+  void run_after_h(std::int64_t rank, Stream stream);
+  // The whole layer, shards in turn.
+  void forward(Communicator& communicator, Stream stream, bool with_lora = true);
+
+  [[nodiscard]] Matrix output(std::int64_t rank) const;
+  // The base layer's bias, whole, for the caller to add; empty unless it is skipped.
+  [[nodiscard]] const Matrix& returned_bias() const { return returned_bias_; }
+  [[nodiscard]] const ShardProblem& shard(std::int64_t rank) const { return at(rank).problem; }
+  [[nodiscard]] std::int64_t shards() const { return static_cast<std::int64_t>(parts_.size()); }
+  [[nodiscard]] std::string damage() const;  // of the guards around what is written; "" = none
+
+ private:
+  // A problem and the small arrays that it is launched with.
+  struct Launched {
+    GuardedBuffer adapter_of_token, token_order, active_ids, group_starts, rank, scale, workspace;
+    Operands operands;
+  };
+  struct Part {
+    ShardProblem problem;
+    GuardedBuffer w, base_fp32, y, gathered_y, h, whole_h;
+    std::vector<float> bias;
+    std::vector<GuardedBuffer> a, b;  // one for each slice
+    Launched base, lora, expand;
+  };
+
+  [[nodiscard]] const Part& at(std::int64_t rank) const {
+    return parts_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] Part& at(std::int64_t rank) { return parts_[static_cast<std::size_t>(rank)]; }
+  void allocate(Part& part);
+  void upload_plan(const Problem& problem, Launched& launched);
+  void upload_ranks(const Problem& problem, Launched& launched);
+  void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
+  void set_rank(std::int64_t slot, std::int64_t rank, float scale);
+  void add_bias(Part& part);
+  void exchange_h(Communicator& communicator);
+  void exchange_y(Communicator& communicator);
+
+  LayerProblem problem_;
+  const Backend& base_;
+  const Backend& lora_;
+  Memory& memory_;
+  GuardedBuffer x_;
+  std::vector<Part> parts_;
+  Matrix returned_bias_;
+};
+
+}  // namespace lora_bench

@@ -1,0 +1,125 @@
+#include "layers/layer_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace lora_bench {
+namespace {
+
+std::int64_t sum(const std::vector<std::int64_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+}
+
+std::vector<std::int64_t> counts(const std::vector<Range>& ranges) {
+  std::vector<std::int64_t> widths;
+  for (const Range& range : ranges) {
+    widths.push_back(range.count);
+  }
+  return widths;
+}
+
+// Every row uses the one adapter of the base product.
+Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t columns,
+                bool adds_bias) {
+  Problem base;
+  base.op = Op::kShrink;
+  base.dtype = problem.lora.dtype;
+  base.intermediate = adds_bias ? Dtype::kFp32 : problem.lora.dtype;
+  base.tokens = problem.lora.tokens;
+  base.in_features = shard.inputs.count;
+  base.widths = {columns};
+  base.x_stride = problem.lora.x_stride;
+  base.y_stride = columns;
+  base.slots = 1;
+  base.max_rank = columns;
+  base.rank = {columns};
+  base.scale = {1.0F};
+  base.plan = make_plan(std::vector<std::int32_t>(static_cast<std::size_t>(base.tokens), 0), 1);
+  return base;
+}
+
+}  // namespace
+
+std::int64_t LayerProblem::columns() const { return sum(layer.widths); }
+
+LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora) {
+  LayerProblem problem{layer, std::move(lora)};
+  Problem& of_whole = problem.lora;
+  of_whole.op = Op::kLinear;
+  of_whole.add_inputs = true;
+  of_whole.bias = false;
+  of_whole.in_features = layer.in_features;
+  of_whole.widths = layer.widths;
+  if (description_of(layer.kind).joint) {
+    of_whole.widths = {sum(layer.widths)};
+  }
+  of_whole.offset_start = 0;
+  of_whole.x_stride = layer.in_features;
+  of_whole.y_stride = sum(layer.widths);
+  return problem;
+}
+
+std::string why_not_run(const ShardedLayer& layer) {
+  if (description_of(layer.kind).vocabulary) {
+    return fmt::format("{} layers are described but not run yet", name(layer.kind));
+  }
+  return why_not_sharded(layer);
+}
+
+std::int64_t rank_in(const Range& lanes, std::int64_t rank) {
+  return std::clamp<std::int64_t>(rank - lanes.first, 0, lanes.count);
+}
+
+ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
+  const ShardedLayer& layer = problem.layer;
+  const LayerDescription& description = description_of(layer.kind);
+  ShardProblem part;
+  part.shard = shard_of(layer, rank);
+  const Shard& shard = part.shard;
+  const std::int64_t columns = sum(counts(shard.outputs));
+  part.h = layer.fully_sharded ? description.full->h : description.plain.h;
+  part.y = layer.gather_output && description.may_gather ? Exchange::kGather : description.y;
+  part.adds_bias = problem.adds_bias() && (part.y != Exchange::kReduce || rank == 0);
+  part.base = base_of(problem, shard, columns, part.adds_bias);
+
+  part.lora = problem.lora;
+  part.lora.in_features = shard.a_inputs.count;
+  part.lora.widths = counts(shard.b_rows);
+  if (description.joint) {
+    part.lora.widths = {sum(part.lora.widths)};
+  }
+  part.lora.offset_start = shard.b_column;
+  part.lora.y_stride = columns;
+  if (part.h == Exchange::kNone) {
+    return part;
+  }
+  part.expand = part.lora;
+  part.expand->op = Op::kExpand;
+  part.lora.op = Op::kShrink;
+  part.lora.max_rank = shard.lanes.count;
+  for (std::int64_t& of_slot : part.lora.rank) {
+    of_slot = rank_in(shard.lanes, of_slot);
+  }
+  return part;
+}
+
+std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int64_t rank) {
+  if (layer.gather_output && description_of(layer.kind).may_gather) {
+    return order_of_gathered(layer);
+  }
+  std::vector<std::int64_t> columns;
+  const Shard shard = shard_of(layer, rank);
+  std::int64_t block_start = 0;
+  for (std::size_t block = 0; block < layer.widths.size(); ++block) {
+    for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
+      columns.push_back(block_start + shard.outputs[block].first + i);
+    }
+    block_start += layer.widths[block];
+  }
+  return columns;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/shard.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// One step of a whole layer: y [M, N] = x W^T + bias, and to it what the adapters add.
+struct LayerProblem {
+  ShardedLayer layer;
+  Problem lora;                // of the whole layer, op linear: a width for each A and B
+  bool base_bias = false;      // the base layer has one
+  bool skip_bias_add = false;  // ... which is not added but returned apart
+
+  [[nodiscard]] bool adds_bias() const { return base_bias && !skip_bias_add; }
+  [[nodiscard]] std::int64_t columns() const;  // of the whole y
+};
+
+// The layer's own sizes make the LoRA part: `lora` brings dtypes, tokens, slots, ranks and the
+// plan.
+[[nodiscard]] LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora);
+
+// Why the engine cannot run it, "" when it can.
+[[nodiscard]] std::string why_not_run(const ShardedLayer& layer);
+
+// What one shard computes: the base, then either LoRA in one go or, where h is exchanged in
+// between, its two halves. Then y is exchanged.
+struct ShardProblem {
+  Shard shard;
+  // The base product is the shrink of one adapter whose A is W: its h is y, in fp32 where the bias
+  // is still to be added.
+  Problem base;
+  Problem lora;                   // op linear, or shrink
+  std::optional<Problem> expand;  // from the h of all shards
+  Exchange h = Exchange::kNone, y = Exchange::kNone;
+  bool adds_bias = false;  // of a sum of terms the first alone
+};
+[[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
+
+// Of each column of what shard `rank` ends with: its column in the whole y.
+[[nodiscard]] std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer,
+                                                          std::int64_t rank);
+
+// Rank of an adapter in a shard that has only the lanes of `lanes`.
+[[nodiscard]] std::int64_t rank_in(const Range& lanes, std::int64_t rank);
+
+}  // namespace lora_bench

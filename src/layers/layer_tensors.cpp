@@ -1,0 +1,67 @@
+#include "layers/layer_tensors.h"
+
+#include <utility>
+
+namespace lora_bench {
+namespace {
+
+// Another stream of numbers than the adapters'.
+constexpr std::uint64_t kBaseSeed = 0x42415345;  // "BASE"
+
+// The layer's base as an op: W is the A of one adapter, the bias that of another op.
+Problem base_alone(const LayerProblem& problem, Op op, std::int64_t rank) {
+  Problem base;
+  base.op = op;
+  base.dtype = problem.lora.dtype;
+  base.in_features = problem.layer.in_features;
+  base.widths = {problem.columns()};
+  base.bias = true;
+  base.tokens = problem.lora.tokens;
+  base.x_stride = base.in_features;
+  base.y_stride = problem.columns();
+  base.slots = 1;
+  base.max_rank = rank;
+  base.rank = {rank};
+  base.scale = {1.0F};
+  base.plan = make_plan(std::vector<std::int32_t>(static_cast<std::size_t>(base.tokens), 0), 1);
+  return base;
+}
+
+Matrix matrix_of(HostTensor tensor, std::int64_t rows, std::int64_t columns) {
+  return {tensor.dtype, rows, columns, std::move(tensor.data)};
+}
+
+}  // namespace
+
+LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uint64_t seed) {
+  const std::int64_t columns = problem.columns();
+  LayerTensors tensors;
+  tensors.lora = draw_tensors(problem.lora, fill, seed);
+  Tensors base = draw_tensors(base_alone(problem, Op::kShrink, columns), fill, seed ^ kBaseSeed);
+  // To an op a row without adapter is poison; the base needs all of them.
+  tensors.lora.x = std::move(base.x);
+  tensors.w = matrix_of(std::move(base.a[0]), columns, problem.layer.in_features);
+  if (problem.base_bias) {
+    base = draw_tensors(base_alone(problem, Op::kExpand, 1), fill, seed ^ kBaseSeed);
+    tensors.bias = matrix_of(std::move(base.bias[0]), 1, columns);
+  }
+  return tensors;
+}
+
+AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
+                          std::int64_t slot) {
+  const Problem& lora = problem.lora;
+  const std::int64_t rank = lora.rank[static_cast<std::size_t>(slot)];
+  AdapterWeights weights;
+  for (std::size_t slice = 0; slice < lora.widths.size(); ++slice) {
+    const HostTensor& a = tensors.lora.a[slice];
+    const HostTensor& b = tensors.lora.b[slice];
+    const Matrix all_a{a.dtype, lora.slots * lora.max_rank, lora.in_features, a.data};
+    const Matrix all_b{b.dtype, lora.slots * lora.widths[slice], lora.max_rank, b.data};
+    weights.a.emplace_back(cut(all_a, {slot * lora.max_rank, rank}, {0, lora.in_features}));
+    weights.b.emplace_back(cut(all_b, {slot * lora.widths[slice], lora.widths[slice]}, {0, rank}));
+  }
+  return weights;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,61 @@
+#include <cstring>
+#include <vector>
+
+#include "core/convert.h"
+#include "layers/communicator.h"
+
+namespace lora_bench {
+namespace {
+
+class LocalCommunicator : public Communicator {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "local"; }
+
+  void all_reduce(const PartShape& shape, std::span<void* const> parts) override {
+    if (parts.size() < 2) {
+      return;  // a sum of one is itself, whatever lies in lanes that nobody owns
+    }
+    const std::int64_t row_bytes = shape.columns * size_bytes(shape.dtype);
+    std::vector<float> sum(static_cast<std::size_t>(shape.columns));
+    std::vector<float> term(sum.size());
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const std::int64_t at = row * row_bytes;
+      decode(shape.dtype, static_cast<const char*>(parts[0]) + at, sum);
+      for (std::size_t shard = 1; shard < parts.size(); ++shard) {
+        decode(shape.dtype, static_cast<const char*>(parts[shard]) + at, term);
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          sum[i] += term[i];
+        }
+      }
+      for (void* part : parts) {
+        encode(shape.dtype, sum, static_cast<char*>(part) + at);
+      }
+    }
+  }
+
+  void all_gather(const PartShape& shape, std::span<void* const> parts,
+                  std::span<void* const> to) override {
+    const auto bytes = static_cast<std::size_t>(shape.columns * size_bytes(shape.dtype));
+    if (bytes == 0) {
+      return;
+    }
+    for (void* whole : to) {
+      auto* next = static_cast<char*>(whole);
+      for (std::int64_t row = 0; row < shape.rows; ++row) {
+        for (void* part : parts) {
+          std::memcpy(next, static_cast<const char*>(part) + static_cast<std::size_t>(row) * bytes,
+                      bytes);
+          next += bytes;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_local_communicator() {
+  return std::make_unique<LocalCommunicator>();
+}
+
+}  // namespace lora_bench

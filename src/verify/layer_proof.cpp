@@ -1,0 +1,187 @@
+#include "verify/layer_proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "verify/oracle.h"
+
+namespace lora_bench {
+namespace {
+
+reference::Layer oracle_layer(const LayerProblem& problem, const LayerTensors& tensors) {
+  return {oracle_problem(problem.lora, tensors.lora), tensors.w.data.data(),
+          problem.adds_bias() ? tensors.bias.data.data() : nullptr};
+}
+
+double number_at(const Matrix& matrix, std::int64_t row, std::int64_t column) {
+  std::uint32_t bits = 0;
+  const std::int64_t bytes = size_bytes(matrix.dtype);
+  std::memcpy(&bits, matrix.data.data() + (row * matrix.columns + column) * bytes,
+              static_cast<std::size_t>(bytes));
+  return reference::decode(number_of(matrix.dtype), bits);
+}
+
+// What the comparison of all shards comes to.
+struct LayerComparison {
+  std::int64_t compared = 0, wrong = 0;
+  std::int64_t of_adapters = 0;     // elements to which an adapter adds
+  std::int64_t proves_nothing = 0;  // of these, right without it too
+  double bound_share = 0;
+  std::string first;
+};
+
+class ShardComparer {
+ public:
+  ShardComparer(const LayerProblem& problem, const reference::LayerRows& oracle)
+      : problem_(problem), oracle_(oracle), number_(number_of(problem.lora.dtype)) {}
+
+  void compare(std::int64_t rank, const Matrix& got) {
+    const std::vector<std::int64_t> columns = columns_of_output(problem_.layer, rank);
+    for (std::size_t row = 0; row < oracle_.rows.tokens.size(); ++row) {
+      const std::int64_t token = oracle_.rows.tokens[row];
+      const bool adapted = has_adapter(token);
+      for (std::size_t column = 0; column < columns.size(); ++column) {
+        const std::size_t index = row * static_cast<std::size_t>(oracle_.rows.columns) +
+                                  static_cast<std::size_t>(columns[column]);
+        const double value = number_at(got, token, static_cast<std::int64_t>(column));
+        judge(index, value, adapted);
+        if (!right(index, value) && found_.wrong++ == 0) {
+          found_.first = fmt::format(
+              "shard {}, token {} (adapter {}), column {} of the whole: expected {}, got {}, "
+              "bound {}",
+              rank, token, adapter_of_token(token), columns[column], oracle_.rows.expected[index],
+              value, oracle_.rows.bound[index]);
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] const LayerComparison& found() const { return found_; }
+
+ private:
+  [[nodiscard]] std::int32_t adapter_of_token(std::int64_t token) const {
+    return problem_.lora.plan.adapter_of_token[static_cast<std::size_t>(token)];
+  }
+  [[nodiscard]] bool has_adapter(std::int64_t token) const {
+    const std::int32_t adapter = adapter_of_token(token);
+    return adapter >= 0 && problem_.lora.rank[static_cast<std::size_t>(adapter)] > 0;
+  }
+  [[nodiscard]] bool right(std::size_t index, double value) const {
+    const double expected = oracle_.rows.expected[index];
+    const double bound = oracle_.rows.bound[index];
+    return reference::round_to(number_, expected - bound) <= value &&
+           value <= reference::round_to(number_, expected + bound);
+  }
+  void judge(std::size_t index, double value, bool adapted) {
+    const double bound = oracle_.rows.bound[index];
+    ++found_.compared;
+    found_.of_adapters += adapted ? 1 : 0;
+    found_.proves_nothing += adapted && right(index, oracle_.base[index]) ? 1 : 0;
+    if (right(index, value) && bound > 0) {
+      const double needed =
+          std::fabs(value - oracle_.rows.expected[index]) - reference::spacing(number_, value) / 2;
+      found_.bound_share = std::max(found_.bound_share, std::min(1.0, needed / bound));
+    }
+  }
+
+  const LayerProblem& problem_;
+  const reference::LayerRows& oracle_;
+  reference::Number number_;
+  LayerComparison found_;
+};
+
+Verdict verdict_of(const LayerComparison& found, double rows_checked) {
+  Verdict verdict;
+  verdict.compared = found.compared;
+  verdict.bound_share = found.bound_share;
+  verdict.rows_checked = rows_checked;
+  if (found.wrong > 0) {
+    verdict.status = Status::kFailed;
+    verdict.message = fmt::format("bounded: {} of {} elements are wrong; {}", found.wrong,
+                                  found.compared, found.first);
+    return verdict;
+  }
+  const double unproved = found.of_adapters == 0 ? 0
+                                                 : static_cast<double>(found.proves_nothing) /
+                                                       static_cast<double>(found.of_adapters);
+  if (found.compared == 0 || proves_too_little(unproved)) {
+    verdict.message =
+        fmt::format("{:.0f} % of the elements to which an adapter adds would be right without it",
+                    100 * unproved);
+    return verdict;
+  }
+  verdict.status = Status::kPassed;
+  verdict.passed = {Level::kBounded};
+  return verdict;
+}
+
+}  // namespace
+
+void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {
+  engine.load_base(tensors.w, tensors.bias);
+  engine.set_input(tensors.lora.x.data);
+  for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
+    engine.set_adapter(slot, adapter_of(problem, tensors, slot),
+                       tensors.lora.scale[static_cast<std::size_t>(slot)]);
+  }
+}
+
+reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const Backend& base,
+                                            const Backend& lora) {
+  const ShardProblem part = shard_problem(problem, 0);
+  const Numerics of_base = base.numerics(part.base);
+  const Numerics of_lora = lora.numerics(part.lora);
+  reference::LayerArithmetic arithmetic;
+  arithmetic.base_unit_roundoff = of_base.unit_roundoff;
+  arithmetic.base_depth = of_base.shrink_depth;
+  arithmetic.lora = oracle_arithmetic(part.lora, of_lora);
+  if (part.expand) {
+    arithmetic.lora.expand_depth = lora.numerics(*part.expand).expand_depth;
+    arithmetic.lora.intermediate = number_of(problem.lora.intermediate);
+  }
+  if (part.h == Exchange::kReduce) {
+    // Terms of h, each stored as h is.
+    arithmetic.lora.shrink_depth += problem.layer.tp;
+    arithmetic.lora.partial = number_of(problem.lora.intermediate);
+    arithmetic.lora.partials = problem.layer.tp;
+  }
+  if (part.y == Exchange::kReduce) {
+    arithmetic.terms = problem.layer.tp;
+    arithmetic.delta_at_once = problem.layer.fully_sharded;
+  }
+  return arithmetic;
+}
+
+Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
+                      const LayerTensors& tensors, const reference::LayerArithmetic& arithmetic,
+                      const std::vector<std::int64_t>& rows) {
+  const reference::LayerRows oracle =
+      reference::evaluate_layer(oracle_layer(problem, tensors), arithmetic, rows);
+  ShardComparer comparer(problem, oracle);
+  for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+    comparer.compare(rank, engine.output(rank));
+  }
+  const auto all = static_cast<double>(std::max<std::int64_t>(problem.lora.tokens, 1));
+  Verdict verdict = verdict_of(comparer.found(), static_cast<double>(rows.size()) / all);
+  if (const std::string damage = engine.damage(); !damage.empty()) {
+    verdict.status = Status::kFailed;
+    verdict.message = "memory: guard damaged: " + damage;
+  }
+  return verdict;
+}
+
+Verdict verify_layer(const LayerProblem& problem, const Backend& base, const Backend& lora,
+                     Memory& memory, const VerifyOptions& options) {
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, options.seed);
+  LayerEngine engine(problem, base, lora, memory);
+  load_layer(engine, problem, tensors);
+  const std::unique_ptr<Communicator> communicator = make_local_communicator();
+  engine.forward(*communicator, Stream{});
+  return compare_layer(engine, problem, tensors, layer_arithmetic(problem, base, lora),
+                       sample_rows(problem.lora, options.max_rows, options.seed));
+}
+
+}  // namespace lora_bench

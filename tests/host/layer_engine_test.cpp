@@ -1,0 +1,287 @@
+#include "layers/layer_engine.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "ops/cpu_backend.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+ShardedLayer layer_of(LayerKind kind, std::int64_t tp, bool fully_sharded) {
+  ShardedLayer layer{.kind = kind,
+                     .in_features = 96,
+                     .widths = {40},
+                     .kv_heads = 2,
+                     .max_rank = 16,
+                     .tp = tp,
+                     .fully_sharded = fully_sharded};
+  const LayerDescription& description = description_of(kind);
+  if (description.heads) {
+    layer.widths = {64, 8, 8};
+  } else if (kind == LayerKind::kMergedColumnVariable) {
+    layer.widths = {16, 0, 24, 8};
+  } else if (description.most_blocks > 1) {
+    layer.widths = {48, 32};
+  }
+  return layer;
+}
+
+// Nine tokens of adapters of ranks 16, 3, 0 and 7, two rows without one.
+LayerProblem layer_problem(const ShardedLayer& layer, Dtype dtype = Dtype::kBf16) {
+  Problem lora;
+  lora.dtype = dtype;
+  lora.tokens = 9;
+  lora.slots = 5;
+  lora.max_rank = layer.max_rank;
+  lora.rank = {16, 3, 0, 7, 5};
+  lora.scale = {2.0F, 0.5F, 1.0F, -1.0F, 3.0F};
+  const std::vector<std::int32_t> ids{1, 0, -1, 3, 3, 0, 2, -1, 1};
+  lora.plan = make_plan(ids, lora.slots);
+  return make_layer_problem(layer, lora);
+}
+
+std::vector<LayerProblem> all_layers() {
+  std::vector<LayerProblem> all;
+  for (const LayerDescription& description : layer_descriptions()) {
+    for (const std::int64_t tp : {1, 2, 4, 8}) {
+      for (const bool fully_sharded : {false, true}) {
+        const ShardedLayer layer = layer_of(description.kind, tp, fully_sharded);
+        if (why_not_run(layer).empty()) {
+          all.push_back(layer_problem(layer));
+        }
+        // v may have no columns, also where each of its heads has several shards.
+        if (description.heads) {
+          ShardedLayer without_v = layer;
+          without_v.widths[2] = 0;
+          all.push_back(layer_problem(without_v));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string told(const LayerProblem& problem) {
+  return std::string(name(problem.layer.kind)) + " tp " + std::to_string(problem.layer.tp) +
+         (problem.layer.fully_sharded ? " fully sharded" : "");
+}
+
+struct Bench {
+  std::unique_ptr<Backend> backend = make_cpu_backend({.threads = 1, .isa = ""});
+  std::unique_ptr<Memory> memory = make_host_memory();
+  std::unique_ptr<Communicator> communicator = make_local_communicator();
+
+  [[nodiscard]] LayerEngine engine(const LayerProblem& problem) const {
+    return {problem, *backend, *backend, *memory};
+  }
+  void forward(LayerEngine& engine, bool with_lora = true) const {
+    engine.forward(*communicator, Stream{}, with_lora);
+  }
+  [[nodiscard]] Verdict verdict(const LayerEngine& engine, const LayerProblem& problem,
+                                const LayerTensors& tensors) const {
+    return compare_layer(engine, problem, tensors, layer_arithmetic(problem, *backend, *backend),
+                         sample_rows(problem.lora, 256, 1));
+  }
+};
+
+// The whole y from what the shards ended with.
+Matrix whole_output(const LayerEngine& engine, const LayerProblem& problem) {
+  const std::int64_t size = size_bytes(problem.lora.dtype);
+  Matrix whole{problem.lora.dtype, problem.lora.tokens, problem.columns(), {}};
+  whole.data.resize(static_cast<std::size_t>(whole.rows * whole.columns * size));
+  for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+    const Matrix part = engine.output(rank);
+    const std::vector<std::int64_t> columns = columns_of_output(problem.layer, rank);
+    for (std::int64_t row = 0; row < whole.rows; ++row) {
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        const std::int64_t from = row * part.columns + static_cast<std::int64_t>(i);
+        std::copy_n(part.data.begin() + from * size, size,
+                    whole.data.begin() + (row * whole.columns + columns[i]) * size);
+      }
+    }
+  }
+  return whole;
+}
+
+Matrix run_whole(const Bench& bench, const LayerProblem& problem, const LayerTensors& tensors,
+                 bool with_lora = true) {
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, problem, tensors);
+  bench.forward(engine, with_lora);
+  return whole_output(engine, problem);
+}
+
+LayerProblem undivided(LayerProblem problem) {
+  problem.layer.tp = 1;
+  problem.layer.fully_sharded = false;
+  problem.layer.gather_output = false;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("every kind of layer, divided in every way, is the layer that is not divided") {
+  const Bench bench;
+  for (LayerProblem problem : all_layers()) {
+    problem.base_bias = true;
+    for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
+      INFO(told(problem), " ", name(dtype));
+      problem.lora.dtype = dtype;
+      problem.lora.intermediate = dtype == Dtype::kFp16 ? dtype : Dtype::kFp32;
+      problem.lora.scale_at = dtype == Dtype::kFp16 ? ScaleAt::kExpand : ScaleAt::kShrink;
+      const Verdict verdict =
+          verify_layer(problem, *bench.backend, *bench.backend, *bench.memory, {});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+      CHECK(verdict.rows_checked == 1.0);
+    }
+  }
+}
+
+TEST_CASE(
+    "shards of columns have the bits of the whole layer, terms of a row where sums are exact") {
+  const Bench bench;
+  for (LayerProblem problem : all_layers()) {
+    INFO(told(problem));
+    const bool terms = description_of(problem.layer.kind).y == Exchange::kReduce;
+    problem.lora.dtype = terms ? Dtype::kFp32 : Dtype::kBf16;
+    const LayerTensors tensors =
+        draw_layer_tensors(problem, terms ? Fill::kExact : Fill::kBounded, 3);
+    CHECK(run_whole(bench, problem, tensors) == run_whole(bench, undivided(problem), tensors));
+  }
+}
+
+TEST_CASE("gathered columns of a merged base lie shard by shard") {
+  const Bench bench;
+  LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
+  problem.layer.gather_output = true;
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  CHECK(run_whole(bench, problem, tensors) == run_whole(bench, undivided(problem), tensors));
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, problem, tensors);
+  bench.forward(engine);
+  CHECK(engine.output(0).columns == 80);
+  CHECK(engine.output(0) == engine.output(1));
+  CHECK(bench.verdict(engine, problem, tensors).status == Status::kPassed);
+}
+
+TEST_CASE("a bias that is skipped is returned and not added") {
+  const Bench bench;
+  LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
+  problem.base_bias = true;
+  problem.skip_bias_add = true;
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, problem, tensors);
+  bench.forward(engine);
+  CHECK(engine.returned_bias() == tensors.bias);
+  LayerProblem without = problem;
+  without.base_bias = false;
+  CHECK(whole_output(engine, problem) == run_whole(bench, without, tensors));
+}
+
+TEST_CASE("what a slot held leaves no trace in its next adapter") {
+  const Bench bench;
+  for (const LayerProblem& problem : all_layers()) {
+    INFO(told(problem));
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    // Each slot first held an adapter of the highest rank with every block.
+    LayerProblem before = problem;
+    before.lora.rank = {16, 16, 16, 16, 16};
+    const LayerTensors stale = draw_layer_tensors(before, Fill::kBounded, 4);
+    LayerEngine engine = bench.engine(problem);
+    load_layer(engine, before, stale);
+    bench.forward(engine);
+    load_layer(engine, problem, tensors);
+    bench.forward(engine);
+    CHECK(whole_output(engine, problem) == run_whole(bench, problem, tensors));
+    for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
+      engine.reset_adapter(slot);
+    }
+    bench.forward(engine);
+    CHECK(whole_output(engine, problem) == run_whole(bench, problem, tensors, false));
+  }
+}
+
+TEST_CASE("a block that an adapter leaves alone gets nothing, and its neighbours their own") {
+  const Bench bench;
+  for (const LayerKind kind : {LayerKind::kMergedColumn, LayerKind::kMergedQkv}) {
+    for (const bool fully_sharded : {false, true}) {
+      const LayerProblem problem = layer_problem(layer_of(kind, 4, fully_sharded));
+      INFO(told(problem));
+      LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+      LayerEngine engine = bench.engine(problem);
+      load_layer(engine, problem, tensors);
+      AdapterWeights without_first = adapter_of(problem, tensors, 0);
+      without_first.a[0].reset();
+      without_first.b[0].reset();
+      engine.set_adapter(0, without_first, tensors.lora.scale[0]);
+      bench.forward(engine);
+      // To the oracle: B of zeros.
+      const std::int64_t numbers = problem.lora.widths[0] * problem.lora.max_rank;
+      std::fill_n(tensors.lora.b[0].data.begin(), numbers * size_bytes(problem.lora.dtype),
+                  std::byte{0});
+      const Verdict verdict = bench.verdict(engine, problem, tensors);
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    }
+  }
+}
+
+TEST_CASE("another batch is activated without loading anything anew") {
+  const Bench bench;
+  LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, true));
+  LayerProblem other = problem;
+  const std::vector<std::int32_t> ids{4, 4, 1, -1, 0, 0, 0, 3, 2};
+  other.lora.plan = make_plan(ids, other.lora.slots);
+  // Both batches' adapters and rows hold numbers.
+  LayerProblem every = problem;
+  const std::vector<std::int32_t> used{0, 1, 2, 3, 4, 0, 1, 2, 3};
+  every.lora.plan = make_plan(used, every.lora.slots);
+  const LayerTensors tensors = draw_layer_tensors(every, Fill::kBounded, 3);
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, every, tensors);
+  bench.forward(engine);
+  engine.activate(other.lora.plan);
+  bench.forward(engine);
+  CHECK(whole_output(engine, problem) == run_whole(bench, other, tensors));
+}
+
+TEST_CASE("rows without adapter are the base layer's, bit for bit") {
+  const Bench bench;
+  for (const LayerProblem& problem : all_layers()) {
+    INFO(told(problem));
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    const Matrix base = run_whole(bench, problem, tensors, false);
+    const Matrix layer = run_whole(bench, problem, tensors);
+    const std::int64_t bytes = base.columns * size_bytes(base.dtype);
+    for (const std::int64_t row : {2, 6, 7}) {
+      CHECK(std::equal(base.data.begin() + row * bytes, base.data.begin() + (row + 1) * bytes,
+                       layer.data.begin() + row * bytes));
+    }
+    CHECK(!(base == layer));
+  }
+}
+
+TEST_CASE("the oracle of a layer catches what is wrong") {
+  const Bench bench;
+  const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, problem, tensors);
+  bench.forward(engine, false);
+  const Verdict verdict = bench.verdict(engine, problem, tensors);
+  CHECK(verdict.status == Status::kFailed);
+  CHECK(verdict.message.find("shard 0, token 0 (adapter 1), column") != std::string::npos);
+}
+
+TEST_CASE("kinds that the engine does not run yet say so") {
+  const Bench bench;
+  const LayerProblem problem = layer_problem(layer_of(LayerKind::kLogits, 2, false));
+  CHECK_THROWS_WITH_AS(static_cast<void>(bench.engine(problem)),
+                       "logits layers are described but not run yet", UsageError);
+}
