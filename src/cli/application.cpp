@@ -43,6 +43,7 @@ void add_options(CLI::App& app, Invocation& invocation) {
   add_fuzz(app, invocation);
   add_compare(app, invocation);
   add_plan(app, invocation);
+  add_tune(app, invocation);
   add_list(app, invocation);
   add_device(app, invocation);
   add_report(app, invocation);

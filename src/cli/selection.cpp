@@ -6,8 +6,10 @@
 
 #include "core/error.h"
 #include "core/numbers.h"
+#include "ops/auto_device.h"
 #include "ops/auto_tuning.h"
 #include "run/select.h"
+#include "run/tune.h"
 
 namespace lora_bench {
 namespace {
@@ -50,6 +52,8 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
           "NAME=PATH")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command.add_option("--tuning", selection.tuning,
+                     "FILE.yaml of `tune`, from this kind of GPU: what backend auto launches");
   command.add_option("--seed", selection.seed, "replaces the seed of every scenario")
       ->check(seed_validator());
   command.add_option("--max-cases", selection.max_cases, "refuse a sweep with more cases")
@@ -87,9 +91,28 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   return scenarios;
 }
 
+namespace {
+
+// Without a GPU nothing is launched, and `plan --explain` explains for an H200.
+void apply_tuning_file(std::vector<Scenario>& scenarios, const std::string& file) {
+  const TuningFile tunings = load_tuning_file(file, tuning_fault);
+  if (why_no_gpu().empty()) {
+    const DeviceFacts facts = gpu_facts();
+    apply_tunings(scenarios, tunings, file, auto_device(facts), facts.name);
+  } else {
+    apply_tunings(scenarios, tunings, file, {}, "NVIDIA H200");
+  }
+}
+
+}  // namespace
+
 RunRequest request_for(const Selection& selection) {
   RunRequest request;
   request.scenarios = load_selected(selection);
+  if (!selection.tuning.empty()) {
+    apply_tuning_file(request.scenarios, selection.tuning);
+    request.tuning_file = selection.tuning;
+  }
   request.overrides = selection.overrides;
   if (selection.seed) {
     request.overrides.push_back(fmt::format("seed={}", *selection.seed));

@@ -22,6 +22,7 @@ struct Selection {
   std::vector<std::string> filters;
   std::vector<std::string> cases;
   std::vector<std::string> backends;
+  std::string tuning;  // file of `tune`, "" = none
   std::optional<std::uint64_t> seed;
   std::int64_t max_cases = LoadOptions{}.max_cases;
 };

@@ -247,6 +247,9 @@ std::int64_t most_kept_bytes(const Problem& problem) {
 KeptGroundwork groundwork_of(const Problem& problem, const CaseRequest& request,
                              KeptGroundwork& kept) {
   const std::uint64_t seed = request.spec.seed;
+  if (kept) {
+    kept->tell(problem.tuning);
+  }
   const bool same = kept && kept->seed() == seed && kept->problem() == problem;
   if (!same || !request.backend.plugin.empty()) {
     kept.reset();

@@ -270,6 +270,9 @@ std::string repro_command(const Case& spec, const std::string& backend, const Ru
   for (const std::string& override_text : request.overrides) {
     command += " --set " + shell_quoted(override_text);
   }
+  if (!request.tuning_file.empty()) {
+    command += " --tuning " + shell_quoted(request.tuning_file);
+  }
   const auto limit = [&](const char* key, const std::optional<double>& value) {
     command += value ? fmt::format(" --threshold {}={}", key, *value) : "";
   };

@@ -15,12 +15,15 @@ Progress::Progress(std::int64_t total, bool quiet)
 Progress::~Progress() { clear(); }
 
 void Progress::begin(const std::string& what) {
-  if (!shown_) {
-    return;
-  }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
-  fmt::print(stderr, "\r\033[K[{}] {}", progress_text(done_, total_, spent.count()), what);
-  std::fflush(stderr);
+  say(progress_text(done_, total_, spent.count()), what);
+}
+
+void Progress::say(const std::string& count, const std::string& what) {
+  if (shown_) {
+    fmt::print(stderr, "\r\033[K[{}] {}", count, what);
+    std::fflush(stderr);
+  }
 }
 
 void Progress::end() { ++done_; }

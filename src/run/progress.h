@@ -15,6 +15,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void begin(const std::string& what);
+  // The same with another count.
+  void say(const std::string& count, const std::string& what);
   void end();
   // Clears the line, so that something else can be written.
   void clear();

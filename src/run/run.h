@@ -20,6 +20,7 @@ namespace lora_bench {
 struct RunRequest {
   std::vector<Scenario> scenarios;
   std::vector<std::string> overrides;                // the --set values, for repro lines
+  std::string tuning_file;                           // that cases were told by, for the same
   std::int64_t max_cases = LoadOptions{}.max_cases;  // with which they were loaded, for the same
   std::vector<std::string> backends;  // replaces those of the scenarios when not empty
   bool all_backends = false;          // `verify`: every usable one when none is named

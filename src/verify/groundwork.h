@@ -20,6 +20,8 @@ class Groundwork {
   Groundwork(Problem problem, std::uint64_t seed, std::int64_t most_bytes);
 
   [[nodiscard]] const Problem& problem() const { return problem_; }
+  // Another tuning of the same problem: nothing that is kept depends on it.
+  void tell(const Tuning& tuning) { problem_.tuning = tuning; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   [[nodiscard]] std::int64_t kept_bytes() const { return kept_bytes_; }
 

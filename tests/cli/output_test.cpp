@@ -164,5 +164,37 @@ TEST_CASE("plan --explain says below rows of auto what it would launch, and of w
   CHECK((contains(result.out, "explained as on an NVIDIA H200") || why_no_gpu().empty()));
 }
 
+TEST_CASE("plan takes a tuning file and says its tuning; a file of another device is refused") {
+  if (!why_no_gpu().empty()) {
+    const TemporaryFolder folder;
+    const std::string text =
+        "tool: t\ncommit: c\ndate: d\nshapes:\n"
+        "  - {op: linear, dtype: bf16, intermediate: fp32, in: 4096, out: [4096, 1024, 1024],\n"
+        "     rank: 16, tokens: 64, rows: 1, time_us: 1, auto_us: 2,\n"
+        "     tuning: {family: panel, split: 2}}\n";
+    const auto plan = [&](const std::string& device) {
+      return run_tool({"plan", "anchors", "--case", "decode64-qkv*", "--backends", "auto",
+                       "--explain", "--tuning",
+                       folder.write("t.yaml", "device: " + device + "\n" + text)});
+    };
+    CHECK(contains(plan("NVIDIA H200").out, "panel, as tuning says: family: panel, split: 2"));
+    const ProcessResult other = plan("NVIDIA L4");
+    CHECK(other.exit_code == 1);
+    CHECK(contains(other.err, "tunings of 'NVIDIA L4' on 'NVIDIA H200'"));
+  }
+}
+
+TEST_CASE("tune without a GPU is one line and exit code 5") {
+  if (!why_no_gpu().empty()) {
+    const TemporaryFolder folder;
+    const ProcessResult result =
+        run_tool({"tune", "anchors", "--time-limit", "5", "--out", folder.path("t.yaml")});
+    CHECK(result.exit_code == 5);
+    CHECK(result.err.starts_with("lora-bench: tune times on a GPU: "));
+    CHECK(result.err.find('\n') == result.err.size() - 1);
+    CHECK_FALSE(std::filesystem::exists(folder.path("t.yaml")));
+  }
+}
+
 }  // namespace
 }  // namespace lora_bench::test

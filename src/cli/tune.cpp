@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+
+#include "cli/invocation.h"
+#include "cli/selection.h"
+#include "cli/terminal.h"
+#include "core/error.h"
+#include "ops/auto_device.h"
+#include "report/output_file.h"
+#include "run/case_runner.h"
+#include "run/context.h"
+#include "run/interrupt.h"
+#include "run/progress.h"
+#include "run/select.h"
+#include "run/tune.h"
+
+namespace lora_bench {
+namespace {
+
+struct TuneOptions {
+  Selection selection;
+  std::string out;
+  double limit_s = 600;
+  bool quiet = false;
+};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Proves, then times, as `run` does. A result that is wrong ends the search: no tuning may change
+// a bit.
+class Timer {
+ public:
+  Timer() : auto_(select_backend("auto")) {}
+
+  std::optional<Timed> time_of(const Case& spec) {
+    const Row row = run_case({.spec = spec,
+                              .backend = auto_,
+                              .relations = false,
+                              .timing = true,
+                              .thresholds = {},
+                              .repro = ""},
+                             targets_, kept_);
+    if (exit_code(row.status) == ExitCode::kWrongResult && wrong_.empty()) {
+      wrong_ = fmt::format("{} with tuning {{{}}} is {}: {}", spec.id, row.tuning, name(row.status),
+                           row.message);
+    }
+    if (row.status != Status::kPassed || !row.time_us || row.interrupted) {
+      return std::nullopt;
+    }
+    return Timed{*row.time_us, row.noise_us.value_or(0)};
+  }
+  [[nodiscard]] const std::string& wrong() const { return wrong_; }
+  [[nodiscard]] Targets& targets() { return targets_; }
+
+ private:
+  Selected auto_;
+  Targets targets_;
+  KeptGroundwork kept_;
+  std::string wrong_;
+};
+
+ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
+  RunRequest request = request_for(options.selection);
+  request.backends = {"auto"};
+  if (const std::string why_not = why_no_gpu(); !why_not.empty()) {
+    throw EnvironmentError(fmt::format("tune times on a GPU: {}", why_not));
+  }
+  const std::vector<PlannedRow> rows = plan_rows(request);
+  Timer timer;
+  const DeviceFacts& facts = timer.targets().facts(Space::kDevice);
+  const Context context = make_context(facts, request.scenarios, invocation.argv);
+  OutputFile file(options.out, false);
+  TuningFile tunings{
+      facts.name, "lora-bench " + context.tool_version, context.commit, context.started_utc, {}};
+  const auto keep = [&](const std::vector<TunedShape>& found) {
+    tunings.shapes = found;
+    file.truncate(0);
+    file.write(tuning_file_text(tunings));
+  };
+  keep({});
+  Progress progress(1, options.quiet);
+  const double start = seconds_now();
+  const TuneReport report =
+      tune({.rows = rows,
+            .device = auto_device(facts),
+            .limit_s = options.limit_s,
+            .time_of = [&](const Case& spec) { return timer.time_of(spec); },
+            .seconds = seconds_now,
+            .interrupted = [&] { return interrupted() || !timer.wrong().empty(); },
+            .keep = keep,
+            .progress =
+                [&](std::int64_t done, std::int64_t total, const std::string& what) {
+                  progress.say(fmt::format("{}, {:.0f} of {:.0f} s",
+                                           progress_text(done, total, seconds_now() - start),
+                                           seconds_now() - start, options.limit_s),
+                               what);
+                }});
+  progress.clear();
+  file.close();
+  print_result(fmt::format(
+      "{} of {} classes of shapes searched, {} launches tried; {} faster than what auto chooses, "
+      "in {}\n",
+      report.searched, report.classes, report.tried, report.found.size(), options.out));
+  if (!timer.wrong().empty()) {
+    print_note(timer.wrong());
+    return ExitCode::kWrongResult;
+  }
+  if (report.searched < report.classes) {
+    print_note(interrupted() ? "interrupted: the file holds what was found before"
+                             : "out of time before all classes were searched: raise --time-limit");
+    return ExitCode::kInconclusive;
+  }
+  return ExitCode::kPass;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub = app.add_subcommand(
+      "tune", "search what backend auto should launch on this GPU; writes a file for --tuning");
+  const auto options = std::make_shared<TuneOptions>();
+  add_selection(*sub, options->selection, true);
+  sub->add_option("--time-limit", options->limit_s, "seconds for all classes of shapes together")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  sub->add_option("--out", options->out, "FILE.yaml to write; kept up to date while it searches")
+      ->required();
+  sub->add_flag("--quiet", options->quiet, "no progress on stderr");
+  sub->callback([options, &invocation] {
+    invocation.action = [options, &invocation] { return execute(*options, invocation); };
+  });
+}
+
+}  // namespace lora_bench

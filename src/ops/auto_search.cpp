@@ -1,0 +1,178 @@
+#include "ops/auto_search.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/divide_up.h"
+#include "ops/auto_explain.h"
+#include "ops/auto_tuning.h"
+
+namespace lora_bench {
+namespace {
+
+std::int64_t up_to_power(std::int64_t value) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
+}
+
+using Change = std::function<void(Tuning&)>;
+
+template <typename Values, typename Member>
+void add_changes(std::vector<Change>& changes, const Values& values, Member member) {
+  for (const auto& value : values) {
+    changes.push_back([value, member](Tuning& tuning) { tuning.*member = value; });
+  }
+}
+
+// In the order in which they are tried: what matters most first.
+std::vector<Change> changes_of(TunedFamily family) {
+  using Numbers = std::vector<std::int64_t>;
+  std::vector<Change> changes;
+  if (family == TunedFamily::kClustered) {
+    add_changes(changes, Numbers{1, 2, 3, 4, 5, 6, 7, 8, 16}, &Tuning::cluster);
+    add_changes(changes, Numbers{2, 4, 6, 8, 12, 16}, &Tuning::warps);
+    add_changes(changes, Numbers{1, 2, 3, 4}, &Tuning::slots);
+    add_changes(changes, Numbers{1, 2}, &Tuning::blocks);
+    return changes;
+  }
+  std::vector<std::string> shrink, expand;
+  for (const auto& tile : kernels::kPanelShrinkTiles) {
+    shrink.push_back(tile_name(tile));
+  }
+  for (const auto& tile : kernels::kPanelExpandTiles) {
+    expand.push_back(tile_name(tile));
+  }
+  add_changes(changes, shrink, &Tuning::shrink_tile);
+  add_changes(changes, Numbers{1, 2, 4, 8}, &Tuning::split);
+  add_changes(changes, Numbers{1, 2, 4, 8}, &Tuning::parts);
+  add_changes(changes, Numbers{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}, &Tuning::chunks);
+  add_changes(changes, expand, &Tuning::expand_tile);
+  return changes;
+}
+
+class Search {
+ public:
+  Search(const AutoDevice& device, const Problem& problem, const TimeOf& time_of,
+         const std::function<bool()>& ended)
+      : device_(device), problem_(problem), time_of_(time_of), ended_(ended) {
+    problem_.tuning = {};
+  }
+
+  TuningSearch run() {
+    const std::optional<Timed> own = timed({});
+    if (!own) {
+      return {std::nullopt, tried_};
+    }
+    best_ = {{}, own->time_us};
+    const bool clusters = auto_family(device_, problem_) == AutoFamily::kClustered;
+    over(clusters ? TunedFamily::kClustered : TunedFamily::kPanel, own->time_us);
+    over(clusters ? TunedFamily::kPanel : TunedFamily::kClustered, own->time_us);
+    TuningSearch result{std::nullopt, tried_};
+    // The least of many times is too good by its luck: both once more.
+    if (!(best_.tuning == Tuning{})) {
+      const std::optional<Timed> again = time_of_({});
+      const std::optional<Timed> best = time_of_(best_.tuning);
+      if (again && best && best->time_us + best->noise_us + again->noise_us < again->time_us &&
+          best->time_us + best->noise_us + own->noise_us < own->time_us) {
+        result.found = {shape_class(problem_), best_.tuning, best->time_us, again->time_us};
+      }
+    }
+    return result;
+  }
+
+ private:
+  struct Candidate {
+    Tuning tuning;
+    double time_us = 0;
+  };
+
+  // Nothing for what cannot be launched, is launched already or was not proved.
+  std::optional<Timed> timed(const Tuning& tuning) {
+    Problem told = problem_;
+    told.tuning = tuning;
+    if (ended_() || tuning_fault(tuning) || !why_not_tuned(device_, told).empty()) {
+      return std::nullopt;
+    }
+    std::string launch(name(auto_family(device_, told)));
+    const std::vector<std::string> lines = explain_auto(device_, told);
+    for (std::size_t i = 1; i < lines.size(); ++i) {  // the first says why
+      launch += lines[i];
+    }
+    if (!launches_.insert(launch).second) {
+      return std::nullopt;
+    }
+    ++tried_;
+    return time_of_(tuning);
+  }
+
+  void over(TunedFamily family, double own_us) {
+    constexpr double kHopeless = 1.5;  // times what auto takes, for the start of a family
+    Candidate here{{}, own_us};
+    here.tuning.family = family;
+    const bool other = auto_family_of(family) != auto_family(device_, problem_);
+    if (other) {
+      const std::optional<Timed> start = timed(here.tuning);
+      if (!start || start->time_us > kHopeless * own_us) {
+        return;
+      }
+      here.time_us = start->time_us;
+      take(here);
+    }
+    for (bool better = true; better && !ended_();) {
+      better = false;
+      for (const Change& change : changes_of(family)) {
+        Tuning next = here.tuning;
+        change(next);
+        const std::optional<Timed> time = timed(next);
+        if (time && time->time_us < here.time_us) {
+          here = {next, time->time_us};
+          take(here);
+          better = true;
+        }
+      }
+    }
+  }
+
+  static AutoFamily auto_family_of(TunedFamily family) {
+    return family == TunedFamily::kClustered ? AutoFamily::kClustered : AutoFamily::kPanel;
+  }
+
+  void take(const Candidate& candidate) {
+    if (candidate.time_us < best_.time_us) {
+      best_ = candidate;
+    }
+  }
+
+  const AutoDevice& device_;
+  Problem problem_;
+  const TimeOf& time_of_;
+  const std::function<bool()>& ended_;
+  std::set<std::string> launches_;
+  Candidate best_;
+  std::int64_t tried_ = 0;
+};
+
+}  // namespace
+
+ShapeClass shape_class(const Problem& problem) {
+  const std::int64_t active = std::max<std::int64_t>(problem.plan.active(), 1);
+  ShapeClass shape;
+  shape.op = name(problem.op);
+  shape.dtype = name(problem.dtype);
+  shape.intermediate = name(problem.intermediate);
+  shape.in_features = problem.in_features;
+  shape.widths = problem.widths;
+  shape.rank = up_to_power(problem.max_rank);
+  shape.tokens = up_to_power(problem.tokens);
+  shape.rows = up_to_power(kernels::divide_up(problem.tokens, active));
+  return shape;
+}
+
+TuningSearch search_tuning(const AutoDevice& device, const Problem& problem, const TimeOf& time_of,
+                           const std::function<bool()>& ended) {
+  return Search(device, problem, time_of, ended).run();
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,103 @@
+#include "run/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/auto_tuning.h"
+#include "scenario/content_hash.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+namespace {
+
+struct ClassToTune {
+  ShapeClass shape;
+  const Case* spec;
+  Problem problem;
+};
+
+std::vector<ClassToTune> classes_of(const std::vector<PlannedRow>& rows) {
+  std::vector<ClassToTune> classes;
+  for (const PlannedRow& row : rows) {
+    Problem problem = make_problem(*row.spec, draw_batch(*row.spec), draw_adapters(*row.spec));
+    const ShapeClass shape = shape_class(problem);
+    if (problem.plan.active() > 0 &&
+        std::none_of(classes.begin(), classes.end(),
+                     [&](const ClassToTune& known) { return known.shape == shape; })) {
+      classes.push_back({shape, row.spec, std::move(problem)});
+    }
+  }
+  return classes;
+}
+
+}  // namespace
+
+TuneReport tune(const TuneRequest& request) {
+  const std::vector<ClassToTune> classes = classes_of(request.rows);
+  const double end = request.seconds() + request.limit_s;
+  TuneReport report;
+  report.classes = static_cast<std::int64_t>(classes.size());
+  for (std::size_t i = 0; i < classes.size() && !request.interrupted(); ++i) {
+    const ClassToTune& tuned = classes[i];
+    const double now = request.seconds();
+    if (now >= end) {
+      break;
+    }
+    const double share_end = now + (end - now) / static_cast<double>(classes.size() - i);
+    std::int64_t tried = 0;
+    const TimeOf time_of = [&](const Tuning& tuning) {
+      const std::string said = tuning_text(tuning);
+      request.progress(report.searched, report.classes,
+                       fmt::format("{}: {} tried, now {}", tuned.spec->id, tried++,
+                                   said.empty() ? "as auto chooses" : said));
+      Case spec = *tuned.spec;
+      spec.tuning = tuning;
+      return request.time_of(spec);
+    };
+    const TuningSearch search = search_tuning(request.device, tuned.problem, time_of, [&] {
+      return request.interrupted() || request.seconds() >= share_end;
+    });
+    report.tried += search.tried;
+    if (request.interrupted()) {
+      break;  // times that were cut short prove nothing
+    }
+    ++report.searched;
+    if (search.found) {
+      report.found.push_back(*search.found);
+    }
+    request.keep(report.found);
+  }
+  return report;
+}
+
+void apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
+                   const std::filesystem::path& file, const AutoDevice& device,
+                   const std::string& device_name) {
+  if (tunings.device != device_name) {
+    Diagnostic diagnostic;
+    diagnostic.where.file = file.string();
+    diagnostic.what = fmt::format("tunings of '{}' on '{}'", tunings.device, device_name);
+    diagnostic.allowed = "a file that `lora-bench tune` wrote on such a device";
+    throw UsageError({diagnostic});
+  }
+  for (Scenario& scenario : scenarios) {
+    for (Case& spec : scenario.cases) {
+      Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+      const ShapeClass shape = shape_class(problem);
+      const auto known = std::find_if(tunings.shapes.begin(), tunings.shapes.end(),
+                                      [&](const auto& tuned) { return tuned.shape == shape; });
+      if (known == tunings.shapes.end() || !(spec.tuning == Tuning{})) {
+        continue;
+      }
+      problem.tuning = known->tuning;
+      if (why_not_tuned(device, problem).empty()) {
+        spec.tuning = known->tuning;
+      }
+    }
+    scenario.content_hash = content_hash(scenario.cases);
+  }
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,179 @@
+#include "scenario/tuning_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "scenario/settings.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::array<std::string_view, 5> kTopKeys{"device", "tool", "commit", "date", "shapes"};
+constexpr std::array<std::string_view, 11> kShapeKeys{"op",     "dtype",   "intermediate", "in",
+                                                      "out",    "rank",    "tokens",       "rows",
+                                                      "tuning", "time_us", "auto_us"};
+
+class TuningReader {
+ public:
+  TuningReader(const CheckTuning& check, Diagnostics& diagnostics)
+      : check_(check), diagnostics_(diagnostics) {}
+
+  TuningFile read(const Value& root) {
+    TuningFile tunings;
+    if (!is_map(root, "a tuning file", kTopKeys)) {
+      return tunings;
+    }
+    for (auto& [key, target] : {std::pair{"device", &tunings.device},
+                                {"tool", &tunings.tool},
+                                {"commit", &tunings.commit},
+                                {"date", &tunings.date}}) {
+      reader(root, key, "any text", [&](const Reader& value) { value.text(*target); });
+    }
+    const Value* shapes = root.find("shapes");
+    if (shapes == nullptr || shapes->kind != Value::Kind::kList) {
+      diagnostics_.add(shapes == nullptr ? root.where : shapes->where, "'shapes' is no list",
+                       "a list of maps");
+      return tunings;
+    }
+    for (const Value& item : shapes->items) {
+      const TunedShape shape = read_shape(item);
+      const bool again = std::any_of(tunings.shapes.begin(), tunings.shapes.end(),
+                                     [&](const auto& known) { return known.shape == shape.shape; });
+      if (again && diagnostics_.empty()) {
+        diagnostics_.add(item.where, "a shape that stands above too", "each shape once");
+      }
+      tunings.shapes.push_back(shape);
+    }
+    return tunings;
+  }
+
+ private:
+  template <std::size_t kCount>
+  bool is_map(const Value& value, const std::string& what,
+              const std::array<std::string_view, kCount>& keys) {
+    if (value.kind != Value::Kind::kMap) {
+      diagnostics_.add(value.where, fmt::format("{} is {}", what, describe(value)), "a map");
+      return false;
+    }
+    const std::vector<std::string> known(keys.begin(), keys.end());
+    for (const Value::Entry& entry : value.entries) {
+      if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
+        diagnostics_.add(entry.where, fmt::format("unknown key '{}'", entry.key),
+                         fmt::format("{}", fmt::join(known, ", ")), nearest(entry.key, known));
+      }
+    }
+    return true;
+  }
+
+  template <typename Read>
+  void reader(const Value& map, const std::string& key, const std::string& allowed, Read read) {
+    if (const Value* value = map.find(key)) {
+      read(Reader(*value, key, allowed, diagnostics_));
+    } else {
+      diagnostics_.add(map.where, fmt::format("'{}' is missing", key), allowed);
+    }
+  }
+
+  TunedShape read_shape(const Value& item) {
+    TunedShape tuned;
+    if (!is_map(item, "a shape", kShapeKeys)) {
+      return tuned;
+    }
+    ShapeClass& shape = tuned.shape;
+    for (auto& [key, target] : {std::pair{"op", &shape.op},
+                                {"dtype", &shape.dtype},
+                                {"intermediate", &shape.intermediate}}) {
+      reader(item, key, find_field(key)->doc.allowed,
+             [&](const Reader& value) { value.word(*target); });
+    }
+    for (auto& [key, target] : {std::pair{"in", &shape.in_features},
+                                {"rank", &shape.rank},
+                                {"tokens", &shape.tokens},
+                                {"rows", &shape.rows}}) {
+      reader(item, key, "an integer from 0 to 16777216",
+             [&](const Reader& value) { value.integer(*target, 0, kMaxFeatures); });
+    }
+    reader(item, "out", "integers from 0 to 16777216",
+           [&](const Reader& value) { value.integers(shape.widths, 0, kMaxFeatures); });
+    for (auto& [key, target] :
+         {std::pair{"time_us", &tuned.time_us}, {"auto_us", &tuned.auto_us}}) {
+      reader(item, key, "a number from 0 to 1e12",
+             [&](const Reader& value) { value.real(*target, 0, 1e12); });
+    }
+    read_tuning(item, tuned.tuning);
+    return tuned;
+  }
+
+  // The fields of a scenario, read as there.
+  void read_tuning(const Value& item, Tuning& tuning) {
+    const Value* map = item.find("tuning");
+    if (map == nullptr || map->kind != Value::Kind::kMap) {
+      diagnostics_.add(map == nullptr ? item.where : map->where, "'tuning' is no map",
+                       "a map as in a scenario");
+      return;
+    }
+    Settings settings;
+    flatten(*map, "tuning", settings, diagnostics_);
+    Case scratch;
+    FieldContext context;
+    for (const auto& [path, setting] : settings.entries()) {
+      setting.field->read(Reader(*setting.value, path, setting.field->doc.allowed, diagnostics_),
+                          scratch, context);
+    }
+    tuning = scratch.tuning;
+    if (const auto fault = check_ ? check_(tuning) : std::nullopt) {
+      const Value* place = settings.find(fault->key);
+      diagnostics_.add(place == nullptr ? map->where : place->where, fault->what, fault->allowed);
+    }
+  }
+
+  const CheckTuning& check_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+std::string tuning_file_text(const TuningFile& tunings) {
+  std::string text = fmt::format(
+      "# Tunings of backend auto, proved and timed by `lora-bench tune`; read by --tuning.\n"
+      "device: \"{}\"\ntool: \"{}\"\ncommit: \"{}\"\ndate: \"{}\"\n",
+      tunings.device, tunings.tool, tunings.commit, tunings.date);
+  text += tunings.shapes.empty() ? "shapes: []\n" : "shapes:\n";
+  for (const TunedShape& tuned : tunings.shapes) {
+    const ShapeClass& shape = tuned.shape;
+    text += fmt::format(
+        "  - {{op: {}, dtype: {}, intermediate: {}, in: {}, out: [{}], rank: {}, tokens: {}, "
+        "rows: {},\n     time_us: {:.4g}, auto_us: {:.4g}, tuning: {{{}}}}}\n",
+        shape.op, shape.dtype, shape.intermediate, shape.in_features, fmt::join(shape.widths, ", "),
+        shape.rank, shape.tokens, shape.rows, tuned.time_us, tuned.auto_us,
+        tuning_text(tuned.tuning));
+  }
+  return text;
+}
+
+TuningFile parse_tuning_file(const std::string& text, const std::filesystem::path& file,
+                             const CheckTuning& check_tuning) {
+  Diagnostics diagnostics;
+  const auto root = parse_yaml(text, file.string(), diagnostics);
+  diagnostics.throw_if_any();
+  TuningFile tunings;
+  if (root) {
+    tunings = TuningReader(check_tuning, diagnostics).read(*root);
+  } else {
+    diagnostics.add({file.string(), 0, 0}, "the file is empty", "what `lora-bench tune` wrote");
+  }
+  diagnostics.throw_if_any();
+  return tunings;
+}
+
+TuningFile load_tuning_file(const std::filesystem::path& file, const CheckTuning& check_tuning) {
+  Diagnostics diagnostics;
+  const auto text = read_text(file, {file.string(), 0, 0}, diagnostics);
+  diagnostics.throw_if_any();
+  return parse_tuning_file(*text, file, check_tuning);
+}
+
+}  // namespace lora_bench

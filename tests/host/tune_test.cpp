@@ -1,0 +1,216 @@
+#include "run/tune.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "core/error.h"
+#include "ops/auto_tuning.h"
+#include "support/process.h"
+#include "support/workload_case.h"
+
+using namespace lora_bench;
+using lora_bench::test::contains;
+
+namespace {
+
+Case layer_case(std::int64_t tokens, std::int64_t slots) {
+  Case spec = workload_case(tokens, slots);
+  spec.id = "t" + std::to_string(tokens);
+  spec.dtype = Dtype::kBf16;
+  spec.layer.in_features = spec.layer.x_stride = 4096;
+  spec.layer.widths = {4096};
+  spec.layer.y_stride = 4096;
+  spec.adapters.rank.list = {16};
+  spec.adapters.max_rank = 16;
+  spec.skew.kind = Skew::kDistinct;
+  return spec;
+}
+
+// Clusters of four blocks of four warps are the fastest by half.
+double pretended_us(const Tuning& tuning) {
+  double time = 20;
+  time -= tuning.cluster == 4 ? 5 : 0;
+  time -= tuning.warps == 4 ? 5 : 0;
+  return time;
+}
+
+TuningSearch searched(
+    const TimeOf& time_of, const std::function<bool()>& ended = [] { return false; }) {
+  return search_tuning({}, problem_of(layer_case(64, 64)), time_of, ended);
+}
+
+TuningFile one_shape() {
+  TuningFile tunings{"NVIDIA H200", "lora-bench 0.1.0", "abc", "2026-11-22T00:00:00Z", {}};
+  Tuning tuning;
+  tuning.family = TunedFamily::kPanel;
+  tuning.split = 4;
+  tunings.shapes.push_back({shape_class(problem_of(layer_case(64, 64))), tuning, 11.5, 12.25});
+  return tunings;
+}
+
+std::string refused(const std::string& text) {
+  try {
+    static_cast<void>(parse_tuning_file(text, "t.yaml", tuning_fault));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("search: finds what is fastest in two steps, and times no launch twice") {
+  std::map<std::string, int> timed;
+  const TuningSearch search = searched([&](const Tuning& tuning) -> std::optional<Timed> {
+    ++timed[tuning_text(tuning)];
+    return Timed{pretended_us(tuning), 0.1};
+  });
+  REQUIRE(search.found);
+  CHECK(search.found->tuning.cluster == 4);
+  CHECK(search.found->tuning.warps == 4);
+  CHECK(search.found->time_us == 10);
+  CHECK(search.found->auto_us == 20);
+  CHECK(search.found->shape.tokens == 64);
+  for (const auto& [tuning, times] : timed) {
+    CAPTURE(tuning);
+    // The best and auto's own once more, to be sure.
+    CHECK(times <= (tuning.empty() || tuning == tuning_text(search.found->tuning) ? 2 : 1));
+  }
+  CHECK(static_cast<std::int64_t>(timed.size()) == search.tried);
+}
+
+TEST_CASE("search: what is within the noise, or fast only once, is not better than auto") {
+  const auto noisy = [](const Tuning& tuning) -> std::optional<Timed> {
+    return Timed{pretended_us(tuning), 6};
+  };
+  CHECK_FALSE(searched(noisy).found);
+  std::map<std::string, int> timed;
+  const auto lucky = [&](const Tuning& tuning) -> std::optional<Timed> {
+    const bool first = timed[tuning_text(tuning)]++ == 0;
+    return Timed{first ? pretended_us(tuning) : 20, 0.1};
+  };
+  CHECK_FALSE(searched(lucky).found);
+}
+
+TEST_CASE("search: what is not proved is never best; where auto itself is not, nothing is tried") {
+  const auto wrong = [](const Tuning& tuning) -> std::optional<Timed> {
+    return tuning.cluster == 4 ? std::nullopt : std::optional<Timed>({pretended_us(tuning), 0.1});
+  };
+  const TuningSearch search = searched(wrong);
+  REQUIRE(search.found);
+  CHECK(search.found->tuning.cluster != 4);
+  CHECK(search.found->tuning.warps == 4);
+  CHECK(searched([](const Tuning&) { return std::optional<Timed>(); }).tried == 1);
+}
+
+TEST_CASE("search: ends when told, and asks only for what the device launches") {
+  int asked = 0;
+  const auto count = [&](const Tuning& tuning) -> std::optional<Timed> {
+    ++asked;
+    Problem problem = problem_of(layer_case(64, 64));
+    problem.tuning = tuning;
+    CHECK_FALSE(tuning_fault(tuning));
+    CHECK(why_not_tuned({}, problem).empty());
+    return Timed{pretended_us(tuning), 0.1};
+  };
+  static_cast<void>(searched(count));
+  CHECK(asked > 10);
+  asked = 0;
+  static_cast<void>(searched(count, [&] { return asked >= 3; }));
+  CHECK(asked <= 5);
+}
+
+TEST_CASE("tune: classes share the time that is left; what was found is kept at once") {
+  const std::vector<Case> cases{layer_case(64, 64), layer_case(60, 60), layer_case(2048, 1)};
+  std::vector<PlannedRow> rows;
+  for (const Case& spec : cases) {
+    rows.push_back({&spec, "auto", 0, "auto"});
+  }
+  double now = 0;
+  std::size_t kept = 0;
+  std::map<std::string, double> spent;
+  TuneRequest request{.rows = rows,
+                      .device = {},
+                      .limit_s = 40,
+                      .time_of = [&](const Case& spec) -> std::optional<Timed> {
+                        now += 1;
+                        spent[spec.id] += 1;
+                        return Timed{pretended_us(spec.tuning), 0.1};
+                      },
+                      .seconds = [&] { return now; },
+                      .interrupted = [] { return false; },
+                      .keep = [&](const auto& found) { kept = found.size(); },
+                      .progress = [](std::int64_t, std::int64_t, const std::string&) {}};
+  const TuneReport report = tune(request);
+  CHECK(report.classes == 2);  // 60 and 64 tokens are one class
+  CHECK(report.searched == 2);
+  CHECK(kept == report.found.size());
+  CHECK(spent["t64"] <= 22);
+  CHECK(spent["t2048"] > 10);
+  CHECK(spent.count("t60") == 0);
+
+  now = 0;
+  request.interrupted = [&] { return now > 30; };
+  const TuneReport cut = tune(request);
+  CHECK(cut.searched == 1);
+  CHECK(kept == cut.found.size());
+}
+
+TEST_CASE("tuning file: what is written is read again") {
+  const TuningFile written = one_shape();
+  const TuningFile read = parse_tuning_file(tuning_file_text(written), "t.yaml", tuning_fault);
+  CHECK(read.device == written.device);
+  CHECK(read.commit == written.commit);
+  REQUIRE(read.shapes.size() == 1);
+  CHECK(read.shapes.front().shape == written.shapes.front().shape);
+  CHECK(read.shapes.front().tuning == written.shapes.front().tuning);
+  CHECK(read.shapes.front().auto_us == 12.25);
+  CHECK(parse_tuning_file(tuning_file_text({"d", "t", "c", "n", {}}), "t.yaml", tuning_fault)
+            .shapes.empty());
+}
+
+TEST_CASE("tuning file: what is wrong is told with its place") {
+  const std::string text = tuning_file_text(one_shape());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    return refused(changed.replace(changed.find(from), from.size(), to));
+  };
+  CHECK(refused(text).empty());
+  CHECK(contains(with("split: 4", "split: 3"), "t.yaml:8:"));
+  CHECK(contains(with("split: 4", "split: 3"), "'tuning.split' is 3; allowed: 1, 2, 4, 8"));
+  CHECK(contains(with("split: 4", "spilt: 4"), "did you mean 'tuning.split'?"));
+  CHECK(contains(with("rank: 16", "rnak: 16"), "did you mean 'rank'?"));
+  CHECK(contains(with("rank: 16", "rnak: 16"), "'rank' is missing"));
+  CHECK(contains(with("device", "machine"), "unknown key 'machine'"));
+  CHECK(contains(with("tokens: 64", "tokens: many"), "'tokens' is 'many'; allowed: an integer"));
+  CHECK(contains(refused(text + text.substr(text.find("  - {"))), "t.yaml:9:"));
+  CHECK(contains(refused("device: x\nshapes: 3\n"), "'shapes' is no list"));
+  CHECK(contains(refused(""), "empty"));
+}
+
+TEST_CASE("tuning file: cases of its classes are told, those with a tuning of their own are not") {
+  Scenario scenario;
+  scenario.cases = {layer_case(64, 64), layer_case(60, 60), layer_case(65, 65), layer_case(64, 64)};
+  scenario.cases.back().tuning.family = TunedFamily::kClustered;
+  std::vector<Scenario> scenarios{scenario};
+  const std::uint64_t before = scenario.content_hash;
+  apply_tunings(scenarios, one_shape(), "t.yaml", {}, "NVIDIA H200");
+  const std::vector<Case>& cases = scenarios.front().cases;
+  CHECK(cases[0].tuning.split == 4);
+  CHECK(cases[1].tuning.split == 4);
+  CHECK(cases[2].tuning == Tuning{});
+  CHECK(cases[3].tuning.split == 0);
+  CHECK(scenarios.front().content_hash != before);
+
+  // What another device cannot launch is left to auto; a file of another device is refused.
+  TuningFile clusters = one_shape();
+  clusters.shapes.front().tuning = {.family = TunedFamily::kClustered};
+  scenarios = {scenario};
+  apply_tunings(scenarios, clusters, "t.yaml", {.compute_capability = 80}, "NVIDIA H200");
+  CHECK(scenarios.front().cases[0].tuning == Tuning{});
+  CHECK_THROWS_WITH_AS(apply_tunings(scenarios, clusters, "t.yaml", {}, "NVIDIA L4"),
+                       "t.yaml: tunings of 'NVIDIA H200' on 'NVIDIA L4'; allowed: a file that "
+                       "`lora-bench tune` wrote on such a device",
+                       UsageError);
+}
