@@ -8,10 +8,9 @@
 namespace lora_bench::kernels {
 namespace {
 
-constexpr std::int64_t kMostOfTwo = 113 << 10;  // shared bytes, so that two blocks share an SM
-constexpr std::int64_t kMostSlots = 63;         // barriers of a block
-constexpr std::int64_t kMostTiles = 65535;      // of a grid's second dimension
-constexpr std::int64_t kMostUnits = 1 << 13;    // of columns: the kernel divides in fp32
+constexpr std::int64_t kMostSlots = 63;       // barriers of a block
+constexpr std::int64_t kMostTiles = 65535;    // of a grid's second dimension
+constexpr std::int64_t kMostUnits = 1 << 13;  // of columns: the kernel divides in fp32
 constexpr int kLeastWarps = 2;
 constexpr std::int64_t kSlack = 512;  // reads beyond the last row of x
 
@@ -76,7 +75,11 @@ int cluster_of_two(const ClusteredShape& shape) {
   if (tiles * 16 <= shape.multiprocessors * 7 / 8) {
     return 16;
   }
-  return static_cast<int>(std::clamp<std::int64_t>(shape.multiprocessors * 3 / 2 / tiles, 1, 8));
+  const std::int64_t most = std::clamp<std::int64_t>(shape.multiprocessors * 3 / 2 / tiles, 1, 8);
+  // A pair for each of eight warps is worth two blocks.
+  const std::int64_t pairs = kChains * shape.slices * divide_up(shape.max_rank, 8);
+  const bool even_in_six = pairs % (8 * most) != 0 && pairs % (8 * 6) == 0;
+  return static_cast<int>(most > 6 && even_in_six ? 6 : most);
 }
 
 }  // namespace
@@ -134,13 +137,13 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
     }
   }
   const bool few_pairs = kChains * lane_tiles <= 4 * cluster && shape.in_features > 8192;
-  tuning = few_pairs ? tuning_of(shape, cluster, 4, 2, kMostOfTwo)
-                     : tuning_of(shape, cluster, 8, 1, kMostOfTwo);
+  tuning = few_pairs ? tuning_of(shape, cluster, 4, 2, kClusteredMostOfTwo)
+                     : tuning_of(shape, cluster, 8, 1, kClusteredMostOfTwo);
   // Many rows an adapter: x of all chains of a block at once is worth two warps.
   const bool many_rows = shape.tokens > 2 * shape.active;
   if (many_rows && tuning.warps == 8 &&
       tuning.x_bytes < x_bytes_of(shape, chains_of_block(cluster))) {
-    const ClusteredTuning fewer = tuning_of(shape, cluster, 6, 1, kMostOfTwo);
+    const ClusteredTuning fewer = tuning_of(shape, cluster, 6, 1, kClusteredMostOfTwo);
     if (fewer.x_bytes >= x_bytes_of(shape, chains_of_block(cluster))) {
       tuning = fewer;
     }
@@ -158,7 +161,7 @@ ClusteredTuning clustered_tuning_of(const ClusteredShape& shape, const Clustered
     return own;
   }
   const auto of_blocks = [&](int blocks) {
-    const std::int64_t most = blocks == 2 ? kMostOfTwo : shape.shared_bytes;
+    const std::int64_t most = blocks == 2 ? kClusteredMostOfTwo : shape.shared_bytes;
     ClusteredTuning tuning = tuning_of(shape, cluster, warps, slots, most);
     tuning.fits = tuning.fits && tuning.shared_bytes <= most;
     return tuning;

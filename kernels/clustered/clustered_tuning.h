@@ -38,6 +38,8 @@ constexpr int kClusteredPiece = 512;   // elements of K in a slot, of eight lane
 // Rows in a slot lie so far apart: neighbours on other banks.
 constexpr int kClusteredPiecePitch = 2 * kClusteredPiece + 64;
 constexpr int kClusteredBarrierBytes = 512;  // one barrier of the block, one a slot
+// Shared bytes, so that two blocks share a multiprocessor.
+constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
 
 // Floats from one row of partial sums to the next.
 [[nodiscard]] std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank);
