@@ -21,6 +21,14 @@ __device__ inline void expect_bytes(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
+// The same in two: more bytes to come, any number of times, then that no more will be added.
+__device__ inline void expect_more(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ inline void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 __device__ inline void await_bytes(std::uint32_t barrier, unsigned parity) {
   asm volatile(
       "{\n"
@@ -85,6 +93,13 @@ __device__ inline void send_two(std::uint32_t to, float x, float y, std::uint32_
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
           to),
       "f"(x), "f"(y), "r"(barrier)
+      : "memory");
+}
+__device__ inline void send_four(std::uint32_t to, const float4& value, std::uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(to),
+      "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier)
       : "memory");
 }
 

@@ -84,12 +84,10 @@ struct UnitPlace {
   std::int64_t start;  // of the slice in y
 };
 
-__device__ inline UnitPlace place_of_unit(const ExpandParams& params, int unit) {
-  UnitPlace place{unit, 0, unit * kClusteredColumns, static_cast<int>(params.width[0]),
-                  params.first_column};
-  const auto whole = [&]() {
-    return (place.width + kClusteredColumns - 1) / kClusteredColumns * kClusteredColumns;
-  };
+__device__ inline UnitPlace place_of_unit(const ExpandParams& params, int unit,
+                                          int columns = kClusteredColumns) {
+  UnitPlace place{unit, 0, unit * columns, static_cast<int>(params.width[0]), params.first_column};
+  const auto whole = [&]() { return (place.width + columns - 1) / columns * columns; };
 #pragma unroll 1
   while (place.column >= whole() && place.slice + 1 < params.slices) {
     place.column -= whole();

@@ -3,6 +3,7 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/clustered/clustered.h"
+#include "kernels/clustered/resident.h"
 #include "ops/auto_choice.h"
 #include "ops/auto_device.h"
 #include "ops/auto_tuning.h"
@@ -63,9 +64,15 @@ class AutoBackend final : public Backend {
     // Plan, ranks, scales and weights come from copies, or from a kernel that ends before the next
     // one starts (kernels/clustered/README.md).
     constexpr bool kLinked = true;
-    LORA_BENCH_CUDA_CHECK(kernels::launch_clustered(
-        kernel_number(problem.dtype), kernel_number(problem.intermediate), shrink, expand,
-        auto_clustered_tuning(device_, problem), kLinked, stream));
+    const kernels::Number number = kernel_number(problem.dtype);
+    const kernels::Number intermediate = kernel_number(problem.intermediate);
+    const kernels::ResidentTuning resident = auto_resident_tuning(device_, problem);
+    LORA_BENCH_CUDA_CHECK(resident.fits
+                              ? kernels::launch_resident(number, intermediate, shrink, expand,
+                                                         resident, kLinked, stream)
+                              : kernels::launch_clustered(number, intermediate, shrink, expand,
+                                                          auto_clustered_tuning(device_, problem),
+                                                          kLinked, stream));
     return true;
   }
 

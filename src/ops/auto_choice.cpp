@@ -107,6 +107,15 @@ kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device, const P
               static_cast<int>(tuning.slots), static_cast<int>(tuning.blocks)});
 }
 
+kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Problem& problem) {
+  if (problem.tuning.family == TunedFamily::kClustered) {
+    kernels::ResidentTuning none;
+    none.fits = false;
+    return none;
+  }
+  return kernels::resident_tuning(auto_clustered_shape(device, problem));
+}
+
 kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device, const Problem& problem,
                                               const Tuning& tuning, bool vectors) {
   const kernels::PanelShape shape = auto_panel_shape(device, problem, vectors);

@@ -22,6 +22,15 @@ std::string clustered_line(const kernels::ClusteredTuning& tuning) {
       bytes(tuning.x_bytes));
 }
 
+std::string resident_line(const kernels::ResidentTuning& tuning) {
+  return fmt::format(
+      "1 launch, linked to the one before: grid {} x {} x {}, {} of {} and up to {} rows; {} a "
+      "block; all weights in shared memory before it begins, {} a block",
+      tuning.cluster, tuning.tiles, tuning.groups, counted(tuning.tiles * tuning.groups, "cluster"),
+      counted(tuning.cluster, "block"), 8 * tuning.eights, counted(tuning.warps, "warp"),
+      bytes(tuning.shared_bytes));
+}
+
 std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
   if (tuning.blocks == 0) {
     return "shrink: nothing to do";
@@ -106,7 +115,9 @@ std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& p
   const AutoFamily family = auto_family(device, problem);
   std::vector<std::string> lines{fmt::format("{}, {}", name(family), reason_text(device, problem))};
   if (family == AutoFamily::kClustered) {
-    lines.push_back(clustered_line(auto_clustered_tuning(device, problem)));
+    const kernels::ResidentTuning resident = auto_resident_tuning(device, problem);
+    lines.push_back(resident.fits ? resident_line(resident)
+                                  : clustered_line(auto_clustered_tuning(device, problem)));
     lines.push_back(
         fmt::format("{} of workspace, for panel where an address does not begin on 16 bytes",
                     bytes(auto_workspace_bytes(device, problem, problem.tuning))));

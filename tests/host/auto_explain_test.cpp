@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "kernels/clustered/resident_tuning.h"
 #include "support/process.h"
 #include "support/workload_case.h"
 
@@ -43,6 +44,15 @@ TEST_CASE("explain: few rows an adapter are one launch of clusters, with the num
   CHECK(contains(text, fmt::format("grid {} x {}, ", tuning.cluster, tuning.tiles)));
   CHECK(contains(text, fmt::format("{} warps a block", tuning.warps)));
   CHECK(contains(text, "kB of workspace"));
+}
+
+TEST_CASE("explain: one row is a launch of clusters that have all weights before it begins") {
+  const kernels::ResidentTuning tuning =
+      kernels::resident_tuning(auto_clustered_shape({}, problem_of(decode_case(1, 1))));
+  const std::string text = explained(decode_case(1, 1));
+  CAPTURE(text);
+  CHECK(contains(text, fmt::format("grid {} x 1 x {}, ", tuning.cluster, tuning.groups)));
+  CHECK(contains(text, "all weights in shared memory before it begins"));
 }
 
 TEST_CASE("explain: many rows an adapter are panels, with the tiles of both halves") {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/clustered/clustered_tuning.h"
+
+namespace lora_bench::kernels {
+
+struct ResidentTuning {
+  std::int64_t tiles = 0;  // of rows of one adapter, a cluster each; 0: nothing to do, no launch
+  int eights = 1;          // of rows in a tile, 1 or 2
+  int cluster = 1;         // blocks, up to 16
+  int groups = 1;          // clusters that share the columns of a tile
+  int warps = 4;           // of a block
+  int sums = 0;            // offsets in shared memory: sums of chains, x, A, B
+  int x = 0;
+  int a = 0;
+  int b = 0;
+  int lane_pitch = 0;  // bytes of a lane of A
+  int shared_bytes = 0;
+  bool fits = true;  // else there is no such launch
+
+  friend bool operator==(const ResidentTuning&, const ResidentTuning&) = default;
+};
+
+constexpr int kResidentMostWarps = 8;
+constexpr int kResidentColumns = 32;  // of a unit, which a warp multiplies at a time
+
+// Not `fits` where `clustered` is the better one.
+[[nodiscard]] ResidentTuning resident_tuning(const ClusteredShape& shape);
+
+}  // namespace lora_bench::kernels

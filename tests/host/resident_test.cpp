@@ -1,0 +1,87 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/random.h"
+#include "kernels/chains.h"
+#include "kernels/clustered/resident_tuning.h"
+
+using namespace lora_bench::kernels;
+
+namespace {
+
+ClusteredShape decode(std::int64_t tokens, std::int64_t active, std::int64_t max_rank,
+                      std::int64_t columns) {
+  ClusteredShape shape;
+  shape.tokens = tokens;
+  shape.active = active;
+  shape.slices = 2;
+  shape.max_rank = max_rank;
+  shape.in_features = 4096;
+  shape.columns = columns;
+  return shape;
+}
+
+ClusteredShape drawn_shape(std::uint64_t index) {
+  std::uint64_t drawn = 0;
+  const auto below = [&](std::uint64_t bound) {
+    return static_cast<std::int64_t>(lora_bench::random_below(37, index, drawn++, bound));
+  };
+  ClusteredShape shape;
+  shape.active = 1 + below(20);
+  shape.tokens = 1 + below(static_cast<std::uint64_t>(24 * shape.active));
+  shape.slices = 1 + below(4);
+  shape.max_rank = 8 * (1 + below(16));
+  shape.in_features = 8 * (1 + below(2000));
+  shape.columns = 8 * (1 + below(8000));
+  shape.hidden_vectors = 1 + below(6);
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("resident: a block has room for its share of the weights and all that is made of them") {
+  int taken = 0;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    const ClusteredShape shape = drawn_shape(i);
+    const ResidentTuning tuning = resident_tuning(shape);
+    if (!tuning.fits) {
+      continue;
+    }
+    ++taken;
+    CAPTURE(i);
+    const std::int64_t rows = std::int64_t{8} * tuning.eights;
+    const std::int64_t shares = std::int64_t{tuning.cluster} * tuning.groups;
+    const std::int64_t eights = shape.slices * ((shape.max_rank + 7) / 8);
+    CHECK(tuning.shared_bytes <= shape.shared_bytes);
+    CHECK(tuning.warps <= kResidentMostWarps);
+    CHECK(tuning.sums - kClusteredBarrierBytes >=
+          shape.slices * ((shape.max_rank + 15) / 16) * 16 * rows * 2);
+    CHECK(tuning.x - tuning.sums >= kChains * rows * eights * 8 * 4);
+    CHECK(tuning.a - tuning.x >= chain_length(shape.in_features) * 32);
+    CHECK((tuning.b - tuning.a) * tuning.cluster >= kChains * eights * 8 * tuning.lane_pitch);
+    CHECK((tuning.shared_bytes - tuning.b) * shares >= shape.columns * shape.max_rank * 2);
+    CHECK(tuning.lane_pitch >= 2 * chain_length(shape.in_features));
+    CHECK(tuning.lane_pitch % 128 == 64);  // neighbouring lanes on other banks
+    for (const int offset : {tuning.sums, tuning.x, tuning.a, tuning.b}) {
+      CHECK(offset % 16 == 0);
+    }
+    // A tile a group, and what is left of each.
+    CHECK(tuning.tiles * rows + shape.active * rows > shape.tokens);
+    CHECK(tuning.tiles >= std::min(shape.tokens, shape.active));
+  }
+  CHECK(taken > 300);
+}
+
+TEST_CASE("resident: the columns of one adapter are shared by as many clusters as have units") {
+  CHECK(resident_tuning(decode(1, 1, 16, 28672)).groups == 7);
+  CHECK(resident_tuning(decode(1, 1, 16, 6144)).groups == 2);
+  CHECK(resident_tuning(decode(1, 1, 16, 1024)).groups == 1);
+}
+
+TEST_CASE("resident: many adapters are left to clustered, nothing at all is no launch") {
+  CHECK_FALSE(resident_tuning(decode(64, 64, 16, 6144)).fits);
+  CHECK_FALSE(resident_tuning(decode(256, 1, 64, 6144)).fits);
+  CHECK(resident_tuning(decode(0, 0, 16, 6144)).tiles == 0);
+}
