@@ -108,12 +108,11 @@ kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device, const P
 }
 
 kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Problem& problem) {
-  if (problem.tuning.family == TunedFamily::kClustered) {
-    kernels::ResidentTuning none;
-    none.fits = false;
-    return none;
-  }
-  return kernels::resident_tuning(auto_clustered_shape(device, problem));
+  kernels::ResidentTuning none;
+  none.fits = false;
+  return problem.tuning.family == TunedFamily::kResident
+             ? kernels::resident_tuning(auto_clustered_shape(device, problem))
+             : none;
 }
 
 kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device, const Problem& problem,
@@ -166,10 +165,10 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   }
   const bool takes = kernels::clustered_takes(auto_clustered_shape(device, problem)) &&
                      auto_clustered_tuning(device, problem).fits;
-  if (!takes) {
+  if (!takes || (asked == TunedFamily::kResident && !auto_resident_tuning(device, problem).fits)) {
     return AutoReason::kNoRoom;
   }
-  return asked == TunedFamily::kClustered ? AutoReason::kClustersAsked : AutoReason::kFewRows;
+  return asked == TunedFamily::kAuto ? AutoReason::kFewRows : AutoReason::kClustersAsked;
 }
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {

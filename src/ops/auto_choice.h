@@ -54,8 +54,8 @@ enum class AutoReason : std::uint8_t {
 // that is not taken (why_not_tuned) is as if nothing were said of it.
 [[nodiscard]] kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device,
                                                              const Problem& problem);
-// Of clusters that have all weights before they begin; not `fits`: auto_clustered_tuning's instead,
-// and always where the tuning asks for that family, whose numbers it speaks of.
+// Of clusters that have all weights before they begin, which is launched where the tuning asks for
+// it; not `fits`: auto_clustered_tuning's instead.
 [[nodiscard]] kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device,
                                                            const Problem& problem);
 [[nodiscard]] kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device,

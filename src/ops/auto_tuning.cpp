@@ -95,6 +95,21 @@ std::string why_not_clustered(const AutoDevice& device, const Problem& problem) 
       counted(kernels::kClusteredBarrierBytes / 8 - 1, "slot"));
 }
 
+std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
+  switch (auto_reason(device, problem)) {
+    case AutoReason::kClustersAsked:
+      return "";
+    case AutoReason::kNoRoom:
+      return fmt::format(
+          "tuning.family resident: the weights of {} of rank {} are more than the shared memory of "
+          "clusters that run at once; allowed: clustered, panel",
+          counted(problem.plan.active(), "adapter"), problem.max_rank);
+    default:
+      return fmt::format("tuning.family resident: {}; allowed: panel",
+                         reason_text(device, problem));
+  }
+}
+
 std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
   const Tuning& tuning = problem.tuning;
   if (!has_shrink(problem.op) ||
@@ -196,6 +211,9 @@ std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   }
   if (problem.tuning.family == TunedFamily::kClustered) {
     return why_not_clustered(device, problem);
+  }
+  if (problem.tuning.family == TunedFamily::kResident) {
+    return why_not_resident(device, problem);
   }
   const std::string shrink = why_not_shrink(device, problem);
   return shrink.empty() ? why_not_expand(device, problem) : shrink;

@@ -122,7 +122,7 @@ struct MeasureSettings {
   bool phases = false;         // shrink and expand of a linear op by themselves as well
 };
 
-enum class TunedFamily : std::uint8_t { kAuto, kClustered, kPanel };
+enum class TunedFamily : std::uint8_t { kAuto, kClustered, kResident, kPanel };
 
 [[nodiscard]] std::string_view name(TunedFamily family);
 

@@ -100,6 +100,8 @@ std::string_view name(TunedFamily family) {
       return "auto";
     case TunedFamily::kClustered:
       return "clustered";
+    case TunedFamily::kResident:
+      return "resident";
     case TunedFamily::kPanel:
       return "panel";
   }

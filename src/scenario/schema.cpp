@@ -12,7 +12,8 @@ constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
 constexpr std::array kCaches{CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot};
 constexpr std::array kModes{LaunchMode::kGraph, LaunchMode::kStream};
-constexpr std::array kFamilies{TunedFamily::kAuto, TunedFamily::kClustered, TunedFamily::kPanel};
+constexpr std::array kFamilies{TunedFamily::kAuto, TunedFamily::kClustered, TunedFamily::kResident,
+                               TunedFamily::kPanel};
 constexpr const char* kAsAuto = "as `auto` chooses";
 constexpr double kMaxMilliseconds = 3.6e6;
 
@@ -119,7 +120,7 @@ const std::vector<Field> kBatch{
 };
 
 const std::vector<Field> kTuning{
-    {{"tuning.family", "word", "auto, clustered, panel", "auto",
+    {{"tuning.family", "word", "auto, clustered, resident, panel", "auto",
       "kernel family that backend `auto` launches; other backends ignore `tuning`"},
      [](R r, Case& c, X) { r.choice(c.tuning.family, kFamilies); }},
     {{"tuning.cluster", "integer", "1 to 8 or 16; 0 leaves it to `auto`", kAsAuto,

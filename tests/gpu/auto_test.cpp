@@ -95,6 +95,7 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
     change(tuning);
     tunings.push_back(tuning);
   };
+  add(TunedFamily::kResident, [](Tuning&) {});
   for (const std::int64_t cluster : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
     add(TunedFamily::kClustered, [&](Tuning& tuning) { tuning.cluster = cluster; });
   }
