@@ -16,6 +16,7 @@
 #include "report/grid.h"
 #include "run/case_runner.h"
 #include "run/describe.h"
+#include "run/layer_row.h"
 #include "run/select.h"
 #include "run/target.h"
 #include "run/watch.h"
@@ -93,8 +94,14 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
   if (selected.backend) {
     const Space space = selected.backend->space();
     const DeviceFacts& facts = targets.facts(space);
-    add_floor(row, problem, spec.measure, targets.ceilings(space));
-    memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
+    if (spec.op == Op::kLayer) {
+      const LayerProblem layer = layer_of(spec, problem);
+      add_layer_floor(row, layer, 0, spec.measure, targets.ceilings(space));
+      memory = layer_measurement_bytes(layer, spec.measure.cache, facts.cache_bytes);
+    } else {
+      add_floor(row, problem, spec.measure, targets.ceilings(space));
+      memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
+    }
     const auto backend = watched(selected.backend, std::make_shared<Pulse>());
     const Support support = backend->supports(problem, facts);
     line.note = support.why_not;

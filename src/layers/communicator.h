@@ -21,8 +21,9 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // Every part becomes the sum of all.
-  virtual void all_reduce(const PartShape& shape, std::span<void* const> parts) = 0;
+  // Every `to` becomes the sum of the parts; it may be the part itself.
+  virtual void all_reduce(const PartShape& shape, std::span<void* const> parts,
+                          std::span<void* const> to) = 0;
   // Every `to` [rows, shards * columns] becomes the parts side by side.
   virtual void all_gather(const PartShape& shape, std::span<void* const> parts,
                           std::span<void* const> to) = 0;

@@ -72,8 +72,7 @@ void LayerEngine::allocate(Part& part) {
       buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.columns() : 0);
   part.h = buffer(lora.intermediate, lanes * lora.max_rank);
   part.whole_h =
-      buffer(lora.intermediate, problem.h == Exchange::kGather ? lanes * expand.max_rank : 0);
-  void* const h_of_expand = problem.h == Exchange::kGather ? part.whole_h.data() : part.h.data();
+      buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
 
   const std::int64_t first = bytes_of(dtype, problem.shard.inputs.first);
   part.base.operands.x = advance(x_.data(), first);
@@ -83,7 +82,7 @@ void LayerEngine::allocate(Part& part) {
   part.base.operands.h = problem.adds_bias ? part.base_fp32.data() : part.y.data();
   part.lora.operands.x = advance(x_.data(), bytes_of(dtype, problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
-  part.expand.operands.h = h_of_expand;
+  part.expand.operands.h = part.whole_h.data();
   for (const std::int64_t width : lora.widths) {
     part.a.push_back(buffer(dtype, lora.slots * lora.max_rank * lora.in_features));
     part.b.push_back(buffer(dtype, lora.slots * width * expand.max_rank));
@@ -262,7 +261,7 @@ void LayerEngine::exchange_h(Communicator& communicator) {
   const PartShape shape{lora.intermediate, lora.slices() * lora.tokens, lora.max_rank};
   const std::vector<void*> parts = addresses(parts_, &Part::h);
   if (at(0).problem.h == Exchange::kReduce) {
-    communicator.all_reduce(shape, parts);
+    communicator.all_reduce(shape, parts, addresses(parts_, &Part::whole_h));
   } else if (at(0).problem.h == Exchange::kGather) {
     communicator.all_gather(shape, parts, addresses(parts_, &Part::whole_h));
   }
@@ -273,7 +272,7 @@ void LayerEngine::exchange_y(Communicator& communicator) {
   const PartShape shape{problem_.lora.dtype, base.tokens, base.max_rank};
   const std::vector<void*> parts = addresses(parts_, &Part::y);
   if (at(0).problem.y == Exchange::kReduce) {
-    communicator.all_reduce(shape, parts);
+    communicator.all_reduce(shape, parts, parts);
   } else if (at(0).problem.y == Exchange::kGather) {
     communicator.all_gather(shape, parts, addresses(parts_, &Part::gathered_y));
   }
@@ -290,6 +289,13 @@ void LayerEngine::forward(Communicator& communicator, Stream stream, bool with_l
     }
   }
   exchange_y(communicator);
+}
+
+void LayerEngine::poison_results(std::int64_t rank) {
+  Part& part = at(rank);
+  for (GuardedBuffer* buffer : {&part.y, &part.base_fp32, &part.h, &part.gathered_y}) {
+    buffer->poison();
+  }
 }
 
 Matrix LayerEngine::output(std::int64_t rank) const {

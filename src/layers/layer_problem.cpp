@@ -62,6 +62,16 @@ LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora) {
   return problem;
 }
 
+ShardedLayer sharded_layer(const Case& spec) {
+  return {.kind = spec.setup.kind,
+          .in_features = spec.layer.in_features,
+          .widths = spec.layer.widths,
+          .kv_heads = spec.setup.kv_heads,
+          .max_rank = spec.adapters.max_rank,
+          .tp = spec.setup.tp,
+          .fully_sharded = spec.setup.fully_sharded};
+}
+
 std::string why_not_run(const ShardedLayer& layer) {
   if (description_of(layer.kind).vocabulary) {
     return fmt::format("{} layers are described but not run yet", name(layer.kind));

@@ -25,6 +25,9 @@ struct LayerProblem {
 // plan.
 [[nodiscard]] LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora);
 
+// Of a case with op layer.
+[[nodiscard]] ShardedLayer sharded_layer(const Case& spec);
+
 // Why the engine cannot run it, "" when it can.
 [[nodiscard]] std::string why_not_run(const ShardedLayer& layer);
 

@@ -64,4 +64,13 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
   return weights;
 }
 
+void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {
+  engine.load_base(tensors.w, tensors.bias);
+  engine.set_input(tensors.lora.x.data);
+  for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
+    engine.set_adapter(slot, adapter_of(problem, tensors, slot),
+                       tensors.lora.scale[static_cast<std::size_t>(slot)]);
+  }
+}
+
 }  // namespace lora_bench

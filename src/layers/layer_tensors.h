@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "layers/layer_engine.h"
 #include "layers/layer_problem.h"
 #include "workload/tensors.h"
 
@@ -21,5 +22,8 @@ struct LayerTensors {
 // The adapter of a slot as its file would have it: no lanes above its rank.
 [[nodiscard]] AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
                                         std::int64_t slot);
+
+// Loads what was drawn: the base, the input, and every adapter at its slot.
+void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors);
 
 }  // namespace lora_bench

@@ -11,9 +11,11 @@ class LocalCommunicator : public Communicator {
  public:
   [[nodiscard]] std::string_view name() const override { return "local"; }
 
-  void all_reduce(const PartShape& shape, std::span<void* const> parts) override {
-    if (parts.size() < 2) {
-      return;  // a sum of one is itself, whatever lies in lanes that nobody owns
+  void all_reduce(const PartShape& shape, std::span<void* const> parts,
+                  std::span<void* const> to) override {
+    if (parts.size() == 1) {
+      all_gather(shape, parts, to);  // a sum of one
+      return;
     }
     const std::int64_t row_bytes = shape.columns * size_bytes(shape.dtype);
     std::vector<float> sum(static_cast<std::size_t>(shape.columns));
@@ -27,8 +29,8 @@ class LocalCommunicator : public Communicator {
           sum[i] += term[i];
         }
       }
-      for (void* part : parts) {
-        encode(shape.dtype, sum, static_cast<char*>(part) + at);
+      for (void* whole : to) {
+        encode(shape.dtype, sum, static_cast<char*>(whole) + at);
       }
     }
   }
@@ -43,8 +45,8 @@ class LocalCommunicator : public Communicator {
       auto* next = static_cast<char*>(whole);
       for (std::int64_t row = 0; row < shape.rows; ++row) {
         for (void* part : parts) {
-          std::memcpy(next, static_cast<const char*>(part) + static_cast<std::size_t>(row) * bytes,
-                      bytes);
+          std::memmove(next, static_cast<const char*>(part) + static_cast<std::size_t>(row) * bytes,
+                       bytes);
           next += bytes;
         }
       }

@@ -57,8 +57,9 @@ double uncertainty(const std::vector<double>& samples) {
 
 void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
   const MeasureSettings& settings = sampling.settings;
-  const std::int64_t most = std::max(settings.max_samples, kLeastSamples);
-  const std::int64_t least = std::max(settings.min_samples, kSamplesForMedian);
+  const std::int64_t runs = sampling.against_baseline ? 2 : 1;  // for one sample
+  const std::int64_t most = std::max(settings.max_samples * runs, kLeastSamples);
+  const std::int64_t least = std::max(settings.min_samples, kSamplesForMedian) * runs;
   const double most_seconds = settings.max_time_ms * kMilliseconds;
   Elapsed elapsed(clock);
   for (std::int64_t count = 0; count < most; ++count) {
@@ -71,14 +72,16 @@ void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
       if (seconds >= (count < least ? kTimesOverdrawn * most_seconds : most_seconds)) {
         break;
       }
-      if (count >= settings.min_samples && seconds >= settings.min_time_ms * kMilliseconds &&
+      if (count >= settings.min_samples * runs && seconds >= settings.min_time_ms * kMilliseconds &&
           uncertainty(into.samples_s) <= settings.noise_target) {
         return;
       }
     }
     const double seconds = run_once(sampling, clock, static_cast<int>(count % 2));
     elapsed.ran(seconds);
-    into.samples_s.push_back(seconds / static_cast<double>(sampling.launches));
+    const bool baseline = sampling.against_baseline && count % 2 == 0;
+    (baseline ? into.baseline_s : into.samples_s)
+        .push_back(seconds / static_cast<double>(sampling.launches));
   }
   const double known = uncertainty(into.samples_s);
   if (!(known <= settings.noise_target)) {

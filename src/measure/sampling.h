@@ -15,6 +15,8 @@ struct Sampling {
   double own_load = 1;  // load per core that this measurement itself makes
   std::function<void()> prepare;
   std::function<bool()> stop;  // may be empty
+  // Slot 0 is something else that the time of slot 1 is held against: its samples are kept apart.
+  bool against_baseline = false;
 };
 void take_samples(const Sampling& sampling, Clock& clock, Measurement& into);
 

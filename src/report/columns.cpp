@@ -119,7 +119,7 @@ std::vector<Column> identity_columns() {
 
 std::vector<Column> case_columns() {
   return {
-      column({"op", "op", "", "shrink, expand, linear, embedding or logits", ""}, &Row::op),
+      column({"op", "op", "", "shrink, expand, linear, embedding, logits or layer", ""}, &Row::op),
       column({"dtype", "dtype", "", "type of x, A, B, bias and y", ""}, &Row::dtype),
       column({"intermediate", "h dtype", "", "type of h between shrink and expand", ""},
              &Row::intermediate),
@@ -232,6 +232,39 @@ std::vector<Column> time_columns() {
   };
 }
 
+// Of op layer; empty elsewhere.
+std::vector<Column> layer_columns() {
+  return {
+      column({"layer_kind", "kind", "", "what the layer is to its shards, see layers.md", ""},
+             &Row::layer_kind),
+      column({"tp", "tp", "", "shards that the layer is divided into", ""}, &Row::tp, {true, 5}),
+      column({"fully_sharded", "fully", "", "A and h are divided too", ""}, &Row::fully_sharded),
+      column({"comm", "comm", "",
+              "what exchanges results while time is taken; none: each shard is timed alone", ""},
+             &Row::comm),
+      column({"shard", "shard", "", "the slowest shard, whose times these are", ""}, &Row::shard),
+      column({"base_us", "base us", "us", "median time of the same shard without adapters",
+              "median of samples taken in turn with those of time_us"},
+             &Row::base_us, {true, 3}),
+      column({"tax_us", "tax us", "us",
+              "what the adapters add to the base; empty where it is below its noise",
+              "time_us - base_us"},
+             &Row::tax_us, {true, 1}),
+      column({"tax_pct", "tax %", "%", "the same in percent of the base", "100 * tax_us / base_us"},
+             &Row::tax_pct, {true, 2}),
+      column({"tax_noise_us", "tax noise us", "us", "how well the difference is known",
+              "half the 95 % interval of the median of layer - base"},
+             &Row::tax_noise_us),
+      column({"tax_floor_us", "tax floor us", "us",
+              "least that the adapters add, given that the base runs anyway",
+              "floor of base and adapters - floor of the base"},
+             &Row::tax_floor_us),
+      column({"tax_ratio", "x tax floor", "1", "how many times its floor the tax is",
+              "tax_us / tax_floor_us"},
+             &Row::tax_ratio, {true, 2}),
+  };
+}
+
 std::vector<Column> metric_columns() {
   return {
       column({"floor_us", "floor us", "us", "least time in which this machine can do the case",
@@ -293,17 +326,18 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 31> kBeforeRun{
-    "scenario",     "case",     "backend", "point", "tags",        "op",           "dtype",
-    "intermediate", "scale_at", "model",   "layer", "in_features", "out_features", "tokens",
-    "slots",        "active",   "rank",    "ranks", "skew",        "order",        "no_adapter",
-    "add_inputs",   "bias",     "seed",    "cache", "mode",        "bytes",        "weight_bytes",
-    "flops",        "content",  "tuning"};
+constexpr std::array<std::string_view, 35> kBeforeRun{
+    "scenario",     "case",         "backend",    "point",         "tags",  "op",
+    "dtype",        "intermediate", "scale_at",   "model",         "layer", "in_features",
+    "out_features", "tokens",       "slots",      "active",        "rank",  "ranks",
+    "skew",         "order",        "no_adapter", "add_inputs",    "bias",  "seed",
+    "cache",        "mode",         "bytes",      "weight_bytes",  "flops", "content",
+    "tuning",       "layer_kind",   "tp",         "fully_sharded", "comm"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;
-  for (auto* part : {&identity_columns, &case_columns, &time_columns, &metric_columns,
-                     &proof_columns, &condition_columns}) {
+  for (auto* part : {&identity_columns, &case_columns, &time_columns, &layer_columns,
+                     &metric_columns, &proof_columns, &condition_columns}) {
     std::vector<Column> some = part();
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }

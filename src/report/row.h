@@ -28,6 +28,11 @@ struct Row {
   std::string peer;     // package and version of what is no backend of ours
   std::string content;  // of the drawn step, see content_of
   std::string tuning;   // what backend `auto` was told, see tuning_text
+  // op layer alone
+  std::optional<std::string> layer_kind, comm;
+  std::optional<std::int64_t> tp, shard;
+  std::optional<bool> fully_sharded;
+  std::optional<double> base_us, tax_us, tax_pct, tax_noise_us, tax_floor_us, tax_ratio;
   // proof
   Status status = Status::kError;
   std::string message, warning, levels, hypothesis, numerics;

@@ -15,6 +15,8 @@
 #include "run/ceilings_anew.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
+#include "run/layer_row.h"
+#include "run/layer_runner.h"
 #include "run/watch.h"
 #include "verify/scan.h"
 #include "verify/verify.h"
@@ -308,7 +310,11 @@ Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept)
     return skipped(std::move(row), request.backend.why_not_here);
   }
   try {
-    attempt_row(row, groundwork_of(problem, request, kept), request, targets);
+    if (spec.op == Op::kLayer) {
+      layer_row(row, layer_of(spec, problem), request, targets);
+    } else {
+      attempt_row(row, groundwork_of(problem, request, kept), request, targets);
+    }
   } catch (const EnvironmentError&) {
     throw;
   } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "report/doubts.h"
+#include "run/layer_row.h"
 
 namespace lora_bench {
 namespace {
@@ -134,6 +135,9 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.flops = work.flops;
   row.cache = name(spec.measure.cache);
   row.mode = name(spec.measure.mode);
+  if (spec.op == Op::kLayer) {
+    describe_layer(row, layer_of(spec, problem));
+  }
   return row;
 }
 
@@ -204,7 +208,10 @@ void add_plan_time(Row& row, std::optional<double> plan_s) {
 
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings) {
-  const Floor floor = floor_of(count_work(problem), problem, settings.cache, ceilings);
+  judge_floor(row, floor_of(count_work(problem), problem, settings.cache, ceilings));
+}
+
+void judge_floor(Row& row, const Floor& floor) {
   row.floor_us = floor.seconds * kMicroseconds;
   row.bound_by = floor.bound_by;
   if (!row.time_us) {

@@ -22,6 +22,8 @@ void add_plan_time(Row& row, std::optional<double> plan_s);
 // floor, ratio, rates; makes the row INVALID when the time is below what is possible.
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings);
+// The same of any floor.
+void judge_floor(Row& row, const Floor& floor);
 // Fills threshold_missed, or threshold_undecided where the noise does not allow a verdict.
 void add_thresholds(Row& row, const Thresholds& thresholds);
 

@@ -195,6 +195,12 @@ void refuse_shared_files(const std::vector<std::string>& case_ids) {
 
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;
+  if (spec.op == Op::kLayer) {
+    throw UsageError(
+        fmt::format("case '{}' is a whole layer, which is not exported; a scenario with op linear "
+                    "exports what its adapters add",
+                    spec.id));
+  }
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
   Tensors tensors = draw_tensors(problem, Fill::kBounded, spec.seed);
   if (request.scales_as_written) {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "layers/layer_problem.h"
 #include "report/filter.h"
 #include "run/describe.h"
 #include "run/run.h"
@@ -55,6 +56,16 @@ void refuse_unmatched_cases(const RunRequest& request) {
   }
 }
 
+// A layer that cannot be divided as asked is an error of the scenario, before anything runs.
+void refuse_undivided(const Case& spec) {
+  if (spec.op != Op::kLayer) {
+    return;
+  }
+  if (const std::string why = why_not_run(sharded_layer(spec)); !why.empty()) {
+    throw UsageError(fmt::format("{}: case '{}': {}", spec.scenario_file, spec.id, why));
+  }
+}
+
 std::string nothing_selected(const RunRequest& request) {
   std::string text = "no case is left to run";
   if (!request.filters.empty()) {
@@ -98,6 +109,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
       if (!id_selected(request, spec.id)) {
         continue;
       }
+      refuse_undivided(spec);
       std::optional<Problem> problem;
       for (const std::string& spelling : names_for(request, spec)) {
         const std::string backend = backend_name(spelling);

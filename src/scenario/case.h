@@ -12,7 +12,8 @@
 
 namespace lora_bench {
 
-enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits };
+// kLayer is a whole layer, base product and all, of which a linear op is the adapters' part.
+enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits, kLayer };
 enum class ScaleAt : std::uint8_t { kShrink, kExpand };
 enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
 
@@ -48,6 +49,15 @@ struct LayerShape {
   std::int64_t offset_start = 0;
   std::int64_t x_stride = 0;  // elements between rows of x, >= in_features
   std::int64_t y_stride = 0;  // elements between rows of y, >= offset_start + sum(widths)
+};
+
+// What op layer asks beside the shape.
+struct LayerSetup {
+  LayerKind kind = LayerKind::kReplicated;
+  std::int64_t tp = 1;  // shards
+  bool fully_sharded = false;
+  std::int64_t kv_heads = 0;  // of qkv and merged_qkv
+  bool bias = false;          // of the base
 };
 
 struct BatchSpec {
@@ -160,6 +170,7 @@ struct Case {
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   LayerShape layer;
+  LayerSetup setup;  // of op layer alone
   BatchSpec batch;
   AdapterSpec adapters;
   SkewLaw skew;           // decode sequences

@@ -87,6 +87,24 @@ void check_op(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+// What is asked of a whole layer, and what of an op alone.
+void check_setup(const Case& spec, const CaseChecker& checker) {
+  const bool layer = spec.op == Op::kLayer;
+  for (const char* path :
+       {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads", "layer.bias"}) {
+    if (!layer && checker.settings().has(path)) {
+      checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), "op layer");
+    }
+  }
+  for (const char* path : {"layer.offset_start", "layer.x_stride", "layer.y_stride", "add_inputs",
+                           "adapters.bias", "measure.phases"}) {
+    if (layer && checker.settings().has(path)) {
+      checker.fail(path, {"op"}, fmt::format("'{}' with op layer", path),
+                   "op linear: a layer has its own rows, and adds to its base");
+    }
+  }
+}
+
 // A list cycles over the slots, so what is left over of a longer one would never be used.
 void check_slot_list(const std::string& path, const std::string& noun, std::size_t count,
                      const Case& spec, const CaseChecker& checker) {
@@ -214,6 +232,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
     check_layer(spec, checker);
   }
   check_op(spec, checker);
+  check_setup(spec, checker);
   check_batch(spec, checker);
   check_slot_list("adapters.rank", "ranks", spec.adapters.rank.list.size(), spec, checker);
   check_slot_list("adapters.scale", "scales", spec.adapters.scale.size(), spec, checker);

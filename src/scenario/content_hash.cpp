@@ -36,6 +36,11 @@ std::string hashed_text(const Case& spec) {
   text +=
       fmt::format("{}|{}|{}|{}|{}|{}|{}|", layer.model, layer.name, layer.in_features,
                   fmt::join(layer.widths, ","), layer.offset_start, layer.x_stride, layer.y_stride);
+  if (spec.op == Op::kLayer) {
+    const LayerSetup& setup = spec.setup;
+    text += fmt::format("{}|{}|{}|{}|{}|", name(setup.kind), setup.tp, setup.fully_sharded,
+                        setup.kv_heads, setup.bias);
+  }
   text +=
       fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", spec.batch.decode, fmt::join(spec.batch.prefill, ","),
                   adapters.slots, adapters.active, hashed_text(adapters.rank), adapters.max_rank,

@@ -16,6 +16,8 @@ std::string_view name(Op op) {
       return "embedding";
     case Op::kLogits:
       return "logits";
+    case Op::kLayer:
+      return "layer";
   }
   throw std::logic_error("op outside the enumeration");
 }
@@ -110,7 +112,7 @@ std::string_view name(TunedFamily family) {
 
 std::string_view name(LaunchMode mode) { return mode == LaunchMode::kGraph ? "graph" : "stream"; }
 
-bool has_shrink(Op op) { return op == Op::kShrink || op == Op::kLinear || op == Op::kLogits; }
+bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding; }
 
 bool has_expand(Op op) { return op != Op::kShrink; }
 

@@ -68,6 +68,37 @@ bool resolve_layer(Case& spec, const CaseChecker& checker, Models& models) {
   return false;
 }
 
+// What the layers of models.yaml are to an engine.
+std::optional<LayerKind> kind_of_model_layer(const std::string& layer) {
+  if (layer == "qkv") {
+    return LayerKind::kMergedQkv;
+  }
+  if (layer == "gate_up") {
+    return LayerKind::kMergedColumn;
+  }
+  return layer == "o" || layer == "down" ? std::optional(LayerKind::kRow) : std::nullopt;
+}
+
+void resolve_setup(Case& spec, const CaseChecker& checker) {
+  if (spec.op != Op::kLayer) {
+    return;
+  }
+  if (!checker.settings().has("layer.kind")) {
+    const std::optional<LayerKind> kind =
+        spec.layer.model.empty() ? std::nullopt : kind_of_model_layer(spec.layer.name);
+    if (!kind) {
+      checker.fail("op", {"layers"}, "op layer without 'layer.kind'",
+                   "a layer of a model, or a kind as docs/layers.md lists them");
+      return;
+    }
+    spec.setup.kind = *kind;
+  }
+  constexpr std::int64_t kHeadColumns = 128;
+  if (spec.setup.kv_heads == 0 && spec.layer.widths.size() > 1) {
+    spec.setup.kv_heads = spec.layer.widths[1] / kHeadColumns;
+  }
+}
+
 }  // namespace
 
 const std::vector<ModelLayer>& Models::all(Diagnostics& diagnostics) {
@@ -117,6 +148,7 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
     }
   }
   const bool has_layer = resolve_layer(spec, checker, models);
+  resolve_setup(spec, checker);
   LayerShape& layer = spec.layer;
   if (layer.x_stride == 0) {
     layer.x_stride = layer.in_features;

@@ -6,7 +6,12 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::array kOps{Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits};
+constexpr std::array kOps{Op::kShrink,    Op::kExpand, Op::kLinear,
+                          Op::kEmbedding, Op::kLogits, Op::kLayer};
+constexpr std::array kKinds{LayerKind::kReplicated,   LayerKind::kColumn,
+                            LayerKind::kMergedColumn, LayerKind::kMergedColumnVariable,
+                            LayerKind::kQkv,          LayerKind::kMergedQkv,
+                            LayerKind::kRow};
 constexpr std::array kDtypes{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32};
 constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
@@ -59,10 +64,26 @@ const std::vector<Field> kLayer{
     {{"layer.y_stride", "integer", "an integer from 0 to 2147483648, at least the columns of y",
       "0: offset_start and all widths", "elements from a row of y to the next"},
      [](R r, Case& c, X) { r.integer(c.layer.y_stride, 0, kMaxStride); }},
+    {{"layer.kind", "word",
+      "replicated, column, merged_column, merged_column_variable, qkv, merged_qkv, row",
+      "by the model's layer: qkv merged_qkv, gate_up merged_column, o and down row",
+      "what the layer is to its shards, of op layer"},
+     [](R r, Case& c, X) { r.choice(c.setup.kind, kKinds); }},
+    {{"layer.tp", "integer", "an integer from 1 to 64", "1", "shards that a layer is divided into"},
+     [](R r, Case& c, X) { r.integer(c.setup.tp, 1, kMaxShards); }},
+    {{"layer.fully_sharded", "boolean", "true, false", "false",
+      "divide A and h too, as S-LoRA does"},
+     [](R r, Case& c, X) { r.boolean(c.setup.fully_sharded); }},
+    {{"layer.kv_heads", "integer", "an integer from 0 to 65536", "0: heads of 128 columns",
+      "heads of k and v of a qkv layer"},
+     [](R r, Case& c, X) { r.integer(c.setup.kv_heads, 0, kMaxSlots); }},
+    {{"layer.bias", "boolean", "true, false", "false", "the base of a layer has a bias"},
+     [](R r, Case& c, X) { r.boolean(c.setup.bias); }},
 };
 
 const std::vector<Field> kOp{
-    {{"op", "word", "shrink, expand, linear, embedding, logits", "linear", "what is computed"},
+    {{"op", "word", "shrink, expand, linear, embedding, logits, layer", "linear",
+      "what is computed"},
      [](R r, Case& c, X) { r.choice(c.op, kOps); }},
     {{"dtype", "word", "bf16, fp16, fp32", "bf16", "storage of x, A, B, bias and y"},
      [](R r, Case& c, X) { r.choice(c.dtype, kDtypes); }},

@@ -15,6 +15,7 @@ namespace lora_bench {
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxRank = 4096;
 constexpr std::int64_t kMaxSlots = 65536;
+constexpr std::int64_t kMaxShards = 64;
 constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSlices = 64;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 31;

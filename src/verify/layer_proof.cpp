@@ -120,13 +120,10 @@ Verdict verdict_of(const LayerComparison& found, double rows_checked) {
 
 }  // namespace
 
-void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {
-  engine.load_base(tensors.w, tensors.bias);
-  engine.set_input(tensors.lora.x.data);
-  for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
-    engine.set_adapter(slot, adapter_of(problem, tensors, slot),
-                       tensors.lora.scale[static_cast<std::size_t>(slot)]);
-  }
+reference::LayerRows layer_oracle(const LayerProblem& problem, const LayerTensors& tensors,
+                                  const reference::LayerArithmetic& arithmetic,
+                                  const std::vector<std::int64_t>& rows) {
+  return reference::evaluate_layer(oracle_layer(problem, tensors), arithmetic, rows);
 }
 
 reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const Backend& base,
@@ -156,16 +153,14 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
 }
 
 Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
-                      const LayerTensors& tensors, const reference::LayerArithmetic& arithmetic,
-                      const std::vector<std::int64_t>& rows) {
-  const reference::LayerRows oracle =
-      reference::evaluate_layer(oracle_layer(problem, tensors), arithmetic, rows);
+                      const reference::LayerRows& oracle) {
   ShardComparer comparer(problem, oracle);
   for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
     comparer.compare(rank, engine.output(rank));
   }
   const auto all = static_cast<double>(std::max<std::int64_t>(problem.lora.tokens, 1));
-  Verdict verdict = verdict_of(comparer.found(), static_cast<double>(rows.size()) / all);
+  Verdict verdict =
+      verdict_of(comparer.found(), static_cast<double>(oracle.rows.tokens.size()) / all);
   if (const std::string damage = engine.damage(); !damage.empty()) {
     verdict.status = Status::kFailed;
     verdict.message = "memory: guard damaged: " + damage;
@@ -180,8 +175,9 @@ Verdict verify_layer(const LayerProblem& problem, const Backend& base, const Bac
   load_layer(engine, problem, tensors);
   const std::unique_ptr<Communicator> communicator = make_local_communicator();
   engine.forward(*communicator, Stream{});
-  return compare_layer(engine, problem, tensors, layer_arithmetic(problem, base, lora),
-                       sample_rows(problem.lora, options.max_rows, options.seed));
+  return compare_layer(engine, problem,
+                       layer_oracle(problem, tensors, layer_arithmetic(problem, base, lora),
+                                    sample_rows(problem.lora, options.max_rows, options.seed)));
 }
 
 }  // namespace lora_bench

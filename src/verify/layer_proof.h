@@ -10,14 +10,15 @@
 
 namespace lora_bench {
 
-// Loads what was drawn: the base, and every adapter at its slot.
-void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors);
+// What the layer that is not divided ends with.
+[[nodiscard]] reference::LayerRows layer_oracle(const LayerProblem& problem,
+                                                const LayerTensors& tensors,
+                                                const reference::LayerArithmetic& arithmetic,
+                                                const std::vector<std::int64_t>& rows);
 
-// Compares what every shard ended with to the layer that is not divided.
+// Compares to it what every shard ended with.
 [[nodiscard]] Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
-                                    const LayerTensors& tensors,
-                                    const reference::LayerArithmetic& arithmetic,
-                                    const std::vector<std::int64_t>& rows);
+                                    const reference::LayerRows& oracle);
 
 // What the two backends declared of the shards' problems, as the oracle takes it.
 [[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,

@@ -33,7 +33,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   const std::int64_t columns =
       std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
   Problem problem;
-  problem.op = spec.op;
+  problem.op = spec.op == Op::kLayer ? Op::kLinear : spec.op;
   problem.dtype = spec.dtype;
   problem.intermediate = spec.intermediate;
   problem.scale_at = spec.scale_at;

@@ -170,9 +170,16 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
       "[7]}}\n");
   const Row row =
       describe_case(one, make_problem(one, draw_batch(one), draw_adapters(one)), "auto");
+  const Case two = scenario(
+      "name: two\nop: layer\nlayer: {in: 8, out: 8, kind: row, tp: 2, fully_sharded: true}\n"
+      "batch.decode: 3\n");
+  const Row layer =
+      describe_case(two, make_problem(two, draw_batch(two), draw_adapters(two)), "cpu");
   for (const Column& column : columns()) {
     CAPTURE(column.key);
-    CHECK(column.before_run == (file_text(column.get(row)) != file_text(column.get(Row{}))));
+    const std::string untold = file_text(column.get(Row{}));
+    CHECK(column.before_run ==
+          (file_text(column.get(row)) != untold || file_text(column.get(layer)) != untold));
   }
 }
 

@@ -85,8 +85,10 @@ struct Bench {
   }
   [[nodiscard]] Verdict verdict(const LayerEngine& engine, const LayerProblem& problem,
                                 const LayerTensors& tensors) const {
-    return compare_layer(engine, problem, tensors, layer_arithmetic(problem, *backend, *backend),
-                         sample_rows(problem.lora, 256, 1));
+    return compare_layer(
+        engine, problem,
+        layer_oracle(problem, tensors, layer_arithmetic(problem, *backend, *backend),
+                     sample_rows(problem.lora, 256, 1)));
   }
 };
 

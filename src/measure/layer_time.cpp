@@ -1,0 +1,215 @@
+#include "measure/layer_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <random>
+#include <utility>
+
+#include "measure/eviction.h"
+#include "measure/sampling.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr std::int64_t kMostLayerSets = 32;
+constexpr std::int64_t kMostLayerLaunches = 2048;
+constexpr double kSequenceSeconds = 1e-3;
+
+std::int64_t weight_bytes_of_layer(const LayerProblem& problem) {
+  std::int64_t bytes = 0;
+  for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
+    bytes += count_layer_work(shard_problem(problem, rank)).layer.weight_bytes;
+  }
+  return bytes;
+}
+
+std::int64_t allocated_bytes(const LayerProblem& problem) {
+  const std::int64_t size = size_bytes(problem.lora.dtype);
+  std::int64_t bytes = 0;
+  for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
+    const ShardProblem part = shard_problem(problem, rank);
+    bytes += tensor_bytes(part.lora) + part.base.max_rank * part.base.in_features * size;
+    bytes += part.expand ? tensor_bytes(*part.expand) : 0;
+  }
+  return bytes;
+}
+
+// Of which the shards of one rank are more than three caches hold.
+std::int64_t layer_sets(const LayerProblem& problem, CacheMode cache, std::int64_t cache_bytes) {
+  const std::int64_t touched =
+      std::max<std::int64_t>(weight_bytes_of_layer(problem) / problem.layer.tp, 1);
+  return cache == CacheMode::kHot
+             ? 1
+             : std::clamp<std::int64_t>(3 * cache_bytes / touched + 1, 2, kMostLayerSets);
+}
+
+// Half the interval of the median of what each layer's sample took longer than the base's before.
+double noise_of_difference(const Measurement& measured) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < std::min(measured.samples_s.size(), measured.baseline_s.size());
+       ++i) {
+    differences.push_back(measured.samples_s[i] - measured.baseline_s[i]);
+  }
+  const Summary summary = summarize(differences);
+  const double half_width = median_half_width(differences);
+  return std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2;
+}
+
+class LayerBench {
+ public:
+  LayerBench(const LayerMeasureRequest& request, Memory& memory, Clock& clock,
+             const DeviceFacts& device)
+      : request_(request),
+        clock_(clock),
+        settings_(request.settings),
+        evicts_(settings_.cache != CacheMode::kHot &&
+                layer_sets(request.problem, settings_.cache, device.cache_bytes) == kMostLayerSets),
+        eviction_(memory, evicts_ ? device.cache_bytes : 0),
+        communicator_(make_local_communicator()) {
+    const std::int64_t sets = layer_sets(request.problem, settings_.cache, device.cache_bytes);
+    for (std::int64_t set = 0; set < sets; ++set) {
+      layers_.emplace_back(request.problem, request.base, request.lora, memory);
+      load_layer(layers_.back(), request.problem, request.tensors);
+      // What a shard gets from the others is there before it is timed alone.
+      layers_.back().forward(*communicator_, Stream{});
+    }
+    const auto shards = static_cast<double>(request.problem.layer.tp);
+    settings_.warmup_ms /= shards;
+    settings_.min_time_ms /= shards;
+    settings_.max_time_ms /= shards;
+  }
+
+  LayerMeasurement run() {
+    LayerMeasurement slowest;
+    for (std::int64_t rank = 0; rank < request_.problem.layer.tp; ++rank) {
+      Measurement measured = measure_shard(rank);
+      const bool interrupted = measured.interrupted || slowest.layer.interrupted;
+      if (rank == 0 || measured.summary.median > slowest.layer.summary.median) {
+        slowest.layer = std::move(measured);
+        slowest.shard = rank;
+      }
+      slowest.layer.interrupted = interrupted;
+    }
+    slowest.base_s = summarize(slowest.layer.baseline_s).median;
+    slowest.tax_s = slowest.layer.summary.median - slowest.base_s;
+    slowest.tax_noise_s = noise_of_difference(slowest.layer);
+    check(slowest.layer);
+    return slowest;
+  }
+
+ private:
+  [[nodiscard]] std::vector<Launch> sequence(std::int64_t rank, bool with_lora,
+                                             std::int64_t passes) {
+    std::vector<Launch> launches;
+    for (std::int64_t pass = 0; pass < passes; ++pass) {
+      for (LayerEngine& layer : layers_) {
+        launches.emplace_back([&layer, rank, with_lora](Stream stream) {
+          layer.run_before_h(rank, with_lora, stream);
+          if (with_lora) {
+            layer.run_after_h(rank, stream);
+          }
+        });
+      }
+    }
+    return launches;
+  }
+
+  // So many that a sample is long against the clock; one where the caches are emptied before it.
+  std::int64_t choose_passes(std::int64_t rank) {
+    if (evicts_) {
+      return 1;
+    }
+    clock_.load(0, sequence(rank, false, 1));
+    static_cast<void>(clock_.run_seconds(0));
+    const double seconds = std::max(clock_.run_seconds(0), 1e-9);
+    const auto sets = static_cast<std::int64_t>(layers_.size());
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(kSequenceSeconds / seconds) + 1, 1,
+                                    std::max<std::int64_t>(1, kMostLayerLaunches / sets));
+  }
+
+  Measurement measure_shard(std::int64_t rank) {
+    const std::int64_t passes = choose_passes(rank);
+    clock_.load(0, sequence(rank, false, passes));
+    clock_.load(1, sequence(rank, true, passes));
+    Measurement measured;
+    measured.rotation_sets = static_cast<std::int64_t>(layers_.size());
+    measured.rotated_bytes =
+        settings_.cache == CacheMode::kHot
+            ? 0
+            : measured.rotation_sets *
+                  count_layer_work(layers_.front().shard(rank)).layer.weight_bytes;
+    take_samples({.settings = settings_,
+                  .launches = passes * measured.rotation_sets,
+                  .own_load = 1,
+                  .prepare = [this] { eviction_.run(); },
+                  .stop = request_.stop,
+                  .against_baseline = true},
+                 clock_, measured);
+    for (LayerEngine& layer : layers_) {
+      layer.poison_results(rank);
+    }
+    static_cast<void>(clock_.run_seconds(1));
+    return measured;
+  }
+
+  // What the sequences as they were timed left in all shards of a layer that no one knows.
+  void check(Measurement& measured) {
+    if (!request_.check) {
+      return;
+    }
+    LayerEngine& layer = layers_[std::random_device{}() % layers_.size()];
+    layer.exchange_y(*communicator_);
+    measured.check_message = request_.check(layer);
+    measured.check_passed = measured.check_message.empty();
+  }
+
+  const LayerMeasureRequest& request_;
+  Clock& clock_;
+  MeasureSettings settings_;
+  bool evicts_;
+  Eviction eviction_;
+  std::unique_ptr<Communicator> communicator_;
+  std::deque<LayerEngine> layers_;  // whose addresses stay
+};
+
+}  // namespace
+
+LayerWork count_layer_work(const ShardProblem& shard) {
+  const Problem& base = shard.base;
+  const std::int64_t size = size_bytes(shard.lora.dtype);
+  const std::int64_t columns = base.max_rank;
+  LayerWork work;
+  work.base.rows = base.tokens;
+  if (base.tokens > 0) {
+    work.base.weight_bytes = columns * (base.in_features + (shard.adds_bias ? 1 : 0)) * size;
+    work.base.written_bytes = base.tokens * columns * size;
+    work.base.bytes =
+        work.base.weight_bytes + work.base.written_bytes + base.tokens * base.in_features * size;
+    work.base.flops = 2 * base.tokens * columns * base.in_features;
+  }
+  work.layer = work.base;
+  const auto add = [&](const Problem& part) {
+    const Work adapters = count_work(part);
+    work.layer.weight_bytes += adapters.weight_bytes;
+    work.layer.bytes += adapters.weight_bytes;
+    work.layer.flops += adapters.flops;
+  };
+  add(shard.lora);
+  if (shard.expand) {
+    add(*shard.expand);
+  }
+  return work;
+}
+
+std::int64_t layer_measurement_bytes(const LayerProblem& problem, CacheMode cache,
+                                     std::int64_t cache_bytes) {
+  return (layer_sets(problem, cache, cache_bytes) + 2) * allocated_bytes(problem);
+}
+
+LayerMeasurement measure_layer(const LayerMeasureRequest& request, Memory& memory, Clock& clock,
+                               const DeviceFacts& device) {
+  return LayerBench(request, memory, clock, device).run();
+}
+
+}  // namespace lora_bench

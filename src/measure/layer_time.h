@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "layers/layer_engine.h"
+#include "layers/layer_tensors.h"
+#include "measure/ceilings.h"
+#include "measure/measure.h"
+
+namespace lora_bench {
+
+// One shard of a layer, the slowest, by itself; nothing is exchanged while time is taken.
+struct LayerMeasurement {
+  Measurement layer;  // its baseline_s are the base without adapters
+  std::int64_t shard = 0;
+  double base_s = 0;  // median
+  double tax_s = 0;   // median of the layer less that of the base
+  double tax_noise_s = 0;
+};
+
+struct LayerMeasureRequest {
+  const LayerProblem& problem;
+  const LayerTensors& tensors;
+  const MeasureSettings& settings;
+  const Backend& base;
+  const Backend& lora;
+  // Asked of what the timed launches left in all shards; "" = right. May be empty.
+  std::function<std::string(const LayerEngine&)> check;
+  std::function<bool()> stop;  // may be empty
+};
+
+// Each shard in turn gets its share of the time. What is launched rotates through whole layers, as
+// many as `cache` asks for; base and layer are sampled in turn.
+[[nodiscard]] LayerMeasurement measure_layer(const LayerMeasureRequest& request, Memory& memory,
+                                             Clock& clock, const DeviceFacts& device);
+[[nodiscard]] std::int64_t layer_measurement_bytes(const LayerProblem& problem, CacheMode cache,
+                                                   std::int64_t cache_bytes);
+
+// What one shard must do: the base alone, and with its adapters, whose weights come on top (x and y
+// pass by anyway).
+struct LayerWork {
+  Work base, layer;
+};
+[[nodiscard]] LayerWork count_layer_work(const ShardProblem& shard);
+
+}  // namespace lora_bench

@@ -1,0 +1,65 @@
+#include "run/layer_row.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/sha256.h"
+#include "run/describe.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr double kMicrosecondsPerSecond = 1e6;
+
+}  // namespace
+
+LayerProblem layer_of(const Case& spec, const Problem& problem) {
+  LayerProblem layer = make_layer_problem(sharded_layer(spec), problem);
+  layer.base_bias = spec.setup.bias;
+  return layer;
+}
+
+void describe_layer(Row& row, const LayerProblem& problem) {
+  const ShardedLayer& layer = problem.layer;
+  row.layer_kind = name(layer.kind);
+  row.tp = layer.tp;
+  row.fully_sharded = layer.fully_sharded;
+  row.comm = "none";
+  row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind, layer.tp,
+                                   layer.fully_sharded, layer.kv_heads, problem.base_bias))
+                    .substr(0, 16);
+  const LayerWork work = count_layer_work(shard_problem(problem, 0));
+  row.bytes = work.layer.bytes;
+  row.weight_bytes = work.layer.weight_bytes;
+  row.flops = work.layer.flops;
+}
+
+void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
+  add_measurement(row, measurement.layer);
+  row.shard = measurement.shard;
+  row.base_us = measurement.base_s * kMicrosecondsPerSecond;
+  row.tax_noise_us = measurement.tax_noise_s * kMicrosecondsPerSecond;
+  const double tax_us = *row.time_us - *row.base_us;
+  if (std::fabs(tax_us) <= *row.tax_noise_us) {
+    warn(row, fmt::format("tax < noise ({:.3g} us)", *row.tax_noise_us));
+    return;
+  }
+  row.tax_us = tax_us;
+  row.tax_pct = 100 * tax_us / *row.base_us;
+}
+
+void add_layer_floor(Row& row, const LayerProblem& problem, std::int64_t shard,
+                     const MeasureSettings& settings, const Ceilings& ceilings) {
+  const ShardProblem part = shard_problem(problem, shard);
+  const LayerWork work = count_layer_work(part);
+  const Floor layer = floor_of(work.layer, part.lora, settings.cache, ceilings);
+  const Floor base = floor_of(work.base, part.lora, settings.cache, ceilings);
+  judge_floor(row, layer);
+  row.tax_floor_us = (layer.seconds - base.seconds) * kMicrosecondsPerSecond;
+  if (row.tax_us && *row.tax_floor_us > 0) {
+    row.tax_ratio = *row.tax_us / *row.tax_floor_us;
+  }
+}
+
+}  // namespace lora_bench

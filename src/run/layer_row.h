@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "layers/layer_problem.h"
+#include "measure/ceilings.h"
+#include "measure/layer_time.h"
+#include "report/row.h"
+#include "scenario/case.h"
+
+namespace lora_bench {
+
+// A case with op layer; `problem` is its adapters' part.
+[[nodiscard]] LayerProblem layer_of(const Case& spec, const Problem& problem);
+
+// What a row says of a layer beside what it says of every case. Bytes and flops are those of the
+// first shard, which has no less to do than the others.
+void describe_layer(Row& row, const LayerProblem& problem);
+void add_layer_measurement(Row& row, const LayerMeasurement& measurement);
+// floor_us of the shard, and what of it is the adapters'.
+void add_layer_floor(Row& row, const LayerProblem& problem, std::int64_t shard,
+                     const MeasureSettings& settings, const Ceilings& ceilings);
+
+}  // namespace lora_bench

@@ -1,0 +1,178 @@
+#include "run/layer_runner.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "measure/layer_time.h"
+#include "measure/plan_time.h"
+#include "ops/cpu_backend.h"
+#include "run/ceilings_anew.h"
+#include "run/describe.h"
+#include "run/interrupt.h"
+#include "run/layer_row.h"
+#include "run/watch.h"
+#include "verify/layer_proof.h"
+
+namespace lora_bench {
+namespace {
+
+// Everything the working thread touches, so that a hung backend can be left behind.
+struct LayerAttempt {
+  LayerAttempt(Case of, LayerProblem layer) : spec(std::move(of)), problem(std::move(layer)) {}
+
+  Case spec;
+  LayerProblem problem;
+  std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
+  std::shared_ptr<const Backend> base, lora;
+  std::shared_ptr<Memory> memory;
+  std::shared_ptr<Clock> clock;  // null = proof only
+  DeviceFacts facts;
+  Support support;
+  std::string numerics;
+  std::optional<Verdict> verdict;
+  std::optional<LayerMeasurement> measurement;
+  std::optional<double> plan_s;
+};
+
+void ask_layer(LayerAttempt& attempt) {
+  for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
+    const ShardProblem part = shard_problem(attempt.problem, rank);
+    attempt.support = attempt.lora->supports(part.lora, attempt.facts);
+    if (attempt.support.yes && part.expand) {
+      attempt.support = attempt.lora->supports(*part.expand, attempt.facts);
+    }
+  }
+  if (attempt.support.yes) {
+    const ShardProblem part = shard_problem(attempt.problem, 0);
+    attempt.numerics = fmt::format("base: shrink of {} by W; adapters: {}", attempt.base->name(),
+                                   attempt.lora->numerics(part.lora).summation);
+  }
+}
+
+void prove_and_time_layer(LayerAttempt& attempt) {
+  const LayerProblem& problem = attempt.problem;
+  const VerifySettings& verify = attempt.spec.verify;
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
+  reference::LayerRows oracle;
+  if (verify.enabled) {
+    oracle = layer_oracle(problem, tensors, layer_arithmetic(problem, *attempt.base, *attempt.lora),
+                          sample_rows(problem.lora, verify.max_rows, attempt.spec.seed));
+    LayerEngine engine(problem, *attempt.base, *attempt.lora, *attempt.memory);
+    load_layer(engine, problem, tensors);
+    engine.forward(*make_local_communicator(), Stream{});
+    attempt.verdict = compare_layer(engine, problem, oracle);
+    if (attempt.verdict->status != Status::kPassed) {
+      return;  // nothing is timed that was not proved right
+    }
+  } else {
+    attempt.verdict = Verdict{};
+    attempt.verdict->message = "not verified (verify.enabled is false)";
+  }
+  if (!attempt.clock) {
+    return;
+  }
+  LayerMeasureRequest request{.problem = problem,
+                              .tensors = tensors,
+                              .settings = attempt.spec.measure,
+                              .base = *attempt.base,
+                              .lora = *attempt.lora,
+                              .check = nullptr,
+                              .stop = interrupted};
+  if (verify.enabled) {
+    request.check = [&](const LayerEngine& left) {
+      const Verdict verdict = compare_layer(left, problem, oracle);
+      return verdict.status == Status::kPassed ? "" : verdict.message;
+    };
+  }
+  attempt.measurement = measure_layer(request, *attempt.memory, *attempt.clock, attempt.facts);
+  if (!attempt.measurement->layer.interrupted) {
+    attempt.plan_s = plan_seconds(problem.lora, *attempt.memory, *attempt.clock, attempt.facts);
+  }
+}
+
+bool layer_came_back(Row& row, const std::shared_ptr<LayerAttempt>& attempt,
+                     void (*work)(LayerAttempt&)) {
+  const double timeout_s = attempt->spec.verify.timeout_s;
+  if (run_watched([attempt, work] { work(*attempt); }, *attempt->pulse, timeout_s) ==
+      Ended::kReturned) {
+    return true;
+  }
+  row.status = Status::kHung;
+  row.message = fmt::format("did not return within {} s", timeout_s);
+  return false;
+}
+
+void skip(Row& row, std::string why) {
+  row.status = Status::kSkipped;
+  row.message = std::move(why);
+}
+
+void judge_layer_time(Row& row, const LayerAttempt& attempt, Targets& targets) {
+  const std::int64_t shard = attempt.measurement ? attempt.measurement->shard : 0;
+  const Row before = row;
+  const auto judge = [&] {
+    row = before;
+    add_layer_floor(row, attempt.problem, shard, attempt.spec.measure,
+                    targets.ceilings(Space::kHost));
+  };
+  judge();
+  bool anew = false;
+  while (before.status == Status::kPassed && row.status == Status::kInvalid &&
+         targets.doubt_ceilings(Space::kHost)) {
+    anew = true;
+    judge();
+  }
+  if (anew) {
+    warn_of_ceilings_anew(row);
+  }
+}
+
+}  // namespace
+
+void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request,
+               Targets& targets) {
+  const Space space = request.backend.backend->space();
+  if (space != Space::kHost) {
+    skip(row, "op layer runs on the host only, so far; choose backend cpu");
+    return;
+  }
+  row.mode = "host";
+  const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
+  attempt->base = watched(std::shared_ptr<const Backend>(make_cpu_backend()), attempt->pulse);
+  attempt->lora = watched(request.backend.backend, attempt->pulse);
+  attempt->memory = watched(targets.memory(space), attempt->pulse);
+  attempt->facts = targets.facts(space);
+  if (!layer_came_back(row, attempt, ask_layer)) {
+    return;
+  }
+  if (!attempt->support.yes) {
+    skip(row, attempt->support.why_not);
+    return;
+  }
+  const std::int64_t needed =
+      layer_measurement_bytes(problem, request.spec.measure.cache, attempt->facts.cache_bytes);
+  if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
+    skip(row, std::move(why));
+    return;
+  }
+  row.numerics = attempt->numerics;
+  if (request.timing && request.spec.measure.enabled) {
+    attempt->clock = watched(std::shared_ptr<Clock>(make_host_clock()), attempt->pulse);
+  }
+  if (!layer_came_back(row, attempt, prove_and_time_layer)) {
+    return;
+  }
+  add_verdict(row, *attempt->verdict);
+  if (attempt->measurement) {
+    add_layer_measurement(row, *attempt->measurement);
+    add_plan_time(row, attempt->plan_s);
+  }
+  if (attempt->clock) {
+    judge_layer_time(row, *attempt, targets);
+    add_thresholds(row, request.thresholds);
+  }
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,92 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "support/process.h"
+
+namespace lora_bench::test {
+namespace {
+
+const char* const kLayers =
+    "name: layers\n"
+    "op: layer\n"
+    "layer: {in: 64, out: [64, 16, 0], kind: merged_qkv, kv_heads: 2, bias: true}\n"
+    "batch: {decode: 6}\n"
+    "adapters: {slots: 3, rank: [8, 3, 0]}\n"
+    "no_adapter: 20%\n"
+    "measure: {cache: hot, warmup_ms: 1, min_time_ms: 1, max_time_ms: 30, min_samples: 6, "
+    "max_samples: 8}\n"
+    "sweep: {product: {layer.tp: [1, 4], layer.fully_sharded: [false, true]}}\n";
+
+}  // namespace
+
+TEST_CASE("a layer is proved and timed, each row with its base, shards and tax") {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("rows.jsonl");
+  const ProcessResult result = run_tool(
+      {"run", folder.write("layers.yaml", kLayers), "--backends", "cpu", "--quiet", "--out", out});
+  INFO(result.out, result.err);
+  std::istringstream lines(read_file(out));
+  std::int64_t rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    if (!row.contains("case")) {
+      continue;
+    }
+    ++rows;
+    // A clock that others disturb may make a row INVALID, which is no matter of layers.
+    const std::string status = row["status"];
+    CHECK((status == "PASSED" || status == "INVALID"));
+    CHECK(row["levels"] == "bounded");
+    CHECK(row["op"] == "layer");
+    CHECK(row["layer_kind"] == "merged_qkv");
+    CHECK(row["comm"] == "none");
+    CHECK(row["tp"].get<int>() * 2 > row["shard"].get<int>());
+    CHECK(row["base_us"].get<double>() > 0);
+    CHECK(row["tax_noise_us"].get<double>() >= 0);
+    CHECK(row["tax_floor_us"].get<double>() > 0);
+    if (!row["tax_us"].is_null()) {
+      CHECK(row["tax_us"].get<double>() ==
+            doctest::Approx(row["time_us"].get<double>() - row["base_us"].get<double>()));
+    }
+  }
+  CHECK(rows == 4);
+}
+
+TEST_CASE("a layer whose adapters are wrong fails") {
+  const TemporaryFolder folder;
+  const ProcessResult result = run_tool({"run", folder.write("layers.yaml", kLayers), "--no-time",
+                                         "--backends", "mutant:no-op", "--case", "tp4*"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "shard 0, token"));
+}
+
+TEST_CASE("a layer that cannot be divided as asked is an error before anything runs") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("layers.yaml", kLayers);
+  const ProcessResult result = run_tool({"run", file, "--set", "adapters.max_rank=10"});
+  CHECK(result.exit_code == 1);
+  CHECK(result.out.empty());
+  CHECK(
+      contains(result.err, "case 'tp4-fully_sharded=true': max_rank 10 is not divisible by tp 4"));
+}
+
+TEST_CASE(
+    "what only layers have is refused elsewhere, and what they have not is refused for them") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("layers.yaml", kLayers);
+  const ProcessResult linear = run_tool({"run", file, "--set", "op=linear"});
+  CHECK(linear.exit_code == 1);
+  CHECK(contains(linear.err, "'layer.kind' with op linear; allowed: op layer"));
+  const ProcessResult adds = run_tool({"run", file, "--set", "add_inputs=false"});
+  CHECK(adds.exit_code == 1);
+  CHECK(contains(adds.err, "'add_inputs' with op layer"));
+  const ProcessResult exported =
+      run_tool({"export", file, "--backends", "cpu", "--to", folder.path("cases")});
+  CHECK(exported.exit_code == 1);
+  CHECK(contains(exported.err, "is a whole layer, which is not exported"));
+}
+
+}  // namespace lora_bench::test

@@ -1,0 +1,137 @@
+#include "measure/layer_time.h"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+
+#include "measure/fake_clock.h"
+#include "ops/cpu_backend.h"
+#include "run/layer_row.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
+  const ShardedLayer layer{.kind = LayerKind::kRow,
+                           .in_features = 64,
+                           .widths = {32},
+                           .max_rank = 8,
+                           .tp = tp,
+                           .fully_sharded = fully_sharded};
+  Problem lora;
+  lora.dtype = Dtype::kBf16;
+  lora.tokens = 4;
+  lora.slots = 2;
+  lora.max_rank = 8;
+  lora.rank = {8, 3};
+  lora.scale = {2.0F, 0.5F};
+  const std::vector<std::int32_t> ids{1, 0, -1, 0};
+  lora.plan = make_plan(ids, lora.slots);
+  return make_layer_problem(layer, lora);
+}
+
+// Does its work until it was launched so many times.
+class TiredBackend : public Backend {
+ public:
+  explicit TiredBackend(std::int64_t launches) : launches_(launches) {}
+  [[nodiscard]] std::string_view name() const override { return "tired"; }
+  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return cpu_->numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    if (launches_-- > 0) {
+      cpu_->launch(problem, operands, stream);
+    }
+  }
+
+ private:
+  mutable std::int64_t launches_;
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
+};
+
+LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora) {
+  const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
+  const reference::LayerRows oracle = layer_oracle(
+      problem, tensors, layer_arithmetic(problem, *base, lora), sample_rows(problem.lora, 256, 1));
+  MeasureSettings settings;
+  settings.warmup_ms = 0;
+  settings.min_samples = 6;
+  settings.max_samples = 6;
+  return measure_layer({.problem = problem,
+                        .tensors = tensors,
+                        .settings = settings,
+                        .base = *base,
+                        .lora = lora,
+                        .check =
+                            [&](const LayerEngine& left) {
+                              const Verdict verdict = compare_layer(left, problem, oracle);
+                              return verdict.status == Status::kPassed ? "" : verdict.message;
+                            },
+                        .stop = nullptr},
+                       *memory, clock, DeviceFacts{});
+}
+
+}  // namespace
+
+TEST_CASE("the tax of a layer is what it takes longer than its base, of the slowest shard") {
+  for (const bool fully_sharded : {false, true}) {
+    // Every run takes longer than the one before, so the last shard is the slowest.
+    FakeClock clock([](int slot, std::int64_t run) {
+      return (slot == 0 ? 10e-6 : 13e-6) + 1e-9 * static_cast<double>(run);
+    });
+    const LayerMeasurement result =
+        measured(row_layer(2, fully_sharded), clock, *make_cpu_backend({1, ""}));
+    CHECK(result.shard == 1);
+    CHECK(result.tax_s == doctest::Approx(3e-6).epsilon(0.01));
+    CHECK(result.base_s + result.tax_s == doctest::Approx(result.layer.summary.median));
+    CHECK(result.layer.samples_s.size() == 6);
+    CHECK(result.layer.baseline_s.size() == 6);
+    CHECK(result.tax_noise_s < 1e-8);
+    CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
+  }
+}
+
+TEST_CASE("work that is left out once a layer is timed is found") {
+  FakeClock clock([](int, std::int64_t) { return 10e-6; });
+  const LayerMeasurement result = measured(row_layer(2, false), clock, TiredBackend(20));
+  CHECK_FALSE(result.layer.check_passed);
+  CHECK(result.layer.check_message.find("elements are wrong") != std::string::npos);
+}
+
+TEST_CASE("a tax below its noise is no number") {
+  LayerMeasurement measurement;
+  measurement.layer.samples_s = {10e-6};
+  measurement.layer.summary = summarize(measurement.layer.samples_s);
+  measurement.base_s = 9.5e-6;
+  measurement.tax_noise_s = 1e-6;
+  Row row;
+  add_layer_measurement(row, measurement);
+  CHECK_FALSE(row.tax_us);
+  CHECK(row.warning == "tax < noise (1 us)");
+  measurement.tax_noise_s = 0.1e-6;
+  row = Row{};
+  add_layer_measurement(row, measurement);
+  CHECK(*row.tax_us == doctest::Approx(0.5));
+  CHECK(*row.tax_pct == doctest::Approx(100 * 0.5 / 9.5));
+}
+
+TEST_CASE("adapters cost a layer their own weights and products, its rows pass by anyway") {
+  const LayerWork plain = count_layer_work(shard_problem(row_layer(2, false), 1));
+  // W, x and y; then the lanes of A and B of both adapters.
+  CHECK(plain.base.bytes == 2 * (32 * 32 + 4 * 32 + 4 * 32));
+  CHECK(plain.base.flops == 2 * 4 * 32 * 32);
+  CHECK(plain.layer.bytes - plain.base.bytes == 2 * (8 + 3) * (32 + 32));
+  CHECK(plain.layer.flops - plain.base.flops == 2 * (2 * 8 + 3) * (32 + 32));
+  // Fully sharded, the shard has half of B's rows.
+  const LayerWork full = count_layer_work(shard_problem(row_layer(2, true), 1));
+  CHECK(full.layer.bytes - full.base.bytes == 2 * (8 + 3) * (32 + 16));
+}
