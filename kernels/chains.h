@@ -14,7 +14,7 @@ constexpr int kChains = 8;
 constexpr int kChainLevels = 3;  // of the tree that adds them
 
 [[nodiscard]] constexpr std::int64_t chain_length(std::int64_t in_features) {
-  return 32 * divide_up(in_features, 32 * kChains);
+  return 32 * divide_up(in_features, std::int64_t{32} * kChains);
 }
 
 // Additions on the longest path of one sum; on tensor cores every product counts as one, as

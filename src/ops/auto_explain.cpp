@@ -43,8 +43,9 @@ std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
   return fmt::format(
       "shrink: {} of {}, tiles of {} rows x {} lanes, {} = {} x {} x split {}; h in {}, {}, {} of "
       "shared memory",
-      counted(tuning.blocks, "block"), counted(tile.warps_of_rows * tile.warps_of_lanes, "warp"),
-      tile.rows, tile.lanes, tuning.blocks,
+      counted(tuning.blocks, "block"),
+      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_lanes, "warp"), tile.rows,
+      tile.lanes, tuning.blocks,
       counted(tuning.blocks / tuning.lane_tiles / tuning.split, "row tile"),
       counted(tuning.lane_tiles, "lane tile"), tuning.split,
       counted(kernels::panel_parts(tuning.levels), "part"), counted(tile.stages, "stage"),
@@ -64,7 +65,8 @@ std::string expand_line(const kernels::PanelExpandTuning& tuning) {
       "expand: {} of {}, tiles of {} rows x {} columns, up to {} lanes; {} = {} x {} that share "
       "{}; "
       "{}, {} of shared memory",
-      counted(tuning.blocks, "block"), counted(tile.warps_of_rows * tile.warps_of_columns, "warp"),
+      counted(tuning.blocks, "block"),
+      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_columns, "warp"),
       16 * tile.warps_of_rows, tile.wide * tile.warps_of_columns, 16 * tile.steps, tuning.blocks,
       counted(tuning.blocks / tuning.chunks, "row tile"), counted(tuning.chunks, "chunk"),
       counted(tuning.column_tiles, "column tile"), counted(tile.stages, "stage"),

@@ -26,12 +26,10 @@ class TuningReader {
     if (!is_map(root, "a tuning file", kTopKeys)) {
       return tunings;
     }
-    for (auto& [key, target] : {std::pair{"device", &tunings.device},
-                                {"tool", &tunings.tool},
-                                {"commit", &tunings.commit},
-                                {"date", &tunings.date}}) {
-      reader(root, key, "any text", [&](const Reader& value) { value.text(*target); });
-    }
+    read_text_of(root, "device", tunings.device);
+    read_text_of(root, "tool", tunings.tool);
+    read_text_of(root, "commit", tunings.commit);
+    read_text_of(root, "date", tunings.date);
     const Value* shapes = root.find("shapes");
     if (shapes == nullptr || shapes->kind != Value::Kind::kList) {
       diagnostics_.add(shapes == nullptr ? root.where : shapes->where, "'shapes' is no list",
@@ -77,32 +75,39 @@ class TuningReader {
     }
   }
 
+  void read_text_of(const Value& map, const char* key, std::string& target) {
+    reader(map, key, "any text", [&](const Reader& value) { value.text(target); });
+  }
+  void read_word_of(const Value& map, const char* key, std::string& target) {
+    reader(map, key, find_field(key)->doc.allowed,
+           [&](const Reader& value) { value.word(target); });
+  }
+  void read_size_of(const Value& map, const char* key, std::int64_t& target) {
+    reader(map, key, "an integer from 0 to 16777216",
+           [&](const Reader& value) { value.integer(target, 0, kMaxFeatures); });
+  }
+  void read_time_of(const Value& map, const char* key, double& target) {
+    reader(map, key, "a number from 0 to 1e12",
+           [&](const Reader& value) { value.real(target, 0, 1e12); });
+  }
+
   TunedShape read_shape(const Value& item) {
     TunedShape tuned;
     if (!is_map(item, "a shape", kShapeKeys)) {
       return tuned;
     }
     ShapeClass& shape = tuned.shape;
-    for (auto& [key, target] : {std::pair{"op", &shape.op},
-                                {"dtype", &shape.dtype},
-                                {"intermediate", &shape.intermediate}}) {
-      reader(item, key, find_field(key)->doc.allowed,
-             [&](const Reader& value) { value.word(*target); });
-    }
-    for (auto& [key, target] : {std::pair{"in", &shape.in_features},
-                                {"rank", &shape.rank},
-                                {"tokens", &shape.tokens},
-                                {"rows", &shape.rows}}) {
-      reader(item, key, "an integer from 0 to 16777216",
-             [&](const Reader& value) { value.integer(*target, 0, kMaxFeatures); });
-    }
+    read_word_of(item, "op", shape.op);
+    read_word_of(item, "dtype", shape.dtype);
+    read_word_of(item, "intermediate", shape.intermediate);
+    read_size_of(item, "in", shape.in_features);
     reader(item, "out", "integers from 0 to 16777216",
            [&](const Reader& value) { value.integers(shape.widths, 0, kMaxFeatures); });
-    for (auto& [key, target] :
-         {std::pair{"time_us", &tuned.time_us}, {"auto_us", &tuned.auto_us}}) {
-      reader(item, key, "a number from 0 to 1e12",
-             [&](const Reader& value) { value.real(*target, 0, 1e12); });
-    }
+    read_size_of(item, "rank", shape.rank);
+    read_size_of(item, "tokens", shape.tokens);
+    read_size_of(item, "rows", shape.rows);
+    read_time_of(item, "time_us", tuned.time_us);
+    read_time_of(item, "auto_us", tuned.auto_us);
     read_tuning(item, tuned.tuning);
     return tuned;
   }
