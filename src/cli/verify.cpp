@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
@@ -44,6 +46,23 @@ std::vector<std::string> shipped_suite() {
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+// The self-test has cases of its own: what would be ignored was meant to do something.
+void refuse_beside_self_test(const CLI::App& command) {
+  std::vector<std::string> given;
+  for (const char* option : {"scenario", "--set", "--filter", "--case", "--backends", "--tuning",
+                             "--max-cases", "--out", "--quick", "--isolate"}) {
+    if (command.count(option) > 0) {
+      given.emplace_back(option == std::string_view("scenario") ? "the scenario" : option);
+    }
+  }
+  if (!given.empty()) {
+    throw UsageError(
+        fmt::format("--self-test tries the verifier on mutants and cases of its own and takes "
+                    "--correct-cases, --seed and --quiet alone: leave out {}",
+                    fmt::join(given, ", ")));
+  }
 }
 
 ExitCode exit_of(const SelfTestReport& report) {
@@ -142,8 +161,13 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   sub->add_flag("--isolate", command->isolate,
                 "each backend in a process of its own: a crash costs one row");
   sub->add_flag("--quiet", command->quiet, "no progress on stderr");
-  sub->callback([command, &invocation] {
-    invocation.action = [command, &invocation] { return execute(*command, invocation); };
+  sub->callback([command, sub, &invocation] {
+    invocation.action = [command, sub, &invocation] {
+      if (command->self_test) {
+        refuse_beside_self_test(*sub);
+      }
+      return execute(*command, invocation);
+    };
   });
 }
 
