@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/numbers.h"
 #include "run/profile.h"
+#include "run/thresholds.h"
 #include "run/worker.h"
 
 namespace lora_bench {
@@ -113,6 +114,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     }
     return report.exit;
   }
+  refuse_unjudged(request, plan_rows(request));
   TableStyle style = table_style(invocation);
   style.columns = options.columns;
   std::ostringstream text;

@@ -36,5 +36,34 @@ TEST_CASE("exit 1: the self-test refuses what it would ignore") {
   CHECK(!std::filesystem::exists(out));
 }
 
+TEST_CASE("exit 1: a threshold that nothing would be timed for is refused before any work") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string limited =
+      folder.write("limited.yaml", small_scenario("thresholds: {max_time_us: 0.001}\n"));
+  const std::string out = folder.path("rows.jsonl");
+  const auto told = [&](std::vector<std::string> line) {
+    line.insert(line.begin(), "run");
+    line.insert(line.end(), {"--backends", "fake", "--out", out});
+    const ProcessResult result = run_tool(line);
+    CHECK(result.exit_code == 1);
+    return result.err;
+  };
+  for (const char* threshold : {"max_time_us=0.001", "max_floor_ratio=2", "min_tokens_per_s=1"}) {
+    CHECK(contains(told({file, "--no-time", "--threshold", threshold}),
+                   "of the command line would not be judged: nothing is timed with --no-time"));
+  }
+  CHECK(contains(told({file, "--set", "measure=false", "--threshold", "max_time_us=1"}),
+                 "nothing is timed with measure: false"));
+  CHECK(contains(told({limited, "--no-time"}), "threshold max_time_us of case "));
+  CHECK(
+      contains(told({limited, "--set", "measure=false"}), "nothing is timed with measure: false"));
+  CHECK(!std::filesystem::exists(out));
+  CHECK(run_tool({"verify", limited, "--backends", "fake", "--quick"}).exit_code == 0);
+  CHECK(run_tool({"run", file, "--backends", "fake", "--no-time", "--set",
+                  "thresholds.max_regression=5%"})
+            .exit_code == 0);
+}
+
 }  // namespace
 }  // namespace lora_bench::test
