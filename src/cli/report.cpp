@@ -83,8 +83,29 @@ void refuse_idle_options(const ReportCommand& command) {
   }
 }
 
+// The file would be emptied of what this report leaves out: filtered rows, columns, samples.
+void refuse_own_input(const ReportCommand& command) {
+  const auto real = [](const std::string& path) {
+    std::error_code unknown;
+    const std::filesystem::path found = std::filesystem::weakly_canonical(path, unknown);
+    return unknown ? std::filesystem::path(path) : found;
+  };
+  std::vector<std::string> read = command.files;
+  read.insert(read.end(), command.peers.begin(), command.peers.end());
+  for (const std::string& out : command.out) {
+    for (const std::string& file : read) {
+      std::error_code unknown;  // two names of one file are seen only by what they lead to
+      if (real(out) == real(file) || std::filesystem::equivalent(out, file, unknown)) {
+        throw UsageError(fmt::format(
+            "'{}' is read by this report and would be written over; give --out another file", out));
+      }
+    }
+  }
+}
+
 ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   refuse_idle_options(command);
+  refuse_own_input(command);
   Results results = read_all(command.files);
   if (!command.peers.empty()) {
     results = with_peers(std::move(results), read_all(command.peers));

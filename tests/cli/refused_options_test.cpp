@@ -65,5 +65,29 @@ TEST_CASE("exit 1: a threshold that nothing would be timed for is refused before
             .exit_code == 0);
 }
 
+TEST_CASE("exit 1: report does not write over what it reads") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", file, "--backends", "fake", "--no-time", "--out", rows}).exit_code == 0);
+  const std::string before = read_file(rows);
+  const std::string hard = folder.path("hard.jsonl");
+  const std::string soft = folder.path("soft.jsonl");
+  std::filesystem::create_hard_link(rows, hard);
+  std::filesystem::create_symlink(rows, soft);
+  for (const std::string& out : {rows, folder.folder() + "/./rows.jsonl", hard, soft}) {
+    CAPTURE(out);
+    const ProcessResult result = run_tool({"report", rows, "--out", out});
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "is read by this report and would be written over"));
+    CHECK(read_file(rows) == before);
+  }
+  const ProcessResult peers =
+      run_tool({"report", rows, "--peers", hard, "--out", folder.path("a.csv"), "--out", hard});
+  CHECK(peers.exit_code == 1);
+  CHECK(!std::filesystem::exists(folder.path("a.csv")));
+  CHECK(run_tool({"report", rows, "--out", folder.path("b.jsonl")}).exit_code == 0);
+}
+
 }  // namespace
 }  // namespace lora_bench::test
