@@ -175,6 +175,21 @@ TEST_CASE("relations: a row that depends on how many others there are") {
         }) == "relation 'a row alone'");
 }
 
+TEST_CASE("relations: the first, a middle and the last row are tried alone") {
+  Problem problem = linear_problem();
+  problem.tokens = 5;
+  problem.plan = make_plan(std::vector<std::int32_t>{0, 0, 1, 1, 3}, problem.slots);
+  for (const std::int32_t adapter : {0, 1, 3}) {
+    CAPTURE(adapter);
+    const auto spoil = [&](const Problem& step, const Operands& operands) {
+      if (step.tokens == 1 && operands.adapter_of_token[0] == adapter) {
+        nudge(step, operands, owned_column(step));
+      }
+    };
+    CHECK(broken_by(spoil, problem) == "relation 'a row alone'");
+  }
+}
+
 TEST_CASE("relations: a constant that is added") {
   CHECK(broken_by([](const Problem& problem, const Operands& operands) {
           for (std::int64_t token = 0; token < problem.tokens; ++token) {

@@ -1,0 +1,102 @@
+#include "verify/staging.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "support/plain_backend.h"
+#include "support/problems.h"
+
+using namespace lora_bench;
+
+namespace {
+
+using Addresses = std::map<std::string, const void*>;
+
+// By the names that a stage gives them; only what the op does not write.
+Addresses inputs_of(const Operands& operands) {
+  Addresses inputs{{"x", operands.x},
+                   {"adapter_of_token", operands.adapter_of_token},
+                   {"token_order", operands.token_order},
+                   {"active_ids", operands.active_ids},
+                   {"group_starts", operands.group_starts},
+                   {"rank", operands.rank},
+                   {"scale", operands.scale}};
+  for (std::size_t slice = 0; slice < operands.a.size(); ++slice) {
+    const std::string index = "[" + std::to_string(slice) + "]";
+    inputs["a" + index] = operands.a[slice];
+    inputs["b" + index] = operands.b[slice];
+    inputs["bias" + index] = operands.bias[slice];
+  }
+  return inputs;
+}
+
+Addresses all_of(const Operands& operands) {
+  Addresses all = inputs_of(operands);
+  all["h"] = operands.h;
+  all["y"] = operands.y;
+  all["workspace"] = operands.workspace;
+  return all;
+}
+
+void flip(const void* start, std::int64_t offset) {
+  auto* byte = static_cast<unsigned char*>(const_cast<void*>(start)) + offset;
+  *byte = static_cast<unsigned char>(*byte ^ 0x5AU);
+}
+
+Problem with_bias() {
+  Problem problem = linear_problem();
+  problem.bias = true;
+  return problem;
+}
+
+// What is seen of a launch that ends with one flipped byte.
+Stage::Look look_after(const std::function<void(const Operands&)>& harm) {
+  const Problem problem = with_bias();
+  const Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
+  const auto memory = make_host_memory();
+  Stage stage(*memory, problem, tensors, 64);
+  stage.launch(PlainBackend({.then = [&](const Problem&, const Operands& o) { harm(o); }}));
+  Stage::Look look = stage.look();
+  CHECK(stage.damage() == look.damage);
+  return look;
+}
+
+// The names of a stage, without addresses.
+std::vector<std::string> names(Addresses (*of)(const Operands&)) {
+  std::vector<std::string> names;
+  look_after([&](const Operands& operands) {
+    for (const auto& [name, address] : of(operands)) {
+      names.push_back(name);
+    }
+  });
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("staging: a launch that harms nothing is told so") {
+  const Stage::Look look = look_after([](const Operands&) {});
+  CHECK(look.damage.empty());
+  CHECK(look.changed_input.empty());
+}
+
+TEST_CASE("staging: a change of any input is told by its name") {
+  for (const std::string& name : names(inputs_of)) {
+    CAPTURE(name);
+    const Stage::Look look =
+        look_after([&](const Operands& operands) { flip(inputs_of(operands).at(name), 0); });
+    CHECK(look.changed_input == "input " + name + " changed");
+    CHECK(look.damage.empty());
+  }
+}
+
+TEST_CASE("staging: a damaged guard of any operand is told by its name") {
+  for (const std::string& name : names(all_of)) {
+    CAPTURE(name);
+    const Stage::Look look =
+        look_after([&](const Operands& operands) { flip(all_of(operands).at(name), -1); });
+    CHECK(look.damage.find("guard of " + name + " damaged: ") == 0);
+    CHECK(look.changed_input.empty());
+  }
+}
