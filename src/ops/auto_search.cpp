@@ -37,6 +37,9 @@ std::vector<Change> changes_of(TunedFamily family) {
     add_changes(changes, Numbers{1, 2}, &Tuning::blocks);
     return changes;
   }
+  if (family == TunedFamily::kResident) {
+    return changes;  // it has no numbers
+  }
   std::vector<std::string> shrink, expand;
   for (const auto& tile : kernels::kPanelShrinkTiles) {
     shrink.push_back(tile_name(tile));
@@ -58,6 +61,8 @@ class Search {
          const std::function<bool()>& ended)
       : device_(device), problem_(problem), time_of_(time_of), ended_(ended) {
     problem_.tuning = {};
+    own_ = auto_family(device_, problem_) == AutoFamily::kClustered ? TunedFamily::kClustered
+                                                                    : TunedFamily::kPanel;
   }
 
   TuningSearch run() {
@@ -66,9 +71,13 @@ class Search {
       return {std::nullopt, tried_};
     }
     best_ = {{}, own->time_us};
-    const bool clusters = auto_family(device_, problem_) == AutoFamily::kClustered;
-    over(clusters ? TunedFamily::kClustered : TunedFamily::kPanel, own->time_us);
-    over(clusters ? TunedFamily::kPanel : TunedFamily::kClustered, own->time_us);
+    over(own_, own->time_us);
+    for (const TunedFamily family :
+         {TunedFamily::kClustered, TunedFamily::kResident, TunedFamily::kPanel}) {
+      if (family != own_) {
+        over(family, own->time_us);
+      }
+    }
     TuningSearch result{std::nullopt, tried_};
     // The least of many times is too good by its luck: both once more.
     if (!(best_.tuning == Tuning{})) {
@@ -111,8 +120,7 @@ class Search {
     constexpr double kHopeless = 1.5;  // times what auto takes, for the start of a family
     Candidate here{{}, own_us};
     here.tuning.family = family;
-    const bool other = auto_family_of(family) != auto_family(device_, problem_);
-    if (other) {
+    if (family != own_) {
       const std::optional<Timed> start = timed(here.tuning);
       if (!start || start->time_us > kHopeless * own_us) {
         return;
@@ -135,10 +143,6 @@ class Search {
     }
   }
 
-  static AutoFamily auto_family_of(TunedFamily family) {
-    return family == TunedFamily::kClustered ? AutoFamily::kClustered : AutoFamily::kPanel;
-  }
-
   void take(const Candidate& candidate) {
     if (candidate.time_us < best_.time_us) {
       best_ = candidate;
@@ -150,6 +154,7 @@ class Search {
   const TimeOf& time_of_;
   const std::function<bool()>& ended_;
   std::set<std::string> launches_;
+  TunedFamily own_ = TunedFamily::kPanel;  // that auto chooses
   Candidate best_;
   std::int64_t tried_ = 0;
 };

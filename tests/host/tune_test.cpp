@@ -80,6 +80,22 @@ TEST_CASE("search: finds what is fastest in two steps, and times no launch twice
   CHECK(static_cast<std::int64_t>(timed.size()) == search.tried);
 }
 
+TEST_CASE("search: a family that auto does not choose is found too") {
+  for (const TunedFamily family : {TunedFamily::kPanel, TunedFamily::kResident}) {
+    const Problem problem = problem_of(layer_case(1, 1));
+    REQUIRE(auto_family({}, problem) == AutoFamily::kClustered);
+    const TuningSearch search = search_tuning(
+        {}, problem,
+        [&](const Tuning& tuning) -> std::optional<Timed> {
+          return Timed{tuning.family == family ? 5.0 : 20.0, 0.1};
+        },
+        [] { return false; });
+    CAPTURE(name(family));
+    REQUIRE(search.found);
+    CHECK(search.found->tuning.family == family);
+  }
+}
+
 TEST_CASE("search: what is within the noise, or fast only once, is not better than auto") {
   const auto noisy = [](const Tuning& tuning) -> std::optional<Timed> {
     return Timed{pretended_us(tuning), 6};
