@@ -12,7 +12,12 @@ install(DIRECTORY tunings DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench OPTION
 function(lora_bench_install_documents)
   foreach(file IN LISTS ARGN)
     cmake_path(GET file PARENT_PATH folder)
-    install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT documents)
+    set(kind FILES)
+    file(READ ${file} start LIMIT 2)
+    if(start MATCHES "^#!")
+      set(kind PROGRAMS)  # they run where they lie
+    endif()
+    install(${kind} ${file} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT documents)
   endforeach()
 endfunction()
 lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE

@@ -68,5 +68,21 @@ TEST_CASE("the installed example is built where it lies, and its checkers are th
   }
 }
 
+TEST_CASE("an installed script runs where it lies, a module of one is no program") {
+  const TemporaryFolder folder;
+  std::size_t programs = 0;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(installed_documents(folder) / "scripts")) {
+    if (entry.is_regular_file()) {
+      const bool program = read_file(entry.path().string()).starts_with("#!");
+      const bool runs = (entry.status().permissions() & fs::perms::owner_exec) != fs::perms::none;
+      CAPTURE(entry.path().string());
+      CHECK(runs == program);
+      programs += program ? 1 : 0;
+    }
+  }
+  CHECK(programs >= 5);
+}
+
 }  // namespace
 }  // namespace lora_bench::test
