@@ -1,6 +1,7 @@
 #include "run/export.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
+#include "run/interrupt.h"
 #include "run/select.h"
 #include "run/target.h"
 #include "run/watch.h"
@@ -80,14 +82,20 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   refuse_mixture(planned);
   const Selected selected = select_backend(planned.front().spelling);
   if (!selected.backend) {
-    throw UsageError(fmt::format("backend {} cannot run here: {}", planned.front().backend,
-                                 selected.why_not_here));
+    throw EnvironmentError(fmt::format(
+        "backend {} cannot run here: {}; choose another with --backends (see `list backends`)",
+        planned.front().backend, selected.why_not_here));
   }
   Targets targets;
   const Space space = selected.backend->space();
   const auto backend = watched(selected.backend, std::make_shared<Pulse>());
   int replaced = 0;
+  std::vector<std::string> missing;
   for (const PlannedRow& row : planned) {
+    if (interrupted()) {
+      missing.push_back(row.spec->id);
+      continue;
+    }
     const ExportedFiles files = export_case({.spec = *row.spec,
                                              .backend = *backend,
                                              .memory = *targets.memory(space),
@@ -100,6 +108,11 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   if (replaced > 0) {
     print_note(fmt::format("replaced {} file{} in {}", replaced, replaced == 1 ? "" : "s",
                            command.folder));
+  }
+  if (!missing.empty()) {
+    print_note(fmt::format("interrupted; {} of {} cases are missing in {}: {}", missing.size(),
+                           planned.size(), command.folder, fmt::join(missing, ", ")));
+    return ExitCode::kInconclusive;
   }
   return ExitCode::kPass;
 }
