@@ -82,15 +82,19 @@ void LayerEngine::allocate(Part& part) {
   part.base.operands.h = problem.adds_bias ? part.base_fp32.data() : part.y.data();
   part.lora.operands.x = advance(x_.data(), bytes_of(dtype, problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
+  part.lora.operands.y = problem.expand ? nullptr : part.y.data();
   part.expand.operands.h = part.whole_h.data();
+  part.expand.operands.y = part.y.data();
   for (const std::int64_t width : lora.widths) {
     part.a.push_back(buffer(dtype, lora.slots * lora.max_rank * lora.in_features));
     part.b.push_back(buffer(dtype, lora.slots * width * expand.max_rank));
+    // Each half has its own operands and none of the other's.
+    part.lora.operands.a.push_back(part.a.back().data());
+    part.lora.operands.b.push_back(problem.expand ? nullptr : part.b.back().data());
+    part.expand.operands.a.push_back(nullptr);
+    part.expand.operands.b.push_back(part.b.back().data());
     for (Launched* launched : {&part.lora, &part.expand}) {
-      launched->operands.a.push_back(part.a.back().data());
-      launched->operands.b.push_back(part.b.back().data());
       launched->operands.bias.push_back(nullptr);
-      launched->operands.y = part.y.data();
     }
   }
   upload_plan(problem.base, part.base);
@@ -135,7 +139,8 @@ void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
     std::vector<float> biases;
     std::int64_t block_start = 0;
     for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
-      const Range outputs{block_start + shard.outputs[block].first, shard.outputs[block].count};
+      const IndexRange outputs{block_start + shard.outputs[block].first,
+                               shard.outputs[block].count};
       const Matrix piece = cut(w, outputs, shard.inputs);
       rows.insert(rows.end(), piece.data.begin(), piece.data.end());
       for (std::int64_t i = 0; part.problem.adds_bias && i < outputs.count; ++i) {
@@ -313,6 +318,27 @@ std::string LayerEngine::damage() const {
       if (std::string damage = buffer->damage(); !damage.empty()) {
         return damage;
       }
+    }
+  }
+  return "";
+}
+
+std::string LayerEngine::changed_input(const LayerEngine& other) const {
+  const auto differ = [](const GuardedBuffer& one, const GuardedBuffer& another) {
+    return one.download() != another.download();
+  };
+  if (differ(x_, other.x_)) {
+    return "x";
+  }
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+    const Part& mine = parts_[rank];
+    const Part& others = other.parts_[rank];
+    std::string what = differ(mine.w, others.w) ? "W" : "";
+    for (std::size_t i = 0; i < mine.a.size() && what.empty(); ++i) {
+      what = differ(mine.a[i], others.a[i]) ? "A" : differ(mine.b[i], others.b[i]) ? "B" : "";
+    }
+    if (!what.empty()) {
+      return what + " of shard " + std::to_string(rank);
     }
   }
   return "";

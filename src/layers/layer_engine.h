@@ -43,6 +43,8 @@ class LayerEngine {
   [[nodiscard]] const ShardProblem& shard(std::int64_t rank) const { return at(rank).problem; }
   [[nodiscard]] std::int64_t shards() const { return static_cast<std::int64_t>(parts_.size()); }
   [[nodiscard]] std::string damage() const;  // of the guards around what is written; "" = none
+  // Which input or weight differs from that of an engine that was loaded alike; "" = none.
+  [[nodiscard]] std::string changed_input(const LayerEngine& other) const;
 
  private:
   // A problem and the small arrays that it is launched with.

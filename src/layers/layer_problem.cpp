@@ -13,9 +13,9 @@ std::int64_t sum(const std::vector<std::int64_t>& widths) {
   return std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
 }
 
-std::vector<std::int64_t> counts(const std::vector<Range>& ranges) {
+std::vector<std::int64_t> counts(const std::vector<IndexRange>& ranges) {
   std::vector<std::int64_t> widths;
-  for (const Range& range : ranges) {
+  for (const IndexRange& range : ranges) {
     widths.push_back(range.count);
   }
   return widths;
@@ -79,7 +79,7 @@ std::string why_not_run(const ShardedLayer& layer) {
   return why_not_sharded(layer);
 }
 
-std::int64_t rank_in(const Range& lanes, std::int64_t rank) {
+std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {
   return std::clamp<std::int64_t>(rank - lanes.first, 0, lanes.count);
 }
 

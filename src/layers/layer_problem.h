@@ -50,6 +50,6 @@ struct ShardProblem {
                                                           std::int64_t rank);
 
 // Rank of an adapter in a shard that has only the lanes of `lanes`.
-[[nodiscard]] std::int64_t rank_in(const Range& lanes, std::int64_t rank);
+[[nodiscard]] std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank);
 
 }  // namespace lora_bench

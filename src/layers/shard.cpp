@@ -17,18 +17,18 @@ std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
-Range share(std::int64_t of, std::int64_t shards, std::int64_t shard) {
+IndexRange share(std::int64_t of, std::int64_t shards, std::int64_t shard) {
   return {of / shards * shard, of / shards};
 }
 
 // The first `per_shard` to the first shard and so on; what is left over is missing at the end.
-Range run(std::int64_t of, std::int64_t per_shard, std::int64_t shard) {
+IndexRange run(std::int64_t of, std::int64_t per_shard, std::int64_t shard) {
   const std::int64_t first = std::min(per_shard * shard, of);
   return {first, std::min(per_shard, of - first)};
 }
 
-std::vector<Range> whole(const std::vector<std::int64_t>& widths) {
-  std::vector<Range> ranges;
+std::vector<IndexRange> whole(const std::vector<std::int64_t>& widths) {
+  std::vector<IndexRange> ranges;
   for (const std::int64_t width : widths) {
     ranges.push_back({0, width});
   }
@@ -82,12 +82,12 @@ std::string why_base_not_sharded(const ShardedLayer& layer, const LayerDescripti
   return "";
 }
 
-std::vector<Range> outputs_of(const ShardedLayer& layer, std::int64_t rank) {
+std::vector<IndexRange> outputs_of(const ShardedLayer& layer, std::int64_t rank) {
   const LayerDescription& description = description_of(layer.kind);
   if (description.base != Cut::kOutputs) {
     return whole(layer.widths);
   }
-  std::vector<Range> ranges;
+  std::vector<IndexRange> ranges;
   for (std::size_t block = 0; block < layer.widths.size(); ++block) {
     const std::int64_t width = layer.widths[block];
     if (description.vocabulary) {
@@ -101,16 +101,16 @@ std::vector<Range> outputs_of(const ShardedLayer& layer, std::int64_t rank) {
   return ranges;
 }
 
-std::int64_t columns_of(const std::vector<Range>& ranges) {
+std::int64_t columns_of(const std::vector<IndexRange>& ranges) {
   std::int64_t columns = 0;
-  for (const Range& range : ranges) {
+  for (const IndexRange& range : ranges) {
     columns += range.count;
   }
   return columns;
 }
 
 // All shards of a vocabulary are as wide as the first, and together a multiple of the unit.
-std::int64_t padding_of(const ShardedLayer& layer, const std::vector<Range>& outputs) {
+std::int64_t padding_of(const ShardedLayer& layer, const std::vector<IndexRange>& outputs) {
   if (!description_of(layer.kind).vocabulary) {
     return 0;
   }
@@ -242,7 +242,7 @@ Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
   if (rank < 0 || rank >= layer.tp) {
     throw std::logic_error("a shard outside of tp");
   }
-  const Range all_inputs{0, layer.in_features};
+  const IndexRange all_inputs{0, layer.in_features};
   const LayerDescription& description = description_of(layer.kind);
   const LoraSharding& lora = sharding_of(layer);
   Shard shard;
@@ -252,7 +252,7 @@ Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
   shard.padding = padding_of(layer, shard.outputs);
   shard.a_inputs = lora.a == Cut::kInputs ? shard.inputs : all_inputs;
   shard.lanes =
-      lora.a == Cut::kRank ? share(layer.max_rank, layer.tp, rank) : Range{0, layer.max_rank};
+      lora.a == Cut::kRank ? share(layer.max_rank, layer.tp, rank) : IndexRange{0, layer.max_rank};
   if (lora.b != Cut::kOutputs) {
     shard.b_rows = whole(layer.widths);
   } else if (description.base == Cut::kOutputs) {
@@ -273,7 +273,7 @@ std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer) {
     const Shard shard = shard_of(layer, rank);
     std::int64_t block_start = 0;
     for (std::size_t block = 0; block < layer.widths.size(); ++block) {
-      const Range& range = shard.outputs[block];
+      const IndexRange& range = shard.outputs[block];
       for (std::int64_t i = 0; i < range.count; ++i) {
         order.push_back(block_start + range.first + i);
       }
@@ -286,7 +286,7 @@ std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer) {
   return order;
 }
 
-Matrix cut(const Matrix& whole, Range rows, Range columns) {
+Matrix cut(const Matrix& whole, IndexRange rows, IndexRange columns) {
   const std::int64_t size = size_bytes(whole.dtype);
   Matrix part{whole.dtype, rows.count, columns.count, {}};
   part.data.resize(at(rows.count * columns.count * size));
@@ -339,13 +339,13 @@ AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& wh
     }
     const Matrix& b = *whole.b[i];
     const std::int64_t first = std::min(shard.lanes.first, whole.a[i]->rows);
-    const Range lanes{first, std::min(shard.lanes.count, whole.a[i]->rows - first)};
+    const IndexRange lanes{first, std::min(shard.lanes.count, whole.a[i]->rows - first)};
     part.a.emplace_back(cut(*whole.a[i], lanes, shard.a_inputs));
     Matrix rows{b.dtype, 0, b.columns, {}};
     std::int64_t block_start = 0;
     for (std::size_t block = joint ? 0 : i; block < (joint ? shard.b_rows.size() : i + 1);
          ++block) {
-      const Range& range = shard.b_rows[block];
+      const IndexRange& range = shard.b_rows[block];
       append_rows(rows, cut(b, {block_start + range.first, range.count}, {0, b.columns}));
       block_start += layer.widths[block];
     }

@@ -26,20 +26,21 @@ struct ShardedLayer {
 // Why the layer cannot be divided so, "" when it can: "max_rank 10 is not divisible by tp 4 ...".
 [[nodiscard]] std::string why_not_sharded(const ShardedLayer& layer);
 
-struct Range {
+struct IndexRange {
   std::int64_t first = 0, count = 0;
-  [[nodiscard]] bool operator==(const Range&) const = default;
+  [[nodiscard]] bool operator==(const IndexRange&) const = default;
 };
 
 // What one shard has of x, W, A and B.
 struct Shard {
-  Range inputs;                // columns of x and W
-  std::vector<Range> outputs;  // rows of W in each block: the columns of the shard's y, in turn
-  std::int64_t padding = 0;    // columns of y after them that are no output (vocabulary)
-  Range a_inputs;              // columns of A
-  Range lanes;                 // rows of A
-  std::vector<Range> b_rows;   // rows of B in each block
-  std::int64_t b_column = 0;   // of the shard's y, where the delta begins
+  IndexRange inputs;  // columns of x and W
+  std::vector<IndexRange>
+      outputs;                     // rows of W in each block: the columns of the shard's y, in turn
+  std::int64_t padding = 0;        // columns of y after them that are no output (vocabulary)
+  IndexRange a_inputs;             // columns of A
+  IndexRange lanes;                // rows of A
+  std::vector<IndexRange> b_rows;  // rows of B in each block
+  std::int64_t b_column = 0;       // of the shard's y, where the delta begins
 };
 
 // Of shard `rank` of tp. Throws UsageError with why_not_sharded.
@@ -57,7 +58,7 @@ struct Matrix {
   std::vector<std::byte> data;
   [[nodiscard]] bool operator==(const Matrix&) const = default;
 };
-[[nodiscard]] Matrix cut(const Matrix& whole, Range rows, Range columns);
+[[nodiscard]] Matrix cut(const Matrix& whole, IndexRange rows, IndexRange columns);
 
 // One adapter as its file has it: A [rank, K] and B [N, rank] for each block, or one of each for
 // all blocks. Neither where the adapter leaves a block alone.

@@ -14,7 +14,7 @@ constexpr double kMilliseconds = 1e-3;
 constexpr double kForeignLoad = 0.5;       // per core
 constexpr double kNoisySpread = 0.05;      // quartiles apart, of the median
 constexpr double kTicksOfAGoodRun = 100;   // a run shorter than so many clock ticks is not a time
-constexpr std::int64_t kLeastSamples = 2;  // one of each slot
+constexpr std::int64_t kLeastSamples = 2;  // even and odd ones are held against each other
 constexpr std::int64_t kSamplesForMedian = 6;  // fewer say nothing about how well it is known
 // A case too slow for its least samples within the most time gets so many times the time for them.
 constexpr double kTimesOverdrawn = 5;
@@ -58,12 +58,13 @@ double uncertainty(const std::vector<double>& samples) {
 void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
   const MeasureSettings& settings = sampling.settings;
   const std::int64_t runs = sampling.against_baseline ? 2 : 1;  // for one sample
-  const std::int64_t most = std::max(settings.max_samples * runs, kLeastSamples);
+  const std::int64_t at_least = kLeastSamples * runs;
+  const std::int64_t most = std::max(settings.max_samples * runs, at_least);
   const std::int64_t least = std::max(settings.min_samples, kSamplesForMedian) * runs;
   const double most_seconds = settings.max_time_ms * kMilliseconds;
   Elapsed elapsed(clock);
   for (std::int64_t count = 0; count < most; ++count) {
-    if (count >= kLeastSamples) {
+    if (count >= at_least) {
       if (asked_to_stop(sampling)) {
         into.interrupted = true;
         return;

@@ -59,10 +59,8 @@ void prove_and_time_layer(LayerAttempt& attempt) {
   if (verify.enabled) {
     oracle = layer_oracle(problem, tensors, layer_arithmetic(problem, *attempt.base, *attempt.lora),
                           sample_rows(problem.lora, verify.max_rows, attempt.spec.seed));
-    LayerEngine engine(problem, *attempt.base, *attempt.lora, *attempt.memory);
-    load_layer(engine, problem, tensors);
-    engine.forward(*make_local_communicator(), Stream{});
-    attempt.verdict = compare_layer(engine, problem, oracle);
+    attempt.verdict =
+        prove_layer(problem, tensors, oracle, *attempt.base, *attempt.lora, *attempt.memory);
     if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
     }

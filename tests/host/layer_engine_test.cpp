@@ -7,7 +7,9 @@
 
 #include "core/error.h"
 #include "ops/cpu_backend.h"
+#include "ops/fake.h"
 #include "verify/layer_proof.h"
+#include "verify/mutants.h"
 
 using namespace lora_bench;
 
@@ -279,6 +281,23 @@ TEST_CASE("the oracle of a layer catches what is wrong") {
   const Verdict verdict = bench.verdict(engine, problem, tensors);
   CHECK(verdict.status == Status::kFailed);
   CHECK(verdict.message.find("shard 0, token 0 (adapter 1), column") != std::string::npos);
+}
+
+TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
+  const Bench bench;
+  for (const bool fully_sharded : {false, true}) {
+    const LayerProblem problem = layer_problem(layer_of(LayerKind::kQkv, 2, fully_sharded));
+    INFO(told(problem));
+    const auto verdict = [&](const std::unique_ptr<Backend>& lora) {
+      return verify_layer(problem, *bench.backend, *lora, *bench.memory, {});
+    };
+    const Verdict changed = verdict(make_mutant("weights-changed"));
+    CHECK(changed.status == Status::kFailed);
+    CHECK(changed.message == "memory: the launch changed A of shard 0");
+    const Verdict outside = verdict(make_fake("outside"));
+    CHECK(outside.status == Status::kFailed);
+    CHECK(outside.message.find("guard damaged") != std::string::npos);
+  }
 }
 
 TEST_CASE("kinds that the engine does not run yet say so") {

@@ -56,7 +56,8 @@ class TiredBackend : public Backend {
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
 };
 
-LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora) {
+LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora,
+                          double max_time_ms = 2000) {
   const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
   const std::unique_ptr<Memory> memory = make_host_memory();
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
@@ -66,6 +67,8 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
   settings.warmup_ms = 0;
   settings.min_samples = 6;
   settings.max_samples = 6;
+  settings.min_time_ms = 0;
+  settings.max_time_ms = max_time_ms;
   return measure_layer({.problem = problem,
                         .tensors = tensors,
                         .settings = settings,
@@ -105,6 +108,14 @@ TEST_CASE("work that is left out once a layer is timed is found") {
   const LayerMeasurement result = measured(row_layer(2, false), clock, TiredBackend(20));
   CHECK_FALSE(result.layer.check_passed);
   CHECK(result.layer.check_message.find("elements are wrong") != std::string::npos);
+}
+
+TEST_CASE("a layer too slow for its time has two samples of each all the same") {
+  FakeClock clock([](int, std::int64_t) { return 3.0; });
+  const LayerMeasurement result =
+      measured(row_layer(1, false), clock, *make_cpu_backend({1, ""}), 1);
+  CHECK(result.layer.samples_s.size() == 2);
+  CHECK(result.layer.baseline_s.size() == 2);
 }
 
 TEST_CASE("a tax below its noise is no number") {

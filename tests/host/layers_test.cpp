@@ -186,7 +186,7 @@ TEST_CASE("shards of an adapter put together are the adapter, whatever it lacks"
             a.push_back(*shard.a[i]);
             // Of a joint B the shard's rows of one block after the other.
             std::int64_t row = 0;
-            const std::vector<Range> rows = shard_of(layer, rank).b_rows;
+            const std::vector<IndexRange> rows = shard_of(layer, rank).b_rows;
             for (std::size_t block = 0; block < rows.size(); ++block) {
               if (description.joint || block == i) {
                 b[block].push_back(
@@ -220,10 +220,10 @@ TEST_CASE("kv heads are replicated when there are more shards than heads") {
                      .kv_heads = 2,
                      .max_rank = 8,
                      .tp = 8};
-  CHECK(shard_of(layer, 3).outputs == std::vector<Range>{{24, 8}, {0, 4}, {0, 0}});
-  CHECK(shard_of(layer, 5).outputs == std::vector<Range>{{40, 8}, {4, 4}, {0, 0}});
+  CHECK(shard_of(layer, 3).outputs == std::vector<IndexRange>{{24, 8}, {0, 4}, {0, 0}});
+  CHECK(shard_of(layer, 5).outputs == std::vector<IndexRange>{{40, 8}, {4, 4}, {0, 0}});
   layer.tp = 2;
-  CHECK(shard_of(layer, 1).outputs == std::vector<Range>{{32, 32}, {4, 4}, {0, 0}});
+  CHECK(shard_of(layer, 1).outputs == std::vector<IndexRange>{{32, 32}, {4, 4}, {0, 0}});
 }
 
 TEST_CASE("a joint B of two halves is divided half by half") {
@@ -242,11 +242,11 @@ TEST_CASE("a fully sharded row layer adds its delta to its own columns of its te
                            .tp = 4,
                            .fully_sharded = true};
   const Shard shard = shard_of(layer, 2);
-  CHECK(shard.inputs == Range{8, 4});
-  CHECK(shard.outputs == std::vector<Range>{{0, 24}});
-  CHECK(shard.b_rows == std::vector<Range>{{12, 6}});
+  CHECK(shard.inputs == IndexRange{8, 4});
+  CHECK(shard.outputs == std::vector<IndexRange>{{0, 24}});
+  CHECK(shard.b_rows == std::vector<IndexRange>{{12, 6}});
   CHECK(shard.b_column == 12);
-  CHECK(shard.lanes == Range{0, 5});
+  CHECK(shard.lanes == IndexRange{0, 5});
 }
 
 TEST_CASE("gathered columns of a vocabulary know their place in the whole") {
