@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "core/random.h"
 #include "workload/streams.h"
@@ -136,13 +137,36 @@ FillSizes real_sizes(const Problem& problem, double delta, std::vector<float> sc
   return sizes;
 }
 
-// A factor in [0.75, 0.97] or [1.03, 1.25] for every slot: none equals a neighbour's or 1.
+// Slots that the batch uses, whose scale stays: one, drawn, of those with the same scale, for every
+// second scale. A value that was written cannot always be read as another, nor only such be right.
+std::vector<bool> scaled_as_written(const Problem& problem, std::uint64_t seed) {
+  constexpr std::uint64_t kFirst = 1ULL << 32;  // beyond the factors, which are drawn by slot
+  std::map<float, std::vector<std::size_t>> slots_of;
+  for (const std::int32_t id : problem.plan.active_ids) {
+    const auto slot = static_cast<std::size_t>(id);
+    slots_of[problem.scale[slot]].push_back(slot);
+  }
+  std::vector<bool> as_written(static_cast<std::size_t>(problem.slots), false);
+  const std::uint64_t stream = stream_of(Draw::kScale);
+  bool stays = slots_of.size() == 1 || random_below(seed, stream, kFirst, 2) == 0;
+  for (const auto& [scale, slots] : slots_of) {
+    as_written[slots[random_below(seed, stream, kFirst + 1, slots.size())]] = stays;
+    stays = !stays;
+  }
+  return as_written;
+}
+
+// The scale as written for some slots, the others times a factor in [0.75, 0.97] or [1.03, 1.25]:
+// none of these equals a neighbour's or 1.
 std::vector<float> uneven_scales(const Problem& problem, std::uint64_t seed) {
-  std::vector<float> scales;
-  for (std::size_t slot = 0; slot < static_cast<std::size_t>(problem.slots); ++slot) {
+  std::vector<float> scales = problem.scale;
+  const std::vector<bool> as_written = scaled_as_written(problem, seed);
+  for (std::size_t slot = 0; slot < scales.size(); ++slot) {
     const double unit = 2 * random_unit(seed, stream_of(Draw::kScale), slot) - 1;
     const double factor = 1 + std::copysign(0.03, unit) + 0.22 * unit;
-    scales.push_back(static_cast<float>(static_cast<double>(problem.scale[slot]) * factor));
+    if (!as_written[slot]) {
+      scales[slot] = static_cast<float>(static_cast<double>(scales[slot]) * factor);
+    }
   }
   return scales;
 }

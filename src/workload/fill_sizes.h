@@ -20,7 +20,8 @@ struct FillSizes {
   std::vector<float> scale;   // [slots]
 };
 
-// Depends on shapes, ranks, scales and seed, never on the batch: permuted batches share adapters.
+// Depends on shapes, ranks, scales, seed and which adapters the batch uses, never on its order:
+// permuted batches share adapters.
 [[nodiscard]] FillSizes fill_sizes(const Problem& problem, Fill fill, std::uint64_t seed);
 
 }  // namespace lora_bench

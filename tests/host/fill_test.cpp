@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "core/convert.h"
@@ -302,7 +303,7 @@ TEST_CASE("bounded data has full mantissas, both signs, uneven scales and a delt
     const float factor = tensors.scale[slot] / problem.scale[slot];
     CHECK(factor >= 0.7499F);
     CHECK(factor <= 1.2501F);
-    CHECK(std::fabs(factor - 1.0F) >= 0.0299F);
+    CHECK((factor == 1.0F || std::fabs(factor - 1.0F) >= 0.0299F));
   }
   const reference::Rows rows = modelled(problem, tensors);
   const std::vector<float> before = values_of(tensors.y);
@@ -318,6 +319,36 @@ TEST_CASE("bounded data has full mantissas, both signs, uneven scales and a delt
   const std::vector<float> x = values_of(tensors.x);
   const auto negative = std::count_if(x.begin(), x.end(), [](float value) { return value < 0; });
   CHECK(std::abs(negative - 480) < 100);
+}
+
+TEST_CASE("bounded data has the scale as it is written in one slot that the batch uses") {
+  Case spec = workload_case(20, 6);
+  spec.skew.kind = Skew::kTrace;
+  spec.skew.trace = {1, 2, 3, 4};
+  spec.prefill_skew = spec.skew;
+  const auto as_written = [&](std::uint64_t seed) {
+    const Problem problem = problem_of(spec);
+    const Tensors tensors = draw_tensors(problem, Fill::kBounded, seed);
+    std::vector<std::size_t> slots;
+    for (std::size_t slot = 0; slot < 6; ++slot) {
+      if (tensors.scale[slot] == problem.scale[slot]) {
+        slots.push_back(slot);
+      }
+    }
+    return slots;
+  };
+  std::set<std::size_t> shared, apart;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    spec.adapters.scale = {2.0};
+    REQUIRE(as_written(seed).size() == 1);
+    shared.insert(as_written(seed).front());
+    spec.adapters.scale = {2.0, 0.5, 1.0, -1.0, 4.0, 3.0};  // of four used scales every second one
+    REQUIRE(as_written(seed).size() == 2);
+    apart.insert(as_written(seed).front());
+    apart.insert(as_written(seed).back());
+  }
+  CHECK(shared == std::set<std::size_t>{1, 2, 3, 4});
+  CHECK(apart == std::set<std::size_t>{1, 2, 3, 4});
 }
 
 TEST_CASE("timing data stays finite through thousands of accumulations") {
