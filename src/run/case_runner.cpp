@@ -107,14 +107,14 @@ void prove_and_time(Attempt& attempt) {
     attempt.verdict = Verdict{};
     attempt.verdict->message = "not verified (verify.enabled is false)";
   }
+  if (!(attempt.backend->numerics(attempt.problem) == attempt.declared)) {
+    throw CaseError("numerics declared another thing when it was asked again of the same problem");
+  }
   if (!attempt.clock) {
     return;
   }
   // What is looked at after timing is judged by what was declared before the proof.
   const Numerics numerics = attempt.declared;
-  if (!(attempt.backend->numerics(attempt.problem) == numerics)) {
-    throw CaseError("numerics declared another thing when it was asked again of the same problem");
-  }
   MeasureRequest request{.problem = attempt.problem,
                          .settings = attempt.spec.measure,
                          .seed = attempt.spec.seed,

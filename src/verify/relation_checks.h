@@ -17,7 +17,7 @@ class Relations {
   using Bits = std::vector<std::byte>;
 
   Relations(const Problem& problem, const Backend& backend, Memory& memory, std::int64_t max_rows,
-            std::uint64_t seed, Part without);
+            std::uint64_t seed, Part without, const std::optional<Numerics>& declared);
 
   [[nodiscard]] std::optional<Failure> run();
 

@@ -20,15 +20,18 @@ constexpr std::uint64_t kRowsAlone = 3;
 }  // namespace
 
 Relations::Relations(const Problem& problem, const Backend& backend, Memory& memory,
-                     std::int64_t max_rows, std::uint64_t seed, Part without)
+                     std::int64_t max_rows, std::uint64_t seed, Part without,
+                     const std::optional<Numerics>& declared)
     : backend_(backend), memory_(memory), seed_(seed), without_(without) {
   base_ = {problem, draw_tensors(problem, Fill::kBounded, seed)};
   origin_ = sample_rows(problem, max_rows, seed);
-  if (static_cast<std::int64_t>(origin_.size()) < problem.tokens) {
+  const bool whole = static_cast<std::int64_t>(origin_.size()) == problem.tokens;
+  if (!whole) {
     base_ = select_rows(base_, origin_);
   }
   same_rows_ = all_rows(base_.problem);
-  numerics_ = backend.numerics(base_.problem);
+  // Of fewer rows another thing may be declared.
+  numerics_ = whole && declared ? *declared : backend.numerics(base_.problem);
 }
 
 Relations::Bits Relations::launch_in(Stage& stage) {
@@ -267,11 +270,11 @@ std::optional<Failure> Relations::run() {
 
 std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
                                        Memory& memory, std::int64_t max_rows, std::uint64_t seed,
-                                       Part without) {
+                                       Part without, const std::optional<Numerics>& declared) {
   if (owned_elements(problem) == 0) {
     return std::nullopt;
   }
-  return Relations(problem, backend, memory, max_rows, seed, without).run();
+  return Relations(problem, backend, memory, max_rows, seed, without, declared).run();
 }
 
 }  // namespace lora_bench

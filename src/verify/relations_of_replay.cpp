@@ -89,7 +89,7 @@ void Relations::many_runs() {
   const std::vector<std::int64_t> base_rows =
       spread_rows(whole.tokens, device ? rows : std::min(rows, kMostRowsOnHost));
   const Step step = select_rows(base_, base_rows);
-  const Numerics numerics = backend_.numerics(step.problem);
+  const Numerics numerics = same_rows_ == base_rows ? numerics_ : backend_.numerics(step.problem);
   Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
   const Bits first = launch_in(stage);
   Load load(memory_);

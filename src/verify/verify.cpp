@@ -181,8 +181,9 @@ Verdict Proof::run() {
   }
   conclude();
   if (options_.relations && options_.without != Part::kRelations) {
-    if (std::optional<Failure> failure = check_relations(
-            problem_, backend_, memory_, kRowsOfRelations, options_.seed, options_.without)) {
+    if (std::optional<Failure> failure =
+            check_relations(problem_, backend_, memory_, kRowsOfRelations, options_.seed,
+                            options_.without, numerics_)) {
       fail(std::move(*failure));
       return verdict_;
     }

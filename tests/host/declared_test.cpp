@@ -27,6 +27,19 @@ class LaterHonest final : public PlainBackend {
   mutable int asked_ = 0;
 };
 
+// Declares that its results may vary, from the second time on that it is asked.
+class LaterVarying final : public PlainBackend {
+ public:
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.deterministic = asked_++ == 0;
+    return numerics;
+  }
+
+ private:
+  mutable int asked_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("a row is proved by what its backend declared first") {
@@ -44,4 +57,20 @@ TEST_CASE("a row is proved by what its backend declared first") {
                            targets, kept);
   CAPTURE(row.message);
   CHECK(row.status == Status::kFailed);
+}
+
+TEST_CASE("another declaration of the same problem is an error, timed or not") {
+  Targets targets;
+  KeptGroundwork kept;
+  const Selected selected{"later-varying", "", std::make_shared<LaterVarying>(), ""};
+  const Row row = run_case({.spec = workload_case(12, 4),
+                            .backend = selected,
+                            .relations = false,
+                            .timing = false,
+                            .thresholds = {},
+                            .repro = {}},
+                           targets, kept);
+  CAPTURE(row.message);
+  CHECK(row.status == Status::kError);
+  CHECK(row.message.find("numerics declared another thing") != std::string::npos);
 }

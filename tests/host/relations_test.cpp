@@ -104,6 +104,21 @@ TEST_CASE("relations: a result that differs from call to call") {
         }) == "relation 'run twice'");
 }
 
+TEST_CASE("relations: what was declared first is asked for, whatever is declared later") {
+  const auto memory = make_host_memory();
+  const Problem problem = linear_problem();
+  int calls = 0;
+  const Varying varying({.then = [&](const Problem& step, const Operands& operands) {
+    if (++calls > 1) {
+      nudge(step, operands, owned_column(step));
+    }
+  }});
+  const Numerics first = PlainBackend().numerics(problem);
+  const auto failure = check_relations(problem, varying, *memory, 64, 1, Part::kNone, first);
+  REQUIRE(failure.has_value());
+  CHECK(failure->what == "relation 'run twice'");
+}
+
 TEST_CASE("relations: a value that an earlier step left in the workspace") {
   CHECK(broken_by([](const Problem& problem, const Operands& operands) {
           auto* count = static_cast<unsigned char*>(operands.workspace);
