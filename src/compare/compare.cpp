@@ -236,9 +236,23 @@ void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double t
   }
 }
 
+// Every run writes both: without them nothing tells whether both measured the same step alike.
+void note_untold_cases(const Results& results, std::vector<std::string>& reasons) {
+  for (const auto& [key, field] : {std::pair("content", &Row::content), {"cache", &Row::cache}}) {
+    const auto untold =
+        std::find_if(results.rows.begin(), results.rows.end(),
+                     [field = field](const Row& row) { return (row.*field).empty(); });
+    if (untold != results.rows.end()) {
+      reasons.push_back(fmt::format("{}: the row of {} on {} has no {}", results.file,
+                                    untold->case_id, untold->backend, key));
+    }
+  }
+}
+
 void refuse_doubtful(const Results& base, const Results& fresh, std::vector<std::string> reasons) {
   for (const Results* file : {&base, &fresh}) {
     reasons.insert(reasons.end(), file->warnings.begin(), file->warnings.end());
+    note_untold_cases(*file, reasons);
   }
   if (!reasons.empty()) {
     throw UsageError(fmt::format("{} and {} cannot be compared with --strict: {}", base.file,

@@ -18,6 +18,7 @@ Row timed(const char* case_id, double time_us, double spread = 0.01) {
   row.scenario = "decode";
   row.case_id = case_id;
   row.backend = "cpu";
+  row.content = "0123456789abcdef";
   row.cache = "weights-cold";
   row.mode = "stream";
   row.status = Status::kPassed;
@@ -319,6 +320,24 @@ TEST_CASE("strict refuses files that were read with warnings") {
   strict.strict = true;
   CHECK_THROWS_WITH_AS(static_cast<void>(compare(results({timed("a", 10)}), doubtful, strict)),
                        doctest::Contains("cut in the middle"), UsageError);
+}
+
+TEST_CASE("strict refuses rows that do not tell their step or the state of the caches") {
+  CompareOptions strict;
+  strict.strict = true;
+  const Row whole = timed("a", 10);
+  CHECK(report({whole}, {whole}, strict).exit == ExitCode::kPass);
+  for (std::string Row::*field : {&Row::content, &Row::cache}) {
+    Row untold = whole;
+    (untold.*field).clear();
+    const char* sentence = field == &Row::cache ? "r.jsonl: the row of a on cpu has no cache"
+                                                : "r.jsonl: the row of a on cpu has no content";
+    CHECK(report({whole}, {untold}).exit == ExitCode::kPass);
+    for (const auto& [base, fresh] : {std::pair(whole, untold), {untold, whole}}) {
+      CHECK_THROWS_WITH_AS(static_cast<void>(report({base}, {fresh}, strict)),
+                           doctest::Contains(sentence), UsageError);
+    }
+  }
 }
 
 TEST_CASE("a new row that proves nothing is inconclusive, whatever base was") {

@@ -68,6 +68,7 @@ TEST_CASE("what new was not held to and base was is said, and refused when stric
     return warnings.front();
   };
   Row sampled = fixed_rows().front();
+  sampled.content = "0123456789abcdef";
   sampled.samples_us.assign(9, *sampled.time_us);
   sampled.samples = 9;
   Results base = results({sampled, sampled});
