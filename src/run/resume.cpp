@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
 #include <tuple>
 
 #include "core/error.h"
@@ -9,10 +13,13 @@
 #include "report/doubts.h"
 #include "run/context.h"
 #include "run/describe.h"
+#include "verify/verify.h"
 #include "workload/problem.h"
 
 namespace lora_bench {
 namespace {
+
+constexpr double kRounding = 1e-9;
 
 [[noreturn]] void refuse(const RunRequest& request, const std::string& reason) {
   throw UsageError(fmt::format("cannot resume {}: {}; start a file of its own with --out",
@@ -58,7 +65,106 @@ void refuse_other_description(const RunRequest& request, const Row& row, const R
   }
 }
 
+// What one set of operands adds to the bytes that are rotated.
+std::int64_t touched_bytes_of(const Row& planned, CacheMode cache) {
+  if (cache == CacheMode::kHot) {
+    return 0;
+  }
+  return cache == CacheMode::kCold ? planned.bytes : planned.weight_bytes;
+}
+
+std::vector<std::string> levels_of(const Row& row) {
+  std::vector<std::string> levels;
+  std::istringstream text(row.levels);
+  for (std::string level; std::getline(text, level, '+');) {
+    levels.push_back(level);
+  }
+  return levels;
+}
+
+bool is_level(const std::string& text) {
+  constexpr std::array kLevels{Level::kExact, Level::kBounded, Level::kRelations, Level::kMemory};
+  return std::any_of(kLevels.begin(), kLevels.end(),
+                     [&](Level level) { return name(level) == text; });
+}
+
+// In what a pass was proved otherwise than this run proves it; "" = nothing. A layer has a proof
+// of its own, of one level.
+std::string other_proof(const RunRequest& request, const Row& row, const Case& spec,
+                        const Problem& problem) {
+  const std::vector<std::string> levels = levels_of(row);
+  if (const auto strange = std::find_if_not(levels.begin(), levels.end(), is_level);
+      strange != levels.end()) {
+    return fmt::format("has the level '{}', which there is none of", *strange);
+  }
+  if (row.status != Status::kPassed) {
+    return "";
+  }
+  if (!spec.verify.enabled) {
+    return "is PASSED, and this run proves nothing (verify.enabled is false)";
+  }
+  if (spec.op == Op::kLayer) {
+    return "";
+  }
+  const auto proved = [&](Level level) {
+    return std::find(levels.begin(), levels.end(), name(level)) != levels.end();
+  };
+  const bool relations = request.relations || spec.verify.relations;
+  if (!proved(Level::kMemory) || proved(Level::kRelations) != relations) {
+    return fmt::format("is proved at '{}', this run proves memory with{} relations", row.levels,
+                       relations ? "" : "out");
+  }
+  const double all = static_cast<double>(std::max<std::int64_t>(problem.tokens, 1));
+  const auto rows = sample_rows(problem, spec.verify.max_rows, spec.seed).size();
+  const double checked = problem.tokens == 0 ? 1 : static_cast<double>(rows) / all;
+  return row.rows_checked.value_or(0) < checked * (1 - kRounding)
+             ? fmt::format("has the rows_checked {}, this run {}", row.rows_checked.value_or(0),
+                           checked)
+             : "";
+}
+
+// The same of how it was launched and timed. With --isolate only the worker knows the space.
+std::string other_timing(const Row& row, const Row& planned, const Case& spec,
+                         const Selected* selected) {
+  if (row.status != Status::kPassed) {
+    return "";
+  }
+  const bool known = selected != nullptr && selected->backend;
+  const bool on_host = known && selected->backend->space() == Space::kHost;
+  if (row.mode != (on_host ? "host" : planned.mode) && (known || row.mode != "host")) {
+    return fmt::format("has the mode '{}', this run '{}'", row.mode,
+                       on_host ? "host" : planned.mode);
+  }
+  if (!row.time_us || spec.op == Op::kLayer) {
+    return "";
+  }
+  const std::int64_t sets = row.rotation_sets.value_or(0);
+  const bool hot = spec.measure.cache == CacheMode::kHot;
+  const std::int64_t touched = touched_bytes_of(planned, spec.measure.cache);
+  if (sets < 1 || (hot && sets != 1) || row.rotated_bytes.value_or(-1) != sets * touched) {
+    return fmt::format("rotates {} bytes in {} sets, and one set of this run has {}",
+                       row.rotated_bytes ? fmt::format("{}", *row.rotated_bytes) : "no", sets,
+                       touched);
+  }
+  return "";
+}
+
+std::string other_repetition(const RunRequest& request, const Row& row) {
+  return row.repetition >= 0 && row.repetition < request.repeat
+             ? ""
+             : fmt::format("is repetition {}, this run has those from 0 to {}", row.repetition,
+                           request.repeat - 1);
+}
+
+const Selected* selected_of(const Row& row, const std::map<std::string, Selected>& selected) {
+  const auto found = std::find_if(selected.begin(), selected.end(), [&](const auto& entry) {
+    return entry.second.name == row.backend;
+  });
+  return found == selected.end() ? nullptr : &found->second;
+}
+
 void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
+                        const std::map<std::string, Selected>& selected,
                         const std::vector<PlannedRow>& planned) {
   std::map<std::tuple<std::string, std::string>, const Case*> specs;
   for (const PlannedRow& row : planned) {
@@ -71,7 +177,15 @@ void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
     }
     const Case& spec = *found->second;
     const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-    refuse_other_description(request, row, describe_case(spec, problem, row.backend));
+    const Row described = describe_case(spec, problem, row.backend);
+    refuse_other_description(request, row, described);
+    for (const std::string& other : {other_proof(request, row, spec, problem),
+                                     other_timing(row, described, spec, selected_of(row, selected)),
+                                     other_repetition(request, row)}) {
+      if (!other.empty()) {
+        refuse(request, fmt::format("its row of {} {} {}", row.case_id, row.backend, other));
+      }
+    }
     if (row.status == Status::kPassed && request.timing && spec.measure.enabled && !row.time_us) {
       refuse(request, fmt::format("its row of {} {} is PASSED without a time, which this run takes",
                                   row.case_id, row.backend));
@@ -97,7 +211,7 @@ std::vector<Row> resumed_rows(const RunRequest& request, const Context& context,
   }
   refuse_other_plugins(request, stored.rows, selected);
   refuse_edited(request, stored);
-  refuse_other_cases(request, stored.rows, planned);
+  refuse_other_cases(request, stored.rows, selected, planned);
   return std::move(stored.rows);
 }
 

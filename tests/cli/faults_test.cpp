@@ -146,12 +146,45 @@ TEST_CASE("resume trusts no row that this run would not have written") {
   refused(with_value("weight_bytes", "1"), "the weight_bytes '1', this run '");
   refused(with_value("slots", "99"), "the slots '99', this run '");
   refused(with_value("bound_share", "40"), "bound_share is no share");
+  refused(with_value("levels", "\"exact+bounded+memory+magic\""), "the level 'magic'");
+  refused(with_value("levels", "\"bounded\""), "is proved at 'bounded', this run proves memory");
+  refused(with_value("levels", "\"exact+memory+relations\""), "this run proves memory without");
+  refused(with_value("rows_checked", "0.5"), "has the rows_checked 0.5, this run 1");
+  refused(with_value("mode", "\"graph\""), "has the mode 'graph', this run 'host'");
+  refused(with_value("repetition", "1"), "is repetition 1, this run has those from 0 to 0");
   // A run that takes times has no use for a pass without one.
   const ProcessResult timed =
       run_tool({"run", file, "--backends", "cpu", "--resume",
                 folder.write("untimed.jsonl", replaced(text, "\"--no-time\",", ""))});
   CHECK(timed.exit_code == 1);
   CHECK(contains(timed.err, "is PASSED without a time, which this run takes"));
+}
+
+TEST_CASE("resume takes no time of operands that were rotated otherwise than this run would") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string stored = folder.path("stored.jsonl");
+  for (const char* cache : {"weights-cold", "hot"}) {
+    const std::vector<std::string> run{"run",  file,    "--backends",
+                                       "fake", "--set", std::string("measure.cache=") + cache};
+    const auto with = [&](const std::string& option, const std::string& rows) {
+      std::vector<std::string> command = run;
+      command.insert(command.end(), {option, rows});
+      return run_tool(command);
+    };
+    static_cast<void>(with("--out", stored));
+    const std::string text = read_file(stored);
+    REQUIRE(contains(text, "\"status\":\"PASSED\""));
+    CHECK(!contains(with("--resume", stored).err, "cannot resume"));
+    for (const char* key : {"\"rotation_sets\":", "\"rotated_bytes\":"}) {
+      const std::size_t at = text.find(key) + std::string(key).size();
+      const std::string edited =
+          text.substr(0, at) + "7" + text.substr(text.find_first_of(",}", at));
+      const ProcessResult refused = with("--resume", folder.write("edited.jsonl", edited));
+      CHECK(refused.exit_code == 1);
+      CHECK(contains(refused.err, "and one set of this run has "));
+    }
+  }
 }
 
 TEST_CASE("resume refuses results of another scenario") {
