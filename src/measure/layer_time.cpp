@@ -44,8 +44,10 @@ std::int64_t layer_sets(const LayerProblem& problem, CacheMode cache, std::int64
              : std::clamp<std::int64_t>(3 * cache_bytes / touched + 1, 2, kMostLayerSets);
 }
 
-// Half the interval of the median of what each layer's sample took longer than the base's before.
-double noise_of_difference(const Measurement& measured) {
+// How well the tax is known: half the interval of the median of what each layer's sample took
+// longer than the base's before, and no less than what shows that more is amiss: that this median
+// is another, that the layer differs from itself by more, or that adapters seem to save time.
+double noise_of_tax(const Measurement& measured, double tax_s) {
   std::vector<double> differences;
   for (std::size_t i = 0; i < std::min(measured.samples_s.size(), measured.baseline_s.size());
        ++i) {
@@ -53,7 +55,8 @@ double noise_of_difference(const Measurement& measured) {
   }
   const Summary summary = summarize(differences);
   const double half_width = median_half_width(differences);
-  return std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2;
+  const double spread = std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2;
+  return std::max({spread, std::fabs(summary.median - tax_s), measured.noise_s, -tax_s});
 }
 
 class LayerBench {
@@ -93,7 +96,7 @@ class LayerBench {
     }
     slowest.base_s = summarize(slowest.layer.baseline_s).median;
     slowest.tax_s = slowest.layer.summary.median - slowest.base_s;
-    slowest.tax_noise_s = noise_of_difference(slowest.layer);
+    slowest.tax_noise_s = noise_of_tax(slowest.layer, slowest.tax_s);
     check(slowest.layer);
     return slowest;
   }

@@ -253,7 +253,7 @@ std::vector<Column> layer_columns() {
       column({"tax_pct", "tax %", "%", "the same in percent of the base", "100 * tax_us / base_us"},
              &Row::tax_pct, {true, 2}),
       column({"tax_noise_us", "tax noise us", "us", "how well the difference is known",
-              "half the 95 % interval of the median of layer - base"},
+              "half the 95 % interval of the median of layer - base, or what else doubts it"},
              &Row::tax_noise_us),
       column({"tax_floor_us", "tax floor us", "us",
               "least that the adapters add, given that the base runs anyway",
