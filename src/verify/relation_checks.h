@@ -50,6 +50,7 @@ class Relations {
   void slices_one_by_one();
   void shrink_then_expand();
   void wider_padding();
+  void operands_apart();
   void results_beyond_fp16();
   [[nodiscard]] bool supports(const Problem& problem) const;
 

@@ -245,6 +245,7 @@ std::optional<Failure> Relations::run() {
       {"shrink, then expand", has_shrink(base_.problem.op) && expands,
        &Relations::shrink_then_expand, ""},
       {"wider padding", true, &Relations::wider_padding, ""},
+      {"some operands shifted", without_ != Part::kShifted, &Relations::operands_apart, ""},
       {"results beyond fp16", may_be_infinite, &Relations::results_beyond_fp16, ""},
       {"memory given back", true, &Relations::memory_given_back, "memory-kept"},
   };

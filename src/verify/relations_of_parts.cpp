@@ -77,4 +77,16 @@ void Relations::wider_padding() {
   }
 }
 
+// A kernel that looks at the alignment of one operand and trusts that of another. Drawn in pairs:
+// of two operands that differ, each is once the one that is shifted.
+void Relations::operands_apart() {
+  constexpr std::uint64_t kDraws = 8;
+  const std::int64_t workspace = backend_.workspace_bytes(base_.problem);
+  for (std::uint64_t draw = 0; draw < kDraws && !failed_; ++draw) {
+    Stage stage(memory_, base_.problem, base_.tensors, workspace, Alignment::kSome,
+                PlanRoom::kExact, seed_ * kDraws + draw);
+    expect_right(base_, numerics_, launch_in(stage), same_rows_);
+  }
+}
+
 }  // namespace lora_bench

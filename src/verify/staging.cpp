@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/random.h"
+
 namespace lora_bench {
 namespace {
 
@@ -25,13 +27,15 @@ std::int64_t count_of(const std::vector<Element>& elements) {
 }  // namespace
 
 Stage::Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
-             std::int64_t workspace_bytes, Alignment alignment, PlanRoom plan_room)
+             std::int64_t workspace_bytes, Alignment alignment, PlanRoom plan_room,
+             std::uint64_t draw)
     : memory_(&memory),
       problem_(&problem),
       tensors_(&tensors),
       workspace_bytes_(workspace_bytes),
       alignment_(alignment),
-      plan_room_(plan_room) {
+      plan_room_(plan_room),
+      draw_(draw) {
   stage_all();
   point_operands();
 }
@@ -95,6 +99,13 @@ void Stage::stage(const std::string& name, const HostTensor& tensor, bool input)
   stage(name, tensor.data.data(), tensor.elements, size_bytes(tensor.dtype), input);
 }
 
+bool Stage::shifted(const std::string& name, std::size_t place) const {
+  if (name == "workspace" || alignment_ == Alignment::kBoundary) {
+    return false;
+  }
+  return alignment_ == Alignment::kElement || random_below(draw_ / 2, 0, place, 2) == draw_ % 2;
+}
+
 void Stage::stage(const std::string& name, const void* source, std::int64_t elements,
                   std::int64_t element_bytes, bool input) {
   const std::int64_t bytes = elements * element_bytes;
@@ -103,11 +114,10 @@ void Stage::stage(const std::string& name, const void* source, std::int64_t elem
   if (found == staged_.end()) {
     found = staged_.insert(staged_.end(), Staged{name, {}, nullptr});
   }
-  const bool shifted = alignment_ == Alignment::kElement && name != "workspace";
   if (found->buffer.bytes() != bytes) {
-    found->buffer = bytes == 0
-                        ? GuardedBuffer()
-                        : GuardedBuffer(*memory_, bytes, shifted ? element_bytes : 0, source);
+    const auto place = static_cast<std::size_t>(found - staged_.begin());
+    const std::int64_t shift = shifted(name, place) ? element_bytes : 0;
+    found->buffer = bytes == 0 ? GuardedBuffer() : GuardedBuffer(*memory_, bytes, shift, source);
   } else if (source != nullptr && bytes > 0) {
     found->buffer.upload(source, bytes);
   }

@@ -12,8 +12,9 @@
 namespace lora_bench {
 
 // Where operands start: on 256-byte boundaries, or shifted by one element of their dtype, which is
-// all the alignment that a backend may ask for (the workspace stays on a boundary).
-enum class Alignment : std::uint8_t { kBoundary, kElement };
+// all the alignment that a backend may ask for (the workspace stays on a boundary). kSome: each
+// shifted or not, as is drawn.
+enum class Alignment : std::uint8_t { kBoundary, kElement, kSome };
 
 // Room for the plan at hand, or for every plan of the problem's slots: active_ids then ends in -1,
 // and group_starts repeats where the last group ends.
@@ -23,10 +24,11 @@ enum class PlanRoom : std::uint8_t { kExact, kAllSlots };
 // workspace start poisoned; y starts as the tensors have it, with or without add_inputs.
 class Stage {
  public:
-  // `problem` and `tensors` must outlive the stage, or the next reload.
+  // `problem` and `tensors` must outlive the stage, or the next reload. Of kSome an even `draw` and
+  // the odd one after it shift what the other does not.
   Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
         std::int64_t workspace_bytes, Alignment alignment = Alignment::kBoundary,
-        PlanRoom plan_room = PlanRoom::kExact);
+        PlanRoom plan_room = PlanRoom::kExact, std::uint64_t draw = 0);
 
   // Another step in the same buffers: h and the workspace keep what the launches before left there.
   // Sizes of x, h, y and the weights must be the same.
@@ -61,6 +63,7 @@ class Stage {
   void stage(const std::string& name, const void* source, std::int64_t elements,
              std::int64_t element_bytes, bool input = true);
   void stage(const std::string& name, const HostTensor& tensor, bool input = true);
+  [[nodiscard]] bool shifted(const std::string& name, std::size_t place) const;
   void stage_all();
   void stage_plan();
   [[nodiscard]] void* address(const std::string& name) const;
@@ -72,6 +75,7 @@ class Stage {
   std::int64_t workspace_bytes_;
   Alignment alignment_;
   PlanRoom plan_room_;
+  std::uint64_t draw_;
   std::vector<std::int32_t> rank_;  // as kernels take it
   std::vector<std::int32_t> active_ids_, group_starts_;
   std::vector<Staged> staged_;

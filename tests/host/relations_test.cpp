@@ -53,6 +53,7 @@ class NotInvariant : public PlainBackend {
   Numerics numerics(const Problem& problem) const override {
     Numerics numerics = PlainBackend::numerics(problem);
     numerics.batch_invariant = false;
+    numerics.unit_roundoff = 0x1p-10;  // a nudge is within the bound
     return numerics;
   }
 };
@@ -358,6 +359,27 @@ TEST_CASE("relations: ranks or K with more room than they need") {
             nudge_far(problem, operands, 0);
           }
         }) == "relation 'wider padding'");
+}
+
+TEST_CASE("relations: an operand whose alignment is taken to be that of another") {
+  const auto on_boundary = [](const void* operand) {
+    return reinterpret_cast<std::uintptr_t>(operand) % 16 == 0;
+  };
+  const auto trusts = [&](const auto& looked_at, const auto& trusted) {
+    return broken_by([&](const Problem& problem, const Operands& operands) {
+      if (is_whole(problem) && on_boundary(looked_at(operands)) &&
+          !on_boundary(trusted(operands))) {
+        nudge_far(problem, operands, 0);
+      }
+    });
+  };
+  const auto x = [](const Operands& operands) { return operands.x; };
+  const auto b = [](const Operands& operands) { return operands.b[0]; };
+  const auto y = [](const Operands& operands) { return static_cast<const void*>(operands.y); };
+  CHECK(trusts(x, b) == "relation 'some operands shifted'");
+  CHECK(trusts(b, x) == "relation 'some operands shifted'");
+  CHECK(trusts(x, y) == "relation 'some operands shifted'");
+  CHECK(trusts(y, x) == "relation 'some operands shifted'");
 }
 
 TEST_CASE("a widened step has the result of the step, and NaN in every lane that it adds") {

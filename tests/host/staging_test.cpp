@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
 #include "support/plain_backend.h"
 #include "support/problems.h"
@@ -74,6 +75,34 @@ std::vector<std::string> names(Addresses (*of)(const Operands&)) {
 }
 
 }  // namespace
+
+TEST_CASE("staging: of two draws each shifts the operands that the other does not") {
+  const Problem problem = with_bias();
+  const Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
+  const auto memory = make_host_memory();
+  const auto shifted = [&](std::uint64_t draw) {
+    std::set<std::string> names;
+    Stage stage(*memory, problem, tensors, 64, Alignment::kSome, PlanRoom::kExact, draw);
+    stage.launch(PlainBackend({.then = [&](const Problem&, const Operands& operands) {
+      for (const auto& [name, address] : all_of(operands)) {
+        if (reinterpret_cast<std::uintptr_t>(address) % 256 != 0) {
+          names.insert(name);
+        }
+      }
+    }}));
+    return names;
+  };
+  std::set<std::set<std::string>> drawn;
+  for (std::uint64_t draw = 0; draw < 16; draw += 2) {
+    const std::set<std::string> some = shifted(draw), others = shifted(draw + 1);
+    CHECK(some.size() + others.size() == names(all_of).size() - 1);  // all but the workspace
+    for (const std::string& name : some) {
+      CHECK(others.count(name) == 0);
+    }
+    drawn.insert(some);
+  }
+  CHECK(drawn.size() == 8);
+}
 
 TEST_CASE("staging: a launch that harms nothing is told so") {
   const Stage::Look look = look_after([](const Operands&) {});
