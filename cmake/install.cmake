@@ -22,7 +22,7 @@ function(lora_bench_install_documents)
 endfunction()
 lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
-  include/lora_bench_backend.h scenarios/README.md
+  include/lora_bench_backend.h kernels/clustered/README.md kernels/panel/README.md scenarios/README.md
   scripts/check_export.py scripts/produce_output.py
   scripts/plot.py scripts/plotting/axes.py scripts/plotting/doubts.py scripts/plotting/page.py
   scripts/plotting/panels.py scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
