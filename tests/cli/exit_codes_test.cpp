@@ -44,8 +44,9 @@ TEST_CASE("exit 1: an unknown option or value is named with the nearest known on
       {{"--color", "always", "rnu"}, "there is no command 'rnu'"},
       {{"list", "metricz"}, "what: unknown 'metricz'; allowed: "},
       {{"list", "metricz"}, "; did you mean 'metrics'?"}};
-  for (const auto& [line, sentence] : lines) {
-    const ProcessResult result = run_tool(line);
+  for (const auto& line : lines) {
+    const ProcessResult result = run_tool(line.first);
+    const std::string& sentence = line.second;
     CAPTURE(result.err);
     CAPTURE(sentence);
     CHECK(result.exit_code == 1);
@@ -305,11 +306,15 @@ TEST_CASE("exit 2: a write outside the output is caught") {
 TEST_CASE("exit 3: a missed threshold") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
-  // Many samples: on a busy machine the noise of a few may be as large as the time.
-  const ProcessResult missed =
-      run_tool({"run", file, "--backends", "fake:slow=100", "--threshold", "max_time_us=0.0001",
-                "--set", "measure.min_samples=60", "--set", "measure.max_samples=100", "--set",
-                "measure.max_time_ms=3000"});
+  // Many samples, and another try: on a busy machine the noise may be as large as the time, and
+  // then nothing is decided.
+  ProcessResult missed;
+  for (int attempt = 0; attempt < 3 && (attempt == 0 || missed.exit_code == 4); ++attempt) {
+    missed = run_tool({"run", file, "--backends", "fake:slow=100", "--threshold",
+                       "max_time_us=0.0001", "--set", "measure.min_samples=60", "--set",
+                       "measure.max_samples=100", "--set", "measure.max_time_ms=3000"});
+  }
+  CAPTURE(missed.out);
   CHECK(missed.exit_code == 3);
   CHECK(contains(missed.out, "allowed 0.0001"));
 }

@@ -146,7 +146,9 @@ TEST_CASE("a peer on the host that stops working once it is proved is FAILED aft
       {"calls <= 2", "a launch leaves another output than the one that was proved: up to "},
       {"not any(frame.function == 'collect' for frame in inspect.stack(0))",
        "the timed launches left another output than as many untimed: up to "}};
-  for (const auto& [works, sentence] : faults) {
+  for (const auto& fault : faults) {
+    const auto& works = fault.first;
+    const auto& sentence = fault.second;
     std::string peer = lazy;
     peer.replace(peer.find("WORKS"), 5, works);
     CAPTURE(works);
