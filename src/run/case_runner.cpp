@@ -12,11 +12,11 @@
 #include "measure/measure.h"
 #include "measure/phases.h"
 #include "measure/plan_time.h"
-#include "run/ceilings_anew.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_row.h"
 #include "run/layer_runner.h"
+#include "run/row_outcome.h"
 #include "run/watch.h"
 #include "verify/scan.h"
 #include "verify/verify.h"
@@ -164,23 +164,6 @@ std::shared_ptr<Attempt> prepare(const CaseRequest& request, const KeptGroundwor
   return attempt;
 }
 
-// A time below the floor counts against the kernel only when the ceilings were looked at again.
-void judge_time(Row& row, const Attempt& attempt, const CaseRequest& request, Targets& targets) {
-  const Space space = request.backend.backend->space();
-  const Row before = row;
-  add_floor(row, attempt.problem, request.spec.measure, targets.ceilings(space));
-  bool anew = false;
-  while (before.status == Status::kPassed && row.status == Status::kInvalid &&
-         targets.doubt_ceilings(space)) {
-    anew = true;
-    row = before;
-    add_floor(row, attempt.problem, request.spec.measure, targets.ceilings(space));
-  }
-  if (anew) {
-    warn_of_ceilings_anew(row);
-  }
-}
-
 void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targets& targets) {
   add_verdict(row, *attempt.verdict);
   if (attempt.measurement) {
@@ -188,21 +171,17 @@ void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targ
     add_plan_time(row, attempt.plan_s);
   }
   if (attempt.clock) {
-    judge_time(row, attempt, request, targets);
+    judge_time(row, request.backend.backend->space(), targets,
+               [&](Row& judged, const Ceilings& ceilings) {
+                 add_floor(judged, attempt.problem, request.spec.measure, ceilings);
+               });
     add_thresholds(row, request.thresholds);
   }
 }
 
-// False, and the row says so, when the backend did not come back.
-bool came_back(Row& row, const std::shared_ptr<Attempt>& attempt, void (*work)(Attempt&)) {
-  const double timeout_s = attempt->spec.verify.timeout_s;
-  if (run_watched([attempt, work] { work(*attempt); }, *attempt->pulse, timeout_s) ==
-      Ended::kReturned) {
-    return true;
-  }
-  row.status = Status::kHung;
-  row.message = fmt::format("did not return within {} s", timeout_s);
-  return false;
+bool worked(Row& row, const std::shared_ptr<Attempt>& attempt, void (*work)(Attempt&)) {
+  return came_back(
+      row, [attempt, work] { work(*attempt); }, *attempt->pulse, attempt->spec.verify.timeout_s);
 }
 
 void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& request,
@@ -212,7 +191,7 @@ void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& 
     row.mode = "host";  // graphs and streams are the GPU's
   }
   const std::shared_ptr<Attempt> attempt = prepare(request, groundwork, targets);
-  if (!came_back(row, attempt, ask)) {
+  if (!worked(row, attempt, ask)) {
     return;
   }
   if (!attempt->support.yes) {
@@ -229,7 +208,7 @@ void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& 
   if (request.timing && request.spec.measure.enabled) {
     attempt->clock = watched(make_clock(space, request.spec.measure.mode), attempt->pulse);
   }
-  if (came_back(row, attempt, prove_and_time)) {
+  if (worked(row, attempt, prove_and_time)) {
     fill_row(row, *attempt, request, targets);
   }
 }

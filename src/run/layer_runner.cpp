@@ -8,10 +8,10 @@
 #include "measure/layer_time.h"
 #include "measure/plan_time.h"
 #include "ops/cpu_backend.h"
-#include "run/ceilings_anew.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_row.h"
+#include "run/row_outcome.h"
 #include "run/watch.h"
 #include "verify/layer_proof.h"
 
@@ -90,41 +90,15 @@ void prove_and_time_layer(LayerAttempt& attempt) {
   }
 }
 
-bool layer_came_back(Row& row, const std::shared_ptr<LayerAttempt>& attempt,
-                     void (*work)(LayerAttempt&)) {
-  const double timeout_s = attempt->spec.verify.timeout_s;
-  if (run_watched([attempt, work] { work(*attempt); }, *attempt->pulse, timeout_s) ==
-      Ended::kReturned) {
-    return true;
-  }
-  row.status = Status::kHung;
-  row.message = fmt::format("did not return within {} s", timeout_s);
-  return false;
+bool layer_worked(Row& row, const std::shared_ptr<LayerAttempt>& attempt,
+                  void (*work)(LayerAttempt&)) {
+  return came_back(
+      row, [attempt, work] { work(*attempt); }, *attempt->pulse, attempt->spec.verify.timeout_s);
 }
 
 void skip(Row& row, std::string why) {
   row.status = Status::kSkipped;
   row.message = std::move(why);
-}
-
-void judge_layer_time(Row& row, const LayerAttempt& attempt, Targets& targets) {
-  const std::int64_t shard = attempt.measurement ? attempt.measurement->shard : 0;
-  const Row before = row;
-  const auto judge = [&] {
-    row = before;
-    add_layer_floor(row, attempt.problem, shard, attempt.spec.measure,
-                    targets.ceilings(Space::kHost));
-  };
-  judge();
-  bool anew = false;
-  while (before.status == Status::kPassed && row.status == Status::kInvalid &&
-         targets.doubt_ceilings(Space::kHost)) {
-    anew = true;
-    judge();
-  }
-  if (anew) {
-    warn_of_ceilings_anew(row);
-  }
 }
 
 }  // namespace
@@ -142,7 +116,7 @@ void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request
   attempt->lora = watched(request.backend.backend, attempt->pulse);
   attempt->memory = watched(targets.memory(space), attempt->pulse);
   attempt->facts = targets.facts(space);
-  if (!layer_came_back(row, attempt, ask_layer)) {
+  if (!layer_worked(row, attempt, ask_layer)) {
     return;
   }
   if (!attempt->support.yes) {
@@ -159,7 +133,7 @@ void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request
   if (request.timing && request.spec.measure.enabled) {
     attempt->clock = watched(std::shared_ptr<Clock>(make_host_clock()), attempt->pulse);
   }
-  if (!layer_came_back(row, attempt, prove_and_time_layer)) {
+  if (!layer_worked(row, attempt, prove_and_time_layer)) {
     return;
   }
   add_verdict(row, *attempt->verdict);
@@ -168,7 +142,10 @@ void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request
     add_plan_time(row, attempt->plan_s);
   }
   if (attempt->clock) {
-    judge_layer_time(row, *attempt, targets);
+    const std::int64_t shard = attempt->measurement ? attempt->measurement->shard : 0;
+    judge_time(row, space, targets, [&](Row& judged, const Ceilings& ceilings) {
+      add_layer_floor(judged, problem, shard, request.spec.measure, ceilings);
+    });
     add_thresholds(row, request.thresholds);
   }
 }

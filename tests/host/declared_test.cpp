@@ -40,36 +40,31 @@ class LaterVarying final : public PlainBackend {
   mutable int asked_ = 0;
 };
 
+Row proved(const Case& spec, const Selected& backend) {
+  Targets targets;
+  KeptGroundwork kept;
+  return run_case({.spec = spec,
+                   .backend = backend,
+                   .relations = false,
+                   .timing = false,
+                   .thresholds = {},
+                   .repro = {}},
+                  targets, kept);
+}
+
 }  // namespace
 
 TEST_CASE("a row is proved by what its backend declared first") {
   Case spec = workload_case(12, 4);
   spec.dtype = Dtype::kFp32;
-  Targets targets;
-  KeptGroundwork kept;
-  const Selected selected{"later-honest", "", std::make_shared<LaterHonest>(), ""};
-  const Row row = run_case({.spec = spec,
-                            .backend = selected,
-                            .relations = false,
-                            .timing = false,
-                            .thresholds = {},
-                            .repro = {}},
-                           targets, kept);
+  const Row row = proved(spec, {"later-honest", "", std::make_shared<LaterHonest>(), ""});
   CAPTURE(row.message);
   CHECK(row.status == Status::kFailed);
 }
 
 TEST_CASE("another declaration of the same problem is an error, timed or not") {
-  Targets targets;
-  KeptGroundwork kept;
-  const Selected selected{"later-varying", "", std::make_shared<LaterVarying>(), ""};
-  const Row row = run_case({.spec = workload_case(12, 4),
-                            .backend = selected,
-                            .relations = false,
-                            .timing = false,
-                            .thresholds = {},
-                            .repro = {}},
-                           targets, kept);
+  const Row row =
+      proved(workload_case(12, 4), {"later-varying", "", std::make_shared<LaterVarying>(), ""});
   CAPTURE(row.message);
   CHECK(row.status == Status::kError);
   CHECK(row.message.find("numerics declared another thing") != std::string::npos);
