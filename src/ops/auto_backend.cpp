@@ -44,16 +44,17 @@ class AutoBackend final : public Backend {
     if (problem.plan.active() == 0) {
       return;
     }
-    if (auto_family(device_, problem) != AutoFamily::kClustered ||
-        !launched_clustered(problem, operands, static_cast<cudaStream_t>(stream.handle))) {
+    const AutoFamily family = auto_family(device_, problem);
+    if (family == AutoFamily::kPanel ||
+        !launched_clusters(family, problem, operands, static_cast<cudaStream_t>(stream.handle))) {
       panel_->launch(problem, operands, stream);
     }
   }
 
  private:
   // False where an operand does not begin on 16 bytes.
-  [[nodiscard]] bool launched_clustered(const Problem& problem, const Operands& operands,
-                                        cudaStream_t stream) const {
+  [[nodiscard]] bool launched_clusters(AutoFamily family, const Problem& problem,
+                                       const Operands& operands, cudaStream_t stream) const {
     const kernels::ShrinkParams shrink = shrink_params(problem, operands);
     const kernels::ExpandParams expand = expand_params(problem, operands);
     const std::int64_t element = size_bytes(problem.dtype);
@@ -66,13 +67,12 @@ class AutoBackend final : public Backend {
     constexpr bool kLinked = true;
     const kernels::Number number = kernel_number(problem.dtype);
     const kernels::Number intermediate = kernel_number(problem.intermediate);
-    const kernels::ResidentTuning resident = auto_resident_tuning(device_, problem);
-    LORA_BENCH_CUDA_CHECK(resident.fits
-                              ? kernels::launch_resident(number, intermediate, shrink, expand,
-                                                         resident, kLinked, stream)
-                              : kernels::launch_clustered(number, intermediate, shrink, expand,
-                                                          auto_clustered_tuning(device_, problem),
-                                                          kLinked, stream));
+    LORA_BENCH_CUDA_CHECK(
+        family == AutoFamily::kResident
+            ? kernels::launch_resident(number, intermediate, shrink, expand,
+                                       auto_resident_tuning(device_, problem), kLinked, stream)
+            : kernels::launch_clustered(number, intermediate, shrink, expand,
+                                        auto_clustered_tuning(device_, problem), kLinked, stream));
     return true;
   }
 

@@ -55,6 +55,8 @@ Operands no_operands(const Problem& problem) {
 
 std::string_view name(AutoFamily family) {
   switch (family) {
+    case AutoFamily::kResident:
+      return "resident";
     case AutoFamily::kClustered:
       return "clustered";
     case AutoFamily::kPanel:
@@ -108,9 +110,10 @@ kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device, const P
 }
 
 kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Problem& problem) {
+  const TunedFamily asked = problem.tuning.family;
   kernels::ResidentTuning none;
   none.fits = false;
-  return problem.tuning.family == TunedFamily::kResident
+  return asked == TunedFamily::kAuto || asked == TunedFamily::kResident
              ? kernels::resident_tuning(auto_clustered_shape(device, problem))
              : none;
 }
@@ -173,9 +176,11 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
   const AutoReason reason = auto_reason(device, problem);
-  return reason == AutoReason::kFewRows || reason == AutoReason::kClustersAsked
-             ? AutoFamily::kClustered
-             : AutoFamily::kPanel;
+  if (reason != AutoReason::kFewRows && reason != AutoReason::kClustersAsked) {
+    return AutoFamily::kPanel;
+  }
+  return auto_resident_tuning(device, problem).fits ? AutoFamily::kResident
+                                                    : AutoFamily::kClustered;
 }
 
 bool shrinks_in_vectors(const Problem& problem) {

@@ -22,12 +22,13 @@ struct AutoDevice {
 // The kernel families of backend `auto`. All keep one order of sums, so that what is chosen changes
 // no bit of a row.
 enum class AutoFamily : std::uint8_t {
+  kResident,   // one launch of clusters that have all weights before it begins: few adapters
   kClustered,  // one launch, a cluster of blocks an adapter: the linear op of few rows on sm_90
   kPanel,      // many rows of an adapter, and any other op, alignment and device
 };
 [[nodiscard]] std::string_view name(AutoFamily family);
 
-// What decides. All but the first two are for kPanel.
+// What decides. The first two are for clusters of either family, all others for kPanel.
 enum class AutoReason : std::uint8_t {
   kFewRows,
   kClustersAsked,
@@ -54,8 +55,7 @@ enum class AutoReason : std::uint8_t {
 // that is not taken (why_not_tuned) is as if nothing were said of it.
 [[nodiscard]] kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device,
                                                              const Problem& problem);
-// Of clusters that have all weights before they begin, which is launched where the tuning asks for
-// it; not `fits`: auto_clustered_tuning's instead.
+// Not `fits` where kClustered is the better one, and where the tuning asks for another family.
 [[nodiscard]] kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device,
                                                            const Problem& problem);
 [[nodiscard]] kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device,

@@ -116,10 +116,10 @@ std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& p
   }
   const AutoFamily family = auto_family(device, problem);
   std::vector<std::string> lines{fmt::format("{}, {}", name(family), reason_text(device, problem))};
-  if (family == AutoFamily::kClustered) {
-    const kernels::ResidentTuning resident = auto_resident_tuning(device, problem);
-    lines.push_back(resident.fits ? resident_line(resident)
-                                  : clustered_line(auto_clustered_tuning(device, problem)));
+  if (family != AutoFamily::kPanel) {
+    lines.push_back(family == AutoFamily::kResident
+                        ? resident_line(auto_resident_tuning(device, problem))
+                        : clustered_line(auto_clustered_tuning(device, problem)));
     lines.push_back(
         fmt::format("{} of workspace, for panel where an address does not begin on 16 bytes",
                     bytes(auto_workspace_bytes(device, problem, problem.tuning))));

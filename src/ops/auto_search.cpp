@@ -55,14 +55,25 @@ std::vector<Change> changes_of(TunedFamily family) {
   return changes;
 }
 
+TunedFamily tuned_family(AutoFamily family) {
+  switch (family) {
+    case AutoFamily::kResident:
+      return TunedFamily::kResident;
+    case AutoFamily::kClustered:
+      return TunedFamily::kClustered;
+    case AutoFamily::kPanel:
+      break;
+  }
+  return TunedFamily::kPanel;
+}
+
 class Search {
  public:
   Search(const AutoDevice& device, const Problem& problem, const TimeOf& time_of,
          const std::function<bool()>& ended)
       : device_(device), problem_(problem), time_of_(time_of), ended_(ended) {
     problem_.tuning = {};
-    own_ = auto_family(device_, problem_) == AutoFamily::kClustered ? TunedFamily::kClustered
-                                                                    : TunedFamily::kPanel;
+    own_ = tuned_family(auto_family(device_, problem_));
   }
 
   TuningSearch run() {

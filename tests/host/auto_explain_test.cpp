@@ -50,12 +50,14 @@ TEST_CASE("explain: one row may be a launch of clusters that have all weights be
   const kernels::ResidentTuning tuning =
       kernels::resident_tuning(auto_clustered_shape({}, problem_of(decode_case(1, 1))));
   Case spec = decode_case(1, 1);
-  CHECK_FALSE(contains(explained(spec), "all weights in shared memory"));  // unless it is asked for
-  spec.tuning.family = TunedFamily::kResident;
   const std::string text = explained(spec);
   CAPTURE(text);
+  CHECK(contains(text, "resident, few rows an adapter: 1 token over 1 adapter\n"));
   CHECK(contains(text, fmt::format("grid {} x 1 x {}, ", tuning.cluster, tuning.groups)));
   CHECK(contains(text, "all weights in shared memory before it begins"));
+  spec.tuning.family = TunedFamily::kClustered;
+  CHECK(contains(explained(spec), "clustered, as tuning says: family: clustered\n"));
+  CHECK_FALSE(contains(explained(spec), "all weights in shared memory"));
 }
 
 TEST_CASE("explain: many rows an adapter are panels, with the tiles of both halves") {

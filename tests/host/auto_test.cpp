@@ -32,8 +32,22 @@ TEST_CASE("auto: a linear op of whole vectors is one launch of clusters where th
   CHECK(family_of(spec) == AutoFamily::kClustered);
   CHECK(family_of(spec, 100) == AutoFamily::kClustered);
   CHECK(family_of(spec, 89) == AutoFamily::kPanel);
+  CHECK(name(AutoFamily::kResident) == "resident");
   CHECK(name(AutoFamily::kClustered) == "clustered");
   CHECK(name(AutoFamily::kPanel) == "panel");
+}
+
+TEST_CASE("auto: few adapters whose weights all find room are resident, unless tuning says not") {
+  Case spec = serving_case();
+  spec.batch.decode = 1;
+  CHECK(family_of(spec) == AutoFamily::kResident);
+  CHECK(family_of(spec, 89) == AutoFamily::kPanel);
+  spec.tuning.family = TunedFamily::kClustered;
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.tuning.family = TunedFamily::kPanel;
+  CHECK(family_of(spec) == AutoFamily::kPanel);
+  spec.tuning.family = TunedFamily::kResident;
+  CHECK(family_of(spec) == AutoFamily::kResident);
 }
 
 TEST_CASE("auto: what cannot be copied 16 bytes at a time, or is half an op, goes to panel") {

@@ -83,9 +83,9 @@ TEST_CASE("search: finds what is fastest in two steps, and times no launch twice
 }
 
 TEST_CASE("search: a family that auto does not choose is found too") {
-  for (const TunedFamily family : {TunedFamily::kPanel, TunedFamily::kResident}) {
+  for (const TunedFamily family : {TunedFamily::kPanel, TunedFamily::kClustered}) {
     const Problem problem = problem_of(layer_case(1, 1));
-    REQUIRE(auto_family({}, problem) == AutoFamily::kClustered);
+    REQUIRE(auto_family({}, problem) == AutoFamily::kResident);
     const TuningSearch search = search_tuning(
         {}, problem,
         [&](const Tuning& tuning) -> std::optional<Timed> {
