@@ -54,32 +54,13 @@ __global__ void __launch_bounds__(512)
   if (!plan.linked) {
     await_previous_kernel();
   }
-  const Segment segment =
-      find_segment_while(s, static_cast<int>(blockIdx.y), kClusteredRows, [&]() {
-        if (lane < plan.slots) {
-          begin_barrier(barriers + 8 * lane);
-        }
-        if (thread == 0) {
-          begin_barrier(sums_barrier);
-        }
-        publish_barriers();
-        __syncwarp();
-        arrive_in_cluster();
-      });
-  int rank = 0;
-  std::int32_t own_token = 0;  // of row `lane`
-  float shrink_scale = 1.0F;
-  float scale = 1.0F;
-  if (segment.rows > 0) {
-    rank = s.rank[segment.adapter];
-    own_token = s.token_order[segment.first + (lane < segment.rows ? lane : 0)];
-    if (s.scale != nullptr) {
-      shrink_scale = s.scale[segment.adapter];
-    }
-    if (e.scale != nullptr) {
-      scale = e.scale[segment.adapter];
-    }
-  }
+  const TileOfRows tile = find_tile(s, e, static_cast<int>(blockIdx.y), kClusteredRows,
+                                    sums_barrier, barriers, plan.slots);
+  const Segment& segment = tile.segment;
+  const int rank = tile.rank;
+  const std::int32_t own_token = tile.own_token;
+  const float shrink_scale = tile.shrink_scale;
+  const float scale = tile.scale;
   if (rank == 0) {
     await_previous_kernel();  // so that this kernel does not end before the one before it
     await_cluster();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/clustered/asynchronous.cuh"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/params.h"
 #include "kernels/segment/segment.cuh"
@@ -63,6 +64,47 @@ __device__ inline Segment find_segment_while(const Params& params, int tile, int
     }
   }
   return {};
+}
+
+// A tile of rows of one adapter, and what a block knows of it before x is there.
+struct TileOfRows {
+  Segment segment;
+  int rank = 0;                // 0: nothing to do
+  std::int32_t own_token = 0;  // of row `lane`
+  float shrink_scale = 1.0F;
+  float scale = 1.0F;
+};
+
+// With a barrier of the block at the start of shared memory, `own_barriers` of this warp from
+// `barriers` on, and word to the cluster that they are there.
+__device__ inline TileOfRows find_tile(const ShrinkParams& s, const ExpandParams& e, int number,
+                                       int rows_per_tile, std::uint32_t of_block,
+                                       std::uint32_t barriers, int own_barriers) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  TileOfRows tile;
+  tile.segment = find_segment_while(s, number, rows_per_tile, [&]() {
+    if (lane < own_barriers) {
+      begin_barrier(barriers + 8 * lane);
+    }
+    if (threadIdx.x == 0) {
+      begin_barrier(of_block);
+    }
+    publish_barriers();
+    __syncwarp();
+    arrive_in_cluster();
+  });
+  const Segment& segment = tile.segment;
+  if (segment.rows > 0) {
+    tile.rank = s.rank[segment.adapter];
+    tile.own_token = s.token_order[segment.first + (lane < segment.rows ? lane : 0)];
+    if (s.scale != nullptr) {
+      tile.shrink_scale = s.scale[segment.adapter];
+    }
+    if (e.scale != nullptr) {
+      tile.scale = e.scale[segment.adapter];
+    }
+  }
+  return tile;
 }
 
 // Quotients of small numbers: exact for a below 2^18.

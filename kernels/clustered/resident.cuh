@@ -54,31 +54,12 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, 2)
   if (!plan.linked) {
     await_previous_kernel();
   }
-  const Segment segment = find_segment_while(s, static_cast<int>(blockIdx.y), kRows, [&]() {
-    if (lane < 2) {
-      begin_barrier(a_barrier + 8 * lane);
-    }
-    if (thread == 0) {
-      begin_barrier(base);
-    }
-    publish_barriers();
-    __syncwarp();
-    arrive_in_cluster();
-  });
-  int rank = 0;
-  std::int32_t own_token = 0;  // of row `lane`
-  float shrink_scale = 1.0F;
-  float scale = 1.0F;
-  if (segment.rows > 0) {
-    rank = s.rank[segment.adapter];
-    own_token = s.token_order[segment.first + (lane < segment.rows ? lane : 0)];
-    if (s.scale != nullptr) {
-      shrink_scale = s.scale[segment.adapter];
-    }
-    if (e.scale != nullptr) {
-      scale = e.scale[segment.adapter];
-    }
-  }
+  const TileOfRows tile = find_tile(s, e, static_cast<int>(blockIdx.y), kRows, base, a_barrier, 2);
+  const Segment& segment = tile.segment;
+  const int rank = tile.rank;
+  const std::int32_t own_token = tile.own_token;
+  const float shrink_scale = tile.shrink_scale;
+  const float scale = tile.scale;
   if (rank == 0) {
     if (blockIdx.y == 0) {
       await_previous_kernel();  // so that this kernel does not end before the one before it

@@ -3,29 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/random.h"
 #include "kernels/chains.h"
 #include "kernels/clustered/clustered_tuning.h"
+#include "support/cluster_shapes.h"
 
 using namespace lora_bench::kernels;
 
 namespace {
 
-ClusteredShape drawn_shape(std::uint64_t index) {
-  std::uint64_t drawn = 0;
-  const auto below = [&](std::uint64_t bound) {
-    return static_cast<std::int64_t>(lora_bench::random_below(31, index, drawn++, bound));
-  };
-  ClusteredShape shape;
-  shape.tokens = 1 + below(600);
-  shape.active = 1 + below(static_cast<std::uint64_t>(std::min<std::int64_t>(shape.tokens, 130)));
-  shape.slices = 1 + below(4);
-  shape.max_rank = 8 * (1 + below(16));
-  shape.in_features = 8 * (1 + below(2000));
-  shape.columns = 8 * (1 + below(8000));
-  shape.hidden_vectors = 1 + below(6);
-  return shape;
-}
+ClusteredShape drawn_shape(std::uint64_t index) { return drawn_cluster_shape(31, index, 130); }
 
 ClusteredShape decode(std::int64_t tokens, std::int64_t active) {
   ClusteredShape shape;

@@ -1,0 +1,102 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+#include "kernels/chains.h"
+#include "kernels/clustered/clustered.h"
+#include "kernels/clustered/clustered_plan.h"
+#include "kernels/clustered/resident.h"
+#include "kernels/clustered/resident_plan.h"
+#include "kernels/divide_up.h"
+
+namespace lora_bench::kernels {
+
+// Instantiated in clustered_<dtype>.cu and resident_<dtype>.cu.
+template <typename T, typename H>
+cudaError_t launch_clustered_as(const ShrinkParams& shrink, const ExpandParams& expand,
+                                const ClusteredTuning& tuning, const ClusteredPlan& plan,
+                                cudaStream_t stream);
+template <typename T, typename H>
+cudaError_t launch_resident_as(const ShrinkParams& shrink, const ExpandParams& expand,
+                               const ResidentTuning& tuning, const ResidentPlan& plan,
+                               cudaStream_t stream);
+
+namespace {
+
+// launch(T{}, H{}) of the types that the two numbers name.
+template <typename Tuning, typename Launch>
+cudaError_t launch_in_types(Number number, Number intermediate, const Tuning& tuning,
+                            const Launch& launch) {
+  if (!tuning.fits) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (tuning.tiles == 0) {
+    return cudaSuccess;
+  }
+  const bool wide = intermediate == Number::kFp32;
+  if (!wide && intermediate != number) {
+    return cudaErrorInvalidValue;
+  }
+  switch (number) {
+    case Number::kBf16:
+      return wide ? launch(__nv_bfloat16{}, float{}) : launch(__nv_bfloat16{}, __nv_bfloat16{});
+    case Number::kFp16:
+      return wide ? launch(__half{}, float{}) : launch(__half{}, __half{});
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+std::int64_t units_of(const ExpandParams& expand, std::int64_t columns) {
+  std::int64_t units = 0;
+  for (int slice = 0; slice < expand.slices; ++slice) {
+    units += divide_up(expand.width[slice], columns);
+  }
+  return units;
+}
+
+}  // namespace
+
+cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkParams& shrink,
+                             const ExpandParams& expand, const ClusteredTuning& tuning, bool linked,
+                             cudaStream_t stream) {
+  ClusteredPlan plan;
+  plan.cluster = tuning.cluster;
+  plan.chain = static_cast<std::int32_t>(chain_length(shrink.in_features));
+  plan.lane_pitch = static_cast<std::int32_t>(divide_up(shrink.max_rank, 8) * 8);
+  plan.sums_pitch = static_cast<std::int32_t>(clustered_sums_pitch(shrink.slices, shrink.max_rank));
+  plan.slots = tuning.slots;
+  plan.slot_bytes = tuning.slot_bytes;
+  plan.hidden_bytes = tuning.hidden_bytes;
+  plan.x_bytes = tuning.x_bytes;
+  plan.units = static_cast<std::int32_t>(units_of(expand, kClusteredColumns));
+  plan.linked = linked;
+  return launch_in_types(number, intermediate, tuning, [&](auto t, auto h) {
+    return launch_clustered_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);
+  });
+}
+
+cudaError_t launch_resident(Number number, Number intermediate, const ShrinkParams& shrink,
+                            const ExpandParams& expand, const ResidentTuning& tuning, bool linked,
+                            cudaStream_t stream) {
+  ResidentPlan plan;
+  plan.cluster = tuning.cluster;
+  plan.chain = static_cast<std::int32_t>(chain_length(shrink.in_features));
+  plan.lane_pitch = tuning.lane_pitch;
+  plan.sums_pitch = static_cast<std::int32_t>(shrink.slices * divide_up(shrink.max_rank, 8) * 8);
+  plan.sums = tuning.sums;
+  plan.x = tuning.x;
+  plan.a = tuning.a;
+  plan.b = tuning.b;
+  const std::int64_t units = units_of(expand, kResidentColumns);
+  const int shares = tuning.cluster * tuning.groups;
+  plan.units_each = static_cast<std::int32_t>(units / shares);
+  plan.units_more = static_cast<std::int32_t>(units % shares);
+  plan.linked = linked;
+  return launch_in_types(number, intermediate, tuning, [&](auto t, auto h) {
+    return launch_resident_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);
+  });
+}
+
+}  // namespace lora_bench::kernels
