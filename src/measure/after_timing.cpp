@@ -165,9 +165,12 @@ std::string AfterTiming::left_by_one(const Tensors& tensors, std::int64_t set,
 }
 
 Look AfterTiming::left_by_replay(const Tensors& tensors, std::int64_t set, std::int64_t rounds,
-                                 std::uint64_t turn) const {
-  return check_rows(tensors, sets_.download_output(sets_.output_of_set(set)), {set}, rounds,
-                    any_rows(kReplayedRowsStream + turn, kRowsOfReplay));
+                                 const std::vector<std::int64_t>& rows) const {
+  return check_rows(tensors, sets_.download_output(sets_.output_of_set(set)), {set}, rounds, rows);
+}
+
+std::vector<std::int64_t> AfterTiming::rows_of_replay(std::int64_t turn) const {
+  return any_rows(kReplayedRowsStream + static_cast<std::uint64_t>(turn), kRowsOfReplay);
 }
 
 }  // namespace lora_bench

@@ -31,9 +31,10 @@ class AfterTiming {
   // Rows that the op owns.
   [[nodiscard]] std::vector<std::int64_t> few_rows() const;
   [[nodiscard]] std::vector<std::int64_t> many_rows() const;
-  // A few rows of the output of `set`, to which `rounds` launches of it added and no other did.
+  // These rows of the output of `set`, to which `rounds` launches of it added and no other did.
   [[nodiscard]] Look left_by_replay(const Tensors& tensors, std::int64_t set, std::int64_t rounds,
-                                    std::uint64_t turn) const;
+                                    const std::vector<std::int64_t>& rows) const;
+  [[nodiscard]] std::vector<std::int64_t> rows_of_replay(std::int64_t turn) const;
   [[nodiscard]] std::int64_t any_set(std::int64_t turn = 0) const;
   [[nodiscard]] std::uint64_t secret() const { return secret_; }
 

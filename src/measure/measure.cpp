@@ -215,6 +215,8 @@ class Bench {
 
   // Of a y that all sets add to, one set, no one knows which, adds what shows, the others zeros. In
   // an output that each overwrites the last one shows: the sequence ends with a set no one knows.
+  // Each time other numbers stand in x and in the A of that set, so that no h of the samples
+  // serves.
   Look replay(const AfterTiming& after, std::int64_t turns) {
     Look all;
     if (accumulates()) {
@@ -222,6 +224,14 @@ class Bench {
     }
     for (std::int64_t turn = 0; turn < turns && all.wrong.empty(); ++turn) {
       const std::int64_t set = after.any_set(turn);
+      const std::vector<std::int64_t> rows = after.rows_of_replay(turn);
+      const SmallChange change{request_.problem, set, rows,
+                               after.secret() + static_cast<std::uint64_t>(turn) + 1};
+      if (has_shrink(request_.problem.op)) {
+        change_a(change, tensors_);
+      }
+      change_rows(change, tensors_);
+      sets_.renew_inputs();
       sets_.renew_weights(set);
       if (!accumulates()) {
         clock_.load(1, sequence_to(set));
@@ -230,8 +240,7 @@ class Bench {
       sets_.poison_every_h();
       static_cast<void>(clock_.run_seconds(1));
       const std::int64_t rounds = accumulates() ? launches_ / sets_.count() : 1;
-      const Look look =
-          after.left_by_replay(tensors_, set, rounds, static_cast<std::uint64_t>(turn));
+      const Look look = after.left_by_replay(tensors_, set, rounds, rows);
       all.wrong = look.wrong;
       all.compared += look.compared;
       all.unproved += look.unproved;

@@ -160,6 +160,40 @@ TEST_CASE("a peer on the host that stops working once it is proved is FAILED aft
   }
 }
 
+TEST_CASE("a peer that keeps its answers or leaves launches out all along is FAILED after timing") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::vector<std::pair<std::string, std::string>> peers{
+      {"remembers",
+       "known = {}\n"
+       "def launch(state, operands):\n"
+       "    if id(operands) not in known:\n"
+       "        before = state['y'].copy()\n"
+       "        peer_numpy.launch(state, operands)\n"
+       "        known[id(operands)] = (state['y'] - before, operands)\n"
+       "    else:\n"
+       "        state['y'] += known[id(operands)][0]\n"},
+      {"rests",
+       "seen = []\n"
+       "def launch(state, operands):\n"
+       "    if id(operands) not in [id(one) for one in seen]:\n"
+       "        seen.append(operands)\n"
+       "    if operands is seen[0]:\n"  // alone is looked at by itself
+       "        peer_numpy.launch(state, operands)\n"}};
+  for (const auto& peer : peers) {
+    const std::string& name = peer.first;
+    CAPTURE(name);
+    const std::string file =
+        folder.write(name + ".py", "from peer_numpy import *\nimport peer_numpy\n" + peer.second);
+    const ProcessResult result = run_peer(python, folder, file, {"--case", "decode8-rank8"});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.out, "FAILED     decode8-rank8 on " + name +
+                                   "\n  wrong after timing: the timed launches left a wrong output "
+                                   "once x was another: "));
+  }
+}
+
 TEST_CASE("a peer that throws costs its row, which has every key, null where nothing is known") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
