@@ -26,11 +26,8 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   scripts/check_export.py scripts/produce_output.py
   scripts/plot.py scripts/plotting/axes.py scripts/plotting/doubts.py scripts/plotting/page.py
   scripts/plotting/panels.py scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
-foreach(module arrays clocks exported run sglang_steps timing torch_steps unpack unpacked
-    peer_flashinfer peer_numpy peer_sglang_csgmv peer_sglang_triton peer_torch_bmm
-    peer_torch_grouped peer_torch_loop peer_vllm)
-  lora_bench_install_documents(scripts/peers/${module}.py)
-endforeach()
+file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/scripts/peers/*.py)
+lora_bench_install_documents(${modules})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
   FILES_MATCHING PATTERN "*.md"
   PATTERN "results/*/*.txt" PATTERN "results/*/*.jsonl" PATTERN "pictures/*.svg")

@@ -1,6 +1,8 @@
 """The two libraries whose arrays peers take, behind the same few functions."""
 import numpy as np
 
+from exported import widened
+
 
 class Missing(Exception):
     """Why a peer cannot run here: the reason of a SKIPPED row."""
@@ -12,9 +14,11 @@ class NumPyArrays:
     on_gpu = False
 
     def take(self, stored, kind):
-        if kind == "BF16":
-            return (stored.astype("<u4") << 16).view("<f4")
-        return stored.astype("<f4" if stored.dtype.kind == "f" else stored.dtype)
+        return widened(stored, kind)
+
+    def kept(self, values, dtype):
+        """fp32 values as an array of the case's type keeps them here."""
+        return values
 
     def turned(self, array, distance, axis):
         return np.roll(array, distance, axis)
@@ -27,6 +31,13 @@ class NumPyArrays:
 
     def clear(self, array):
         array[...] = 0
+
+    def put_row(self, array, row, values):
+        array[row] = values
+
+    def rows(self, array, rows, axis):
+        """Some rows of it, as fp32 in NumPy."""
+        return np.take(array, rows, axis).astype(np.float32)
 
     def given_back(self, array, kind):
         return np.asarray(array, "<f4"), "F32"
@@ -62,6 +73,10 @@ class TorchArrays:
             return torch.from_numpy(stored.astype("<u2").view("<i2")).view(torch.bfloat16).to(self.device)
         return torch.from_numpy(np.array(stored)).to(self.device)
 
+    def kept(self, values, dtype):
+        kind = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}.get(dtype, self.torch.float32)
+        return self.torch.from_numpy(values).to(kind).float().numpy()
+
     def turned(self, array, distance, axis):
         return self.torch.roll(array, distance, axis)
 
@@ -73,6 +88,13 @@ class TorchArrays:
 
     def clear(self, array):
         array.zero_()
+
+    def put_row(self, array, row, values):
+        array[row] = self.torch.from_numpy(values).to(self.device, array.dtype)
+
+    def rows(self, array, rows, axis):
+        index = self.torch.from_numpy(np.asarray(rows, np.int64)).to(self.device)
+        return array.index_select(axis, index).float().cpu().numpy()
 
     def given_back(self, array, kind):
         array = array.detach().cpu().contiguous()

@@ -9,6 +9,13 @@ import numpy as np
 STORED = {"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
 
 
+def widened(stored, kind):
+    """As fp32, whatever 16-bit type the file has."""
+    if kind == "BF16":
+        return (stored.astype("<u4") << 16).view("<f4")
+    return stored.astype("<f4" if stored.dtype.kind == "f" else stored.dtype)
+
+
 class Case:
     """One exported case. Tensors are mapped, not read: only what a peer asks for is loaded."""
 
