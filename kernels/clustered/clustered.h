@@ -8,11 +8,11 @@
 namespace lora_bench::kernels {
 
 // The whole linear op: y (+)= expand(shrink(x)); h goes nowhere else. Needs compute capability
-// 9.0; x, A, B and y with rows that start on 16 bytes, columns of every slice of y too, max_rank
-// and all widths multiples of 8. x, A, B and y are `number`, kBf16 or kFp16; h is multiplied as
-// `intermediate`, kFp32 or `number`.
-// `linked`: starts while the kernel before it in the stream still runs, and reads plan, ranks,
-// scales and weights before that has ended, so that kernel must not write them.
+// 9.0; x, A and y with rows that start on 16 bytes, columns of every slice of y too, B that does,
+// max_rank a multiple of 4 and all widths of 8. x, A, B and y are `number`, kBf16 or kFp16; h is
+// multiplied as `intermediate`, kFp32 or `number`. `linked`: starts while the kernel before it in
+// the stream still runs, and reads plan, ranks, scales and weights before that has ended, so that
+// kernel must not write them.
 [[nodiscard]] cudaError_t launch_clustered(Number number, Number intermediate,
                                            const ShrinkParams& shrink, const ExpandParams& expand,
                                            const ClusteredTuning& tuning, bool linked,

@@ -58,8 +58,7 @@ class AutoBackend final : public Backend {
     const kernels::ShrinkParams shrink = shrink_params(problem, operands);
     const kernels::ExpandParams expand = expand_params(problem, operands);
     const std::int64_t element = size_bytes(problem.dtype);
-    if (!reads_vectors(shrink, element) || !reads_vectors(expand, element, element) ||
-        !has_vector_y(expand, element)) {
+    if (!copies_in_bulk(shrink, expand, element)) {
       return false;
     }
     // Plan, ranks, scales and weights come from copies, or from a kernel that ends before the next

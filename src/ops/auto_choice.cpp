@@ -10,13 +10,19 @@
 namespace lora_bench {
 namespace {
 
-// Whether 16 bytes can be copied at a time wherever the operands begin on 16 bytes.
-bool whole_vectors(const Problem& problem) {
-  constexpr std::int64_t kElements = 8;
-  const auto whole = [](std::int64_t size) { return size % kElements == 0; };
-  return size_bytes(problem.dtype) == 2 && whole(problem.in_features) && whole(problem.x_stride) &&
-         whole(problem.y_stride) && whole(problem.offset_start) && whole(problem.max_rank) &&
-         std::all_of(problem.widths.begin(), problem.widths.end(), whole);
+// Addresses of nothing begin wherever one asks.
+Operands no_operands(const Problem& problem) {
+  Operands operands;
+  operands.a = operands.b = operands.bias =
+      std::vector<const void*>(problem.widths.size(), nullptr);
+  return operands;
+}
+
+// Whether the sizes let clusters copy what they read, wherever operands begin on 16 bytes.
+bool clusters_can_copy(const Problem& problem) {
+  const Operands operands = no_operands(problem);
+  return size_bytes(problem.dtype) == 2 &&
+         copies_in_bulk(shrink_params(problem, operands), expand_params(problem, operands), 2);
 }
 
 // A tile of `clustered` has 8 rows: more of an adapter read its weights from the L2 again and
@@ -41,14 +47,6 @@ int levels_of(std::int64_t parts) {
     ++levels;
   }
   return levels;
-}
-
-// Addresses of nothing begin wherever one asks.
-Operands no_operands(const Problem& problem) {
-  Operands operands;
-  operands.a = operands.b = operands.bias =
-      std::vector<const void*>(problem.widths.size(), nullptr);
-  return operands;
 }
 
 }  // namespace
@@ -160,7 +158,7 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (problem.op != Op::kLinear) {
     return AutoReason::kNotLinear;
   }
-  if (!whole_vectors(problem)) {
+  if (!clusters_can_copy(problem)) {
     return AutoReason::kNoVectors;
   }
   if (asked == TunedFamily::kAuto && !few_rows(problem)) {

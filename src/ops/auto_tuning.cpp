@@ -195,7 +195,7 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
     case AutoReason::kNotLinear:
       return fmt::format("op {} is no linear op", name(problem.op));
     case AutoReason::kNoVectors:
-      return "sizes of which some are no multiple of 16 bytes";
+      return "rows of x or y that are no multiple of 16 bytes, or columns of B of 8";
     case AutoReason::kManyRows:
       return rows_an_adapter("many", problem);
     case AutoReason::kNoRoom:

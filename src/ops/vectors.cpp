@@ -41,6 +41,15 @@ bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_byte
   return all;
 }
 
+bool copies_in_bulk(const kernels::ShrinkParams& shrink, const kernels::ExpandParams& expand,
+                    std::int64_t element_bytes) {
+  bool all = reads_vectors(shrink, element_bytes) && whole(2 * expand.max_rank * element_bytes);
+  for (int slice = 0; slice < expand.slices; ++slice) {
+    all = all && aligned(expand.b[slice]);
+  }
+  return all && has_vector_y(expand, element_bytes);
+}
+
 bool expands_in_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes,
                         std::int64_t h_bytes) {
   bool all = reads_vectors(params, element_bytes, h_bytes) && has_vector_y(params, element_bytes);

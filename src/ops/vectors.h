@@ -10,6 +10,10 @@ namespace lora_bench {
                                  std::int64_t h_bytes);
 // The same of y, in every slice.
 [[nodiscard]] bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_bytes);
+// Whether clusters can copy the weights in bulk: lanes of A, and eight columns of B at a time, of
+// which eight bytes are read at once.
+[[nodiscard]] bool copies_in_bulk(const kernels::ShrinkParams& shrink,
+                                  const kernels::ExpandParams& expand, std::int64_t element_bytes);
 // The same of all that expand reads and writes, bias included.
 [[nodiscard]] bool expands_in_vectors(const kernels::ExpandParams& params,
                                       std::int64_t element_bytes, std::int64_t h_bytes);

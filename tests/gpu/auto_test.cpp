@@ -44,7 +44,7 @@ lora_bench::Case auto_case(std::uint64_t seed) {
       width = to_eight(width);
       spec.layer.y_stride += width;
     }
-    spec.adapters.max_rank = to_eight(spec.adapters.max_rank);
+    spec.adapters.max_rank = (spec.adapters.max_rank + 3) / 4 * 4;
   }
   return spec;
 }
@@ -60,7 +60,7 @@ TEST_CASE("auto passes every level on random cases, with whole vectors and witho
 
 TEST_CASE("auto passes on every rank class, with few rows an adapter and many") {
   need_gpu();
-  for (const std::int64_t rank : {1, 7, 8, 16, 24, 64, 100, 128}) {
+  for (const std::int64_t rank : {1, 4, 7, 8, 12, 16, 24, 64, 100, 128}) {
     for (const std::int64_t rows : {1, 7, 8, 9, 33, 130}) {
       lora_bench::Case spec = workload_case(rows, rows > 8 ? 3 : 1);
       spec.seed = static_cast<std::uint64_t>(rank * 1000 + rows);
@@ -70,7 +70,7 @@ TEST_CASE("auto passes on every rank class, with few rows an adapter and many") 
       spec.layer.widths = {264, 0, 128};
       spec.layer.y_stride = 392;
       spec.adapters.rank.list = {rank};
-      spec.adapters.max_rank = (rank + 7) / 8 * 8;
+      spec.adapters.max_rank = (rank + 3) / 4 * 4;
       spec.adapters.bias = rows % 3 == 0;
       check_auto(spec);
     }

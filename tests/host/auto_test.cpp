@@ -64,8 +64,10 @@ TEST_CASE("auto: what cannot be copied 16 bytes at a time, or is half an op, goe
   spec.layer.y_stride = 6145;
   CHECK(family_of(spec) == AutoFamily::kPanel);
   spec = serving_case();
-  spec.adapters.max_rank = 20;
+  spec.adapters.max_rank = 18;
   CHECK(family_of(spec) == AutoFamily::kPanel);
+  spec.adapters.max_rank = 20;  // two columns of B are whole vectors, and so are eight
+  CHECK(family_of(spec) == AutoFamily::kClustered);
 }
 
 TEST_CASE("auto: many rows of an adapter go to panels, however many adapters there are") {

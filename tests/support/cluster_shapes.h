@@ -15,7 +15,7 @@ inline lora_bench::kernels::ClusteredShape drawn_cluster_shape(std::uint64_t see
   shape.active = 1 + below(most_adapters);
   shape.tokens = 1 + below(static_cast<std::uint64_t>(24 * shape.active));
   shape.slices = 1 + below(4);
-  shape.max_rank = 8 * (1 + below(16));
+  shape.max_rank = 4 * (1 + below(32));
   shape.in_features = 8 * (1 + below(2000));
   shape.columns = 8 * (1 + below(8000));
   shape.hidden_vectors = 1 + below(6);
