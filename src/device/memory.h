@@ -27,7 +27,8 @@ class Memory {
   virtual void copy_in(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void copy_out(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill(void* to, std::byte value, std::int64_t bytes) = 0;
-  virtual void synchronize() = 0;  // surfaces errors of work launched before
+  // Called before a launch, so that it finds what was copied in, and after it: surfaces its errors.
+  virtual void synchronize() = 0;
   [[nodiscard]] virtual std::int64_t available_bytes() const = 0;
   // What `enqueue` puts on a stream, recorded without being run (a CUDA graph), to be run later any
   // number of times; a run ends before it returns. On a host a run is `enqueue` itself.
@@ -39,9 +40,10 @@ class Memory {
 [[nodiscard]] std::int64_t heap_bytes();
 // Throws EnvironmentError with the reason (no driver, no device, built without CUDA).
 [[nodiscard]] std::unique_ptr<Memory> make_device_memory();
-// Keeps small blocks that are given back for whoever asks next: for processes that prove thousands
-// of small cases, where a GPU's driver takes longer to find memory than a kernel to run.
-[[nodiscard]] std::unique_ptr<Memory> make_pooled_memory(std::unique_ptr<Memory> inner);
+// Keeps small blocks side by side with their image on the host: what is copied in goes there when a
+// launch is next, and what a launch left comes back at once, however many ask. For processes that
+// prove thousands of small cases, where calls of a GPU's driver take longer than a kernel.
+[[nodiscard]] std::unique_ptr<Memory> make_mirrored_memory(std::unique_ptr<Memory> inner);
 
 // A buffer between two guard bands of a known pattern. Its contents start as given, or as 0xFF
 // bytes, which is NaN in every dtype. Move-only.

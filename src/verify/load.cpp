@@ -21,6 +21,7 @@ struct Load::Work {
   explicit Work(Memory& memory) : read(memory, kReadBytes), words(memory, 2 * sizeof(unsigned)) {
     grid.blocks = static_cast<unsigned>(gpu_facts().multiprocessors / 2 + 1);
     grid.threads_per_block = 1024;
+    memory.synchronize();
     // A kernel that was never launched cannot be recorded.
     launch();
     memory.synchronize();

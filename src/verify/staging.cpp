@@ -150,6 +150,7 @@ void Stage::point_operands() {
 }
 
 void Stage::launch(const Backend& backend) {
+  memory_->synchronize();
   backend.launch(*problem_, operands_, Stream{});
   memory_->synchronize();
 }

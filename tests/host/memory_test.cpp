@@ -167,23 +167,29 @@ TEST_CASE("a guarded buffer may start with contents, and one look tells all, wha
 namespace {
 
 // Counts what is asked of the memory below.
+struct Calls {
+  int held = 0, copies_in = 0, copies_out = 0;
+};
+
 class Counting final : public lora_bench::Memory {
  public:
-  explicit Counting(int& held) : held_(held) {}
+  explicit Counting(Calls& calls) : calls_(calls) {}
   lora_bench::Space space() const override { return inner_->space(); }
   void* allocate(std::int64_t bytes) override {
     void* const block = inner_->allocate(bytes);
-    ++held_;
+    ++calls_.held;
     return block;
   }
   void release(void* address) noexcept override {
-    --held_;
+    --calls_.held;
     inner_->release(address);
   }
   void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    calls_.copies_in += bytes > 0 ? 1 : 0;
     inner_->copy_in(to, from, bytes);
   }
   void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    calls_.copies_out += bytes > 0 ? 1 : 0;
     inner_->copy_out(to, from, bytes);
   }
   void fill(void* to, std::byte value, std::int64_t bytes) override {
@@ -194,36 +200,89 @@ class Counting final : public lora_bench::Memory {
 
  private:
   std::unique_ptr<lora_bench::Memory> inner_ = lora_bench::make_host_memory();
-  int& held_;
+  Calls& calls_;
 };
+
+// Writes as a kernel does: without asking the memory.
+void launch(const GuardedBuffer& buffer, std::int64_t index, int value) {
+  static_cast<std::byte*>(buffer.data())[index] = static_cast<std::byte>(value);
+}
+
+int byte_of(const GuardedBuffer& buffer, std::size_t index) {
+  return std::to_integer<int>(buffer.download()[index]);
+}
 
 }  // namespace
 
-TEST_CASE("pooled memory gives a small block to the next who asks for as much, and all back") {
-  int held = 0;
+TEST_CASE("mirrored memory sends small blocks in one copy and fetches them in one") {
+  Calls calls;
   {
-    const auto pool = lora_bench::make_pooled_memory(std::make_unique<Counting>(held));
-    void* const first = pool->allocate(5000);
-    void* const beside = pool->allocate(5000);
-    CHECK(beside != first);
-    CHECK(held == 2);
-    pool->release(first);
-    CHECK(held == 2);
-    CHECK(pool->allocate(8192) == first);  // of the same power of two
-    void* const larger = pool->allocate(8193);
-    CHECK(held == 3);
-    void* const empty = pool->allocate(0);
-    CHECK(empty != nullptr);
-    pool->release(empty);
-    pool->release(beside);
-    pool->release(first);
-    pool->release(larger);
-    constexpr std::int64_t kLarge = std::int64_t{3} << 20;
-    void* const large = pool->allocate(kLarge);
-    const int before = held;
-    pool->release(large);
-    CHECK(held == before - 1);
-    CHECK_THROWS_AS((void)pool->allocate(-1), CaseError);
+    const auto memory = lora_bench::make_mirrored_memory(std::make_unique<Counting>(calls));
+    const std::vector<std::byte> contents(100, std::byte{5});
+    std::vector<GuardedBuffer> buffers;
+    for (int i = 0; i < 10; ++i) {
+      buffers.emplace_back(*memory, 100, 2, contents.data());
+    }
+    CHECK(calls.copies_in == 0);
+    memory->synchronize();
+    CHECK(calls.copies_in == 1);
+    for (int i = 0; i < 10; ++i) {
+      CHECK(static_cast<std::byte*>(buffers[static_cast<std::size_t>(i)].data())[99] ==
+            std::byte{5});
+      launch(buffers[static_cast<std::size_t>(i)], 7, i);
+    }
+    memory->synchronize();
+    for (int i = 0; i < 10; ++i) {
+      CHECK(buffers[static_cast<std::size_t>(i)].damage().empty());
+      CHECK(byte_of(buffers[static_cast<std::size_t>(i)], 7) == i);
+      CHECK(byte_of(buffers[static_cast<std::size_t>(i)], 8) == 5);
+    }
+    CHECK(calls.copies_out == 1);
+    CHECK(calls.held == 1);
   }
-  CHECK(held == 0);
+  CHECK(calls.held == 0);
+}
+
+TEST_CASE("what mirrored memory sends leaves what launches wrote beside it") {
+  const auto memory = lora_bench::make_mirrored_memory(lora_bench::make_host_memory());
+  const std::vector<std::byte> contents(64, std::byte{1});
+  GuardedBuffer left(*memory, 64, 0, contents.data());
+  GuardedBuffer middle(*memory, 64, 0, contents.data());
+  GuardedBuffer right(*memory, 64, 0, contents.data());
+  memory->synchronize();
+  launch(middle, 3, 9);
+  launch(middle, 64, 0);  // into its guard
+  left.upload(std::vector<std::byte>(64, std::byte{2}));
+  right.poison();
+  memory->synchronize();
+  CHECK(byte_of(left, 0) == 2);
+  CHECK(byte_of(middle, 3) == 9);
+  CHECK(byte_of(right, 63) == 0xFF);
+  CHECK(middle.damage() == "1 byte after the end, first at +0");
+  CHECK(left.damage().empty());
+  launch(left, 0, 4);
+  const auto run = memory->record([&](void*) { launch(right, 0, 6); });
+  right.clear();
+  run();
+  CHECK(byte_of(right, 0) == 6);
+  CHECK(byte_of(right, 1) == 0);
+}
+
+TEST_CASE(
+    "mirrored memory has room again once blocks are given back, and large ones lie elsewhere") {
+  Calls calls;
+  {
+    const auto memory = lora_bench::make_mirrored_memory(std::make_unique<Counting>(calls));
+    for (int turn = 0; turn < 100; ++turn) {
+      std::vector<GuardedBuffer> buffers;
+      for (int i = 0; i < 50; ++i) {
+        buffers.emplace_back(*memory, 60000);
+      }
+      CHECK(calls.held == 1);
+    }
+    const GuardedBuffer large(*memory, std::int64_t{3} << 20);
+    CHECK(calls.held == 2);
+    CHECK_THROWS_AS((void)memory->allocate(-1), CaseError);
+  }
+  CHECK(calls.held == 0);
 }

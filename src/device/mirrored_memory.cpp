@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <vector>
+
+#include "core/bytes.h"
+#include "device/memory.h"
+
+namespace lora_bench {
+namespace {
+
+// Blocks beyond this size are few, and their copies take longer than getting them.
+constexpr std::int64_t kLargestMirrored = std::int64_t{128} << 10;
+constexpr std::int64_t kSlabBytes = std::int64_t{16} << 20;
+
+class MirroredMemory final : public Memory {
+ public:
+  explicit MirroredMemory(std::unique_ptr<Memory> inner)
+      : inner_(std::move(inner)),
+        slab_(static_cast<std::byte*>(inner_->allocate(kSlabBytes))),
+        mirror_(zero_bytes(kSlabBytes)) {}
+  ~MirroredMemory() override { inner_->release(slab_); }
+  MirroredMemory(const MirroredMemory&) = delete;
+  MirroredMemory& operator=(const MirroredMemory&) = delete;
+
+  [[nodiscard]] Space space() const override { return inner_->space(); }
+
+  [[nodiscard]] void* allocate(std::int64_t bytes) override {
+    const std::int64_t size = (std::max<std::int64_t>(bytes, 1) + kAlignmentBytes - 1) /
+                              kAlignmentBytes * kAlignmentBytes;
+    if (bytes < 0 || bytes > kLargestMirrored || end() + size > kSlabBytes) {
+      return inner_->allocate(bytes);
+    }
+    if (blocks_.empty()) {
+      fresh_ = true;  // nobody asks what was there
+      changed_first_ = changed_past_ = 0;
+    }
+    const std::int64_t first = end();
+    blocks_[first] = size;
+    return slab_ + first;
+  }
+
+  void release(void* address) noexcept override {
+    if (mirrored(address)) {
+      blocks_.erase(offset(address));
+    } else {
+      inner_->release(address);
+    }
+  }
+
+  void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    if (!mirrored(to)) {
+      inner_->copy_in(to, from, bytes);
+    } else if (bytes > 0) {
+      std::memcpy(changed(to, bytes), from, static_cast<std::size_t>(bytes));
+    }
+  }
+
+  void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    if (!mirrored(from)) {
+      inner_->copy_out(to, from, bytes);
+    } else if (bytes > 0) {
+      fetch();
+      std::memcpy(to, mirror_.data() + offset(from), static_cast<std::size_t>(bytes));
+    }
+  }
+
+  void fill(void* to, std::byte value, std::int64_t bytes) override {
+    if (!mirrored(to)) {
+      inner_->fill(to, value, bytes);
+    } else if (bytes > 0) {
+      std::fill_n(changed(to, bytes), bytes, value);
+    }
+  }
+
+  void synchronize() override {
+    send();
+    inner_->synchronize();
+  }
+
+  [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
+
+  [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {
+    synchronize();
+    return [this, run = inner_->record(std::move(enqueue))] {
+      send();
+      run();
+    };
+  }
+
+ private:
+  [[nodiscard]] bool mirrored(const void* address) const {
+    const auto* byte = static_cast<const std::byte*>(address);
+    return byte >= slab_ && byte < slab_ + kSlabBytes;
+  }
+  [[nodiscard]] std::int64_t offset(const void* address) const {
+    return static_cast<const std::byte*>(address) - slab_;
+  }
+  [[nodiscard]] std::int64_t end() const {
+    return blocks_.empty() ? 0 : blocks_.rbegin()->first + blocks_.rbegin()->second;
+  }
+
+  // What launches left, unless none can have been since it was last asked for.
+  void fetch() {
+    if (!fresh_) {
+      inner_->copy_out(mirror_.data(), slab_, end());
+      fresh_ = true;
+    }
+  }
+
+  // Where the mirror is to be written, after what stands around it is known: it is sent as well.
+  std::byte* changed(void* to, std::int64_t bytes) {
+    fetch();
+    const std::int64_t first = offset(to);
+    const bool none = changed_first_ == changed_past_;
+    changed_first_ = none ? first : std::min(changed_first_, first);
+    changed_past_ = none ? first + bytes : std::max(changed_past_, first + bytes);
+    return mirror_.data() + first;
+  }
+
+  void send() {
+    inner_->copy_in(slab_ + changed_first_, mirror_.data() + changed_first_,
+                    changed_past_ - changed_first_);
+    changed_first_ = changed_past_ = 0;
+    fresh_ = false;
+  }
+
+  std::unique_ptr<Memory> inner_;
+  std::byte* slab_;
+  std::vector<std::byte> mirror_;
+  std::map<std::int64_t, std::int64_t> blocks_;        // in use: sizes by where they begin
+  bool fresh_ = true;                                  // the mirror has what the slab has, or newer
+  std::int64_t changed_first_ = 0, changed_past_ = 0;  // newer
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> make_mirrored_memory(std::unique_ptr<Memory> inner) {
+  return std::make_unique<MirroredMemory>(std::move(inner));
+}
+
+}  // namespace lora_bench
