@@ -49,6 +49,10 @@ class CudaMemory final : public Memory {
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
   }
 
+  void copy_within(void* to, const void* from, std::int64_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+  }
+
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     if (bytes > 0) {
       synchronize();

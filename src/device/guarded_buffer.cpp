@@ -156,6 +156,15 @@ std::vector<std::byte> GuardedBuffer::download() const {
   return contents;
 }
 
+void GuardedBuffer::copy_from(const GuardedBuffer& other) {
+  if (other.bytes_ != bytes_ || other.memory_ != memory_) {
+    throw std::logic_error("a copy between buffers of other sizes or memories");
+  }
+  if (bytes_ > 0) {
+    memory_->copy_within(data_, other.data_, bytes_);
+  }
+}
+
 void GuardedBuffer::poison() {
   if (bytes_ > 0) {
     memory_->fill(data_, kPoison, bytes_);

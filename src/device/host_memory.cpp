@@ -55,6 +55,9 @@ class HostMemory final : public Memory {
 
   void copy_in(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
   void copy_out(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
+  void copy_within(void* to, const void* from, std::int64_t bytes) override {
+    copy(to, from, bytes);
+  }
 
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     if (bytes > 0) {

@@ -26,6 +26,7 @@ class Memory {
   virtual void release(void* address) noexcept = 0;
   virtual void copy_in(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void copy_out(void* to, const void* from, std::int64_t bytes) = 0;
+  virtual void copy_within(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill(void* to, std::byte value, std::int64_t bytes) = 0;
   // Called before a launch, so that it finds what was copied in, and after it: surfaces its errors.
   virtual void synchronize() = 0;
@@ -69,8 +70,9 @@ class GuardedBuffer {
     upload(from.data(), static_cast<std::int64_t>(from.size()));
   }
   [[nodiscard]] std::vector<std::byte> download() const;
-  void poison();  // contents to 0xFF
-  void clear();   // contents to 0, which is +0 in every dtype
+  void copy_from(const GuardedBuffer& other);  // of the same memory and size
+  void poison();                               // contents to 0xFF
+  void clear();                                // contents to 0, which is +0 in every dtype
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;

@@ -66,6 +66,16 @@ class MirroredMemory final : public Memory {
     }
   }
 
+  void copy_within(void* to, const void* from, std::int64_t bytes) override {
+    if (!mirrored(to) && !mirrored(from)) {
+      inner_->copy_within(to, from, bytes);
+    } else if (bytes > 0) {
+      std::vector<std::byte> contents = zero_bytes(bytes);
+      copy_out(contents.data(), from, bytes);
+      copy_in(to, contents.data(), bytes);
+    }
+  }
+
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     if (!mirrored(to)) {
       inner_->fill(to, value, bytes);

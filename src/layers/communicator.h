@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/dtype.h"
+#include "device/memory.h"
+#include "ops/backend.h"
 
 namespace lora_bench {
 
@@ -23,14 +25,14 @@ class Communicator {
   [[nodiscard]] virtual std::string_view name() const = 0;
   // Every `to` becomes the sum of the parts; it may be the part itself.
   virtual void all_reduce(const PartShape& shape, std::span<void* const> parts,
-                          std::span<void* const> to) = 0;
+                          std::span<void* const> to, Stream stream) = 0;
   // Every `to` [rows, shards * columns] becomes the parts side by side.
   virtual void all_gather(const PartShape& shape, std::span<void* const> parts,
-                          std::span<void* const> to) = 0;
+                          std::span<void* const> to, Stream stream) = 0;
 };
 
-// All shards in the memory of this process, one after the other. Sums are made in fp32 in the order
-// of the ranks and rounded once.
-[[nodiscard]] std::unique_ptr<Communicator> make_local_communicator();
+// All shards in one memory, of a host or of a device. Sums are made in fp32 in the order of the
+// ranks and rounded once.
+[[nodiscard]] std::unique_ptr<Communicator> make_local_communicator(Space space);
 
 }  // namespace lora_bench

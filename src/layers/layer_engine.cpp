@@ -21,6 +21,16 @@ void upload(GuardedBuffer& buffer, const std::vector<T>& from) {
   buffer.upload(from.data(), static_cast<std::int64_t>(from.size() * sizeof(T)));
 }
 
+// Whether the bias is added to a product in fp32 that ends before.
+bool adds_bias_after(const ShardProblem& problem) {
+  return problem.adds_bias && !problem.base.bias;
+}
+
+void forget_adapters(Problem& problem) {
+  std::fill(problem.rank.begin(), problem.rank.end(), 0);
+  std::fill(problem.scale.begin(), problem.scale.end(), 1.0F);
+}
+
 std::vector<void*> addresses(auto& parts, auto member) {
   std::vector<void*> all;
   for (auto& part : parts) {
@@ -41,17 +51,24 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const Backend& base, const
   if (const std::string why = why_not_run(problem.layer); !why.empty()) {
     throw UsageError(why);
   }
-  if (memory.space() != Space::kHost) {
-    throw CaseError("layers run on the host only");
+  if (memory.space() != Space::kHost && problem.adds_bias() && !problem.bias_in_product) {
+    throw std::logic_error("on a device the base product adds the bias");
   }
+  base_plan_ = plan_arrays(1);
+  lora_plan_ = plan_arrays(problem.lora.slots);
   parts_.resize(static_cast<std::size_t>(problem.layer.tp));
   for (std::int64_t rank = 0; rank < shards(); ++rank) {
-    at(rank).problem = shard_problem(problem, rank);
-    allocate(at(rank));
+    Part& part = at(rank);
+    part.problem = shard_problem(problem, rank);
+    allocate(part);
+    allocate_weights(part);
+    forget_adapters(part.problem.lora);
+    if (part.problem.expand) {
+      forget_adapters(*part.problem.expand);
+    }
+    upload_ranks(part);
   }
-  for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
-    reset_adapter(slot);
-  }
+  upload_plan(at(0).problem.base.plan, base_plan_);
   activate(problem.lora.plan);
 }
 
@@ -65,29 +82,53 @@ void LayerEngine::allocate(Part& part) {
   const auto buffer = [&](Dtype of, std::int64_t elements) {
     return GuardedBuffer(memory_, bytes_of(of, elements));
   };
-  part.w = buffer(dtype, columns * problem.base.in_features);
   part.y = buffer(dtype, lora.tokens * columns);
-  part.base_fp32 = buffer(Dtype::kFp32, problem.adds_bias ? lora.tokens * columns : 0);
+  part.base_fp32 = buffer(Dtype::kFp32, adds_bias_after(problem) ? lora.tokens * columns : 0);
   part.gathered_y =
       buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.columns() : 0);
   part.h = buffer(lora.intermediate, lanes * lora.max_rank);
   part.whole_h =
       buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
+  part.base.workspace = GuardedBuffer(memory_, base_.workspace_bytes(problem.base));
+  part.lora.workspace =
+      GuardedBuffer(memory_, std::max(lora_.workspace_bytes(lora), lora_.workspace_bytes(expand)));
 
-  const std::int64_t first = bytes_of(dtype, problem.shard.inputs.first);
-  part.base.operands.x = advance(x_.data(), first);
-  part.base.operands.a = {part.w.data()};
-  part.base.operands.b = {nullptr};
-  part.base.operands.bias = {nullptr};
-  part.base.operands.h = problem.adds_bias ? part.base_fp32.data() : part.y.data();
+  prepare(problem.base, base_plan_, part.base);
+  part.base.operands.x = advance(x_.data(), bytes_of(dtype, problem.shard.inputs.first));
+  part.base.operands.h = adds_bias_after(problem) ? part.base_fp32.data() : part.y.data();
+  part.base.operands.workspace = part.base.workspace.data();
+  upload_ranks(problem.base, part.base);
+  prepare(lora, lora_plan_, part.lora);
   part.lora.operands.x = advance(x_.data(), bytes_of(dtype, problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
   part.lora.operands.y = problem.expand ? nullptr : part.y.data();
-  part.expand.operands.h = part.whole_h.data();
-  part.expand.operands.y = part.y.data();
+  part.lora.operands.workspace = part.lora.workspace.data();
+  if (problem.expand) {
+    prepare(expand, lora_plan_, part.expand);
+    part.expand.operands.h = part.whole_h.data();
+    part.expand.operands.y = part.y.data();
+    part.expand.operands.workspace = part.lora.workspace.data();
+  }
+}
+
+void LayerEngine::allocate_weights(Part& part) {
+  const ShardProblem& problem = part.problem;
+  const Problem& lora = problem.lora;
+  const std::int64_t lanes_of_b = (problem.expand ? *problem.expand : lora).max_rank;
+  const auto buffer = [&](std::int64_t elements) {
+    return GuardedBuffer(memory_, bytes_of(lora.dtype, elements));
+  };
+  part.w = buffer(problem.base.max_rank * problem.base.in_features);
+  part.bias = buffer(problem.adds_bias ? problem.base.max_rank : 0);
+  part.base.operands.a = {part.w.data()};
+  part.base.operands.b = {nullptr};
+  part.base.operands.bias = {problem.base.bias ? part.bias.data() : nullptr};
   for (const std::int64_t width : lora.widths) {
-    part.a.push_back(buffer(dtype, lora.slots * lora.max_rank * lora.in_features));
-    part.b.push_back(buffer(dtype, lora.slots * width * expand.max_rank));
+    part.a.push_back(buffer(lora.slots * lora.max_rank * lora.in_features));
+    part.b.push_back(buffer(lora.slots * width * lanes_of_b));
+    // No slot holds an adapter.
+    part.a.back().clear();
+    part.b.back().clear();
     // Each half has its own operands and none of the other's.
     part.lora.operands.a.push_back(part.a.back().data());
     part.lora.operands.b.push_back(problem.expand ? nullptr : part.b.back().data());
@@ -97,59 +138,87 @@ void LayerEngine::allocate(Part& part) {
       launched->operands.bias.push_back(nullptr);
     }
   }
-  upload_plan(problem.base, part.base);
-  upload_ranks(problem.base, part.base);
-  part.base.workspace = GuardedBuffer(memory_, base_.workspace_bytes(problem.base));
-  part.base.operands.workspace = part.base.workspace.data();
-  part.lora.workspace =
-      GuardedBuffer(memory_, std::max(lora_.workspace_bytes(lora), lora_.workspace_bytes(expand)));
-  part.lora.operands.workspace = part.lora.workspace.data();
-  part.expand.operands.workspace = part.lora.workspace.data();
 }
 
-void LayerEngine::upload_plan(const Problem& problem, Launched& launched) {
-  const auto keep = [&](GuardedBuffer& buffer, const std::vector<std::int32_t>& from) {
-    buffer = GuardedBuffer(memory_, static_cast<std::int64_t>(from.size() * sizeof(from[0])));
-    upload(buffer, from);
+LayerEngine::PlanArrays LayerEngine::plan_arrays(std::int64_t slots) {
+  const auto numbers = [&](std::int64_t count) {
+    return GuardedBuffer(memory_, count * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  };
+  const std::int64_t tokens = problem_.lora.tokens;
+  return {numbers(tokens), numbers(tokens), numbers(slots), numbers(slots + 1)};
+}
+
+void LayerEngine::upload_plan(const Plan& plan, PlanArrays& arrays) {
+  upload(arrays.adapter_of_token, plan.adapter_of_token);
+  upload(arrays.token_order, plan.token_order);
+  upload(arrays.active_ids, plan.active_ids);
+  upload(arrays.group_starts, plan.group_starts);
+}
+
+void LayerEngine::prepare(const Problem& problem, const PlanArrays& arrays, Launched& launched) {
+  const auto numbers = [](const GuardedBuffer& buffer) {
     return static_cast<const std::int32_t*>(buffer.data());
   };
-  launched.operands.adapter_of_token =
-      keep(launched.adapter_of_token, problem.plan.adapter_of_token);
-  launched.operands.token_order = keep(launched.token_order, problem.plan.token_order);
-  launched.operands.active_ids = keep(launched.active_ids, problem.plan.active_ids);
-  launched.operands.group_starts = keep(launched.group_starts, problem.plan.group_starts);
+  const auto slots = static_cast<std::int64_t>(problem.rank.size());
+  launched.rank = GuardedBuffer(memory_, slots * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  launched.scale = GuardedBuffer(memory_, slots * static_cast<std::int64_t>(sizeof(float)));
+  launched.operands.adapter_of_token = numbers(arrays.adapter_of_token);
+  launched.operands.token_order = numbers(arrays.token_order);
+  launched.operands.active_ids = numbers(arrays.active_ids);
+  launched.operands.group_starts = numbers(arrays.group_starts);
+  launched.operands.rank = numbers(launched.rank);
+  launched.operands.scale = static_cast<const float*>(launched.scale.data());
 }
 
 void LayerEngine::upload_ranks(const Problem& problem, Launched& launched) {
-  const std::vector<std::int32_t> ranks(problem.rank.begin(), problem.rank.end());
-  launched.rank =
-      GuardedBuffer(memory_, static_cast<std::int64_t>(ranks.size() * sizeof(ranks[0])));
-  launched.scale = GuardedBuffer(
-      memory_, static_cast<std::int64_t>(problem.scale.size() * sizeof(problem.scale[0])));
-  upload(launched.rank, ranks);
+  upload(launched.rank, std::vector<std::int32_t>(problem.rank.begin(), problem.rank.end()));
   upload(launched.scale, problem.scale);
-  launched.operands.rank = static_cast<const std::int32_t*>(launched.rank.data());
-  launched.operands.scale = static_cast<const float*>(launched.scale.data());
+}
+
+void LayerEngine::upload_ranks(Part& part) {
+  upload_ranks(part.problem.lora, part.lora);
+  if (part.problem.expand) {
+    upload_ranks(*part.problem.expand, part.expand);
+  }
+}
+
+void LayerEngine::load_from(const LayerEngine& other) {
+  x_.copy_from(other.x_);
+  for (std::int64_t rank = 0; rank < shards(); ++rank) {
+    Part& part = at(rank);
+    const Part& from = other.at(rank);
+    part.w.copy_from(from.w);
+    part.bias.copy_from(from.bias);
+    for (std::size_t slice = 0; slice < part.a.size(); ++slice) {
+      part.a[slice].copy_from(from.a[slice]);
+      part.b[slice].copy_from(from.b[slice]);
+    }
+    part.problem = from.problem;
+    upload_ranks(part);
+  }
+  activate(at(0).problem.lora.plan);
+  returned_bias_ = other.returned_bias_;
 }
 
 void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
   for (Part& part : parts_) {
     const Shard& shard = part.problem.shard;
     std::vector<std::byte> rows;
-    std::vector<float> biases;
+    std::vector<std::byte> biases;
     std::int64_t block_start = 0;
     for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
       const IndexRange outputs{block_start + shard.outputs[block].first,
                                shard.outputs[block].count};
       const Matrix piece = cut(w, outputs, shard.inputs);
       rows.insert(rows.end(), piece.data.begin(), piece.data.end());
-      for (std::int64_t i = 0; part.problem.adds_bias && i < outputs.count; ++i) {
-        biases.push_back(load(bias.dtype, bias.data.data(), outputs.first + i));
+      if (part.problem.adds_bias) {
+        const Matrix numbers = cut(bias, {0, 1}, outputs);
+        biases.insert(biases.end(), numbers.data.begin(), numbers.data.end());
       }
       block_start += problem_.layer.widths[block];
     }
     part.w.upload(rows);
-    part.bias = std::move(biases);
+    part.bias.upload(biases);
   }
   returned_bias_ = problem_.skip_bias_add ? bias : Matrix{};
 }
@@ -186,12 +255,11 @@ void LayerEngine::set_rank(std::int64_t slot, std::int64_t rank, float scale) {
     ShardProblem& problem = part.problem;
     problem.lora.rank[index] = problem.expand ? rank_in(problem.shard.lanes, rank) : rank;
     problem.lora.scale[index] = scale;
-    upload_ranks(problem.lora, part.lora);
     if (problem.expand) {
       problem.expand->rank[index] = rank;
       problem.expand->scale[index] = scale;
-      upload_ranks(*problem.expand, part.expand);
     }
+    upload_ranks(part);
   }
 }
 
@@ -218,12 +286,11 @@ void LayerEngine::activate(const Plan& plan) {
   if (plan.tokens() != problem_.lora.tokens) {
     throw std::logic_error("a batch of other length than the layer was made for");
   }
+  upload_plan(plan, lora_plan_);
   for (Part& part : parts_) {
     part.problem.lora.plan = plan;
-    upload_plan(part.problem.lora, part.lora);
     if (part.problem.expand) {
       part.problem.expand->plan = plan;
-      upload_plan(*part.problem.expand, part.expand);
     }
   }
 }
@@ -234,19 +301,21 @@ void LayerEngine::add_bias(Part& part) {
   const std::int64_t columns = part.problem.base.max_rank;
   const Dtype dtype = part.problem.lora.dtype;
   auto* base = static_cast<float*>(part.base_fp32.data());
+  std::vector<float> bias(static_cast<std::size_t>(columns));
+  decode(dtype, part.bias.data(), bias);
   for (std::int64_t row = 0; row < part.problem.base.tokens; ++row) {
     float* const sums = base + row * columns;
-    for (std::size_t i = 0; i < part.bias.size(); ++i) {
-      sums[i] += part.bias[i];
+    for (std::size_t i = 0; i < bias.size(); ++i) {
+      sums[i] += bias[i];
     }
-    encode(dtype, {sums, part.bias.size()}, advance(part.y.data(), bytes_of(dtype, row * columns)));
+    encode(dtype, {sums, bias.size()}, advance(part.y.data(), bytes_of(dtype, row * columns)));
   }
 }
 
 void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
   Part& part = at(rank);
   base_.launch(part.problem.base, part.base.operands, stream);
-  if (part.problem.adds_bias) {
+  if (adds_bias_after(part.problem)) {
     add_bias(part);
   }
   if (with_lora) {
@@ -261,25 +330,25 @@ void LayerEngine::run_after_h(std::int64_t rank, Stream stream) {
   }
 }
 
-void LayerEngine::exchange_h(Communicator& communicator) {
+void LayerEngine::exchange_h(Communicator& communicator, Stream stream) {
   const Problem& lora = at(0).problem.lora;
   const PartShape shape{lora.intermediate, lora.slices() * lora.tokens, lora.max_rank};
   const std::vector<void*> parts = addresses(parts_, &Part::h);
   if (at(0).problem.h == Exchange::kReduce) {
-    communicator.all_reduce(shape, parts, addresses(parts_, &Part::whole_h));
+    communicator.all_reduce(shape, parts, addresses(parts_, &Part::whole_h), stream);
   } else if (at(0).problem.h == Exchange::kGather) {
-    communicator.all_gather(shape, parts, addresses(parts_, &Part::whole_h));
+    communicator.all_gather(shape, parts, addresses(parts_, &Part::whole_h), stream);
   }
 }
 
-void LayerEngine::exchange_y(Communicator& communicator) {
+void LayerEngine::exchange_y(Communicator& communicator, Stream stream) {
   const Problem& base = at(0).problem.base;
   const PartShape shape{problem_.lora.dtype, base.tokens, base.max_rank};
   const std::vector<void*> parts = addresses(parts_, &Part::y);
   if (at(0).problem.y == Exchange::kReduce) {
-    communicator.all_reduce(shape, parts, parts);
+    communicator.all_reduce(shape, parts, parts, stream);
   } else if (at(0).problem.y == Exchange::kGather) {
-    communicator.all_gather(shape, parts, addresses(parts_, &Part::gathered_y));
+    communicator.all_gather(shape, parts, addresses(parts_, &Part::gathered_y), stream);
   }
 }
 
@@ -288,12 +357,12 @@ void LayerEngine::forward(Communicator& communicator, Stream stream, bool with_l
     run_before_h(rank, with_lora, stream);
   }
   if (with_lora) {
-    exchange_h(communicator);
+    exchange_h(communicator, stream);
     for (std::int64_t rank = 0; rank < shards(); ++rank) {
       run_after_h(rank, stream);
     }
   }
-  exchange_y(communicator);
+  exchange_y(communicator, stream);
 }
 
 void LayerEngine::poison_results(std::int64_t rank) {
@@ -313,8 +382,9 @@ Matrix LayerEngine::output(std::int64_t rank) const {
 
 std::string LayerEngine::damage() const {
   for (const Part& part : parts_) {
-    for (const GuardedBuffer* buffer : {&part.y, &part.h, &part.whole_h, &part.gathered_y,
-                                        &part.base_fp32, &part.lora.workspace}) {
+    for (const GuardedBuffer* buffer :
+         {&part.y, &part.h, &part.whole_h, &part.gathered_y, &part.base_fp32, &part.lora.workspace,
+          &part.base.workspace}) {
       if (std::string damage = buffer->damage(); !damage.empty()) {
         return damage;
       }

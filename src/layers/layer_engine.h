@@ -26,6 +26,8 @@ class LayerEngine {
   void reset_adapter(std::int64_t slot);
   void activate(const Plan& plan);                  // of as many tokens
   void set_input(const std::vector<std::byte>& x);  // [M, K]
+  // All that was loaded into another engine of the same problem in the same memory.
+  void load_from(const LayerEngine& other);
 
   // One shard by itself, without what is exchanged; `with_lora` false = the base layer alone.
   void run_before_h(std::int64_t rank, bool with_lora, Stream stream);
@@ -33,7 +35,7 @@ class LayerEngine {
   // The whole layer, shards in turn.
   void forward(Communicator& communicator, Stream stream, bool with_lora = true);
   // The last step of forward, where shards were run by themselves.
-  void exchange_y(Communicator& communicator);
+  void exchange_y(Communicator& communicator, Stream stream);
   // All that the shard writes by itself, so that what is read there afterwards was written since.
   void poison_results(std::int64_t rank);
 
@@ -47,15 +49,19 @@ class LayerEngine {
   [[nodiscard]] std::string changed_input(const LayerEngine& other) const;
 
  private:
-  // A problem and the small arrays that it is launched with.
+  // Of a batch; with room for every slot, so that another batch lies at the same addresses and what
+  // was captured may serve it.
+  struct PlanArrays {
+    GuardedBuffer adapter_of_token, token_order, active_ids, group_starts;
+  };
+  // What is launched with a problem of its own.
   struct Launched {
-    GuardedBuffer adapter_of_token, token_order, active_ids, group_starts, rank, scale, workspace;
+    GuardedBuffer rank, scale, workspace;
     Operands operands;
   };
   struct Part {
     ShardProblem problem;
-    GuardedBuffer w, base_fp32, y, gathered_y, h, whole_h;
-    std::vector<float> bias;
+    GuardedBuffer w, bias, base_fp32, y, gathered_y, h, whole_h;
     std::vector<GuardedBuffer> a, b;  // one for each slice
     Launched base, lora, expand;
   };
@@ -65,18 +71,24 @@ class LayerEngine {
   }
   [[nodiscard]] Part& at(std::int64_t rank) { return parts_[static_cast<std::size_t>(rank)]; }
   void allocate(Part& part);
-  void upload_plan(const Problem& problem, Launched& launched);
-  void upload_ranks(const Problem& problem, Launched& launched);
+  void allocate_weights(Part& part);
+  [[nodiscard]] PlanArrays plan_arrays(std::int64_t slots);
+  static void upload_plan(const Plan& plan, PlanArrays& arrays);
+  void prepare(const Problem& problem, const PlanArrays& arrays, Launched& launched);
+  static void upload_ranks(const Problem& problem, Launched& launched);
+  static void upload_ranks(Part& part);
   void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
   void set_rank(std::int64_t slot, std::int64_t rank, float scale);
-  void add_bias(Part& part);
-  void exchange_h(Communicator& communicator);
+  // Of part.base_fp32, on the host.
+  static void add_bias(Part& part);
+  void exchange_h(Communicator& communicator, Stream stream);
 
   LayerProblem problem_;
   const Backend& base_;
   const Backend& lora_;
   Memory& memory_;
   GuardedBuffer x_;
+  PlanArrays base_plan_, lora_plan_;
   std::vector<Part> parts_;
   Matrix returned_bias_;
 };

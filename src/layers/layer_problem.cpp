@@ -27,7 +27,8 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
   Problem base;
   base.op = Op::kShrink;
   base.dtype = problem.lora.dtype;
-  base.intermediate = adds_bias ? Dtype::kFp32 : problem.lora.dtype;
+  base.bias = adds_bias && problem.bias_in_product;
+  base.intermediate = adds_bias && !base.bias ? Dtype::kFp32 : problem.lora.dtype;
   base.tokens = problem.lora.tokens;
   base.in_features = shard.inputs.count;
   base.widths = {columns};

@@ -13,9 +13,10 @@ namespace lora_bench {
 // One step of a whole layer: y [M, N] = x W^T + bias, and to it what the adapters add.
 struct LayerProblem {
   ShardedLayer layer;
-  Problem lora;                // of the whole layer, op linear: a width for each A and B
-  bool base_bias = false;      // the base layer has one
-  bool skip_bias_add = false;  // ... which is not added but returned apart
+  Problem lora;                  // of the whole layer, op linear: a width for each A and B
+  bool base_bias = false;        // the base layer has one
+  bool skip_bias_add = false;    // ... which is not added but returned apart
+  bool bias_in_product = false;  // the base product adds it itself
 
   [[nodiscard]] bool adds_bias() const { return base_bias && !skip_bias_add; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
@@ -36,7 +37,7 @@ struct LayerProblem {
 struct ShardProblem {
   Shard shard;
   // The base product is the shrink of one adapter whose A is W: its h is y, in fp32 where the bias
-  // is still to be added.
+  // is still to be added. Where the product adds it, its `bias` is set.
   Problem base;
   Problem lora;                   // op linear, or shrink
   std::optional<Problem> expand;  // from the h of all shards

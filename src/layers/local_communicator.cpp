@@ -3,18 +3,19 @@
 
 #include "core/convert.h"
 #include "layers/communicator.h"
+#include "ops/exchange.h"
 
 namespace lora_bench {
 namespace {
 
-class LocalCommunicator : public Communicator {
+class HostCommunicator final : public Communicator {
  public:
   [[nodiscard]] std::string_view name() const override { return "local"; }
 
-  void all_reduce(const PartShape& shape, std::span<void* const> parts,
-                  std::span<void* const> to) override {
+  void all_reduce(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream stream) override {
     if (parts.size() == 1) {
-      all_gather(shape, parts, to);  // a sum of one
+      all_gather(shape, parts, to, stream);  // a sum of one
       return;
     }
     const std::int64_t row_bytes = shape.columns * size_bytes(shape.dtype);
@@ -35,8 +36,8 @@ class LocalCommunicator : public Communicator {
     }
   }
 
-  void all_gather(const PartShape& shape, std::span<void* const> parts,
-                  std::span<void* const> to) override {
+  void all_gather(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream) override {
     const auto bytes = static_cast<std::size_t>(shape.columns * size_bytes(shape.dtype));
     if (bytes == 0) {
       return;
@@ -54,10 +55,30 @@ class LocalCommunicator : public Communicator {
   }
 };
 
+class DeviceCommunicator final : public Communicator {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "local"; }
+
+  void all_reduce(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream stream) override {
+    const bool in_place = parts.size() == 1 && to.size() == 1 && parts[0] == to[0];
+    if (!in_place) {
+      launch_sum({shape.dtype, shape.rows, shape.columns, parts, to}, stream);
+    }
+  }
+  void all_gather(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream stream) override {
+    launch_gather({shape.dtype, shape.rows, shape.columns, parts, to}, stream);
+  }
+};
+
 }  // namespace
 
-std::unique_ptr<Communicator> make_local_communicator() {
-  return std::make_unique<LocalCommunicator>();
+std::unique_ptr<Communicator> make_local_communicator(Space space) {
+  if (space == Space::kHost) {
+    return std::make_unique<HostCommunicator>();
+  }
+  return std::make_unique<DeviceCommunicator>();
 }
 
 }  // namespace lora_bench

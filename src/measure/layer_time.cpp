@@ -69,12 +69,18 @@ class LayerBench {
         evicts_(settings_.cache != CacheMode::kHot &&
                 layer_sets(request.problem, settings_.cache, device.cache_bytes) == kMostLayerSets),
         eviction_(memory, evicts_ ? device.cache_bytes : 0),
-        communicator_(make_local_communicator()) {
+        space_(memory.space()),
+        communicator_(make_local_communicator(space_)) {
     const std::int64_t sets = layer_sets(request.problem, settings_.cache, device.cache_bytes);
     for (std::int64_t set = 0; set < sets; ++set) {
       layers_.emplace_back(request.problem, request.base, request.lora, memory);
-      load_layer(layers_.back(), request.problem, request.tensors);
+      if (set == 0) {
+        load_layer(layers_.back(), request.problem, request.tensors);
+      } else {
+        layers_.back().load_from(layers_.front());
+      }
       // What a shard gets from the others is there before it is timed alone.
+      memory.synchronize();
       layers_.back().forward(*communicator_, Stream{});
     }
     const auto shards = static_cast<double>(request.problem.layer.tp);
@@ -144,7 +150,7 @@ class LayerBench {
                   count_layer_work(layers_.front().shard(rank)).layer.weight_bytes;
     take_samples({.settings = settings_,
                   .launches = passes * measured.rotation_sets,
-                  .own_load = 1,
+                  .own_load = space_ == Space::kHost ? 1.0 : 0.0,
                   .prepare = [this] { eviction_.run(); },
                   .stop = request_.stop,
                   .against_baseline = true},
@@ -162,7 +168,7 @@ class LayerBench {
       return;
     }
     LayerEngine& layer = layers_[std::random_device{}() % layers_.size()];
-    layer.exchange_y(*communicator_);
+    layer.exchange_y(*communicator_, Stream{});
     measured.check_message = request_.check(layer);
     measured.check_passed = measured.check_message.empty();
   }
@@ -172,6 +178,7 @@ class LayerBench {
   MeasureSettings settings_;
   bool evicts_;
   Eviction eviction_;
+  Space space_;
   std::unique_ptr<Communicator> communicator_;
   std::deque<LayerEngine> layers_;  // whose addresses stay
 };

@@ -4,10 +4,9 @@
 #include "device/facts.h"
 #ifdef LORA_BENCH_HAVE_CUBLAS
 #include <cublas_v2.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
+#include "ops/found_library.h"
 #endif
 
 namespace lora_bench {
@@ -26,41 +25,20 @@ struct Library {
   std::string missing;
 };
 
-template <typename Function>
-void find(void* handle, const char* symbol, Function& function, std::string& missing) {
-  function = reinterpret_cast<Function>(dlsym(handle, symbol));
-  if (function == nullptr) {
-    missing = fmt::format("cuBLAS has no {}", symbol);
-  }
-}
-
 Library load_library() {
-  // The toolkit's installer leaves its folder out of the loader's path.
-  const std::string name = fmt::format("libcublas.so.{}", CUBLAS_VER_MAJOR);
-  const std::array<std::string, 2> places{name, "/usr/local/cuda/lib64/" + name};
+  FoundLibrary found("libcublas.so", CUBLAS_VER_MAJOR);
   Library library;
-  void* handle = nullptr;
-  for (const std::string& place : places) {
-    handle = handle == nullptr ? dlopen(place.c_str(), RTLD_LAZY | RTLD_LOCAL) : handle;
-  }
-  if (handle == nullptr) {
-    library.missing = fmt::format(
-        "{} cannot be loaded: install cuBLAS {}, or name its folder in "
-        "LD_LIBRARY_PATH",
-        name, CUBLAS_VER_MAJOR);
-    return library;
-  }
-  find(handle, "cublasCreate_v2", library.create, library.missing);
-  find(handle, "cublasDestroy_v2", library.destroy, library.missing);
-  find(handle, "cublasSetStream_v2", library.set_stream, library.missing);
-  find(handle, "cublasSetWorkspace_v2", library.set_workspace, library.missing);
-  find(handle, "cublasSetMathMode", library.set_math_mode, library.missing);
-  find(handle, "cublasGemmEx_64", library.multiply, library.missing);
-  find(handle, "cublasGetStatusString", library.status_text, library.missing);
+  found.find("cublasCreate_v2", library.create);
+  found.find("cublasDestroy_v2", library.destroy);
+  found.find("cublasSetStream_v2", library.set_stream);
+  found.find("cublasSetWorkspace_v2", library.set_workspace);
+  found.find("cublasSetMathMode", library.set_math_mode);
+  found.find("cublasGemmEx_64", library.multiply);
+  found.find("cublasGetStatusString", library.status_text);
+  library.missing = found.missing();
   return library;
 }
 
-// Loaded once and never unloaded: the process ends soon enough.
 const Library& library() {
   static const Library kLibrary = load_library();
   return kLibrary;

@@ -7,7 +7,8 @@
 
 #include "measure/layer_time.h"
 #include "measure/plan_time.h"
-#include "ops/cpu_backend.h"
+#include "ops/base_product.h"
+#include "ops/cublaslt_library.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_row.h"
@@ -39,14 +40,18 @@ struct LayerAttempt {
 void ask_layer(LayerAttempt& attempt) {
   for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
     const ShardProblem part = shard_problem(attempt.problem, rank);
-    attempt.support = attempt.lora->supports(part.lora, attempt.facts);
+    attempt.support = attempt.base->supports(part.base, attempt.facts);
+    if (attempt.support.yes) {
+      attempt.support = attempt.lora->supports(part.lora, attempt.facts);
+    }
     if (attempt.support.yes && part.expand) {
       attempt.support = attempt.lora->supports(*part.expand, attempt.facts);
     }
   }
   if (attempt.support.yes) {
     const ShardProblem part = shard_problem(attempt.problem, 0);
-    attempt.numerics = fmt::format("base: shrink of {} by W; adapters: {}", attempt.base->name(),
+    attempt.numerics = fmt::format("base: {}: {}; adapters: {}", attempt.base->name(),
+                                   attempt.base->numerics(part.base).summation,
                                    attempt.lora->numerics(part.lora).summation);
   }
 }
@@ -90,6 +95,10 @@ void prove_and_time_layer(LayerAttempt& attempt) {
   }
 }
 
+std::shared_ptr<Clock> clock_of_layers(Space space, LaunchMode mode) {
+  return space == Space::kHost ? make_host_clock() : make_device_clock(mode);
+}
+
 bool layer_worked(Row& row, const std::shared_ptr<LayerAttempt>& attempt,
                   void (*work)(LayerAttempt&)) {
   return came_back(
@@ -103,16 +112,17 @@ void skip(Row& row, std::string why) {
 
 }  // namespace
 
-void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request,
-               Targets& targets) {
+void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targets& targets) {
   const Space space = request.backend.backend->space();
-  if (space != Space::kHost) {
-    skip(row, "op layer runs on the host only, so far; choose backend cpu");
+  if (space == Space::kHost) {
+    row.mode = "host";
+  } else if (const std::string why = why_no_cublaslt(); !why.empty()) {
+    skip(row, fmt::format("the base product of a layer: {}", why));
     return;
   }
-  row.mode = "host";
+  problem.bias_in_product = base_product_adds_bias(space);
   const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
-  attempt->base = watched(std::shared_ptr<const Backend>(make_cpu_backend()), attempt->pulse);
+  attempt->base = watched(std::shared_ptr<const Backend>(make_base_product(space)), attempt->pulse);
   attempt->lora = watched(request.backend.backend, attempt->pulse);
   attempt->memory = watched(targets.memory(space), attempt->pulse);
   attempt->facts = targets.facts(space);
@@ -131,7 +141,7 @@ void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request
   }
   row.numerics = attempt->numerics;
   if (request.timing && request.spec.measure.enabled) {
-    attempt->clock = watched(std::shared_ptr<Clock>(make_host_clock()), attempt->pulse);
+    attempt->clock = watched(clock_of_layers(space, request.spec.measure.mode), attempt->pulse);
   }
   if (!layer_worked(row, attempt, prove_and_time_layer)) {
     return;

@@ -8,6 +8,6 @@ namespace lora_bench {
 
 // The rest of run_case for op layer: proves the layer with all its shards, then times each alone
 // beside its base. Throws as a backend may.
-void layer_row(Row& row, const LayerProblem& problem, const CaseRequest& request, Targets& targets);
+void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targets& targets);
 
 }  // namespace lora_bench

@@ -82,6 +82,10 @@ class WatchedMemory final : public Memory {
     const Inside inside(*pulse_, Call::kWait);
     inner_->copy_out(to, from, bytes);
   }
+  void copy_within(void* to, const void* from, std::int64_t bytes) override {
+    const Inside inside(*pulse_, Call::kWait);
+    inner_->copy_within(to, from, bytes);
+  }
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     const Inside inside(*pulse_, Call::kWait);
     inner_->fill(to, value, bytes);

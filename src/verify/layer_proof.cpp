@@ -173,10 +173,12 @@ Verdict prove_layer(const LayerProblem& problem, const LayerTensors& tensors,
                     Memory& memory) {
   LayerEngine engine(problem, base, lora, memory);
   load_layer(engine, problem, tensors);
-  engine.forward(*make_local_communicator(), Stream{});
-  Verdict verdict = compare_layer(engine, problem, oracle);
   LayerEngine untouched(problem, base, lora, memory);
-  load_layer(untouched, problem, tensors);
+  untouched.load_from(engine);
+  memory.synchronize();
+  engine.forward(*make_local_communicator(memory.space()), Stream{});
+  memory.synchronize();
+  Verdict verdict = compare_layer(engine, problem, oracle);
   if (const std::string changed = engine.changed_input(untouched); !changed.empty()) {
     verdict.status = Status::kFailed;
     verdict.message = "memory: the launch changed " + changed;

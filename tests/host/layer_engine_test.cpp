@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "ops/cpu_backend.h"
 #include "ops/fake.h"
+#include "support/layer_case.h"
 #include "verify/layer_proof.h"
 #include "verify/mutants.h"
 
@@ -15,69 +16,10 @@ using namespace lora_bench;
 
 namespace {
 
-ShardedLayer layer_of(LayerKind kind, std::int64_t tp, bool fully_sharded) {
-  ShardedLayer layer{.kind = kind,
-                     .in_features = 96,
-                     .widths = {40},
-                     .kv_heads = 2,
-                     .max_rank = 16,
-                     .tp = tp,
-                     .fully_sharded = fully_sharded};
-  const LayerDescription& description = description_of(kind);
-  if (description.heads) {
-    layer.widths = {64, 8, 8};
-  } else if (kind == LayerKind::kMergedColumnVariable) {
-    layer.widths = {16, 0, 24, 8};
-  } else if (description.most_blocks > 1) {
-    layer.widths = {48, 32};
-  }
-  return layer;
-}
-
-// Nine tokens of adapters of ranks 16, 3, 0 and 7, two rows without one.
-LayerProblem layer_problem(const ShardedLayer& layer, Dtype dtype = Dtype::kBf16) {
-  Problem lora;
-  lora.dtype = dtype;
-  lora.tokens = 9;
-  lora.slots = 5;
-  lora.max_rank = layer.max_rank;
-  lora.rank = {16, 3, 0, 7, 5};
-  lora.scale = {2.0F, 0.5F, 1.0F, -1.0F, 3.0F};
-  const std::vector<std::int32_t> ids{1, 0, -1, 3, 3, 0, 2, -1, 1};
-  lora.plan = make_plan(ids, lora.slots);
-  return make_layer_problem(layer, lora);
-}
-
-std::vector<LayerProblem> all_layers() {
-  std::vector<LayerProblem> all;
-  for (const LayerDescription& description : layer_descriptions()) {
-    for (const std::int64_t tp : {1, 2, 4, 8}) {
-      for (const bool fully_sharded : {false, true}) {
-        const ShardedLayer layer = layer_of(description.kind, tp, fully_sharded);
-        if (why_not_run(layer).empty()) {
-          all.push_back(layer_problem(layer));
-        }
-        // v may have no columns, also where each of its heads has several shards.
-        if (description.heads) {
-          ShardedLayer without_v = layer;
-          without_v.widths[2] = 0;
-          all.push_back(layer_problem(without_v));
-        }
-      }
-    }
-  }
-  return all;
-}
-
-std::string told(const LayerProblem& problem) {
-  return std::string(name(problem.layer.kind)) + " tp " + std::to_string(problem.layer.tp) +
-         (problem.layer.fully_sharded ? " fully sharded" : "");
-}
-
 struct Bench {
   std::unique_ptr<Backend> backend = make_cpu_backend({.threads = 1, .isa = ""});
   std::unique_ptr<Memory> memory = make_host_memory();
-  std::unique_ptr<Communicator> communicator = make_local_communicator();
+  std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kHost);
 
   [[nodiscard]] LayerEngine engine(const LayerProblem& problem) const {
     return {problem, *backend, *backend, *memory};
@@ -253,6 +195,33 @@ TEST_CASE("another batch is activated without loading anything anew") {
   engine.activate(other.lora.plan);
   bench.forward(engine);
   CHECK(whole_output(engine, problem) == run_whole(bench, other, tensors));
+}
+
+TEST_CASE("an engine that took over what another had loaded gives its bits") {
+  const Bench bench;
+  for (LayerProblem problem : all_layers()) {
+    INFO(told(problem));
+    problem.base_bias = true;
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerEngine loaded = bench.engine(problem);
+    load_layer(loaded, problem, tensors);
+    LayerEngine engine = bench.engine(problem);
+    engine.load_from(loaded);
+    CHECK(engine.changed_input(loaded).empty());
+    bench.forward(engine);
+    CHECK(whole_output(engine, problem) == run_whole(bench, problem, tensors));
+  }
+}
+
+TEST_CASE("where the product adds the bias, it gives y and nothing is added after it") {
+  LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, false));
+  problem.base_bias = true;
+  CHECK(shard_problem(problem, 0).base.intermediate == Dtype::kFp32);
+  CHECK_FALSE(shard_problem(problem, 0).base.bias);
+  problem.bias_in_product = true;
+  CHECK(shard_problem(problem, 0).base.intermediate == Dtype::kBf16);
+  CHECK(shard_problem(problem, 0).base.bias);
+  CHECK_FALSE(shard_problem(problem, 1).base.bias);  // the first term has it
 }
 
 TEST_CASE("rows without adapter are the base layer's, bit for bit") {

@@ -72,6 +72,9 @@ class DeviceLikeMemory : public Memory {
   void copy_out(void* to, const void* from, std::int64_t bytes) override {
     host_->copy_out(to, from, bytes);
   }
+  void copy_within(void* to, const void* from, std::int64_t bytes) override {
+    host_->copy_within(to, from, bytes);
+  }
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     host_->fill(to, value, bytes);
   }

@@ -192,6 +192,9 @@ class Counting final : public lora_bench::Memory {
     calls_.copies_out += bytes > 0 ? 1 : 0;
     inner_->copy_out(to, from, bytes);
   }
+  void copy_within(void* to, const void* from, std::int64_t bytes) override {
+    inner_->copy_within(to, from, bytes);
+  }
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     inner_->fill(to, value, bytes);
   }

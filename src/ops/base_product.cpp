@@ -1,0 +1,86 @@
+#include "ops/base_product.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "core/error.h"
+#include "ops/cpu_backend.h"
+#include "ops/cublaslt_library.h"
+#include "ops/kernel_params.h"
+
+namespace lora_bench {
+namespace {
+
+LtShape lt_shape(const Problem& problem) {
+  LtShape shape;
+  shape.dtype = problem.dtype;
+  shape.out = problem.intermediate;
+  shape.bias = problem.bias;
+  shape.rows = problem.tokens;
+  shape.columns = problem.max_rank;
+  shape.depth = problem.in_features;
+  shape.x_stride = problem.x_stride;
+  // A shard of the inputs begins at a multiple of what it has of a row.
+  shape.x_alignment = std::gcd(kAlignmentBytes, problem.in_features * size_bytes(problem.dtype));
+  return shape;
+}
+
+class CublasLtProduct final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "cublaslt"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "base products of layers by cuBLASLt, its heuristic's first choice";
+  }
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
+    if (problem.op != Op::kShrink || problem.slots != 1 || problem.slices() != 1) {
+      return {false, "a base product is the shrink of one adapter"};
+    }
+    return kernels_take(problem);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics;
+    numerics.unit_roundoff = problem.dtype == Dtype::kFp32 ? 0x1p-24 : 0x1p-23;
+    // cuBLASLt does not tell its order: no order adds more often.
+    numerics.shrink_depth = problem.in_features;
+    numerics.intermediate = problem.intermediate;
+    numerics.batch_invariant = false;  // the heuristic chooses by the number of rows
+    numerics.summation =
+        empty(problem) ? "nothing to multiply" : library_.choose(lt_shape(problem)).text;
+    return numerics;
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return empty(problem) ? 0 : library_.choose(lt_shape(problem)).workspace_bytes;
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    if (!empty(problem)) {
+      library_.multiply(lt_shape(problem),
+                        {.x = operands.x,
+                         .w = operands.a[0],
+                         .bias = operands.bias[0],
+                         .out = operands.h,
+                         .workspace = operands.workspace},
+                        stream);
+    }
+  }
+
+ private:
+  static bool empty(const Problem& problem) {
+    return problem.tokens == 0 || problem.max_rank == 0 || problem.in_features == 0;
+  }
+  mutable CublasLt library_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_base_product(Space space) {
+  if (space == Space::kHost) {
+    return make_cpu_backend();
+  }
+  return std::make_unique<CublasLtProduct>();
+}
+
+bool base_product_adds_bias(Space space) { return space == Space::kDevice; }
+
+}  // namespace lora_bench

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/dtype.h"
+#include "ops/backend.h"
+
+namespace lora_bench {
+
+// "" when cuBLASLt can be used, else the sentence. Looked for at run time, as cuBLAS is.
+[[nodiscard]] std::string why_no_cublaslt();
+
+// out[rows, columns] = x[rows, depth] w[columns, depth]^T (+ bias[columns], of the dtype of out),
+// x with rows `x_stride` elements apart, w and out dense, sums in fp32.
+struct LtShape {
+  Dtype dtype = Dtype::kBf16;
+  Dtype out = Dtype::kBf16;
+  bool bias = false;
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t x_stride = 0;
+  std::int64_t x_alignment = 256;  // of the address of x, in bytes; w and out have 256
+  [[nodiscard]] auto operator<=>(const LtShape&) const = default;
+};
+
+struct LtOperands {
+  const void* x = nullptr;
+  const void* w = nullptr;
+  const void* bias = nullptr;
+  void* out = nullptr;
+  void* workspace = nullptr;
+};
+
+// A handle of cuBLASLt, safe for several threads. For each shape it takes the algorithm that the
+// library's heuristic names first, among those that add split sums in fp32, and keeps it.
+class CublasLt {
+ public:
+  // Throws EnvironmentError with the reason.
+  CublasLt();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  struct Chosen {
+    std::string text;  // "algo 66, tile 20, stages 36, split-K 1, ..."
+    std::int64_t workspace_bytes = 0;
+  };
+  // Throws CaseError where the library has none.
+  [[nodiscard]] Chosen choose(const LtShape& shape);
+  void multiply(const LtShape& shape, const LtOperands& operands, Stream stream);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lora_bench

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+namespace lora_bench {
+
+// A library of the CUDA toolkit that is looked for when the tool runs, so that it starts without.
+// Never unloaded: the process ends soon enough.
+class FoundLibrary {
+ public:
+  // `stem` libcublas.so, `version` the major one that the tool was built with.
+  FoundLibrary(const std::string& stem, int version);
+
+  // Leaves `function` null and says so in missing() where the library lacks the symbol.
+  template <typename Function>
+  void find(const char* symbol, Function& function) {
+    function = reinterpret_cast<Function>(address(symbol));
+  }
+  [[nodiscard]] const std::string& missing() const { return missing_; }
+
+ private:
+  [[nodiscard]] void* address(const char* symbol);
+
+  std::string stem_;
+  void* handle_ = nullptr;
+  std::string missing_;
+};
+
+}  // namespace lora_bench

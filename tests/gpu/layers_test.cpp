@@ -1,0 +1,128 @@
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "core/convert.h"
+#include "layers/layer_engine.h"
+#include "layers/layer_tensors.h"
+#include "ops/base_product.h"
+#include "ops/cublaslt_library.h"
+#include "run/select.h"
+#include "support/layer_case.h"
+#include "support/need_gpu.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+bool no_base_product() {
+  const std::string why_not = why_no_cublaslt();
+  if (!why_not.empty()) {
+    MESSAGE(why_not);
+  }
+  return !why_not.empty();
+}
+
+}  // namespace
+
+TEST_CASE("every kind of layer, divided in every way, is proved on the device") {
+  need_gpu();
+  if (no_base_product()) {
+    return;
+  }
+  const auto memory = make_device_memory();
+  const DeviceFacts facts = gpu_facts();
+  const auto base = make_base_product(Space::kDevice);
+  for (const char* name : {"auto", "naive", "grouped"}) {
+    const Selected lora = select_backend(name);
+    int proved = 0;
+    for (LayerProblem problem : all_layers()) {
+      problem.base_bias = true;
+      problem.bias_in_product = true;
+      for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
+        problem.lora.dtype = dtype;
+        const ShardProblem part = shard_problem(problem, 0);
+        if (!lora.backend->supports(part.lora, facts).yes) {
+          continue;
+        }
+        CAPTURE(name);
+        CAPTURE(told(problem));
+        const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
+        CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+        ++proved;
+      }
+    }
+    CHECK(proved > 50);
+  }
+}
+
+TEST_CASE("what a graph of a layer leaves is what its launches leave") {
+  need_gpu();
+  if (no_base_product()) {
+    return;
+  }
+  const auto memory = make_device_memory();
+  const auto base = make_base_product(Space::kDevice);
+  const auto communicator = make_local_communicator(Space::kDevice);
+  const Selected lora = select_backend("auto");
+  for (const LayerProblem& problem : all_layers()) {
+    CAPTURE(told(problem));
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerEngine engine(problem, *base, *lora.backend, *memory);
+    load_layer(engine, problem, tensors);
+    engine.forward(*communicator, Stream{});
+    const Matrix launched = engine.output(engine.shards() - 1);
+    const auto replay =
+        memory->record([&](void* stream) { engine.forward(*communicator, Stream{stream}); });
+    for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+      engine.poison_results(rank);
+    }
+    replay();
+    CHECK(engine.output(engine.shards() - 1) == launched);
+  }
+}
+
+TEST_CASE("parts are exchanged on the device with the bits of the host") {
+  need_gpu();
+  const auto memory = make_device_memory();
+  const auto host = make_host_memory();
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
+    for (const std::size_t shards : {1U, 2U, 8U}) {
+      constexpr std::int64_t kRows = 7;
+      constexpr std::int64_t kColumns = 33;
+      const std::int64_t bytes = kRows * kColumns * size_bytes(dtype);
+      const auto after = [&](Memory& in, Space space, bool sum) {
+        std::vector<GuardedBuffer> parts;
+        std::vector<GuardedBuffer> to;
+        std::vector<void*> part_addresses;
+        std::vector<void*> to_addresses;
+        for (std::size_t shard = 0; shard < shards; ++shard) {
+          std::vector<float> numbers(kRows * kColumns);
+          for (std::size_t i = 0; i < numbers.size(); ++i) {
+            numbers[i] = static_cast<float>((i * 37 + shard * 101) % 251) / 7.0F - 17.0F;
+          }
+          std::vector<std::byte> stored(static_cast<std::size_t>(bytes));
+          encode(dtype, numbers, stored.data());
+          parts.emplace_back(in, bytes, 0, stored.data());
+          part_addresses.push_back(parts.back().data());
+          to.emplace_back(in, sum ? bytes : bytes * static_cast<std::int64_t>(shards));
+          to_addresses.push_back(to.back().data());
+        }
+        const auto communicator = make_local_communicator(space);
+        const PartShape shape{dtype, kRows, kColumns};
+        if (sum) {
+          communicator->all_reduce(shape, part_addresses, to_addresses, Stream{});
+        } else {
+          communicator->all_gather(shape, part_addresses, to_addresses, Stream{});
+        }
+        in.synchronize();
+        CHECK(to.back().damage().empty());
+        return to.back().download();
+      };
+      for (const bool sum : {false, true}) {
+        CHECK(after(*memory, Space::kDevice, sum) == after(*host, Space::kHost, sum));
+      }
+    }
+  }
+}

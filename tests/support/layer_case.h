@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/layer_problem.h"
+
+namespace lora_bench {
+
+// Small layers of every kind, for tests.
+
+inline ShardedLayer layer_of(LayerKind kind, std::int64_t tp, bool fully_sharded) {
+  ShardedLayer layer{.kind = kind,
+                     .in_features = 96,
+                     .widths = {40},
+                     .kv_heads = 2,
+                     .max_rank = 16,
+                     .tp = tp,
+                     .fully_sharded = fully_sharded};
+  const LayerDescription& description = description_of(kind);
+  if (description.heads) {
+    layer.widths = {64, 8, 8};
+  } else if (kind == LayerKind::kMergedColumnVariable) {
+    layer.widths = {16, 0, 24, 8};
+  } else if (description.most_blocks > 1) {
+    layer.widths = {48, 32};
+  }
+  return layer;
+}
+
+// Nine tokens of adapters of ranks 16, 3, 0 and 7, two rows without one.
+inline LayerProblem layer_problem(const ShardedLayer& layer, Dtype dtype = Dtype::kBf16) {
+  Problem lora;
+  lora.dtype = dtype;
+  lora.tokens = 9;
+  lora.slots = 5;
+  lora.max_rank = layer.max_rank;
+  lora.rank = {16, 3, 0, 7, 5};
+  lora.scale = {2.0F, 0.5F, 1.0F, -1.0F, 3.0F};
+  const std::vector<std::int32_t> ids{1, 0, -1, 3, 3, 0, 2, -1, 1};
+  lora.plan = make_plan(ids, lora.slots);
+  return make_layer_problem(layer, lora);
+}
+
+inline std::vector<LayerProblem> all_layers() {
+  std::vector<LayerProblem> all;
+  for (const LayerDescription& description : layer_descriptions()) {
+    for (const std::int64_t tp : {1, 2, 4, 8}) {
+      for (const bool fully_sharded : {false, true}) {
+        const ShardedLayer layer = layer_of(description.kind, tp, fully_sharded);
+        if (why_not_run(layer).empty()) {
+          all.push_back(layer_problem(layer));
+        }
+        // v may have no columns, also where each of its heads has several shards.
+        if (description.heads) {
+          ShardedLayer without_v = layer;
+          without_v.widths[2] = 0;
+          all.push_back(layer_problem(without_v));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+inline std::string told(const LayerProblem& problem) {
+  return std::string(name(problem.layer.kind)) + " tp " + std::to_string(problem.layer.tp) +
+         (problem.layer.fully_sharded ? " fully sharded" : "");
+}
+
+}  // namespace lora_bench
