@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "report/columns.h"
+#include "report/model_steps.h"
 #include "report/output_file.h"
 #include "report/peers.h"
 #include "report/sink.h"
@@ -144,7 +145,7 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
     for (const std::string& path : command.out) {
       render(*make_file_sink(path, false, command.columns));
     }
-    print_result(text.str());
+    print_result(text.str() + render_model_steps(model_steps(rows), command.markdown));
   }
   if (!notes.empty()) {
     print_note(notes);

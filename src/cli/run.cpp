@@ -14,6 +14,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/numbers.h"
+#include "report/model_steps.h"
 #include "run/profile.h"
 #include "run/thresholds.h"
 #include "run/worker.h"
@@ -129,7 +130,8 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     table->row(row);
   }
   table->finish();
-  print_result(text.str() + failure_report(report.rows, kFailuresUnderTable));
+  print_result(text.str() + render_model_steps(model_steps(report.rows), false) +
+               failure_report(report.rows, kFailuresUnderTable));
   print_note(notes + run_summary(report));
   return report.exit;
 }

@@ -237,6 +237,9 @@ std::vector<Column> layer_columns() {
   return {
       column({"layer_kind", "kind", "", "what the layer is to its shards, see layers.md", ""},
              &Row::layer_kind),
+      column(
+          {"layer_count", "count", "", "how many such layers a forward pass of the model has", ""},
+          &Row::layer_count),
       column({"tp", "tp", "", "shards that the layer is divided into", ""}, &Row::tp, {true, 5}),
       column({"fully_sharded", "fully", "", "A and h are divided too", ""}, &Row::fully_sharded),
       column({"comm", "comm", "",
@@ -326,13 +329,13 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 35> kBeforeRun{
+constexpr std::array<std::string_view, 36> kBeforeRun{
     "scenario",     "case",         "backend",    "point",         "tags",  "op",
     "dtype",        "intermediate", "scale_at",   "model",         "layer", "in_features",
     "out_features", "tokens",       "slots",      "active",        "rank",  "ranks",
     "skew",         "order",        "no_adapter", "add_inputs",    "bias",  "seed",
     "cache",        "mode",         "bytes",      "weight_bytes",  "flops", "content",
-    "tuning",       "layer_kind",   "tp",         "fully_sharded", "comm"};
+    "tuning",       "layer_kind",   "tp",         "fully_sharded", "comm",  "layer_count"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

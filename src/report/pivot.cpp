@@ -13,6 +13,7 @@
 #include "report/markdown.h"
 #include "report/screen.h"
 #include "report/sink.h"
+#include "report/text_table.h"
 
 namespace lora_bench {
 namespace {
@@ -173,41 +174,6 @@ Pivot make_pivot(const std::vector<Row>& rows, const std::string& down, const st
   return pivot;
 }
 
-std::string aligned(const std::vector<std::vector<std::string>>& lines) {
-  std::vector<std::size_t> widths(lines.front().size());
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      widths[i] = std::max(widths[i], screen_width(line[i]));
-    }
-  }
-  std::string text;
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      text += i == 0 ? "" : "  ";
-      text.append(widths[i] - screen_width(line[i]), ' ').append(line[i]);
-    }
-    text += '\n';
-  }
-  return text;
-}
-
-std::string as_markdown(const std::vector<std::vector<std::string>>& lines) {
-  std::string text;
-  for (const auto& line : lines) {
-    for (const std::string& cell : line) {
-      text += fmt::format("| {} ", markdown_cell(cell));
-    }
-    text += "|\n";
-    if (&line == &lines.front()) {
-      for (std::size_t i = 0; i < line.size(); ++i) {
-        text += "| ---: ";
-      }
-      text += "|\n";
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string render_pivot(const std::vector<Row>& rows, const std::string& down,
@@ -220,7 +186,7 @@ std::string render_pivot(const std::vector<Row>& rows, const std::string& down,
   text += column.unit.empty() || column.unit == "1" ? "" : fmt::format(" ({})", column.unit);
   text += pivot.has_repeats ? ", median of repeats" : "";
   text += markdown ? "\n\n" : "\n";
-  return text + (markdown ? as_markdown(pivot.lines) : aligned(pivot.lines));
+  return text + (markdown ? markdown_table(pivot.lines) : aligned_table(pivot.lines));
 }
 
 }  // namespace lora_bench

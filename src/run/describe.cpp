@@ -137,6 +137,7 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.mode = name(spec.measure.mode);
   if (spec.op == Op::kLayer) {
     describe_layer(row, layer_of(spec, problem));
+    row.layer_count = spec.layer.count > 0 ? std::optional(spec.layer.count) : std::nullopt;
   }
   return row;
 }

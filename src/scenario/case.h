@@ -49,6 +49,7 @@ struct LayerShape {
   std::int64_t offset_start = 0;
   std::int64_t x_stride = 0;  // elements between rows of x, >= in_features
   std::int64_t y_stride = 0;  // elements between rows of y, >= offset_start + sum(widths)
+  std::int64_t count = 0;     // such layers in a forward pass of the model; 0 = of no model
 };
 
 // What op layer asks beside the shape.

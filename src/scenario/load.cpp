@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/units.h"
@@ -15,6 +16,9 @@ namespace lora_bench {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What `layers` says for all of the model, as it means where nothing is said.
+constexpr std::string_view kAllLayers = "all";
 
 // One entry of `cases`, or the file alone when there are none.
 struct Entry {
@@ -176,6 +180,7 @@ class Loader {
     axis.label = "layers";
     axis.field = find_field("layers");
     const Value* layers = entry.merged.find("layers");
+    layers = layers != nullptr && layers->text == kAllLayers ? nullptr : layers;
     if (layers != nullptr && layers->kind == Value::Kind::kList) {
       for (const Value& layer : layers->items) {
         axis.values.push_back(&layer);
@@ -247,7 +252,8 @@ class Loader {
     const CaseNamer namer(in_ids);
     Point point{entry.name, entry.where, {}, {}};
     for (const auto& [path, setting] : entry.own.entries()) {
-      const bool multiplied = path == "layers" && setting.value->kind == Value::Kind::kList;
+      const bool multiplied = path == "layers" && (setting.value->kind == Value::Kind::kList ||
+                                                   setting.value->text == kAllLayers);
       if (!is_swept(path) && !multiplied) {
         point.own.emplace_back(setting.field, setting.value);
       }

@@ -38,6 +38,7 @@ bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
     if (row.layer == spec.layer.name) {
       spec.layer.in_features = row.in_features;
       spec.layer.widths = row.widths;
+      spec.layer.count = row.count_per_step;
       return true;
     }
   }

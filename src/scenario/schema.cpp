@@ -46,7 +46,7 @@ const std::vector<Field> kFile{
 const std::vector<Field> kLayer{
     {{"model", "word", "a model of models.yaml", "none", "whose layer shapes are used"},
      [](R r, Case& c, X) { r.word(c.layer.model); }},
-    {{"layers", "word or list", "layers of the model", "all of the model",
+    {{"layers", "word or list", "layers of the model, or all", "all",
       "layers of `model`; each is one point"},
      [](R r, Case& c, X) { r.word(c.layer.name); }},
     {{"layer.in", "integer", "an integer from 1 to 16777216", "required without model",

@@ -171,8 +171,8 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
   const Row row =
       describe_case(one, make_problem(one, draw_batch(one), draw_adapters(one)), "auto");
   const Case two = scenario(
-      "name: two\nop: layer\nlayer: {in: 8, out: 8, kind: row, tp: 2, fully_sharded: true}\n"
-      "batch.decode: 3\n");
+      "name: two\nop: layer\nmodel: llama-3.1-8b\nlayers: o\n"
+      "layer: {tp: 2, fully_sharded: true}\nbatch.decode: 3\n");
   const Row layer =
       describe_case(two, make_problem(two, draw_batch(two), draw_adapters(two)), "cpu");
   for (const Column& column : columns()) {

@@ -200,6 +200,11 @@ TEST_CASE("layers of a model multiply, and a model alone has all of its layers")
   CHECK(two.cases[0].layer.widths == std::vector<std::int64_t>{4096, 1024, 1024});
   CHECK(two.cases[2].layer.in_features == 14336);
   CHECK(ids(parse("model: llama-3.1-8b\nlayers: qkv\n")) == std::vector<std::string>{"test"});
+  const std::vector<std::string> all{"qkv", "o", "gate_up", "down"};
+  CHECK(ids(parse("model: llama-3.1-8b\n")) == all);
+  CHECK(ids(parse("model: llama-3.1-8b\nlayers: all\n")) == all);
+  CHECK(ids(parse("model: llama-3.1-8b\ncases: [{name: a, layers: all}]\n")) ==
+        std::vector<std::string>{"a-qkv", "a-o", "a-gate_up", "a-down"});
 }
 
 TEST_CASE("--set replaces a value, the sweep over it, and what cases say of it") {

@@ -1,0 +1,148 @@
+#include "report/model_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/markdown.h"
+#include "report/text_table.h"
+
+namespace lora_bench {
+namespace {
+
+// "decode16-qkv-tp4" of layer qkv: "decode16-tp4".
+std::string without_layer(const std::string& case_id, const std::string& layer) {
+  std::string left;
+  bool found = false;
+  for (std::size_t start = 0; start <= case_id.size();) {
+    const std::size_t end = std::min(case_id.find('-', start), case_id.size());
+    const std::string part = case_id.substr(start, end - start);
+    if (part == layer && !found) {
+      found = true;
+    } else {
+      left += (left.empty() ? "" : "-") + part;
+    }
+    start = end + 1;
+  }
+  return left;
+}
+
+bool belongs_to_step(const Row& row) {
+  return row.layer_count && row.tp && !row.model.empty() && !row.layer.empty();
+}
+
+ModelStep begun_by(const Row& row) {
+  ModelStep step;
+  step.scenario = row.scenario;
+  step.step = without_layer(row.case_id, row.layer);
+  step.backend = row.backend;
+  step.model = row.model;
+  step.repetition = row.repetition;
+  step.tp = *row.tp;
+  step.fully_sharded = row.fully_sharded.value_or(false);
+  step.tokens = row.tokens;
+  return step;
+}
+
+bool same_step(const ModelStep& one, const ModelStep& other) {
+  return one.scenario == other.scenario && one.step == other.step && one.backend == other.backend &&
+         one.model == other.model && one.repetition == other.repetition && one.tp == other.tp &&
+         one.fully_sharded == other.fully_sharded && one.tokens == other.tokens;
+}
+
+// noise_us holds the square until all layers are in.
+void add(ModelStep& step, const Row& row) {
+  const auto count = static_cast<double>(*row.layer_count);
+  step.layers +=
+      fmt::format("{}{} {}", step.layers.empty() ? "" : " + ", *row.layer_count, row.layer);
+  if (row.status != Status::kPassed || !row.time_us || !row.base_us) {
+    const std::string why =
+        row.status == Status::kPassed ? "not timed" : std::string(name(row.status));
+    step.missing += fmt::format("{}{} is {}", step.missing.empty() ? "" : ", ", row.layer, why);
+    return;
+  }
+  step.base_us += count * *row.base_us;
+  step.layer_us += count * *row.time_us;
+  const double noise = count * row.tax_noise_us.value_or(0);
+  step.noise_us += noise * noise;
+}
+
+std::string milliseconds(double us) { return fmt::format("{:.4g}", us / 1e3); }
+
+std::vector<std::string> line_of(const ModelStep& step) {
+  std::vector<std::string> line{step.model,
+                                step.step,
+                                step.backend,
+                                fmt::format("{}{}", step.tp, step.fully_sharded ? " fully" : ""),
+                                fmt::format("{}", step.tokens),
+                                step.layers};
+  if (!step.missing.empty()) {
+    line.resize(10);
+    line.push_back(step.missing);
+    line.emplace_back();
+    return line;
+  }
+  const double tax = step.layer_us - step.base_us;
+  const bool known = std::fabs(tax) > step.noise_us;
+  const auto rate = [&](double us) {
+    return fmt::format("{:.4g}", static_cast<double>(step.tokens) / us * 1e6);
+  };
+  line.push_back(milliseconds(step.base_us));
+  line.push_back(milliseconds(step.layer_us));
+  line.push_back(known ? milliseconds(tax) : "< noise");
+  line.push_back(known ? fmt::format("{:.1f}", 100 * tax / step.base_us) : "");
+  line.push_back(rate(step.base_us));
+  line.push_back(rate(step.layer_us));
+  return line;
+}
+
+}  // namespace
+
+std::vector<ModelStep> model_steps(const std::vector<Row>& rows) {
+  std::vector<ModelStep> steps;
+  std::vector<std::int64_t> layers;
+  for (const Row& row : rows) {
+    if (!belongs_to_step(row)) {
+      continue;
+    }
+    const ModelStep begun = begun_by(row);
+    const auto found = std::find_if(steps.begin(), steps.end(),
+                                    [&](const ModelStep& step) { return same_step(step, begun); });
+    const auto index = static_cast<std::size_t>(found - steps.begin());
+    if (found == steps.end()) {
+      steps.push_back(begun);
+      layers.push_back(0);
+    }
+    add(steps[index], row);
+    ++layers[index];
+  }
+  std::vector<ModelStep> of_several;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (layers[i] > 1) {
+      steps[i].noise_us = std::sqrt(steps[i].noise_us);
+      of_several.push_back(std::move(steps[i]));
+    }
+  }
+  return of_several;
+}
+
+std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdown) {
+  if (steps.empty()) {
+    return "";
+  }
+  std::vector<std::vector<std::string>> lines{{"model", "step", "backend", "tp", "tokens", "layers",
+                                               "base ms", "with LoRA ms", "tax ms", "tax %",
+                                               "base tokens/s", "with LoRA tokens/s"}};
+  bool divided = false;
+  for (const ModelStep& step : steps) {
+    divided = divided || step.tp > 1;
+    lines.push_back(line_of(step));
+  }
+  std::string text = "\nLinear layers of a step, each as often as the model has it";
+  text += divided ? "; of shards the slowest, without what they exchange:\n" : ":\n";
+  text += markdown ? "\n" : "";
+  return text + (markdown ? markdown_table(lines) : aligned_table(lines));
+}
+
+}  // namespace lora_bench

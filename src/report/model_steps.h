@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/row.h"
+
+namespace lora_bench {
+
+// The layers of one step of a model together: rows of op layer that differ in the layer alone, each
+// as often as the model has it.
+struct ModelStep {
+  std::string scenario;
+  std::string step;  // the case without its layer
+  std::string backend, model;
+  std::int64_t repetition = 0;
+  std::int64_t tp = 1;
+  bool fully_sharded = false;
+  std::int64_t tokens = 0;
+  std::string layers;  // "32 qkv + 32 o"
+  double base_us = 0, layer_us = 0;
+  double noise_us = 0;  // of their difference; the layers were measured one by one
+  std::string missing;  // "o is FAILED": then there is no sum
+};
+
+// Steps of at least two layers, in the order of their first row.
+[[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows);
+
+// ms a step and tokens/s with and without adapters, a line a step; "" where there is none.
+[[nodiscard]] std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdown);
+
+}  // namespace lora_bench

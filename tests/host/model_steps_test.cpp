@@ -1,0 +1,86 @@
+#include "report/model_steps.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+using namespace lora_bench;
+
+namespace {
+
+Row layer_row(const std::string& case_id, const std::string& layer, double base_us,
+              double time_us) {
+  Row row;
+  row.scenario = "tax";
+  row.case_id = case_id;
+  row.backend = "auto";
+  row.op = "layer";
+  row.model = "m";
+  row.layer = layer;
+  row.layer_count = 32;
+  row.tp = 1;
+  row.fully_sharded = false;
+  row.tokens = 16;
+  row.status = Status::kPassed;
+  row.base_us = base_us;
+  row.time_us = time_us;
+  row.tax_noise_us = 0.1;
+  return row;
+}
+
+}  // namespace
+
+TEST_CASE("a step of a model is the sum of its layers, each as often as it has them") {
+  std::vector<Row> rows{layer_row("decode16-qkv", "qkv", 10, 12),
+                        layer_row("decode32-qkv", "qkv", 20, 22),
+                        layer_row("decode16-o", "o", 5, 6)};
+  rows[2].layer_count = 8;
+  const std::vector<ModelStep> steps = model_steps(rows);
+  REQUIRE(steps.size() == 1);  // of decode32 there is one layer only
+  CHECK(steps[0].step == "decode16");
+  CHECK(steps[0].layers == "32 qkv + 8 o");
+  CHECK(steps[0].base_us == doctest::Approx(32 * 10 + 8 * 5));
+  CHECK(steps[0].layer_us == doctest::Approx(32 * 12 + 8 * 6));
+  CHECK(steps[0].noise_us == doctest::Approx(std::hypot(32 * 0.1, 8 * 0.1)));
+  const std::string text = render_model_steps(steps, false);
+  CHECK(text.find("0.36") != std::string::npos);       // base ms
+  CHECK(text.find("0.432") != std::string::npos);      // with adapters
+  CHECK(text.find("20.0") != std::string::npos);       // per cent
+  CHECK(text.find("4.444e+04") != std::string::npos);  // 16 tokens in 0.36 ms
+}
+
+TEST_CASE("a step with a layer that was not proved has no sum and says which") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
+  rows[1].status = Status::kFailed;
+  CHECK(model_steps(rows)[0].missing == "o is FAILED");
+  CHECK(render_model_steps(model_steps(rows), true).find("o is FAILED") != std::string::npos);
+  rows[1].status = Status::kPassed;
+  rows[1].time_us.reset();
+  CHECK(model_steps(rows)[0].missing == "o is not timed");
+}
+
+TEST_CASE("a tax of a step below its noise is no number") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 10.05), layer_row("a-o", "o", 5, 5)};
+  CHECK(render_model_steps(model_steps(rows), false).find("< noise") != std::string::npos);
+}
+
+TEST_CASE("shards, repetitions and backends are steps of their own") {
+  std::vector<Row> rows;
+  for (const char* layer : {"qkv", "o"}) {
+    for (const std::int64_t tp : {1, 2}) {
+      for (const std::int64_t repetition : {0, 1}) {
+        Row row = layer_row(std::string(layer) + "-x", layer, 10, 11);
+        row.tp = tp;
+        row.repetition = repetition;
+        rows.push_back(row);
+        row.backend = "grouped";
+        rows.push_back(row);
+      }
+    }
+  }
+  CHECK(model_steps(rows).size() == 8);
+  CHECK(render_model_steps(model_steps(rows), false).find("without what they exchange") !=
+        std::string::npos);
+}
