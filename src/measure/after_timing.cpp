@@ -12,6 +12,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::uint64_t kSetStream = 1;
+constexpr std::uint64_t kPlaceStream = 2;
 constexpr std::uint64_t kLastRowsStream = 1ULL << 16;
 constexpr std::uint64_t kReplayedRowsStream = 1ULL << 17;
 constexpr std::uint64_t kRowsStream = 1ULL << 32;
@@ -50,6 +51,10 @@ std::vector<std::int64_t> count_to(std::int64_t past) {
 
 std::int64_t AfterTiming::any_set(std::int64_t turn) const {
   return random_index(secret_, kSetStream, turn, sets_.count());
+}
+
+std::int64_t AfterTiming::any_place(std::int64_t past) const {
+  return 1 + random_index(secret_, kPlaceStream, 0, past - 1);
 }
 
 std::vector<std::int64_t> AfterTiming::any_rows(std::uint64_t stream, std::int64_t most) const {

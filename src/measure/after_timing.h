@@ -36,6 +36,8 @@ class AfterTiming {
                                     const std::vector<std::int64_t>& rows) const;
   [[nodiscard]] std::vector<std::int64_t> rows_of_replay(std::int64_t turn) const;
   [[nodiscard]] std::int64_t any_set(std::int64_t turn = 0) const;
+  // From 1 to below `past`.
+  [[nodiscard]] std::int64_t any_place(std::int64_t past) const;
   [[nodiscard]] std::uint64_t secret() const { return secret_; }
 
  private:

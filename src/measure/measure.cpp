@@ -289,7 +289,27 @@ class Bench {
       sets_.poison_every_h();
       wrong = once(after.many_rows());
     }
-    return wrong;
+    return wrong.empty() ? check_other_batch(after) : wrong;
+  }
+
+  // A launch of its own for another batch, with everything at the addresses of the one that was
+  // timed: no plan and no scale of before serves.
+  std::string check_other_batch(const AfterTiming& timed) {
+    const std::int64_t tokens = request_.problem.tokens;
+    const Problem other =
+        other_batch(request_.problem, tokens > 1 ? timed.any_place(tokens) : 0, tensors_);
+    const MeasureRequest request{other,          request_.settings, request_.seed,
+                                 request_.check, nullptr,           nullptr};
+    const AfterTiming after(request, sets_, timed.secret());
+    const std::int64_t set = after.any_set();
+    sets_.renew_batch(other);
+    sets_.restore_y(sets_.output_of_set(set));
+    sets_.poison_every_h();
+    clock_.load(0, {[&](Stream stream) { backend_.launch(other, sets_.operands(set), stream); }});
+    sets_.restore_y(sets_.output_of_set(set));
+    static_cast<void>(clock_.run_seconds(0));
+    const std::string wrong = after.left_by_one(tensors_, set, after.many_rows());
+    return wrong.empty() ? "" : "with another batch: " + wrong;
   }
 
   [[nodiscard]] bool accumulates() const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "core/dtype.h"
 #include "workload/excerpt.h"
@@ -159,6 +160,22 @@ void OperandSets::renew_inputs() {
       h.upload(tensors_.h.data);
     }
   }
+}
+
+void OperandSets::renew_batch(const Problem& problem) {
+  const auto renew = [&](std::string_view name, const auto& values) {
+    for (Kept& kept : kept_) {
+      if (kept.name == name) {
+        kept.buffer.upload(values.data(),
+                           static_cast<std::int64_t>(values.size() * sizeof values[0]));
+      }
+    }
+  };
+  renew("adapter_of_token", problem.plan.adapter_of_token);
+  renew("token_order", problem.plan.token_order);
+  renew("active_ids", problem.plan.active_ids);
+  renew("group_starts", problem.plan.group_starts);
+  renew("scale", tensors_.scale);
 }
 
 void OperandSets::renew_weights(std::int64_t set) {

@@ -38,7 +38,9 @@ class OperandSets {
   void poison_every_h();
   // What the op reads by row, x or a given h, as `tensors` now has it.
   void renew_inputs();
-  // The same of the weights of one set.
+  // Who uses which adapter, and the scales, of a problem of the same sizes.
+  void renew_batch(const Problem& problem);
+  // What the op reads of the weights of one set.
   void renew_weights(std::int64_t set);
   // B and bias of one set, or of all: launches of a set without them add nothing to y.
   void clear_expand(std::int64_t set);

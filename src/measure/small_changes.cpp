@@ -160,4 +160,16 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
   }
 }
 
+Problem other_batch(const Problem& problem, std::int64_t places, Tensors& tensors) {
+  Problem other = problem;
+  std::vector<std::int32_t> ids = problem.plan.adapter_of_token;
+  std::rotate(ids.begin(), ids.begin() + places, ids.end());
+  other.plan = make_plan(ids, problem.slots);
+  for (std::size_t slot = 0; slot < other.scale.size(); ++slot) {
+    other.scale[slot] *= -0.5F;
+    tensors.scale[slot] *= -0.5F;
+  }
+  return other;
+}
+
 }  // namespace lora_bench

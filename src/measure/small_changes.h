@@ -23,4 +23,8 @@ void change_b(const SmallChange& change, Tensors& tensors);
 // One number of x in each row, or of a given h.
 void change_rows(const SmallChange& change, Tensors& tensors);
 
+// Another batch with as many rows of each adapter: each row has the adapter of the row so many
+// places further. Every scale is another one, in the tensors too.
+[[nodiscard]] Problem other_batch(const Problem& problem, std::int64_t places, Tensors& tensors);
+
 }  // namespace lora_bench

@@ -301,6 +301,33 @@ TEST_CASE("an h that is kept while x looks the same is found out") {
   }
 }
 
+TEST_CASE("a plan or a scale that is kept by its address is found out") {
+  for (const bool keeps_plan : {true, false}) {
+    CAPTURE(keeps_plan);
+    std::optional<Plan> plan;
+    std::vector<float> scale;
+    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+      Problem problem = whole;
+      Operands kept = operands;
+      if (!plan) {
+        plan = whole.plan;
+        scale.assign(operands.scale, operands.scale + whole.slots);
+      }
+      if (keeps_plan) {
+        problem.plan = *plan;
+        kept.adapter_of_token = plan->adapter_of_token.data();
+        kept.token_order = plan->token_order.data();
+        kept.active_ids = plan->active_ids.data();
+        kept.group_starts = plan->group_starts.data();
+      } else {
+        kept.scale = scale.data();
+      }
+      backend.launch(problem, kept, {});
+    };
+    CHECK(verdict_on(decode(Op::kLinear, 7), keep).starts_with("with another batch: wrong values"));
+  }
+}
+
 TEST_CASE("h holds nothing of the sample before") {
   std::int64_t fresh = 0;
   const auto count = [&](const Problem& problem, const Operands& operands, const Backend& backend) {

@@ -331,7 +331,7 @@ TEST_CASE("after timing one launch on a fresh y is checked") {
   };
   FakeClock clock(constant(1e-6));
   CHECK(bench.run(clock).check_message.empty());
-  CHECK(seen == 4);  // another number in B, in A, in x, and another x
+  CHECK(seen == 5);  // another number in B, in A, in x, another x, another batch
   bench.check = [](const Left& left) {
     const bool one = left.rounds == 1 && left.sets.size() == 1 && !left.rows.empty();
     return Look{one ? "row 3 is wrong" : ""};
@@ -378,12 +378,13 @@ TEST_CASE("an output that is overwritten is checked in the sequence as it was ti
   FakeClock clock(constant(1e-6));
   const Measurement result = bench.run(clock);
   // Twice each: the whole output and the rows held against the oracle; of four replays the rows.
-  REQUIRE(launched.size() == 14);
+  REQUIRE(launched.size() == 16);
   CHECK(result.launches % 13 == 0);
   CHECK(launched[2] == launched[0] + static_cast<std::size_t>(result.launches));
   CHECK(launched[6] == launched[5] + 1);
   CHECK(launched[8] == launched[6] + 1);
   CHECK(launched[12] == launched[6] + 3);
+  CHECK(launched[14] == launched[12] + 1);
 }
 
 TEST_CASE("the output of a timed shrink is read from h") {
