@@ -15,6 +15,14 @@ std::int64_t row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
   return (shape.tokens - groups) / rows_per_tile + groups;
 }
 
+// Of those, what to reckon with: where groups of one length would fill their tiles, that they do;
+// else all of them.
+std::int64_t likely_row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
+  const std::int64_t groups = std::min(shape.active, shape.tokens);
+  return shape.tokens % (groups * rows_per_tile) == 0 ? shape.tokens / rows_per_tile
+                                                      : row_tiles(shape, rows_per_tile);
+}
+
 // How often the places for blocks are filled. A few blocks too many are no round: they are the rows
 // that groups leave, and end soon.
 double rounds_of(std::int64_t blocks, std::int64_t at_once, double too_many) {
@@ -37,13 +45,15 @@ struct ShrinkChoice {
 // Microseconds that shrink and what reads its parts would take. Fitted to 220 measured choices on
 // nine shapes on an H200; only their ratios matter. Multiprocessors have a rate of bytes, most of
 // them from the L2, and one of products; a stage takes a while in any case, which fewer stages hide
-// worse.
+// worse. A part is written once, and read by every block of expand for its rows: as many blocks as
+// there are places, however many rows there are, one load after another where lanes are many.
 double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
-  constexpr double kBytesATime = 47e3;
+  constexpr double kBytesATime = 42e3;
   constexpr double kProductsATime = 1.2e6;
   constexpr double kLatency = 2.1;
-  constexpr double kStart = 4.2;
-  constexpr double kBytesOfParts = 3.1e6;  // written once, read by every chunk of expand
+  constexpr double kStart = 2.2;
+  constexpr double kBytesOfParts = 3.1e6;
+  constexpr double kReadingParts = 1e-4;  // times the square of the rank
   constexpr double kTooMany = 1.0 / 16;
   const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
   const std::int64_t lanes = shape.slices * shape.max_rank;
@@ -58,12 +68,14 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
                               kLatency / (tile.stages - 1)});
   };
   const double rounds =
-      rounds_of(row_tiles(shape, tile.rows) * divide_up(lanes, tile.lanes) * choice.split,
+      rounds_of(likely_row_tiles(shape, tile.rows) * divide_up(lanes, tile.lanes) * choice.split,
                 shape.multiprocessors * held_by_one, kTooMany);
   const auto places = static_cast<double>(held_by_one);
   const double rest = (rounds - std::floor(rounds)) * places;
   return std::floor(rounds) * round_of(places) + (rest > 0 ? round_of(std::max(rest, 1.0)) : 0) +
-         static_cast<double>(shape.tokens * lanes * panel_parts(choice.levels) * 4) / kBytesOfParts;
+         panel_parts(choice.levels) *
+             (static_cast<double>(shape.tokens * lanes * 4) / kBytesOfParts +
+              static_cast<double>(shape.max_rank * shape.max_rank) * kReadingParts);
 }
 
 ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said) {
@@ -94,25 +106,31 @@ ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said)
 }
 
 // Blocks that share the column tiles of a row tile. A round of blocks takes as long as the longest
-// of them, plus its start; few rounds end unevenly.
+// of them, plus its start; few rounds end unevenly. What blocks do at their start is work for the
+// multiprocessor too.
 std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
                            std::int64_t column_tiles) {
-  constexpr double kStartInColumns = 96;
-  constexpr double kUneven = 0.08;
+  constexpr double kStartInColumns = 32;
+  constexpr double kWorkInColumns = 48;
+  constexpr double kUneven = 0.06;
   constexpr double kTooMany = 1.0 / 50;
   const std::int64_t rows = 16 * tile.warps_of_rows;
-  const double start = kStartInColumns / (tile.wide * tile.warps_of_columns);
+  const double columns = tile.wide * tile.warps_of_columns;
   const std::int64_t at_once =
       shape.multiprocessors * held(shape, tile.blocks, panel_expand_bytes(tile));
   // Groups that are larger than a tile seldom end where one does; smaller ones have one each.
   const std::int64_t groups = std::min(shape.active, shape.tokens);
-  const std::int64_t expected = shape.tokens > rows * groups ? row_tiles(shape, rows) : groups;
+  const std::int64_t expected =
+      shape.tokens > rows * groups ? likely_row_tiles(shape, rows) : groups;
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t turns = 1; turns <= column_tiles; turns += 1 + turns / 16) {
     const std::int64_t chunks = divide_up(column_tiles, turns);
     const double rounds = std::ceil(rounds_of(expected * chunks, at_once, kTooMany));
-    const double time = (rounds + kUneven) * (static_cast<double>(turns) + start);
+    const double time =
+        (rounds + kUneven) * (static_cast<double>(turns) * columns + kStartInColumns) +
+        static_cast<double>(expected * chunks) / static_cast<double>(shape.multiprocessors) *
+            kWorkInColumns;
     if (turns == 1 || time < least) {
       best = chunks;
       least = time;

@@ -148,6 +148,23 @@ TEST_CASE("panel: chunks fill the places that there are") {
   CHECK(panel_expand_tuning(shape_of(256, 1, 3, 16), widths.data()).chunks > tuning.chunks);
 }
 
+// Each block of expand reads all parts of its rows, so with ranks of 128 few parts are worth a
+// slower shrink; and groups that fill their tiles leave none for rows that are not there.
+TEST_CASE("panel: high ranks leave shrink in few parts") {
+  const PanelShrinkTuning tuning = panel_shrink_tuning(shape_of(2048, 32, 1, 128));
+  CHECK(panel_parts(tuning.levels) == 2);
+  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(tuning.tile)].rows == 32);
+  CHECK(panel_parts(panel_shrink_tuning(shape_of(2048, 1, 3, 16)).levels) == kChains);
+}
+
+// 128 row tiles that are all there share 224 column tiles in eight chunks: two rounds on 528
+// places.
+TEST_CASE("panel: groups of one length that fill their tiles are reckoned with as they are") {
+  const std::vector<std::int64_t> widths{14336, 14336};
+  CHECK(panel_expand_tuning(shape_of(8192, 8, 2, 16), widths.data()).chunks == 8);
+  CHECK(panel_expand_tuning(shape_of(8193, 8, 2, 16), widths.data()).chunks != 8);
+}
+
 TEST_CASE("panel: ranks above 128 and unaligned rows go to the plain kernels") {
   const std::vector<std::int64_t> widths{4096};
   CHECK(panel_expand_tuning(shape_of(2048, 1, 1, 136), widths.data()).tile == kPanelPlain);
