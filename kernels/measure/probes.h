@@ -20,8 +20,9 @@ struct ProbeGrid {
 
 // Reads [data, data + bytes) once. `sink` (one word) is written only if the exclusive or of all
 // that a thread read happens to be one odd value, which keeps the loads from being dropped.
+// `linked` launches may begin before the launch before them has ended, and read when it has.
 [[nodiscard]] cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* sink,
-                                             ProbeGrid grid, cudaStream_t stream);
+                                             ProbeGrid grid, bool linked, cudaStream_t stream);
 
 // to[i] = from[i].
 [[nodiscard]] cudaError_t launch_copy(void* to, const void* from, std::int64_t bytes,

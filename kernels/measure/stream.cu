@@ -1,3 +1,4 @@
+#include "kernels/link.cuh"
 #include "kernels/measure/probes.h"
 
 namespace lora_bench::kernels {
@@ -9,8 +10,11 @@ constexpr int kInFlight = 8;
 __global__ void empty() {}
 
 // Neighbouring threads read neighbouring vectors; a thread's loads are a grid apart, so that all
-// memory channels are busy from the first wave. Bound: memory.
+// memory channels are busy from the first wave. Linked, it is on its way while the launch before
+// it ends, but reads nothing that may be that one's result before it is there. Bound: memory.
 __global__ void read_stream(const uint4* __restrict__ data, std::int64_t vectors, unsigned* sink) {
+  let_next_kernel_start();
+  await_previous_kernel();
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
   std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   unsigned mixed = 0;
@@ -80,10 +84,22 @@ cudaError_t launch_empty(cudaStream_t stream) {
 }
 
 cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* sink, ProbeGrid grid,
-                               cudaStream_t stream) {
-  read_stream<<<grid.blocks, grid.threads_per_block, 0, stream>>>(static_cast<const uint4*>(data),
-                                                                  bytes / 16, sink);
-  return cudaGetLastError();
+                               bool linked, cudaStream_t stream) {
+  cudaFuncAttributes code = {};
+  if (const cudaError_t error = cudaFuncGetAttributes(&code, read_stream); error != cudaSuccess) {
+    return error;
+  }
+  cudaLaunchAttribute link = {};
+  link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  link.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(grid.blocks);
+  config.blockDim = dim3(grid.threads_per_block);
+  config.stream = stream;
+  config.attrs = &link;
+  config.numAttrs = linked && code.ptxVersion >= 90 ? 1U : 0U;  // older code has no wait
+  return cudaLaunchKernelEx(&config, read_stream, static_cast<const uint4*>(data), bytes / 16,
+                            sink);
 }
 
 cudaError_t launch_copy(void* to, const void* from, std::int64_t bytes, ProbeGrid grid,

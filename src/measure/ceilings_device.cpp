@@ -90,16 +90,17 @@ class DeviceProbe {
 
   // Clocks take a while to rise from idle.
   void warm_up() {
-    clock_->load(0, {[this](Stream stream) { read(0, room_, grid(8), stream); }});
+    clock_->load(0, {[this](Stream stream) { read(0, room_, grid(8), false, stream); }});
     const double until = clock_->now_seconds() + 0.3;
     while (clock_->now_seconds() < until) {
       static_cast<void>(clock_->run_seconds(0));
     }
   }
 
-  void read(std::int64_t offset, std::int64_t bytes, ProbeGrid blocks, Stream stream) const {
+  void read(std::int64_t offset, std::int64_t bytes, ProbeGrid blocks, bool linked,
+            Stream stream) const {
     LORA_BENCH_CUDA_CHECK(kernels::launch_read_stream(
-        data_.at(offset), bytes, static_cast<unsigned*>(sink()), blocks, handle(stream)));
+        data_.at(offset), bytes, static_cast<unsigned*>(sink()), blocks, linked, handle(stream)));
   }
 
   [[nodiscard]] void* sink() const { return sink_.at(0); }
@@ -116,8 +117,8 @@ class DeviceProbe {
   }
 
   // Cold: the launches walk through all of the memory, so that nothing is read again before more
-  // than three caches of other data. Hot: the same bytes again and again. The best grid counts: a
-  // ceiling must not be lower than what a well-chosen kernel reaches.
+  // than three caches of other data. Hot: the same bytes again and again. The best grid counts,
+  // linked or not: a ceiling must not be lower than what a well-chosen kernel reaches.
   double best_read(std::int64_t bytes, bool cold) {
     constexpr std::int64_t kMostLaunches = 8192;
     const std::int64_t places = room_ / bytes;
@@ -128,14 +129,16 @@ class DeviceProbe {
              : std::clamp<std::int64_t>(kLargestReadBytes / bytes, 1, kLaunches);
     double best = std::numeric_limits<double>::infinity();
     for (const int blocks : {1, 2, 4, 8}) {
-      std::vector<Launch> sequence;
-      for (std::int64_t i = 0; i < launches; ++i) {
-        const std::int64_t offset = cold ? i * bytes : 0;
-        sequence.emplace_back([this, offset, bytes, blocks](Stream stream) {
-          read(offset, bytes, grid(blocks), stream);
-        });
+      for (const bool linked : {false, true}) {
+        std::vector<Launch> sequence;
+        for (std::int64_t i = 0; i < launches; ++i) {
+          const std::int64_t offset = cold ? i * bytes : 0;
+          sequence.emplace_back([this, offset, bytes, blocks, linked](Stream stream) {
+            read(offset, bytes, grid(blocks), linked, stream);
+          });
+        }
+        best = std::min(best, per_launch(std::move(sequence)));
       }
-      best = std::min(best, per_launch(std::move(sequence)));
     }
     return best;
   }

@@ -195,7 +195,9 @@ Stage::Look Stage::look() const {
     if (staged.buffer.bytes() == 0) {
       continue;
     }
-    GuardedBuffer::Look now = staged.buffer.look();
+    const bool scratch = staged.source == nullptr && staged.name != output;
+    GuardedBuffer::Look now =
+        scratch ? GuardedBuffer::Look{staged.buffer.damage(), {}} : staged.buffer.look();
     if (look.damage.empty() && !now.damage.empty()) {
       look.damage = damaged(staged.name, now.damage);
     }
