@@ -165,6 +165,26 @@ void GuardedBuffer::copy_from(const GuardedBuffer& other) {
   }
 }
 
+bool GuardedBuffer::same_as(const GuardedBuffer& other) const {
+  constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
+  if (bytes_ != other.bytes_) {
+    return false;
+  }
+  // Piece by piece: of what is as large as this memory the host may not hold two.
+  std::vector<std::byte> mine = zero_bytes(std::min(bytes_, kPieceBytes));
+  std::vector<std::byte> others = mine;
+  for (std::int64_t done = 0; done < bytes_; done += kPieceBytes) {
+    const std::int64_t piece = std::min(bytes_ - done, kPieceBytes);
+    memory_->copy_out(mine.data(), static_cast<const std::byte*>(data_) + done, piece);
+    other.memory_->copy_out(others.data(), static_cast<const std::byte*>(other.data_) + done,
+                            piece);
+    if (std::memcmp(mine.data(), others.data(), static_cast<std::size_t>(piece)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void GuardedBuffer::poison() {
   if (bytes_ > 0) {
     memory_->fill(data_, kPoison, bytes_);

@@ -71,6 +71,7 @@ class GuardedBuffer {
   }
   [[nodiscard]] std::vector<std::byte> download() const;
   void copy_from(const GuardedBuffer& other);  // of the same memory and size
+  [[nodiscard]] bool same_as(const GuardedBuffer& other) const;  // contents, bit for bit
   void poison();                               // contents to 0xFF
   void clear();                                // contents to 0, which is +0 in every dtype
 

@@ -203,22 +203,25 @@ void LayerEngine::load_from(const LayerEngine& other) {
 void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
   for (Part& part : parts_) {
     const Shard& shard = part.problem.shard;
-    std::vector<std::byte> rows;
-    std::vector<std::byte> biases;
+    const std::int64_t row_bytes = bytes_of(w.dtype, shard.inputs.count);
+    std::int64_t rows = 0;
     std::int64_t block_start = 0;
     for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
       const IndexRange outputs{block_start + shard.outputs[block].first,
                                shard.outputs[block].count};
-      const Matrix piece = cut(w, outputs, shard.inputs);
-      rows.insert(rows.end(), piece.data.begin(), piece.data.end());
+      const bool whole_rows = shard.inputs.count == w.columns;
+      const Matrix piece = whole_rows ? Matrix{} : cut(w, outputs, shard.inputs);
+      memory_.copy_in(advance(part.w.data(), rows * row_bytes),
+                      whole_rows ? w.data.data() + outputs.first * row_bytes : piece.data.data(),
+                      outputs.count * row_bytes);
       if (part.problem.adds_bias) {
-        const Matrix numbers = cut(bias, {0, 1}, outputs);
-        biases.insert(biases.end(), numbers.data.begin(), numbers.data.end());
+        memory_.copy_in(advance(part.bias.data(), bytes_of(bias.dtype, rows)),
+                        bias.data.data() + bytes_of(bias.dtype, outputs.first),
+                        bytes_of(bias.dtype, outputs.count));
       }
+      rows += outputs.count;
       block_start += problem_.layer.widths[block];
     }
-    part.w.upload(rows);
-    part.bias.upload(biases);
   }
   returned_bias_ = problem_.skip_bias_add ? bias : Matrix{};
 }
@@ -395,7 +398,7 @@ std::string LayerEngine::damage() const {
 
 std::string LayerEngine::changed_input(const LayerEngine& other) const {
   const auto differ = [](const GuardedBuffer& one, const GuardedBuffer& another) {
-    return one.download() != another.download();
+    return !one.same_as(another);
   };
   if (differ(x_, other.x_)) {
     return "x";

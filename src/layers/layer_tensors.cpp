@@ -56,10 +56,11 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
   for (std::size_t slice = 0; slice < lora.widths.size(); ++slice) {
     const HostTensor& a = tensors.lora.a[slice];
     const HostTensor& b = tensors.lora.b[slice];
-    const Matrix all_a{a.dtype, lora.slots * lora.max_rank, lora.in_features, a.data};
-    const Matrix all_b{b.dtype, lora.slots * lora.widths[slice], lora.max_rank, b.data};
-    weights.a.emplace_back(cut(all_a, {slot * lora.max_rank, rank}, {0, lora.in_features}));
-    weights.b.emplace_back(cut(all_b, {slot * lora.widths[slice], lora.widths[slice]}, {0, rank}));
+    const std::int64_t width = lora.widths[slice];
+    weights.a.emplace_back(cut(MatrixView{a.dtype, a.data.data(), lora.in_features},
+                               {slot * lora.max_rank, rank}, {0, lora.in_features}));
+    weights.b.emplace_back(
+        cut(MatrixView{b.dtype, b.data.data(), lora.max_rank}, {slot * width, width}, {0, rank}));
   }
   return weights;
 }

@@ -287,16 +287,25 @@ std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer) {
 }
 
 Matrix cut(const Matrix& whole, IndexRange rows, IndexRange columns) {
+  return cut(MatrixView{whole.dtype, whole.data.data(), whole.columns}, rows, columns);
+}
+
+Matrix cut(const MatrixView& whole, IndexRange rows, IndexRange columns) {
   const std::int64_t size = size_bytes(whole.dtype);
+  const std::int64_t row_bytes = columns.count * size;
   Matrix part{whole.dtype, rows.count, columns.count, {}};
-  part.data.resize(at(rows.count * columns.count * size));
-  if (part.data.empty()) {
+  if (rows.count == 0 || row_bytes == 0) {
     return part;
   }
+  const std::byte* const first = whole.data + (rows.first * whole.width + columns.first) * size;
+  if (columns.count == whole.width) {
+    part.data.assign(first, first + rows.count * row_bytes);
+    return part;
+  }
+  part.data.resize(at(rows.count * row_bytes));
   for (std::int64_t row = 0; row < rows.count; ++row) {
-    const std::int64_t from = (rows.first + row) * whole.columns + columns.first;
-    std::memcpy(part.data.data() + at(row * columns.count * size),
-                whole.data.data() + at(from * size), at(columns.count * size));
+    std::memcpy(part.data.data() + row * row_bytes, first + row * whole.width * size,
+                at(row_bytes));
   }
   return part;
 }

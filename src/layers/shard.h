@@ -59,6 +59,13 @@ struct Matrix {
   [[nodiscard]] bool operator==(const Matrix&) const = default;
 };
 [[nodiscard]] Matrix cut(const Matrix& whole, IndexRange rows, IndexRange columns);
+// The same of a matrix that lies somewhere, with rows of `width` elements.
+struct MatrixView {
+  Dtype dtype = Dtype::kFp32;
+  const std::byte* data = nullptr;
+  std::int64_t width = 0;
+};
+[[nodiscard]] Matrix cut(const MatrixView& whole, IndexRange rows, IndexRange columns);
 
 // One adapter as its file has it: A [rank, K] and B [N, rank] for each block, or one of each for
 // all blocks. Neither where the adapter leaves a block alone.

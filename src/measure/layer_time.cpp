@@ -74,11 +74,7 @@ class LayerBench {
     const std::int64_t sets = layer_sets(request.problem, settings_.cache, device.cache_bytes);
     for (std::int64_t set = 0; set < sets; ++set) {
       layers_.emplace_back(request.problem, request.base, request.lora, memory);
-      if (set == 0) {
-        load_layer(layers_.back(), request.problem, request.tensors);
-      } else {
-        layers_.back().load_from(layers_.front());
-      }
+      layers_.back().load_from(request.loaded);
       // What a shard gets from the others is there before it is timed alone.
       memory.synchronize();
       layers_.back().forward(*communicator_, Stream{});

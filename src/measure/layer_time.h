@@ -22,7 +22,7 @@ struct LayerMeasurement {
 
 struct LayerMeasureRequest {
   const LayerProblem& problem;
-  const LayerTensors& tensors;
+  const LayerEngine& loaded;  // what is timed takes over its weights and input
   const MeasureSettings& settings;
   const Backend& base;
   const Backend& lora;

@@ -60,12 +60,15 @@ void prove_and_time_layer(LayerAttempt& attempt) {
   const LayerProblem& problem = attempt.problem;
   const VerifySettings& verify = attempt.spec.verify;
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
+  LayerEngine loaded(problem, *attempt.base, *attempt.lora, *attempt.memory);
+  load_layer(loaded, problem, tensors);
   reference::LayerRows oracle;
   if (verify.enabled) {
     oracle = layer_oracle(problem, tensors, layer_arithmetic(problem, *attempt.base, *attempt.lora),
                           sample_rows(problem.lora, verify.max_rows, attempt.spec.seed));
-    attempt.verdict =
-        prove_layer(problem, tensors, oracle, *attempt.base, *attempt.lora, *attempt.memory);
+    LayerEngine engine(problem, *attempt.base, *attempt.lora, *attempt.memory);
+    engine.load_from(loaded);
+    attempt.verdict = prove_layer(engine, loaded, problem, oracle, *attempt.memory);
     if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
     }
@@ -77,7 +80,7 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     return;
   }
   LayerMeasureRequest request{.problem = problem,
-                              .tensors = tensors,
+                              .loaded = loaded,
                               .settings = attempt.spec.measure,
                               .base = *attempt.base,
                               .lora = *attempt.lora,

@@ -168,13 +168,9 @@ Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
   return verdict;
 }
 
-Verdict prove_layer(const LayerProblem& problem, const LayerTensors& tensors,
-                    const reference::LayerRows& oracle, const Backend& base, const Backend& lora,
+Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
+                    const LayerProblem& problem, const reference::LayerRows& oracle,
                     Memory& memory) {
-  LayerEngine engine(problem, base, lora, memory);
-  load_layer(engine, problem, tensors);
-  LayerEngine untouched(problem, base, lora, memory);
-  untouched.load_from(engine);
   memory.synchronize();
   engine.forward(*make_local_communicator(memory.space()), Stream{});
   memory.synchronize();
@@ -192,7 +188,11 @@ Verdict verify_layer(const LayerProblem& problem, const Backend& base, const Bac
   const reference::LayerRows oracle =
       layer_oracle(problem, tensors, layer_arithmetic(problem, base, lora),
                    sample_rows(problem.lora, options.max_rows, options.seed));
-  return prove_layer(problem, tensors, oracle, base, lora, memory);
+  LayerEngine untouched(problem, base, lora, memory);
+  load_layer(untouched, problem, tensors);
+  LayerEngine engine(problem, base, lora, memory);
+  engine.load_from(untouched);
+  return prove_layer(engine, untouched, problem, oracle, memory);
 }
 
 }  // namespace lora_bench

@@ -24,11 +24,11 @@ namespace lora_bench {
 [[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,
                                                           const Backend& base, const Backend& lora);
 
-// Runs a layer once, all its shards in turn, and compares; guards and inputs too (levels 2 and 4 of
-// docs/verifying.md). The backends support the shards' problems.
-[[nodiscard]] Verdict prove_layer(const LayerProblem& problem, const LayerTensors& tensors,
-                                  const reference::LayerRows& oracle, const Backend& base,
-                                  const Backend& lora, Memory& memory);
+// Runs a layer that was loaded once, all its shards in turn, and compares; guards too, and that its
+// inputs are those of `untouched` (levels 2 and 4 of docs/verifying.md).
+[[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
+                                  const LayerProblem& problem, const reference::LayerRows& oracle,
+                                  Memory& memory);
 // The same on numbers of full mantissa, drawn by the options' seed.
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,
                                    const Backend& lora, Memory& memory,

@@ -63,6 +63,8 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
   const reference::LayerRows oracle = layer_oracle(
       problem, tensors, layer_arithmetic(problem, *base, lora), sample_rows(problem.lora, 256, 1));
+  LayerEngine loaded(problem, *base, lora, *memory);
+  load_layer(loaded, problem, tensors);
   MeasureSettings settings;
   settings.warmup_ms = 0;
   settings.min_samples = 6;
@@ -70,7 +72,7 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
   settings.min_time_ms = 0;
   settings.max_time_ms = max_time_ms;
   return measure_layer({.problem = problem,
-                        .tensors = tensors,
+                        .loaded = loaded,
                         .settings = settings,
                         .base = *base,
                         .lora = lora,
