@@ -16,6 +16,7 @@
 #include "report/grid.h"
 #include "scenario/scenario.h"
 #include "verify/diagnose.h"
+#include "verify/layer_faults.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {
@@ -125,10 +126,18 @@ std::string list_mutants(int width) {
   for (const HypothesisDoc& hypothesis : hypotheses()) {
     named.push_back({std::string(hypothesis.key), std::string(hypothesis.meaning)});
   }
+  std::vector<Definition> of_layers;
+  for (const LayerFaultDoc& fault : layer_faults()) {
+    of_layers.push_back(
+        {std::string(fault.key), fmt::format("{} [{}]", fault.meaning, fault.source)});
+  }
   return "mutants (backend mutant:FAULT)\n" + definitions(told(mutants()), width) +
          "GPU mutants (backend mutant:FAULT)\n" + not_here +
          definitions(told(gpu_mutants()), width) + "hypotheses that a failure can name\n" +
-         definitions(named, width);
+         definitions(named, width) +
+         "faults of whole layers, mutants of `verify --self-test` that a failure can name as "
+         "well\n" +
+         definitions(of_layers, width);
 }
 
 std::string list_fakes(int width) {

@@ -70,10 +70,10 @@ class GuardedBuffer {
     upload(from.data(), static_cast<std::int64_t>(from.size()));
   }
   [[nodiscard]] std::vector<std::byte> download() const;
-  void copy_from(const GuardedBuffer& other);  // of the same memory and size
+  void copy_from(const GuardedBuffer& other);                    // of the same memory and size
   [[nodiscard]] bool same_as(const GuardedBuffer& other) const;  // contents, bit for bit
-  void poison();                               // contents to 0xFF
-  void clear();                                // contents to 0, which is +0 in every dtype
+  void poison();                                                 // contents to 0xFF
+  void clear();  // contents to 0, which is +0 in every dtype
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;

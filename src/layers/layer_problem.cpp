@@ -46,6 +46,12 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
 
 std::int64_t LayerProblem::columns() const { return sum(layer.widths); }
 
+bool LayerProblem::lacks_block(std::int64_t slot, std::size_t block) const {
+  const std::size_t blocks = layer.widths.size();
+  return missing_slices && blocks > 1 && !description_of(layer.kind).joint &&
+         (static_cast<std::size_t>(slot) + block) % (blocks + 1) == 0;
+}
+
 LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora) {
   LayerProblem problem{layer, std::move(lora)};
   Problem& of_whole = problem.lora;
@@ -70,7 +76,8 @@ ShardedLayer sharded_layer(const Case& spec) {
           .kv_heads = spec.setup.kv_heads,
           .max_rank = spec.adapters.max_rank,
           .tp = spec.setup.tp,
-          .fully_sharded = spec.setup.fully_sharded};
+          .fully_sharded = spec.setup.fully_sharded,
+          .gather_output = spec.setup.gather_output};
 }
 
 std::string why_not_run(const ShardedLayer& layer) {

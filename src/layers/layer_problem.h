@@ -17,9 +17,12 @@ struct LayerProblem {
   bool base_bias = false;        // the base layer has one
   bool skip_bias_add = false;    // ... which is not added but returned apart
   bool bias_in_product = false;  // the base product adds it itself
+  bool missing_slices = false;   // see lacks_block
 
   [[nodiscard]] bool adds_bias() const { return base_bias && !skip_bias_add; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
+  // Whether the adapter of a slot has no A and B for a block: each slot another one, some none.
+  [[nodiscard]] bool lacks_block(std::int64_t slot, std::size_t block) const;
 };
 
 // The layer's own sizes make the LoRA part: `lora` brings dtypes, tokens, slots, ranks and the

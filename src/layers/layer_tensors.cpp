@@ -1,5 +1,6 @@
 #include "layers/layer_tensors.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lora_bench {
@@ -31,6 +32,19 @@ Matrix matrix_of(HostTensor tensor, std::int64_t rows, std::int64_t columns) {
   return {tensor.dtype, rows, columns, std::move(tensor.data)};
 }
 
+// A block that an adapter lacks is to the oracle one of zeros.
+void leave_blocks_alone(const LayerProblem& problem, Tensors& lora) {
+  const std::int64_t lane_bytes = problem.lora.max_rank * size_bytes(problem.lora.dtype);
+  for (std::size_t block = 0; block < problem.lora.widths.size(); ++block) {
+    const std::int64_t slot_bytes = problem.lora.widths[block] * lane_bytes;
+    for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
+      if (problem.lacks_block(slot, block)) {
+        std::fill_n(lora.b[block].data.begin() + slot * slot_bytes, slot_bytes, std::byte{0});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uint64_t seed) {
@@ -40,6 +54,7 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
   Tensors base = draw_tensors(base_alone(problem, Op::kShrink, columns), fill, seed ^ kBaseSeed);
   // To an op a row without adapter is poison; the base needs all of them.
   tensors.lora.x = std::move(base.x);
+  leave_blocks_alone(problem, tensors.lora);
   tensors.w = matrix_of(std::move(base.a[0]), columns, problem.layer.in_features);
   if (problem.base_bias) {
     base = draw_tensors(base_alone(problem, Op::kExpand, 1), fill, seed ^ kBaseSeed);
@@ -57,6 +72,11 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
     const HostTensor& a = tensors.lora.a[slice];
     const HostTensor& b = tensors.lora.b[slice];
     const std::int64_t width = lora.widths[slice];
+    if (problem.lacks_block(slot, slice)) {
+      weights.a.emplace_back();
+      weights.b.emplace_back();
+      continue;
+    }
     weights.a.emplace_back(cut(MatrixView{a.dtype, a.data.data(), lora.in_features},
                                {slot * lora.max_rank, rank}, {0, lora.in_features}));
     weights.b.emplace_back(
@@ -68,9 +88,17 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
 void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {
   engine.load_base(tensors.w, tensors.bias);
   engine.set_input(tensors.lora.x.data);
+  load_adapters(engine, problem, tensors);
+}
+
+void load_adapters(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {
   for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
-    engine.set_adapter(slot, adapter_of(problem, tensors, slot),
-                       tensors.lora.scale[static_cast<std::size_t>(slot)]);
+    if (problem.lora.rank[static_cast<std::size_t>(slot)] == 0) {
+      engine.reset_adapter(slot);
+    } else {
+      engine.set_adapter(slot, adapter_of(problem, tensors, slot),
+                         tensors.lora.scale[static_cast<std::size_t>(slot)]);
+    }
   }
 }
 

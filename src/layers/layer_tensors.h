@@ -23,7 +23,9 @@ struct LayerTensors {
 [[nodiscard]] AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
                                         std::int64_t slot);
 
-// Loads what was drawn: the base, the input, and every adapter at its slot.
+// Every adapter at its slot; none where its rank is 0.
+void load_adapters(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors);
+// Loads what was drawn: the base, the input, and the adapters.
 void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors);
 
 }  // namespace lora_bench

@@ -17,6 +17,7 @@ constexpr double kMicrosecondsPerSecond = 1e6;
 LayerProblem layer_of(const Case& spec, const Problem& problem) {
   LayerProblem layer = make_layer_problem(sharded_layer(spec), problem);
   layer.base_bias = spec.setup.bias;
+  layer.missing_slices = spec.setup.missing_slices;
   return layer;
 }
 
@@ -26,8 +27,9 @@ void describe_layer(Row& row, const LayerProblem& problem) {
   row.tp = layer.tp;
   row.fully_sharded = layer.fully_sharded;
   row.comm = "none";
-  row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind, layer.tp,
-                                   layer.fully_sharded, layer.kv_heads, problem.base_bias))
+  row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind,
+                                   layer.tp, layer.fully_sharded, layer.kv_heads, problem.base_bias,
+                                   problem.missing_slices, layer.gather_output))
                     .substr(0, 16);
   const LayerWork work = count_layer_work(shard_problem(problem, 0));
   row.bytes = work.layer.bytes;

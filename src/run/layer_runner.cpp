@@ -59,6 +59,13 @@ void ask_layer(LayerAttempt& attempt) {
 void prove_and_time_layer(LayerAttempt& attempt) {
   const LayerProblem& problem = attempt.problem;
   const VerifySettings& verify = attempt.spec.verify;
+  if (verify.enabled && !attempt.clock) {
+    VerifyOptions options;
+    options.max_rows = verify.max_rows;
+    options.seed = attempt.spec.seed;
+    attempt.verdict = verify_layer(problem, *attempt.base, *attempt.lora, *attempt.memory, options);
+    return;
+  }
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
   LayerEngine loaded(problem, *attempt.base, *attempt.lora, *attempt.memory);
   load_layer(loaded, problem, tensors);
@@ -77,7 +84,7 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     attempt.verdict->message = "not verified (verify.enabled is false)";
   }
   if (!attempt.clock) {
-    return;
+    return;  // neither proved nor timed
   }
   LayerMeasureRequest request{.problem = problem,
                               .loaded = loaded,

@@ -57,8 +57,10 @@ struct LayerSetup {
   LayerKind kind = LayerKind::kReplicated;
   std::int64_t tp = 1;  // shards
   bool fully_sharded = false;
-  std::int64_t kv_heads = 0;  // of qkv and merged_qkv
-  bool bias = false;          // of the base
+  std::int64_t kv_heads = 0;    // of qkv and merged_qkv
+  bool bias = false;            // of the base
+  bool missing_slices = false;  // adapters leave blocks alone, each another one
+  bool gather_output = false;   // of a column layer: every shard ends with all columns
 };
 
 struct BatchSpec {

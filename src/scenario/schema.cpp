@@ -79,6 +79,12 @@ const std::vector<Field> kLayer{
      [](R r, Case& c, X) { r.integer(c.setup.kv_heads, 0, kMaxSlots); }},
     {{"layer.bias", "boolean", "true, false", "false", "the base of a layer has a bias"},
      [](R r, Case& c, X) { r.boolean(c.setup.bias); }},
+    {{"layer.missing_slices", "boolean", "true, false", "false",
+      "adapters have no A and B for some outputs, each for others; of merged kinds"},
+     [](R r, Case& c, X) { r.boolean(c.setup.missing_slices); }},
+    {{"layer.gather_output", "boolean", "true, false", "false",
+      "every shard of a column layer ends with all columns"},
+     [](R r, Case& c, X) { r.boolean(c.setup.gather_output); }},
 };
 
 const std::vector<Field> kOp{

@@ -30,7 +30,8 @@ struct LayerComparison {
   std::int64_t of_adapters = 0;     // elements to which an adapter adds
   std::int64_t proves_nothing = 0;  // of these, right without it too
   double bound_share = 0;
-  std::string first;
+  std::vector<Mismatch> first;
+  std::string told;  // the first in words
 };
 
 class ShardComparer {
@@ -48,12 +49,8 @@ class ShardComparer {
                                   static_cast<std::size_t>(columns[column]);
         const double value = number_at(got, token, static_cast<std::int64_t>(column));
         judge(index, value, adapted);
-        if (!right(index, value) && found_.wrong++ == 0) {
-          found_.first = fmt::format(
-              "shard {}, token {} (adapter {}), column {} of the whole: expected {}, got {}, "
-              "bound {}",
-              rank, token, adapter_of_token(token), columns[column], oracle_.rows.expected[index],
-              value, oracle_.rows.bound[index]);
+        if (!right(index, value)) {
+          note_wrong(rank, token, columns[column], index, value);
         }
       }
     }
@@ -75,6 +72,34 @@ class ShardComparer {
     return reference::round_to(number_, expected - bound) <= value &&
            value <= reference::round_to(number_, expected + bound);
   }
+  void note_wrong(std::int64_t rank, std::int64_t token, std::int64_t column, std::size_t index,
+                  double value) {
+    const double expected = oracle_.rows.expected[index];
+    const double bound = oracle_.rows.bound[index];
+    if (found_.wrong++ == 0) {
+      found_.told = fmt::format(
+          "shard {}, token {} (adapter {}), column {} of the whole: expected {}, got {}, bound {}",
+          rank, token, adapter_of_token(token), column, expected, value, bound);
+    }
+    if (found_.first.size() < kFirstShown) {
+      Mismatch wrong;
+      wrong.token = token;
+      wrong.adapter = adapter_of_token(token);
+      wrong.slice = 0;
+      for (const std::int64_t width : problem_.layer.widths) {
+        if (column < width) {
+          break;
+        }
+        column -= width;
+        ++wrong.slice;
+      }
+      wrong.column = column;
+      wrong.expected = expected;
+      wrong.got = value;
+      wrong.bound = bound;
+      found_.first.push_back(wrong);
+    }
+  }
   void judge(std::size_t index, double value, bool adapted) {
     const double bound = oracle_.rows.bound[index];
     ++found_.compared;
@@ -93,6 +118,14 @@ class ShardComparer {
   LayerComparison found_;
 };
 
+ShardOutputs outputs_of(const LayerEngine& engine) {
+  ShardOutputs outputs;
+  for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+    outputs.push_back(engine.output(rank));
+  }
+  return outputs;
+}
+
 Verdict verdict_of(const LayerComparison& found, double rows_checked) {
   Verdict verdict;
   verdict.compared = found.compared;
@@ -101,7 +134,14 @@ Verdict verdict_of(const LayerComparison& found, double rows_checked) {
   if (found.wrong > 0) {
     verdict.status = Status::kFailed;
     verdict.message = fmt::format("bounded: {} of {} elements are wrong; {}", found.wrong,
-                                  found.compared, found.first);
+                                  found.compared, found.told);
+    Failure failure;
+    failure.level = Level::kBounded;
+    failure.what = "wrong values";
+    failure.wrong = found.wrong;
+    failure.compared = found.compared;
+    failure.first = found.first;
+    verdict.failure = std::move(failure);
     return verdict;
   }
   const double unproved = found.of_adapters == 0 ? 0
@@ -152,15 +192,19 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
   return arithmetic;
 }
 
-Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
-                      const reference::LayerRows& oracle) {
+Verdict compare_shards(const LayerProblem& problem, const reference::LayerRows& oracle,
+                       const ShardOutputs& got) {
   ShardComparer comparer(problem, oracle);
-  for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
-    comparer.compare(rank, engine.output(rank));
+  for (std::size_t rank = 0; rank < got.size(); ++rank) {
+    comparer.compare(static_cast<std::int64_t>(rank), got[rank]);
   }
   const auto all = static_cast<double>(std::max<std::int64_t>(problem.lora.tokens, 1));
-  Verdict verdict =
-      verdict_of(comparer.found(), static_cast<double>(oracle.rows.tokens.size()) / all);
+  return verdict_of(comparer.found(), static_cast<double>(oracle.rows.tokens.size()) / all);
+}
+
+Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
+                      const reference::LayerRows& oracle) {
+  Verdict verdict = compare_shards(problem, oracle, outputs_of(engine));
   if (const std::string damage = engine.damage(); !damage.empty()) {
     verdict.status = Status::kFailed;
     verdict.message = "memory: guard damaged: " + damage;
@@ -168,9 +212,19 @@ Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
   return verdict;
 }
 
-Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
-                    const LayerProblem& problem, const reference::LayerRows& oracle,
-                    Memory& memory) {
+void name_fault(Verdict& verdict, const LayerStory& story, const reference::LayerRows& oracle,
+                const ShardOutputs& got) {
+  if (!verdict.failure) {
+    return;
+  }
+  const Hypothesis fits = diagnose_layer(story, oracle, got);
+  verdict.failure->hypothesis = fits.key;
+  verdict.failure->explanation = fits.sentence;
+  verdict.message += fits.key.empty() ? "" : fmt::format("; {}: {}", fits.key, fits.sentence);
+}
+
+Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const LayerProblem& problem,
+                    const reference::LayerRows& oracle, Memory& memory) {
   memory.synchronize();
   engine.forward(*make_local_communicator(memory.space()), Stream{});
   memory.synchronize();
@@ -185,14 +239,18 @@ Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
 Verdict verify_layer(const LayerProblem& problem, const Backend& base, const Backend& lora,
                      Memory& memory, const VerifyOptions& options) {
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, options.seed);
+  const LayerTensors before = draw_earlier_tensors(problem, Fill::kBounded, options.seed);
   const reference::LayerRows oracle =
       layer_oracle(problem, tensors, layer_arithmetic(problem, base, lora),
                    sample_rows(problem.lora, options.max_rows, options.seed));
   LayerEngine untouched(problem, base, lora, memory);
+  load_adapters(untouched, earlier_problem(problem), before);
   load_layer(untouched, problem, tensors);
   LayerEngine engine(problem, base, lora, memory);
   engine.load_from(untouched);
-  return prove_layer(engine, untouched, problem, oracle, memory);
+  Verdict verdict = prove_layer(engine, untouched, problem, oracle, memory);
+  name_fault(verdict, {problem, tensors, before}, oracle, outputs_of(engine));
+  return verdict;
 }
 
 }  // namespace lora_bench

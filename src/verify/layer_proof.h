@@ -6,6 +6,7 @@
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
 #include "reference/layer.h"
+#include "verify/layer_diagnose.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -16,20 +17,27 @@ namespace lora_bench {
                                                 const reference::LayerArithmetic& arithmetic,
                                                 const std::vector<std::int64_t>& rows);
 
-// Compares to it what every shard ended with.
+// Compares to it what every shard ended with; guards too.
 [[nodiscard]] Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
                                     const reference::LayerRows& oracle);
+[[nodiscard]] Verdict compare_shards(const LayerProblem& problem,
+                                     const reference::LayerRows& oracle, const ShardOutputs& got);
 
 // What the two backends declared of the shards' problems, as the oracle takes it.
 [[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,
                                                           const Backend& base, const Backend& lora);
+
+// Names the fault of a layer that failed by its values, where one fits.
+void name_fault(Verdict& verdict, const LayerStory& story, const reference::LayerRows& oracle,
+                const ShardOutputs& got);
 
 // Runs a layer that was loaded once, all its shards in turn, and compares; guards too, and that its
 // inputs are those of `untouched` (levels 2 and 4 of docs/verifying.md).
 [[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
                                   const LayerProblem& problem, const reference::LayerRows& oracle,
                                   Memory& memory);
-// The same on numbers of full mantissa, drawn by the options' seed.
+// The same on numbers of full mantissa, drawn by the options' seed, in slots that held other
+// adapters before.
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,
                                    const Backend& lora, Memory& memory,
                                    const VerifyOptions& options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "verify/layer_hunt.h"
 #include "verify/mutant_hunt.h"
 #include "verify/random_case.h"
 
@@ -43,6 +44,19 @@ void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
   }
 }
 
+void try_layer_faults(SelfTestReport& report, const ProgressLine& progress, const Stop& stop) {
+  const std::vector<TellingLayer> layers = telling_layers();
+  for (const LayerFaultDoc& doc : layer_faults()) {
+    const SelfTestRow row = hunt_layer(doc, layers, stop);
+    if (stop()) {
+      return;
+    }
+    report.rows.push_back(row);
+    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
+                        : fmt::format("{}: NOT CAUGHT", row.fault));
+  }
+}
+
 }  // namespace
 
 bool sound(const SelfTestReport& report) {
@@ -58,6 +72,8 @@ SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
   SelfTestReport report;
   try_mutants(mutants(), report, progress, stop);
   try_mutants(gpu_mutants(), report, progress, stop);
+  try_layer_faults(report, progress, stop);
+  try_right_layers(telling_layers(), report, stop);
   const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
   const auto share = static_cast<std::int64_t>(backends.size());
   for (std::int64_t turn = 0; turn < share && !stop(); ++turn) {

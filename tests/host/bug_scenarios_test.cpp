@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "run/layer_row.h"
 #include "scenario/scenario.h"
 #include "support/draws.h"
+#include "verify/layer_hunt.h"
 #include "verify/mutant_hunt.h"
+#include "workload/batch.h"
 
 using namespace lora_bench;
 
@@ -34,6 +37,15 @@ std::string story(const std::filesystem::path& path) {
   return text;
 }
 
+std::vector<TellingLayer> layers_of(const std::vector<Case>& cases) {
+  std::vector<TellingLayer> layers;
+  for (const Case& spec : cases) {
+    layers.push_back(
+        {spec.id, layer_of(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)))});
+  }
+  return layers;
+}
+
 }  // namespace
 
 TEST_CASE("a bug scenario tells its thread, passes the right kernel and catches its mutants") {
@@ -46,9 +58,24 @@ TEST_CASE("a bug scenario tells its thread, passes the right kernel and catches 
     const std::string told = story(path);
     CHECK(told.find(" #") != std::string::npos);
     const std::vector<Case> cases = load_scenario(path, {}).cases;
+    int named = 0;
+    if (cases.front().op == Op::kLayer) {
+      const std::vector<TellingLayer> layers = layers_of(cases);
+      SelfTestReport report;
+      try_right_layers(layers, report);
+      CHECK(report.false_alarms == 0);
+      for (const LayerFaultDoc& doc : layer_faults()) {
+        const std::string key(doc.key);
+        if (told.find("`layer:" + key + "`") != std::string::npos) {
+          ++named;
+          CHECK_MESSAGE(hunt_layer(doc, layers).named_right, key);
+        }
+      }
+      CHECK(named > 0);
+      continue;
+    }
     const SelfTestRow right = hunt("none", cases);
     CHECK_MESSAGE(!right.caught, right.level);
-    int named = 0;
     for (const MutantDoc& doc : mutants()) {
       if (told.find("`" + doc.fault + "`") != std::string::npos) {
         ++named;

@@ -1,0 +1,94 @@
+#include "verify/layer_faults.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lora_bench {
+namespace {
+
+using F = LayerFault;
+
+constexpr std::array<LayerFaultDoc, 31> kDocs{{
+    {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
+    {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
+     "design"},
+    {F::kBiasOfFirstShard, "bias-of-first-shard", "every shard adds the bias of the first",
+     "design"},
+    {F::kKvReplicationIgnored, "kv-replication-ignored",
+     "shards that share a kv head take the next one instead", "design"},
+    {F::kBaseOfNextShard, "base-of-next-shard", "a shard has the base weights of the next",
+     "design"},
+    {F::kTermsNotSummed, "terms-not-summed", "shards keep their own term of y", "design"},
+    {F::kTermLost, "term-lost", "the sum of y lacks the last shard", "design"},
+    {F::kColumnsGatheredBackwards, "columns-gathered-backwards",
+     "columns are gathered in another order than that of the ranks", "design"},
+    {F::kDeltaInsteadOfBase, "delta-instead-of-base",
+     "what the adapters add overwrites the base where it is added", "design"},
+    {F::kDeltaLost, "delta-lost",
+     "the base was written over what the adapters added: a race of two streams", "SGLang #31870"},
+    {F::kNoneRowsTakeFirst, "none-rows-take-first", "rows without adapter get the first adapter",
+     "design"},
+    {F::kStaleSlot, "stale-slot", "a slot that was reset still adds its last adapter", "design"},
+    {F::kPaddingRead, "padding-read",
+     "lanes above an adapter's rank are those of the adapter that the slot held before", "design"},
+    {F::kScaleForgotten, "scale-forgotten", "the adapter's scale is not applied", "design"},
+    {F::kScaleTwice, "scale-twice", "the adapter's scale is applied twice", "design"},
+    {F::kDeltaInEveryTerm, "delta-in-every-term", "every term of a sum has the whole delta",
+     "design"},
+    {F::kDeltaAtFirstColumn, "delta-at-first-column",
+     "a fully sharded row layer adds its share of the delta to the first columns", "design"},
+    {F::kInputsOfFirstShard, "inputs-of-first-shard",
+     "every shard of a row layer has A's columns of the first", "design"},
+    {F::kEmptyBlockDoublesNeighbour, "empty-block-doubles-neighbour",
+     "an output of no columns repeats the one before it", "SGLang #24239"},
+    {F::kJointRowsUncut, "joint-rows-uncut", "B of several outputs is divided as if it were one",
+     "TensorRT-LLM #8063"},
+    {F::kBlocksSwapped, "blocks-swapped", "the first two outputs have changed their adapters",
+     "design"},
+    {F::kMissingBlockShifts, "missing-block-shifts",
+     "where an adapter leaves an output alone, the next one's weights take its place", "design"},
+    {F::kFirstBlockForAll, "first-block-for-all", "all outputs use A of the first", "design"},
+    {F::kLastBlockLost, "last-block-lost", "the last output gets nothing from the adapters",
+     "design"},
+    {F::kRowsOfNextShard, "rows-of-next-shard", "a shard has B's rows of the next", "design"},
+    {F::kLanesNotGathered, "lanes-not-gathered", "a shard expands its own lanes of h alone",
+     "design"},
+    {F::kLanesGatheredBackwards, "lanes-gathered-backwards",
+     "lanes are gathered in another order than that of the ranks", "design"},
+    {F::kLanesNotSummed, "lanes-not-summed", "a shard expands its own term of h alone", "design"},
+    {F::kLanesOfOwnRank, "lanes-of-own-rank",
+     "an adapter of a lower rank is divided by its own rank, not by that of the slots",
+     "vLLM #31994"},
+    {F::kShortAdapterLost, "short-adapter-lost",
+     "an adapter with fewer lanes than all shards have is left out", "design"},
+    {F::kSlotOfNextAdapter, "slot-of-next-adapter", "rows use the adapter of the next slot",
+     "design"},
+}};
+
+}  // namespace
+
+std::span<const LayerFaultDoc> layer_faults() { return kDocs; }
+
+LayerProblem earlier_problem(const LayerProblem& problem) {
+  LayerProblem earlier = problem;
+  earlier.missing_slices = false;
+  std::fill(earlier.lora.rank.begin(), earlier.lora.rank.end(), problem.lora.max_rank);
+  return earlier;
+}
+
+LayerTensors draw_earlier_tensors(const LayerProblem& problem, Fill fill, std::uint64_t seed) {
+  constexpr std::uint64_t kEarlierSeed = 0x4541524c;  // "EARL"
+  LayerProblem earlier = earlier_problem(problem);    // whose base stays as it is
+  // A row of each slot, so that all of them hold numbers.
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(problem.lora.slots));
+  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+    ids[slot] = static_cast<std::int32_t>(slot);
+  }
+  earlier.lora.tokens = problem.lora.slots;
+  earlier.lora.plan = make_plan(ids, problem.lora.slots);
+  LayerTensors tensors;
+  tensors.lora = draw_tensors(earlier.lora, fill, seed ^ kEarlierSeed);
+  return tensors;
+}
+
+}  // namespace lora_bench

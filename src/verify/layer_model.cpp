@@ -1,0 +1,365 @@
+#include <algorithm>
+#include <optional>
+
+#include "core/convert.h"
+#include "verify/layer_faults.h"
+
+namespace lora_bench {
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+double number(const Matrix& matrix, std::int64_t row, std::int64_t column) {
+  return load(matrix.dtype, matrix.data.data(), row * matrix.columns + column);
+}
+
+// h of one shard: [slice][row * lanes + lane].
+using Hidden = std::vector<std::vector<double>>;
+
+class Model {
+ public:
+  Model(const LayerStory& story, LayerFault fault, const std::vector<std::int64_t>& tokens)
+      : problem_(story.problem),
+        layer_(problem_.layer),
+        description_(description_of(layer_.kind)),
+        tensors_(story.tensors),
+        before_(story.before),
+        fault_(fault),
+        tokens_(tokens),
+        sharding_(layer_.fully_sharded ? *description_.full : description_.plain) {
+    for (std::int64_t slot = 0; slot < problem_.lora.slots; ++slot) {
+      adapters_.push_back(adapter_at(slot));
+    }
+  }
+
+  ShardRows run() {
+    std::vector<Hidden> parts;
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      parts.push_back(shrink(rank));
+    }
+    ShardRows terms;
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      terms.push_back(base(rank));
+      add_delta(rank, exchanged(parts, rank), terms.back());
+    }
+    return exchanged(terms);
+  }
+
+ private:
+  struct Loaded {
+    AdapterWeights weights;
+    std::int64_t rank = 0;
+    double scale = 1;
+  };
+
+  [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
+
+  // --- what a slot holds ---
+
+  [[nodiscard]] Loaded adapter_at(std::int64_t slot) const {
+    if (is(LayerFault::kSlotOfNextAdapter)) {
+      slot = (slot + 1) % problem_.lora.slots;
+    }
+    Loaded loaded;
+    loaded.rank = problem_.lora.rank[at(slot)];
+    loaded.scale = tensors_.lora.scale[at(slot)];
+    loaded.weights = adapter_of(problem_, tensors_, slot);
+    const AdapterWeights held = adapter_of(earlier_problem(problem_), before_, slot);
+    if (is(LayerFault::kStaleSlot) && loaded.rank == 0) {
+      return {held, problem_.lora.max_rank, before_.lora.scale[at(slot)]};
+    }
+    if (is(LayerFault::kPaddingRead) && loaded.rank > 0) {
+      read_padding(loaded, held);
+    }
+    if (is(LayerFault::kScaleForgotten)) {
+      loaded.scale = 1;
+    } else if (is(LayerFault::kScaleTwice)) {
+      loaded.scale *= loaded.scale;
+    }
+    break_blocks(loaded.weights);
+    return loaded;
+  }
+
+  void read_padding(Loaded& loaded, const AdapterWeights& held) const {
+    for (std::size_t i = 0; i < held.a.size(); ++i) {
+      if (!loaded.weights.a[i]) {
+        continue;
+      }
+      const Matrix own_a = *loaded.weights.a[i];
+      const Matrix own_b = *loaded.weights.b[i];
+      Matrix a = *held.a[i];
+      Matrix b = *held.b[i];
+      const std::int64_t size = size_bytes(a.dtype);
+      std::copy(own_a.data.begin(), own_a.data.end(), a.data.begin());
+      for (std::int64_t row = 0; row < b.rows; ++row) {
+        std::copy_n(own_b.data.begin() + row * own_b.columns * size, own_b.columns * size,
+                    b.data.begin() + row * b.columns * size);
+      }
+      loaded.weights.a[i] = std::move(a);
+      loaded.weights.b[i] = std::move(b);
+    }
+    loaded.rank = problem_.lora.max_rank;
+  }
+
+  void break_blocks(AdapterWeights& weights) const {
+    const std::size_t blocks = weights.a.size();
+    if (blocks < 2) {
+      return;
+    }
+    if (is(LayerFault::kBlocksSwapped)) {
+      std::swap(weights.a[0], weights.a[1]);
+      std::swap(weights.b[0], weights.b[1]);
+    } else if (is(LayerFault::kFirstBlockForAll) && weights.a[0]) {
+      for (std::optional<Matrix>& a : weights.a) {
+        a = a ? weights.a[0] : a;
+      }
+    } else if (is(LayerFault::kMissingBlockShifts)) {
+      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.b}) {
+        std::stable_partition(of->begin(), of->end(),
+                              [](const std::optional<Matrix>& one) { return one.has_value(); });
+      }
+    }
+  }
+
+  // --- what a shard has ---
+
+  [[nodiscard]] Shard shard_at(std::int64_t rank) const {
+    Shard shard = shard_of(layer_, rank);
+    if (is(LayerFault::kKvReplicationIgnored) && description_.heads &&
+        layer_.tp > layer_.kv_heads) {
+      for (std::size_t block = 1; block < shard.outputs.size(); ++block) {
+        shard.outputs[block].first = rank % layer_.kv_heads * shard.outputs[block].count;
+        shard.b_rows[block].first = shard.outputs[block].first;
+      }
+    }
+    const Shard next = shard_of(layer_, (rank + 1) % layer_.tp);
+    if (is(LayerFault::kRowsOfNextShard)) {
+      shard.b_rows = next.b_rows;
+    } else if (is(LayerFault::kDeltaAtFirstColumn)) {
+      shard.b_column = 0;
+    } else if (is(LayerFault::kDeltaInEveryTerm) && description_.y == Exchange::kReduce) {
+      shard.a_inputs = {0, layer_.in_features};
+    }
+    return shard;
+  }
+
+  // Numbers of the whole W's rows that a shard multiplies by: first column, then rows in turn.
+  [[nodiscard]] std::vector<std::int64_t> base_rows(const Shard& shard) const {
+    std::vector<std::int64_t> rows;
+    std::int64_t block_start = 0;
+    for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
+      for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
+        rows.push_back(block_start + shard.outputs[block].first + i);
+      }
+      block_start += layer_.widths[block];
+    }
+    return rows;
+  }
+
+  [[nodiscard]] double x(std::size_t row, std::int64_t input) const {
+    return load(problem_.lora.dtype, tensors_.lora.x.data.data(),
+                tokens_[row] * layer_.in_features + input);
+  }
+
+  [[nodiscard]] std::vector<double> base(std::int64_t rank) const {
+    const Shard own = shard_at(rank);
+    const Shard of_weights =
+        is(LayerFault::kBaseOfNextShard) ? shard_of(layer_, (rank + 1) % layer_.tp) : own;
+    const std::vector<std::int64_t> rows = base_rows(of_weights);
+    const std::vector<std::int64_t> bias_rows =
+        base_rows(is(LayerFault::kBiasOfFirstShard) ? shard_of(layer_, 0) : own);
+    const bool first_term = description_.y != Exchange::kReduce || rank == 0;
+    const bool biased = problem_.adds_bias() && !is(LayerFault::kBiasForgotten) &&
+                        (first_term || is(LayerFault::kBiasInEveryTerm));
+    std::vector<double> y(tokens_.size() * rows.size());
+    for (std::size_t row = 0; row < tokens_.size(); ++row) {
+      for (std::size_t column = 0; column < rows.size(); ++column) {
+        double sum = biased ? number(tensors_.bias, 0, bias_rows[column]) : 0;
+        for (std::int64_t k = 0; k < own.inputs.count; ++k) {
+          sum += x(row, own.inputs.first + k) *
+                 number(tensors_.w, rows[column], of_weights.inputs.first + k);
+        }
+        y[row * rows.size() + column] = sum;
+      }
+    }
+    return y;
+  }
+
+  // --- what the adapters add ---
+
+  [[nodiscard]] const Loaded* adapter_of_row(std::size_t row) const {
+    std::int32_t id = problem_.lora.plan.adapter_of_token[at(tokens_[row])];
+    if (id < 0 && is(LayerFault::kNoneRowsTakeFirst)) {
+      id = 0;
+    }
+    if (id < 0 || adapters_[at(id)].rank == 0) {
+      return nullptr;
+    }
+    const Loaded& adapter = adapters_[at(id)];
+    const bool divided = sharding_.a == Cut::kRank;
+    const std::int64_t lanes_each = problem_.lora.max_rank / layer_.tp;
+    const bool is_short = divided && adapter.rank <= (layer_.tp - 1) * lanes_each;
+    return is(LayerFault::kShortAdapterLost) && is_short ? nullptr : &adapter;
+  }
+
+  [[nodiscard]] Hidden shrink(std::int64_t rank) const {
+    const Shard shard = shard_at(rank);
+    const std::int64_t first_of_a =
+        is(LayerFault::kInputsOfFirstShard) && sharding_.a == Cut::kInputs ? 0
+                                                                           : shard.a_inputs.first;
+    Hidden h(problem_.lora.widths.size(),
+             std::vector<double>(tokens_.size() * at(shard.lanes.count)));
+    for (std::size_t row = 0; row < tokens_.size(); ++row) {
+      const Loaded* const adapter = adapter_of_row(row);
+      for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
+        for (std::int64_t lane = 0; adapter->weights.a[slice] && lane < shard.lanes.count; ++lane) {
+          const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);
+          double sum = 0;
+          for (std::int64_t k = 0; of_a >= 0 && k < shard.a_inputs.count; ++k) {
+            sum += x(row, shard.a_inputs.first + k) *
+                   number(*adapter->weights.a[slice], of_a, first_of_a + k);
+          }
+          h[slice][row * at(shard.lanes.count) + at(lane)] = adapter->scale * sum;
+        }
+      }
+    }
+    return h;
+  }
+
+  // Of A, which lane a shard has at this place; -1 = none.
+  [[nodiscard]] std::int64_t lane_of_a(const Loaded& adapter, const Shard& shard, std::int64_t rank,
+                                       std::int64_t lane) const {
+    if (is(LayerFault::kLanesOfOwnRank) && sharding_.a == Cut::kRank) {
+      const std::int64_t each = (adapter.rank + layer_.tp - 1) / layer_.tp;
+      const std::int64_t of_a = rank * each + lane;
+      return lane < each && of_a < adapter.rank ? of_a : -1;
+    }
+    const std::int64_t of_a = shard.lanes.first + lane;
+    return of_a < adapter.rank ? of_a : -1;
+  }
+
+  // h of all lanes, as a shard has it after the exchange.
+  [[nodiscard]] Hidden exchanged(const std::vector<Hidden>& parts, std::int64_t rank) const {
+    const Hidden& own = parts[at(rank)];
+    if (sharding_.h == Exchange::kNone) {
+      return own;
+    }
+    Hidden whole(own.size(), std::vector<double>(tokens_.size() * at(problem_.lora.max_rank)));
+    for (std::size_t slice = 0; slice < own.size(); ++slice) {
+      for (std::int64_t from = 0; from < layer_.tp; ++from) {
+        const bool gathered = sharding_.h == Exchange::kGather;
+        const bool lost = from != rank && is(gathered ? LayerFault::kLanesNotGathered
+                                                      : LayerFault::kLanesNotSummed);
+        const std::int64_t place =
+            is(LayerFault::kLanesGatheredBackwards) ? layer_.tp - 1 - from : from;
+        const std::vector<double>& part = parts[at(from)][slice];
+        const std::size_t lanes = part.size() / tokens_.size();
+        for (std::size_t i = 0; !lost && i < part.size(); ++i) {
+          const std::size_t lane = i % lanes + (gathered ? at(place) * lanes : 0);
+          whole[slice][i / lanes * at(problem_.lora.max_rank) + lane] += part[i];
+        }
+      }
+    }
+    return whole;
+  }
+
+  void add_delta(std::int64_t rank, const Hidden& h, std::vector<double>& y) const {
+    if (is(LayerFault::kDeltaLost)) {
+      return;
+    }
+    const Shard shard = shard_at(rank);
+    const std::size_t columns = y.size() / tokens_.size();
+    const std::size_t lanes = at(problem_.lora.max_rank);
+    std::int64_t column = shard.b_column;
+    std::int64_t block_start = 0;
+    std::int64_t first_column_of_last = column;
+    for (std::size_t block = 0; block < shard.b_rows.size(); ++block) {
+      const IndexRange rows = shard.b_rows[block];
+      const std::size_t slice = description_.joint ? 0 : block;
+      const bool again =
+          is(LayerFault::kEmptyBlockDoublesNeighbour) && rows.count == 0 && block > 0;
+      const std::int64_t count = again ? shard.b_rows[block - 1].count : rows.count;
+      const std::int64_t first = again ? first_column_of_last : column;
+      const std::int64_t start =
+          again ? block_start - layer_.widths[block - 1] + shard.b_rows[block - 1].first
+                : block_start + rows.first;
+      const bool lost =
+          is(LayerFault::kLastBlockLost) && block > 0 && block + 1 == shard.b_rows.size();
+      for (std::size_t row = 0; !lost && row < tokens_.size(); ++row) {
+        const Loaded* const adapter = adapter_of_row(row);
+        const std::size_t of_pair = again && !description_.joint ? block - 1 : slice;
+        if (adapter == nullptr || !adapter->weights.b[of_pair]) {
+          continue;
+        }
+        const Matrix& b = *adapter->weights.b[of_pair];
+        for (std::int64_t i = 0; i < count && b.rows > 0; ++i) {
+          std::int64_t of_b = description_.joint ? start + i : start - block_start + i;
+          if (again && !description_.joint) {
+            of_b = shard.b_rows[block - 1].first + i;
+          }
+          if (is(LayerFault::kJointRowsUncut) && description_.joint &&
+              sharding_.b == Cut::kOutputs) {
+            of_b = rank * problem_.columns() / layer_.tp + first - shard.b_column + i;
+          }
+          double sum = 0;
+          for (std::int64_t lane = 0; lane < std::min(b.columns, adapter->rank); ++lane) {
+            sum += h[of_pair][row * lanes + at(lane)] * number(b, of_b % b.rows, lane);
+          }
+          double& to = y[row * columns + at(first + i)];
+          to = sum + (is(LayerFault::kDeltaInsteadOfBase) ? 0 : to);
+        }
+      }
+      first_column_of_last = column;
+      column += rows.count;
+      block_start += layer_.widths[block];
+    }
+  }
+
+  // --- what the shards end with ---
+
+  [[nodiscard]] ShardRows exchanged(const ShardRows& terms) const {
+    if (description_.y == Exchange::kReduce && !is(LayerFault::kTermsNotSummed)) {
+      std::vector<double> sum(terms[0].size());
+      const std::size_t added = terms.size() - (is(LayerFault::kTermLost) ? 1 : 0);
+      for (std::size_t rank = 0; rank < added; ++rank) {
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          sum[i] += terms[rank][i];
+        }
+      }
+      return ShardRows(terms.size(), sum);
+    }
+    if (!layer_.gather_output || !description_.may_gather) {
+      return terms;
+    }
+    const std::size_t width = terms[0].size() / tokens_.size();
+    const std::size_t columns = width * terms.size();
+    std::vector<double> whole(tokens_.size() * columns);
+    for (std::size_t rank = 0; rank < terms.size(); ++rank) {
+      const std::size_t place =
+          is(LayerFault::kColumnsGatheredBackwards) ? terms.size() - 1 - rank : rank;
+      for (std::size_t i = 0; i < terms[rank].size(); ++i) {
+        whole[i / width * columns + place * width + i % width] = terms[rank][i];
+      }
+    }
+    return ShardRows(terms.size(), whole);
+  }
+
+  const LayerProblem& problem_;
+  const ShardedLayer& layer_;
+  const LayerDescription& description_;
+  const LayerTensors& tensors_;
+  const LayerTensors& before_;
+  LayerFault fault_;
+  const std::vector<std::int64_t>& tokens_;
+  LoraSharding sharding_;
+  std::vector<Loaded> adapters_;
+};
+
+}  // namespace
+
+ShardRows model_layer(const LayerStory& story, LayerFault fault,
+                      const std::vector<std::int64_t>& tokens) {
+  return Model(story, fault, tokens).run();
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,65 @@
+#include "verify/layer_faults.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "ops/cpu_backend.h"
+#include "verify/layer_hunt.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+TEST_CASE("every fault of a layer is caught by its proof and named as it is") {
+  CHECK(layer_faults().size() >= 20);
+  std::set<std::string> keys;
+  for (const LayerFaultDoc& doc : layer_faults()) {
+    const SelfTestRow row = hunt_layer(doc, telling_layers());
+    CAPTURE(row.fault);
+    CAPTURE(row.case_id);
+    CAPTURE(row.hypothesis);
+    CHECK(row.caught);
+    CHECK(row.named_right);
+    CHECK(keys.insert(std::string(doc.key)).second);
+  }
+}
+
+TEST_CASE("right layers raise no alarm, whatever their slots held before") {
+  SelfTestReport report;
+  try_right_layers(telling_layers(), report);
+  CHECK(report.correct_cases > 100);
+  CHECK(report.false_alarms == 0);
+  for (const std::string& message : report.alarm_messages) {
+    MESSAGE(message);
+  }
+}
+
+TEST_CASE("a fault of the engine's surroundings is named by what it does to the layer") {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const auto hypothesis = [&](const char* id, const Backend& base, const Backend& lora) {
+    for (const TellingLayer& layer : telling_layers()) {
+      if (layer.id == id) {
+        const Verdict verdict = verify_layer(layer.problem, base, lora, *memory, {});
+        REQUIRE(verdict.failure);
+        return verdict.failure->hypothesis;
+      }
+    }
+    return std::string("no such layer");
+  };
+  CHECK(hypothesis("row-tp2", *cpu, *make_mutant("scale-missing")) == "scale-forgotten");
+  CHECK(hypothesis("merged_qkv-tp4", *cpu, *make_mutant("no-op")) == "delta-lost");
+}
+
+TEST_CASE("docs/layers.md lists every fault as the code has it") {
+  std::ifstream file(LORA_BENCH_SOURCE_DIR "/docs/layers.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const LayerFaultDoc& doc : layer_faults()) {
+    const std::string line = "| `" + std::string(doc.key) + "` | " + std::string(doc.meaning) +
+                             " | " + std::string(doc.source) + " |\n";
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+}
