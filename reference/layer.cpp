@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "reference/multiply.h"
 #include "reference/parallel.h"
@@ -18,7 +19,23 @@ constexpr std::int64_t kColumnsPerPart = 256;
 struct BaseTerm {
   Buffer value;  // [rows, columns], real
   Buffer error;  // of the code under test, before it is rounded to the number of y
+  double largest_partial = 0;
 };
+
+double largest(std::span<const double> values) {
+  double most = 0;
+  for (const double value : values) {
+    most = std::max(most, value);
+  }
+  return most;
+}
+
+// What sums of integers come to at most, in units of one; none of other numbers is exact.
+double partial_of(const Buffer& values, double largest_sum) {
+  const bool whole = std::all_of(values.begin(), values.end(),
+                                 [](double value) { return std::rint(value) == value; });
+  return whole ? largest_sum : std::numeric_limits<double>::infinity();
+}
 
 struct Run {
   std::int64_t first = 0, count = 0;
@@ -52,6 +69,7 @@ BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
   BaseTerm term;
   term.value.resize(at(rows * columns));
   term.error.resize(term.value.size());
+  std::vector<double> partials(at((columns + kColumnsPerPart - 1) / kColumnsPerPart));
   const auto part = [&](std::int64_t index) {
     const std::int64_t first = index * kColumnsPerPart;
     const std::int64_t width = std::min(kColumnsPerPart, columns - first);
@@ -68,6 +86,11 @@ BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
     Buffer size(value.size());
     multiply().in_double(x.data(), w.data(), value.data(), rows, width, run.count);
     multiply().in_double(x_size.data(), magnitudes(w).data(), size.data(), rows, width, run.count);
+    if (arithmetic.exact) {
+      const double largest_bias = largest(magnitudes(bias));
+      partials[at(index)] =
+          std::max(partial_of(w, largest(size) + largest_bias), partial_of(bias, largest_bias));
+    }
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = 0; column < width; ++column) {
         const std::size_t from = at(row * width + column);
@@ -78,7 +101,8 @@ BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
       }
     }
   };
-  parallel((columns + kColumnsPerPart - 1) / kColumnsPerPart, available_threads(), part);
+  parallel(static_cast<std::int64_t>(partials.size()), available_threads(), part);
+  term.largest_partial = std::max(largest(partials), arithmetic.exact ? partial_of(x, 0) : 0);
   return term;
 }
 
@@ -138,7 +162,8 @@ class Evaluation {
       add_term(base, deltas_of(base, run, term));
     }
     const double sums = gamma(static_cast<double>(arithmetic_.terms), kUnitFp32);
-    for (std::size_t i = 0; i < sizes_.size() && arithmetic_.terms > 1; ++i) {
+    const bool bounded = arithmetic_.terms > 1 && !arithmetic_.exact;
+    for (std::size_t i = 0; i < sizes_.size() && bounded; ++i) {
       result_.rows.bound[i] += sums * sizes_[i];
     }
     return std::move(result_);
@@ -158,7 +183,9 @@ class Evaluation {
     CutLora lora = cut_lora(layer_.lora, once ? Run{0, layer_.lora.in_features} : run);
     lora.problem.y = y0_.data();
     lora.problem.add_inputs = true;
-    Rows deltas = evaluate(lora.problem, arithmetic_.lora, tokens_);
+    Rows deltas = evaluate(lora.problem, arithmetic_.lora, tokens_,
+                           arithmetic_.exact ? Rounding::kModelled : Rounding::kBounded);
+    result_.largest_partial = std::max(result_.largest_partial, deltas.largest_partial);
     for (std::size_t i = 0; i < deltas.owned.size(); ++i) {
       const auto column = static_cast<std::int64_t>(i) % columns_;
       if (once && column / (columns_ / arithmetic_.terms) != term) {
@@ -168,7 +195,26 @@ class Evaluation {
     return deltas;
   }
 
+  // y as the code under test has it: rounded after the base, after the adapters, after the sum of
+  // the terms, which is made in fp32 in their order.
+  void add_exact_term(const BaseTerm& base, const Rows& deltas) {
+    const Number number = layer_.lora.number;
+    const auto add = [&](double& to, double value) {
+      const double rounded = round_to(number, value);
+      to = arithmetic_.terms == 1 ? rounded : static_cast<double>(static_cast<float>(to + rounded));
+    };
+    result_.largest_partial = std::max(result_.largest_partial, base.largest_partial);
+    for (std::size_t i = 0; i < base.value.size(); ++i) {
+      add(result_.base[i], base.value[i]);
+      add(result_.rows.expected[i], deltas.owned[i] != 0 ? deltas.expected[i] : base.value[i]);
+    }
+  }
+
   void add_term(const BaseTerm& base, const Rows& deltas) {
+    if (arithmetic_.exact) {
+      add_exact_term(base, deltas);
+      return;
+    }
     for (std::size_t i = 0; i < base.value.size(); ++i) {
       const bool owned = deltas.owned[i] != 0;
       const double rounded = round_to(layer_.lora.number, base.value[i]);

@@ -27,11 +27,14 @@ struct LayerArithmetic {
   // Which terms hold what the adapters add: each its own share (of x), or for an equal run of
   // columns the term of that number, all of it.
   bool delta_at_once = false;
+  // Sums are exact and every rounding is modelled; the bound is 0. For operands that are integers.
+  bool exact = false;
 };
 
 struct LayerRows {
-  Rows rows;                 // as of an expand; every column is owned
-  std::vector<double> base;  // [rows, columns]: without adapters
+  Rows rows;                   // as of an expand; every column is owned
+  std::vector<double> base;    // [rows, columns]: without adapters
+  double largest_partial = 0;  // as that of Rows, the base's sums in it; where exact
 };
 
 [[nodiscard]] LayerRows evaluate_layer(const Layer& layer, const LayerArithmetic& arithmetic,

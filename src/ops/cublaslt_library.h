@@ -1,9 +1,9 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "core/dtype.h"
 #include "ops/backend.h"
@@ -22,7 +22,10 @@ struct LtShape {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t x_stride = 0;
   std::int64_t x_alignment = 256;  // of the address of x, in bytes; w and out have 256
-  [[nodiscard]] auto operator<=>(const LtShape&) const = default;
+  [[nodiscard]] auto in_order() const {
+    return std::tie(dtype, out, bias, rows, columns, depth, x_stride, x_alignment);
+  }
+  [[nodiscard]] bool operator<(const LtShape& other) const { return in_order() < other.in_order(); }
 };
 
 struct LtOperands {

@@ -76,6 +76,10 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     LayerEngine engine(problem, *attempt.base, *attempt.lora, *attempt.memory);
     engine.load_from(loaded);
     attempt.verdict = prove_layer(engine, loaded, problem, oracle, *attempt.memory);
+    if (attempt.verdict->failure) {
+      const LayerTensors before = draw_earlier_tensors(problem, Fill::kBounded, attempt.spec.seed);
+      name_fault(*attempt.verdict, {problem, tensors, before}, oracle, outputs_of(engine));
+    }
     if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
     }

@@ -10,7 +10,7 @@ namespace lora_bench {
 namespace {
 
 // Products of the base for one prediction; there are as many predictions as faults.
-constexpr std::int64_t kMostProducts = std::int64_t{1} << 24;
+constexpr std::int64_t kMostLayerProducts = std::int64_t{1} << 24;
 
 std::int64_t products(const LayerProblem& problem, std::size_t rows) {
   const bool repeated = description_of(problem.layer.kind).base == Cut::kNone;
@@ -55,7 +55,7 @@ Fit fit_of(const LayerStory& story, const reference::LayerRows& oracle, const Sh
 
 Hypothesis diagnose_layer(const LayerStory& story, const reference::LayerRows& oracle,
                           const ShardOutputs& got) {
-  if (products(story.problem, oracle.rows.tokens.size()) > kMostProducts) {
+  if (products(story.problem, oracle.rows.tokens.size()) > kMostLayerProducts) {
     return {};
   }
   for (const LayerFaultDoc& doc : layer_faults()) {

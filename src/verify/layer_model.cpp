@@ -7,7 +7,7 @@
 namespace lora_bench {
 namespace {
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+std::size_t nth(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 double number(const Matrix& matrix, std::int64_t row, std::int64_t column) {
   return load(matrix.dtype, matrix.data.data(), row * matrix.columns + column);
@@ -61,12 +61,12 @@ class Model {
       slot = (slot + 1) % problem_.lora.slots;
     }
     Loaded loaded;
-    loaded.rank = problem_.lora.rank[at(slot)];
-    loaded.scale = tensors_.lora.scale[at(slot)];
+    loaded.rank = problem_.lora.rank[nth(slot)];
+    loaded.scale = tensors_.lora.scale[nth(slot)];
     loaded.weights = adapter_of(problem_, tensors_, slot);
     const AdapterWeights held = adapter_of(earlier_problem(problem_), before_, slot);
     if (is(LayerFault::kStaleSlot) && loaded.rank == 0) {
-      return {held, problem_.lora.max_rank, before_.lora.scale[at(slot)]};
+      return {held, problem_.lora.max_rank, before_.lora.scale[nth(slot)]};
     }
     if (is(LayerFault::kPaddingRead) && loaded.rank > 0) {
       read_padding(loaded, held);
@@ -188,14 +188,14 @@ class Model {
   // --- what the adapters add ---
 
   [[nodiscard]] const Loaded* adapter_of_row(std::size_t row) const {
-    std::int32_t id = problem_.lora.plan.adapter_of_token[at(tokens_[row])];
+    std::int32_t id = problem_.lora.plan.adapter_of_token[nth(tokens_[row])];
     if (id < 0 && is(LayerFault::kNoneRowsTakeFirst)) {
       id = 0;
     }
-    if (id < 0 || adapters_[at(id)].rank == 0) {
+    if (id < 0 || adapters_[nth(id)].rank == 0) {
       return nullptr;
     }
-    const Loaded& adapter = adapters_[at(id)];
+    const Loaded& adapter = adapters_[nth(id)];
     const bool divided = sharding_.a == Cut::kRank;
     const std::int64_t lanes_each = problem_.lora.max_rank / layer_.tp;
     const bool is_short = divided && adapter.rank <= (layer_.tp - 1) * lanes_each;
@@ -208,7 +208,7 @@ class Model {
         is(LayerFault::kInputsOfFirstShard) && sharding_.a == Cut::kInputs ? 0
                                                                            : shard.a_inputs.first;
     Hidden h(problem_.lora.widths.size(),
-             std::vector<double>(tokens_.size() * at(shard.lanes.count)));
+             std::vector<double>(tokens_.size() * nth(shard.lanes.count)));
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       const Loaded* const adapter = adapter_of_row(row);
       for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
@@ -219,7 +219,7 @@ class Model {
             sum += x(row, shard.a_inputs.first + k) *
                    number(*adapter->weights.a[slice], of_a, first_of_a + k);
           }
-          h[slice][row * at(shard.lanes.count) + at(lane)] = adapter->scale * sum;
+          h[slice][row * nth(shard.lanes.count) + nth(lane)] = adapter->scale * sum;
         }
       }
     }
@@ -240,11 +240,11 @@ class Model {
 
   // h of all lanes, as a shard has it after the exchange.
   [[nodiscard]] Hidden exchanged(const std::vector<Hidden>& parts, std::int64_t rank) const {
-    const Hidden& own = parts[at(rank)];
+    const Hidden& own = parts[nth(rank)];
     if (sharding_.h == Exchange::kNone) {
       return own;
     }
-    Hidden whole(own.size(), std::vector<double>(tokens_.size() * at(problem_.lora.max_rank)));
+    Hidden whole(own.size(), std::vector<double>(tokens_.size() * nth(problem_.lora.max_rank)));
     for (std::size_t slice = 0; slice < own.size(); ++slice) {
       for (std::int64_t from = 0; from < layer_.tp; ++from) {
         const bool gathered = sharding_.h == Exchange::kGather;
@@ -252,11 +252,11 @@ class Model {
                                                       : LayerFault::kLanesNotSummed);
         const std::int64_t place =
             is(LayerFault::kLanesGatheredBackwards) ? layer_.tp - 1 - from : from;
-        const std::vector<double>& part = parts[at(from)][slice];
+        const std::vector<double>& part = parts[nth(from)][slice];
         const std::size_t lanes = part.size() / tokens_.size();
         for (std::size_t i = 0; !lost && i < part.size(); ++i) {
-          const std::size_t lane = i % lanes + (gathered ? at(place) * lanes : 0);
-          whole[slice][i / lanes * at(problem_.lora.max_rank) + lane] += part[i];
+          const std::size_t lane = i % lanes + (gathered ? nth(place) * lanes : 0);
+          whole[slice][i / lanes * nth(problem_.lora.max_rank) + lane] += part[i];
         }
       }
     }
@@ -269,7 +269,7 @@ class Model {
     }
     const Shard shard = shard_at(rank);
     const std::size_t columns = y.size() / tokens_.size();
-    const std::size_t lanes = at(problem_.lora.max_rank);
+    const std::size_t lanes = nth(problem_.lora.max_rank);
     std::int64_t column = shard.b_column;
     std::int64_t block_start = 0;
     std::int64_t first_column_of_last = column;
@@ -303,9 +303,9 @@ class Model {
           }
           double sum = 0;
           for (std::int64_t lane = 0; lane < std::min(b.columns, adapter->rank); ++lane) {
-            sum += h[of_pair][row * lanes + at(lane)] * number(b, of_b % b.rows, lane);
+            sum += h[of_pair][row * lanes + nth(lane)] * number(b, of_b % b.rows, lane);
           }
-          double& to = y[row * columns + at(first + i)];
+          double& to = y[row * columns + nth(first + i)];
           to = sum + (is(LayerFault::kDeltaInsteadOfBase) ? 0 : to);
         }
       }

@@ -17,11 +17,15 @@ namespace lora_bench {
                                                 const reference::LayerArithmetic& arithmetic,
                                                 const std::vector<std::int64_t>& rows);
 
+[[nodiscard]] ShardOutputs outputs_of(const LayerEngine& engine);
+
 // Compares to it what every shard ended with; guards too.
 [[nodiscard]] Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
-                                    const reference::LayerRows& oracle);
+                                    const reference::LayerRows& oracle,
+                                    Level level = Level::kBounded);
 [[nodiscard]] Verdict compare_shards(const LayerProblem& problem,
-                                     const reference::LayerRows& oracle, const ShardOutputs& got);
+                                     const reference::LayerRows& oracle, const ShardOutputs& got,
+                                     Level level = Level::kBounded);
 
 // What the two backends declared of the shards' problems, as the oracle takes it.
 [[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,
@@ -35,9 +39,9 @@ void name_fault(Verdict& verdict, const LayerStory& story, const reference::Laye
 // inputs are those of `untouched` (levels 2 and 4 of docs/verifying.md).
 [[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
                                   const LayerProblem& problem, const reference::LayerRows& oracle,
-                                  Memory& memory);
+                                  Memory& memory, Level level = Level::kBounded);
 // The same on numbers of full mantissa, drawn by the options' seed, in slots that held other
-// adapters before.
+// adapters before; on a host first on integers, bit for bit (level 1).
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,
                                    const Backend& lora, Memory& memory,
                                    const VerifyOptions& options);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "ops/cpu_backend.h"
 #include "verify/layer_hunt.h"
@@ -52,6 +53,23 @@ TEST_CASE("a fault of the engine's surroundings is named by what it does to the 
   };
   CHECK(hypothesis("row-tp2", *cpu, *make_mutant("scale-missing")) == "scale-forgotten");
   CHECK(hypothesis("merged_qkv-tp4", *cpu, *make_mutant("no-op")) == "delta-lost");
+}
+
+TEST_CASE("every small layer is proved bit for bit, and so is caught what no bound can see") {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  for (const TellingLayer& layer : telling_layers()) {
+    CAPTURE(layer.id);
+    const Verdict verdict = verify_layer(layer.problem, *cpu, *cpu, *memory, {});
+    CHECK(verdict.passed == std::vector<Level>{Level::kExact, Level::kBounded, Level::kMemory});
+    LayerProblem in_fp32 = layer.problem;  // where the last bits of a scale show in y
+    in_fp32.lora.dtype = Dtype::kFp32;
+    const Verdict last_bits =
+        verify_layer(in_fp32, *cpu, *make_mutant("scale-last-bits"), *memory, {});
+    REQUIRE(last_bits.failure);
+    CHECK(last_bits.failure->level == Level::kExact);
+    CHECK(last_bits.message.starts_with("exact: "));
+  }
 }
 
 TEST_CASE("docs/layers.md lists every fault as the code has it") {
