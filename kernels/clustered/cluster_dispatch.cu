@@ -48,12 +48,17 @@ cudaError_t launch_in_types(Number number, Number intermediate, const Tuning& tu
   }
 }
 
-std::int64_t units_of(const ExpandParams& expand, std::int64_t columns) {
+// Units of so many columns, over all slices, shared by the blocks of all groups.
+template <typename Plan, typename Tuning>
+void share_units(Plan& plan, const Tuning& tuning, const ExpandParams& expand,
+                 std::int64_t columns) {
   std::int64_t units = 0;
   for (int slice = 0; slice < expand.slices; ++slice) {
     units += divide_up(expand.width[slice], columns);
   }
-  return units;
+  const int shares = tuning.cluster * tuning.groups;
+  plan.units_each = static_cast<std::int32_t>(units / shares);
+  plan.units_more = static_cast<std::int32_t>(units % shares);
 }
 
 }  // namespace
@@ -65,12 +70,16 @@ cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkPar
   plan.cluster = tuning.cluster;
   plan.chain = static_cast<std::int32_t>(chain_length(shrink.in_features));
   plan.lane_pitch = static_cast<std::int32_t>(divide_up(shrink.max_rank, 8) * 8);
-  plan.sums_pitch = static_cast<std::int32_t>(clustered_sums_pitch(shrink.slices, shrink.max_rank));
+  plan.h_pitch = static_cast<std::int32_t>(clustered_sums_pitch(shrink.slices, shrink.max_rank));
+  plan.owned = tuning.owned;
+  plan.sums_pitch = tuning.owned > 0
+                        ? static_cast<std::int32_t>(clustered_sums_pitch(tuning.owned, 8))
+                        : plan.h_pitch;
   plan.slots = tuning.slots;
   plan.slot_bytes = tuning.slot_bytes;
   plan.hidden_bytes = tuning.hidden_bytes;
   plan.x_bytes = tuning.x_bytes;
-  plan.units = static_cast<std::int32_t>(units_of(expand, kClusteredColumns));
+  share_units(plan, tuning, expand, tuning.columns);
   plan.linked = linked;
   return launch_in_types(number, intermediate, tuning, [&](auto t, auto h) {
     return launch_clustered_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);
@@ -89,10 +98,7 @@ cudaError_t launch_resident(Number number, Number intermediate, const ShrinkPara
   plan.x = tuning.x;
   plan.a = tuning.a;
   plan.b = tuning.b;
-  const std::int64_t units = units_of(expand, kResidentColumns);
-  const int shares = tuning.cluster * tuning.groups;
-  plan.units_each = static_cast<std::int32_t>(units / shares);
-  plan.units_more = static_cast<std::int32_t>(units % shares);
+  share_units(plan, tuning, expand, kResidentColumns);
   plan.linked = linked;
   return launch_in_types(number, intermediate, tuning, [&](auto t, auto h) {
     return launch_resident_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);

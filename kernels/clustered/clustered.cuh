@@ -6,34 +6,38 @@
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/places.cuh"
+#include "kernels/clustered/sums.cuh"
 #include "kernels/link.cuh"
 #include "kernels/params.h"
 #include "kernels/segment/fragments.cuh"
 
 // shrink and expand of a tile of at most 8 rows of one adapter by the blocks of a cluster.
-//   grid      (blocks of a cluster) x (row tiles)
+//   grid      (blocks of a cluster) x (row tiles) x (groups of columns, each with h of its own)
 //   shrink    a warp takes pairs of a chain of K and 8 lanes of a slice, dealt over the cluster in
 //             order; x of the chains of a block lies in shared memory
-//   sums      of every chain go to every block of the cluster, which adds the eight
-//   expand    a warp takes runs of units of 64 columns, dealt over the cluster in order
+//   sums      of every chain go to every block of the cluster, which adds the eight; of many lanes
+//             to one block, which adds them and sends h to all
+//   expand    a warp takes runs of units of columns, dealt over cluster and groups in order
 //   memory    each warp has a ring of slots; bulk copies bring pieces of A, then B with the y that
 //             it is added to, as soon as a slot is free, so B is on its way while shrink runs
 //   start     A and B at once, as no kernel of a step writes them; x and y after the one before
 //   barriers  counting bytes: one a slot, one a block for all sums; one of the cluster at the start
 //   order     that of kernels/chains.h
-//   bytes     A and B x row tiles, all but the first from the L2; x x cluster; y once each way
+//   bytes     A and B x row tiles, A x groups, all but the first from the L2; x x cluster x
+//             groups; y once each way
 //   bound     memory; between the phases the latency of a warp: few instructions count
 namespace lora_bench::kernels {
 
-template <typename T, typename H, bool kBias>
+template <typename T, typename H, bool kBias, int kTiles>
 __global__ void __launch_bounds__(512)
     clustered(const __grid_constant__ ShrinkParams s, const __grid_constant__ ExpandParams e,
               const __grid_constant__ ClusteredPlan plan) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();  // supports() said no
 #else
-  constexpr int kGroup = 4;  // blocks of 32 elements of K at a time
-  constexpr int kTiles = 8;  // of 8 columns in a unit
+  constexpr int kGroup = 4;             // blocks of 32 elements of K at a time
+  constexpr int kColumns = 8 * kTiles;  // of a unit
+  constexpr bool kOwned = kTiles < 8;   // many lanes: each block adds its own of them for all
   constexpr int kVectors = static_cast<int>(sizeof(HiddenFragment<T, H>) / 16);
   extern __shared__ __align__(128) char shared[];
   let_next_kernel_start();
@@ -48,9 +52,14 @@ __global__ void __launch_bounds__(512)
   const std::uint32_t barriers = sums_barrier + 8 + 8 * warp * plan.slots;
   char* const rings = shared + kClusteredBarrierBytes;
   char* const ring = rings + warp * plan.slots * plan.slot_bytes;
+  const std::uint32_t h_barrier = sums_barrier + kClusteredBarrierBytes - 8;
   char* const sums = rings + warps * plan.slots * plan.slot_bytes;
-  char* const hidden = sums + kChains * kClusteredRows * plan.sums_pitch * 4;
+  char* const h_rows = sums + kChains * kClusteredRows * plan.sums_pitch * 4;
+  char* const hidden = h_rows + (kOwned ? kClusteredRows * plan.h_pitch * 4 : 0);
   char* const x_rows = hidden + plan.hidden_bytes;
+  if (kOwned && thread == 0) {
+    begin_barrier(h_barrier);
+  }
   if (!plan.linked) {
     await_previous_kernel();
   }
@@ -132,35 +141,36 @@ __global__ void __launch_bounds__(512)
   }
 
   // Share of expand.
-  const int block_unit = divide(plan.units * block, per_cluster);
-  const int units_of_block = divide(plan.units * (block + 1), per_cluster) - block_unit;
+  const int share = static_cast<int>(blockIdx.z) * plan.cluster + block;
+  const int block_unit = share * plan.units_each + min(share, plan.units_more);
+  const int units_of_block = plan.units_each + (share < plan.units_more ? 1 : 0);
   const float per_warps = inverse_of(warps);
   const int first_unit = block_unit + divide(units_of_block * warp, per_warps);
   const int end_unit = block_unit + divide(units_of_block * (warp + 1), per_warps);
   const int steps = (rank + 15) / 16;
-  const int unit_bytes = kClusteredColumns * 2 * max_rank;
+  const int unit_bytes = kColumns * 2 * max_rank;
   const int units_of_slot =
-      divide(plan.slot_bytes, inverse_of(unit_bytes + segment.rows * kClusteredColumns * 2));
+      divide(plan.slot_bytes, inverse_of(unit_bytes + segment.rows * kColumns * 2));
   const int y_of_slot = units_of_slot * unit_bytes;
-  const int y_pitch = units_of_slot * kClusteredColumns * 2;
+  const int y_pitch = units_of_slot * kColumns * 2;
   const auto units_here = [&](const UnitPlace& place) {  // of one slice, in one slot
-    const int left = (place.width - place.column + kClusteredColumns - 1) / kClusteredColumns;
+    const int left = (place.width - place.column + kColumns - 1) / kColumns;
     return min(min(left, end_unit - place.unit), units_of_slot);
   };
   const auto bring_y = [&](const UnitPlace& place, int units, int slot) {
-    const int columns = min(place.width - place.column, units * kClusteredColumns);
+    const int columns = min(place.width - place.column, units * kColumns);
     if (e.add_inputs && lane < segment.rows) {
       copy_bulk(shared_address(ring) + slot * plan.slot_bytes + y_of_slot + lane * y_pitch,
                 static_cast<const T*>(e.y) + own_token * e.y_stride + place.start + place.column,
                 2 * columns, barriers + 8 * slot);
     }
   };
-  const UnitPlace first_place = place_of_unit(e, first_unit);
+  const UnitPlace first_place = place_of_unit(e, first_unit, kColumns);
   UnitPlace b_in = first_place;
   const auto bring_b = [&](bool with_y) {
     const std::uint32_t barrier = barriers + 8 * slot_in;
     const int units = units_here(b_in);
-    const int columns = min(b_in.width - b_in.column, units * kClusteredColumns);
+    const int columns = min(b_in.width - b_in.column, units * kColumns);
     const int bytes = columns * max_rank * 2;
     if (lane == 0) {
       expect_bytes(barrier, bytes + (e.add_inputs ? segment.rows * columns * 2 : 0));
@@ -173,7 +183,7 @@ __global__ void __launch_bounds__(512)
     if (with_y) {
       bring_y(b_in, units, slot_in);
     }
-    go_on(e, b_in, units);
+    go_on(e, b_in, units, kColumns);
     slot_in = slot_in + 1 == plan.slots ? 0 : slot_in + 1;
   };
   int early = early_a;
@@ -181,12 +191,13 @@ __global__ void __launch_bounds__(512)
   for (; early < plan.slots && b_in.unit < end_unit; ++early) {
     bring_b(false);
   }
-  const int first_task = place_of_unit(e, block_unit).slice * steps + warp;
-  const int end_task = units_of_block > 0
-                           ? (place_of_unit(e, block_unit + units_of_block - 1).slice + 1) * steps
-                           : 0;
+  const int first_task = place_of_unit(e, block_unit, kColumns).slice * steps + warp;
+  const int end_task =
+      units_of_block > 0
+          ? (place_of_unit(e, block_unit + units_of_block - 1, kColumns).slice + 1) * steps
+          : 0;
   T* const y_row =
-      static_cast<T*>(e.y) + 16 * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
+      static_cast<T*>(e.y) + 2 * kTiles * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
 
   // x for the chains of this block, as many of them at a time as there is room for.
   const int first_chain = divide(block_pair, per_tiles);
@@ -222,9 +233,16 @@ __global__ void __launch_bounds__(512)
     __syncthreads();  // x is there
   };
   const char* const x_row = x_rows + min(g, segment.rows - 1) * x_pitch + t * 16;
-  if (thread == 0) {  // whole pairs of lanes of all chains
-    expect_bytes(sums_barrier, kChains * s.slices * ((rank + 1) / 2 * 2) * segment.rows *
-                                   static_cast<int>(sizeof(float)));
+  OwnLanes own_lanes{0, 0, 0, s.slices * ((rank + 1) / 2 * 2), 0.0F};
+  if constexpr (kOwned) {
+    own_lanes = own_lanes_of(plan.owned, block, s.slices, rank);
+  }
+  if (thread == 0) {
+    const int bytes_of_rows = segment.rows * static_cast<int>(sizeof(float));
+    expect_bytes(sums_barrier, kChains * own_lanes.count * bytes_of_rows);
+    if constexpr (kOwned) {  // whole fours
+      expect_bytes(h_barrier, s.slices * ((rank + 3) / 4 * 4) * bytes_of_rows);
+    }
   }
   await_cluster();  // all blocks are there, and their barriers
   if (plan.linked) {
@@ -237,7 +255,7 @@ __global__ void __launch_bounds__(512)
     for (int slot = early_a; slot < early; ++slot) {
       const int units = units_here(place);
       bring_y(place, units, slot);
-      go_on(e, place, units);
+      go_on(e, place, units, kColumns);
     }
   }
 
@@ -305,13 +323,19 @@ __global__ void __launch_bounds__(512)
       next_slot();
     } while (piece < pair.length);
     if (2 * t < pair.lanes && g < segment.rows) {
-      const std::uint32_t at =
-          shared_address(sums) + ((pair.chain * kClusteredRows + g) * plan.sums_pitch +
-                                  pair.slice * plan.lane_pitch + pair.first + 2 * t) *
-                                     4;
+      const std::uint32_t row =
+          shared_address(sums) + (pair.chain * kClusteredRows + g) * plan.sums_pitch * 4;
+      if constexpr (kOwned) {
+        const int to = divide(number - pair.chain * tiles, own_lanes.per_block);
+        const int own_tile = number - pair.chain * tiles - to * plan.owned;
+        send_two(in_block(row + (own_tile * 8 + 2 * t) * 4, to), sum[0], sum[1],
+                 in_block(sums_barrier, to));
+      } else {
+        const std::uint32_t at = row + (pair.slice * plan.lane_pitch + pair.first + 2 * t) * 4;
 #pragma unroll 4
-      for (int to = 0; to < plan.cluster; ++to) {
-        send_two(in_block(at, to), sum[0], sum[1], in_block(sums_barrier, to));
+        for (int to = 0; to < plan.cluster; ++to) {
+          send_two(in_block(at, to), sum[0], sum[1], in_block(sums_barrier, to));
+        }
       }
     }
   }
@@ -320,6 +344,10 @@ __global__ void __launch_bounds__(512)
     more_x();  // for the warps that go on
   }
   await_bytes(sums_barrier, 0);
+  if constexpr (kOwned) {
+    share_lanes(plan, sums, shared_address(h_rows), h_barrier, own_lanes, segment.rows, rank);
+    await_bytes(h_barrier, 0);
+  }
 
   // h as fragments, of the slices that this block needs.
   const float per_steps = inverse_of(steps);
@@ -329,8 +357,10 @@ __global__ void __launch_bounds__(512)
     const int at = 16 * (task - slice * steps) + 4 * t;
     float4 whole = {};
     if (g < segment.rows && at < rank) {
-      const char* const from = sums + (g * plan.sums_pitch + slice * plan.lane_pitch + at) * 4;
-      float4 all = add_chains(from, kClusteredRows * plan.sums_pitch * 4);
+      const int lane_at = slice * plan.lane_pitch + at;
+      float4 all = kOwned ? load_shared<float4>(h_rows + (g * plan.h_pitch + lane_at) * 4)
+                          : add_chains(sums + (g * plan.sums_pitch + lane_at) * 4,
+                                       kClusteredRows * plan.sums_pitch * 4);
       if (s.scale != nullptr) {
         all = {__fmul_rn(shrink_scale, all.x), __fmul_rn(shrink_scale, all.y),
                __fmul_rn(shrink_scale, all.z), __fmul_rn(shrink_scale, all.w)};
@@ -347,9 +377,9 @@ __global__ void __launch_bounds__(512)
   }
   __syncthreads();  // h is there
 
-  // Fragment column 2 * t + c of tile j is column 16 * t + 2 * j + c of a unit.
-  const int own_column = (g / 2 * 16 + g % 2) * max_rank * 2 + t * 8;
-  const int own_y = y_of_slot + min(g, segment.rows - 1) * y_pitch + t * 32;
+  // Fragment column 2 * t + c of tile j is column 2 * kTiles * t + 2 * j + c of a unit.
+  const int own_column = (g / 2 * 2 * kTiles + g % 2) * max_rank * 2 + t * 8;
+  const int own_y = y_of_slot + min(g, segment.rows - 1) * y_pitch + t * 4 * kTiles;
   HiddenFragment<T, H> rows;
   int task_of_rows = -1;
   UnitPlace place = first_place;
@@ -361,8 +391,9 @@ __global__ void __launch_bounds__(512)
 #pragma unroll 1
     for (int unit = 0; unit < units; ++unit) {
       const char* const b = at_slot + unit * unit_bytes + own_column;
-      const char* const before = at_slot + own_y + unit * kClusteredColumns * 2;
-      const uint4 inputs[2] = {load_shared<uint4>(before), load_shared<uint4>(before + 16)};
+      const char* const before = at_slot + own_y + unit * kColumns * 2;
+      ColumnsOfThread<kTiles> inputs;
+      inputs.load(before);
       float sum[kTiles][4] = {};
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
@@ -386,9 +417,9 @@ __global__ void __launch_bounds__(512)
         }
         multiply_columns(rows, sum, four);
       }
-      const int column = place.column + unit * kClusteredColumns;
-      const int left = g < segment.rows ? place.width - column - 16 * t : 0;
-      float delta[16];
+      const int column = place.column + unit * kColumns;
+      const int left = g < segment.rows ? place.width - column - 2 * kTiles * t : 0;
+      float delta[2 * kTiles];
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
@@ -399,31 +430,18 @@ __global__ void __launch_bounds__(512)
       if constexpr (kBias) {
         const T* const bias = static_cast<const T*>(e.bias[place.slice]);
         if (bias != nullptr) {
-          const T* const from = bias + segment.adapter * place.width + column + 16 * t;
-#pragma unroll
-          for (int c = 0; c < 16; ++c) {
-            if (c < left) {
-              delta[c] = __fadd_rn(delta[c], to_float(from[c]));
-            }
-          }
+          ColumnsOfThread<kTiles>::add_bias(
+              bias + segment.adapter * place.width + column + 2 * kTiles * t, left, delta);
         }
       }
-      const uint4 low = sum_of<T>(inputs[0], e.add_inputs, delta);
-      const uint4 high = sum_of<T>(inputs[1], e.add_inputs, delta + 8);
-      auto* const y = reinterpret_cast<uint4*>(y_row + place.start + column);
-      if (left >= 8) {
-        y[0] = low;
-      }
-      if (left >= 16) {
-        y[1] = high;
-      }
+      inputs.template store<T>(y_row + place.start + column, left, e.add_inputs, delta);
     }
     __syncwarp();  // the slot has been read
     if (b_in.unit < end_unit) {
       bring_b(true);
     }
     next_slot();
-    go_on(e, place, units);
+    go_on(e, place, units, kColumns);
   }
 #endif
 }

@@ -10,9 +10,14 @@ template <typename T, typename H>
 cudaError_t launch_clustered_as(const ShrinkParams& shrink, const ExpandParams& expand,
                                 const ClusteredTuning& tuning, const ClusteredPlan& plan,
                                 cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(tuning.cluster), static_cast<unsigned>(tuning.tiles));
-  return launch_clusters(has_bias(expand) ? clustered<T, H, true> : clustered<T, H, false>, grid,
-                         tuning.warps, tuning.shared_bytes, shrink, expand, plan, stream);
+  const dim3 grid(static_cast<unsigned>(tuning.cluster), static_cast<unsigned>(tuning.tiles),
+                  static_cast<unsigned>(tuning.groups));
+  const auto launch = [&]<int kTiles>() {
+    return launch_clusters(
+        has_bias(expand) ? clustered<T, H, true, kTiles> : clustered<T, H, false, kTiles>, grid,
+        tuning.warps, tuning.shared_bytes, shrink, expand, plan, stream);
+  };
+  return tuning.owned == 0 ? launch.template operator()<8>() : launch.template operator()<4>();
 }
 
 }  // namespace lora_bench::kernels

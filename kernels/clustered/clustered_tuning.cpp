@@ -8,26 +8,40 @@
 namespace lora_bench::kernels {
 namespace {
 
-constexpr std::int64_t kMostSlots = 63;       // barriers of a block
-constexpr std::int64_t kMostTiles = 65535;    // of a grid's second dimension
-constexpr std::int64_t kMostUnits = 1 << 13;  // of columns: the kernel divides in fp32
+constexpr std::int64_t kMostSlots = 62;     // barriers of a block
+constexpr std::int64_t kMostTiles = 65535;  // of a grid's second dimension
+constexpr std::int64_t kMostUnits =
+    1 << 14;  // of columns: a warp finds its run by a division in fp32
 constexpr int kLeastWarps = 2;
 constexpr std::int64_t kSlack = 512;  // reads beyond the last row of x
 
-// Adapters with rows, and tiles beyond one of each, that a batch within the limits has at hand.
-std::int64_t likely_tiles(const ClusteredShape& shape) {
-  return std::max<std::int64_t>(
-      {1, std::min(shape.active, shape.tokens), shape.tokens / kClusteredRows});
+// Lanes so many that each block adds its own of them for all, and units are of few columns.
+bool many_lanes(const ClusteredShape& shape) {
+  constexpr std::int64_t kOfSlice = 64;
+  constexpr std::int64_t kOfFewTiles = 96;
+  constexpr std::int64_t kFewTiles = 7;
+  return shape.max_rank > kOfSlice || (shape.slices * shape.max_rank >= kOfFewTiles &&
+                                       clustered_likely_tiles(shape) <= kFewTiles);
 }
 
-std::int64_t slot_bytes(const ClusteredShape& shape) {
+struct Form {
+  int cluster = 1;
+  int groups = 1;
+  int warps = 8;
+  int slots = 1;
+};
+
+std::int64_t slot_bytes(const ClusteredShape& shape, int columns) {
   const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
-  const std::int64_t unit = kClusteredColumns * 2 * (shape.max_rank + rows);
+  const std::int64_t unit = columns * 2 * (shape.max_rank + rows);
   return std::max<std::int64_t>(8 * kClusteredPiecePitch, unit);
 }
 
-std::int64_t sums_bytes(const ClusteredShape& shape) {
-  return kChains * kClusteredRows * clustered_sums_pitch(shape.slices, shape.max_rank) * 4;
+// Sums of chains, and h where blocks add for one another.
+std::int64_t sums_bytes(const ClusteredShape& shape, int owned) {
+  const std::int64_t h = clustered_sums_pitch(shape.slices, shape.max_rank);
+  return kClusteredRows * 4 *
+         (owned > 0 ? kChains * clustered_sums_pitch(owned, 8) + h : kChains * h);
 }
 
 std::int64_t hidden_bytes(const ClusteredShape& shape) {
@@ -48,41 +62,159 @@ std::int64_t chains_of_block(int cluster) {
 }
 
 // With all the room for x that there is below `most` bytes, one chain at least.
-ClusteredTuning tuning_of(const ClusteredShape& shape, int cluster, int warps, int slots,
-                          std::int64_t most) {
+ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::int64_t most) {
   ClusteredTuning tuning;
   tuning.tiles = std::min(shape.tokens, shape.tokens / kClusteredRows + shape.active);
-  tuning.cluster = cluster;
-  tuning.warps = warps;
-  tuning.slots = slots;
-  tuning.slot_bytes = static_cast<int>(slot_bytes(shape));
+  tuning.cluster = form.cluster;
+  tuning.groups = form.groups;
+  tuning.warps = form.warps;
+  tuning.slots = form.slots;
+  if (many_lanes(shape)) {
+    const std::int64_t lane_tiles = shape.slices * divide_up(shape.max_rank, 8);
+    tuning.columns = kClusteredFewColumns;
+    tuning.owned = static_cast<int>(divide_up(lane_tiles, std::int64_t{form.cluster}));
+  }
+  tuning.slot_bytes = static_cast<int>(slot_bytes(shape, tuning.columns));
   tuning.hidden_bytes = static_cast<int>(hidden_bytes(shape));
-  const std::int64_t others = kClusteredBarrierBytes + slot_bytes(shape) * warps * slots +
-                              sums_bytes(shape) + hidden_bytes(shape) + kSlack;
-  const std::int64_t chains = chains_of_block(cluster);
+  const int slots = form.warps * form.slots;
+  const std::int64_t others = kClusteredBarrierBytes + std::int64_t{tuning.slot_bytes} * slots +
+                              sums_bytes(shape, tuning.owned) + hidden_bytes(shape) + kSlack;
+  const std::int64_t chains = chains_of_block(form.cluster);
   const std::int64_t x =
       std::clamp<std::int64_t>(most - others, x_bytes_of(shape, 1), x_bytes_of(shape, chains));
   tuning.x_bytes = static_cast<int>(divide_up(x, 16) * 16);
   tuning.shared_bytes = static_cast<int>(others) + tuning.x_bytes;
-  tuning.fits = tuning.shared_bytes <= shape.shared_bytes && warps * slots <= kMostSlots &&
+  tuning.fits = tuning.shared_bytes <= std::min(most, shape.shared_bytes) && slots <= kMostSlots &&
                 tuning.tiles <= kMostTiles;
   return tuning;
 }
 
-// Clusters that find a place at once shrink with the room that a GPC has for them.
-int cluster_of_two(const ClusteredShape& shape) {
-  const std::int64_t tiles = likely_tiles(shape);
-  if (tiles * 16 <= shape.multiprocessors * 7 / 8) {
-    return 16;
+// What clusters are chosen by.
+struct Load {
+  std::int64_t tiles;
+  std::int64_t pairs;  // of a chain and 8 lanes, of a tile
+  bool wide;           // B is most of the weights
+  bool deep;           // K is long
+  bool long_stream;    // weights of a multiprocessor
+};
+
+Load load_of(const ClusteredShape& shape) {
+  constexpr std::int64_t kLongStream = 260 << 10;
+  constexpr std::int64_t kDeep = 8192;
+  Load load{};
+  load.tiles = clustered_likely_tiles(shape);
+  load.pairs = kChains * shape.slices * divide_up(shape.max_rank, 8);
+  load.wide = shape.columns > 2 * shape.slices * shape.in_features;
+  load.deep = shape.in_features > kDeep;
+  load.long_stream = 2 * load.tiles * shape.max_rank *
+                         (shape.slices * shape.in_features + shape.columns) /
+                         shape.multiprocessors >
+                     kLongStream;
+  return load;
+}
+
+struct Place {
+  int cluster;
+  int groups;
+  int blocks;  // that share a multiprocessor
+};
+
+// Measured; for other devices in proportion. A GPC has 16 to 18 multiprocessors, so clusters of
+// three, and of five and more that do not divide 16, leave some of them idle when a block takes
+// all of its multiprocessor.
+Place place_of(const ClusteredShape& shape, const Load& load) {
+  const std::int64_t tiles = divide_up(load.tiles * 132, shape.multiprocessors);
+  const bool many = many_lanes(shape);
+  if (tiles <= 7) {
+    const bool small = load.wide ? tiles == 4 || tiles == 5 || (!many && tiles > 1 && tiles < 6)
+                                 : load.deep && tiles >= 6;
+    const int cluster = small ? 8 : 16;
+    const auto room = static_cast<int>(shape.multiprocessors * 15 / 16 / (load.tiles * cluster));
+    const int most = load.wide ? (small ? 3 : 7) : many && tiles <= 2 ? 2 : 1;
+    return {cluster, std::clamp(room, 1, most), 1};
   }
-  const std::int64_t most = std::clamp<std::int64_t>(shape.multiprocessors * 3 / 2 / tiles, 1, 8);
-  // A pair for each of eight warps is worth two blocks.
-  const std::int64_t pairs = kChains * shape.slices * divide_up(shape.max_rank, 8);
-  const bool even_in_six = pairs % (8 * most) != 0 && pairs % (8 * 6) == 0;
-  return static_cast<int>(most > 6 && even_in_six ? 6 : most);
+  if (tiles <= 16) {
+    // Tiles that rows may make beyond those find no place where a block has all of one.
+    const bool surely = shape.tokens / kClusteredRows + shape.active <= 20;
+    const bool deep = load.deep && load.pairs >= 4 * 8;
+    return {8, 1, (load.long_stream && surely) || deep ? 1 : 2};
+  }
+  if (tiles <= 24 || (tiles <= 28 && load.wide)) {
+    return {8, 1, 2};
+  }
+  if (tiles <= 33) {
+    return load.long_stream || load.deep ? Place{4, 1, 1} : Place{6, 1, 2};
+  }
+  if (tiles <= 66) {
+    if (load.wide && tiles <= 44) {
+      return {6, 1, 2};
+    }
+    return load.long_stream ? Place{2, 1, 1} : Place{tiles <= 56 ? 4 : 3, 1, 2};
+  }
+  if (load.long_stream && shape.tokens > 2 * shape.active) {
+    return {1, 1, 1};
+  }
+  return {tiles <= 132 ? 2 : 1, 1, 2};
+}
+
+// As many warps as fit, best so many that all of them have as many pairs.
+ClusteredTuning widest(const ClusteredShape& shape, const Place& place, std::int64_t pairs) {
+  ClusteredTuning best;
+  best.fits = false;
+  for (const int warps : {16, 12, 8, 6, 4, kLeastWarps}) {
+    const ClusteredTuning tuning =
+        tuning_of(shape, {place.cluster, place.groups, warps, 1}, shape.shared_bytes);
+    const bool even = warps >= 8 && pairs % (place.cluster * warps) == 0;
+    if (tuning.fits && (even || !best.fits)) {
+      best = tuning;
+    }
+    if (best.fits && (even || tuning.owned > 0)) {
+      break;
+    }
+  }
+  return best;
+}
+
+ClusteredTuning of_one(const ClusteredShape& shape, const Place& place, const Load& load) {
+  const Form two_slots{place.cluster, place.groups, 8, 2};
+  const bool streams = (load.deep && place.cluster >= 4) ||
+                       (place.cluster <= 4 && shape.max_rank >= 48) || shape.max_rank > 64 ||
+                       (load.tiles <= 7 && !many_lanes(shape));
+  const ClusteredTuning tuning = tuning_of(shape, two_slots, shape.shared_bytes);
+  return streams && !(load.wide && load.tiles > 7) && tuning.fits
+             ? tuning
+             : widest(shape, place, load.pairs);
+}
+
+ClusteredTuning of_two(const ClusteredShape& shape, const Place& place, const Load& load) {
+  const std::int64_t pairs = load.pairs / place.cluster;
+  Form form{place.cluster, place.groups, 8, 1};
+  const bool few_rows = load.deep || shape.tokens <= 5 * shape.active;
+  if (!load.wide && ((pairs <= 4 && few_rows) || place.cluster == 1)) {
+    form.warps = 4;
+    form.slots = 2;
+  } else if (!load.wide && pairs <= 12 && pairs % 6 == 0) {
+    form.warps = 6;
+  }
+  const int least = load.wide ? 8 : many_lanes(shape) ? 6 : 4;
+  for (const int warps : {form.warps, 6, 4}) {
+    form.warps = std::min(form.warps, warps);
+    const ClusteredTuning tuning = tuning_of(shape, form, kClusteredMostOfTwo);
+    if (tuning.fits && (form.warps >= least || form.slots == 2)) {
+      return tuning;
+    }
+  }
+  ClusteredTuning none;
+  none.fits = false;
+  return none;
 }
 
 }  // namespace
+
+std::int64_t clustered_likely_tiles(const ClusteredShape& shape, std::int64_t rows) {
+  const std::int64_t adapters = std::min(shape.active, shape.tokens);
+  return std::max<std::int64_t>({1, adapters, shape.tokens / rows + adapters / 2});
+}
 
 std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank) {
   const std::int64_t lanes = slices * divide_up(max_rank, 8) * 8;
@@ -92,79 +224,44 @@ std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank) {
 bool clustered_takes(ClusteredShape shape) {
   shape.tokens = kClusteredRows;
   shape.active = 1;
-  return shape.columns / kClusteredColumns + shape.slices <= kMostUnits &&
-         tuning_of(shape, 16, kLeastWarps, 1, 0).fits;
+  return shape.columns / kClusteredFewColumns + shape.slices <= kMostUnits &&
+         tuning_of(shape, {16, 1, kLeastWarps, 1}, shape.shared_bytes).fits;
 }
 
 ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
   if (shape.tokens == 0 || shape.active == 0) {
     return {};
   }
-  const std::int64_t tiles = likely_tiles(shape);
-  const std::int64_t bytes_of_sm = 2 * tiles * shape.max_rank *
-                                   (shape.slices * shape.in_features + shape.columns) /
-                                   shape.multiprocessors;
-  const std::int64_t lane_tiles = shape.slices * divide_up(shape.max_rank, 8);
-  // As many warps as fit, best so many that all of them have as many pairs.
-  const auto widest = [&](int cluster) {
-    ClusteredTuning best;
-    best.fits = false;
-    for (const int warps : {16, 12, 8, 4, kLeastWarps}) {
-      const ClusteredTuning tuning = tuning_of(shape, cluster, warps, 1, shape.shared_bytes);
-      const bool even = kChains * lane_tiles % (cluster * warps) == 0;
-      if (tuning.fits && (even || !best.fits)) {
-        best = tuning;
-      }
-      if (tuning.fits && even) {
-        break;
-      }
-    }
-    return best;
-  };
-
-  // Long streams: a block has a multiprocessor for itself and asks for much at a time.
-  constexpr std::int64_t kLongStream = 250 << 10;
-  if (bytes_of_sm > kLongStream) {
-    return widest(static_cast<int>(std::clamp<std::int64_t>(shape.multiprocessors / tiles, 1, 8)));
-  }
-  // Short ones: two blocks on each, so that the next kernel's begin while this one's end.
-  const int cluster = cluster_of_two(shape);
-  ClusteredTuning tuning;
-  if (tiles * cluster <= shape.multiprocessors / 2) {  // room for both anyway: all at once
-    tuning = tuning_of(shape, cluster, 8, 2, shape.shared_bytes);
+  const Load load = load_of(shape);
+  Place place = place_of(shape, load);
+  if (place.blocks == 2) {
+    const ClusteredTuning tuning = of_two(shape, place, load);
     if (tuning.fits) {
       return tuning;
     }
+    place.cluster = load.tiles <= 16 ? 8 : load.tiles <= 33 ? 4 : load.tiles <= 66 ? 2 : 1;
   }
-  const bool few_pairs = kChains * lane_tiles <= 4 * cluster && shape.in_features > 8192;
-  tuning = few_pairs ? tuning_of(shape, cluster, 4, 2, kClusteredMostOfTwo)
-                     : tuning_of(shape, cluster, 8, 1, kClusteredMostOfTwo);
-  // Many rows an adapter: x of all chains of a block at once is worth two warps.
-  const bool many_rows = shape.tokens > 2 * shape.active;
-  if (many_rows && tuning.warps == 8 &&
-      tuning.x_bytes < x_bytes_of(shape, chains_of_block(cluster))) {
-    const ClusteredTuning fewer = tuning_of(shape, cluster, 6, 1, kClusteredMostOfTwo);
-    if (fewer.x_bytes >= x_bytes_of(shape, chains_of_block(cluster))) {
-      tuning = fewer;
-    }
+  ClusteredTuning tuning = of_one(shape, place, load);
+  while (!tuning.fits && place.cluster < 16) {
+    place.cluster *= 2;
+    tuning = of_one(shape, place, load);
   }
-  return tuning.fits ? tuning : widest(cluster);
+  return tuning;
 }
 
 ClusteredTuning clustered_tuning_of(const ClusteredShape& shape, const ClusteredSaid& said) {
   const ClusteredTuning own = clustered_tuning(shape);
-  const int cluster = said.cluster > 0 ? said.cluster : own.cluster;
-  const int warps = said.warps > 0 ? said.warps : own.warps;
-  const int slots = said.slots > 0 ? said.slots : own.slots;
-  const bool same = cluster == own.cluster && warps == own.warps && slots == own.slots;
+  Form form{own.cluster, own.groups, own.warps, own.slots};
+  form.cluster = said.cluster > 0 ? said.cluster : form.cluster;
+  form.warps = said.warps > 0 ? said.warps : form.warps;
+  form.slots = said.slots > 0 ? said.slots : form.slots;
+  const bool same =
+      form.cluster == own.cluster && form.warps == own.warps && form.slots == own.slots;
   if (own.tiles == 0 || (same && said.blocks == 0)) {
     return own;
   }
   const auto of_blocks = [&](int blocks) {
-    const std::int64_t most = blocks == 2 ? kClusteredMostOfTwo : shape.shared_bytes;
-    ClusteredTuning tuning = tuning_of(shape, cluster, warps, slots, most);
-    tuning.fits = tuning.fits && tuning.shared_bytes <= most;
-    return tuning;
+    return tuning_of(shape, form, blocks == 2 ? kClusteredMostOfTwo : shape.shared_bytes);
   };
   const ClusteredTuning tuning = of_blocks(said.blocks > 0 ? said.blocks : 2);
   return tuning.fits || said.blocks > 0 ? tuning : of_blocks(1);

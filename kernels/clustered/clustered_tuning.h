@@ -21,7 +21,10 @@ struct ClusteredShape {
 struct ClusteredTuning {
   std::int64_t tiles = 0;  // of rows of one adapter, a cluster each; 0: nothing to do, no launch
   int cluster = 1;         // blocks, up to 16
+  int groups = 1;          // clusters that share the columns of a tile
   int warps = 8;           // of a block
+  int columns = 64;        // of a unit
+  int owned = 0;           // tiles of 8 lanes that a block adds for all; 0: each block adds all
   int slots = 1;           // of the ring of a warp
   int slot_bytes = 0;
   int hidden_bytes = 0;  // for h as fragments
@@ -32,14 +35,20 @@ struct ClusteredTuning {
   friend bool operator==(const ClusteredTuning&, const ClusteredTuning&) = default;
 };
 
-constexpr int kClusteredRows = 8;      // of a tile
-constexpr int kClusteredColumns = 64;  // of a unit, which a warp multiplies at a time
-constexpr int kClusteredPiece = 512;   // elements of K in a slot, of eight lanes
+constexpr int kClusteredRows = 8;         // of a tile
+constexpr int kClusteredColumns = 64;     // of a unit, which a warp multiplies at a time
+constexpr int kClusteredFewColumns = 32;  // the same where blocks own lanes
+constexpr int kClusteredPiece = 512;      // elements of K in a slot, of eight lanes
 // Rows in a slot lie so far apart: neighbours on other banks.
 constexpr int kClusteredPiecePitch = 2 * kClusteredPiece + 64;
-constexpr int kClusteredBarrierBytes = 512;  // one barrier of the block, one a slot
+constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a slot
 // Shared bytes, so that two blocks share a multiprocessor.
 constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
+
+// Tiles that a batch within the limits is likely to have: one an adapter at least, and where rows
+// are many half a tile of each that is not full.
+[[nodiscard]] std::int64_t clustered_likely_tiles(const ClusteredShape& shape,
+                                                  std::int64_t rows = kClusteredRows);
 
 // Floats from one row of partial sums to the next.
 [[nodiscard]] std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank);

@@ -123,7 +123,19 @@ __device__ inline void multiply_columns(const HiddenFragment<T, H>& rows, float 
   }
 }
 
-// Eight neighbouring columns of a row of y.
+// Four or eight neighbouring columns of a row of y.
+template <typename T>
+__device__ inline uint2 sum_of(const uint2& before, bool add_inputs, const float* delta) {
+  const float2 low = floats_of<T>(before.x);
+  const float2 high = floats_of<T>(before.y);
+  const float inputs[4] = {low.x, low.y, high.x, high.y};
+  alignas(8) T after[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    after[i] = from_float<T>(add_inputs ? __fadd_rn(delta[i], inputs[i]) : delta[i]);
+  }
+  return *reinterpret_cast<const uint2*>(after);
+}
 template <typename T>
 __device__ inline uint4 sum_of(const uint4& before, bool add_inputs, const float* delta) {
   float inputs[8];
@@ -135,5 +147,38 @@ __device__ inline uint4 sum_of(const uint4& before, bool add_inputs, const float
   }
   return *reinterpret_cast<const uint4*>(after);
 }
+
+// The neighbouring columns of y that a thread has of a unit of 8 * kTiles.
+template <int kTiles>
+struct ColumnsOfThread {
+  uint4 vectors[kTiles / 4];
+
+  __device__ void load(const char* at) {
+#pragma unroll
+    for (int v = 0; v < kTiles / 4; ++v) {
+      vectors[v] = load_shared<uint4>(at + 16 * v);
+    }
+  }
+
+  // `left` columns are in the slice, whole vectors.
+  template <typename T>
+  __device__ static void add_bias(const T* bias, int left, float (&delta)[2 * kTiles]) {
+#pragma unroll
+    for (int c = 0; c < 2 * kTiles; ++c) {
+      if (c < left) {
+        delta[c] = __fadd_rn(delta[c], to_float(bias[c]));
+      }
+    }
+  }
+  template <typename T>
+  __device__ void store(T* to, int left, bool add_inputs, const float* delta) const {
+#pragma unroll
+    for (int v = 0; v < kTiles / 4; ++v) {
+      if (left >= 8 * v + 8) {
+        reinterpret_cast<uint4*>(to)[v] = sum_of<T>(vectors[v], add_inputs, delta + 8 * v);
+      }
+    }
+  }
+};
 
 }  // namespace lora_bench::kernels

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "kernels/clustered/asynchronous.cuh"
-#include "kernels/clustered/clustered_tuning.h"
 #include "kernels/params.h"
 #include "kernels/segment/segment.cuh"
 
@@ -126,8 +125,7 @@ struct UnitPlace {
   std::int64_t start;  // of the slice in y
 };
 
-__device__ inline UnitPlace place_of_unit(const ExpandParams& params, int unit,
-                                          int columns = kClusteredColumns) {
+__device__ inline UnitPlace place_of_unit(const ExpandParams& params, int unit, int columns) {
   UnitPlace place{unit, 0, unit * columns, static_cast<int>(params.width[0]), params.first_column};
   const auto whole = [&]() { return (place.width + columns - 1) / columns * columns; };
 #pragma unroll 1
@@ -141,9 +139,9 @@ __device__ inline UnitPlace place_of_unit(const ExpandParams& params, int unit,
 }
 
 // Past `units` of one slice.
-__device__ inline void go_on(const ExpandParams& params, UnitPlace& place, int units) {
+__device__ inline void go_on(const ExpandParams& params, UnitPlace& place, int units, int columns) {
   place.unit += units;
-  place.column += units * kClusteredColumns;
+  place.column += units * columns;
 #pragma unroll 1
   while (place.column >= place.width && place.slice + 1 < params.slices) {
     place.start += place.width;

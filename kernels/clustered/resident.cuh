@@ -415,7 +415,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, 2)
               }
             }
           }
-          *reinterpret_cast<uint2*>(y_at[n][i]) = sum_of_four<T>(inputs[n][i], e.add_inputs, delta);
+          *reinterpret_cast<uint2*>(y_at[n][i]) = sum_of<T>(inputs[n][i], e.add_inputs, delta);
         }
       }
     }

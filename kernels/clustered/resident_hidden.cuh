@@ -84,18 +84,4 @@ __device__ inline float add_chains_of_lane(const char* from, int bytes) {
   return add_in_pairs(chain);
 }
 
-// Four neighbouring columns of a row of y.
-template <typename T>
-__device__ inline uint2 sum_of_four(const uint2& before, bool add_inputs, const float (&delta)[4]) {
-  const float2 low = floats_of<T>(before.x);
-  const float2 high = floats_of<T>(before.y);
-  const float inputs[4] = {low.x, low.y, high.x, high.y};
-  alignas(8) T after[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    after[i] = from_float<T>(add_inputs ? __fadd_rn(delta[i], inputs[i]) : delta[i]);
-  }
-  return *reinterpret_cast<const uint2*>(after);
-}
-
 }  // namespace lora_bench::kernels

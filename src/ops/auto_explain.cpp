@@ -14,12 +14,12 @@ std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(
 
 std::string clustered_line(const kernels::ClusteredTuning& tuning) {
   return fmt::format(
-      "1 launch, linked to the one before: grid {} x {}, {} of {}; {} a block, each with a ring of "
-      "{} of {}; {} of shared memory a block, {} of it for x",
-      tuning.cluster, tuning.tiles, counted(tuning.tiles, "cluster"),
-      counted(tuning.cluster, "block"), counted(tuning.warps, "warp"),
-      counted(tuning.slots, "slot"), bytes(tuning.slot_bytes), bytes(tuning.shared_bytes),
-      bytes(tuning.x_bytes));
+      "1 launch, linked to the one before: grid {} x {}{}, {} of {}; {} a block, each with a ring "
+      "of {} of {}; {} of shared memory a block, {} of it for x",
+      tuning.cluster, tuning.tiles, tuning.groups > 1 ? fmt::format(" x {}", tuning.groups) : "",
+      counted(tuning.tiles * tuning.groups, "cluster"), counted(tuning.cluster, "block"),
+      counted(tuning.warps, "warp"), counted(tuning.slots, "slot"), bytes(tuning.slot_bytes),
+      bytes(tuning.shared_bytes), bytes(tuning.x_bytes));
 }
 
 std::string resident_line(const kernels::ResidentTuning& tuning) {

@@ -44,7 +44,7 @@ TEST_CASE("clustered: what fits for eight rows fits for every batch, within the 
     CHECK(tuning.warps * 32 <= 512);
     const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
     CHECK(tuning.slot_bytes >= 8 * kClusteredPiecePitch);
-    CHECK(tuning.slot_bytes >= kClusteredColumns * 2 * (shape.max_rank + rows));
+    CHECK(tuning.slot_bytes >= std::int64_t{tuning.columns} * 2 * (shape.max_rank + rows));
     CHECK(tuning.x_bytes >= rows * (chain_length(shape.in_features) * 2 + 64));
     CHECK(tuning.tiles >= std::min(shape.tokens, shape.active));
   }
@@ -63,14 +63,53 @@ TEST_CASE("clustered: what is taken does not depend on tokens or adapters") {
 }
 
 TEST_CASE("clustered: fewer adapters have larger clusters") {
-  CHECK(clustered_tuning(decode(1, 1)).cluster == 16);
-  CHECK(clustered_tuning(decode(16, 16)).cluster == 6);  // 48 pairs: one for each of eight warps
-  ClusteredShape even = decode(16, 16);
-  even.slices = 2;
-  CHECK(clustered_tuning(even).cluster == 8);
+  int last = 16;
+  for (const std::int64_t adapters : {1, 7, 8, 16, 24, 32, 64, 128, 512}) {
+    CAPTURE(adapters);
+    const int cluster = clustered_tuning(decode(adapters, adapters)).cluster;
+    CHECK(cluster <= last);
+    last = cluster;
+  }
+  CHECK(last == 1);
+  CHECK(clustered_tuning(decode(16, 16)).cluster == 8);
   CHECK(clustered_tuning(decode(32, 32)).cluster == 6);
   CHECK(clustered_tuning(decode(64, 64)).cluster == 2);
-  CHECK(clustered_tuning(decode(512, 512)).cluster == 1);
+}
+
+TEST_CASE("clustered: clusters find a place at once where each adapter has one") {
+  for (std::int64_t adapters = 8; adapters <= 132; ++adapters) {
+    for (const std::int64_t rank : {8, 16, 64, 128}) {
+      ClusteredShape shape = decode(adapters, adapters);
+      shape.max_rank = rank;
+      const ClusteredTuning tuning = clustered_tuning(shape);
+      CAPTURE(adapters);
+      CAPTURE(rank);
+      REQUIRE(tuning.fits);
+      const std::int64_t blocks = tuning.shared_bytes <= kClusteredMostOfTwo ? 2 : 1;
+      CHECK(adapters * tuning.cluster * tuning.groups <= blocks * shape.multiprocessors);
+    }
+  }
+}
+
+TEST_CASE("clustered: few adapters whose weights are mostly B share their columns") {
+  ClusteredShape shape = decode(1, 1);
+  shape.columns = 57344;
+  CHECK(clustered_tuning(shape).groups > 1);
+  shape.tokens = shape.active = 8;
+  CHECK(clustered_tuning(shape).groups == 1);
+  CHECK(clustered_tuning(decode(4, 4)).groups == 1);
+}
+
+TEST_CASE("clustered: of many lanes each block owns some, in units of few columns") {
+  const ClusteredTuning few = clustered_tuning(decode(8, 8));
+  CHECK(few.owned == 0);
+  CHECK(few.columns == kClusteredColumns);
+  ClusteredShape shape = decode(8, 8);
+  shape.max_rank = 256;
+  const ClusteredTuning many = clustered_tuning(shape);
+  REQUIRE(many.fits);
+  CHECK(many.columns == kClusteredFewColumns);
+  CHECK(std::int64_t{many.owned} * many.cluster * 8 >= shape.slices * shape.max_rank);
 }
 
 TEST_CASE("clustered: short streams leave room for the next kernel, long ones take it") {
