@@ -28,7 +28,7 @@
 namespace lora_bench::kernels {
 
 template <typename T, typename H, bool kBias, int kEights>
-__global__ void __launch_bounds__(kResidentMostWarps * 32, 2)
+__global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     resident(const __grid_constant__ ShrinkParams s, const __grid_constant__ ExpandParams e,
              const __grid_constant__ ResidentPlan plan) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, 2)
     chunk.to = plan.x + (chain * chunks + at / 4 * 4) * 256 + (row * 4 + at % 4) * 16;
     return chunk;
   };
-  constexpr int kAhead = 4 / kEights;  // chunks of a thread under way together
+  constexpr int kAhead = 4;  // chunks of a thread under way together
   Chunk own_chunks[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {

@@ -45,24 +45,30 @@ ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster,
   return tuning;
 }
 
-// As many groups as find room beside those of the next kernel, up to a unit a warp.
-ResidentTuning grouped(const ClusteredShape& shape, int eights, int cluster) {
-  const std::int64_t tiles = std::max<std::int64_t>(
-      {1, std::min(shape.active, shape.tokens), shape.tokens / kClusteredRows / eights});
-  const std::int64_t units = shape.columns / kResidentColumns + shape.slices;
-  const std::int64_t room = shape.multiprocessors * 7 / 8 / (tiles * cluster);
-  const std::int64_t most =
-      std::min(room, divide_up(units, std::int64_t{cluster} * kResidentMostWarps));
-  for (auto groups = static_cast<int>(most); groups > 0; --groups) {
-    const ResidentTuning tuning = resident_of(shape, eights, cluster, groups, kResidentMostWarps);
-    const bool two = tuning.shared_bytes <= kClusteredMostOfTwo;  // blocks share a multiprocessor
-    if (tuning.fits && (two || groups == 1 || 2 * groups <= room)) {
-      return tuning;
-    }
-  }
+ResidentTuning nothing_fits() {
   ResidentTuning none;
   none.fits = false;
   return none;
+}
+
+// Whether two blocks share a multiprocessor; with sixteen rows registers do not let them.
+bool two_share(const ResidentTuning& tuning) {
+  return tuning.fits && tuning.eights == 1 && tuning.shared_bytes <= kClusteredMostOfTwo;
+}
+
+// As many groups as find room beside those of the next kernel, up to a unit a warp.
+ResidentTuning grouped(const ClusteredShape& shape, int eights, int cluster, std::int64_t most) {
+  const std::int64_t tiles = clustered_likely_tiles(shape, std::int64_t{kClusteredRows} * eights);
+  const std::int64_t units = shape.columns / kResidentColumns + shape.slices;
+  const std::int64_t room = shape.multiprocessors * 7 / 8 / (tiles * cluster);
+  most = std::min({most, room, divide_up(units, std::int64_t{cluster} * kResidentMostWarps)});
+  for (auto groups = static_cast<int>(most); groups > 0; --groups) {
+    const ResidentTuning tuning = resident_of(shape, eights, cluster, groups, kResidentMostWarps);
+    if (tuning.fits && (two_share(tuning) || groups == 1 || 2 * groups <= room)) {
+      return tuning;
+    }
+  }
+  return nothing_fits();
 }
 
 }  // namespace
@@ -71,24 +77,40 @@ ResidentTuning resident_tuning(const ClusteredShape& shape) {
   if (shape.tokens == 0 || shape.active == 0) {
     return {};
   }
-  // Sixteen rows a tile as soon as eight would make tiles that share an adapter.
-  const bool many_rows = shape.tokens > kClusteredRows && shape.tokens > 4 * shape.active;
-  for (const int eights : {2, 1}) {
-    if (eights == 2 && !many_rows) {
-      continue;
+  constexpr std::int64_t kAll = 8;
+  const std::int64_t tiles = clustered_likely_tiles(shape, kClusteredRows);
+  const bool wide = shape.columns > 2 * shape.slices * shape.in_features;
+  const std::int64_t weights =
+      2 * tiles * shape.max_rank * (shape.slices * shape.in_features + shape.columns);
+  constexpr std::int64_t kWide = 4 << 20;
+  if (wide && tiles > 1 && weights > kWide) {
+    return nothing_fits();  // groups of `clustered` are better
+  }
+  // A few tiles: more, smaller clusters have less to send around.
+  const bool short_shrink = shape.slices * divide_up(shape.max_rank, 8) <= 2;
+  if (tiles >= 2 && tiles <= 4 && (wide || short_shrink)) {
+    const ResidentTuning tuning = grouped(shape, 1, 8, wide ? kAll : 3);
+    if (two_share(tuning) && tuning.groups >= 3) {
+      return tuning;
     }
+  }
+  // Sixteen rows a tile, where that halves weights of which there are many.
+  constexpr std::int64_t kManyLanes = 32;
+  if (shape.tokens > kClusteredRows && shape.tokens > 4 * shape.active &&
+      shape.max_rank >= kManyLanes) {
     for (const int cluster : {16, 8}) {
-      const ResidentTuning tuning = grouped(shape, eights, cluster);
-      // Blocks of eight with a row for each adapter: `clustered` is as good and takes more
-      // adapters.
-      if (tuning.fits && (cluster == 16 || eights == 2)) {
+      const ResidentTuning tuning = grouped(shape, 2, cluster, kAll);
+      if (tuning.fits) {
         return tuning;
       }
     }
   }
-  ResidentTuning none;
-  none.fits = false;
-  return none;
+  if (const ResidentTuning tuning = grouped(shape, 1, 16, tiles == 1 ? kAll : 2); tuning.fits) {
+    return tuning;
+  }
+  constexpr std::int64_t kTilesOfEight = 12;
+  const ResidentTuning tuning = grouped(shape, 1, 8, 1);
+  return tiles <= kTilesOfEight && two_share(tuning) ? tuning : nothing_fits();
 }
 
 }  // namespace lora_bench::kernels

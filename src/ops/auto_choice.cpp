@@ -25,11 +25,29 @@ bool clusters_can_copy(const Problem& problem) {
          copies_in_bulk(shrink_params(problem, operands), expand_params(problem, operands), 2);
 }
 
-// A tile of `clustered` has 8 rows: more of an adapter read its weights from the L2 again and
-// again, which `panel` does not. Measured: 16 rows an adapter are better there, 256 are not.
-bool few_rows(const Problem& problem) {
+// A tile of clusters has 8 rows: more of an adapter read its weights from the L2 again and again,
+// which `panel` does not. Measured: 16 rows an adapter are better there, 256 are not; in between it
+// is `panel` where that makes the bytes more by so much and they are many.
+bool few_rows(const AutoDevice& device, const Problem& problem) {
   constexpr std::int64_t kRowsOfAnAdapter = 24;
-  return problem.tokens <= kRowsOfAnAdapter * problem.plan.active();
+  if (problem.tokens > kRowsOfAnAdapter * problem.plan.active()) {
+    return false;
+  }
+  constexpr std::int64_t kLanes = 32;
+  constexpr std::int64_t kLanesOfPanel = 128;  // the most that its tiles have
+  constexpr double kMany = 30e6;
+  constexpr double kMore = 1.6;
+  const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
+  if (shape.max_rank < kLanes || shape.max_rank > kLanesOfPanel || shape.max_rank % 8 != 0) {
+    return true;
+  }
+  const double weights = 2.0 * static_cast<double>(shape.max_rank) *
+                         static_cast<double>(shape.slices * shape.in_features + shape.columns);
+  const double rows = 2.0 * static_cast<double>(shape.tokens) *
+                      static_cast<double>(shape.in_features + 2 * shape.columns);
+  const double tiles = static_cast<double>(kernels::clustered_likely_tiles(shape)) * weights;
+  const double once = static_cast<double>(shape.active) * weights;
+  return tiles < kMany || tiles + rows < kMore * (once + rows);
 }
 
 // -1 for "" and for what is no tile.
@@ -161,7 +179,7 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!clusters_can_copy(problem)) {
     return AutoReason::kNoVectors;
   }
-  if (asked == TunedFamily::kAuto && !few_rows(problem)) {
+  if (asked == TunedFamily::kAuto && !few_rows(device, problem)) {
     return AutoReason::kManyRows;
   }
   const bool takes = kernels::clustered_takes(auto_clustered_shape(device, problem)) &&

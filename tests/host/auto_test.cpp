@@ -78,6 +78,21 @@ TEST_CASE("auto: many rows of an adapter go to panels, however many adapters the
   CHECK(family_of(spec) == AutoFamily::kPanel);
 }
 
+TEST_CASE("auto: a dozen rows of each of many large adapters go to panels, of small ones not") {
+  Case spec = serving_case();
+  spec.batch.decode = 12 * 64;
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.adapters.rank.list = {64};
+  spec.adapters.max_rank = 64;
+  CHECK(family_of(spec) == AutoFamily::kPanel);
+  spec.batch.decode = 64;
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.batch.decode = 12 * 64;
+  spec.adapters.rank.list = {192};
+  spec.adapters.max_rank = 192;
+  CHECK(family_of(spec) == AutoFamily::kClustered);  // panel has no tile for it
+}
+
 TEST_CASE("auto: h that is narrow or of fewer parts takes less memory") {
   Case spec = serving_case();
   spec.intermediate = Dtype::kFp32;
