@@ -106,18 +106,18 @@ ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said)
 }
 
 // Blocks that share the column tiles of a row tile. A round of blocks takes as long as the longest
-// of them, plus its start; few rounds end unevenly. What blocks do at their start is work for the
-// multiprocessor too.
+// of them, plus its start; few rounds end unevenly. What the first blocks do at their start is work
+// that a multiprocessor has nothing to hide behind.
 std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
                            std::int64_t column_tiles) {
-  constexpr double kStartInColumns = 32;
-  constexpr double kWorkInColumns = 48;
-  constexpr double kUneven = 0.06;
+  constexpr double kStartInColumns = 96;
+  constexpr double kWorkInColumns = 88;
+  constexpr double kUneven = 0.12;
   constexpr double kTooMany = 1.0 / 50;
   const std::int64_t rows = 16 * tile.warps_of_rows;
   const double columns = tile.wide * tile.warps_of_columns;
-  const std::int64_t at_once =
-      shape.multiprocessors * held(shape, tile.blocks, panel_expand_bytes(tile));
+  const std::int64_t places = held(shape, tile.blocks, panel_expand_bytes(tile));
+  const std::int64_t at_once = shape.multiprocessors * places;
   // Groups that are larger than a tile seldom end where one does; smaller ones have one each.
   const std::int64_t groups = std::min(shape.active, shape.tokens);
   const std::int64_t expected =
@@ -129,8 +129,9 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
     const double rounds = std::ceil(rounds_of(expected * chunks, at_once, kTooMany));
     const double time =
         (rounds + kUneven) * (static_cast<double>(turns) * columns + kStartInColumns) +
-        static_cast<double>(expected * chunks) / static_cast<double>(shape.multiprocessors) *
-            kWorkInColumns;
+        kWorkInColumns * std::min(static_cast<double>(expected * chunks) /
+                                      static_cast<double>(shape.multiprocessors),
+                                  static_cast<double>(places));
     if (turns == 1 || time < least) {
       best = chunks;
       least = time;

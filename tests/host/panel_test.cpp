@@ -161,8 +161,16 @@ TEST_CASE("panel: high ranks leave shrink in few parts") {
 // places.
 TEST_CASE("panel: groups of one length that fill their tiles are reckoned with as they are") {
   const std::vector<std::int64_t> widths{14336, 14336};
-  CHECK(panel_expand_tuning(shape_of(8192, 8, 2, 16), widths.data()).chunks == 8);
-  CHECK(panel_expand_tuning(shape_of(8193, 8, 2, 16), widths.data()).chunks != 8);
+  CHECK(panel_expand_tuning(shape_of(8192, 8, 2, 16), widths.data()).chunks == 16);
+  CHECK(panel_expand_tuning(shape_of(8193, 8, 2, 16), widths.data()).chunks != 16);
+}
+
+// A block for each column tile would find another on its multiprocessor.
+TEST_CASE("panel: few rows leave a multiprocessor one block that starts") {
+  const std::vector<std::int64_t> widths{4096};
+  const PanelExpandTuning tuning = panel_expand_tuning(shape_of(256, 1, 1, 64), widths.data());
+  CHECK(tuning.chunks == 32);
+  CHECK(tuning.blocks <= 132);
 }
 
 TEST_CASE("panel: ranks above 128 and unaligned rows go to the plain kernels") {
