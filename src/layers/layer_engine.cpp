@@ -93,13 +93,17 @@ void LayerEngine::allocate(Part& part) {
   part.lora.workspace =
       GuardedBuffer(memory_, std::max(lora_.workspace_bytes(lora), lora_.workspace_bytes(expand)));
 
+  // Where shards' columns lie by themselves, those of the shards before come first.
+  const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;
   prepare(problem.base, base_plan_, part.base);
-  part.base.operands.x = advance(x_.data(), bytes_of(dtype, problem.shard.inputs.first));
+  part.base.operands.x =
+      advance(x_.data(), bytes_of(dtype, rows_before * problem.shard.inputs.first));
   part.base.operands.h = adds_bias_after(problem) ? part.base_fp32.data() : part.y.data();
   part.base.operands.workspace = part.base.workspace.data();
   upload_ranks(problem.base, part.base);
   prepare(lora, lora_plan_, part.lora);
-  part.lora.operands.x = advance(x_.data(), bytes_of(dtype, problem.shard.a_inputs.first));
+  part.lora.operands.x =
+      advance(x_.data(), bytes_of(dtype, rows_before * problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
   part.lora.operands.y = problem.expand ? nullptr : part.y.data();
   part.lora.operands.workspace = part.lora.workspace.data();
@@ -298,7 +302,19 @@ void LayerEngine::activate(const Plan& plan) {
   }
 }
 
-void LayerEngine::set_input(const std::vector<std::byte>& x) { x_.upload(x); }
+void LayerEngine::set_input(const std::vector<std::byte>& x) {
+  if (!at(0).problem.input_split) {
+    x_.upload(x);
+    return;
+  }
+  const MatrixView whole{problem_.lora.dtype, x.data(), problem_.layer.in_features};
+  std::vector<std::byte> parts;
+  for (const Part& part : parts_) {
+    const Matrix columns = cut(whole, {0, problem_.lora.tokens}, part.problem.shard.inputs);
+    parts.insert(parts.end(), columns.data.begin(), columns.data.end());
+  }
+  x_.upload(parts);
+}
 
 void LayerEngine::add_bias(Part& part) {
   const std::int64_t columns = part.problem.base.max_rank;

@@ -77,7 +77,8 @@ ShardedLayer sharded_layer(const Case& spec) {
           .max_rank = spec.adapters.max_rank,
           .tp = spec.setup.tp,
           .fully_sharded = spec.setup.fully_sharded,
-          .gather_output = spec.setup.gather_output};
+          .gather_output = spec.setup.gather_output,
+          .input_split = spec.setup.input_split};
 }
 
 std::string why_not_run(const ShardedLayer& layer) {
@@ -102,9 +103,14 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   part.y = layer.gather_output && description.may_gather ? Exchange::kGather : description.y;
   part.adds_bias = problem.adds_bias() && (part.y != Exchange::kReduce || rank == 0);
   part.base = base_of(problem, shard, columns, part.adds_bias);
+  part.input_split = layer.input_split && description.base == Cut::kInputs;
+  if (part.input_split) {
+    part.base.x_stride = shard.inputs.count;
+  }
 
   part.lora = problem.lora;
   part.lora.in_features = shard.a_inputs.count;
+  part.lora.x_stride = part.base.x_stride;
   part.lora.widths = counts(shard.b_rows);
   if (description.joint) {
     part.lora.widths = {sum(part.lora.widths)};

@@ -45,7 +45,8 @@ struct ShardProblem {
   Problem lora;                   // op linear, or shrink
   std::optional<Problem> expand;  // from the h of all shards
   Exchange h = Exchange::kNone, y = Exchange::kNone;
-  bool adds_bias = false;  // of a sum of terms the first alone
+  bool adds_bias = false;    // of a sum of terms the first alone
+  bool input_split = false;  // x has the shard's columns alone
 };
 [[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
 

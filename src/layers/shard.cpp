@@ -216,6 +216,14 @@ std::string why_not_sharded(const ShardedLayer& layer) {
   if (layer.tp < 1) {
     return fmt::format("tp {} is no number of shards", layer.tp);
   }
+  if (layer.gather_output && !description.may_gather) {
+    return fmt::format("a {} layer does not gather its output: gather_output is of column layers",
+                       name(layer.kind));
+  }
+  if (layer.input_split && description.base != Cut::kInputs) {
+    return fmt::format("every shard of a {} layer has all inputs: input_split is of row layers",
+                       name(layer.kind));
+  }
   if (std::string why = why_base_not_sharded(layer, description); !why.empty()) {
     return why;
   }

@@ -20,6 +20,7 @@ struct ShardedLayer {
   std::int64_t tp = 1;
   bool fully_sharded = false;
   bool gather_output = false;     // column: whether each shard ends with all columns
+  bool input_split = false;       // row: each shard's columns of x lie by themselves
   std::int64_t padding_unit = 1;  // vocabulary: all shards together are a multiple of it
 };
 

@@ -27,9 +27,9 @@ void describe_layer(Row& row, const LayerProblem& problem) {
   row.tp = layer.tp;
   row.fully_sharded = layer.fully_sharded;
   row.comm = "none";
-  row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind,
+  row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind,
                                    layer.tp, layer.fully_sharded, layer.kv_heads, problem.base_bias,
-                                   problem.missing_slices, layer.gather_output))
+                                   problem.missing_slices, layer.gather_output, layer.input_split))
                     .substr(0, 16);
   const LayerWork work = count_layer_work(shard_problem(problem, 0));
   row.bytes = work.layer.bytes;

@@ -61,6 +61,7 @@ struct LayerSetup {
   bool bias = false;            // of the base
   bool missing_slices = false;  // adapters leave blocks alone, each another one
   bool gather_output = false;   // of a column layer: every shard ends with all columns
+  bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
 };
 
 struct BatchSpec {

@@ -38,8 +38,9 @@ std::string hashed_text(const Case& spec) {
                   fmt::join(layer.widths, ","), layer.offset_start, layer.x_stride, layer.y_stride);
   if (spec.op == Op::kLayer) {
     const LayerSetup& setup = spec.setup;
-    text += fmt::format("{}|{}|{}|{}|{}|{}|{}|", name(setup.kind), setup.tp, setup.fully_sharded,
-                        setup.kv_heads, setup.bias, setup.missing_slices, setup.gather_output);
+    text += fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", name(setup.kind), setup.tp, setup.fully_sharded,
+                        setup.kv_heads, setup.bias, setup.missing_slices, setup.gather_output,
+                        setup.input_split);
   }
   text +=
       fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", spec.batch.decode, fmt::join(spec.batch.prefill, ","),

@@ -85,6 +85,9 @@ const std::vector<Field> kLayer{
     {{"layer.gather_output", "boolean", "true, false", "false",
       "every shard of a column layer ends with all columns"},
      [](R r, Case& c, X) { r.boolean(c.setup.gather_output); }},
+    {{"layer.input_split", "boolean", "true, false", "false",
+      "each shard's columns of x lie by themselves, as the layer before left them; of a row layer"},
+     [](R r, Case& c, X) { r.boolean(c.setup.input_split); }},
 };
 
 const std::vector<Field> kOp{

@@ -83,6 +83,37 @@ TEST_CASE("what a graph of a layer leaves is what its launches leave") {
   }
 }
 
+TEST_CASE("an adapter that is swapped while a graph lives is in what the graph leaves next") {
+  need_gpu();
+  if (no_base_product()) {
+    return;
+  }
+  const auto memory = make_device_memory();
+  const auto base = make_base_product(Space::kDevice);
+  const auto communicator = make_local_communicator(Space::kDevice);
+  const Selected lora = select_backend("naive");
+  for (const bool fully_sharded : {false, true}) {
+    const LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, fully_sharded));
+    const LayerTensors first = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerTensors second = draw_layer_tensors(problem, Fill::kBounded, 4);
+    second.w = first.w;
+    second.lora.x = first.lora.x;
+    LayerEngine engine(problem, *base, *lora.backend, *memory);
+    load_layer(engine, problem, first);
+    engine.forward(*communicator, Stream{});
+    const auto replay =
+        memory->record([&](void* stream) { engine.forward(*communicator, Stream{stream}); });
+    load_adapters(engine, problem, second);  // of the same ranks
+    replay();
+    LayerEngine fresh(problem, *base, *lora.backend, *memory);
+    load_layer(fresh, problem, second);
+    fresh.forward(*communicator, Stream{});
+    memory->synchronize();
+    CHECK(engine.output(0) == fresh.output(0));
+    CHECK(engine.output(3) == fresh.output(3));
+  }
+}
+
 TEST_CASE("parts are exchanged on the device with the bits of the host") {
   need_gpu();
   const auto memory = make_device_memory();

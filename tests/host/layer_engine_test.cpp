@@ -116,6 +116,20 @@ TEST_CASE("gathered columns of a merged base lie shard by shard") {
   CHECK(bench.verdict(engine, problem, tensors).status == Status::kPassed);
 }
 
+TEST_CASE("a row layer has the same bits whether its input is split already or not") {
+  const Bench bench;
+  for (const bool fully_sharded : {false, true}) {
+    for (const std::int64_t tp : {1, 2, 8}) {
+      LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, tp, fully_sharded));
+      const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+      const Matrix strided = run_whole(bench, problem, tensors);
+      problem.layer.input_split = true;
+      CHECK(shard_problem(problem, 0).base.x_stride == 96 / tp);
+      CHECK(run_whole(bench, problem, tensors) == strided);
+    }
+  }
+}
+
 TEST_CASE("a bias that is skipped is returned and not added") {
   const Bench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
