@@ -172,10 +172,15 @@ struct ColumnsOfThread {
   }
   template <typename T>
   __device__ void store(T* to, int left, bool add_inputs, const float* delta) const {
+    uint4 sums[kTiles / 4];
 #pragma unroll
     for (int v = 0; v < kTiles / 4; ++v) {
-      if (left >= 8 * v + 8) {
-        reinterpret_cast<uint4*>(to)[v] = sum_of<T>(vectors[v], add_inputs, delta + 8 * v);
+      sums[v] = sum_of<T>(vectors[v], add_inputs, delta + 8 * v);
+    }
+#pragma unroll
+    for (int v = 0; v < kTiles / 4; ++v) {
+      if (left >= 8 * v + 8) {  // stores alone are conditional
+        reinterpret_cast<uint4*>(to)[v] = sums[v];
       }
     }
   }
