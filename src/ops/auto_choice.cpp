@@ -33,12 +33,12 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   if (problem.tokens > kRowsOfAnAdapter * problem.plan.active()) {
     return false;
   }
-  constexpr std::int64_t kLanes = 32;
   constexpr std::int64_t kLanesOfPanel = 128;  // the most that its tiles have
   constexpr double kMany = 30e6;
   constexpr double kMore = 1.6;
   const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
-  if (shape.max_rank < kLanes || shape.max_rank > kLanesOfPanel || shape.max_rank % 8 != 0) {
+  const std::int64_t least = shape.slices == 1 ? 24 : 32;  // lanes of a slice, that fill its tiles
+  if (shape.max_rank < least || shape.max_rank > kLanesOfPanel || shape.max_rank % 8 != 0) {
     return true;
   }
   const double weights = 2.0 * static_cast<double>(shape.max_rank) *
