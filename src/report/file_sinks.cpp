@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -117,11 +120,39 @@ class RenderedSink : public Sink {
   std::unique_ptr<Sink> inner_;
 };
 
+// What stands first in a file of ours, whatever its version; "" where nothing tells.
+std::string_view first_words(const std::string& extension) {
+  return extension == ".jsonl" ? R"({"kind":)"
+         : extension == ".csv" ? "scenario,case,"
+         : extension == ".md"  ? "# lora-bench "
+                               : "";
+}
+
+// Whoever mistypes a name must not lose what somebody wrote there.
+void refuse_to_replace_others(const std::filesystem::path& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none) || std::filesystem::is_empty(path, none)) {
+    return;
+  }
+  const std::string_view wanted = first_words(path.extension().string());
+  std::string found(wanted.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(found.data(), std::ssize(found));
+  if (found != wanted) {
+    throw UsageError(fmt::format(
+        "'{}' would be replaced, and it was not written by lora-bench: name another file, or "
+        "remove it",
+        path.string()));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append,
                                      const std::vector<std::string>& columns) {
   const std::string extension = path.extension().string();
+  if (!append) {
+    refuse_to_replace_others(path);
+  }
   if (extension == ".jsonl") {
     return std::make_unique<JsonLinesSink>(path, append);
   }

@@ -26,7 +26,8 @@ struct TableStyle {
 };
 
 // By extension: .csv .jsonl .md .txt; any other is a UsageError naming these. The file is opened
-// now, so that an unwritable place is found before work starts. `append` continues a JSONL or CSV
+// now, so that an unwritable place is found before work starts; one that holds anything but what
+// lora-bench writes is a UsageError, not replaced. `append` continues a JSONL or CSV
 // file (for --resume): a last line cut in the middle is removed, and begin() throws UsageError when
 // the header (CSV) or the context (JSONL) is another one. A write that fails throws
 // EnvironmentError and leaves the rows before it whole; the process must ignore SIGPIPE and SIGXFSZ

@@ -255,6 +255,26 @@ TEST_CASE("a place that cannot be written is found when the sink is made") {
   CHECK_THROWS_AS(static_cast<void>(make_file_sink("x.md", true)), UsageError);
 }
 
+TEST_CASE("a file that lora-bench did not write is not replaced, one of its own is") {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"x.jsonl", "x.csv", "x.md"}) {
+    CAPTURE(name);
+    const std::string notes = "# My notes\n\nscenario and case, by hand\n";
+    const std::string path = folder.write(name, notes);
+    CHECK_THROWS_WITH_AS(static_cast<void>(make_file_sink(path, false)),
+                         doctest::Contains("it was not written by lora-bench: name another file"),
+                         UsageError);
+    CHECK(contents(path) == notes);
+    folder.write(name, "");
+    for (int turn = 0; turn < 2; ++turn) {
+      const std::unique_ptr<Sink> sink = make_file_sink(path, false);
+      sink->begin(fixed_context());
+      sink->finish();
+    }
+    CHECK(contents(path).size() > 10);
+  }
+}
+
 TEST_CASE("a full disk is an error that names the file") {
   if (!fs::exists("/dev/full")) {
     MESSAGE("skipped: no /dev/full here");
