@@ -391,6 +391,8 @@ void LayerEngine::poison_results(std::int64_t rank) {
   }
 }
 
+void LayerEngine::poison_h(std::int64_t rank) { at(rank).h.poison(); }
+
 Matrix LayerEngine::output(std::int64_t rank) const {
   const Part& part = at(rank);
   const bool gathered = part.problem.y == Exchange::kGather;

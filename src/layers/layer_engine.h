@@ -34,10 +34,13 @@ class LayerEngine {
   void run_after_h(std::int64_t rank, Stream stream);
   // The whole layer, shards in turn.
   void forward(Communicator& communicator, Stream stream, bool with_lora = true);
-  // The last step of forward, where shards were run by themselves.
+  // Steps of forward, where shards were run by themselves.
+  void exchange_h(Communicator& communicator, Stream stream);
   void exchange_y(Communicator& communicator, Stream stream);
+  [[nodiscard]] bool exchanges_h() const { return at(0).problem.h != Exchange::kNone; }
   // All that the shard writes by itself, so that what is read there afterwards was written since.
   void poison_results(std::int64_t rank);
+  void poison_h(std::int64_t rank);
 
   [[nodiscard]] Matrix output(std::int64_t rank) const;
   // The base layer's bias, whole, for the caller to add; empty unless it is skipped.
@@ -81,7 +84,6 @@ class LayerEngine {
   void set_rank(std::int64_t slot, std::int64_t rank, float scale);
   // Of part.base_fp32, on the host.
   static void add_bias(Part& part);
-  void exchange_h(Communicator& communicator, Stream stream);
 
   LayerProblem problem_;
   const Backend& base_;

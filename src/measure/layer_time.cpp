@@ -147,7 +147,7 @@ class LayerBench {
     take_samples({.settings = settings_,
                   .launches = passes * measured.rotation_sets,
                   .own_load = space_ == Space::kHost ? 1.0 : 0.0,
-                  .prepare = [this] { eviction_.run(); },
+                  .prepare = [this, rank] { prepare(rank); },
                   .stop = request_.stop,
                   .against_baseline = true},
                  clock_, measured);
@@ -158,15 +158,45 @@ class LayerBench {
     return measured;
   }
 
+  // No sample finds the h of the one before.
+  void prepare(std::int64_t rank) {
+    for (LayerEngine& layer : layers_) {
+      layer.poison_h(rank);
+    }
+    eviction_.run();
+  }
+
   // What the sequences as they were timed left in all shards of a layer that no one knows.
   void check(Measurement& measured) {
     if (!request_.check) {
       return;
     }
     LayerEngine& layer = layers_[std::random_device{}() % layers_.size()];
-    layer.exchange_y(*communicator_, Stream{});
-    measured.check_message = request_.check(layer);
+    measured.check_message = wrong_in(layer);
     measured.check_passed = measured.check_message.empty();
+  }
+
+  // A timed shard expands the h that was exchanged before; what it shrank shows in a y of its own.
+  std::string wrong_in(LayerEngine& layer) {
+    layer.exchange_y(*communicator_, Stream{});
+    std::string wrong = request_.check(layer);
+    if (wrong.empty() && layer.exchanges_h()) {
+      layer.exchange_h(*communicator_, Stream{});
+      for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+        layer.run_before_h(rank, false, Stream{});
+        layer.run_after_h(rank, Stream{});
+      }
+      layer.exchange_y(*communicator_, Stream{});
+      wrong = request_.check(layer);
+    }
+    if (wrong.empty()) {
+      wrong = layer.damage();
+    }
+    if (const std::string input = wrong.empty() ? layer.changed_input(request_.loaded) : "";
+        !input.empty()) {
+      wrong = "input " + input + " was changed";
+    }
+    return wrong;
   }
 
   const LayerMeasureRequest& request_;

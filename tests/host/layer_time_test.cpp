@@ -2,8 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "measure/fake_clock.h"
 #include "ops/cpu_backend.h"
@@ -33,11 +38,12 @@ LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
   return make_layer_problem(layer, lora);
 }
 
-// Does its work until it was launched so many times.
-class TiredBackend : public Backend {
+// Does of its work what `does` says.
+class TrickBackend : public Backend {
  public:
-  explicit TiredBackend(std::int64_t launches) : launches_(launches) {}
-  [[nodiscard]] std::string_view name() const override { return "tired"; }
+  using Does = std::function<bool(const Problem&, const Operands&)>;
+  explicit TrickBackend(Does does) : does_(std::move(does)) {}
+  [[nodiscard]] std::string_view name() const override { return "trick"; }
   [[nodiscard]] std::string_view summary() const override { return "for tests"; }
   [[nodiscard]] Space space() const override { return Space::kHost; }
   [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
@@ -46,13 +52,13 @@ class TiredBackend : public Backend {
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (launches_-- > 0) {
+    if (does_(problem, operands)) {
       cpu_->launch(problem, operands, stream);
     }
   }
 
  private:
-  mutable std::int64_t launches_;
+  Does does_;
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
 };
 
@@ -107,9 +113,45 @@ TEST_CASE("the tax of a layer is what it takes longer than its base, of the slow
 
 TEST_CASE("work that is left out once a layer is timed is found") {
   FakeClock clock([](int, std::int64_t) { return 10e-6; });
-  const LayerMeasurement result = measured(row_layer(2, false), clock, TiredBackend(20));
+  std::int64_t launches = 0;
+  const LayerMeasurement result =
+      measured(row_layer(2, false), clock,
+               TrickBackend([&](const Problem&, const Operands&) { return ++launches <= 20; }));
   CHECK_FALSE(result.layer.check_passed);
   CHECK(result.layer.check_message.find("elements are wrong") != std::string::npos);
+}
+
+TEST_CASE("a shrink that is left out while a layer is timed is found where h is exchanged") {
+  FakeClock clock([](int, std::int64_t) { return 10e-6; });
+  std::set<const void*> shrunk;
+  const LayerMeasurement result = measured(
+      row_layer(2, true), clock, TrickBackend([&](const Problem& problem, const Operands& o) {
+        return problem.op != Op::kShrink || shrunk.insert(o.h).second;
+      }));
+  CHECK(shrunk.size() > 2);
+  CHECK_FALSE(result.layer.check_passed);
+}
+
+TEST_CASE("a sample of a layer finds no h of the one before, and its base has no adapters") {
+  std::int64_t launches = 0, fresh = 0;
+  std::vector<std::pair<int, std::int64_t>> runs;  // slot, and all launches until then
+  FakeClock clock([&](int slot, std::int64_t) {
+    runs.emplace_back(slot, launches);
+    return 10e-6;
+  });
+  const LayerMeasurement result = measured(
+      row_layer(1, false), clock, TrickBackend([&](const Problem&, const Operands& operands) {
+        ++launches;
+        fresh += std::isnan(*static_cast<const float*>(operands.h)) ? 1 : 0;
+        return true;
+      }));
+  CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
+  CHECK(fresh >= 6);
+  REQUIRE(runs.size() >= 12);
+  for (std::size_t run = 1; run < runs.size(); ++run) {
+    const std::int64_t adapters = runs[run].second - runs[run - 1].second;
+    CHECK((adapters > 0) == (runs[run].first == 1));
+  }
 }
 
 TEST_CASE("adapters that seem to save time have no tax") {
