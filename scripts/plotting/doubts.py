@@ -15,7 +15,8 @@ OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "
 
 def doubt_about(row):
     """One sentence, or "" where nothing contradicts itself."""
-    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_floor):
+    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_layer, _about_parts,
+                  _about_floor):
         doubt = check(row)
         if doubt:
             return doubt
@@ -94,6 +95,30 @@ def _about_figures_of_time(row):
         if rate is not None and not _agree(rate * time * scale, row.number(units) or 0):
             return f"{key} is not {units} over time_us"
     return ""
+
+
+def _about_layer(row):
+    time, base, tax, percent, noise, least, ratio = (row.number(key) for key in (
+        "time_us", "base_us", "tax_us", "tax_pct", "tax_noise_us", "tax_floor_us", "tax_ratio"))
+    if any(value is not None and not value >= 0 for value in (noise, least, tax)):
+        return "a tax, its noise or its floor is below 0"
+    if base is not None and not _is_time(base):
+        return "base_us is no positive number"
+    if None not in (tax, time, base) and not _agree(base + tax, time):
+        return "time_us is not base_us and tax_us"
+    if None not in (tax, base, percent) and not _agree(percent * base, 100 * tax):
+        return "tax_pct is not tax_us of base_us"
+    apart = None not in (tax, least, ratio) and not _agree(ratio * least, tax)
+    return "tax_ratio is not tax_us over tax_floor_us" if apart else ""
+
+
+def _about_parts(row):
+    time, noise, plan, zero, shrink, expand, gap = (row.number(key) for key in (
+        "time_us", "noise_us", "plan_us", "zero_us", "shrink_us", "expand_us", "gap_us"))
+    if any(value is not None and not value >= 0 for value in (noise, plan, zero, shrink, expand)):
+        return "noise_us, plan_us or a phase is below 0"
+    apart = None not in (time, shrink, expand, gap) and not _agree((zero or 0) + shrink + expand + gap, time)
+    return "time_us is not its phases and gap_us" if apart else ""
 
 
 def _about_floor(row):

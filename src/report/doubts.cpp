@@ -105,6 +105,44 @@ std::string doubt_about_figures_of_time(const Row& row) {
              : "compute_TFLOPps is not flops over time_us";
 }
 
+bool is_below_zero(const std::optional<double>& value) { return value && !(*value >= 0); }
+
+// Sums and quotients of the columns of a layer. A tax below its noise is no number.
+std::string doubt_about_layer(const Row& row) {
+  if (is_below_zero(row.tax_noise_us) || is_below_zero(row.tax_floor_us) ||
+      is_below_zero(row.tax_us)) {
+    return "a tax, its noise or its floor is below 0";
+  }
+  if (row.base_us && !is_time(*row.base_us)) {
+    return "base_us is no positive number";
+  }
+  if (row.tax_us && row.time_us && row.base_us &&
+      !agree(*row.base_us + *row.tax_us, *row.time_us)) {
+    return "time_us is not base_us and tax_us";
+  }
+  if (row.tax_us && row.base_us && row.tax_pct &&
+      !agree(*row.tax_pct * *row.base_us, 100 * *row.tax_us)) {
+    return "tax_pct is not tax_us of base_us";
+  }
+  return row.tax_us && row.tax_floor_us && row.tax_ratio &&
+                 !agree(*row.tax_ratio * *row.tax_floor_us, *row.tax_us)
+             ? "tax_ratio is not tax_us over tax_floor_us"
+             : "";
+}
+
+std::string doubt_about_parts(const Row& row) {
+  for (const auto& part : {row.noise_us, row.plan_us, row.zero_us, row.shrink_us, row.expand_us}) {
+    if (is_below_zero(part)) {
+      return "noise_us, plan_us or a phase is below 0";
+    }
+  }
+  const bool whole = row.time_us && row.shrink_us && row.expand_us && row.gap_us;
+  return whole && !agree(row.zero_us.value_or(0) + *row.shrink_us + *row.expand_us + *row.gap_us,
+                         *row.time_us)
+             ? "time_us is not its phases and gap_us"
+             : "";
+}
+
 // The floor of a peer's row is that of ours, which only `report --peers` knows.
 std::string doubt_about_floor(const Row& row) {
   if (row.floor_us && !is_time(*row.floor_us)) {
@@ -177,8 +215,9 @@ std::string doubt_about(const Row& row) {
 }
 
 std::string doubt_about_stored(const Row& row) {
-  for (const auto check : {doubt_about, doubt_about_work, doubt_about_proof,
-                           doubt_about_figures_of_time, doubt_about_floor}) {
+  for (const auto check :
+       {doubt_about, doubt_about_work, doubt_about_proof, doubt_about_figures_of_time,
+        doubt_about_layer, doubt_about_parts, doubt_about_floor}) {
     if (std::string doubt = check(row); !doubt.empty()) {
       return doubt;
     }

@@ -63,7 +63,7 @@ class Reader {
     const Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded()) {
       if (!has_context_ && !text.empty() && text.front() != '{') {
-        fail("not JSON; lora-bench reads .jsonl files of results");
+        fail("not JSON: lora-bench reads .jsonl files of results, and no CSV or Markdown back");
       }
       if (complete) {
         fail("not valid JSON");
