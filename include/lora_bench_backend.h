@@ -25,7 +25,7 @@ extern "C" {
 enum {
   LORA_BENCH_SHRINK = 0,    /* h = x A^T; the result is h */
   LORA_BENCH_EXPAND = 1,    /* y (+)= h B^T; h is given */
-  LORA_BENCH_LINEAR = 2,    /* both; h is yours to write, nobody looks at it */
+  LORA_BENCH_LINEAR = 2,    /* both; h is room for yours, of `intermediate`; nobody looks at it */
   LORA_BENCH_EMBEDDING = 3, /* as expand */
   LORA_BENCH_LOGITS = 4     /* as linear, one slice, rows are the sampled ones */
 };
@@ -41,7 +41,7 @@ typedef struct lora_bench_problem {
   uint32_t struct_size;  /* of this struct as the caller knows it */
   int32_t op;            /* LORA_BENCH_SHRINK ... */
   int32_t dtype;         /* of x, a, b, bias and y */
-  int32_t intermediate;  /* of h where h is an operand or the result */
+  int32_t intermediate;  /* dtype of h in every op: a linear case has an h of 16 bits too */
   int32_t scale_at;      /* LORA_BENCH_SCALE_AT_SHRINK or _EXPAND; an op of one half applies the
                           * scale only if it is that half */
   int32_t add_inputs;    /* 1: y += delta; 0: y = delta, in rows with an adapter of rank > 0 */
@@ -78,7 +78,7 @@ typedef struct lora_bench_operands {
   const void* const* a;            /* [slices] host array of addresses: [slots, max_rank, K] */
   const void* const* b;            /* the same: [slots, widths[i], max_rank] */
   const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias */
-  void* h;                         /* [slices, tokens, max_rank] */
+  void* h;                         /* [slices, tokens, max_rank] of `intermediate` */
   void* y;                         /* [tokens, y_stride] */
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
   const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */

@@ -170,6 +170,9 @@ ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
       text += wrapped(sentence, grid.width(), 4);
     }
   }
+  if (options.explain && !explained) {
+    text += wrapped("no row of backend auto to explain: add --backends auto", grid.width(), 0);
+  }
   if (explained && !why_no_gpu().empty()) {
     text += wrapped("explained as on an NVIDIA H200: there is no GPU here", grid.width(), 0);
   }

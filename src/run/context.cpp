@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
@@ -76,7 +77,10 @@ std::string why_not_resumable(const Context& stored, const Context& current) {
       return fmt::format("it holds no rows of scenario '{}'", name);
     }
     if (found->second != hash) {
-      return fmt::format("scenario '{}' has changed since", name);
+      return fmt::format(
+          "scenario '{}' is another one than it was: the file, or an option such as --set; it came "
+          "from `{}`",
+          name, fmt::join(stored.argv, " "));
     }
   }
   for (const std::string& reason :

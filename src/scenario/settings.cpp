@@ -97,7 +97,7 @@ void flatten(const Value& map, const std::string& prefix, Settings& settings,
                            [&](const auto& known) { return other(known.first); });
       };
       if ((is_shape(target) && taken(is_model)) || (is_model(target) && taken(is_shape))) {
-        diagnostics.add(entry.where, "both a model and a layer of its own",
+        diagnostics.add(entry.where, "a layer of its own beside 'model' or 'layers'",
                         "either `model` with `layers`, or `layer` with `in` and `out`");
       }
       settings.put(target, {field, &entry.value});

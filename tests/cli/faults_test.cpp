@@ -195,7 +195,7 @@ TEST_CASE("resume refuses results of another scenario") {
   const std::string two = folder.write("two.yaml", small_scenario("seed: 7\n"));
   const ProcessResult result = run_tool({"run", two, "--backends", "cpu", "--resume", rows});
   CHECK(result.exit_code == 1);
-  CHECK(contains(result.err, "has changed"));
+  CHECK(contains(result.err, "is another one than it was"));
 }
 
 TEST_CASE("a full disk loses no finished row and is an environment error") {
