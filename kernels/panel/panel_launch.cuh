@@ -6,6 +6,7 @@
 #include "kernels/divide_up.h"
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_expand.cuh"
+#include "kernels/panel/panel_joined.cuh"
 #include "kernels/panel/panel_plain.cuh"
 #include "kernels/panel/panel_shrink.cuh"
 
@@ -17,6 +18,7 @@ struct PanelLaunch {
   int threads = 0;
   int shared_bytes = 0;
   bool linked = false;  // may start while the kernel before it runs
+  int cluster = 1;      // blocks of one
 };
 
 template <typename Params, typename Plan>
@@ -35,19 +37,33 @@ cudaError_t launch_panel(void (*kernel)(Params, Plan), const PanelLaunch& launch
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  launch.shared_bytes);
   }
+  if (error == cudaSuccess && launch.cluster > 1 && code.ptxVersion < 90) {
+    error = cudaErrorNotSupported;  // no clusters in code for an older architecture
+  }
   if (error != cudaSuccess) {
     return error;
   }
-  cudaLaunchAttribute link = {};
-  link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  link.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (launch.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[count++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(launch.cluster);
+    cluster.val.clusterDim.y = 1;
+    cluster.val.clusterDim.z = 1;
+  }
+  if (launch.linked && code.ptxVersion >= 90) {  // older code has no wait
+    cudaLaunchAttribute& link = attributes[count++];
+    link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    link.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
   config.blockDim = dim3(static_cast<unsigned>(launch.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(launch.shared_bytes);
   config.stream = stream;
-  config.attrs = &link;
-  config.numAttrs = launch.linked && code.ptxVersion >= 90 ? 1U : 0U;  // older code has no wait
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, params, plan);
 }
 
@@ -76,10 +92,17 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
                         params, plan);
   }
   return visit_tile<static_cast<int>(kPanelShrinkTiles.size())>(tuning.tile, [&]<int kTile>() {
-    return launch_panel(
-        panel_shrink<T, kTile>,
-        {tuning.blocks, PanelShrinkBlock<kTile>::kThreads, tuning.shared_bytes, true}, stream,
-        params, plan);
+    if constexpr (kPanelShrinkTiles[kTile].joined) {
+      return launch_panel(panel_joined<T, kTile>,
+                          {tuning.blocks, PanelJoinedBlock<kTile>::kThreads, tuning.shared_bytes,
+                           true, tuning.split},
+                          stream, params, plan);
+    } else {
+      return launch_panel(
+          panel_shrink<T, kTile>,
+          {tuning.blocks, PanelShrinkBlock<kTile>::kThreads, tuning.shared_bytes, true}, stream,
+          params, plan);
+    }
   });
 }
 

@@ -78,23 +78,75 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
               static_cast<double>(shape.max_rank * shape.max_rank) * kReadingParts);
 }
 
+// The same where a cluster adds the chains. Fitted to two tiles on two shapes: 256 tokens of one
+// adapter of rank 64, down, and 128, qkv, where a block has a multiprocessor for itself. Expand
+// starts early on the multiprocessors that are left, which has to be half of them.
+double joined_time(const PanelShape& shape, const ShrinkChoice& choice) {
+  constexpr double kStart = 3.5;
+  constexpr double kProductsATime = 8.4e5;
+  constexpr double kLateExpand = 7;
+  constexpr double kBytesOfParts = 3.1e6;
+  constexpr double kReadingParts = 1e-4;
+  const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
+  const std::int64_t lanes = shape.slices * shape.max_rank;
+  const std::int64_t stages = divide_up(chain_length(shape.in_features), tile.depth);
+  const std::int64_t blocks =
+      likely_row_tiles(shape, tile.rows) * divide_up(lanes, tile.lanes) * kChains;
+  const double taken = static_cast<double>(blocks) / static_cast<double>(shape.multiprocessors);
+  return kStart +
+         static_cast<double>(stages * tile.rows * tile.lanes * tile.depth) / kProductsATime +
+         kLateExpand * std::max(taken - 0.5, 0.0) +
+         static_cast<double>(shape.tokens * lanes * 4) / kBytesOfParts +
+         static_cast<double>(shape.max_rank * shape.max_rank) * kReadingParts;
+}
+
+// Whether to think of a tile whose chains a cluster adds where nobody asks for it: chains of as
+// many stages as were measured, and clusters that all run at once. Clusters of eight blocks that
+// have a multiprocessor each do not fill the groups that multiprocessors come in: 15 run on 132.
+bool worth_joining(const PanelShape& shape, const ShrinkChoice& choice) {
+  constexpr std::int64_t kStages = 4;
+  const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
+  const std::int64_t clusters = row_tiles(shape, tile.rows) *
+                                divide_up(shape.slices * shape.max_rank, std::int64_t{tile.lanes});
+  return kPanelMayJoin &&
+         divide_up(chain_length(shape.in_features), std::int64_t{tile.depth}) >= kStages &&
+         clusters <= shape.multiprocessors / kChains - 1;
+}
+
+// Whether the chains of a tile can be shared and added up like that.
+bool allowed(const PanelShape& shape, const PanelShrinkSaid& said, const ShrinkChoice& choice) {
+  const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
+  if ((said.tile >= 0 && said.tile != choice.tile) ||
+      (said.split > 0 && said.split != choice.split) ||
+      (said.levels >= 0 && said.levels != choice.levels) ||
+      panel_shrink_bytes(tile, choice.levels) > shape.shared_bytes) {
+    return false;
+  }
+  if (!tile.joined) {
+    return choice.split << choice.levels <= kChains;
+  }
+  return shape.clusters && shape.in_features > 0 && choice.split == kChains &&
+         choice.levels == kChainLevels &&
+         (said.tile == choice.tile ||
+          (said.split == 0 && said.levels < 0 && worth_joining(shape, choice)));
+}
+
 ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said) {
+  // Few shapes were measured joined: there it took 0.65 and 0.68 of the time of the pair. Shrink
+  // is about half of that, so less than this of it might be nothing.
+  constexpr double kClearlyLess = 0.8;
   ShrinkChoice best;
   double least = 0;
   ShrinkChoice choice;
   for (std::size_t i = 0; i < kPanelShrinkTiles.size(); ++i) {
     choice.tile = static_cast<int>(i);
     for (choice.split = 1; choice.split <= kChains; choice.split *= 2) {
-      for (choice.levels = 0; choice.split << choice.levels <= kChains; ++choice.levels) {
-        if ((said.tile >= 0 && said.tile != choice.tile) ||
-            (said.split > 0 && said.split != choice.split) ||
-            (said.levels >= 0 && said.levels != choice.levels)) {
+      for (choice.levels = 0; choice.levels <= kChainLevels; ++choice.levels) {
+        if (!allowed(shape, said, choice)) {
           continue;
         }
-        if (panel_shrink_bytes(kPanelShrinkTiles[i], choice.levels) > shape.shared_bytes) {
-          break;
-        }
-        const double time = shrink_time(shape, choice);
+        const double time = kPanelShrinkTiles[i].joined ? joined_time(shape, choice) / kClearlyLess
+                                                        : shrink_time(shape, choice);
         if (best.tile == kPanelPlain || time < least) {
           best = choice;
           least = time;

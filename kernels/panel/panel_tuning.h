@@ -19,9 +19,13 @@ struct PanelShape {
   std::int64_t shared_bytes = 227 << 10;          // that a block may have
   std::int64_t multiprocessor_bytes = 228 << 10;  // shared memory, of which a block costs 1 KB more
   bool vectors = true;                            // x, A, B and y can be read 16 bytes at a time
+  bool clusters = true;                           // sm_90 and up
 };
 
+constexpr int kPanelDepth = 64;  // elements of K in a stage
+
 // The tiles that are compiled. Of shrink: rows of one adapter times lanes of all its slices.
+// Joined: eight blocks, a chain each, are a cluster that adds them to one part; needs sm_90.
 struct PanelShrinkTile {
   int rows;
   int lanes;
@@ -29,15 +33,22 @@ struct PanelShrinkTile {
   int warps_of_lanes;
   int stages;
   int blocks;  // that registers let a multiprocessor hold
+  bool joined = false;
+  int depth = kPanelDepth;
+  int warps_that_bring = 0;  // and do nothing else; 0: all bring and multiply
 };
-constexpr std::array<PanelShrinkTile, 7> kPanelShrinkTiles = {{{32, 32, 2, 2, 8, 2},
+constexpr std::array<PanelShrinkTile, 9> kPanelShrinkTiles = {{{32, 32, 2, 2, 8, 2},
                                                                {32, 64, 2, 2, 6, 2},
                                                                {64, 32, 4, 2, 6, 2},
                                                                {64, 48, 2, 2, 4, 3},
                                                                {64, 128, 2, 4, 3, 2},
                                                                {128, 96, 4, 2, 2, 2},
-                                                               {128, 192, 4, 2, 3, 1}}};
-constexpr int kPanelDepth = 64;  // elements of K in a stage
+                                                               {128, 192, 4, 2, 3, 1},
+                                                               {32, 64, 2, 2, 8, 1, true, 128, 4},
+                                                               {64, 48, 4, 2, 6, 1, true, 128, 4}}};
+
+// Whether a joined tile is ever chosen where no tuning names it.
+constexpr bool kPanelMayJoin = true;
 
 // Of expand: a warp owns 16 rows and `wide` columns of a tile.
 struct PanelExpandTile {
@@ -58,7 +69,7 @@ struct PanelShrinkTuning {
   std::int64_t blocks = 0;
   int tile = kPanelPlain;
   std::int64_t lane_tiles = 1;
-  int split = 1;              // blocks that share the chains of a tile: 1, 2, 4 or 8
+  int split = 1;              // blocks that share the chains of a tile: 1, 2, 4 or 8; joined: 8
   int levels = kChainLevels;  // a part of h is the sum of 1 << levels chains
   int shared_bytes = 0;
 
@@ -82,13 +93,17 @@ struct PanelExpandTuning {
   return slices * tokens * max_rank + 1056;
 }
 
-[[nodiscard]] constexpr int panel_table_bytes(const PanelShrinkTile& tile) {
-  return (tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128;
+[[nodiscard]] constexpr int panel_barrier_bytes(const PanelShrinkTile& tile) {
+  return tile.joined ? (2 * tile.stages + 1) * 8 : 0;
 }
-// In shared memory: what a tile takes, with a sum that waits for its neighbour at each level.
+[[nodiscard]] constexpr int panel_table_bytes(const PanelShrinkTile& tile) {
+  return (panel_barrier_bytes(tile) + tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128;
+}
+// In shared memory: what a tile takes, with a sum that waits for its neighbour at each level; or
+// with one from each block of the cluster, of an eighth of the tile.
 [[nodiscard]] constexpr int panel_shrink_bytes(const PanelShrinkTile& tile, int levels) {
-  return panel_table_bytes(tile) + tile.stages * (tile.rows + tile.lanes) * kPanelDepth * 2 +
-         levels * tile.rows * tile.lanes * 4;
+  return panel_table_bytes(tile) + tile.stages * (tile.rows + tile.lanes) * tile.depth * 2 +
+         (tile.joined ? 1 : levels) * tile.rows * tile.lanes * 4;
 }
 [[nodiscard]] constexpr int panel_pitch_of_h(int steps) {  // bytes; rows on different banks
   return steps * 64 + (steps % 2 == 0 ? 64 : 0);

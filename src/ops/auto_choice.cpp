@@ -111,6 +111,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   shape.shared_bytes = device.shared_bytes;
   shape.multiprocessor_bytes = device.multiprocessor_bytes;
   shape.vectors = vectors;
+  shape.clusters = device.compute_capability >= 90;
   return shape;
 }
 
@@ -209,7 +210,7 @@ bool expands_in_vectors(const Problem& problem) {
 }
 
 std::string tile_name(const kernels::PanelShrinkTile& tile) {
-  return fmt::format("{}x{}", tile.rows, tile.lanes);
+  return fmt::format("{}x{}{}", tile.rows, tile.lanes, tile.joined ? "-joined" : "");
 }
 
 std::string tile_name(const kernels::PanelExpandTile& tile) {

@@ -41,13 +41,16 @@ std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
   }
   const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(tuning.tile)];
   return fmt::format(
-      "shrink: {} of {}, tiles of {} rows x {} lanes, {} = {} x {} x split {}; h in {}, {}, {} of "
+      "shrink: {} of {}, tiles of {} rows x {} lanes, {} = {} x {} x split {}{}; h in {}, {}, {} "
+      "of "
       "shared memory",
       counted(tuning.blocks, "block"),
-      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_lanes, "warp"), tile.rows,
-      tile.lanes, tuning.blocks,
+      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_lanes + tile.warps_that_bring,
+              "warp"),
+      tile.rows, tile.lanes, tuning.blocks,
       counted(tuning.blocks / tuning.lane_tiles / tuning.split, "row tile"),
       counted(tuning.lane_tiles, "lane tile"), tuning.split,
+      tile.joined ? ", a cluster that adds its chains" : "",
       counted(kernels::panel_parts(tuning.levels), "part"), counted(tile.stages, "stage"),
       bytes(tuning.shared_bytes));
 }

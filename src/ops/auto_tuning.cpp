@@ -67,8 +67,30 @@ std::optional<TuningFault> fault_of_family(const Tuning& tuning) {
   return std::nullopt;
 }
 
-// A block adds no chains of another one.
+const kernels::PanelShrinkTile* shrink_tile_named(const std::string& name) {
+  const auto& tiles = kernels::kPanelShrinkTiles;
+  const auto* const found = std::find_if(tiles.begin(), tiles.end(),
+                                         [&](const auto& tile) { return tile_name(tile) == name; });
+  return found == tiles.end() ? nullptr : &*found;
+}
+
+bool is_joined(const Tuning& tuning) {
+  const kernels::PanelShrinkTile* tile = shrink_tile_named(tuning.shrink_tile);
+  return tile != nullptr && tile->joined;
+}
+
+// A block adds no chains of another one, but in a cluster, which adds all.
 std::optional<TuningFault> fault_of_parts(const Tuning& tuning) {
+  if (is_joined(tuning)) {
+    return (tuning.split == 0 || tuning.split == kernels::kChains) && tuning.parts <= 1
+               ? std::nullopt
+               : std::optional<TuningFault>(
+                     {"tuning.shrink_tile",
+                      fmt::format(
+                          "'tuning.shrink_tile' is {} with tuning.split {}, tuning.parts {}",
+                          tuning.shrink_tile, tuning.split, tuning.parts),
+                      "split 8 and 1 part, or 0 of each"});
+  }
   if (tuning.parts == 0 || tuning.parts >= tuning.split) {
     return std::nullopt;
   }
@@ -124,6 +146,12 @@ std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
   const auto chosen = auto_shrink_tuning(device, problem, tuning, true);
   if (chosen.blocks == 0) {
     return "";
+  }
+  if (is_joined(tuning) && device.compute_capability < 90) {
+    return fmt::format(
+        "tuning.shrink_tile {}: compute capability {}.{} has no clusters of blocks; allowed: tiles "
+        "that are not joined",
+        tuning.shrink_tile, device.compute_capability / 10, device.compute_capability % 10);
   }
   const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(chosen.tile)];
   const bool as_said = (tuning.shrink_tile.empty() || tile_name(tile) == tuning.shrink_tile) &&

@@ -111,8 +111,12 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
     }
   }
   for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    if (tile.joined) {
+      add(TunedFamily::kPanel,
+          [&](Tuning& tuning) { tuning.shrink_tile = lora_bench::tile_name(tile); });
+    }
     for (const std::int64_t split : {1, 2, 4, 8}) {
-      for (std::int64_t parts = split; parts <= 8; parts *= 2) {
+      for (std::int64_t parts = split; parts <= 8 && !tile.joined; parts *= 2) {
         add(TunedFamily::kPanel, [&](Tuning& tuning) {
           tuning.shrink_tile = lora_bench::tile_name(tile);
           tuning.split = split;
@@ -160,4 +164,60 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
     }
   }
   CHECK(taken > 400);
+}
+
+// K that ends in the middle of a stage, of a chain and before chains begin; rings that go around
+// and rings that are not filled; tiles that no row or lane fills; more clusters than run at once.
+TEST_CASE("auto: chains that a cluster adds are the same bits, wherever K, rows and lanes end") {
+  need_gpu();
+  const auto memory = lora_bench::make_device_memory();
+  const auto chosen = lora_bench::make_auto_backend();
+  const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
+  if (facts.compute_capability < 90) {
+    return;
+  }
+  for (const std::int64_t in_features : {40, 544, 2056, 4096, 9008, 14336}) {
+    for (const std::int64_t rank : {7, 100}) {
+      for (const std::int64_t tokens : {1, 33, 300}) {
+        lora_bench::Case spec = workload_case(tokens, 3);
+        spec.dtype = tokens % 2 == 0 ? Dtype::kBf16 : Dtype::kFp16;
+        spec.layer.in_features = in_features;
+        spec.layer.x_stride = in_features + 8;
+        spec.layer.widths = {264, 0, 128};
+        spec.layer.y_stride = 392;
+        spec.adapters.rank.list = {rank, 1 + rank / 2};
+        spec.adapters.max_rank = (rank + 7) / 8 * 8;
+        spec.no_adapter = 0.2;
+        Problem problem = problem_of(spec);
+        const auto tensors =
+            lora_bench::draw_tensors(problem, lora_bench::Fill::kBounded, spec.seed);
+        const auto bits = [&]() {
+          lora_bench::Stage stage(*memory, problem, tensors, chosen->workspace_bytes(problem));
+          stage.launch(*chosen);
+          CHECK(stage.damage().empty());
+          return stage.output();
+        };
+        problem.tuning = {.family = TunedFamily::kPanel, .shrink_tile = "32x32", .split = 8};
+        const auto expected = bits();
+        for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+          if (!tile.joined) {
+            continue;
+          }
+          problem.tuning = {.family = TunedFamily::kPanel,
+                            .shrink_tile = lora_bench::tile_name(tile)};
+          CAPTURE(in_features);
+          CAPTURE(rank);
+          CAPTURE(tokens);
+          CAPTURE(problem.tuning.shrink_tile);
+          REQUIRE(chosen->supports(problem, facts).yes);
+          CHECK(bits() == expected);
+          if (tokens == 33 && in_features < 9000) {
+            const auto verdict = verify(problem, *chosen, *memory, {.relations = true});
+            CAPTURE(verdict.message);
+            CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+          }
+        }
+      }
+    }
+  }
 }

@@ -78,6 +78,24 @@ TEST_CASE("explain: many rows an adapter are panels, with the tiles of both halv
   CHECK(contains(text, "2 linked launches; "));
 }
 
+TEST_CASE("explain: a cluster that adds the chains of shrink is said, with all warps of a block") {
+  if (!kernels::kPanelMayJoin) {
+    return;
+  }
+  Case spec = decode_case(0, 1);
+  spec.batch.prefill = {256};
+  spec.layer.in_features = spec.layer.x_stride = 14336;
+  spec.layer.widths = {4096};
+  spec.layer.y_stride = 4096;
+  spec.adapters.rank.list = {64};
+  spec.adapters.max_rank = 64;
+  const std::string text = explained(spec);
+  CAPTURE(text);
+  CHECK(contains(text, "shrink: 64 blocks of 8 warps, tiles of 32 rows x 64 lanes"));
+  CHECK(contains(text, "split 8, a cluster that adds its chains; h in 1 part, 8 stages"));
+  CHECK_FALSE(contains(explained(spec, {.compute_capability = 80}), "a cluster that adds"));
+}
+
 TEST_CASE("explain: each reason for panels is said") {
   CHECK(contains(explained(decode_case(64, 64), {.compute_capability = 89}),
                  "panel, compute capability 8.9 has no clusters"));

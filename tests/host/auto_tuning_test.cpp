@@ -60,7 +60,12 @@ Tuning drawn_tuning(std::uint64_t index) {
   tuning.parts = one_of(Numbers{0, 8});
   tuning.chunks = one_of(Numbers{0, 1, 3, 7, 48, 96, 200});
   if (index % 3 > 0) {
-    tuning.shrink_tile = tile_name(one_of(kernels::kPanelShrinkTiles));
+    const kernels::PanelShrinkTile tile = one_of(kernels::kPanelShrinkTiles);
+    tuning.shrink_tile = tile_name(tile);
+    if (tile.joined) {
+      tuning.split = tuning.split == 8 ? 8 : 0;
+      tuning.parts = 0;
+    }
     tuning.expand_tile = tile_name(one_of(kernels::kPanelExpandTiles));
   }
   return tuning;
@@ -157,6 +162,10 @@ TEST_CASE("tuning: what a device cannot launch is a sentence with what is allowe
   CHECK(contains(why_not(tuned_case(640, small)), "allowed: tiles of 32 lanes or more"));
   const Tuning many = with(kPanels, [](Tuning& t) { t.chunks = 65536; });
   CHECK(contains(why_not(tuned_case(640, many)), "tuning.chunks 65536: allowed: 1 to 96"));
+  const Tuning joined = with(kPanels, [](Tuning& t) { t.shrink_tile = "32x64-joined"; });
+  CHECK(why_not(tuned_case(640, joined)).empty());
+  CHECK(contains(why_not(tuned_case(640, joined), {.compute_capability = 80}),
+                 "tuning.shrink_tile 32x64-joined: compute capability 8.0 has no clusters"));
   const Tuning split = with(kPanels, [](Tuning& t) { t.split = 2; });
   spec = tuned_case(640, split);
   spec.layer.x_stride = 4097;
@@ -216,6 +225,11 @@ TEST_CASE("tuning: what no device launches is an error of the scenario, with its
                  "'tuning.parts' is 2 with tuning.split 4; allowed: at least the split"));
   CHECK(contains(message("family: panel, shrink_tile: 64x49"), "'64x49'; allowed: "));
   CHECK(contains(message("family: panel, shrink_tile: 64x49"), "64x48"));
+  CHECK(message("family: panel, split: 8, parts: 1, shrink_tile: 32x64-joined").empty());
+  CHECK(contains(message("family: panel, split: 4, shrink_tile: 32x64-joined"),
+                 "'tuning.shrink_tile' is 32x64-joined with tuning.split 4, tuning.parts 0; "
+                 "allowed: split 8 and 1 part"));
+  CHECK(contains(message("family: panel, parts: 2, shrink_tile: 64x48-joined"), "and 1 part"));
   CHECK(contains(message("split: 4"),
                  "'tuning.split' with tuning.family auto; allowed: tuning.family panel"));
   CHECK(contains(message("family: panel, warps: 4"), "allowed: tuning.family clustered"));

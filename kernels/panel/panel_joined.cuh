@@ -1,0 +1,361 @@
+#pragma once
+
+#include "kernels/chains.cuh"
+#include "kernels/chains.h"
+#include "kernels/link.cuh"
+#include "kernels/panel/panel_barriers.cuh"
+#include "kernels/panel/panel_copies.cuh"
+#include "kernels/panel/panel_plan.h"
+#include "kernels/panel/panel_rows.cuh"
+#include "kernels/panel/panel_shrink.cuh"
+#include "kernels/panel/panel_tuning.h"
+#include "kernels/segment/fragments.cuh"
+
+// shrink of a panel where blocks are few: the eight that have the chains of a tile are a cluster
+// and add them, so h leaves in one part. What it takes is latency, so nothing waits that need not.
+//   grid      (row tiles) x (lane tiles) x (chains), the last a cluster
+//   block     warps that bring, and warps that multiply: one chain of a tile of rows of one adapter
+//             times lanes of all slices
+//   memory    a ring of stages, of as many elements of K as the tile says; 16 bytes of rows g and
+//             g + 1 lie in different banks: bit 6 of a place flips
+//   barriers  two a stage: what it holds has come; it has been read. No barrier of the block in the
+//             loop
+//   products  the operands of the next 32 elements are loaded before these are multiplied
+//   order     that of panel_shrink: a chain 32 elements at a time, chains in pairs
+//   sums      fragment n of all blocks goes to block n modulo the cluster, which adds and writes
+//   it.
+//             A block ends when all that is sent to it has come, so nobody writes to one that is
+//             gone
+//   start     what the ring takes of A is asked for before the kernel before this one has ended
+//   bytes     x once a lane tile, A once a row tile, from the L2
+//   bound     latency of products that depend on each other, then the L2
+namespace lora_bench::kernels {
+
+template <int kTile>
+struct PanelJoinedBlock {
+  static constexpr PanelShrinkTile kShape = kPanelShrinkTiles[kTile];
+  static constexpr int kRows = kShape.rows;
+  static constexpr int kLanes = kShape.lanes;
+  static constexpr int kDepth = kShape.depth;
+  static constexpr int kPitch = kDepth * 2;
+  static constexpr int kStages = kShape.stages;
+  static constexpr int kWarpsM = kShape.warps_of_rows;
+  static constexpr int kMultiply = kWarpsM * kShape.warps_of_lanes;  // warps
+  static constexpr int kBring = kShape.warps_that_bring;
+  static constexpr int kThreads = 32 * (kMultiply + kBring);
+  static constexpr int kRF = kRows / kWarpsM / 16;  // fragments of a warp
+  static constexpr int kLF = kLanes / kShape.warps_of_lanes / 8;
+  static constexpr int kFragments = kRF * kLF;
+  static constexpr int kBarriers = panel_barrier_bytes(kShape);
+  static constexpr int kTable = panel_table_bytes(kShape);
+  static constexpr int kStageBytes = (kRows + kLanes) * kPitch;
+  static constexpr int kRing = kStages * kStageBytes;
+  static_assert(kRows % (16 * kWarpsM) == 0 && kLanes % (8 * kShape.warps_of_lanes) == 0);
+  static_assert(kDepth % 64 == 0, "two times 32 elements, of which one is loaded early");
+  static_assert(kFragments * kMultiply % kChains == 0, "each block of a cluster adds as many");
+};
+
+// What a warp multiplies at a time: 32 elements of K.
+template <typename S>
+struct PanelOperands {
+  uint4 x[S::kRF][2];
+  uint4 a[S::kLF];
+};
+
+// Where a block is, and what all its warps know.
+struct PanelJoinedTile {
+  Segment segment;
+  int rank = 0;
+  int first_lane = 0;
+  int lanes = 0;
+  int first = 0;  // element of K, of the chain
+  int end = 0;    // of the chain; K may end before
+  int steps = 0;  // stages in all
+};
+
+// Copies of 16 bytes by the warps that bring, `thread` of them: chunk thread % kChunks of rows
+// thread / kChunks, and so on; rows of x, then lanes of A. Rows and lanes that are not there hold
+// what lies there, and leave the block in no sum of one that is.
+template <typename S>
+__device__ inline void bring_panel(const ShrinkParams& params, const PanelJoinedTile& tile,
+                                   const std::int32_t* tokens, int thread, std::uint32_t ring,
+                                   std::uint32_t full, std::uint32_t read) {
+  constexpr int kChunks = S::kDepth / 8;
+  constexpr int kRowsATime = S::kBring * 32 / kChunks;
+  constexpr int kX = S::kRows / kRowsATime;
+  constexpr int kAll = kX + S::kLanes / kRowsATime;
+  static_assert(S::kRows % kRowsATime == 0 && S::kLanes % kRowsATime == 0 && kRowsATime % 2 == 0);
+  const int own_row = thread / kChunks;
+  const int own_chunk = thread % kChunks;
+  const char* from[kAll];
+#pragma unroll
+  for (int i = 0; i < kX; ++i) {
+    from[i] = static_cast<const char*>(params.x) +
+              tokens[own_row + i * kRowsATime] * (params.x_stride * 2) + own_chunk * 16;
+  }
+#pragma unroll
+  for (int i = kX; i < kAll; ++i) {
+    const int lane = tile.first_lane + min(own_row + (i - kX) * kRowsATime, tile.lanes - 1);
+    const int slice = lane / tile.rank;
+    from[i] = static_cast<const char*>(params.a[slice]) +
+              (tile.segment.adapter * params.max_rank + (lane - slice * tile.rank)) *
+                  (params.in_features * 2) +
+              own_chunk * 16;
+  }
+  const int limit = min(tile.end, static_cast<int>(params.in_features));
+  const std::uint32_t own_place =
+      ring + own_row * S::kPitch + ((own_chunk ^ (own_row % 2 * 4)) * 16);
+  int at = tile.first;
+  const auto bring = [&]<int kFirst, int kEnd>(std::uint32_t place) {
+    const std::int64_t offset = std::int64_t{at} * 2;
+    if (at + S::kDepth <= limit) {
+#pragma unroll
+      for (int i = kFirst; i < kEnd; ++i) {
+        const int there =
+            i < kX ? tile.segment.rows - i * kRowsATime : tile.lanes - (i - kX) * kRowsATime;
+        if (there > 0) {
+          bring_whole_16(place + i * kRowsATime * S::kPitch, from[i] + offset);
+        }
+      }
+    } else {  // zeros where the chain or K has ended
+      const int bytes = at + own_chunk * 8 < limit ? 16 : 0;
+#pragma unroll
+      for (int i = kFirst; i < kEnd; ++i) {
+        bring_16(place + i * kRowsATime * S::kPitch, bytes != 0 ? from[i] + offset : from[i],
+                 bytes);
+      }
+    }
+  };
+  const int early = min(tile.steps, S::kStages);
+  std::uint32_t place = own_place;
+#pragma unroll 1
+  for (int step = 0; step < early; ++step) {
+    bring.template operator()<kX, kAll>(place);
+    place += S::kStageBytes;
+    at += S::kDepth;
+  }
+  await_previous_kernel();
+  let_next_kernel_start();
+  at = tile.first;
+  place = own_place;
+#pragma unroll 1
+  for (int step = 0; step < early; ++step) {
+    bring.template operator()<0, kX>(place);
+    arrive_with_copies(full + step * 8);
+    place += S::kStageBytes;
+    at += S::kDepth;
+  }
+  int stage = 0;
+  unsigned parity = 0;
+  place = own_place;
+#pragma unroll 1
+  for (int step = S::kStages; step < tile.steps; ++step) {
+    await_phase(read + stage * 8, parity);
+    bring.template operator()<0, kAll>(place);
+    arrive_with_copies(full + stage * 8);
+    at += S::kDepth;
+    place += S::kStageBytes;
+    if (++stage == S::kStages) {
+      stage = 0;
+      parity ^= 1;
+      place = own_place;
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+template <typename T, int kTile>
+__global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
+                                  kPanelShrinkTiles[kTile].blocks)
+    panel_joined(const __grid_constant__ ShrinkParams params,
+                 const __grid_constant__ PanelShrinkPlan plan) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  __trap();  // never launched: no clusters
+#else
+  using S = PanelJoinedBlock<kTile>;
+  constexpr int kRows = S::kRows, kLanes = S::kLanes, kRF = S::kRF, kLF = S::kLF;
+  constexpr int kFragments = S::kFragments;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const int block = static_cast<int>(blockIdx.x);
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::uint32_t full = shared_address(shared);
+  const std::uint32_t read = full + S::kStages * 8;
+  const std::uint32_t joined = read + S::kStages * 8;
+  if (thread == 0) {
+    for (int stage = 0; stage < S::kStages; ++stage) {
+      begin_barrier_of(full + stage * 8, S::kBring * 32);
+      begin_barrier_of(read + stage * 8, S::kMultiply);
+    }
+    begin_barrier_of(joined, 1);
+    arrive_for_bytes(joined, kRows * kLanes * 4);
+    show_barriers();
+  }
+  PanelJoinedTile tile;
+  tile.segment = find_panel(params, block / kChains / plan.lane_tiles, kRows);
+  if (tile.segment.rows == 0) {  // as all blocks of the cluster
+    await_previous_kernel();     // who waits for this kernel waits for that one too
+    return;
+  }
+  const Segment& segment = tile.segment;
+  tile.rank = params.rank[segment.adapter];
+  tile.first_lane = block / kChains % plan.lane_tiles * kLanes;
+  tile.lanes = min(tile.rank * params.slices - tile.first_lane, kLanes);
+  if (tile.lanes <= 0) {  // all of them again
+    await_previous_kernel();
+    return;
+  }
+  const int own = block % kChains;  // chain, and rank in the cluster
+  const auto max_rank = static_cast<int>(params.max_rank);
+  tile.first = own * plan.chain;
+  tile.end = tile.first + plan.chain;
+  tile.steps = (plan.chain + S::kDepth - 1) / S::kDepth;
+  auto* tokens = reinterpret_cast<std::int32_t*>(shared + S::kBarriers);
+  auto* places = reinterpret_cast<std::int64_t*>(shared + S::kBarriers + kRows * 4);
+  for (int i = thread; i < kRows + kLanes; i += S::kThreads) {
+    if (i < kRows) {
+      tokens[i] = params.token_order[segment.first + min(i, segment.rows - 1)];
+    } else {
+      const int lane = tile.first_lane + min(i - kRows, tile.lanes - 1);
+      places[i - kRows] = (lane / tile.rank) * params.tokens * max_rank + lane % tile.rank;
+    }
+  }
+  __syncthreads();  // barriers and tables
+  tell_cluster();
+  const std::uint32_t ring = full + S::kTable;
+  if (thread >= S::kMultiply * 32) {
+    bring_panel<S>(params, tile, tokens, thread - S::kMultiply * 32, ring, full, read);
+    hear_cluster();
+    return;
+  }
+  const int warp = thread / 32;
+  const int g = thread % 32 / 4;
+  const int t = thread % 4;
+  const int warp_row = warp % S::kWarpsM * (16 * kRF);
+  const int warp_lane = warp / S::kWarpsM * (8 * kLF);
+  const int x_place = S::kTable + (warp_row + g) * S::kPitch + ((t ^ (g % 2 * 4)) * 16);
+  const int a_place = S::kTable + (kRows + warp_lane + g) * S::kPitch + ((t ^ (g % 2 * 4)) * 16);
+  const std::uint32_t same = plan.same_bytes;
+  float sum[kRF][kLF][4] = {};
+  const auto load = [&](PanelOperands<S>& to, int stage_offset, int b) {
+    // The swizzle lies in bit 6 of a place.
+    const unsigned char* xs = shared + ((x_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128);
+    const unsigned char* as = shared + ((a_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128);
+#pragma unroll
+    for (int i = 0; i < kRF; ++i) {
+      to.x[i][0] = *reinterpret_cast<const uint4*>(xs + i * 16 * S::kPitch);
+      to.x[i][1] = *reinterpret_cast<const uint4*>(xs + (i * 16 + 8) * S::kPitch);
+    }
+#pragma unroll
+    for (int j = 0; j < kLF; ++j) {
+      to.a[j] = *reinterpret_cast<const uint4*>(as + j * 8 * S::kPitch);
+    }
+  };
+  const auto multiply = [&](const PanelOperands<S>& of) {
+#pragma unroll
+    for (int i = 0; i < kRF; ++i) {
+      const uint4& x0 = of.x[i][0];
+      const uint4& x1 = of.x[i][1];
+      // Fragments in registers that follow one another, arranged once for all lanes.
+      const std::uint32_t low[4] = {own_register(x0.x, same), own_register(x1.x, same),
+                                    own_register(x0.y, same), own_register(x1.y, same)};
+      const std::uint32_t high[4] = {own_register(x0.z, same), own_register(x1.z, same),
+                                     own_register(x0.w, same), own_register(x1.w, same)};
+#pragma unroll
+      for (int j = 0; j < kLF; ++j) {
+        multiply_16<T>(sum[i][j], low[0], low[1], low[2], low[3], of.a[j].x, of.a[j].y);
+      }
+#pragma unroll
+      for (int j = 0; j < kLF; ++j) {
+        multiply_16<T>(sum[i][j], high[0], high[1], high[2], high[3], of.a[j].z, of.a[j].w);
+      }
+    }
+  };
+  int stage = 0;
+  int stage_offset = 0;
+  unsigned parity = 0;
+  PanelOperands<S> operands[2];
+  await_phase(full, 0);
+  load(operands[0], 0, 0);
+#pragma unroll 1
+  for (int step = 0; step < tile.steps; ++step) {
+    // No branch but the wait: where one ends, products have to. So warps without rows or lanes
+    // multiply what they find, and stages are multiplied whole, zeros where the chain has ended.
+    constexpr int kBlocks = S::kDepth / 32;
+    const int offset = stage_offset;
+    const std::uint32_t read_now = read + stage * 8;
+    if (++stage == S::kStages) {
+      stage = 0;
+      parity ^= 1;
+      stage_offset = 0;
+    } else {
+      stage_offset += S::kStageBytes;
+    }
+#pragma unroll
+    for (int b = 0; b + 1 < kBlocks; ++b) {
+      load(operands[(b + 1) % 2], offset, b + 1);
+      multiply(operands[b % 2]);
+    }
+    // After the last stage, once more what has come.
+    const bool more = step + 1 < tile.steps;
+    const int next = more ? stage : (stage == 0 ? S::kStages : stage) - 1;
+    const unsigned next_parity = more || stage != 0 ? parity : parity ^ 1;
+    __syncwarp();  // all of this stage is in registers
+    if (thread % 32 == 0) {
+      arrive_at(read_now);
+    }
+    await_phase(full + next * 8, next_parity);
+    load(operands[0], more ? stage_offset : offset, 0);
+    multiply(operands[(kBlocks - 1) % 2]);
+  }
+
+  constexpr int kAll = kFragments * S::kMultiply;
+  const int lane_of_warp = thread % 32;
+  unsigned char* received = shared + S::kTable + S::kRing;
+  hear_cluster();  // all blocks have their barriers
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f) {
+    const int number = warp * kFragments + f;
+    const int owner = number % kChains;
+    const int place = ((number / kChains * kChains + own) * 32 + lane_of_warp) * 16;
+    send_sixteen(address_in(owner, shared_address(received) + place), sum[f / kLF][f % kLF],
+                 address_in(owner, joined));
+  }
+  if (warp * kChains + own >= kAll) {
+    return;  // the first warp stays
+  }
+  await_phase(joined, 0);
+  const bool pairs = tile.rank % 2 == 0 && max_rank % 2 == 0;
+  const auto store_two = [&](int row, int lane, float first, float second) {
+    if (row < segment.rows && lane < tile.lanes) {
+      float* of_row = plan.sums.sums + tokens[row] * std::int64_t{max_rank};
+      if (pairs) {
+        *reinterpret_cast<float2*>(of_row + places[lane]) = {first, second};
+      } else {
+        of_row[places[lane]] = first;
+        if (lane + 1 < tile.lanes) {
+          of_row[places[lane + 1]] = second;
+        }
+      }
+    }
+  };
+#pragma unroll 1
+  for (int number = warp * kChains + own; number < kAll; number += S::kMultiply * kChains) {
+    const auto* of =
+        reinterpret_cast<const float4*>(received) + number / kChains * kChains * 32 + lane_of_warp;
+    float4 part[kChains];
+#pragma unroll
+    for (int i = 0; i < kChains; ++i) {
+      part[i] = of[i * 32];
+    }
+    const float4 h = add_in_pairs(part);
+    const int of_warp = number / kFragments;
+    const int f = number % kFragments;
+    const int row = of_warp % S::kWarpsM * (16 * kRF) + f / kLF * 16 + g;
+    const int lane = of_warp / S::kWarpsM * (8 * kLF) + f % kLF * 8 + t * 2;
+    store_two(row, lane, h.x, h.y);
+    store_two(row + 8, lane, h.z, h.w);
+  }
+#endif
+}
+
+}  // namespace lora_bench::kernels
