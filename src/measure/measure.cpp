@@ -58,6 +58,7 @@ class Bench {
         const DeviceFacts& device)
       : request_(request),
         backend_(backend),
+        memory_(memory),
         clock_(clock),
         cache_(request.settings.cache),
         tensors_(draw_tensors(request.problem, Fill::kTiming, request.seed)),
@@ -305,10 +306,17 @@ class Bench {
     sets_.renew_batch(other);
     sets_.restore_y(sets_.output_of_set(set));
     sets_.poison_every_h();
-    clock_.load(0, {[&](Stream stream) { backend_.launch(other, sets_.operands(set), stream); }});
+    // Rows that lay together may not any more, and take more room.
+    const GuardedBuffer workspace(memory_, backend_.workspace_bytes(other));
+    Operands operands = sets_.operands(set);
+    operands.workspace = workspace.bytes() > 0 ? workspace.data() : nullptr;
+    clock_.load(0, {[&](Stream stream) { backend_.launch(other, operands, stream); }});
     sets_.restore_y(sets_.output_of_set(set));
     static_cast<void>(clock_.run_seconds(0));
-    const std::string wrong = after.left_by_one(tensors_, set, after.many_rows());
+    std::string wrong = after.left_by_one(tensors_, set, after.many_rows());
+    if (const std::string damage = workspace.damage(); wrong.empty() && !damage.empty()) {
+      wrong = "guard of the workspace damaged: " + damage;
+    }
     return wrong.empty() ? "" : "with another batch: " + wrong;
   }
 
@@ -318,6 +326,7 @@ class Bench {
 
   const MeasureRequest& request_;
   const Backend& backend_;
+  Memory& memory_;
   Clock& clock_;
   CacheMode cache_;
   Tensors tensors_;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -61,7 +62,14 @@ class Dishonest final : public Backend {
     }
     return numerics;
   }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  // As a backend that gathers what does not lie together.
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return gathered_bytes(problem);
+  }
+  static std::int64_t gathered_bytes(const Problem& problem) {
+    const std::vector<std::int32_t>& ids = problem.plan.adapter_of_token;
+    return std::is_sorted(ids.begin(), ids.end()) ? 64 : 64 * problem.tokens;
+  }
   void launch(const Problem& problem, const Operands& operands, Stream) const override {
     trick_(problem, operands, *cpu_);
   }
@@ -326,6 +334,21 @@ TEST_CASE("a plan or a scale that is kept by its address is found out") {
     };
     CHECK(verdict_on(decode(Op::kLinear, 7), keep).starts_with("with another batch: wrong values"));
   }
+}
+
+TEST_CASE("another batch has the workspace that it asks for") {
+  Problem problem = decode(Op::kLinear, 8);
+  problem.plan = make_plan(std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 1, 1}, problem.slots);
+  std::map<std::int64_t, const void*> rooms;  // by size
+  const auto fill = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    const std::int64_t bytes = Dishonest::gathered_bytes(whole);
+    rooms.emplace(bytes, operands.workspace);
+    std::memset(operands.workspace, 1, static_cast<std::size_t>(bytes));
+    backend.launch(whole, operands, {});
+  };
+  CHECK(verdict_on(problem, fill).empty());
+  REQUIRE(rooms.size() == 2);
+  CHECK(rooms.at(64) != rooms.at(512));
 }
 
 TEST_CASE("h holds nothing of the sample before") {
