@@ -128,7 +128,8 @@ def _about_floor(row):
     if row.text("status") != "PASSED" or time is None:
         return ""
     if floor is None:
-        return "" if row.text("peer") else "PASSED with a time and without floor_us"
+        nothing_to_do = not row.number("bytes") and not row.number("flops")
+        return "" if row.text("peer") or nothing_to_do else "PASSED with a time and without floor_us"
     size = row.number("bytes") or 0
     # Where bytes bound the time, some may lie in a cache, but not the weights.
     warm = row.text("bound_by") == "bytes" and row.text("cache") != "hot" and size > 0

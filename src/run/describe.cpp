@@ -219,6 +219,13 @@ void judge_floor(Row& row, const Floor& floor) {
     return;
   }
   const double time_us = *row.time_us;
+  // Who has nothing to do may launch nothing: no least time stands against that.
+  const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
+  if (nothing_to_do && time_us < *row.floor_us) {
+    row.floor_us.reset();
+    row.floor_ratio.reset();
+    row.bound_by.clear();
+  }
   derive_metrics(row);
   // A clock that stands still or runs backwards must not end in a record.
   if (const std::string doubt = doubt_about(row); row.status == Status::kPassed && !doubt.empty()) {
@@ -226,7 +233,8 @@ void judge_floor(Row& row, const Floor& floor) {
     row.message = "the clock cannot be believed: " + doubt;
   }
   const double limit_us = floor.limit_seconds * kMicroseconds;
-  if (row.status == Status::kPassed && time_us + row.noise_us.value_or(0) < limit_us) {
+  if (row.status == Status::kPassed && row.floor_us &&
+      time_us + row.noise_us.value_or(0) < limit_us) {
     row.status = Status::kInvalid;
     row.message = fmt::format(
         "{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the ceilings "

@@ -188,6 +188,17 @@ TEST_CASE("progress tells no time before a row has ended") {
   CHECK(progress_text(2, 12, 4) == "3 of 12, 20.0 s left");
 }
 
+TEST_CASE("who has nothing to do may launch nothing") {
+  Row row = timed_row(0.001, 0);
+  judge_floor(row, {.seconds = 1e-6, .limit_seconds = 1e-6, .bound_by = "launch"});
+  CHECK(row.status == Status::kPassed);
+  CHECK_FALSE(row.floor_us);
+  CHECK_FALSE(row.floor_ratio);
+  Row launches = timed_row(2, 0);
+  judge_floor(launches, {.seconds = 1e-6, .limit_seconds = 1e-6, .bound_by = "launch"});
+  CHECK(*launches.floor_us == doctest::Approx(1));
+}
+
 TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   Problem problem;
   problem.tokens = 1;
@@ -209,6 +220,7 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   CHECK(slow.status == Status::kPassed);
   CHECK(*slow.floor_us > 0);
   Row impossible = timed_row(0.001, 0);
+  impossible.bytes = 1000;
   add_floor(impossible, problem, MeasureSettings{}, ceilings);
   CHECK(impossible.status == Status::kInvalid);
   CHECK(judge({impossible, slow}) == ExitCode::kInconclusive);
