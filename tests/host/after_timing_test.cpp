@@ -422,6 +422,29 @@ TEST_CASE("an h that is kept where a sample begins with none is found out") {
   CHECK(verdict_on(decode(), keep).starts_with("left by the sequence once more: "));
 }
 
+TEST_CASE("an x or an A that is kept where a sample begins is found out") {
+  for (const bool keeps_x : {true, false}) {
+    CAPTURE(keeps_x);
+    std::map<const void*, std::vector<std::uint16_t>> known;
+    Sampled sampled;
+    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+      const void* const at = keeps_x ? operands.x : operands.a[0];
+      const std::int64_t rows = keeps_x ? whole.tokens : whole.slots * whole.max_rank;
+      std::vector<std::uint16_t>& kept = known[at];
+      Operands given = operands;
+      if (sampled(operands)) {
+        if (kept.empty()) {
+          const auto* first = static_cast<const std::uint16_t*>(at);
+          kept.assign(first, first + rows * whole.in_features);
+        }
+        (keeps_x ? given.x : given.a[0]) = kept.data();
+      }
+      backend.launch(whole, given, {});
+    };
+    CHECK(verdict_on(decode(), keep).starts_with("left by the sequence once more: "));
+  }
+}
+
 TEST_CASE("every output is scanned whole, and an infinity in it held against the oracle") {
   const Problem problem = decode(Op::kLinear, 60);
   for (const float spoilt : {1.0F, std::numeric_limits<float>::infinity()}) {

@@ -266,6 +266,23 @@ TEST_CASE("the oracle of a layer catches what is wrong") {
   CHECK(verdict.message.find("shard 0, token 0 (adapter 1), column") != std::string::npos);
 }
 
+TEST_CASE("bounds that what no adapter added would lie in prove nothing of a layer") {
+  const Bench bench;
+  const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, problem, tensors);
+  bench.forward(engine);
+  reference::LayerRows oracle =
+      layer_oracle(problem, tensors, layer_arithmetic(problem, *bench.backend, *bench.backend),
+                   sample_rows(problem.lora, 256, 1));
+  CHECK(compare_layer(engine, problem, oracle).status == Status::kPassed);
+  for (double& bound : oracle.rows.bound) {
+    bound = 1e6;
+  }
+  CHECK(compare_layer(engine, problem, oracle).status == Status::kMistrusted);
+}
+
 TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
   const Bench bench;
   for (const bool fully_sharded : {false, true}) {

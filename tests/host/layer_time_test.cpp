@@ -192,6 +192,7 @@ TEST_CASE("adapters cost a layer their own weights and products, its rows pass b
   CHECK(plain.base.bytes == 2 * (32 * 32 + 4 * 32 + 4 * 32));
   CHECK(plain.base.flops == 2 * 4 * 32 * 32);
   CHECK(plain.layer.bytes - plain.base.bytes == 2 * (8 + 3) * (32 + 32));
+  CHECK(plain.layer.weight_bytes - plain.base.weight_bytes == 2 * (8 + 3) * (32 + 32));
   CHECK(plain.layer.flops - plain.base.flops == 2 * (2 * 8 + 3) * (32 + 32));
   // Fully sharded, the shard has half of B's rows.
   const LayerWork full = count_layer_work(shard_problem(row_layer(2, true), 1));
