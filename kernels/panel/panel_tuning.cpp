@@ -108,8 +108,7 @@ bool worth_joining(const PanelShape& shape, const ShrinkChoice& choice) {
   const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
   const std::int64_t clusters = row_tiles(shape, tile.rows) *
                                 divide_up(shape.slices * shape.max_rank, std::int64_t{tile.lanes});
-  return kPanelMayJoin &&
-         divide_up(chain_length(shape.in_features), std::int64_t{tile.depth}) >= kStages &&
+  return divide_up(chain_length(shape.in_features), std::int64_t{tile.depth}) >= kStages &&
          clusters <= shape.multiprocessors / kChains - 1;
 }
 

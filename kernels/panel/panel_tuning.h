@@ -47,9 +47,6 @@ constexpr std::array<PanelShrinkTile, 9> kPanelShrinkTiles = {{{32, 32, 2, 2, 8,
                                                                {32, 64, 2, 2, 8, 1, true, 128, 4},
                                                                {64, 48, 4, 2, 6, 1, true, 128, 4}}};
 
-// Whether a joined tile is ever chosen where no tuning names it.
-constexpr bool kPanelMayJoin = true;
-
 // Of expand: a warp owns 16 rows and `wide` columns of a tile.
 struct PanelExpandTile {
   int steps;  // of 16 lanes: the most that it takes

@@ -260,9 +260,14 @@ def open_out(name):
         print(f"run.py: rows are appended to {USUAL_OUT}; --out names another file", file=sys.stderr)
         name = USUAL_OUT
     try:
-        return open(name, "a")
+        out = open(name, "a+", errors="replace")
     except OSError as error:
         raise Fault(ENVIRONMENT, f"--out {name}: cannot be written: {error.strerror}") from error
+    if out.seekable():
+        out.seek(0)
+        if out.read(8) not in ("", '{"kind":'):
+            raise Fault(USAGE, f"--out {name}: holds what lora-bench did not write; name another file")
+    return out
 
 
 def main():

@@ -6,6 +6,7 @@
 #include <cublas_v2.h>
 #include <fmt/format.h>
 
+#include "ops/cublas_types.h"
 #include "ops/found_library.h"
 #endif
 
@@ -47,19 +48,6 @@ const Library& library() {
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw CaseError(fmt::format("{}: {}", what, library().status_text(status)));
-  }
-}
-
-cudaDataType_t type_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kFp32:
-      return CUDA_R_32F;
-    case Dtype::kBf16:
-      return CUDA_R_16BF;
-    case Dtype::kFp16:
-      return CUDA_R_16F;
-    default:
-      throw CaseError(fmt::format("cuBLAS is not asked for {}", name(dtype)));
   }
 }
 
@@ -106,7 +94,7 @@ void Cublas::use(Stream stream, void* workspace) {
 void Cublas::multiply(const MatrixProduct& product) {
   const float one = 1;
   const float zero = 0;
-  const cudaDataType_t type = type_of(product.dtype);
+  const cudaDataType_t type = cublas_type(product.dtype);
   check(library().multiply(handle_->handle, CUBLAS_OP_T, CUBLAS_OP_N, product.columns, product.rows,
                            product.depth, &one, product.right, type, product.right_stride,
                            product.left, type, product.left_stride, &zero, product.out, CUDA_R_32F,

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ops/cublas_types.h"
 #include "ops/found_library.h"
 #endif
 
@@ -67,19 +68,6 @@ const LtLibrary& lt_library() {
 void check_lt(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw CaseError(fmt::format("{}: {}", what, lt_library().status_text(status)));
-  }
-}
-
-cudaDataType_t lt_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kFp32:
-      return CUDA_R_32F;
-    case Dtype::kBf16:
-      return CUDA_R_16BF;
-    case Dtype::kFp16:
-      return CUDA_R_16F;
-    default:
-      throw CaseError(fmt::format("cuBLASLt is not asked for {}", name(dtype)));
   }
 }
 
@@ -172,7 +160,7 @@ class LtDescriptors {
  private:
   static void layout(cublasLtMatrixLayout_t& of, Dtype dtype, std::uint64_t rows,
                      std::uint64_t columns, std::int64_t stride) {
-    check_lt(lt_library().create_layout(&of, lt_type(dtype), rows, columns, stride),
+    check_lt(lt_library().create_layout(&of, cublas_type(dtype), rows, columns, stride),
              "cublasLtMatrixLayoutCreate");
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/sha256.h"
@@ -58,7 +59,8 @@ void add_layer_floor(Row& row, const LayerProblem& problem, std::int64_t shard,
   const Floor layer = floor_of(work.layer, part.lora, settings.cache, ceilings);
   const Floor base = floor_of(work.base, part.lora, settings.cache, ceilings);
   judge_floor(row, layer);
-  row.tax_floor_us = (layer.seconds - base.seconds) * kMicrosecondsPerSecond;
+  // A measured curve may fall where it should rise.
+  row.tax_floor_us = std::max(0.0, layer.seconds - base.seconds) * kMicrosecondsPerSecond;
   if (row.tax_us && *row.tax_floor_us > 0) {
     row.tax_ratio = *row.tax_us / *row.tax_floor_us;
   }

@@ -154,6 +154,9 @@ TEST_CASE("plan --explain says below rows of auto what it would launch, and of w
   const ProcessResult plan =
       run_tool({"plan", "anchors", "--case", "decode64-qkv*", "--backends", "auto,naive"});
   CHECK_FALSE(contains(plan.out, "few rows"));
+  const ProcessResult none =
+      run_tool({"plan", "anchors", "--case", "decode64-qkv*", "--backends", "cpu", "--explain"});
+  CHECK(contains(none.out, "no row of backend auto to explain: add --backends auto"));
   const ProcessResult result = run_tool(
       {"plan", "anchors", "--case", "decode64-qkv*", "--backends", "auto,naive", "--explain"});
   CAPTURE(result.out);

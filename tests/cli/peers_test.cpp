@@ -292,6 +292,22 @@ TEST_CASE("without --out the runner of peers says where it writes") {
   CHECK(rows_of(folder.path("peers.jsonl")).size() == 2);
 }
 
+TEST_CASE("the runner of peers appends to its own rows alone") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::string file = folder.write("peers.jsonl", "my notes\n");
+  const ProcessResult refused = run_peer(python, folder, "numpy", {"--no-time"});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "holds what lora-bench did not write; name another file"));
+  CHECK(read_file(file) == "my notes\n");
+  folder.write("peers.jsonl", "");
+  for (const std::size_t rows : {2U, 4U}) {
+    CHECK(run_peer(python, folder, "numpy", {"--no-time"}).exit_code == 0);
+    CHECK(rows_of(file).size() == rows);
+  }
+}
+
 TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;

@@ -79,9 +79,6 @@ TEST_CASE("explain: many rows an adapter are panels, with the tiles of both halv
 }
 
 TEST_CASE("explain: a cluster that adds the chains of shrink is said, with all warps of a block") {
-  if (!kernels::kPanelMayJoin) {
-    return;
-  }
   Case spec = decode_case(0, 1);
   spec.batch.prefill = {256};
   spec.layer.in_features = spec.layer.x_stride = 14336;
