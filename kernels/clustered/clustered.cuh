@@ -1,7 +1,7 @@
 #pragma once
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
-#include "kernels/clustered/asynchronous.cuh"
 #include "kernels/clustered/clustered_plan.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/hidden.cuh"
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(512)
     int piece = 0;
 #pragma unroll 1
     do {
-      await_bytes(barriers + 8 * slot, parity);
+      await_phase(barriers + 8 * slot, parity);
       const int end = min(pair.length - piece, kClusteredPiece);
       const char* const a = ring + slot * plan.slot_bytes + g * kClusteredPiecePitch + t * 16;
       const char* const x = x_chain + 2 * piece;
@@ -343,10 +343,10 @@ __global__ void __launch_bounds__(512)
   while (at_hand + chains_at_once < end_chain) {
     more_x();  // for the warps that go on
   }
-  await_bytes(sums_barrier, 0);
+  await_phase(sums_barrier, 0);
   if constexpr (kOwned) {
     share_lanes(plan, sums, shared_address(h_rows), h_barrier, own_lanes, segment.rows, rank);
-    await_bytes(h_barrier, 0);
+    await_phase(h_barrier, 0);
   }
 
   // h as fragments, of the slices that this block needs.
@@ -386,7 +386,7 @@ __global__ void __launch_bounds__(512)
 #pragma unroll 1
   while (place.unit < end_unit) {
     const int units = units_here(place);
-    await_bytes(barriers + 8 * slot, parity);
+    await_phase(barriers + 8 * slot, parity);
     const char* const at_slot = ring + slot * plan.slot_bytes;
 #pragma unroll 1
     for (int unit = 0; unit < units; ++unit) {

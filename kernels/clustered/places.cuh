@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/clustered/asynchronous.cuh"
+#include "kernels/asynchronous.cuh"
 #include "kernels/params.h"
 #include "kernels/segment/segment.cuh"
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
-#include "kernels/clustered/asynchronous.cuh"
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/places.cuh"
 #include "kernels/clustered/resident_hidden.cuh"
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
                            static_cast<int>(sizeof(float)));
   }
   await_cluster();  // all blocks are there, and their barriers
-  await_bytes(a_barrier, 0);
+  await_phase(a_barrier, 0);
   if (plan.linked) {
     await_previous_kernel();
   }
@@ -366,7 +366,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
       pair = pair_of(number);
     }
   }
-  await_bytes(base, 0);
+  await_phase(base, 0);
 
   // h, a lane of a row a thread, of the slices that this block needs.
 #pragma unroll 1
@@ -386,7 +386,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   }
   __syncthreads();  // h is there
 
-  await_bytes(b_barrier, 0);
+  await_phase(b_barrier, 0);
 #pragma unroll 1
   while (unit < units) {
     const char* const b = shared + own_b + unit * (kResidentColumns / 8) * eight_bytes;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/clustered/asynchronous.cuh"
+#include "kernels/asynchronous.cuh"
 #include "kernels/clustered/clustered_plan.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/hidden.cuh"

@@ -251,8 +251,8 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
           // Fragment column i of tile j is column 8 * (i / 2) + 2 * j + i % 2 of 32.
           const int place =
               column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
-          bring_16(ring + bring_offset + place_of_b(place, own_vector),
-                   b + i * kColumnsATime * column_bytes, own_bytes);
+          copy_sixteen(ring + bring_offset + place_of_b(place, own_vector),
+                       b + i * kColumnsATime * column_bytes, own_bytes);
         }
       }
       if (params.add_inputs && ahead.column + warp_column + y_chunk * 8 < ahead.width) {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/chains.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
-#include "kernels/panel/panel_barriers.cuh"
 #include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_rows.cuh"
@@ -121,8 +121,8 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
       const int bytes = at + own_chunk * 8 < limit ? 16 : 0;
 #pragma unroll
       for (int i = kFirst; i < kEnd; ++i) {
-        bring_16(place + i * kRowsATime * S::kPitch, bytes != 0 ? from[i] + offset : from[i],
-                 bytes);
+        copy_sixteen(place + i * kRowsATime * S::kPitch, bytes != 0 ? from[i] + offset : from[i],
+                     bytes);
       }
     }
   };
@@ -183,12 +183,12 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
   const std::uint32_t joined = read + S::kStages * 8;
   if (thread == 0) {
     for (int stage = 0; stage < S::kStages; ++stage) {
-      begin_barrier_of(full + stage * 8, S::kBring * 32);
-      begin_barrier_of(read + stage * 8, S::kMultiply);
+      begin_barrier(full + stage * 8, S::kBring * 32);
+      begin_barrier(read + stage * 8, S::kMultiply);
     }
-    begin_barrier_of(joined, 1);
-    arrive_for_bytes(joined, kRows * kLanes * 4);
-    show_barriers();
+    begin_barrier(joined, 1);
+    expect_bytes(joined, kRows * kLanes * 4);
+    publish_barriers();
   }
   PanelJoinedTile tile;
   tile.segment = find_panel(params, block / kChains / plan.lane_tiles, kRows);
@@ -220,11 +220,11 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
     }
   }
   __syncthreads();  // barriers and tables
-  tell_cluster();
+  arrive_in_cluster();
   const std::uint32_t ring = full + S::kTable;
   if (thread >= S::kMultiply * 32) {
     bring_panel<S>(params, tile, tokens, thread - S::kMultiply * 32, ring, full, read);
-    hear_cluster();
+    await_cluster();
     return;
   }
   const int warp = thread / 32;
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
     const unsigned next_parity = more || stage != 0 ? parity : parity ^ 1;
     __syncwarp();  // all of this stage is in registers
     if (thread % 32 == 0) {
-      arrive_at(read_now);
+      arrive(read_now);
     }
     await_phase(full + next * 8, next_parity);
     load(operands[0], more ? stage_offset : offset, 0);
@@ -311,14 +311,15 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
   constexpr int kAll = kFragments * S::kMultiply;
   const int lane_of_warp = thread % 32;
   unsigned char* received = shared + S::kTable + S::kRing;
-  hear_cluster();  // all blocks have their barriers
+  await_cluster();  // all blocks have their barriers
 #pragma unroll
   for (int f = 0; f < kFragments; ++f) {
     const int number = warp * kFragments + f;
     const int owner = number % kChains;
     const int place = ((number / kChains * kChains + own) * 32 + lane_of_warp) * 16;
-    send_sixteen(address_in(owner, shared_address(received) + place), sum[f / kLF][f % kLF],
-                 address_in(owner, joined));
+    const float(&value)[4] = sum[f / kLF][f % kLF];
+    send_four(in_block(shared_address(received) + place, owner),
+              make_float4(value[0], value[1], value[2], value[3]), in_block(joined, owner));
   }
   if (warp * kChains + own >= kAll) {
     return;  // the first warp stays

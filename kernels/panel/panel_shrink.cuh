@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
 #pragma unroll
         for (int i = 0; i < kCopies; ++i) {
           if (own_row + i * kRowsATime < kRows + kLanes) {
-            bring_16(place + i * kRowsATime * kPitch, bytes != 0 ? from[i] + offset : from[i],
-                     bytes);
+            copy_sixteen(place + i * kRowsATime * kPitch, bytes != 0 ? from[i] + offset : from[i],
+                         bytes);
           }
         }
       }

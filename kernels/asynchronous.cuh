@@ -2,18 +2,20 @@
 
 #include <cstdint>
 
-// Copies in the background, the barriers that tell their end, and blocks of a cluster (sm_90).
+// Copies in the background, the barriers that tell their end, and blocks of a cluster. All but
+// copies of 16 bytes are for sm_90.
 namespace lora_bench::kernels {
 
 __device__ inline std::uint32_t shared_address(const void* at) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
 }
 
-// A barrier that ends its phase when one thread has said how many bytes to expect and all of
-// them have arrived.
-__device__ inline void begin_barrier(std::uint32_t barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// A barrier that ends its phase when so many threads have arrived, and all the bytes that they said
+// to expect.
+__device__ inline void begin_barrier(std::uint32_t barrier, int arrivals = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
+// To other threads, copies and blocks of the cluster.
 __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -29,7 +31,8 @@ __device__ inline void expect_more(std::uint32_t barrier, int bytes) {
 __device__ inline void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-__device__ inline void await_bytes(std::uint32_t barrier, unsigned parity) {
+// Until the phase of that parity has ended; the first has parity 0.
+__device__ inline void await_phase(std::uint32_t barrier, unsigned parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
@@ -70,6 +73,10 @@ __device__ inline void copy_bulk(std::uint32_t to, const void* from, int bytes,
 __device__ inline void copy_sixteen(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
+}
+// Arrives as soon as all copies that this thread has asked for are there.
+__device__ inline void arrive_with_copies(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 __device__ inline void await_own_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
