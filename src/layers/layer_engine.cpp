@@ -424,7 +424,9 @@ std::string LayerEngine::changed_input(const LayerEngine& other) const {
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     const Part& mine = parts_[rank];
     const Part& others = other.parts_[rank];
-    std::string what = differ(mine.w, others.w) ? "W" : "";
+    std::string what = differ(mine.w, others.w)         ? "W"
+                       : differ(mine.bias, others.bias) ? "bias"
+                                                        : "";
     for (std::size_t i = 0; i < mine.a.size() && what.empty(); ++i) {
       what = differ(mine.a[i], others.a[i]) ? "A" : differ(mine.b[i], others.b[i]) ? "B" : "";
     }

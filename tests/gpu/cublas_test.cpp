@@ -9,12 +9,8 @@
 using lora_bench::Problem;
 using lora_bench::Status;
 
-TEST_CASE("cublas passes every level on random cases, or says why it is not here") {
-  need_gpu();
-  if (const std::string why_not = lora_bench::why_no_cublas(); !why_not.empty()) {
-    MESSAGE(why_not);
-    return;
-  }
+TEST_CASE("cublas passes every level on random cases") {
+  need(lora_bench::why_no_cublas());
   const auto memory = lora_bench::make_device_memory();
   const auto cublas = lora_bench::make_cublas_backend();
   int proved = 0;
@@ -30,10 +26,7 @@ TEST_CASE("cublas passes every level on random cases, or says why it is not here
 }
 
 TEST_CASE("cublas passes on long rows, many rows an adapter and one of each") {
-  need_gpu();
-  if (!lora_bench::why_no_cublas().empty()) {
-    return;
-  }
+  need(lora_bench::why_no_cublas());
   const auto memory = lora_bench::make_device_memory();
   const auto cublas = lora_bench::make_cublas_backend();
   for (const std::int64_t slots : {1, 3, 96}) {

@@ -14,23 +14,8 @@
 
 using namespace lora_bench;
 
-namespace {
-
-bool no_base_product() {
-  const std::string why_not = why_no_cublaslt();
-  if (!why_not.empty()) {
-    MESSAGE(why_not);
-  }
-  return !why_not.empty();
-}
-
-}  // namespace
-
 TEST_CASE("every kind of layer, divided in every way, is proved on the device") {
-  need_gpu();
-  if (no_base_product()) {
-    return;
-  }
+  need(why_no_cublaslt());
   const auto memory = make_device_memory();
   const DeviceFacts facts = gpu_facts();
   const auto base = make_base_product(Space::kDevice);
@@ -58,10 +43,7 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
 }
 
 TEST_CASE("what a graph of a layer leaves is what its launches leave") {
-  need_gpu();
-  if (no_base_product()) {
-    return;
-  }
+  need(why_no_cublaslt());
   const auto memory = make_device_memory();
   const auto base = make_base_product(Space::kDevice);
   const auto communicator = make_local_communicator(Space::kDevice);
@@ -84,10 +66,7 @@ TEST_CASE("what a graph of a layer leaves is what its launches leave") {
 }
 
 TEST_CASE("an adapter that is swapped while a graph lives is in what the graph leaves next") {
-  need_gpu();
-  if (no_base_product()) {
-    return;
-  }
+  need(why_no_cublaslt());
   const auto memory = make_device_memory();
   const auto base = make_base_product(Space::kDevice);
   const auto communicator = make_local_communicator(Space::kDevice);
