@@ -6,24 +6,14 @@
 
 #include "core/convert.h"
 #include "core/error.h"
+#include "layers/layer_memory.h"
 
 namespace lora_bench {
 namespace {
 
-std::int64_t bytes_of(Dtype dtype, std::int64_t elements) { return elements * size_bytes(dtype); }
-
-void* advance(void* address, std::int64_t bytes) {
-  return address == nullptr ? nullptr : static_cast<char*>(address) + bytes;
-}
-
 template <class T>
 void upload(GuardedBuffer& buffer, const std::vector<T>& from) {
   buffer.upload(from.data(), static_cast<std::int64_t>(from.size() * sizeof(T)));
-}
-
-// Whether the bias is added to a product in fp32 that ends before.
-bool adds_bias_after(const ShardProblem& problem) {
-  return problem.adds_bias && !problem.base.bias;
 }
 
 void forget_adapters(Problem& problem) {
@@ -41,24 +31,28 @@ std::vector<void*> addresses(auto& parts, auto member) {
 
 }  // namespace
 
-LayerEngine::LayerEngine(const LayerProblem& problem, const Backend& base, const Backend& lora,
-                         Memory& memory)
-    : problem_(problem),
-      base_(base),
-      lora_(lora),
-      memory_(memory),
-      x_(memory, bytes_of(problem.lora.dtype, problem.lora.tokens * problem.layer.in_features)) {
+LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPlace>& places)
+    : problem_(problem) {
   if (const std::string why = why_not_run(problem.layer); !why.empty()) {
     throw UsageError(why);
   }
-  if (memory.space() != Space::kHost && problem.adds_bias() && !problem.bias_in_product) {
+  if (places.front().memory.space() != Space::kHost && problem.adds_bias() &&
+      !problem.bias_in_product) {
     throw std::logic_error("on a device the base product adds the bias");
   }
-  base_plan_ = plan_arrays(1);
-  lora_plan_ = plan_arrays(problem.lora.slots);
+  if (places.size() != 1 && places.size() != static_cast<std::size_t>(problem.layer.tp)) {
+    throw std::logic_error("one place for all shards, or one for each");
+  }
+  const std::int64_t x_bytes =
+      bytes_of(problem.lora.dtype, problem.lora.tokens * problem.layer.in_features);
+  for (const ShardPlace& place : places) {
+    places_.push_back({place, GuardedBuffer(place.memory, x_bytes), plan_arrays(place.memory, 1),
+                       plan_arrays(place.memory, problem.lora.slots)});
+  }
   parts_.resize(static_cast<std::size_t>(problem.layer.tp));
   for (std::int64_t rank = 0; rank < shards(); ++rank) {
     Part& part = at(rank);
+    part.place = &places_[places.size() == 1 ? 0 : static_cast<std::size_t>(rank)];
     part.problem = shard_problem(problem, rank);
     allocate(part);
     allocate_weights(part);
@@ -68,88 +62,10 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const Backend& base, const
     }
     upload_ranks(part);
   }
-  upload_plan(at(0).problem.base.plan, base_plan_);
+  for (Place& place : places_) {
+    upload_plan(at(0).problem.base.plan, place.base_plan);
+  }
   activate(problem.lora.plan);
-}
-
-void LayerEngine::allocate(Part& part) {
-  const ShardProblem& problem = part.problem;
-  const Problem& lora = problem.lora;
-  const Problem& expand = problem.expand ? *problem.expand : lora;
-  const Dtype dtype = lora.dtype;
-  const std::int64_t columns = problem.base.max_rank;
-  const std::int64_t lanes = lora.slices() * lora.tokens;
-  const auto buffer = [&](Dtype of, std::int64_t elements) {
-    return GuardedBuffer(memory_, bytes_of(of, elements));
-  };
-  part.y = buffer(dtype, lora.tokens * columns);
-  part.base_fp32 = buffer(Dtype::kFp32, adds_bias_after(problem) ? lora.tokens * columns : 0);
-  part.gathered_y =
-      buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.columns() : 0);
-  part.h = buffer(lora.intermediate, lanes * lora.max_rank);
-  part.whole_h =
-      buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
-  part.base.workspace = GuardedBuffer(memory_, base_.workspace_bytes(problem.base));
-  part.lora.workspace =
-      GuardedBuffer(memory_, std::max(lora_.workspace_bytes(lora), lora_.workspace_bytes(expand)));
-
-  // Where shards' columns lie by themselves, those of the shards before come first.
-  const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;
-  prepare(problem.base, base_plan_, part.base);
-  part.base.operands.x =
-      advance(x_.data(), bytes_of(dtype, rows_before * problem.shard.inputs.first));
-  part.base.operands.h = adds_bias_after(problem) ? part.base_fp32.data() : part.y.data();
-  part.base.operands.workspace = part.base.workspace.data();
-  upload_ranks(problem.base, part.base);
-  prepare(lora, lora_plan_, part.lora);
-  part.lora.operands.x =
-      advance(x_.data(), bytes_of(dtype, rows_before * problem.shard.a_inputs.first));
-  part.lora.operands.h = part.h.data();
-  part.lora.operands.y = problem.expand ? nullptr : part.y.data();
-  part.lora.operands.workspace = part.lora.workspace.data();
-  if (problem.expand) {
-    prepare(expand, lora_plan_, part.expand);
-    part.expand.operands.h = part.whole_h.data();
-    part.expand.operands.y = part.y.data();
-    part.expand.operands.workspace = part.lora.workspace.data();
-  }
-}
-
-void LayerEngine::allocate_weights(Part& part) {
-  const ShardProblem& problem = part.problem;
-  const Problem& lora = problem.lora;
-  const std::int64_t lanes_of_b = (problem.expand ? *problem.expand : lora).max_rank;
-  const auto buffer = [&](std::int64_t elements) {
-    return GuardedBuffer(memory_, bytes_of(lora.dtype, elements));
-  };
-  part.w = buffer(problem.base.max_rank * problem.base.in_features);
-  part.bias = buffer(problem.adds_bias ? problem.base.max_rank : 0);
-  part.base.operands.a = {part.w.data()};
-  part.base.operands.b = {nullptr};
-  part.base.operands.bias = {problem.base.bias ? part.bias.data() : nullptr};
-  for (const std::int64_t width : lora.widths) {
-    part.a.push_back(buffer(lora.slots * lora.max_rank * lora.in_features));
-    part.b.push_back(buffer(lora.slots * width * lanes_of_b));
-    // No slot holds an adapter.
-    part.a.back().clear();
-    part.b.back().clear();
-    // Each half has its own operands and none of the other's.
-    part.lora.operands.a.push_back(part.a.back().data());
-    part.lora.operands.b.push_back(problem.expand ? nullptr : part.b.back().data());
-    part.expand.operands.a.push_back(nullptr);
-    part.expand.operands.b.push_back(part.b.back().data());
-    for (Launched* launched : {&part.lora, &part.expand}) {
-      launched->operands.bias.push_back(nullptr);
-    }
-  }
-}
-
-LayerEngine::PlanArrays LayerEngine::plan_arrays(std::int64_t slots) {
-  const auto numbers = [&](std::int64_t count) {
-    return GuardedBuffer(memory_, count * static_cast<std::int64_t>(sizeof(std::int32_t)));
-  };
-  const std::int64_t tokens = problem_.lora.tokens;
-  return {numbers(tokens), numbers(tokens), numbers(slots), numbers(slots + 1)};
 }
 
 void LayerEngine::upload_plan(const Plan& plan, PlanArrays& arrays) {
@@ -157,21 +73,6 @@ void LayerEngine::upload_plan(const Plan& plan, PlanArrays& arrays) {
   upload(arrays.token_order, plan.token_order);
   upload(arrays.active_ids, plan.active_ids);
   upload(arrays.group_starts, plan.group_starts);
-}
-
-void LayerEngine::prepare(const Problem& problem, const PlanArrays& arrays, Launched& launched) {
-  const auto numbers = [](const GuardedBuffer& buffer) {
-    return static_cast<const std::int32_t*>(buffer.data());
-  };
-  const auto slots = static_cast<std::int64_t>(problem.rank.size());
-  launched.rank = GuardedBuffer(memory_, slots * static_cast<std::int64_t>(sizeof(std::int32_t)));
-  launched.scale = GuardedBuffer(memory_, slots * static_cast<std::int64_t>(sizeof(float)));
-  launched.operands.adapter_of_token = numbers(arrays.adapter_of_token);
-  launched.operands.token_order = numbers(arrays.token_order);
-  launched.operands.active_ids = numbers(arrays.active_ids);
-  launched.operands.group_starts = numbers(arrays.group_starts);
-  launched.operands.rank = numbers(launched.rank);
-  launched.operands.scale = static_cast<const float*>(launched.scale.data());
 }
 
 void LayerEngine::upload_ranks(const Problem& problem, Launched& launched) {
@@ -187,7 +88,9 @@ void LayerEngine::upload_ranks(Part& part) {
 }
 
 void LayerEngine::load_from(const LayerEngine& other) {
-  x_.copy_from(other.x_);
+  for (std::size_t place = 0; place < places_.size(); ++place) {
+    places_[place].x.copy_from(other.places_[place].x);
+  }
   for (std::int64_t rank = 0; rank < shards(); ++rank) {
     Part& part = at(rank);
     const Part& from = other.at(rank);
@@ -206,6 +109,7 @@ void LayerEngine::load_from(const LayerEngine& other) {
 
 void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
   for (Part& part : parts_) {
+    Memory& memory = part.place->uses.memory;
     const Shard& shard = part.problem.shard;
     const std::int64_t row_bytes = bytes_of(w.dtype, shard.inputs.count);
     std::int64_t rows = 0;
@@ -215,13 +119,13 @@ void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
                                shard.outputs[block].count};
       const bool whole_rows = shard.inputs.count == w.columns;
       const Matrix piece = whole_rows ? Matrix{} : cut(w, outputs, shard.inputs);
-      memory_.copy_in(advance(part.w.data(), rows * row_bytes),
-                      whole_rows ? w.data.data() + outputs.first * row_bytes : piece.data.data(),
-                      outputs.count * row_bytes);
+      memory.copy_in(advance(part.w.data(), rows * row_bytes),
+                     whole_rows ? w.data.data() + outputs.first * row_bytes : piece.data.data(),
+                     outputs.count * row_bytes);
       if (part.problem.adds_bias) {
-        memory_.copy_in(advance(part.bias.data(), bytes_of(bias.dtype, rows)),
-                        bias.data.data() + bytes_of(bias.dtype, outputs.first),
-                        bytes_of(bias.dtype, outputs.count));
+        memory.copy_in(advance(part.bias.data(), bytes_of(bias.dtype, rows)),
+                       bias.data.data() + bytes_of(bias.dtype, outputs.first),
+                       bytes_of(bias.dtype, outputs.count));
       }
       rows += outputs.count;
       block_start += problem_.layer.widths[block];
@@ -244,8 +148,9 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
                   static_cast<std::size_t>(row_bytes));
     }
     if (!slot_bytes.empty()) {
-      memory_.copy_in(advance(buffer.data(), slot * rows * stride), slot_bytes.data(),
-                      static_cast<std::int64_t>(slot_bytes.size()));
+      part.place->uses.memory.copy_in(advance(buffer.data(), slot * rows * stride),
+                                      slot_bytes.data(),
+                                      static_cast<std::int64_t>(slot_bytes.size()));
     }
   };
   for (std::size_t i = 0; i < part.a.size(); ++i) {
@@ -293,7 +198,9 @@ void LayerEngine::activate(const Plan& plan) {
   if (plan.tokens() != problem_.lora.tokens) {
     throw std::logic_error("a batch of other length than the layer was made for");
   }
-  upload_plan(plan, lora_plan_);
+  for (Place& place : places_) {
+    upload_plan(plan, place.lora_plan);
+  }
   for (Part& part : parts_) {
     part.problem.lora.plan = plan;
     if (part.problem.expand) {
@@ -303,17 +210,17 @@ void LayerEngine::activate(const Plan& plan) {
 }
 
 void LayerEngine::set_input(const std::vector<std::byte>& x) {
-  if (!at(0).problem.input_split) {
-    x_.upload(x);
-    return;
-  }
-  const MatrixView whole{problem_.lora.dtype, x.data(), problem_.layer.in_features};
   std::vector<std::byte> parts;
-  for (const Part& part : parts_) {
-    const Matrix columns = cut(whole, {0, problem_.lora.tokens}, part.problem.shard.inputs);
-    parts.insert(parts.end(), columns.data.begin(), columns.data.end());
+  if (at(0).problem.input_split) {
+    const MatrixView whole{problem_.lora.dtype, x.data(), problem_.layer.in_features};
+    for (const Part& part : parts_) {
+      const Matrix columns = cut(whole, {0, problem_.lora.tokens}, part.problem.shard.inputs);
+      parts.insert(parts.end(), columns.data.begin(), columns.data.end());
+    }
   }
-  x_.upload(parts);
+  for (Place& place : places_) {
+    place.x.upload(at(0).problem.input_split ? parts : x);
+  }
 }
 
 void LayerEngine::add_bias(Part& part) {
@@ -333,19 +240,19 @@ void LayerEngine::add_bias(Part& part) {
 
 void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
   Part& part = at(rank);
-  base_.launch(part.problem.base, part.base.operands, stream);
+  part.place->uses.base.launch(part.problem.base, part.base.operands, stream);
   if (adds_bias_after(part.problem)) {
     add_bias(part);
   }
   if (with_lora) {
-    lora_.launch(part.problem.lora, part.lora.operands, stream);
+    part.place->uses.lora.launch(part.problem.lora, part.lora.operands, stream);
   }
 }
 
 void LayerEngine::run_after_h(std::int64_t rank, Stream stream) {
   Part& part = at(rank);
   if (part.problem.expand) {
-    lora_.launch(*part.problem.expand, part.expand.operands, stream);
+    part.place->uses.lora.launch(*part.problem.expand, part.expand.operands, stream);
   }
 }
 
@@ -418,8 +325,10 @@ std::string LayerEngine::changed_input(const LayerEngine& other) const {
   const auto differ = [](const GuardedBuffer& one, const GuardedBuffer& another) {
     return !one.same_as(another);
   };
-  if (differ(x_, other.x_)) {
-    return "x";
+  for (std::size_t place = 0; place < places_.size(); ++place) {
+    if (differ(places_[place].x, other.places_[place].x)) {
+      return "x";
+    }
   }
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     const Part& mine = parts_[rank];

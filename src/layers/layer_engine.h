@@ -10,14 +10,22 @@
 
 namespace lora_bench {
 
-// Runs a layer of any kind, all its shards in one memory, from the description of the kind alone.
+// Where a shard lies and what runs it: `base` makes the base products, `lora` the adapters' part.
+struct ShardPlace {
+  const Backend& base;
+  const Backend& lora;
+  Memory& memory;
+};
+
+// Runs a layer of any kind from the description of the kind alone.
 // An adapter's life: set at a slot, used by the batches that are activated, reset to none.
 class LayerEngine {
  public:
-  // `base` makes the base products, `lora` the adapters' part. Everything starts poisoned: what is
+  // One place for all shards, or one for each, of one space. Everything starts poisoned: what is
   // read without having been set shows.
-  LayerEngine(const LayerProblem& problem, const Backend& base, const Backend& lora,
-              Memory& memory);
+  LayerEngine(const LayerProblem& problem, const std::vector<ShardPlace>& places);
+  LayerEngine(const LayerProblem& problem, const Backend& base, const Backend& lora, Memory& memory)
+      : LayerEngine(problem, std::vector<ShardPlace>{{base, lora, memory}}) {}
 
   void load_base(const Matrix& w, const Matrix& bias);  // W [N, K]; bias [1, N], empty without
   // Cuts the weights for each shard; lanes above the adapter's rank and blocks that it leaves alone
@@ -26,7 +34,7 @@ class LayerEngine {
   void reset_adapter(std::int64_t slot);
   void activate(const Plan& plan);                  // of as many tokens
   void set_input(const std::vector<std::byte>& x);  // [M, K]
-  // All that was loaded into another engine of the same problem in the same memory.
+  // All that was loaded into another engine of the same problem in the same places.
   void load_from(const LayerEngine& other);
 
   // One shard by itself, without what is exchanged; `with_lora` false = the base layer alone.
@@ -62,7 +70,14 @@ class LayerEngine {
     GuardedBuffer rank, scale, workspace;
     Operands operands;
   };
+  // What all shards of a place share: all of x, and the batch.
+  struct Place {
+    ShardPlace uses;
+    GuardedBuffer x;
+    PlanArrays base_plan, lora_plan;
+  };
   struct Part {
+    Place* place = nullptr;
     ShardProblem problem;
     GuardedBuffer w, bias, base_fp32, y, gathered_y, h, whole_h;
     std::vector<GuardedBuffer> a, b;  // one for each slice
@@ -75,22 +90,19 @@ class LayerEngine {
   [[nodiscard]] Part& at(std::int64_t rank) { return parts_[static_cast<std::size_t>(rank)]; }
   void allocate(Part& part);
   void allocate_weights(Part& part);
-  [[nodiscard]] PlanArrays plan_arrays(std::int64_t slots);
+  [[nodiscard]] PlanArrays plan_arrays(Memory& memory, std::int64_t slots) const;
   static void upload_plan(const Plan& plan, PlanArrays& arrays);
-  void prepare(const Problem& problem, const PlanArrays& arrays, Launched& launched);
+  static void prepare(const Problem& problem, Memory& memory, const PlanArrays& arrays,
+                      Launched& launched);
   static void upload_ranks(const Problem& problem, Launched& launched);
   static void upload_ranks(Part& part);
-  void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
+  static void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
   void set_rank(std::int64_t slot, std::int64_t rank, float scale);
   // Of part.base_fp32, on the host.
   static void add_bias(Part& part);
 
   LayerProblem problem_;
-  const Backend& base_;
-  const Backend& lora_;
-  Memory& memory_;
-  GuardedBuffer x_;
-  PlanArrays base_plan_, lora_plan_;
+  std::vector<Place> places_;
   std::vector<Part> parts_;
   Matrix returned_bias_;
 };

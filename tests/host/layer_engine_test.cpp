@@ -227,6 +227,28 @@ TEST_CASE("an engine that took over what another had loaded gives its bits") {
   }
 }
 
+TEST_CASE("shards that lie in memories of their own end with the bits of shards in one") {
+  const Bench bench;
+  for (LayerProblem problem : all_layers()) {
+    INFO(told(problem));
+    problem.base_bias = true;
+    std::vector<std::unique_ptr<Memory>> memories;
+    std::vector<ShardPlace> places;
+    for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
+      memories.push_back(make_host_memory());
+      places.push_back({*bench.backend, *bench.backend, *memories.back()});
+    }
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerEngine loaded(problem, places);
+    load_layer(loaded, problem, tensors);
+    LayerEngine engine(problem, places);
+    engine.load_from(loaded);
+    bench.forward(engine);
+    CHECK(engine.changed_input(loaded).empty());
+    CHECK(whole_output(engine, problem) == run_whole(bench, problem, tensors));
+  }
+}
+
 TEST_CASE("where the product adds the bias, it gives y and nothing is added after it") {
   LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, false));
   problem.base_bias = true;

@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "layers/layer_engine.h"
+#include "layers/layer_memory.h"
+
+namespace lora_bench {
+
+void LayerEngine::allocate(Part& part) {
+  const ShardProblem& problem = part.problem;
+  const Place& place = *part.place;
+  Memory& memory = place.uses.memory;
+  const Problem& lora = problem.lora;
+  const Problem& expand = problem.expand ? *problem.expand : lora;
+  const Dtype dtype = lora.dtype;
+  const std::int64_t columns = problem.base.max_rank;
+  const std::int64_t lanes = lora.slices() * lora.tokens;
+  const auto buffer = [&](Dtype of, std::int64_t elements) {
+    return GuardedBuffer(memory, bytes_of(of, elements));
+  };
+  part.y = buffer(dtype, lora.tokens * columns);
+  part.base_fp32 = buffer(Dtype::kFp32, adds_bias_after(problem) ? lora.tokens * columns : 0);
+  part.gathered_y =
+      buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.columns() : 0);
+  part.h = buffer(lora.intermediate, lanes * lora.max_rank);
+  part.whole_h =
+      buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
+  part.base.workspace = GuardedBuffer(memory, place.uses.base.workspace_bytes(problem.base));
+  part.lora.workspace = GuardedBuffer(memory, std::max(place.uses.lora.workspace_bytes(lora),
+                                                       place.uses.lora.workspace_bytes(expand)));
+
+  // Where shards' columns lie by themselves, those of the shards before come first.
+  const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;
+  prepare(problem.base, memory, place.base_plan, part.base);
+  part.base.operands.x =
+      advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.inputs.first));
+  part.base.operands.h = adds_bias_after(problem) ? part.base_fp32.data() : part.y.data();
+  part.base.operands.workspace = part.base.workspace.data();
+  upload_ranks(problem.base, part.base);
+  prepare(lora, memory, place.lora_plan, part.lora);
+  part.lora.operands.x =
+      advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.a_inputs.first));
+  part.lora.operands.h = part.h.data();
+  part.lora.operands.y = problem.expand ? nullptr : part.y.data();
+  part.lora.operands.workspace = part.lora.workspace.data();
+  if (problem.expand) {
+    prepare(expand, memory, place.lora_plan, part.expand);
+    part.expand.operands.h = part.whole_h.data();
+    part.expand.operands.y = part.y.data();
+    part.expand.operands.workspace = part.lora.workspace.data();
+  }
+}
+
+void LayerEngine::allocate_weights(Part& part) {
+  const ShardProblem& problem = part.problem;
+  const Problem& lora = problem.lora;
+  const std::int64_t lanes_of_b = (problem.expand ? *problem.expand : lora).max_rank;
+  const auto buffer = [&](std::int64_t elements) {
+    return GuardedBuffer(part.place->uses.memory, bytes_of(lora.dtype, elements));
+  };
+  part.w = buffer(problem.base.max_rank * problem.base.in_features);
+  part.bias = buffer(problem.adds_bias ? problem.base.max_rank : 0);
+  part.base.operands.a = {part.w.data()};
+  part.base.operands.b = {nullptr};
+  part.base.operands.bias = {problem.base.bias ? part.bias.data() : nullptr};
+  for (const std::int64_t width : lora.widths) {
+    part.a.push_back(buffer(lora.slots * lora.max_rank * lora.in_features));
+    part.b.push_back(buffer(lora.slots * width * lanes_of_b));
+    // No slot holds an adapter.
+    part.a.back().clear();
+    part.b.back().clear();
+    // Each half has its own operands and none of the other's.
+    part.lora.operands.a.push_back(part.a.back().data());
+    part.lora.operands.b.push_back(problem.expand ? nullptr : part.b.back().data());
+    part.expand.operands.a.push_back(nullptr);
+    part.expand.operands.b.push_back(part.b.back().data());
+    for (Launched* launched : {&part.lora, &part.expand}) {
+      launched->operands.bias.push_back(nullptr);
+    }
+  }
+}
+
+LayerEngine::PlanArrays LayerEngine::plan_arrays(Memory& memory, std::int64_t slots) const {
+  const auto numbers = [&](std::int64_t count) {
+    return GuardedBuffer(memory, count * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  };
+  const std::int64_t tokens = problem_.lora.tokens;
+  return {numbers(tokens), numbers(tokens), numbers(slots), numbers(slots + 1)};
+}
+
+void LayerEngine::prepare(const Problem& problem, Memory& memory, const PlanArrays& arrays,
+                          Launched& launched) {
+  const auto numbers = [](const GuardedBuffer& buffer) {
+    return static_cast<const std::int32_t*>(buffer.data());
+  };
+  const auto slots = static_cast<std::int64_t>(problem.rank.size());
+  launched.rank = GuardedBuffer(memory, slots * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  launched.scale = GuardedBuffer(memory, slots * static_cast<std::int64_t>(sizeof(float)));
+  launched.operands.adapter_of_token = numbers(arrays.adapter_of_token);
+  launched.operands.token_order = numbers(arrays.token_order);
+  launched.operands.active_ids = numbers(arrays.active_ids);
+  launched.operands.group_starts = numbers(arrays.group_starts);
+  launched.operands.rank = numbers(launched.rank);
+  launched.operands.scale = static_cast<const float*>(launched.scale.data());
+}
+
+}  // namespace lora_bench
