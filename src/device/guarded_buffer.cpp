@@ -15,8 +15,6 @@ namespace {
 
 using Band = std::array<std::byte, GuardedBuffer::kGuardBytes>;
 
-constexpr std::byte kPoison{0xFF};
-
 // Every byte differs from its neighbours, so that rows shifted from one guard into another, or a
 // constant written over one, still show; none is the poison.
 const Band& guard_pattern() {

@@ -51,6 +51,7 @@ class Memory {
 class GuardedBuffer {
  public:
   static constexpr std::int64_t kGuardBytes = 4096;
+  static constexpr std::byte kPoison{0xFF};
 
   GuardedBuffer() = default;
   // `misalign` shifts the start by so many bytes from a 256-byte boundary, to prove that a backend

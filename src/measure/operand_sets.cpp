@@ -31,6 +31,12 @@ std::string difference(const char* name, const GuardedBuffer& buffer,
 OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors,
                          CacheMode cache, std::int64_t sets, std::int64_t workspace_bytes)
     : memory_(memory), problem_(problem), tensors_(tensors) {
+  for (const std::int64_t slot : problem.plan.active_ids) {
+    if (used_.empty() || used_.back().end != slot) {
+      used_.push_back({slot, slot});
+    }
+    ++used_.back().end;
+  }
   Operands operands;
   add_plan(operands);
   for (std::int64_t set = 0; set < sets; ++set) {
@@ -50,7 +56,7 @@ void* OperandSets::keep(Kept kept) {
     return nullptr;
   }
   if (kept.weights != nullptr) {
-    kept.buffer.upload(weights_of(kept));
+    upload_weights(kept);
   } else {
     kept.buffer.upload(kept.source);
   }
@@ -81,12 +87,33 @@ void OperandSets::add_plan(Operands& operands) {
       keep_array("scale", tensors_.scale.data(), tensors_.scale.size() * sizeof(float)));
 }
 
-std::vector<std::byte> OperandSets::weights_of(const Kept& kept) const {
-  std::vector<std::byte> weights(kept.weights->data.size());
-  const std::size_t slot_bytes = weights.size() / static_cast<std::size_t>(problem_.slots);
-  for (std::int64_t slot = 0; slot < problem_.slots; ++slot) {
+std::vector<std::byte> OperandSets::weights_of(const Kept& kept, const Slots& slots) const {
+  const std::size_t slot_bytes =
+      kept.weights->data.size() / static_cast<std::size_t>(problem_.slots);
+  std::vector<std::byte> weights(static_cast<std::size_t>(slots.end - slots.first) * slot_bytes);
+  for (std::int64_t slot = slots.first; slot < slots.end; ++slot) {
     copy_turned_slot(*kept.weights, problem_.slots, slot, kept.set,
-                     weights.data() + static_cast<std::size_t>(slot) * slot_bytes);
+                     weights.data() + static_cast<std::size_t>(slot - slots.first) * slot_bytes);
+  }
+  return weights;
+}
+
+void OperandSets::upload_weights(const Kept& kept) {
+  const std::int64_t slot_bytes = kept.buffer.bytes() / problem_.slots;
+  for (const Slots& slots : used_) {
+    const std::vector<std::byte> weights = weights_of(kept, slots);
+    memory_.copy_in(static_cast<std::byte*>(kept.buffer.data()) + slots.first * slot_bytes,
+                    weights.data(), static_cast<std::int64_t>(weights.size()));
+  }
+}
+
+// The slots that nobody uses hold what they held from the start.
+std::vector<std::byte> OperandSets::all_weights_of(const Kept& kept) const {
+  std::vector<std::byte> weights(kept.weights->data.size(), GuardedBuffer::kPoison);
+  const std::int64_t slot_bytes = kept.buffer.bytes() / problem_.slots;
+  for (const Slots& slots : used_) {
+    const std::vector<std::byte> used = weights_of(kept, slots);
+    std::copy(used.begin(), used.end(), weights.begin() + slots.first * slot_bytes);
   }
   return weights;
 }
@@ -181,7 +208,7 @@ void OperandSets::renew_batch(const Problem& problem) {
 void OperandSets::renew_weights(std::int64_t set) {
   for (Kept& kept : kept_) {
     if (kept.weights != nullptr && kept.set == set) {
-      kept.buffer.upload(weights_of(kept));
+      upload_weights(kept);
     }
   }
 }
@@ -260,7 +287,7 @@ std::string OperandSets::changed_inputs(std::int64_t first_set) const {
     }
     for (const Kept* kept : of_set[static_cast<std::size_t>(set)]) {
       if (found.empty()) {
-        found = difference(kept->name, kept->buffer, weights_of(*kept));
+        found = difference(kept->name, kept->buffer, all_weights_of(*kept));
         compared += kept->buffer.bytes();
       }
     }

@@ -13,7 +13,8 @@ namespace lora_bench {
 
 // The operands of one step, as many times as the cache mode rotates them: at other addresses and,
 // of the weights, with other numbers (see copy_turned_slot), so that what is remembered of one set
-// is wrong for the next. What does not rotate is shared.
+// is wrong for the next. What does not rotate is shared. Slots that no row uses hold NaN: of many
+// slots there is then little to upload.
 class OperandSets {
  public:
   OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors, CacheMode cache,
@@ -64,9 +65,16 @@ class OperandSets {
     std::vector<std::byte> source;  // of all but weights and scratch
   };
 
+  // From `first` to before `end`.
+  struct Slots {
+    std::int64_t first = 0, end = 0;
+  };
+
   void* keep(Kept kept);
   void* keep_array(const char* name, const void* from, std::size_t bytes);
-  [[nodiscard]] std::vector<std::byte> weights_of(const Kept& kept) const;
+  [[nodiscard]] std::vector<std::byte> weights_of(const Kept& kept, const Slots& slots) const;
+  [[nodiscard]] std::vector<std::byte> all_weights_of(const Kept& kept) const;
+  void upload_weights(const Kept& kept);
   [[nodiscard]] std::string changed_rows(std::int64_t output) const;
   void add_plan(Operands& operands);
   void add_weights(Operands& operands, std::int64_t set);
@@ -75,6 +83,7 @@ class OperandSets {
   Memory& memory_;
   const Problem& problem_;
   const Tensors& tensors_;
+  std::vector<Slots> used_;  // by a row of the batch, ascending
   std::vector<Kept> kept_;
   std::vector<GuardedBuffer> x_;
   std::vector<GuardedBuffer> h_;

@@ -14,7 +14,9 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::int64_t kMostRotated = std::int64_t{2} << 30;  // bytes; uploading more takes seconds
+constexpr std::int64_t kMostUploaded = std::int64_t{2} << 30;  // bytes; more take seconds
+// A device fills this in milliseconds with what nobody reads, a host in seconds.
+constexpr std::int64_t kMostOnDevice = std::int64_t{32} << 30;
 // On a host more sets than this take longer to make, and to go round, than to evict the caches
 // before each sample.
 constexpr std::int64_t kMostHostSets = 32;
@@ -32,6 +34,13 @@ std::int64_t activation_allocation_bytes(const Problem& problem) {
   const OperandSizes sizes = operand_sizes(problem);
   return (sizes.x + sizes.y) * size_bytes(problem.dtype) +
          sizes.h * size_bytes(problem.intermediate);
+}
+
+// Of a set of so many bytes: the slots in use (OperandSets).
+std::int64_t uploaded_bytes(const Problem& problem, std::int64_t allocated) {
+  const std::int64_t of_slot =
+      weight_allocation_bytes(problem) / std::max<std::int64_t>(problem.slots, 1);
+  return std::max<std::int64_t>(allocated - of_slot * (problem.slots - problem.plan.active()), 1);
 }
 
 }  // namespace
@@ -88,8 +97,10 @@ std::int64_t affordable_sets(const Problem& problem, const Backend& backend, Cac
   }
   const std::int64_t one = rotating_allocation_bytes(problem, cache) +
                            (cache == CacheMode::kCold ? backend.workspace_bytes(problem) : 0) + 1;
-  const std::int64_t for_more = std::min(kMostRotated, (available - least) / 2);
-  return std::clamp<std::int64_t>(1 + for_more / one, 1, wanted);
+  const std::int64_t uploaded = uploaded_bytes(problem, one);
+  const std::int64_t room = std::min(memory.space() == Space::kHost ? kMostUploaded : kMostOnDevice,
+                                     (available - least) / 2);
+  return std::clamp<std::int64_t>(1 + std::min(kMostUploaded / uploaded, room / one), 1, wanted);
 }
 
 }  // namespace lora_bench

@@ -1,0 +1,101 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "measure/operand_sets.h"
+#include "measure/rotation.h"
+#include "ops/cpu_backend.h"
+#include "support/problems.h"
+#include "workload/excerpt.h"
+
+using namespace lora_bench;
+
+namespace {
+
+constexpr std::int64_t kGiga = std::int64_t{1} << 30;
+
+// A device of which nothing is asked but how much there is.
+class RoomyMemory : public Memory {
+ public:
+  explicit RoomyMemory(std::int64_t bytes) : bytes_(bytes) {}
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] void* allocate(std::int64_t) override { return nullptr; }
+  void release(void*) noexcept override {}
+  void copy_in(void*, const void*, std::int64_t) override {}
+  void copy_out(void*, const void*, std::int64_t) override {}
+  void copy_within(void*, const void*, std::int64_t) override {}
+  void fill(void*, std::byte, std::int64_t) override {}
+  void synchronize() override {}
+  [[nodiscard]] std::int64_t available_bytes() const override { return bytes_; }
+
+ private:
+  std::int64_t bytes_;
+};
+
+// 64 rows of four adapters of rank 16, 8 MB of weights a slot.
+Problem decode_over(std::int64_t slots) {
+  Problem problem;
+  problem.tokens = 64;
+  problem.in_features = problem.x_stride = 1 << 17;
+  problem.widths = {1 << 17};
+  problem.y_stride = 1 << 17;
+  problem.slots = slots;
+  problem.max_rank = 16;
+  problem.rank.assign(static_cast<std::size_t>(slots), 16);
+  problem.scale.assign(static_cast<std::size_t>(slots), 1);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    ids.push_back(static_cast<std::int32_t>(row % 4 * (slots / 4)));
+  }
+  problem.plan = make_plan(ids, slots);
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("slots that no row uses hold NaN in every set, the others that set's numbers") {
+  const Problem problem = linear_problem();  // nobody uses slot 2 of 4
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const auto memory = make_host_memory();
+  const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 3, 0);
+  const std::size_t slot_bytes = tensors.a[0].data.size() / 4;
+  for (std::int64_t set = 0; set < 3; ++set) {
+    CAPTURE(set);
+    const auto* const a = static_cast<const std::byte*>(sets.operands(set).a[0]);
+    for (std::int64_t slot = 0; slot < 4; ++slot) {
+      CAPTURE(slot);
+      std::vector<std::byte> expected(slot_bytes, std::byte{0xFF});
+      if (slot != 2) {
+        copy_turned_slot(tensors.a[0], 4, slot, set, expected.data());
+      }
+      CHECK(std::memcmp(a + static_cast<std::size_t>(slot) * slot_bytes, expected.data(),
+                        slot_bytes) == 0);
+    }
+    CHECK(sets.changed_inputs(set) == "");
+  }
+}
+
+TEST_CASE("writing into a slot that no row uses is a changed input") {
+  const Problem problem = linear_problem();
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const auto memory = make_host_memory();
+  const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 1, 0);
+  auto* const b = static_cast<std::byte*>(const_cast<void*>(sets.operands(0).b[1]));
+  const std::size_t slot_bytes = tensors.b[1].data.size() / 4;
+  b[2 * slot_bytes] = std::byte{0};
+  CHECK(sets.changed_inputs(0).find("input B was changed") == 0);
+}
+
+TEST_CASE("of many slots as many sets rotate as of those in use, where a device has the room") {
+  const auto backend = make_cpu_backend({1, ""});
+  const std::int64_t cache = 50 << 20;
+  const auto sets_of = [&](std::int64_t slots, std::int64_t room) {
+    RoomyMemory memory(room);
+    return affordable_sets(decode_over(slots), *backend, CacheMode::kWeightsCold, cache, memory);
+  };
+  const std::int64_t few = sets_of(4, 100 * kGiga);
+  CHECK(few > 3);
+  CHECK(sets_of(512, 100 * kGiga) == few);
+  CHECK(sets_of(512, 8 * kGiga) == 1);  // a set has 4 GiB
+}
