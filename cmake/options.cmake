@@ -1,5 +1,8 @@
 set(LORA_BENCH_CUDA AUTO CACHE STRING "build the CUDA backends: AUTO, ON or OFF")
 set_property(CACHE LORA_BENCH_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(LORA_BENCH_NCCL AUTO CACHE STRING
+  "exchange through NCCL between GPUs (its header alone is needed): AUTO, ON or OFF")
+set_property(CACHE LORA_BENCH_NCCL PROPERTY STRINGS AUTO ON OFF)
 option(LORA_BENCH_RELEASE_ARCHITECTURES "CUDA code for 80, 89, 90a and 100 instead of one" OFF)
 option(LORA_BENCH_WERROR "treat warnings as errors" OFF)
 option(LORA_BENCH_STATIC_RUNTIME "link libstdc++ and libgcc statically: the binary travels" OFF)
@@ -9,6 +12,9 @@ option(LORA_BENCH_FUZZ "build the libFuzzer targets (clang)" OFF)
 
 if(NOT LORA_BENCH_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "LORA_BENCH_CUDA=${LORA_BENCH_CUDA}; allowed: AUTO, ON, OFF")
+endif()
+if(NOT LORA_BENCH_NCCL MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "LORA_BENCH_NCCL=${LORA_BENCH_NCCL}; allowed: AUTO, ON, OFF")
 endif()
 if(LORA_BENCH_ASAN AND LORA_BENCH_TSAN)
   message(FATAL_ERROR "LORA_BENCH_ASAN and LORA_BENCH_TSAN cannot be built into one binary")

@@ -161,10 +161,12 @@ class Evaluation {
       const BaseTerm base = base_term(layer_, arithmetic_, tokens_, run, term == 0);
       add_term(base, deltas_of(base, run, term));
     }
-    const double sums = gamma(static_cast<double>(arithmetic_.terms), kUnitFp32);
+    const auto terms = static_cast<double>(arithmetic_.terms);
+    const bool narrow = arithmetic_.rounds_each_sum;
+    const double sums = narrow ? gamma(terms - 1, output_.relative) : gamma(terms, kUnitFp32);
     const bool bounded = arithmetic_.terms > 1 && !arithmetic_.exact;
     for (std::size_t i = 0; i < sizes_.size() && bounded; ++i) {
-      result_.rows.bound[i] += sums * sizes_[i];
+      result_.rows.bound[i] += sums * sizes_[i] + (narrow ? terms * output_.absolute : 0);
     }
     return std::move(result_);
   }

@@ -24,6 +24,9 @@ struct LayerArithmetic {
   // y is a sum of so many terms, each of an equal run of K, each rounded to the number of y before
   // they are added.
   std::int64_t terms = 1;
+  // The sum of the terms is rounded to the number of y after each of them, in any order; else it is
+  // made in fp32 and rounded once.
+  bool rounds_each_sum = false;
   // Which terms hold what the adapters add: each its own share (of x), or for an equal run of
   // columns the term of that number, all of it.
   bool delta_at_once = false;

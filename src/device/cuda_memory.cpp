@@ -7,6 +7,7 @@
 #include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
+#include "device/gpu_group.h"
 #include "device/memory.h"
 
 namespace lora_bench {
@@ -17,7 +18,10 @@ namespace {
 // their way when a kernel on such a stream starts.
 class CudaMemory final : public Memory {
  public:
-  CudaMemory() : stream_(make_cuda_stream()) {}
+  explicit CudaMemory(int gpu) : gpu_(gpu) {
+    const CurrentGpu current(gpu_);
+    stream_ = make_cuda_stream();
+  }
 
   [[nodiscard]] Space space() const override { return Space::kDevice; }
 
@@ -26,6 +30,7 @@ class CudaMemory final : public Memory {
       throw CaseError(
           fmt::format("cannot allocate {} bytes of device memory: negative size", bytes));
     }
+    const CurrentGpu current(gpu_);
     void* address = nullptr;
     const cudaError_t result =
         cudaMalloc(&address, static_cast<std::size_t>(bytes > 0 ? bytes : 1));
@@ -55,6 +60,7 @@ class CudaMemory final : public Memory {
 
   void fill(void* to, std::byte value, std::int64_t bytes) override {
     if (bytes > 0) {
+      const CurrentGpu current(gpu_);
       synchronize();
       LORA_BENCH_CUDA_CHECK(cudaMemsetAsync(to, std::to_integer<int>(value),
                                             static_cast<std::size_t>(bytes), stream_.get()));
@@ -62,9 +68,13 @@ class CudaMemory final : public Memory {
     }
   }
 
-  void synchronize() override { LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize()); }
+  void synchronize() override {
+    const CurrentGpu current(gpu_);
+    LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
+  }
 
   [[nodiscard]] std::int64_t available_bytes() const override {
+    const CurrentGpu current(gpu_);
     std::size_t free = 0;
     std::size_t total = 0;
     LORA_BENCH_CUDA_CHECK(cudaMemGetInfo(&free, &total));
@@ -72,10 +82,12 @@ class CudaMemory final : public Memory {
   }
 
   [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {
+    const CurrentGpu current(gpu_);
     synchronize();
     const auto graph = std::make_shared<CudaGraphExec>(
         record_graph([&] { enqueue(stream_.get()); }, stream_.get()));
     return [this, graph] {
+      const CurrentGpu here(gpu_);
       synchronize();
       LORA_BENCH_CUDA_CHECK(cudaGraphLaunch(graph->get(), stream_.get()));
       LORA_BENCH_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
@@ -85,6 +97,7 @@ class CudaMemory final : public Memory {
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
     if (bytes > 0) {
+      const CurrentGpu current(gpu_);
       synchronize();
       LORA_BENCH_CUDA_CHECK(
           cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.get()));
@@ -92,16 +105,17 @@ class CudaMemory final : public Memory {
     }
   }
 
+  int gpu_;
   CudaStream stream_;
 };
 
 }  // namespace
 
-std::unique_ptr<Memory> make_device_memory() {
+std::unique_ptr<Memory> make_device_memory(int gpu) {
   if (const std::string reason = why_no_gpu(); !reason.empty()) {
     throw EnvironmentError(reason);
   }
-  return std::make_unique<CudaMemory>();
+  return std::make_unique<CudaMemory>(gpu);
 }
 
 }  // namespace lora_bench

@@ -39,8 +39,9 @@ class Memory {
 [[nodiscard]] std::unique_ptr<Memory> make_host_memory();
 // What this process has taken from its heap and not given back.
 [[nodiscard]] std::int64_t heap_bytes();
-// Throws EnvironmentError with the reason (no driver, no device, built without CUDA).
-[[nodiscard]] std::unique_ptr<Memory> make_device_memory();
+// Of one of this host's GPUs. Throws EnvironmentError with the reason (no driver, no device, built
+// without CUDA).
+[[nodiscard]] std::unique_ptr<Memory> make_device_memory(int gpu = 0);
 // Keeps small blocks side by side with their image on the host: what is copied in goes there when a
 // launch is next, and what a launch left comes back at once, however many ask. For processes that
 // prove thousands of small cases, where calls of a GPU's driver take longer than a kernel.

@@ -10,7 +10,7 @@ std::string why_no_gpu() { return "this lora-bench was built without CUDA"; }
 
 DeviceFacts gpu_facts() { throw EnvironmentError(why_no_gpu()); }
 
-std::unique_ptr<Memory> make_device_memory() { throw EnvironmentError(why_no_gpu()); }
+std::unique_ptr<Memory> make_device_memory(int) { throw EnvironmentError(why_no_gpu()); }
 
 }  // namespace lora_bench
 

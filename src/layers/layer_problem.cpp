@@ -130,6 +130,20 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   return part;
 }
 
+ExchangedBytes exchanged_bytes(const LayerProblem& problem) {
+  const ShardProblem shard = shard_problem(problem, 0);
+  const std::int64_t others = problem.layer.tp - 1;
+  const auto sent = [&](Exchange how, std::int64_t part_bytes) {
+    return how == Exchange::kGather   ? others * part_bytes
+           : how == Exchange::kReduce ? 2 * others * part_bytes / problem.layer.tp
+                                      : 0;
+  };
+  const Problem& lora = shard.lora;
+  return {
+      sent(shard.h, lora.slices() * lora.tokens * lora.max_rank * size_bytes(lora.intermediate)),
+      sent(shard.y, lora.tokens * shard.base.max_rank * size_bytes(lora.dtype))};
+}
+
 std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int64_t rank) {
   if (layer.gather_output && description_of(layer.kind).may_gather) {
     return order_of_gathered(layer);

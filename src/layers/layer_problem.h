@@ -50,6 +50,13 @@ struct ShardProblem {
 };
 [[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
 
+// What a shard must send of a result that is exchanged, however that is done: gathered, its part to
+// all others; summed, all but its share once to add it up and once to hand the sums out.
+struct ExchangedBytes {
+  std::int64_t h = 0, y = 0;
+};
+[[nodiscard]] ExchangedBytes exchanged_bytes(const LayerProblem& problem);
+
 // Of each column of what shard `rank` ends with: its column in the whole y.
 [[nodiscard]] std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer,
                                                           std::int64_t rank);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/gpu_group.h"
 #include "ops/backend.h"
 #include "scenario/case.h"
 
@@ -42,5 +43,9 @@ class Clock {
 
 [[nodiscard]] std::unique_ptr<Clock> make_host_clock();
 [[nodiscard]] std::unique_ptr<Clock> make_device_clock(LaunchMode mode);
+// Of what is launched on all GPUs of a group, on their streams: all begin at once, and the one that
+// ends last counts.
+[[nodiscard]] std::unique_ptr<Clock> make_gpu_group_clock(std::shared_ptr<const GpuGroup> gpus,
+                                                          LaunchMode mode);
 
 }  // namespace lora_bench

@@ -7,14 +7,10 @@
 #include <utility>
 
 #include "measure/eviction.h"
+#include "measure/layer_sampling.h"
 #include "measure/sampling.h"
 
 namespace lora_bench {
-namespace {
-
-constexpr std::int64_t kMostLayerSets = 32;
-constexpr std::int64_t kMostLayerLaunches = 2048;
-constexpr double kSequenceSeconds = 1e-3;
 
 std::int64_t weight_bytes_of_layer(const LayerProblem& problem) {
   std::int64_t bytes = 0;
@@ -24,18 +20,6 @@ std::int64_t weight_bytes_of_layer(const LayerProblem& problem) {
   return bytes;
 }
 
-std::int64_t allocated_bytes(const LayerProblem& problem) {
-  const std::int64_t size = size_bytes(problem.lora.dtype);
-  std::int64_t bytes = 0;
-  for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
-    const ShardProblem part = shard_problem(problem, rank);
-    bytes += tensor_bytes(part.lora) + part.base.max_rank * part.base.in_features * size;
-    bytes += part.expand ? tensor_bytes(*part.expand) : 0;
-  }
-  return bytes;
-}
-
-// Of which the shards of one rank are more than three caches hold.
 std::int64_t layer_sets(const LayerProblem& problem, CacheMode cache, std::int64_t cache_bytes) {
   const std::int64_t touched =
       std::max<std::int64_t>(weight_bytes_of_layer(problem) / problem.layer.tp, 1);
@@ -44,9 +28,6 @@ std::int64_t layer_sets(const LayerProblem& problem, CacheMode cache, std::int64
              : std::clamp<std::int64_t>(3 * cache_bytes / touched + 1, 2, kMostLayerSets);
 }
 
-// How well the tax is known: half the interval of the median of what each layer's sample took
-// longer than the base's before, and no less than what shows that more is amiss: that this median
-// is another, that the layer differs from itself by more, or that adapters seem to save time.
 double noise_of_tax(const Measurement& measured, double tax_s) {
   std::vector<double> differences;
   for (std::size_t i = 0; i < std::min(measured.samples_s.size(), measured.baseline_s.size());
@@ -57,6 +38,22 @@ double noise_of_tax(const Measurement& measured, double tax_s) {
   const double half_width = median_half_width(differences);
   const double spread = std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2;
   return std::max({spread, std::fabs(summary.median - tax_s), measured.noise_s, -tax_s});
+}
+
+namespace {
+
+constexpr std::int64_t kMostLayerLaunches = 2048;
+constexpr double kSequenceSeconds = 1e-3;
+
+std::int64_t allocated_bytes(const LayerProblem& problem) {
+  const std::int64_t size = size_bytes(problem.lora.dtype);
+  std::int64_t bytes = 0;
+  for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
+    const ShardProblem part = shard_problem(problem, rank);
+    bytes += tensor_bytes(part.lora) + part.base.max_rank * part.base.in_features * size;
+    bytes += part.expand ? tensor_bytes(*part.expand) : 0;
+  }
+  return bytes;
 }
 
 class LayerBench {

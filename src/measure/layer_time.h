@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "layers/layer_engine.h"
@@ -11,10 +12,14 @@
 
 namespace lora_bench {
 
-// One shard of a layer, the slowest, by itself; nothing is exchanged while time is taken.
+// One shard of a layer, the slowest, by itself, nothing being exchanged while time is taken; or all
+// shards together, see layer_together.h.
 struct LayerMeasurement {
   Measurement layer;  // its baseline_s are the base without adapters
-  std::int64_t shard = 0;
+  bool together = false;
+  std::int64_t shard = 0;  // the slowest, alone
+  // Together: what is exchanged in the layer, launched by itself, and of that h.
+  std::optional<double> comm_s, comm_h_s;
   double base_s = 0;  // median
   double tax_s = 0;   // median of the layer less that of the base
   double tax_noise_s = 0;

@@ -27,7 +27,7 @@ struct Library {
 };
 
 Library load_library() {
-  FoundLibrary found("libcublas.so", CUBLAS_VER_MAJOR);
+  FoundLibrary found("cuBLAS", "libcublas.so", CUBLAS_VER_MAJOR);
   Library library;
   found.find("cublasCreate_v2", library.create);
   found.find("cublasDestroy_v2", library.destroy);

@@ -39,7 +39,7 @@ struct LtLibrary {
 };
 
 LtLibrary load_lt_library() {
-  FoundLibrary found("libcublasLt.so", CUBLAS_VER_MAJOR);
+  FoundLibrary found("cuBLAS", "libcublasLt.so", CUBLAS_VER_MAJOR);
   LtLibrary library;
   found.find("cublasLtCreate", library.create);
   found.find("cublasLtDestroy", library.destroy);

@@ -7,7 +7,8 @@
 
 namespace lora_bench {
 
-FoundLibrary::FoundLibrary(const std::string& stem, int version) : stem_(stem) {
+FoundLibrary::FoundLibrary(const std::string& product, const std::string& stem, int version)
+    : stem_(stem) {
   // The toolkit's installer leaves its folder out of the loader's path.
   const std::string name = fmt::format("{}.{}", stem, version);
   const std::array<std::string, 2> places{name, "/usr/local/cuda/lib64/" + name};
@@ -16,8 +17,8 @@ FoundLibrary::FoundLibrary(const std::string& stem, int version) : stem_(stem) {
   }
   if (handle_ == nullptr) {
     missing_ =
-        fmt::format("{} cannot be loaded: install cuBLAS {}, or name its folder in LD_LIBRARY_PATH",
-                    name, version);
+        fmt::format("{} cannot be loaded: install {} {}, or name its folder in LD_LIBRARY_PATH",
+                    name, product, version);
   }
 }
 

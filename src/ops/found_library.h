@@ -4,12 +4,12 @@
 
 namespace lora_bench {
 
-// A library of the CUDA toolkit that is looked for when the tool runs, so that it starts without.
+// A library of NVIDIA's that is looked for when the tool runs, so that it starts without.
 // Never unloaded: the process ends soon enough.
 class FoundLibrary {
  public:
-  // `stem` libcublas.so, `version` the major one that the tool was built with.
-  FoundLibrary(const std::string& stem, int version);
+  // `product` "cuBLAS", `stem` libcublas.so, `version` the major one that the tool was built with.
+  FoundLibrary(const std::string& product, const std::string& stem, int version);
 
   // Leaves `function` null and says so in missing() where the library lacks the symbol.
   template <typename Function>

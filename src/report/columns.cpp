@@ -245,7 +245,18 @@ std::vector<Column> layer_columns() {
       column({"comm", "comm", "",
               "what exchanges results while time is taken; none: each shard is timed alone", ""},
              &Row::comm),
-      column({"shard", "shard", "", "the slowest shard, whose times these are", ""}, &Row::shard),
+      column({"comm_bytes", "comm B", "B", "what a shard must send of y and of h",
+              "gather: (tp - 1) * its part; sum: 2 * (tp - 1) / tp * the whole"},
+             &Row::comm_bytes),
+      column({"comm_us", "comm us", "us",
+              "the exchanges of the layer with adapters, launched by themselves; with `comm: nccl`",
+              ""},
+             &Row::comm_us),
+      column({"comm_h_us", "comm h us", "us", "of these that of h, which the base has not", ""},
+             &Row::comm_h_us),
+      column({"shard", "shard", "",
+              "the slowest shard, whose times these are; empty where all run together", ""},
+             &Row::shard),
       column({"base_us", "base us", "us", "median time of the same shard without adapters",
               "median of samples taken in turn with those of time_us"},
              &Row::base_us, {true, 3}),
@@ -329,13 +340,14 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 36> kBeforeRun{
+constexpr std::array<std::string_view, 37> kBeforeRun{
     "scenario",     "case",         "backend",    "point",         "tags",  "op",
     "dtype",        "intermediate", "scale_at",   "model",         "layer", "in_features",
     "out_features", "tokens",       "slots",      "active",        "rank",  "ranks",
     "skew",         "order",        "no_adapter", "add_inputs",    "bias",  "seed",
     "cache",        "mode",         "bytes",      "weight_bytes",  "flops", "content",
-    "tuning",       "layer_kind",   "tp",         "fully_sharded", "comm",  "layer_count"};
+    "tuning",       "layer_kind",   "tp",         "fully_sharded", "comm",  "layer_count",
+    "comm_bytes"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

@@ -136,7 +136,7 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.cache = name(spec.measure.cache);
   row.mode = name(spec.measure.mode);
   if (spec.op == Op::kLayer) {
-    describe_layer(row, layer_of(spec, problem));
+    describe_layer(row, layer_of(spec, problem), spec.setup.comm);
     row.layer_count = spec.layer.count > 0 ? std::optional(spec.layer.count) : std::nullopt;
   }
   return row;

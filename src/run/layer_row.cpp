@@ -22,16 +22,21 @@ LayerProblem layer_of(const Case& spec, const Problem& problem) {
   return layer;
 }
 
-void describe_layer(Row& row, const LayerProblem& problem) {
+void describe_layer(Row& row, const LayerProblem& problem, Comm comm) {
   const ShardedLayer& layer = problem.layer;
   row.layer_kind = name(layer.kind);
   row.tp = layer.tp;
   row.fully_sharded = layer.fully_sharded;
-  row.comm = "none";
+  row.comm = name(comm);
+  const ExchangedBytes sent = exchanged_bytes(problem);
+  row.comm_bytes = sent.h + sent.y;
   row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind,
                                    layer.tp, layer.fully_sharded, layer.kv_heads, problem.base_bias,
                                    problem.missing_slices, layer.gather_output, layer.input_split))
                     .substr(0, 16);
+  if (comm != Comm::kNone) {
+    row.content = sha256(fmt::format("{}|{}", row.content, name(comm))).substr(0, 16);
+  }
   const LayerWork work = count_layer_work(shard_problem(problem, 0));
   row.bytes = work.layer.bytes;
   row.weight_bytes = work.layer.weight_bytes;
@@ -40,7 +45,13 @@ void describe_layer(Row& row, const LayerProblem& problem) {
 
 void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
   add_measurement(row, measurement.layer);
-  row.shard = measurement.shard;
+  if (!measurement.together) {
+    row.shard = measurement.shard;
+  }
+  if (measurement.comm_s) {
+    row.comm_us = *measurement.comm_s * kMicrosecondsPerSecond;
+    row.comm_h_us = *measurement.comm_h_s * kMicrosecondsPerSecond;
+  }
   row.base_us = measurement.base_s * kMicrosecondsPerSecond;
   row.tax_noise_us = measurement.tax_noise_s * kMicrosecondsPerSecond;
   const double tax_us = *row.time_us - *row.base_us;

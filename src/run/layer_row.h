@@ -15,7 +15,7 @@ namespace lora_bench {
 
 // What a row says of a layer beside what it says of every case. Bytes and flops are those of the
 // first shard, which has no less to do than the others.
-void describe_layer(Row& row, const LayerProblem& problem);
+void describe_layer(Row& row, const LayerProblem& problem, Comm comm);
 void add_layer_measurement(Row& row, const LayerMeasurement& measurement);
 // floor_us of the shard, and what of it is the adapters'.
 void add_layer_floor(Row& row, const LayerProblem& problem, std::int64_t shard,

@@ -5,12 +5,12 @@
 #include <optional>
 #include <utility>
 
-#include "measure/layer_time.h"
+#include "measure/layer_together.h"
 #include "measure/plan_time.h"
 #include "ops/base_product.h"
-#include "ops/cublaslt_library.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
+#include "run/layer_places.h"
 #include "run/layer_row.h"
 #include "run/row_outcome.h"
 #include "run/watch.h"
@@ -26,8 +26,7 @@ struct LayerAttempt {
   Case spec;
   LayerProblem problem;
   std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
-  std::shared_ptr<const Backend> base, lora;
-  std::shared_ptr<Memory> memory;
+  LayerPlaces places;
   std::shared_ptr<Clock> clock;  // null = proof only
   DeviceFacts facts;
   Support support;
@@ -38,44 +37,50 @@ struct LayerAttempt {
 };
 
 void ask_layer(LayerAttempt& attempt) {
+  connect(attempt.places, attempt.pulse);
+  const LayerHome home = attempt.places.home();
   for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
     const ShardProblem part = shard_problem(attempt.problem, rank);
-    attempt.support = attempt.base->supports(part.base, attempt.facts);
+    attempt.support = home.base().supports(part.base, attempt.facts);
     if (attempt.support.yes) {
-      attempt.support = attempt.lora->supports(part.lora, attempt.facts);
+      attempt.support = home.lora().supports(part.lora, attempt.facts);
     }
     if (attempt.support.yes && part.expand) {
-      attempt.support = attempt.lora->supports(*part.expand, attempt.facts);
+      attempt.support = home.lora().supports(*part.expand, attempt.facts);
     }
   }
   if (attempt.support.yes) {
     const ShardProblem part = shard_problem(attempt.problem, 0);
-    attempt.numerics = fmt::format("base: {}: {}; adapters: {}", attempt.base->name(),
-                                   attempt.base->numerics(part.base).summation,
-                                   attempt.lora->numerics(part.lora).summation);
+    attempt.numerics = fmt::format("base: {}: {}; adapters: {}", home.base().name(),
+                                   home.base().numerics(part.base).summation,
+                                   home.lora().numerics(part.lora).summation);
+    if (const std::string version = home.communicator->version(); !version.empty()) {
+      attempt.numerics += fmt::format("; exchanges: {}", version);
+    }
   }
 }
 
 void prove_and_time_layer(LayerAttempt& attempt) {
   const LayerProblem& problem = attempt.problem;
+  const LayerHome home = attempt.places.home();
   const VerifySettings& verify = attempt.spec.verify;
   if (verify.enabled && !attempt.clock) {
     VerifyOptions options;
     options.max_rows = verify.max_rows;
     options.seed = attempt.spec.seed;
-    attempt.verdict = verify_layer(problem, *attempt.base, *attempt.lora, *attempt.memory, options);
+    attempt.verdict = verify_layer(problem, home, options);
     return;
   }
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
-  LayerEngine loaded(problem, *attempt.base, *attempt.lora, *attempt.memory);
+  LayerEngine loaded(problem, home.places);
   load_layer(loaded, problem, tensors);
   reference::LayerRows oracle;
   if (verify.enabled) {
-    oracle = layer_oracle(problem, tensors, layer_arithmetic(problem, *attempt.base, *attempt.lora),
+    oracle = layer_oracle(problem, tensors, layer_arithmetic(problem, home),
                           sample_rows(problem.lora, verify.max_rows, attempt.spec.seed));
-    LayerEngine engine(problem, *attempt.base, *attempt.lora, *attempt.memory);
+    LayerEngine engine(problem, home.places);
     engine.load_from(loaded);
-    attempt.verdict = prove_layer(engine, loaded, problem, oracle, *attempt.memory);
+    attempt.verdict = prove_layer(engine, loaded, problem, oracle, home);
     if (attempt.verdict->failure) {
       const LayerTensors before = draw_earlier_tensors(problem, Fill::kBounded, attempt.spec.seed);
       name_fault(*attempt.verdict, {problem, tensors, before}, oracle, outputs_of(engine));
@@ -93,8 +98,8 @@ void prove_and_time_layer(LayerAttempt& attempt) {
   LayerMeasureRequest request{.problem = problem,
                               .loaded = loaded,
                               .settings = attempt.spec.measure,
-                              .base = *attempt.base,
-                              .lora = *attempt.lora,
+                              .base = home.base(),
+                              .lora = home.lora(),
                               .check = nullptr,
                               .stop = interrupted};
   if (verify.enabled) {
@@ -103,14 +108,21 @@ void prove_and_time_layer(LayerAttempt& attempt) {
       return verdict.status == Status::kPassed ? "" : verdict.message;
     };
   }
-  attempt.measurement = measure_layer(request, *attempt.memory, *attempt.clock, attempt.facts);
+  Memory& memory = home.places.front().memory;
+  if (attempt.spec.setup.comm != Comm::kNone) {
+    attempt.measurement = measure_layer_together(request, home, *attempt.clock, attempt.facts);
+    return;
+  }
+  attempt.measurement = measure_layer(request, memory, *attempt.clock, attempt.facts);
   if (!attempt.measurement->layer.interrupted) {
-    attempt.plan_s = plan_seconds(problem.lora, *attempt.memory, *attempt.clock, attempt.facts);
+    attempt.plan_s = plan_seconds(problem.lora, memory, *attempt.clock, attempt.facts);
   }
 }
 
-std::shared_ptr<Clock> clock_of_layers(Space space, LaunchMode mode) {
-  return space == Space::kHost ? make_host_clock() : make_device_clock(mode);
+std::shared_ptr<Clock> clock_of_layers(const LayerPlaces& places, Space space, LaunchMode mode) {
+  return space == Space::kHost    ? make_host_clock()
+         : places.gpus == nullptr ? make_device_clock(mode)
+                                  : make_gpu_group_clock(places.gpus, mode);
 }
 
 bool layer_worked(Row& row, const std::shared_ptr<LayerAttempt>& attempt,
@@ -130,18 +142,20 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
   const Space space = request.backend.backend->space();
   if (space == Space::kHost) {
     row.mode = "host";
-  } else if (const std::string why = why_no_cublaslt(); !why.empty()) {
-    skip(row, fmt::format("the base product of a layer: {}", why));
+  }
+  if (std::string why = why_no_places(request); !why.empty()) {
+    skip(row, std::move(why));
     return;
   }
   problem.bias_in_product = base_product_adds_bias(space);
   const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
-  attempt->base = watched(std::shared_ptr<const Backend>(make_base_product(space)), attempt->pulse);
-  attempt->lora = watched(request.backend.backend, attempt->pulse);
-  attempt->memory = watched(targets.memory(space), attempt->pulse);
+  attempt->places = layer_places(request, targets, attempt->pulse);
   attempt->facts = targets.facts(space);
   if (!layer_worked(row, attempt, ask_layer)) {
     return;
+  }
+  if (attempt->places.gpus != nullptr) {
+    targets.communicator(problem.layer.tp) = attempt->places.connected;
   }
   if (!attempt->support.yes) {
     skip(row, attempt->support.why_not);
@@ -149,13 +163,15 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
   }
   const std::int64_t needed =
       layer_measurement_bytes(problem, request.spec.measure.cache, attempt->facts.cache_bytes);
-  if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
+  if (std::string why = why_no_room(needed, attempt->places.memories.front()->available_bytes());
+      !why.empty()) {
     skip(row, std::move(why));
     return;
   }
   row.numerics = attempt->numerics;
   if (request.timing && request.spec.measure.enabled) {
-    attempt->clock = watched(clock_of_layers(space, request.spec.measure.mode), attempt->pulse);
+    attempt->clock =
+        watched(clock_of_layers(attempt->places, space, request.spec.measure.mode), attempt->pulse);
   }
   if (!layer_worked(row, attempt, prove_and_time_layer)) {
     return;

@@ -20,6 +20,14 @@ std::shared_ptr<Memory> Targets::memory(Space space) {
   return found.memory;
 }
 
+std::shared_ptr<const GpuGroup> Targets::gpus(std::int64_t count) {
+  std::shared_ptr<const GpuGroup>& found = groups_[count].gpus;
+  if (!found) {
+    found = std::make_shared<const GpuGroup>(count);
+  }
+  return found;
+}
+
 const Ceilings& Targets::ceilings(Space space) {
   Entry& found = entry(space);
   if (!found.ceilings) {

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
 #include "device/facts.h"
+#include "device/gpu_group.h"
 #include "device/memory.h"
+#include "layers/communicator.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
 
@@ -23,6 +27,12 @@ class Targets {
   // Throws EnvironmentError when the space cannot be used here.
   [[nodiscard]] const DeviceFacts& facts(Space space);
   [[nodiscard]] std::shared_ptr<Memory> memory(Space space);
+  // So many GPUs that work together, and what their shards exchange through; null until somebody
+  // has put it here, since making it may hang.
+  [[nodiscard]] std::shared_ptr<const GpuGroup> gpus(std::int64_t count);
+  [[nodiscard]] std::shared_ptr<Communicator>& communicator(std::int64_t gpus) {
+    return groups_[gpus].communicator;
+  }
   [[nodiscard]] const Ceilings& ceilings(Space space);
   // A time below the ceilings speaks against one of the two: measures them once more. False when
   // that was done often enough to believe them.
@@ -37,7 +47,13 @@ class Targets {
   };
   [[nodiscard]] Entry& entry(Space space) { return space == Space::kHost ? host_ : device_; }
 
+  struct Group {
+    std::shared_ptr<const GpuGroup> gpus;
+    std::shared_ptr<Communicator> communicator;
+  };
+
   bool many_small_ = false;
+  std::map<std::int64_t, Group> groups_;
   Entry host_;
   Entry device_;
 };

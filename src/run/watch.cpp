@@ -129,6 +129,29 @@ class WatchedClock final : public Clock {
   std::shared_ptr<Pulse> pulse_;
 };
 
+class WatchedCommunicator final : public Communicator {
+ public:
+  WatchedCommunicator(std::shared_ptr<Communicator> inner, std::shared_ptr<Pulse> pulse)
+      : inner_(std::move(inner)), pulse_(std::move(pulse)) {}
+  [[nodiscard]] std::string_view name() const override { return inner_->name(); }
+  [[nodiscard]] std::string version() const override { return inner_->version(); }
+  [[nodiscard]] bool rounds_each_sum() const override { return inner_->rounds_each_sum(); }
+  void all_reduce(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream stream) override {
+    const Inside inside(*pulse_, Call::kWait);
+    inner_->all_reduce(shape, parts, to, stream);
+  }
+  void all_gather(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream stream) override {
+    const Inside inside(*pulse_, Call::kWait);
+    inner_->all_gather(shape, parts, to, stream);
+  }
+
+ private:
+  std::shared_ptr<Communicator> inner_;
+  std::shared_ptr<Pulse> pulse_;
+};
+
 // Shared by the waiting and the working thread, so that it outlives whichever goes first.
 struct Rendezvous {
   std::mutex mutex;
@@ -192,6 +215,11 @@ std::shared_ptr<const Backend> watched(std::shared_ptr<const Backend> backend,
 
 std::shared_ptr<Memory> watched(std::shared_ptr<Memory> memory, std::shared_ptr<Pulse> pulse) {
   return std::make_shared<WatchedMemory>(std::move(memory), std::move(pulse));
+}
+
+std::shared_ptr<Communicator> watched(std::shared_ptr<Communicator> communicator,
+                                      std::shared_ptr<Pulse> pulse) {
+  return std::make_shared<WatchedCommunicator>(std::move(communicator), std::move(pulse));
 }
 
 std::shared_ptr<Clock> watched(std::shared_ptr<Clock> clock, std::shared_ptr<Pulse> pulse) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "layers/communicator.h"
 #include "measure/clock.h"
 #include "ops/backend.h"
 
@@ -55,13 +56,16 @@ class Pulse {
   std::atomic<std::int64_t> entered_ns_{0};
 };
 
-// The same backend, memory and clock, with every call that may hang stamped in the pulse.
+// The same backend, memory, clock and communicator, with every call that may hang stamped in the
+// pulse.
 [[nodiscard]] std::shared_ptr<const Backend> watched(std::shared_ptr<const Backend> backend,
                                                      std::shared_ptr<Pulse> pulse);
 [[nodiscard]] std::shared_ptr<Memory> watched(std::shared_ptr<Memory> memory,
                                               std::shared_ptr<Pulse> pulse);
 [[nodiscard]] std::shared_ptr<Clock> watched(std::shared_ptr<Clock> clock,
                                              std::shared_ptr<Pulse> pulse);
+[[nodiscard]] std::shared_ptr<Communicator> watched(std::shared_ptr<Communicator> communicator,
+                                                    std::shared_ptr<Pulse> pulse);
 
 // Runs `work` on a thread of its own until it ends or the pulse stays inside for longer than
 // `timeout_s`. What `work` throws is thrown here. On a time-out the thread is abandoned (nothing

@@ -30,8 +30,13 @@ enum class LayerKind : std::uint8_t {
   kVocabEmbedding,
 };
 
+// What exchanges the results of shards while they are timed: nothing, each being timed alone on one
+// device, or NCCL, each on a GPU of its own.
+enum class Comm : std::uint8_t { kNone, kNccl };
+
 [[nodiscard]] std::string_view name(Op op);
 [[nodiscard]] std::string_view name(LayerKind kind);
+[[nodiscard]] std::string_view name(Comm comm);
 [[nodiscard]] std::string_view name(ScaleAt scale_at);
 [[nodiscard]] std::string_view name(Order order);
 
@@ -62,6 +67,7 @@ struct LayerSetup {
   bool missing_slices = false;  // adapters leave blocks alone, each another one
   bool gather_output = false;   // of a column layer: every shard ends with all columns
   bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
+  Comm comm = Comm::kNone;
 };
 
 struct BatchSpec {

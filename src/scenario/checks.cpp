@@ -92,7 +92,7 @@ void check_setup(const Case& spec, const CaseChecker& checker) {
   const bool layer = spec.op == Op::kLayer;
   for (const char* path :
        {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads", "layer.bias",
-        "layer.missing_slices", "layer.gather_output", "layer.input_split"}) {
+        "layer.missing_slices", "layer.gather_output", "layer.input_split", "layer.comm"}) {
     if (!layer && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), "op layer");
     }

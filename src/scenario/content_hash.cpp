@@ -41,6 +41,7 @@ std::string hashed_text(const Case& spec) {
     text += fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", name(setup.kind), setup.tp, setup.fully_sharded,
                         setup.kv_heads, setup.bias, setup.missing_slices, setup.gather_output,
                         setup.input_split);
+    text += setup.comm == Comm::kNone ? "" : fmt::format("{}|", name(setup.comm));
   }
   text +=
       fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", spec.batch.decode, fmt::join(spec.batch.prefill, ","),

@@ -110,6 +110,8 @@ std::string_view name(TunedFamily family) {
   throw std::logic_error("kernel family outside the enumeration");
 }
 
+std::string_view name(Comm comm) { return comm == Comm::kNccl ? "nccl" : "none"; }
+
 std::string_view name(LaunchMode mode) { return mode == LaunchMode::kGraph ? "graph" : "stream"; }
 
 bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding; }

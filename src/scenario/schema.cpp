@@ -16,6 +16,7 @@ constexpr std::array kDtypes{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32};
 constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
 constexpr std::array kCaches{CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot};
+constexpr std::array kComms{Comm::kNone, Comm::kNccl};
 constexpr std::array kModes{LaunchMode::kGraph, LaunchMode::kStream};
 constexpr std::array kFamilies{TunedFamily::kAuto, TunedFamily::kClustered, TunedFamily::kResident,
                                TunedFamily::kPanel};
@@ -88,6 +89,9 @@ const std::vector<Field> kLayer{
     {{"layer.input_split", "boolean", "true, false", "false",
       "each shard's columns of x lie by themselves, as the layer before left them; of a row layer"},
      [](R r, Case& c, X) { r.boolean(c.setup.input_split); }},
+    {{"layer.comm", "word", "none, nccl", "none: all shards on one device, each timed alone",
+      "what shards exchange their results through while they are timed; nccl: each has a GPU"},
+     [](R r, Case& c, X) { r.choice(c.setup.comm, kComms); }},
 };
 
 const std::vector<Field> kOp{

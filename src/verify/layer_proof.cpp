@@ -158,6 +158,12 @@ reference::LayerRows layer_oracle(const LayerProblem& problem, const LayerTensor
   return reference::evaluate_layer(oracle_layer(problem, tensors), arithmetic, rows);
 }
 
+reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const LayerHome& home) {
+  reference::LayerArithmetic arithmetic = layer_arithmetic(problem, home.base(), home.lora());
+  arithmetic.rounds_each_sum = home.communicator->rounds_each_sum();
+  return arithmetic;
+}
+
 reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const Backend& base,
                                             const Backend& lora) {
   const ShardProblem part = shard_problem(problem, 0);
@@ -172,7 +178,7 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
     arithmetic.lora.intermediate = number_of(problem.lora.intermediate);
   }
   if (part.h == Exchange::kReduce) {
-    // Terms of h, each stored as h is.
+    // Terms of h, each stored as h is, as their sums may be.
     arithmetic.lora.shrink_depth += problem.layer.tp;
     arithmetic.lora.partial = number_of(problem.lora.intermediate);
     arithmetic.lora.partials = problem.layer.tp;
@@ -224,10 +230,10 @@ void name_fault(Verdict& verdict, const LayerStory& story, const reference::Laye
 }
 
 Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const LayerProblem& problem,
-                    const reference::LayerRows& oracle, Memory& memory, Level level) {
-  memory.synchronize();
-  engine.forward(*make_local_communicator(memory.space()), Stream{});
-  memory.synchronize();
+                    const reference::LayerRows& oracle, const LayerHome& home, Level level) {
+  home.synchronize();
+  engine.forward(*home.communicator, Stream{});
+  home.synchronize();
   Verdict verdict = compare_layer(engine, problem, oracle, level);
   if (const std::string changed = engine.changed_input(untouched); !changed.empty()) {
     verdict.status = Status::kFailed;
@@ -241,15 +247,12 @@ namespace {
 // The two proofs of one layer.
 class LayerProof {
  public:
-  LayerProof(const LayerProblem& problem, const Backend& base, const Backend& lora, Memory& memory,
-             const VerifyOptions& options)
+  LayerProof(const LayerProblem& problem, const LayerHome& home, const VerifyOptions& options)
       : problem_(problem),
-        base_(base),
-        lora_(lora),
-        memory_(memory),
+        home_(home),
         seed_(options.seed),
         rows_(sample_rows(problem.lora, options.max_rows, options.seed)),
-        arithmetic_(layer_arithmetic(problem, base, lora)) {}
+        arithmetic_(layer_arithmetic(problem, home)) {}
 
   Verdict run() {
     const bool exact = takes_integers() && proves(Fill::kExact);
@@ -272,7 +275,7 @@ class LayerProof {
   [[nodiscard]] bool takes_integers() const {
     const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
-    return memory_.space() == Space::kHost && problem_.lora.dtype != Dtype::kFp16 && wide;
+    return home_.space() == Space::kHost && problem_.lora.dtype != Dtype::kFp16 && wide;
   }
 
   // Integers tell that something is wrong in the last bit, other numbers better what.
@@ -296,12 +299,12 @@ class LayerProof {
     if (arithmetic.exact && oracle.largest_partial > reference::exact_limit(arithmetic.lora)) {
       return false;
     }
-    LayerEngine untouched(problem_, base_, lora_, memory_);
+    LayerEngine untouched(problem_, home_.places);
     load_adapters(untouched, earlier_problem(problem_), before);
     load_layer(untouched, problem_, tensors);
-    LayerEngine engine(problem_, base_, lora_, memory_);
+    LayerEngine engine(problem_, home_.places);
     engine.load_from(untouched);
-    verdict_ = prove_layer(engine, untouched, problem_, oracle, memory_,
+    verdict_ = prove_layer(engine, untouched, problem_, oracle, home_,
                            arithmetic.exact ? Level::kExact : Level::kBounded);
     if (!arithmetic.exact) {
       name_fault(verdict_, {problem_, tensors, before}, oracle, outputs_of(engine));
@@ -310,9 +313,7 @@ class LayerProof {
   }
 
   const LayerProblem& problem_;
-  const Backend& base_;
-  const Backend& lora_;
-  Memory& memory_;
+  const LayerHome& home_;
   std::uint64_t seed_;
   std::vector<std::int64_t> rows_;
   reference::LayerArithmetic arithmetic_;
@@ -321,9 +322,14 @@ class LayerProof {
 
 }  // namespace
 
+Verdict verify_layer(const LayerProblem& problem, const LayerHome& home,
+                     const VerifyOptions& options) {
+  return LayerProof(problem, home, options).run();
+}
+
 Verdict verify_layer(const LayerProblem& problem, const Backend& base, const Backend& lora,
                      Memory& memory, const VerifyOptions& options) {
-  return LayerProof(problem, base, lora, memory, options).run();
+  return verify_layer(problem, one_home(base, lora, memory), options);
 }
 
 }  // namespace lora_bench

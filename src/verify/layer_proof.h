@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
+#include "layers/layer_home.h"
 #include "layers/layer_tensors.h"
 #include "reference/layer.h"
 #include "verify/layer_diagnose.h"
@@ -27,7 +28,11 @@ namespace lora_bench {
                                      const reference::LayerRows& oracle, const ShardOutputs& got,
                                      Level level = Level::kBounded);
 
-// What the two backends declared of the shards' problems, as the oracle takes it.
+// What the two backends declared of the shards' problems, and the communicator of its sums, as the
+// oracle takes it.
+[[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,
+                                                          const LayerHome& home);
+// Of sums that a local communicator makes.
 [[nodiscard]] reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem,
                                                           const Backend& base, const Backend& lora);
 
@@ -35,13 +40,15 @@ namespace lora_bench {
 void name_fault(Verdict& verdict, const LayerStory& story, const reference::LayerRows& oracle,
                 const ShardOutputs& got);
 
-// Runs a layer that was loaded once, all its shards in turn, and compares; guards too, and that its
+// Runs a layer that was loaded once, with all its shards, and compares; guards too, and that its
 // inputs are those of `untouched` (levels 2 and 4 of docs/verifying.md).
 [[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
                                   const LayerProblem& problem, const reference::LayerRows& oracle,
-                                  Memory& memory, Level level = Level::kBounded);
+                                  const LayerHome& home, Level level = Level::kBounded);
 // The same on numbers of full mantissa, drawn by the options' seed, in slots that held other
 // adapters before; on a host first on integers, bit for bit (level 1).
+[[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const LayerHome& home,
+                                   const VerifyOptions& options);
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,
                                    const Backend& lora, Memory& memory,
                                    const VerifyOptions& options);

@@ -66,6 +66,7 @@ const std::vector<ThirdParty>& third_parties() {
       {"the CUDA runtime",
        {"cuda", "nvml", "cub/", "cublas"},
        {"device", "ops", "verify", "measure", "kernels"}},
+      {"NCCL", {"nccl"}, {"ops"}},
   };
   return kThirdParties;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/convert.h"
 #include "core/error.h"
 #include "ops/cpu_backend.h"
 #include "ops/fake.h"
@@ -246,6 +247,43 @@ TEST_CASE("shards that lie in memories of their own end with the bits of shards 
     bench.forward(engine);
     CHECK(engine.changed_input(loaded).empty());
     CHECK(whole_output(engine, problem) == run_whole(bench, problem, tensors));
+  }
+}
+
+TEST_CASE("sums that round after each term have a wider bound, and no wider than that") {
+  const Bench bench;
+  for (const std::int64_t tp : {2, 8}) {
+    LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, tp, false));
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    reference::LayerArithmetic arithmetic =
+        layer_arithmetic(problem, *bench.backend, *bench.backend);
+    const std::vector<std::int64_t> rows = sample_rows(problem.lora, 256, 1);
+    const reference::LayerRows once = layer_oracle(problem, tensors, arithmetic, rows);
+    arithmetic.rounds_each_sum = true;
+    const reference::LayerRows each = layer_oracle(problem, tensors, arithmetic, rows);
+    // Terms as they are stored, added in bf16 backwards.
+    std::vector<double> sum(each.rows.expected.size());
+    LayerEngine engine = bench.engine(problem);
+    load_layer(engine, problem, tensors);
+    for (std::int64_t rank = tp - 1; rank >= 0; --rank) {
+      engine.run_before_h(rank, true, Stream{});
+      const Matrix term = engine.output(rank);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] = reference::round_to(
+            reference::Number::kBf16,
+            sum[i] + load(term.dtype, term.data.data(), static_cast<std::int64_t>(i)));
+      }
+    }
+    bool once_is_enough = true;
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      const double error = std::fabs(sum[i] - each.rows.expected[i]);
+      const double last = reference::spacing(reference::Number::kBf16, sum[i]) / 2;
+      CHECK(error <= each.rows.bound[i] + last);
+      once_is_enough = once_is_enough && error <= once.rows.bound[i] + last;
+      CHECK(each.rows.bound[i] > once.rows.bound[i]);
+      CHECK(each.rows.bound[i] < static_cast<double>(2 * tp) * (once.rows.bound[i] + last));
+    }
+    CHECK((tp == 2 || !once_is_enough));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "measure/fake_clock.h"
+#include "measure/layer_together.h"
 #include "ops/cpu_backend.h"
 #include "run/layer_row.h"
 #include "verify/layer_proof.h"
@@ -62,14 +64,24 @@ class TrickBackend : public Backend {
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
 };
 
+// `together`: each shard in a memory of its own.
 LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora,
-                          double max_time_ms = 2000) {
+                          double max_time_ms = 2000, bool together = false) {
   const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
   const std::unique_ptr<Memory> memory = make_host_memory();
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
   const reference::LayerRows oracle = layer_oracle(
       problem, tensors, layer_arithmetic(problem, *base, lora), sample_rows(problem.lora, 256, 1));
-  LayerEngine loaded(problem, *base, lora, *memory);
+  std::vector<std::unique_ptr<Memory>> memories;
+  LayerHome home = one_home(*base, lora, *memory);
+  if (together) {
+    home.places.clear();
+    for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
+      memories.push_back(make_host_memory());
+      home.places.push_back({*base, lora, *memories.back()});
+    }
+  }
+  LayerEngine loaded(problem, home.places);
   load_layer(loaded, problem, tensors);
   MeasureSettings settings;
   settings.warmup_ms = 0;
@@ -77,18 +89,24 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
   settings.max_samples = 6;
   settings.min_time_ms = 0;
   settings.max_time_ms = max_time_ms;
-  return measure_layer({.problem = problem,
-                        .loaded = loaded,
-                        .settings = settings,
-                        .base = *base,
-                        .lora = lora,
-                        .check =
-                            [&](const LayerEngine& left) {
-                              const Verdict verdict = compare_layer(left, problem, oracle);
-                              return verdict.status == Status::kPassed ? "" : verdict.message;
-                            },
-                        .stop = nullptr},
-                       *memory, clock, DeviceFacts{});
+  const LayerMeasureRequest request{
+      .problem = problem,
+      .loaded = loaded,
+      .settings = settings,
+      .base = *base,
+      .lora = lora,
+      .check =
+          [&](const LayerEngine& left) {
+            const Verdict verdict = compare_layer(left, problem, oracle);
+            return verdict.status == Status::kPassed ? "" : verdict.message;
+          },
+      .stop = nullptr};
+  return together ? measure_layer_together(request, home, clock, DeviceFacts{})
+                  : measure_layer(request, *memory, clock, DeviceFacts{});
+}
+
+LayerMeasurement measured_together(const LayerProblem& problem, Clock& clock, const Backend& lora) {
+  return measured(problem, clock, lora, 2000, true);
 }
 
 }  // namespace
@@ -152,6 +170,54 @@ TEST_CASE("a sample of a layer finds no h of the one before, and its base has no
     const std::int64_t adapters = runs[run].second - runs[run - 1].second;
     CHECK((adapters > 0) == (runs[run].first == 1));
   }
+}
+
+TEST_CASE("shards that run together are timed with what they exchange, and that by itself") {
+  const LayerProblem problem = row_layer(2, true);
+  FakeClock clock([](int slot, std::int64_t) {
+    constexpr std::array<double, 4> kSeconds{10e-6, 13e-6, 2e-6, 1e-6};
+    return kSeconds[static_cast<std::size_t>(slot)];
+  });
+  const LayerMeasurement result = measured_together(problem, clock, *make_cpu_backend({1, ""}));
+  CHECK(result.together);
+  CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
+  CHECK(result.tax_s == doctest::Approx(3e-6));
+  CHECK(*result.comm_h_s == doctest::Approx(1e-6));
+  CHECK(*result.comm_s == doctest::Approx(3e-6));
+  Row row;
+  describe_layer(row, problem, Comm::kNccl);
+  add_layer_measurement(row, result);
+  CHECK(row.comm == "nccl");
+  CHECK_FALSE(row.shard);
+  CHECK(*row.comm_us == doctest::Approx(3));
+  CHECK(*row.comm_h_us == doctest::Approx(1));
+  // Of two shards each sends half of both sums and gets half: h [4, 8] in fp32, y [4, 32] in bf16.
+  CHECK(*row.comm_bytes == 4 * 8 * 4 + 4 * 32 * 2);
+}
+
+TEST_CASE(
+    "a layer without exchanges has none to time, and other rows than one timed shard by shard") {
+  LayerProblem problem = row_layer(2, false);
+  problem.layer.kind = LayerKind::kColumn;
+  problem = make_layer_problem(problem.layer, problem.lora);
+  FakeClock clock([](int, std::int64_t) { return 10e-6; });
+  const LayerMeasurement result = measured_together(problem, clock, *make_cpu_backend({1, ""}));
+  CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
+  CHECK(*result.comm_s == 0);
+  Row together, alone;
+  describe_layer(together, problem, Comm::kNccl);
+  describe_layer(alone, problem, Comm::kNone);
+  CHECK(*together.comm_bytes == 0);
+  CHECK(together.content != alone.content);
+}
+
+TEST_CASE("work that is left out while shards run together is found") {
+  FakeClock clock([](int, std::int64_t) { return 10e-6; });
+  std::int64_t launches = 0;
+  const LayerMeasurement result = measured_together(
+      row_layer(2, true), clock,
+      TrickBackend([&](const Problem&, const Operands&) { return ++launches <= 20; }));
+  CHECK_FALSE(result.layer.check_passed);
 }
 
 TEST_CASE("adapters that seem to save time have no tax") {

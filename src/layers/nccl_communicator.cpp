@@ -1,0 +1,82 @@
+#include <map>
+#include <vector>
+
+#include "layers/communicator.h"
+#include "ops/exchange.h"
+#include "ops/nccl_library.h"
+
+namespace lora_bench {
+namespace {
+
+class NcclCommunicator final : public Communicator {
+ public:
+  explicit NcclCommunicator(const std::shared_ptr<const GpuGroup>& gpus)
+      : gpus_(gpus), nccl_(gpus) {}
+
+  [[nodiscard]] std::string_view name() const override { return "nccl"; }
+  [[nodiscard]] std::string version() const override { return "NCCL " + nccl_.version(); }
+  // What has been added goes from GPU to GPU in the dtype of the parts.
+  [[nodiscard]] bool rounds_each_sum() const override { return true; }
+
+  void all_reduce(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream) override {
+    std::vector<NcclPart> ranks;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      ranks.push_back({parts[rank], to[rank]});
+    }
+    nccl_.all_reduce(shape.dtype, shape.rows * shape.columns, ranks);
+  }
+
+  // NCCL puts whole parts one after another; each GPU then puts their rows side by side.
+  void all_gather(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
+                  Stream) override {
+    const std::int64_t elements = shape.rows * shape.columns;
+    const bool side_by_side = shape.rows <= 1 || parts.size() == 1;
+    const std::int64_t bytes = elements * size_bytes(shape.dtype);
+    std::vector<GuardedBuffer>* const stacked =
+        side_by_side ? nullptr : &stacked_of(bytes * gpus_->size());
+    std::vector<NcclPart> ranks;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      ranks.push_back({parts[rank], side_by_side ? to[rank] : (*stacked)[rank].data()});
+    }
+    nccl_.all_gather(shape.dtype, elements, ranks);
+    for (std::size_t rank = 0; !side_by_side && rank < parts.size(); ++rank) {
+      std::vector<void*> one_after_another;
+      for (std::int64_t part = 0; part < gpus_->size(); ++part) {
+        one_after_another.push_back(static_cast<char*>((*stacked)[rank].data()) + part * bytes);
+      }
+      const CurrentGpu current(static_cast<int>(rank));
+      launch_gather(
+          {shape.dtype, shape.rows, shape.columns, one_after_another, to.subspan(rank, 1)},
+          Stream{gpus_->stream(static_cast<std::int64_t>(rank))});
+    }
+  }
+
+ private:
+  // Of each size one, which stays: graphs know its address. Made before anything is captured, since
+  // everything runs once before.
+  std::vector<GuardedBuffer>& stacked_of(std::int64_t bytes) {
+    std::vector<GuardedBuffer>& found = stacked_[bytes];
+    while (static_cast<std::int64_t>(found.size()) < gpus_->size()) {
+      found.emplace_back(*gpus_->memory(static_cast<std::int64_t>(found.size())), bytes);
+    }
+    return found;
+  }
+
+  std::shared_ptr<const GpuGroup> gpus_;
+  Nccl nccl_;
+  std::map<std::int64_t, std::vector<GuardedBuffer>> stacked_;  // by bytes
+};
+
+}  // namespace
+
+std::string why_no_nccl_communicator(std::int64_t gpus) {
+  const std::string no_library = why_no_nccl();
+  return no_library.empty() ? why_no_gpus(gpus) : no_library;
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const std::shared_ptr<const GpuGroup>& gpus) {
+  return std::make_unique<NcclCommunicator>(gpus);
+}
+
+}  // namespace lora_bench
