@@ -172,7 +172,7 @@ class Evaluation {
   }
 
  private:
-  // What the adapters add to a base that is rounded to the number of y first.
+  // What the adapters add to a base that is rounded to the number of y first, or by itself.
   Rows deltas_of(const BaseTerm& base, Run run, std::int64_t term) {
     const Number number = layer_.lora.number;
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
@@ -184,7 +184,7 @@ class Evaluation {
     const bool once = arithmetic_.delta_at_once;
     CutLora lora = cut_lora(layer_.lora, once ? Run{0, layer_.lora.in_features} : run);
     lora.problem.y = y0_.data();
-    lora.problem.add_inputs = true;
+    lora.problem.add_inputs = arithmetic_.base_rounded;
     Rows deltas = evaluate(lora.problem, arithmetic_.lora, tokens_,
                            arithmetic_.exact ? Rounding::kModelled : Rounding::kBounded);
     result_.largest_partial = std::max(result_.largest_partial, deltas.largest_partial);
@@ -208,7 +208,9 @@ class Evaluation {
     result_.largest_partial = std::max(result_.largest_partial, base.largest_partial);
     for (std::size_t i = 0; i < base.value.size(); ++i) {
       add(result_.base[i], base.value[i]);
-      add(result_.rows.expected[i], deltas.owned[i] != 0 ? deltas.expected[i] : base.value[i]);
+      const double unrounded = arithmetic_.base_rounded ? 0 : base.value[i];
+      add(result_.rows.expected[i],
+          deltas.owned[i] != 0 ? unrounded + deltas.expected[i] : base.value[i]);
     }
   }
 
@@ -222,7 +224,11 @@ class Evaluation {
       const double rounded = round_to(layer_.lora.number, base.value[i]);
       double value = base.value[i];
       double error = base.error[i];
-      if (owned) {
+      if (owned && !arithmetic_.base_rounded) {
+        error += deltas.bound[i];
+        value += deltas.expected[i];
+        error += kUnitFp32 * (std::fabs(value) + error);
+      } else if (owned) {
         // The expand's own bound was taken at the rounded base of the oracle, so a little more.
         error = round_once(value, error) * (1 + 0x1p-10) + deltas.bound[i];
         value += deltas.expected[i] - rounded;

@@ -21,6 +21,8 @@ struct LayerArithmetic {
   Arithmetic lora;
   double base_unit_roundoff = 0x1p-24;
   std::int64_t base_depth = 0;  // additions on the longest path of a sum of one term
+  // To the number of y, before what the adapters add comes to it.
+  bool base_rounded = true;
   // y is a sum of so many terms, each of an equal run of K, each rounded to the number of y before
   // they are added.
   std::int64_t terms = 1;

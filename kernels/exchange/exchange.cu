@@ -1,5 +1,6 @@
 #include "kernels/dtype.cuh"
 #include "kernels/exchange/exchange.h"
+#include "kernels/link.cuh"
 
 namespace lora_bench::kernels {
 namespace {
@@ -43,6 +44,72 @@ __global__ void gather_parts(const __grid_constant__ ExchangeParams params) {
   }
 }
 
+template <typename T, int kCount>
+struct alignas(kCount * sizeof(T)) Vector {
+  T element[kCount];
+};
+
+// A thread adds kCount neighbours of one row; blocks of a column of the grid share the rows. Bound:
+// memory, or the launch where rows are few.
+template <typename T, int kCount>
+__global__ void add_delta(const __grid_constant__ AddDeltaParams params) {
+  using Some = Vector<T, kCount>;
+  const std::int64_t column = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kCount;
+  await_previous_kernel();
+  if (column >= params.columns) {
+    return;
+  }
+  for (std::int64_t row = blockIdx.y; row < params.tokens; row += gridDim.y) {
+    const std::int32_t adapter = params.adapter_of_token[row];
+    if (adapter < 0 || params.rank[adapter] == 0) {
+      continue;
+    }
+    const std::int64_t at = row * params.stride + params.first_column + column;
+    auto* const place = reinterpret_cast<Some*>(static_cast<T*>(params.y) + at);
+    const Some delta = *reinterpret_cast<const Some*>(static_cast<const T*>(params.delta) + at);
+    Some y = *place;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      y.element[i] = from_float<T>(to_float(y.element[i]) + to_float(delta.element[i]));
+    }
+    *place = y;
+  }
+}
+
+template <typename T, int kCount>
+cudaError_t launch_add_delta_as(const AddDeltaParams& params, cudaStream_t stream) {
+  constexpr std::int64_t kMostRows = 1024;
+  const std::int64_t columns = params.columns / kCount;
+  cudaFuncAttributes code = {};
+  if (const cudaError_t error = cudaFuncGetAttributes(&code, add_delta<T, kCount>);
+      error != cudaSuccess) {
+    return error;
+  }
+  cudaLaunchAttribute link = {};
+  link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  link.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3(static_cast<unsigned>((columns + kThreads - 1) / kThreads),
+           static_cast<unsigned>(params.tokens < kMostRows ? params.tokens : kMostRows));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &link;
+  config.numAttrs = code.ptxVersion >= 90 ? 1 : 0;  // older code has no wait
+  return cudaLaunchKernelEx(&config, add_delta<T, kCount>, params);
+}
+
+// Whether every row's own columns can be read 16 bytes at a time.
+template <typename T>
+bool lies_in_vectors(const AddDeltaParams& params) {
+  const auto whole = [](std::int64_t elements) {
+    return elements * static_cast<std::int64_t>(sizeof(T)) % 16 == 0;
+  };
+  const auto begins = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
+  return whole(params.stride) && whole(params.first_column) && whole(params.columns) &&
+         begins(params.y) && begins(params.delta);
+}
+
 unsigned blocks_for(std::int64_t elements) {
   const std::int64_t blocks = (elements + kThreads - 1) / kThreads;
   return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
@@ -74,6 +141,19 @@ cudaError_t launch_sum_parts(Number number, const ExchangeParams& params, cudaSt
   return dispatch(number, [&](auto element) {
     sum_parts<decltype(element)><<<blocks_for(elements), kThreads, 0, stream>>>(params);
   });
+}
+
+cudaError_t launch_add_delta(Number number, const AddDeltaParams& params, cudaStream_t stream) {
+  if (params.tokens == 0 || params.columns == 0) {
+    return cudaSuccess;
+  }
+  cudaError_t error = cudaSuccess;
+  const cudaError_t dispatched = dispatch(number, [&](auto element) {
+    using T = decltype(element);
+    error = lies_in_vectors<T>(params) ? launch_add_delta_as<T, 16 / sizeof(T)>(params, stream)
+                                       : launch_add_delta_as<T, 1>(params, stream);
+  });
+  return error != cudaSuccess ? error : dispatched;
 }
 
 cudaError_t launch_gather_parts(Number number, const ExchangeParams& params, cudaStream_t stream) {

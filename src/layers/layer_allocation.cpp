@@ -18,13 +18,17 @@ void LayerEngine::allocate(Part& part) {
     return GuardedBuffer(memory, bytes_of(of, elements));
   };
   part.y = buffer(dtype, lora.tokens * columns);
-  part.base_fp32 = buffer(Dtype::kFp32, adds_bias_after(problem) ? lora.tokens * columns : 0);
+  part.base_fp32 = buffer(Dtype::kFp32, problem.base_apart ? lora.tokens * columns : 0);
   part.gathered_y =
       buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.columns() : 0);
   part.h = buffer(lora.intermediate, lanes * lora.max_rank);
   part.whole_h =
       buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
-  part.base.workspace = GuardedBuffer(memory, place.uses.base.workspace_bytes(problem.base));
+  part.delta = buffer(dtype, problem.delta_apart ? lora.tokens * columns : 0);
+  const Problem& base_on_delta = problem.base_on_delta ? *problem.base_on_delta : problem.base;
+  part.base.workspace =
+      GuardedBuffer(memory, std::max(place.uses.base.workspace_bytes(problem.base),
+                                     place.uses.base.workspace_bytes(base_on_delta)));
   part.lora.workspace = GuardedBuffer(memory, std::max(place.uses.lora.workspace_bytes(lora),
                                                        place.uses.lora.workspace_bytes(expand)));
 
@@ -33,18 +37,21 @@ void LayerEngine::allocate(Part& part) {
   prepare(problem.base, memory, place.base_plan, part.base);
   part.base.operands.x =
       advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.inputs.first));
-  part.base.operands.h = adds_bias_after(problem) ? part.base_fp32.data() : part.y.data();
+  part.base.operands.h = problem.base_apart ? part.base_fp32.data() : part.y.data();
+  part.base.operands.y = problem.base_on_delta ? part.delta.data() : nullptr;
   part.base.operands.workspace = part.base.workspace.data();
   upload_ranks(problem.base, part.base);
   prepare(lora, memory, place.lora_plan, part.lora);
   part.lora.operands.x =
       advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
-  part.lora.operands.y = problem.expand ? nullptr : part.y.data();
+  part.lora.operands.y = problem.expand        ? nullptr
+                         : problem.delta_apart ? part.delta.data()
+                                               : part.y.data();
   part.lora.operands.workspace = part.lora.workspace.data();
   if (problem.expand) {
     prepare(expand, memory, place.lora_plan, part.expand);
-    part.expand.operands.h = part.whole_h.data();
+    part.expand.operands.h = problem.h == Exchange::kNone ? part.h.data() : part.whole_h.data();
     part.expand.operands.y = part.y.data();
     part.expand.operands.workspace = part.lora.workspace.data();
   }

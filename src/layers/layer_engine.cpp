@@ -47,7 +47,10 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
       bytes_of(problem.lora.dtype, problem.lora.tokens * problem.layer.in_features);
   for (const ShardPlace& place : places) {
     places_.push_back({place, GuardedBuffer(place.memory, x_bytes), plan_arrays(place.memory, 1),
-                       plan_arrays(place.memory, problem.lora.slots)});
+                       plan_arrays(place.memory, problem.lora.slots),
+                       runs_beside(problem.overlap)
+                           ? std::make_unique<SideStream>(place.memory.space())
+                           : nullptr});
   }
   parts_.resize(static_cast<std::size_t>(problem.layer.tp));
   for (std::int64_t rank = 0; rank < shards(); ++rank) {
@@ -185,6 +188,7 @@ void LayerEngine::set_adapter(std::int64_t slot, const AdapterWeights& given, fl
     write_slot(at(shard), slot, shard_weights(problem_.layer, whole, shard));
   }
   set_rank(slot, rank, scale);
+  forget_deltas();
 }
 
 void LayerEngine::reset_adapter(std::int64_t slot) {
@@ -192,6 +196,15 @@ void LayerEngine::reset_adapter(std::int64_t slot) {
     write_slot(part, slot, {});
   }
   set_rank(slot, 0, 1.0F);
+  forget_deltas();
+}
+
+void LayerEngine::forget_deltas() {
+  for (Part& part : parts_) {
+    if (problem_.overlap == Overlap::kEpilogue) {
+      part.delta.clear();
+    }
+  }
 }
 
 void LayerEngine::activate(const Plan& plan) {
@@ -207,6 +220,7 @@ void LayerEngine::activate(const Plan& plan) {
       part.problem.expand->plan = plan;
     }
   }
+  forget_deltas();
 }
 
 void LayerEngine::set_input(const std::vector<std::byte>& x) {
@@ -220,39 +234,6 @@ void LayerEngine::set_input(const std::vector<std::byte>& x) {
   }
   for (Place& place : places_) {
     place.x.upload(at(0).problem.input_split ? parts : x);
-  }
-}
-
-void LayerEngine::add_bias(Part& part) {
-  const std::int64_t columns = part.problem.base.max_rank;
-  const Dtype dtype = part.problem.lora.dtype;
-  auto* base = static_cast<float*>(part.base_fp32.data());
-  std::vector<float> bias(static_cast<std::size_t>(columns));
-  decode(dtype, part.bias.data(), bias);
-  for (std::int64_t row = 0; row < part.problem.base.tokens; ++row) {
-    float* const sums = base + row * columns;
-    for (std::size_t i = 0; i < bias.size(); ++i) {
-      sums[i] += bias[i];
-    }
-    encode(dtype, {sums, bias.size()}, advance(part.y.data(), bytes_of(dtype, row * columns)));
-  }
-}
-
-void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
-  Part& part = at(rank);
-  part.place->uses.base.launch(part.problem.base, part.base.operands, stream);
-  if (adds_bias_after(part.problem)) {
-    add_bias(part);
-  }
-  if (with_lora) {
-    part.place->uses.lora.launch(part.problem.lora, part.lora.operands, stream);
-  }
-}
-
-void LayerEngine::run_after_h(std::int64_t rank, Stream stream) {
-  Part& part = at(rank);
-  if (part.problem.expand) {
-    part.place->uses.lora.launch(*part.problem.expand, part.expand.operands, stream);
   }
 }
 
@@ -296,6 +277,9 @@ void LayerEngine::poison_results(std::int64_t rank) {
   for (GuardedBuffer* buffer : {&part.y, &part.base_fp32, &part.h, &part.gathered_y}) {
     buffer->poison();
   }
+  if (problem_.overlap != Overlap::kEpilogue) {
+    part.delta.poison();
+  }
 }
 
 void LayerEngine::poison_h(std::int64_t rank) { at(rank).h.poison(); }
@@ -311,8 +295,8 @@ Matrix LayerEngine::output(std::int64_t rank) const {
 std::string LayerEngine::damage() const {
   for (const Part& part : parts_) {
     for (const GuardedBuffer* buffer :
-         {&part.y, &part.h, &part.whole_h, &part.gathered_y, &part.base_fp32, &part.lora.workspace,
-          &part.base.workspace}) {
+         {&part.y, &part.delta, &part.h, &part.whole_h, &part.gathered_y, &part.base_fp32,
+          &part.lora.workspace, &part.base.workspace}) {
       if (std::string damage = buffer->damage(); !damage.empty()) {
         return damage;
       }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "device/memory.h"
+#include "device/side_stream.h"
 #include "layers/communicator.h"
 #include "layers/layer_problem.h"
 #include "ops/backend.h"
@@ -75,11 +77,12 @@ class LayerEngine {
     ShardPlace uses;
     GuardedBuffer x;
     PlanArrays base_plan, lora_plan;
+    std::unique_ptr<SideStream> side;  // null where nothing runs beside the base
   };
   struct Part {
     Place* place = nullptr;
     ShardProblem problem;
-    GuardedBuffer w, bias, base_fp32, y, gathered_y, h, whole_h;
+    GuardedBuffer w, bias, base_fp32, y, delta, gathered_y, h, whole_h;
     std::vector<GuardedBuffer> a, b;  // one for each slice
     Launched base, lora, expand;
   };
@@ -98,8 +101,12 @@ class LayerEngine {
   static void upload_ranks(Part& part);
   static void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
   void set_rank(std::int64_t slot, std::int64_t rank, float scale);
-  // Of part.base_fp32, on the host.
-  static void add_bias(Part& part);
+  // Where the base adds all of a delta, rows without an adapter must have 0 there.
+  void forget_deltas();
+  static void launch_base(Part& part, bool on_delta, Stream stream);
+  // On the host: y of part.base_fp32 and what is still to be added.
+  static void finish_base(Part& part, bool on_delta);
+  static void add_delta(const Part& part, Stream stream);
 
   LayerProblem problem_;
   std::vector<Place> places_;

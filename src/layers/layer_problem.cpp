@@ -23,12 +23,13 @@ std::vector<std::int64_t> counts(const std::vector<IndexRange>& ranges) {
 
 // Every row uses the one adapter of the base product.
 Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t columns,
-                bool adds_bias) {
+                bool adds_bias, bool apart) {
   Problem base;
   base.op = Op::kShrink;
   base.dtype = problem.lora.dtype;
   base.bias = adds_bias && problem.bias_in_product;
-  base.intermediate = adds_bias && !base.bias ? Dtype::kFp32 : problem.lora.dtype;
+  base.intermediate = apart ? Dtype::kFp32 : problem.lora.dtype;
+  base.add_inputs = false;
   base.tokens = problem.lora.tokens;
   base.in_features = shard.inputs.count;
   base.widths = {columns};
@@ -88,6 +89,39 @@ std::string why_not_run(const ShardedLayer& layer) {
   return why_not_sharded(layer);
 }
 
+namespace {
+
+Exchange exchange_of_h(const ShardedLayer& layer) {
+  const LayerDescription& description = description_of(layer.kind);
+  return layer.fully_sharded ? description.full->h : description.plain.h;
+}
+
+}  // namespace
+
+std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap overlap) {
+  if (comm != Comm::kNone && overlap != Overlap::kAuto && overlap != Overlap::kSerial) {
+    return fmt::format(
+        "layer.overlap {} with layer.comm {}: each GPU has one stream; serial or auto",
+        name(overlap), name(comm));
+  }
+  const bool in_one = overlap == Overlap::kDelta || overlap == Overlap::kEpilogue;
+  return in_one && exchange_of_h(layer) != Exchange::kNone
+             ? fmt::format(
+                   "layer.overlap {}: shards exchange h between shrink and expand; serial, "
+                   "shrink or auto",
+                   name(overlap))
+             : "";
+}
+
+bool runs_beside(Overlap overlap) {
+  return overlap == Overlap::kShrink || overlap == Overlap::kDelta;
+}
+
+Overlap chosen_overlap(Overlap asked) {
+  // Until another one is measured to be better.
+  return asked == Overlap::kAuto ? Overlap::kSerial : asked;
+}
+
 std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {
   return std::clamp<std::int64_t>(rank - lanes.first, 0, lanes.count);
 }
@@ -99,10 +133,12 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   part.shard = shard_of(layer, rank);
   const Shard& shard = part.shard;
   const std::int64_t columns = sum(counts(shard.outputs));
-  part.h = layer.fully_sharded ? description.full->h : description.plain.h;
+  part.h = exchange_of_h(layer);
   part.y = layer.gather_output && description.may_gather ? Exchange::kGather : description.y;
   part.adds_bias = problem.adds_bias() && (part.y != Exchange::kReduce || rank == 0);
-  part.base = base_of(problem, shard, columns, part.adds_bias);
+  const bool in_epilogue = problem.overlap == Overlap::kEpilogue;
+  part.base_apart = (part.adds_bias || in_epilogue) && !problem.bias_in_product;
+  part.base = base_of(problem, shard, columns, part.adds_bias, part.base_apart);
   part.input_split = layer.input_split && description.base == Cut::kInputs;
   if (part.input_split) {
     part.base.x_stride = shard.inputs.count;
@@ -117,7 +153,13 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   }
   part.lora.offset_start = shard.b_column;
   part.lora.y_stride = columns;
-  if (part.h == Exchange::kNone) {
+  part.delta_apart = in_epilogue || problem.overlap == Overlap::kDelta;
+  part.lora.add_inputs = !part.delta_apart;
+  if (in_epilogue && problem.bias_in_product) {
+    part.base_on_delta = part.base;
+    part.base_on_delta->add_inputs = true;
+  }
+  if (part.h == Exchange::kNone && problem.overlap != Overlap::kShrink) {
     return part;
   }
   part.expand = part.lora;

@@ -13,11 +13,12 @@ namespace lora_bench {
 // One step of a whole layer: y [M, N] = x W^T + bias, and to it what the adapters add.
 struct LayerProblem {
   ShardedLayer layer;
-  Problem lora;                  // of the whole layer, op linear: a width for each A and B
-  bool base_bias = false;        // the base layer has one
-  bool skip_bias_add = false;    // ... which is not added but returned apart
-  bool bias_in_product = false;  // the base product adds it itself
-  bool missing_slices = false;   // see lacks_block
+  Problem lora;                        // of the whole layer, op linear: a width for each A and B
+  bool base_bias = false;              // the base layer has one
+  bool skip_bias_add = false;          // ... which is not added but returned apart
+  bool bias_in_product = false;        // the base product adds it itself, and a delta
+  bool missing_slices = false;         // see lacks_block
+  Overlap overlap = Overlap::kSerial;  // never kAuto
 
   [[nodiscard]] bool adds_bias() const { return base_bias && !skip_bias_add; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
@@ -29,21 +30,30 @@ struct LayerProblem {
 // plan.
 [[nodiscard]] LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora);
 
+// What `auto` takes; `asked` where it is not auto.
+[[nodiscard]] Overlap chosen_overlap(Overlap asked);
+// Whether part of the layer is enqueued on a second stream.
+[[nodiscard]] bool runs_beside(Overlap overlap);
+
 // Of a case with op layer.
 [[nodiscard]] ShardedLayer sharded_layer(const Case& spec);
 
 // Why the engine cannot run it, "" when it can.
 [[nodiscard]] std::string why_not_run(const ShardedLayer& layer);
+[[nodiscard]] std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap overlap);
 
 // What one shard computes: the base, then either LoRA in one go or, where h is exchanged in
 // between, its two halves. Then y is exchanged.
 struct ShardProblem {
   Shard shard;
-  // The base product is the shrink of one adapter whose A is W: its h is y, in fp32 where the bias
-  // is still to be added. Where the product adds it, its `bias` is set.
+  // The base product is the shrink of one adapter whose A is W: its h is y. Where the product adds
+  // the bias, its `bias` is set.
   Problem base;
-  Problem lora;                   // op linear, or shrink
-  std::optional<Problem> expand;  // from the h of all shards
+  std::optional<Problem> base_on_delta;  // the same product, which adds the delta itself
+  Problem lora;                          // op linear, or shrink
+  std::optional<Problem> expand;         // from the h of all shards, or of this one
+  bool delta_apart = false;              // `lora` overwrites a delta and leaves y alone
+  bool base_apart = false;  // the base product ends in fp32; what it does not add is added after it
   Exchange h = Exchange::kNone, y = Exchange::kNone;
   bool adds_bias = false;    // of a sum of terms the first alone
   bool input_split = false;  // x has the shard's columns alone

@@ -52,6 +52,7 @@ std::int64_t allocated_bytes(const LayerProblem& problem) {
     const ShardProblem part = shard_problem(problem, rank);
     bytes += tensor_bytes(part.lora) + part.base.max_rank * part.base.in_features * size;
     bytes += part.expand ? tensor_bytes(*part.expand) : 0;
+    bytes += part.delta_apart ? problem.lora.tokens * part.base.max_rank * size : 0;
   }
   return bytes;
 }

@@ -17,6 +17,7 @@ LtShape lt_shape(const Problem& problem) {
   shape.dtype = problem.dtype;
   shape.out = problem.intermediate;
   shape.bias = problem.bias;
+  shape.adds = problem.add_inputs;
   shape.rows = problem.tokens;
   shape.columns = problem.max_rank;
   shape.depth = problem.in_features;
@@ -59,6 +60,7 @@ class CublasLtProduct final : public Backend {
                         {.x = operands.x,
                          .w = operands.a[0],
                          .bias = operands.bias[0],
+                         .addend = problem.add_inputs ? operands.y : nullptr,
                          .out = operands.h,
                          .workspace = operands.workspace},
                         stream);

@@ -147,12 +147,13 @@ class LtDescriptors {
   void multiply(cublasLtHandle_t handle, const cublasLtMatmulHeuristicResult_t& choice,
                 const LtOperands& operands, cudaStream_t stream) {
     const float one = 1;
-    const float zero = 0;
+    const float of_addend = operands.addend != nullptr ? 1 : 0;
+    const void* const addend = operands.addend != nullptr ? operands.addend : operands.out;
     if (operands.bias != nullptr) {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     }
-    check_lt(lt_library().multiply(handle, product_, &one, operands.w, w_, operands.x, x_, &zero,
-                                   operands.out, out_, operands.out, out_, &choice.algo,
+    check_lt(lt_library().multiply(handle, product_, &one, operands.w, w_, operands.x, x_,
+                                   &of_addend, addend, out_, operands.out, out_, &choice.algo,
                                    operands.workspace, choice.workspaceSize, stream),
              "cublasLtMatmul");
   }

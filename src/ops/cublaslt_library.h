@@ -13,17 +13,19 @@ namespace lora_bench {
 // "" when cuBLASLt can be used, else the sentence. Looked for at run time, as cuBLAS is.
 [[nodiscard]] std::string why_no_cublaslt();
 
-// out[rows, columns] = x[rows, depth] w[columns, depth]^T (+ bias[columns], of the dtype of out),
-// x with rows `x_stride` elements apart, w and out dense, sums in fp32.
+// out[rows, columns] = x[rows, depth] w[columns, depth]^T (+ bias[columns], of the dtype of out)
+// (+ addend, as out), rounded once, x with rows `x_stride` elements apart, w and out dense, sums in
+// fp32.
 struct LtShape {
   Dtype dtype = Dtype::kBf16;
   Dtype out = Dtype::kBf16;
   bool bias = false;
+  bool adds = false;
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t x_stride = 0;
   std::int64_t x_alignment = 256;  // of the address of x, in bytes; w and out have 256
   [[nodiscard]] auto in_order() const {
-    return std::tie(dtype, out, bias, rows, columns, depth, x_stride, x_alignment);
+    return std::tie(dtype, out, bias, adds, rows, columns, depth, x_stride, x_alignment);
   }
   [[nodiscard]] bool operator<(const LtShape& other) const { return in_order() < other.in_order(); }
 };
@@ -32,6 +34,7 @@ struct LtOperands {
   const void* x = nullptr;
   const void* w = nullptr;
   const void* bias = nullptr;
+  const void* addend = nullptr;
   void* out = nullptr;
   void* workspace = nullptr;
 };

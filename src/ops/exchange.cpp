@@ -49,10 +49,24 @@ void launch_gather(const ExchangedParts& exchanged, Stream stream) {
                                                      static_cast<cudaStream_t>(stream.handle)));
 }
 
+void launch_add_delta(const DeltaToAdd& added, Stream stream) {
+  const kernels::AddDeltaParams params{.delta = added.delta,
+                                       .y = added.y,
+                                       .adapter_of_token = added.adapter_of_token,
+                                       .rank = added.rank,
+                                       .tokens = added.rows,
+                                       .stride = added.stride,
+                                       .first_column = added.first_column,
+                                       .columns = added.columns};
+  LORA_BENCH_CUDA_CHECK(kernels::launch_add_delta(kernel_number(added.dtype), params,
+                                                  static_cast<cudaStream_t>(stream.handle)));
+}
+
 #else
 
 void launch_sum(const ExchangedParts&, Stream) { throw EnvironmentError(why_no_gpu()); }
 void launch_gather(const ExchangedParts&, Stream) { throw EnvironmentError(why_no_gpu()); }
+void launch_add_delta(const DeltaToAdd&, Stream) { throw EnvironmentError(why_no_gpu()); }
 
 #endif
 

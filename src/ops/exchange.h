@@ -20,4 +20,18 @@ struct ExchangedParts {
 void launch_sum(const ExchangedParts& exchanged, Stream stream);
 void launch_gather(const ExchangedParts& exchanged, Stream stream);
 
+// What a layer's adapters add, made apart from its base. Of rows `stride` elements apart, the
+// columns from `first_column` on.
+struct DeltaToAdd {
+  Dtype dtype = Dtype::kFp32;
+  std::int64_t rows = 0, stride = 0, first_column = 0, columns = 0;
+  const void* delta = nullptr;
+  void* y = nullptr;
+  const std::int32_t* adapter_of_token = nullptr;  // [rows], -1 = none
+  const std::int32_t* rank = nullptr;              // of each adapter
+};
+// Enqueues y += delta in fp32, rounded once; a row without an adapter, or with one of rank 0, is
+// neither read nor written.
+void launch_add_delta(const DeltaToAdd& added, Stream stream);
+
 }  // namespace lora_bench

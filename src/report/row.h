@@ -29,7 +29,7 @@ struct Row {
   std::string content;  // of the drawn step, see content_of
   std::string tuning;   // what backend `auto` was told, see tuning_text
   // op layer alone
-  std::optional<std::string> layer_kind, comm;
+  std::optional<std::string> layer_kind, comm, overlap;
   std::optional<std::int64_t> layer_count, tp, shard, comm_bytes;
   std::optional<bool> fully_sharded;
   std::optional<double> base_us, tax_us, tax_pct, tax_noise_us, tax_floor_us, tax_ratio;

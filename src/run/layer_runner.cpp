@@ -36,12 +36,29 @@ struct LayerAttempt {
   std::optional<double> plan_s;
 };
 
+// What is rounded beyond the base and what the adapters add to it.
+std::string told_of(const LayerProblem& problem) {
+  switch (problem.overlap) {
+    case Overlap::kDelta:
+      return fmt::format("; their delta rounded to {} before it is added",
+                         name(problem.lora.dtype));
+    case Overlap::kEpilogue:
+      return fmt::format("; their delta rounded to {} before the base adds it, itself not rounded",
+                         name(problem.lora.dtype));
+    default:
+      return "";
+  }
+}
+
 void ask_layer(LayerAttempt& attempt) {
   connect(attempt.places, attempt.pulse);
   const LayerHome home = attempt.places.home();
   for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
     const ShardProblem part = shard_problem(attempt.problem, rank);
     attempt.support = home.base().supports(part.base, attempt.facts);
+    if (attempt.support.yes && part.base_on_delta) {
+      attempt.support = home.base().supports(*part.base_on_delta, attempt.facts);
+    }
     if (attempt.support.yes) {
       attempt.support = home.lora().supports(part.lora, attempt.facts);
     }
@@ -51,9 +68,10 @@ void ask_layer(LayerAttempt& attempt) {
   }
   if (attempt.support.yes) {
     const ShardProblem part = shard_problem(attempt.problem, 0);
-    attempt.numerics = fmt::format("base: {}: {}; adapters: {}", home.base().name(),
-                                   home.base().numerics(part.base).summation,
-                                   home.lora().numerics(part.lora).summation);
+    const Problem& base = part.base_on_delta ? *part.base_on_delta : part.base;
+    attempt.numerics = fmt::format(
+        "base: {}: {}; adapters: {}{}", home.base().name(), home.base().numerics(base).summation,
+        home.lora().numerics(part.lora).summation, told_of(attempt.problem));
     if (const std::string version = home.communicator->version(); !version.empty()) {
       attempt.numerics += fmt::format("; exchanges: {}", version);
     }
@@ -148,6 +166,8 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
     return;
   }
   problem.bias_in_product = base_product_adds_bias(space);
+  problem.overlap = chosen_overlap(request.spec.setup.overlap);
+  row.overlap = name(problem.overlap);
   const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
   attempt->places = layer_places(request, targets, attempt->pulse);
   attempt->facts = targets.facts(space);

@@ -61,7 +61,11 @@ void refuse_undivided(const Case& spec) {
   if (spec.op != Op::kLayer) {
     return;
   }
-  if (const std::string why = why_not_run(sharded_layer(spec)); !why.empty()) {
+  const ShardedLayer layer = sharded_layer(spec);
+  const std::string divided = why_not_run(layer);
+  const std::string why =
+      divided.empty() ? why_not_overlapped(layer, spec.setup.comm, spec.setup.overlap) : divided;
+  if (!why.empty()) {
     throw UsageError(fmt::format("{}: case '{}': {}", spec.scenario_file, spec.id, why));
   }
 }

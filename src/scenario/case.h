@@ -34,9 +34,13 @@ enum class LayerKind : std::uint8_t {
 // device, or NCCL, each on a GPU of its own.
 enum class Comm : std::uint8_t { kNone, kNccl };
 
+// How the adapters' part of a layer runs beside its base; src/layers says what each means.
+enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue };
+
 [[nodiscard]] std::string_view name(Op op);
 [[nodiscard]] std::string_view name(LayerKind kind);
 [[nodiscard]] std::string_view name(Comm comm);
+[[nodiscard]] std::string_view name(Overlap overlap);
 [[nodiscard]] std::string_view name(ScaleAt scale_at);
 [[nodiscard]] std::string_view name(Order order);
 
@@ -68,6 +72,7 @@ struct LayerSetup {
   bool gather_output = false;   // of a column layer: every shard ends with all columns
   bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
   Comm comm = Comm::kNone;
+  Overlap overlap = Overlap::kAuto;
 };
 
 struct BatchSpec {

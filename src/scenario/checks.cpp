@@ -90,9 +90,9 @@ void check_op(const Case& spec, const CaseChecker& checker) {
 // What is asked of a whole layer, and what of an op alone.
 void check_setup(const Case& spec, const CaseChecker& checker) {
   const bool layer = spec.op == Op::kLayer;
-  for (const char* path :
-       {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads", "layer.bias",
-        "layer.missing_slices", "layer.gather_output", "layer.input_split", "layer.comm"}) {
+  for (const char* path : {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads",
+                           "layer.bias", "layer.missing_slices", "layer.gather_output",
+                           "layer.input_split", "layer.comm", "layer.overlap"}) {
     if (!layer && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), "op layer");
     }

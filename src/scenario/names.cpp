@@ -46,6 +46,22 @@ std::string_view name(LayerKind kind) {
   throw std::logic_error("layer kind outside the enumeration");
 }
 
+std::string_view name(Overlap overlap) {
+  switch (overlap) {
+    case Overlap::kAuto:
+      return "auto";
+    case Overlap::kSerial:
+      return "serial";
+    case Overlap::kShrink:
+      return "shrink";
+    case Overlap::kDelta:
+      return "delta";
+    case Overlap::kEpilogue:
+      return "epilogue";
+  }
+  throw std::logic_error("overlap outside the enumeration");
+}
+
 std::string_view name(ScaleAt scale_at) {
   return scale_at == ScaleAt::kShrink ? "shrink" : "expand";
 }

@@ -12,6 +12,8 @@ constexpr std::array kKinds{LayerKind::kReplicated,   LayerKind::kColumn,
                             LayerKind::kMergedColumn, LayerKind::kMergedColumnVariable,
                             LayerKind::kQkv,          LayerKind::kMergedQkv,
                             LayerKind::kRow};
+constexpr std::array kOverlaps{Overlap::kAuto, Overlap::kSerial, Overlap::kShrink, Overlap::kDelta,
+                               Overlap::kEpilogue};
 constexpr std::array kDtypes{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32};
 constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
@@ -92,6 +94,9 @@ const std::vector<Field> kLayer{
     {{"layer.comm", "word", "none, nccl", "none: all shards on one device, each timed alone",
       "what shards exchange their results through while they are timed; nccl: each has a GPU"},
      [](R r, Case& c, X) { r.choice(c.setup.comm, kComms); }},
+    {{"layer.overlap", "word", "auto, serial, shrink, delta, epilogue", "auto",
+      "how the adapters' part of a layer runs beside its base, see layers.md"},
+     [](R r, Case& c, X) { r.choice(c.setup.overlap, kOverlaps); }},
 };
 
 const std::vector<Field> kOp{

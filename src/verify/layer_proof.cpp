@@ -177,6 +177,8 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
     arithmetic.lora.expand_depth = lora.numerics(*part.expand).expand_depth;
     arithmetic.lora.intermediate = number_of(problem.lora.intermediate);
   }
+  arithmetic.lora.rounds_delta = arithmetic.lora.rounds_delta || part.delta_apart;
+  arithmetic.base_rounded = problem.overlap != Overlap::kEpilogue;
   if (part.h == Exchange::kReduce) {
     // Terms of h, each stored as h is, as their sums may be.
     arithmetic.lora.shrink_depth += problem.layer.tp;

@@ -73,6 +73,22 @@ TEST_CASE("a layer that cannot be divided as asked is an error before anything r
       contains(result.err, "case 'tp4-fully_sharded=true': max_rank 10 is not divisible by tp 4"));
 }
 
+TEST_CASE("an overlap that a layer cannot have is an error before anything runs, others are told") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("layers.yaml", kLayers);
+  const ProcessResult refused = run_tool({"run", file, "--set", "layer.overlap=delta"});
+  CHECK(refused.exit_code == 1);
+  CHECK(
+      contains(refused.err, "case 'tp1-fully_sharded=true': layer.overlap delta: shards exchange"));
+  const std::string out = folder.path("rows.jsonl");
+  const ProcessResult taken =
+      run_tool({"run", file, "--set", "layer.overlap=epilogue", "--case", "tp4-fully_sharded=false",
+                "--no-time", "--backends", "cpu", "--out", out});
+  CHECK(taken.exit_code == 0);
+  CHECK(contains(read_file(out), "\"overlap\":\"epilogue\""));
+  CHECK(contains(read_file(out), "their delta rounded to bf16 before the base adds it"));
+}
+
 TEST_CASE(
     "what only layers have is refused elsewhere, and what they have not is refused for them") {
   const TemporaryFolder folder;

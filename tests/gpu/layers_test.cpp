@@ -42,6 +42,45 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
   }
 }
 
+TEST_CASE("every overlap of a layer is proved on the device, launched and as a graph") {
+  need(why_no_cublaslt());
+  const auto memory = make_device_memory();
+  const auto base = make_base_product(Space::kDevice);
+  const auto communicator = make_local_communicator(Space::kDevice);
+  const Selected lora = select_backend("auto");
+  int proved = 0;
+  for (LayerProblem problem : all_layers()) {
+    problem.base_bias = true;
+    problem.bias_in_product = true;
+    for (const Overlap overlap : {Overlap::kShrink, Overlap::kDelta, Overlap::kEpilogue}) {
+      if (!why_not_overlapped(problem.layer, Comm::kNone, overlap).empty()) {
+        continue;
+      }
+      problem.overlap = overlap;
+      CAPTURE(told(problem));
+      CAPTURE(name(overlap));
+      const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+      const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+      LayerEngine engine(problem, *base, *lora.backend, *memory);
+      load_layer(engine, problem, tensors);
+      memory->synchronize();
+      engine.forward(*communicator, Stream{});
+      memory->synchronize();
+      const Matrix launched = engine.output(engine.shards() - 1);
+      const auto replay =
+          memory->record([&](void* stream) { engine.forward(*communicator, Stream{stream}); });
+      for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+        engine.poison_results(rank);
+      }
+      replay();
+      CHECK(engine.output(engine.shards() - 1) == launched);
+      ++proved;
+    }
+  }
+  CHECK(proved > 80);
+}
+
 TEST_CASE("what a graph of a layer leaves is what its launches leave") {
   need(why_no_cublaslt());
   const auto memory = make_device_memory();

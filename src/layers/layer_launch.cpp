@@ -1,0 +1,119 @@
+#include <numeric>
+#include <vector>
+
+#include "core/convert.h"
+#include "layers/layer_engine.h"
+#include "layers/layer_memory.h"
+#include "ops/exchange.h"
+
+// What one shard launches, in which order and on which stream.
+namespace lora_bench {
+namespace {
+
+void add_on_host(const DeltaToAdd& added) {
+  std::vector<float> y(static_cast<std::size_t>(added.columns));
+  std::vector<float> delta(y.size());
+  for (std::int64_t row = 0; row < added.rows; ++row) {
+    const std::int32_t adapter = added.adapter_of_token[row];
+    if (adapter < 0 || added.rank[adapter] == 0) {
+      continue;
+    }
+    const std::int64_t at = bytes_of(added.dtype, row * added.stride + added.first_column);
+    decode(added.dtype, advance(added.y, at), y);
+    decode(added.dtype, static_cast<const char*>(added.delta) + at, delta);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      y[i] += delta[i];
+    }
+    encode(added.dtype, y, advance(added.y, at));
+  }
+}
+
+}  // namespace
+
+void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
+  Part& part = at(rank);
+  const Backend& lora = part.place->uses.lora;
+  const auto launch_lora = [&](Stream on) {
+    lora.launch(part.problem.lora, part.lora.operands, on);
+  };
+  // Of a batch without adapters nothing is left to overlap, and nothing may be added.
+  const bool adapted = with_lora && part.problem.lora.plan.active() > 0;
+  const Overlap overlap = adapted ? problem_.overlap : Overlap::kSerial;
+  if (overlap == Overlap::kEpilogue) {
+    launch_lora(stream);
+    launch_base(part, true, stream);
+  } else if (runs_beside(overlap)) {
+    SideStream& side = *part.place->side;
+    launch_lora(Stream{side.fork(stream.handle)});
+    launch_base(part, false, stream);
+    side.join(stream.handle);
+    if (overlap == Overlap::kDelta) {
+      add_delta(part, stream);
+    }
+  } else {
+    launch_base(part, false, stream);
+    if (with_lora && (adapted || !part.problem.delta_apart)) {
+      launch_lora(stream);
+    }
+  }
+}
+
+void LayerEngine::run_after_h(std::int64_t rank, Stream stream) {
+  Part& part = at(rank);
+  if (part.problem.expand) {
+    part.place->uses.lora.launch(*part.problem.expand, part.expand.operands, stream);
+  }
+}
+
+void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {
+  const ShardProblem& problem = part.problem;
+  const bool adds = on_delta && problem.base_on_delta;
+  part.place->uses.base.launch(adds ? *problem.base_on_delta : problem.base, part.base.operands,
+                               stream);
+  if (problem.base_apart) {
+    finish_base(part, on_delta);
+  }
+}
+
+void LayerEngine::finish_base(Part& part, bool on_delta) {
+  const std::int64_t columns = part.problem.base.max_rank;
+  const Dtype dtype = part.problem.lora.dtype;
+  auto* base = static_cast<float*>(part.base_fp32.data());
+  std::vector<float> bias(static_cast<std::size_t>(columns));
+  std::vector<float> delta(bias.size());
+  if (part.problem.adds_bias) {
+    decode(dtype, part.bias.data(), bias);
+  }
+  for (std::int64_t row = 0; row < part.problem.base.tokens; ++row) {
+    float* const sums = base + row * columns;
+    const std::int64_t at = bytes_of(dtype, row * columns);
+    if (on_delta) {
+      decode(dtype, advance(part.delta.data(), at), delta);
+    }
+    for (std::size_t i = 0; i < bias.size(); ++i) {
+      sums[i] = sums[i] + bias[i] + delta[i];
+    }
+    encode(dtype, {sums, bias.size()}, advance(part.y.data(), at));
+  }
+}
+
+void LayerEngine::add_delta(const Part& part, Stream stream) {
+  const Problem& lora = part.problem.lora;
+  const DeltaToAdd added{
+      .dtype = lora.dtype,
+      .rows = lora.tokens,
+      .stride = lora.y_stride,
+      .first_column = lora.offset_start,
+      .columns = std::accumulate(lora.widths.begin(), lora.widths.end(), std::int64_t{0}),
+      .delta = part.delta.data(),
+      .y = part.y.data(),
+      .adapter_of_token = part.lora.operands.adapter_of_token,
+      .rank = part.lora.operands.rank};
+  if (part.place->uses.memory.space() == Space::kHost) {
+    add_on_host(added);
+  } else {
+    launch_add_delta(added, stream);
+  }
+}
+
+}  // namespace lora_bench
