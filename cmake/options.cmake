@@ -5,7 +5,7 @@ set(LORA_BENCH_NCCL AUTO CACHE STRING
 set_property(CACHE LORA_BENCH_NCCL PROPERTY STRINGS AUTO ON OFF)
 option(LORA_BENCH_RELEASE_ARCHITECTURES "CUDA code for 80, 89, 90a and 100 instead of one" OFF)
 option(LORA_BENCH_WERROR "treat warnings as errors" OFF)
-option(LORA_BENCH_STATIC_RUNTIME "link libstdc++ and libgcc statically: the binary travels" OFF)
+option(LORA_BENCH_STATIC_RUNTIME "link libstdc++ statically: the binary travels" OFF)
 option(LORA_BENCH_ASAN "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(LORA_BENCH_TSAN "ThreadSanitizer" OFF)
 option(LORA_BENCH_FUZZ "build the libFuzzer targets (clang)" OFF)

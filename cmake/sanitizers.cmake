@@ -16,5 +16,7 @@ if(checks)
   add_compile_definitions(_GLIBCXX_ASSERTIONS LORA_BENCH_SANITIZED)
   add_link_options(-fsanitize=${checks})
 elseif(LORA_BENCH_STATIC_RUNTIME)
-  add_link_options($<$<LINK_LANGUAGE:CXX>:-static-libstdc++> $<$<LINK_LANGUAGE:CXX>:-static-libgcc>)
+  # libgcc_s stays shared: the unwinder must be the one of a plugin that throws, or the exception
+  # ends the program where it could be caught.
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-static-libstdc++>)
 endif()
