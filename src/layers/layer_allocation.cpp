@@ -29,8 +29,12 @@ void LayerEngine::allocate(Part& part) {
   part.base.workspace =
       GuardedBuffer(memory, std::max(place.uses.base.workspace_bytes(problem.base),
                                      place.uses.base.workspace_bytes(base_on_delta)));
-  part.lora.workspace = GuardedBuffer(memory, std::max(place.uses.lora.workspace_bytes(lora),
-                                                       place.uses.lora.workspace_bytes(expand)));
+  // Each half may be launched by itself.
+  std::int64_t workspace_bytes = place.uses.lora.workspace_bytes(lora);
+  for (const Problem& half : {half_of(lora, Op::kShrink), half_of(expand, Op::kExpand)}) {
+    workspace_bytes = std::max(workspace_bytes, place.uses.lora.workspace_bytes(half));
+  }
+  part.lora.workspace = GuardedBuffer(memory, workspace_bytes);
 
   // Where shards' columns lie by themselves, those of the shards before come first.
   const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;

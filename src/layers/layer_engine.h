@@ -42,6 +42,10 @@ class LayerEngine {
   // One shard by itself, without what is exchanged; `with_lora` false = the base layer alone.
   void run_before_h(std::int64_t rank, bool with_lora, Stream stream);
   void run_after_h(std::int64_t rank, Stream stream);
+  // Shrink or expand of one shard alone, whatever the layer launches for both.
+  void run_half(std::int64_t rank, Op half, Stream stream);
+  // From now on shrink and expand are launches of their own wherever a shard makes both.
+  void launch_halves() { in_halves_ = true; }
   // The whole layer, shards in turn.
   void forward(Communicator& communicator, Stream stream, bool with_lora = true);
   // Steps of forward, where shards were run by themselves.
@@ -103,6 +107,7 @@ class LayerEngine {
   void set_rank(std::int64_t slot, std::int64_t rank, float scale);
   // Where the base adds all of a delta, rows without an adapter must have 0 there.
   void forget_deltas();
+  static void launch_half(const Part& part, Op half, Stream stream);
   static void launch_base(Part& part, bool on_delta, Stream stream);
   // On the host: y of part.base_fp32 and what is still to be added.
   static void finish_base(Part& part, bool on_delta);
@@ -112,6 +117,7 @@ class LayerEngine {
   std::vector<Place> places_;
   std::vector<Part> parts_;
   Matrix returned_bias_;
+  bool in_halves_ = false;
 };
 
 }  // namespace lora_bench

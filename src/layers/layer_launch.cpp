@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -32,9 +33,14 @@ void add_on_host(const DeltaToAdd& added) {
 
 void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
   Part& part = at(rank);
-  const Backend& lora = part.place->uses.lora;
   const auto launch_lora = [&](Stream on) {
-    lora.launch(part.problem.lora, part.lora.operands, on);
+    const Problem& lora = part.problem.lora;
+    if (in_halves_ && lora.op == Op::kLinear) {
+      launch_half(part, Op::kShrink, on);
+      launch_half(part, Op::kExpand, on);
+    } else {
+      part.place->uses.lora.launch(lora, part.lora.operands, on);
+    }
   };
   // Of a batch without adapters nothing is left to overlap, and nothing may be added.
   const bool adapted = with_lora && part.problem.lora.plan.active() > 0;
@@ -63,6 +69,29 @@ void LayerEngine::run_after_h(std::int64_t rank, Stream stream) {
   if (part.problem.expand) {
     part.place->uses.lora.launch(*part.problem.expand, part.expand.operands, stream);
   }
+}
+
+void LayerEngine::run_half(std::int64_t rank, Op half, Stream stream) {
+  launch_half(at(rank), half, stream);
+}
+
+void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
+  const Backend& lora = part.place->uses.lora;
+  if (part.problem.expand) {
+    const bool shrink = half == Op::kShrink;
+    lora.launch(shrink ? part.problem.lora : *part.problem.expand,
+                shrink ? part.lora.operands : part.expand.operands, stream);
+    return;
+  }
+  Operands operands = part.lora.operands;
+  if (half == Op::kShrink) {
+    operands.y = nullptr;
+    std::fill(operands.b.begin(), operands.b.end(), nullptr);
+  } else {
+    operands.x = nullptr;
+    std::fill(operands.a.begin(), operands.a.end(), nullptr);
+  }
+  lora.launch(half_of(part.problem.lora, half), operands, stream);
 }
 
 void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {

@@ -117,9 +117,16 @@ bool runs_beside(Overlap overlap) {
   return overlap == Overlap::kShrink || overlap == Overlap::kDelta;
 }
 
-Overlap chosen_overlap(Overlap asked) {
-  // Until another one is measured to be better.
-  return asked == Overlap::kAuto ? Overlap::kSerial : asked;
+Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, Space space) {
+  if (asked != Overlap::kAuto) {
+    return asked;
+  }
+  // Beside many rows the base leaves no multiprocessor free, and a delta costs a pass over y more.
+  constexpr std::int64_t kMostRows = 256;
+  if (space == Space::kHost || problem.lora.tokens > kMostRows) {
+    return Overlap::kSerial;
+  }
+  return exchange_of_h(problem.layer) == Exchange::kNone ? Overlap::kDelta : Overlap::kShrink;
 }
 
 std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {
@@ -170,6 +177,11 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
     of_slot = rank_in(shard.lanes, of_slot);
   }
   return part;
+}
+
+Problem half_of(Problem linear, Op half) {
+  linear.op = half;
+  return linear;
 }
 
 ExchangedBytes exchanged_bytes(const LayerProblem& problem) {

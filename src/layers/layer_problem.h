@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/memory.h"
 #include "layers/shard.h"
 #include "workload/problem.h"
 
@@ -30,8 +31,9 @@ struct LayerProblem {
 // plan.
 [[nodiscard]] LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora);
 
-// What `auto` takes; `asked` where it is not auto.
-[[nodiscard]] Overlap chosen_overlap(Overlap asked);
+// What `auto` takes for shards that lie in memory of that space, all in one; `asked` where it is
+// not auto.
+[[nodiscard]] Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, Space space);
 // Whether part of the layer is enqueued on a second stream.
 [[nodiscard]] bool runs_beside(Overlap overlap);
 
@@ -59,6 +61,9 @@ struct ShardProblem {
   bool input_split = false;  // x has the shard's columns alone
 };
 [[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
+
+// Shrink or expand of a linear op as an op of its own.
+[[nodiscard]] Problem half_of(Problem linear, Op half);
 
 // What a shard must send of a result that is exchanged, however that is done: gathered, its part to
 // all others; summed, all but its share once to add it up and once to hand the sums out.

@@ -1,11 +1,14 @@
 #include "measure/layer_time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <random>
 #include <utility>
 
+#include "core/error.h"
 #include "measure/eviction.h"
 #include "measure/layer_sampling.h"
 #include "measure/sampling.h"
@@ -63,6 +66,7 @@ class LayerBench {
              const DeviceFacts& device)
       : request_(request),
         clock_(clock),
+        device_(device),
         settings_(request.settings),
         evicts_(settings_.cache != CacheMode::kHot &&
                 layer_sets(request.problem, settings_.cache, device.cache_bytes) == kMostLayerSets),
@@ -98,6 +102,9 @@ class LayerBench {
     slowest.tax_s = slowest.layer.summary.median - slowest.base_s;
     slowest.tax_noise_s = noise_of_tax(slowest.layer, slowest.tax_s);
     check(slowest.layer);
+    if (settings_.phases && slowest.layer.check_passed && !slowest.layer.interrupted) {
+      measure_halves(slowest);
+    }
     return slowest;
   }
 
@@ -156,6 +163,73 @@ class LayerBench {
     return measured;
   }
 
+  [[nodiscard]] std::vector<Launch> sequence_of_halves(std::int64_t rank, bool expands,
+                                                       std::int64_t passes) {
+    std::vector<Launch> launches = sequence(rank, false, passes);
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      LayerEngine& layer = layers_[i % layers_.size()];
+      launches[i] = [&layer, rank, expands, base = launches[i]](Stream stream) {
+        base(stream);
+        layer.run_half(rank, Op::kShrink, stream);
+        if (expands) {
+          layer.run_half(rank, Op::kExpand, stream);
+        }
+      };
+    }
+    return launches;
+  }
+
+  // Base and shrink are sampled in turn with base, shrink and expand, on the weights of the layer
+  // as cold as there.
+  void measure_halves(LayerMeasurement& measured) {
+    if (const std::string why = why_no_halves(measured.shard); !why.empty()) {
+      measured.layer.warnings.push_back(why);
+      return;
+    }
+    const std::int64_t passes = measured.layer.launches / static_cast<std::int64_t>(layers_.size());
+    clock_.load(0, sequence_of_halves(measured.shard, false, passes));
+    clock_.load(1, sequence_of_halves(measured.shard, true, passes));
+    Measurement halves;
+    take_samples({.settings = settings_,
+                  .launches = measured.layer.launches,
+                  .own_load = space_ == Space::kHost ? 1.0 : 0.0,
+                  .prepare = [this] { eviction_.run(); },
+                  .stop = request_.stop,
+                  .against_baseline = true},
+                 clock_, halves);
+    if (halves.interrupted) {
+      return;
+    }
+    const double with_shrink_s = summarize(halves.baseline_s).median;
+    measured.shrink_s = std::max(0.0, with_shrink_s - measured.base_s);
+    measured.expand_s = std::max(0.0, halves.summary.median - with_shrink_s);
+    check_halves();
+  }
+
+  [[nodiscard]] std::string why_no_halves(std::int64_t rank) const {
+    const ShardProblem& part = layers_.front().shard(rank);
+    for (const Op op : {Op::kShrink, Op::kExpand}) {
+      const Problem half = half_of(op == Op::kExpand && part.expand ? *part.expand : part.lora, op);
+      if (const Support support = request_.lora.supports(half, device_); !support.yes) {
+        return fmt::format("no phases: {} alone is not supported: {}", name(op), support.why_not);
+      }
+    }
+    return "";
+  }
+
+  // Halves may be other code than what the layer launches for both.
+  void check_halves() {
+    LayerEngine& layer = layers_.front();
+    layer.launch_halves();
+    for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+      layer.poison_results(rank);
+    }
+    layer.forward(*communicator_, Stream{});
+    if (const std::string wrong = request_.check ? request_.check(layer) : ""; !wrong.empty()) {
+      throw CaseError(fmt::format("shrink and expand by themselves are wrong: {}", wrong));
+    }
+  }
+
   // No sample finds the h of the one before.
   void prepare(std::int64_t rank) {
     for (LayerEngine& layer : layers_) {
@@ -199,6 +273,7 @@ class LayerBench {
 
   const LayerMeasureRequest& request_;
   Clock& clock_;
+  const DeviceFacts& device_;
   MeasureSettings settings_;
   bool evicts_;
   Eviction eviction_;

@@ -23,6 +23,9 @@ struct LayerMeasurement {
   double base_s = 0;  // median
   double tax_s = 0;   // median of the layer less that of the base
   double tax_noise_s = 0;
+  // Where they were asked for: what a layer takes longer with shrink after its base, and with
+  // expand after that, each a launch of its own.
+  std::optional<double> shrink_s, expand_s;
 };
 
 struct LayerMeasureRequest {

@@ -29,9 +29,11 @@ LtShape lt_shape(const Problem& problem) {
 
 class CublasLtProduct final : public Backend {
  public:
+  explicit CublasLtProduct(BaseAlgorithm algorithm) : library_(algorithm) {}
+
   [[nodiscard]] std::string_view name() const override { return "cublaslt"; }
   [[nodiscard]] std::string_view summary() const override {
-    return "base products of layers by cuBLASLt, its heuristic's first choice";
+    return "base products of layers by cuBLASLt, as its heuristic chooses";
   }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
@@ -76,11 +78,11 @@ class CublasLtProduct final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_base_product(Space space) {
+std::unique_ptr<Backend> make_base_product(Space space, BaseAlgorithm algorithm) {
   if (space == Space::kHost) {
     return make_cpu_backend();
   }
-  return std::make_unique<CublasLtProduct>();
+  return std::make_unique<CublasLtProduct>(algorithm);
 }
 
 bool base_product_adds_bias(Space space) { return space == Space::kDevice; }

@@ -11,7 +11,8 @@ namespace lora_bench {
 // host the cpu backend; on a device cuBLASLt, which adds the bias of the problem in its epilogue
 // and, where the problem adds inputs, y, [tokens, max_rank] in the dtype of h. Throws
 // EnvironmentError where there is none.
-[[nodiscard]] std::unique_ptr<Backend> make_base_product(Space space);
+[[nodiscard]] std::unique_ptr<Backend> make_base_product(
+    Space space, BaseAlgorithm algorithm = BaseAlgorithm::kFirst);
 
 // Whether a problem's bias and y are added by the product itself.
 [[nodiscard]] bool base_product_adds_bias(Space space);

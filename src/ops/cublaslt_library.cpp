@@ -6,10 +6,14 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include "device/cuda_handles.h"
 #include "ops/cublas_types.h"
 #include "ops/found_library.h"
 #endif
@@ -73,6 +77,8 @@ void check_lt(cublasStatus_t status, const char* what) {
 
 }  // namespace
 
+using LtChoices = std::vector<cublasLtMatmulHeuristicResult_t>;
+
 // The descriptors of one shape. cuBLASLt counts by columns: it sees every matrix transposed, and
 // the product with its factors exchanged.
 class LtDescriptors {
@@ -111,8 +117,8 @@ class LtDescriptors {
              "cublasLtMatmulDescSetAttribute");
   }
 
-  [[nodiscard]] cublasLtMatmulHeuristicResult_t first_choice(cublasLtHandle_t handle,
-                                                             const LtShape& shape) const {
+  // The best first, as the library reckons; one at least.
+  [[nodiscard]] LtChoices choices(cublasLtHandle_t handle, const LtShape& shape, int most) const {
     cublasLtMatmulPreference_t preference = nullptr;
     check_lt(lt_library().create_preference(&preference), "cublasLtMatmulPreferenceCreate");
     const auto prefer = [preference](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -129,19 +135,21 @@ class LtDescriptors {
       status = prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                       static_cast<std::uint32_t>(shape.x_alignment));
     }
-    cublasLtMatmulHeuristicResult_t result{};
-    int found = 0;
+    LtChoices found(static_cast<std::size_t>(most));
+    int count = 0;
     if (status == CUBLAS_STATUS_SUCCESS) {
-      status = lt_library().heuristic(handle, product_, w_, x_, out_, out_, preference, 1, &result,
-                                      &found);
+      status = lt_library().heuristic(handle, product_, w_, x_, out_, out_, preference, most,
+                                      found.data(), &count);
     }
     static_cast<void>(lt_library().destroy_preference(preference));
     check_lt(status, "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
+    found.resize(static_cast<std::size_t>(count));
+    std::erase_if(found, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
+    if (found.empty()) {
       throw CaseError(fmt::format("cuBLASLt has no algorithm for {} x {} x {} in {}", shape.rows,
                                   shape.columns, shape.depth, name(shape.dtype)));
     }
-    return result;
+    return found;
   }
 
   void multiply(cublasLtHandle_t handle, const cublasLtMatmulHeuristicResult_t& choice,
@@ -201,11 +209,107 @@ std::string why_no_cublaslt() {
   return no_gpu.empty() ? lt_library().missing : no_gpu;
 }
 
+namespace {
+
+using DeviceBlock = CudaHandle<void*, cudaFree>;
+
+DeviceBlock device_block(std::int64_t bytes) {
+  void* address = nullptr;
+  LORA_BENCH_CUDA_CHECK(
+      cudaMalloc(&address, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+  DeviceBlock block(address);
+  // A number of every dtype, the same everywhere, that is no 0.
+  constexpr int kPattern = 0x3c;
+  LORA_BENCH_CUDA_CHECK(cudaMemset(address, kPattern, static_cast<std::size_t>(bytes)));
+  return block;
+}
+
+// Times algorithms of one shape on numbers that are all alike, the weights not in the cache.
+class LtTrial {
+ public:
+  LtTrial(const LtShape& shape, std::int64_t workspace_bytes)
+      : bytes_of_w_(shape.columns * shape.depth * size_bytes(shape.dtype)),
+        copies_(1 + 3 * cache_bytes() / std::max<std::int64_t>(bytes_of_w_, 1)),
+        x_(device_block(shape.rows * shape.x_stride * size_bytes(shape.dtype))),
+        w_(device_block(copies_ * bytes_of_w_)),
+        bias_(device_block(shape.columns * size_bytes(shape.out))),
+        addend_(device_block(shape.rows * shape.columns * size_bytes(shape.out))),
+        out_(device_block(shape.rows * shape.columns * size_bytes(shape.out))),
+        workspace_(device_block(workspace_bytes)),
+        operands_{.x = x_.get(),
+                  .w = nullptr,
+                  .bias = shape.bias ? bias_.get() : nullptr,
+                  .addend = shape.adds ? addend_.get() : nullptr,
+                  .out = out_.get(),
+                  .workspace = workspace_.get()} {}
+
+  // The least of a few runs, in milliseconds.
+  float milliseconds(cublasLtHandle_t handle, LtDescriptors& descriptors,
+                     const cublasLtMatmulHeuristicResult_t& choice) {
+    constexpr int kRuns = 5;
+    constexpr std::int64_t kLaunches = 8;
+    float least = std::numeric_limits<float>::infinity();
+    for (int run = 0; run < kRuns; ++run) {
+      LORA_BENCH_CUDA_CHECK(cudaEventRecord(start_.get(), stream_.get()));
+      for (std::int64_t launch = 0; launch < std::max(kLaunches, copies_); ++launch) {
+        operands_.w = static_cast<const char*>(w_.get()) + launch % copies_ * bytes_of_w_;
+        descriptors.multiply(handle, choice, operands_, stream_.get());
+      }
+      LORA_BENCH_CUDA_CHECK(cudaEventRecord(stop_.get(), stream_.get()));
+      LORA_BENCH_CUDA_CHECK(cudaEventSynchronize(stop_.get()));
+      float taken = 0;
+      LORA_BENCH_CUDA_CHECK(cudaEventElapsedTime(&taken, start_.get(), stop_.get()));
+      least = std::min(least, taken);
+    }
+    return least;
+  }
+
+ private:
+  static std::int64_t cache_bytes() {
+    int device = 0;
+    int bytes = 0;
+    LORA_BENCH_CUDA_CHECK(cudaGetDevice(&device));
+    LORA_BENCH_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device));
+    return bytes;
+  }
+
+  std::int64_t bytes_of_w_, copies_;
+  DeviceBlock x_, w_, bias_, addend_, out_, workspace_;
+  LtOperands operands_;
+  CudaStream stream_ = make_cuda_stream();
+  CudaEvent start_ = make_cuda_event();
+  CudaEvent stop_ = make_cuda_event();
+};
+
+// An earlier one stays where a later one is no more than 1 % quicker.
+std::size_t quickest_of(const LtChoices& choices, cublasLtHandle_t handle, const LtShape& shape,
+                        LtDescriptors& descriptors) {
+  std::size_t workspace_bytes = 0;
+  for (const auto& choice : choices) {
+    workspace_bytes = std::max(workspace_bytes, choice.workspaceSize);
+  }
+  LtTrial trial(shape, static_cast<std::int64_t>(workspace_bytes));
+  LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());  // the blocks are filled
+  std::size_t quickest = 0;
+  float least = std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const float taken = trial.milliseconds(handle, descriptors, choices[i]);
+    if (taken < 0.99F * least) {
+      quickest = i;
+      least = taken;
+    }
+  }
+  return quickest;
+}
+
+}  // namespace
+
 struct CublasLt::State {
   struct Known {
     explicit Known(const LtShape& shape) : descriptors(shape) {}
     LtDescriptors descriptors;
     cublasLtMatmulHeuristicResult_t choice{};
+    std::string how;  // it was chosen, "" = as the first
   };
 
   // The caller holds the mutex.
@@ -213,18 +317,28 @@ struct CublasLt::State {
     std::unique_ptr<Known>& found = shapes[shape];
     if (!found) {
       auto made = std::make_unique<Known>(shape);
-      made->choice = made->descriptors.first_choice(handle, shape);
+      constexpr int kMost = 8;
+      const bool timed = algorithm == BaseAlgorithm::kQuickest;
+      const LtChoices choices = made->descriptors.choices(handle, shape, timed ? kMost : 1);
+      std::size_t chosen = 0;
+      if (timed) {
+        chosen = quickest_of(choices, handle, shape, made->descriptors);
+        made->how = fmt::format(", number {} of {} that were timed", chosen + 1, choices.size());
+      }
+      made->choice = choices[chosen];
       found = std::move(made);
     }
     return *found;
   }
 
   std::mutex mutex;
+  BaseAlgorithm algorithm = BaseAlgorithm::kFirst;
   cublasLtHandle_t handle = nullptr;
   std::map<LtShape, std::unique_ptr<Known>> shapes;
 };
 
-CublasLt::CublasLt() : state_(std::make_unique<State>()) {
+CublasLt::CublasLt(BaseAlgorithm algorithm) : state_(std::make_unique<State>()) {
+  state_->algorithm = algorithm;
   if (const std::string why_not = why_no_cublaslt(); !why_not.empty()) {
     throw EnvironmentError(why_not);
   }
@@ -244,7 +358,8 @@ CublasLt::~CublasLt() {
 CublasLt::Chosen CublasLt::choose(const LtShape& shape) {
   const std::lock_guard lock(state_->mutex);
   const State::Known& known = state_->known(shape);
-  return {fmt::format("cuBLASLt {}, {}", lt_library().version(), text_of(known.choice.algo)),
+  return {fmt::format("cuBLASLt {}, {}{}", lt_library().version(), text_of(known.choice.algo),
+                      known.how),
           static_cast<std::int64_t>(known.choice.workspaceSize)};
 }
 
@@ -264,7 +379,7 @@ std::string why_no_cublaslt() {
   return no_gpu.empty() ? "this lora-bench was built without cuBLAS" : no_gpu;
 }
 
-CublasLt::CublasLt() { throw EnvironmentError(why_no_cublaslt()); }
+CublasLt::CublasLt(BaseAlgorithm) { throw EnvironmentError(why_no_cublaslt()); }
 CublasLt::~CublasLt() = default;
 CublasLt::Chosen CublasLt::choose(const LtShape&) { return {}; }
 void CublasLt::multiply(const LtShape&, const LtOperands&, Stream) {}

@@ -39,12 +39,13 @@ struct LtOperands {
   void* workspace = nullptr;
 };
 
-// A handle of cuBLASLt, safe for several threads. For each shape it takes the algorithm that the
-// library's heuristic names first, among those that add split sums in fp32, and keeps it.
+// A handle of cuBLASLt, safe for several threads. For each shape it takes, among the algorithms
+// that add split sums in fp32, the one that the library's heuristic names first, or the quickest of
+// eight that it names; and keeps it.
 class CublasLt {
  public:
   // Throws EnvironmentError with the reason.
-  CublasLt();
+  explicit CublasLt(BaseAlgorithm algorithm = BaseAlgorithm::kFirst);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;

@@ -202,16 +202,18 @@ std::vector<Column> time_columns() {
       column({"zero_us", "zero us", "us",
               "of a linear op with `measure.phases`: setting h to zero, launched by itself", ""},
              &Row::zero_us),
-      column(
-          {"shrink_us", "shrink us", "us",
-           "of a linear op with `measure.phases`: shrink by itself, without setting h to zero", ""},
-          &Row::shrink_us),
+      column({"shrink_us", "shrink us", "us",
+              "with `measure.phases`: shrink by itself, without setting h to zero; of a layer: "
+              "after its "
+              "base, what that takes longer",
+              ""},
+             &Row::shrink_us),
       column({"expand_us", "expand us", "us",
-              "of a linear op with `measure.phases`: expand by itself", ""},
+              "with `measure.phases`: expand by itself; of a layer: after base and shrink", ""},
              &Row::expand_us),
       column({"gap_us", "gap us", "us",
               "what the parts leave of the whole: launches between them, less what they share",
-              "time_us - zero_us - shrink_us - expand_us"},
+              "time_us (of a layer tax_us) - zero_us - shrink_us - expand_us"},
              &Row::gap_us),
       column(
           {"samples_us", "samples us", "us", "every sample, time of one launch; in JSON lines only",

@@ -136,10 +136,12 @@ std::string doubt_about_parts(const Row& row) {
       return "noise_us, plan_us or a phase is below 0";
     }
   }
-  const bool whole = row.time_us && row.shrink_us && row.expand_us && row.gap_us;
+  // The parts of a layer are those of its tax.
+  const std::optional<double>& of_parts = row.base_us ? row.tax_us : row.time_us;
+  const bool whole = of_parts && row.shrink_us && row.expand_us && row.gap_us;
   return whole && !agree(row.zero_us.value_or(0) + *row.shrink_us + *row.expand_us + *row.gap_us,
-                         *row.time_us)
-             ? "time_us is not its phases and gap_us"
+                         *of_parts)
+             ? fmt::format("{} is not its phases and gap_us", row.base_us ? "tax_us" : "time_us")
              : "";
 }
 

@@ -56,7 +56,9 @@ LayerPlaces layer_places(const CaseRequest& request, Targets& targets,
   LayerPlaces places;
   const Space space = request.backend.backend->space();
   if (request.spec.setup.comm == Comm::kNone) {
-    places.base.push_back(watched(std::shared_ptr<const Backend>(make_base_product(space)), pulse));
+    places.base.push_back(watched(
+        std::shared_ptr<const Backend>(make_base_product(space, request.spec.setup.base_algorithm)),
+        pulse));
     places.lora.push_back(watched(request.backend.backend, pulse));
     places.memories.push_back(watched(targets.memory(space), pulse));
     places.communicator = make_local_communicator(space);

@@ -59,6 +59,11 @@ void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
     warn(row, fmt::format("tax < noise ({:.3g} us)", *row.tax_noise_us));
     return;
   }
+  if (measurement.shrink_s && measurement.expand_s) {
+    row.shrink_us = *measurement.shrink_s * kMicrosecondsPerSecond;
+    row.expand_us = *measurement.expand_s * kMicrosecondsPerSecond;
+    row.gap_us = tax_us - *row.shrink_us - *row.expand_us;
+  }
   row.tax_us = tax_us;
   row.tax_pct = 100 * tax_us / *row.base_us;
 }

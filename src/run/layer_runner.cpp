@@ -166,7 +166,9 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
     return;
   }
   problem.bias_in_product = base_product_adds_bias(space);
-  problem.overlap = chosen_overlap(request.spec.setup.overlap);
+  problem.overlap = request.spec.setup.comm == Comm::kNone
+                        ? chosen_overlap(request.spec.setup.overlap, problem, space)
+                        : Overlap::kSerial;
   row.overlap = name(problem.overlap);
   const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
   attempt->places = layer_places(request, targets, attempt->pulse);

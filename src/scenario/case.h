@@ -37,10 +37,15 @@ enum class Comm : std::uint8_t { kNone, kNccl };
 // How the adapters' part of a layer runs beside its base; src/layers says what each means.
 enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue };
 
+// Which algorithm a base product takes where its library has several: the one it names first, or of
+// those it names the one that was the quickest when they were timed.
+enum class BaseAlgorithm : std::uint8_t { kFirst, kQuickest };
+
 [[nodiscard]] std::string_view name(Op op);
 [[nodiscard]] std::string_view name(LayerKind kind);
 [[nodiscard]] std::string_view name(Comm comm);
 [[nodiscard]] std::string_view name(Overlap overlap);
+[[nodiscard]] std::string_view name(BaseAlgorithm algorithm);
 [[nodiscard]] std::string_view name(ScaleAt scale_at);
 [[nodiscard]] std::string_view name(Order order);
 
@@ -73,6 +78,7 @@ struct LayerSetup {
   bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
   Comm comm = Comm::kNone;
   Overlap overlap = Overlap::kAuto;
+  BaseAlgorithm base_algorithm = BaseAlgorithm::kFirst;
 };
 
 struct BatchSpec {

@@ -90,15 +90,16 @@ void check_op(const Case& spec, const CaseChecker& checker) {
 // What is asked of a whole layer, and what of an op alone.
 void check_setup(const Case& spec, const CaseChecker& checker) {
   const bool layer = spec.op == Op::kLayer;
-  for (const char* path : {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads",
-                           "layer.bias", "layer.missing_slices", "layer.gather_output",
-                           "layer.input_split", "layer.comm", "layer.overlap"}) {
+  for (const char* path :
+       {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads", "layer.bias",
+        "layer.missing_slices", "layer.gather_output", "layer.input_split", "layer.comm",
+        "layer.overlap", "layer.base_algorithm"}) {
     if (!layer && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), "op layer");
     }
   }
-  for (const char* path : {"layer.offset_start", "layer.x_stride", "layer.y_stride", "add_inputs",
-                           "adapters.bias", "measure.phases"}) {
+  for (const char* path :
+       {"layer.offset_start", "layer.x_stride", "layer.y_stride", "add_inputs", "adapters.bias"}) {
     if (layer && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op layer", path),
                    "op linear: a layer has its own rows, and adds to its base");

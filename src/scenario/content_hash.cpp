@@ -42,6 +42,9 @@ std::string hashed_text(const Case& spec) {
                         setup.kv_heads, setup.bias, setup.missing_slices, setup.gather_output,
                         setup.input_split);
     text += setup.comm == Comm::kNone ? "" : fmt::format("{}|", name(setup.comm));
+    text += setup.base_algorithm == BaseAlgorithm::kFirst
+                ? ""
+                : fmt::format("{}|", name(setup.base_algorithm));
     text += setup.overlap == Overlap::kAuto ? "" : fmt::format("{}|", name(setup.overlap));
   }
   text +=

@@ -62,6 +62,10 @@ std::string_view name(Overlap overlap) {
   throw std::logic_error("overlap outside the enumeration");
 }
 
+std::string_view name(BaseAlgorithm algorithm) {
+  return algorithm == BaseAlgorithm::kFirst ? "first" : "quickest";
+}
+
 std::string_view name(ScaleAt scale_at) {
   return scale_at == ScaleAt::kShrink ? "shrink" : "expand";
 }

@@ -14,6 +14,7 @@ constexpr std::array kKinds{LayerKind::kReplicated,   LayerKind::kColumn,
                             LayerKind::kRow};
 constexpr std::array kOverlaps{Overlap::kAuto, Overlap::kSerial, Overlap::kShrink, Overlap::kDelta,
                                Overlap::kEpilogue};
+constexpr std::array kBaseAlgorithms{BaseAlgorithm::kFirst, BaseAlgorithm::kQuickest};
 constexpr std::array kDtypes{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32};
 constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
@@ -97,6 +98,9 @@ const std::vector<Field> kLayer{
     {{"layer.overlap", "word", "auto, serial, shrink, delta, epilogue", "auto",
       "how the adapters' part of a layer runs beside its base, see layers.md"},
      [](R r, Case& c, X) { r.choice(c.setup.overlap, kOverlaps); }},
+    {{"layer.base_algorithm", "word", "first, quickest", "first",
+      "of what cuBLASLt names for the base product, the first or the quickest when timed"},
+     [](R r, Case& c, X) { r.choice(c.setup.base_algorithm, kBaseAlgorithms); }},
 };
 
 const std::vector<Field> kOp{
@@ -245,7 +249,7 @@ const std::vector<Field> kMeasure{
       "stop early once the median is known so well"},
      [](R r, Case& c, X) { r.share(c.measure.noise_target, 1); }},
     {{"measure.phases", "boolean", "true, false", "false",
-      "time shrink and expand of a linear op by themselves as well"},
+      "time shrink and expand of a linear op, or of a layer, by themselves as well"},
      [](R r, Case& c, X) { r.boolean(c.measure.phases); }},
 };
 

@@ -81,6 +81,25 @@ TEST_CASE("every overlap of a layer is proved on the device, launched and as a g
   CHECK(proved > 80);
 }
 
+TEST_CASE("the quickest base product is right, and says of how many it was chosen") {
+  need(why_no_cublaslt());
+  const auto memory = make_device_memory();
+  const auto base = make_base_product(Space::kDevice, BaseAlgorithm::kQuickest);
+  const Selected lora = select_backend("auto");
+  for (const bool bias : {false, true}) {
+    LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
+    problem.base_bias = bias;
+    problem.bias_in_product = true;
+    for (const Overlap overlap : {Overlap::kSerial, Overlap::kEpilogue}) {
+      problem.overlap = overlap;
+      const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    }
+    const std::string told = base->numerics(shard_problem(problem, 0).base).summation;
+    CHECK(told.find(" that were timed") != std::string::npos);
+  }
+}
+
 TEST_CASE("what a graph of a layer leaves is what its launches leave") {
   need(why_no_cublaslt());
   const auto memory = make_device_memory();

@@ -181,6 +181,15 @@ TEST_CASE("a delta needs all of h where it is made") {
   CHECK(why_not_overlapped(plain, Comm::kNccl, Overlap::kSerial).empty());
   CHECK(why_not_overlapped(plain, Comm::kNccl, Overlap::kShrink) ==
         "layer.overlap shrink with layer.comm nccl: each GPU has one stream; serial or auto");
-  CHECK(chosen_overlap(Overlap::kAuto) != Overlap::kAuto);
-  CHECK(chosen_overlap(Overlap::kShrink) == Overlap::kShrink);
+}
+
+TEST_CASE("auto puts few rows beside the base on a device, and no others") {
+  LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, false));
+  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kHost) == Overlap::kSerial);
+  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kDevice) == Overlap::kDelta);
+  CHECK(chosen_overlap(Overlap::kShrink, problem, Space::kDevice) == Overlap::kShrink);
+  problem.lora.tokens = 2048;
+  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kDevice) == Overlap::kSerial);
+  problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, true));
+  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kDevice) == Overlap::kShrink);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "measure/fake_clock.h"
 #include "measure/layer_together.h"
 #include "ops/cpu_backend.h"
@@ -66,7 +67,7 @@ class TrickBackend : public Backend {
 
 // `together`: each shard in a memory of its own.
 LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora,
-                          double max_time_ms = 2000, bool together = false) {
+                          double max_time_ms = 2000, bool together = false, bool phases = false) {
   const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
   const std::unique_ptr<Memory> memory = make_host_memory();
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
@@ -89,6 +90,7 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
   settings.max_samples = 6;
   settings.min_time_ms = 0;
   settings.max_time_ms = max_time_ms;
+  settings.phases = phases;
   const LayerMeasureRequest request{
       .problem = problem,
       .loaded = loaded,
@@ -263,4 +265,46 @@ TEST_CASE("adapters cost a layer their own weights and products, its rows pass b
   // Fully sharded, the shard has half of B's rows.
   const LayerWork full = count_layer_work(shard_problem(row_layer(2, true), 1));
   CHECK(full.layer.bytes - full.base.bytes == 2 * (8 + 3) * (32 + 16));
+}
+
+TEST_CASE("a tax has parts: shrink after the base, expand after both, and what they leave") {
+  for (const bool fully_sharded : {false, true}) {
+    LayerProblem problem = row_layer(2, fully_sharded);
+    for (const Overlap overlap : {Overlap::kSerial, Overlap::kShrink, Overlap::kDelta}) {
+      if (fully_sharded && overlap == Overlap::kDelta) {
+        continue;
+      }
+      problem.overlap = overlap;
+      // The base takes 10, shrink 4, expand 5, and both as one op 7.
+      std::int64_t shrinks = 0;
+      FakeClock clock([&](int slot, std::int64_t) {
+        const bool halves = std::exchange(shrinks, 0) > 0;
+        return slot == 0 ? (halves ? 14e-6 : 10e-6) : (halves ? 19e-6 : 17e-6);
+      });
+      const TrickBackend lora([&](const Problem& part, const Operands&) {
+        shrinks += part.op == Op::kShrink ? 1 : 0;
+        return true;
+      });
+      const LayerMeasurement result = measured(problem, clock, lora, 2000, false, true);
+      CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
+      REQUIRE(result.shrink_s.has_value());
+      Row row;
+      add_layer_measurement(row, result);
+      CHECK(*row.shrink_us == doctest::Approx(4));
+      CHECK(*row.expand_us == doctest::Approx(5));
+      const bool in_one = !fully_sharded && overlap != Overlap::kShrink;
+      CHECK(*row.gap_us == doctest::Approx(in_one ? -2 : 0));
+      CHECK(*row.shrink_us + *row.expand_us + *row.gap_us == doctest::Approx(*row.tax_us));
+    }
+  }
+}
+
+TEST_CASE("halves that are other code than the whole are looked at too") {
+  FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 13e-6; });
+  CHECK_THROWS_AS(static_cast<void>(measured(row_layer(2, false), clock,
+                                             TrickBackend([](const Problem& part, const Operands&) {
+                                               return part.op != Op::kExpand;
+                                             }),
+                                             2000, false, true)),
+                  CaseError);
 }
