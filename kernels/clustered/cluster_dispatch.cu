@@ -57,6 +57,11 @@ void share_units(Plan& plan, const Tuning& tuning, const ExpandParams& expand,
     units += divide_up(expand.width[slice], columns);
   }
   const int shares = tuning.cluster * tuning.groups;
+  if constexpr (requires { plan.units; }) {
+    plan.units = static_cast<std::int32_t>(units);
+    plan.most_groups = tuning.groups;
+    plan.most_shared = tuning.most_shared;
+  }
   plan.units_each = static_cast<std::int32_t>(units / shares);
   plan.units_more = static_cast<std::int32_t>(units % shares);
 }

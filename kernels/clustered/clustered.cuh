@@ -2,6 +2,7 @@
 
 #include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
+#include "kernels/clustered/any_batch.cuh"
 #include "kernels/clustered/clustered_plan.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/hidden.cuh"
@@ -28,7 +29,7 @@
 //   bound     memory; between the phases the latency of a warp: few instructions count
 namespace lora_bench::kernels {
 
-template <typename T, typename H, bool kBias, int kTiles>
+template <typename T, typename H, bool kBias, int kTiles, bool kAnyBatch>
 __global__ void __launch_bounds__(512)
     clustered(const __grid_constant__ ShrinkParams s, const __grid_constant__ ExpandParams e,
               const __grid_constant__ ClusteredPlan plan) {
@@ -47,7 +48,6 @@ __global__ void __launch_bounds__(512)
   const int lane = thread % 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  const int block = static_cast<int>(blockIdx.x);  // of the cluster
   const std::uint32_t sums_barrier = shared_address(shared);
   const std::uint32_t barriers = sums_barrier + 8 + 8 * warp * plan.slots;
   char* const rings = shared + kClusteredBarrierBytes;
@@ -63,8 +63,9 @@ __global__ void __launch_bounds__(512)
   if (!plan.linked) {
     await_previous_kernel();
   }
-  const TileOfRows tile = find_tile(s, e, static_cast<int>(blockIdx.y), kClusteredRows,
-                                    sums_barrier, barriers, plan.slots);
+  Part part;
+  const TileOfRows tile = find_tile_and_part<kAnyBatch>(s, e, plan, sums_barrier, barriers, part);
+  const int block = part.block;
   const Segment& segment = tile.segment;
   const int rank = tile.rank;
   const std::int32_t own_token = tile.own_token;
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(512)
   const std::uint64_t policy = evict_first();
   const int in_features = static_cast<int>(s.in_features);
   const int max_rank = static_cast<int>(e.max_rank);
-  const float per_cluster = inverse_of(plan.cluster);
+  const float per_cluster = inverse_of(part.blocks);
 
   // Share of shrink.
   const int tiles_of_slice = (rank + 7) / 8;
@@ -141,12 +142,11 @@ __global__ void __launch_bounds__(512)
   }
 
   // Share of expand.
-  const int share = static_cast<int>(blockIdx.z) * plan.cluster + block;
-  const int block_unit = share * plan.units_each + min(share, plan.units_more);
-  const int units_of_block = plan.units_each + (share < plan.units_more ? 1 : 0);
+  const UnitShare of_block = units_of_block<kAnyBatch>(plan, part);
+  const int block_unit = of_block.first;
   const float per_warps = inverse_of(warps);
-  const int first_unit = block_unit + divide(units_of_block * warp, per_warps);
-  const int end_unit = block_unit + divide(units_of_block * (warp + 1), per_warps);
+  const int first_unit = block_unit + divide(of_block.count * warp, per_warps);
+  const int end_unit = block_unit + divide(of_block.count * (warp + 1), per_warps);
   const int steps = (rank + 15) / 16;
   const int unit_bytes = kColumns * 2 * max_rank;
   const int units_of_slot =
@@ -193,8 +193,8 @@ __global__ void __launch_bounds__(512)
   }
   const int first_task = place_of_unit(e, block_unit, kColumns).slice * steps + warp;
   const int end_task =
-      units_of_block > 0
-          ? (place_of_unit(e, block_unit + units_of_block - 1, kColumns).slice + 1) * steps
+      of_block.count > 0
+          ? (place_of_unit(e, block_unit + of_block.count - 1, kColumns).slice + 1) * steps
           : 0;
   T* const y_row =
       static_cast<T*>(e.y) + 2 * kTiles * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(512)
       } else {
         const std::uint32_t at = row + (pair.slice * plan.lane_pitch + pair.first + 2 * t) * 4;
 #pragma unroll 4
-        for (int to = 0; to < plan.cluster; ++to) {
+        for (int to = part.first; to < part.first + part.blocks; ++to) {
           send_two(in_block(at, to), sum[0], sum[1], in_block(sums_barrier, to));
         }
       }

@@ -11,13 +11,17 @@ cudaError_t launch_clustered_as(const ShrinkParams& shrink, const ExpandParams& 
                                 const ClusteredTuning& tuning, const ClusteredPlan& plan,
                                 cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(tuning.cluster), static_cast<unsigned>(tuning.tiles),
-                  static_cast<unsigned>(tuning.groups));
-  const auto launch = [&]<int kTiles>() {
-    return launch_clusters(
-        has_bias(expand) ? clustered<T, H, true, kTiles> : clustered<T, H, false, kTiles>, grid,
-        tuning.warps, tuning.shared_bytes, shrink, expand, plan, stream);
+                  static_cast<unsigned>(tuning.any_batch ? 1 : tuning.groups));
+  const auto launch = [&]<int kTiles, bool kAnyBatch>() {
+    return launch_clusters(has_bias(expand) ? clustered<T, H, true, kTiles, kAnyBatch>
+                                            : clustered<T, H, false, kTiles, kAnyBatch>,
+                           grid, tuning.warps, tuning.shared_bytes, shrink, expand, plan, stream);
   };
-  return tuning.owned == 0 ? launch.template operator()<8>() : launch.template operator()<4>();
+  if (tuning.any_batch) {
+    return launch.template operator()<8, true>();
+  }
+  return tuning.owned == 0 ? launch.template operator()<8, false>()
+                           : launch.template operator()<4, false>();
 }
 
 }  // namespace lora_bench::kernels

@@ -19,6 +19,10 @@ struct ClusteredPlan {
   std::int32_t units_each = 0;  // of 64 columns, over all slices, that every block has
   std::int32_t units_more = 0;  // blocks that have one more, the first ones
   bool linked = false;          // reads what is old before the kernel before this one has ended
+  // Of a launch that serves any batch.
+  std::int32_t units = 0;        // of columns, over all slices
+  std::int32_t most_groups = 1;  // of parts of clusters that share a tile
+  std::int32_t most_shared = 0;  // blocks of all parts that share tiles
 };
 
 }  // namespace lora_bench::kernels

@@ -29,6 +29,7 @@ struct Form {
   int groups = 1;
   int warps = 8;
   int slots = 1;
+  bool any_batch = false;  // parts of a cluster may be one block
 };
 
 std::int64_t slot_bytes(const ClusteredShape& shape, int columns) {
@@ -67,6 +68,7 @@ ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::in
   tuning.tiles = std::min(shape.tokens, shape.tokens / kClusteredRows + shape.active);
   tuning.cluster = form.cluster;
   tuning.groups = form.groups;
+  tuning.any_batch = form.any_batch;
   tuning.warps = form.warps;
   tuning.slots = form.slots;
   if (many_lanes(shape)) {
@@ -79,7 +81,7 @@ ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::in
   const int slots = form.warps * form.slots;
   const std::int64_t others = kClusteredBarrierBytes + std::int64_t{tuning.slot_bytes} * slots +
                               sums_bytes(shape, tuning.owned) + hidden_bytes(shape) + kSlack;
-  const std::int64_t chains = chains_of_block(form.cluster);
+  const std::int64_t chains = chains_of_block(form.any_batch ? 1 : form.cluster);
   const std::int64_t x =
       std::clamp<std::int64_t>(most - others, x_bytes_of(shape, 1), x_bytes_of(shape, chains));
   tuning.x_bytes = static_cast<int>(divide_up(x, 16) * 16);
@@ -209,6 +211,43 @@ ClusteredTuning of_two(const ClusteredShape& shape, const Place& place, const Lo
   return none;
 }
 
+// Measured with batches from one adapter to as many as the limits let in (README.md): clusters that
+// leave the next kernel a quarter of the device, and share tiles on half of it.
+ClusteredTuning of_any_batch(const ClusteredShape& shape, const Load& load) {
+  ClusteredTuning tuning;
+  tuning.fits = false;
+  if (many_lanes(shape)) {
+    return tuning;
+  }
+  const bool sixes = !load.deep && (load.wide || load.pairs % 48 == 0);
+  const std::int64_t most_blocks = shape.multiprocessors * 16 / 11;
+  const auto with = [&](Form form, std::int64_t most, std::int64_t blocks) {
+    form.any_batch = true;
+    form.groups = load.wide ? 7 : 3;
+    tuning = tuning_of(shape, form, most);
+    tuning.most_shared =
+        static_cast<int>(std::min(blocks, load.wide ? most_blocks : shape.multiprocessors));
+    tuning.tiles =
+        std::max({std::int64_t{1}, std::min(blocks / form.cluster, tuning.tiles * form.groups),
+                  divide_up(tuning.tiles, std::int64_t{form.cluster})});
+    return tuning.fits;
+  };
+  if (load.deep && with({8, 1, 4, 2}, kClusteredMostOfTwo, most_blocks)) {
+    return tuning;
+  }
+  for (const int warps : {8, 6}) {
+    if (with({sixes ? 6 : 8, 1, warps, 1}, kClusteredMostOfTwo, most_blocks)) {
+      return tuning;
+    }
+  }
+  for (const int warps : {12, 8, 6, 4}) {  // a block a multiprocessor
+    if (with({8, 1, warps, 1}, shape.shared_bytes, shape.multiprocessors * 10 / 11)) {
+      return tuning;
+    }
+  }
+  return tuning;
+}
+
 }  // namespace
 
 std::int64_t clustered_likely_tiles(const ClusteredShape& shape, std::int64_t rows) {
@@ -233,6 +272,12 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
     return {};
   }
   const Load load = load_of(shape);
+  if (shape.any_batch) {
+    const ClusteredTuning tuning = of_any_batch(shape, load);
+    if (tuning.fits) {
+      return tuning;
+    }
+  }
   Place place = place_of(shape, load);
   if (place.blocks == 2) {
     const ClusteredTuning tuning = of_two(shape, place, load);

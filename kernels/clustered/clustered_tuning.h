@@ -16,16 +16,20 @@ struct ClusteredShape {
   std::int64_t hidden_vectors = 3;  // 16 bytes each that a thread needs for h of 16 lanes
   std::int64_t multiprocessors = 132;
   std::int64_t shared_bytes = 227 << 10;  // that a block may have
+  bool any_batch = false;                 // tokens and active are what a later batch may have
 };
 
 struct ClusteredTuning {
   std::int64_t tiles = 0;  // of rows of one adapter, a cluster each; 0: nothing to do, no launch
   int cluster = 1;         // blocks, up to 16
   int groups = 1;          // clusters that share the columns of a tile
-  int warps = 8;           // of a block
-  int columns = 64;        // of a unit
-  int owned = 0;           // tiles of 8 lanes that a block adds for all; 0: each block adds all
-  int slots = 1;           // of the ring of a warp
+  bool any_batch =
+      false;  // `tiles` clusters in parts: their blocks, and up to `groups`, as the batch is
+  int most_shared = 0;  // blocks of all parts that share tiles
+  int warps = 8;        // of a block
+  int columns = 64;     // of a unit
+  int owned = 0;        // tiles of 8 lanes that a block adds for all; 0: each block adds all
+  int slots = 1;        // of the ring of a warp
   int slot_bytes = 0;
   int hidden_bytes = 0;  // for h as fragments
   int x_bytes = 0;       // for rows of x: of one chain at least

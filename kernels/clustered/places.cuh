@@ -74,25 +74,27 @@ struct TileOfRows {
   float scale = 1.0F;
 };
 
-// With a barrier of the block at the start of shared memory, `own_barriers` of this warp from
-// `barriers` on, and word to the cluster that they are there.
-__device__ inline TileOfRows find_tile(const ShrinkParams& s, const ExpandParams& e, int number,
-                                       int rows_per_tile, std::uint32_t of_block,
-                                       std::uint32_t barriers, int own_barriers) {
+// A barrier of the block and `own_barriers` of this warp from `barriers` on, and word to the
+// cluster that they are there.
+__device__ inline void begin_barriers(std::uint32_t of_block, std::uint32_t barriers,
+                                      int own_barriers) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (lane < own_barriers) {
+    begin_barrier(barriers + 8 * lane);
+  }
+  if (threadIdx.x == 0) {
+    begin_barrier(of_block);
+  }
+  publish_barriers();
+  __syncwarp();
+  arrive_in_cluster();
+}
+
+__device__ inline TileOfRows tile_of_rows(const ShrinkParams& s, const ExpandParams& e,
+                                          const Segment& segment) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   TileOfRows tile;
-  tile.segment = find_segment_while(s, number, rows_per_tile, [&]() {
-    if (lane < own_barriers) {
-      begin_barrier(barriers + 8 * lane);
-    }
-    if (threadIdx.x == 0) {
-      begin_barrier(of_block);
-    }
-    publish_barriers();
-    __syncwarp();
-    arrive_in_cluster();
-  });
-  const Segment& segment = tile.segment;
+  tile.segment = segment;
   if (segment.rows > 0) {
     tile.rank = s.rank[segment.adapter];
     tile.own_token = s.token_order[segment.first + (lane < segment.rows ? lane : 0)];
@@ -104,6 +106,14 @@ __device__ inline TileOfRows find_tile(const ShrinkParams& s, const ExpandParams
     }
   }
   return tile;
+}
+
+__device__ inline TileOfRows find_tile(const ShrinkParams& s, const ExpandParams& e, int number,
+                                       int rows_per_tile, std::uint32_t of_block,
+                                       std::uint32_t barriers, int own_barriers) {
+  return tile_of_rows(s, e, find_segment_while(s, number, rows_per_tile, [&]() {
+                        begin_barriers(of_block, barriers, own_barriers);
+                      }));
 }
 
 // Quotients of small numbers: exact for a below 2^18.

@@ -80,8 +80,8 @@ void OperandSets::add_plan(Operands& operands) {
   };
   operands.adapter_of_token = ids("adapter_of_token", problem_.plan.adapter_of_token);
   operands.token_order = ids("token_order", problem_.plan.token_order);
-  operands.active_ids = ids("active_ids", problem_.plan.active_ids);
-  operands.group_starts = ids("group_starts", problem_.plan.group_starts);
+  operands.active_ids = ids("active_ids", active_ids_of(problem_));
+  operands.group_starts = ids("group_starts", group_starts_of(problem_));
   operands.rank = ids("rank", {problem_.rank.begin(), problem_.rank.end()});
   operands.scale = static_cast<const float*>(
       keep_array("scale", tensors_.scale.data(), tensors_.scale.size() * sizeof(float)));
@@ -200,8 +200,8 @@ void OperandSets::renew_batch(const Problem& problem) {
   };
   renew("adapter_of_token", problem.plan.adapter_of_token);
   renew("token_order", problem.plan.token_order);
-  renew("active_ids", problem.plan.active_ids);
-  renew("group_starts", problem.plan.group_starts);
+  renew("active_ids", active_ids_of(problem));
+  renew("group_starts", group_starts_of(problem));
   renew("scale", tensors_.scale);
 }
 

@@ -41,7 +41,7 @@ class AutoBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (problem.plan.active() == 0) {
+    if (problem.groups() == 0) {
       return;
     }
     const AutoFamily family = auto_family(device_, problem);

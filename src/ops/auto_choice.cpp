@@ -30,7 +30,7 @@ bool clusters_can_copy(const Problem& problem) {
 // is `panel` where that makes the bytes more by so much and they are many.
 bool few_rows(const AutoDevice& device, const Problem& problem) {
   constexpr std::int64_t kRowsOfAnAdapter = 24;
-  if (problem.tokens > kRowsOfAnAdapter * problem.plan.active()) {
+  if (problem.tokens > kRowsOfAnAdapter * problem.groups()) {
     return false;
   }
   constexpr std::int64_t kLanesOfPanel = 128;  // the most that its tiles have
@@ -84,7 +84,7 @@ std::string_view name(AutoFamily family) {
 kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Problem& problem) {
   kernels::ClusteredShape shape;
   shape.tokens = problem.tokens;
-  shape.active = problem.plan.active();
+  shape.active = problem.groups();
   shape.slices = problem.slices();
   shape.max_rank = problem.max_rank;
   shape.in_features = problem.in_features;
@@ -96,6 +96,7 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
   shape.hidden_vectors = wide ? parts : 1;
   shape.multiprocessors = device.multiprocessors;
   shape.shared_bytes = device.shared_bytes;
+  shape.any_batch = problem.max_active > 0;
   return shape;
 }
 
@@ -103,7 +104,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
                                      bool vectors) {
   kernels::PanelShape shape;
   shape.tokens = problem.tokens;
-  shape.active = problem.plan.active();
+  shape.active = problem.groups();
   shape.slices = problem.slices();
   shape.max_rank = problem.max_rank;
   shape.in_features = problem.in_features;
@@ -158,7 +159,7 @@ kernels::PanelExpandTuning auto_expand_tuning(const AutoDevice& device, const Pr
 
 std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
                                   const Tuning& tuning) {
-  return has_shrink(problem.op) && problem.plan.active() > 0
+  return has_shrink(problem.op) && problem.groups() > 0
              ? kernels::panel_workspace_elements(
                    auto_panel_shape(device, problem, true),
                    auto_shrink_tuning(device, problem, tuning, true)) *

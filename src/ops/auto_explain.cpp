@@ -13,6 +13,16 @@ namespace {
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
 std::string clustered_line(const kernels::ClusteredTuning& tuning) {
+  if (tuning.any_batch) {
+    return fmt::format(
+        "1 launch for any batch within the limits, linked to the one before: grid {} x {}, {} of "
+        "{}, in parts of as many blocks as all tiles of a batch find, up to {} of them a tile on "
+        "{}; {} a block, each with a ring of {} of {}; {} of shared memory a block",
+        tuning.cluster, tuning.tiles, counted(tuning.tiles, "cluster"),
+        counted(tuning.cluster, "block"), tuning.groups, counted(tuning.most_shared, "block"),
+        counted(tuning.warps, "warp"), counted(tuning.slots, "slot"), bytes(tuning.slot_bytes),
+        bytes(tuning.shared_bytes));
+  }
   return fmt::format(
       "1 launch, linked to the one before: grid {} x {}{}, {} of {}; {} a block, each with a ring "
       "of {} of {}; {} of shared memory a block, {} of it for x",
@@ -106,7 +116,7 @@ std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& pr
 }  // namespace
 
 std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& problem) {
-  if (problem.plan.active() == 0) {
+  if (problem.groups() == 0) {
     return {"no launch: no token has an adapter"};
   }
   DeviceFacts facts;

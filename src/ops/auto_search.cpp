@@ -173,7 +173,7 @@ class Search {
 }  // namespace
 
 ShapeClass shape_class(const Problem& problem) {
-  const std::int64_t active = std::max<std::int64_t>(problem.plan.active(), 1);
+  const std::int64_t active = std::max<std::int64_t>(problem.groups(), 1);
   ShapeClass shape;
   shape.op = name(problem.op);
   shape.dtype = name(problem.dtype);

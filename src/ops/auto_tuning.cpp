@@ -15,7 +15,7 @@ std::string of_memory(std::int64_t bytes) { return format_bytes(static_cast<doub
 
 std::string rows_an_adapter(const char* how_many, const Problem& problem) {
   return fmt::format("{} rows an adapter: {} over {}", how_many, counted(problem.tokens, "token"),
-                     counted(problem.plan.active(), "adapter"));
+                     counted(problem.groups(), "adapter"));
 }
 
 std::optional<TuningFault> fault_of(const std::string& key, std::int64_t value,
@@ -125,7 +125,7 @@ std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
       return fmt::format(
           "tuning.family resident: the weights of {} of rank {} are more than the shared memory of "
           "clusters that run at once; allowed: clustered, panel",
-          counted(problem.plan.active(), "adapter"), problem.max_rank);
+          counted(problem.groups(), "adapter"), problem.max_rank);
     default:
       return fmt::format("tuning.family resident: {}; allowed: panel",
                          reason_text(device, problem));
@@ -234,7 +234,7 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
 }
 
 std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
-  if (problem.plan.active() == 0 || problem.tuning.family == TunedFamily::kAuto) {
+  if (problem.groups() == 0 || problem.tuning.family == TunedFamily::kAuto) {
     return "";
   }
   if (problem.tuning.family == TunedFamily::kClustered) {

@@ -72,7 +72,7 @@ void add_batch(Params& params, const Problem& problem, const Operands& operands)
   params.tokens = problem.tokens;
   params.max_rank = problem.max_rank;
   params.slices = static_cast<std::int32_t>(problem.slices());
-  params.active = static_cast<std::int32_t>(problem.plan.active());
+  params.active = static_cast<std::int32_t>(problem.groups());
 }
 
 }  // namespace

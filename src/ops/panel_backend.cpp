@@ -1,5 +1,7 @@
 #include "ops/panel_backend.h"
 
+#include <algorithm>
+
 #include "kernels/panel/panel_tuning.h"
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
@@ -21,6 +23,9 @@ Numerics panel_numerics(const Problem& problem) {
   numerics.expand_depth =
       kernels::chains_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
   numerics.intermediate = problem.intermediate;
+  // Grids follow the limits, and all else is read when the kernels run.
+  numerics.replays_other_batches =
+      problem.max_active >= std::min(problem.slots, problem.tokens) && problem.max_active > 0;
   numerics.summation =
       "fp32 on tensor cores; K: eight chains of a multiple of 32, added in pairs; rank: one sum, "
       "an "
@@ -52,7 +57,7 @@ class PanelBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (problem.plan.active() == 0) {
+    if (problem.groups() == 0) {
       return;
     }
     const auto handle = static_cast<cudaStream_t>(stream.handle);

@@ -149,6 +149,10 @@ std::vector<Column> case_columns() {
       column({"content", "content", "",
               "hash of the drawn step: sizes, ranks, adapter of each token", ""},
              &Row::content),
+      column(
+          {"plan_limits", "plan limits", "",
+           "rows and adapters in use that the launch is captured for; empty: the batch's own", ""},
+          &Row::plan_limits),
       column({"tuning", "tuning", "",
               "what backend auto was told to launch; empty where it chose by itself", ""},
              &Row::tuning),
@@ -345,14 +349,14 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 37> kBeforeRun{
-    "scenario",     "case",         "backend",    "point",         "tags",  "op",
-    "dtype",        "intermediate", "scale_at",   "model",         "layer", "in_features",
-    "out_features", "tokens",       "slots",      "active",        "rank",  "ranks",
-    "skew",         "order",        "no_adapter", "add_inputs",    "bias",  "seed",
-    "cache",        "mode",         "bytes",      "weight_bytes",  "flops", "content",
-    "tuning",       "layer_kind",   "tp",         "fully_sharded", "comm",  "layer_count",
-    "comm_bytes"};
+constexpr std::array<std::string_view, 38> kBeforeRun{
+    "scenario",     "case",         "backend",    "point",        "tags",          "op",
+    "dtype",        "intermediate", "scale_at",   "model",        "layer",         "in_features",
+    "out_features", "tokens",       "slots",      "active",       "rank",          "ranks",
+    "skew",         "order",        "no_adapter", "add_inputs",   "bias",          "seed",
+    "cache",        "mode",         "bytes",      "weight_bytes", "flops",         "content",
+    "plan_limits",  "tuning",       "layer_kind", "tp",           "fully_sharded", "comm",
+    "layer_count",  "comm_bytes"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

@@ -24,10 +24,11 @@ struct Row {
   double no_adapter = 0;
   bool add_inputs = true, bias = false;
   std::int64_t seed = 0;
-  std::string plugin;   // file and hash of a backend from outside
-  std::string peer;     // package and version of what is no backend of ours
-  std::string content;  // of the drawn step, see content_of
-  std::string tuning;   // what backend `auto` was told, see tuning_text
+  std::string plugin;       // file and hash of a backend from outside
+  std::string peer;         // package and version of what is no backend of ours
+  std::string content;      // of the drawn step, see content_of
+  std::string plan_limits;  // what the launch was captured for, see plan_limits_text
+  std::string tuning;       // what backend `auto` was told, see tuning_text
   // op layer alone
   std::optional<std::string> layer_kind, comm, overlap;
   std::optional<std::int64_t> layer_count, tp, shard, comm_bytes;

@@ -128,6 +128,8 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.bias = spec.adapters.bias;
   row.seed = static_cast<std::int64_t>(spec.seed);
   row.content = content_of(problem);
+  const bool captured = backend == "auto" || backend == "panel";
+  row.plan_limits = plan_limits_text({spec.plan.max_tokens, captured ? spec.plan.max_slots : 0});
   row.tuning = backend == "auto" ? tuning_text(problem.tuning) : "";
   const Work work = count_work(problem);
   row.bytes = work.bytes;

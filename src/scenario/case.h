@@ -171,6 +171,17 @@ struct Tuning {
 // What is said, as a scenario would: "family: panel, split: 4"; "" where nothing is.
 [[nodiscard]] std::string tuning_text(const Tuning& tuning);
 
+// What a launch is captured for, where that is more than the batch: rows, and adapters in use.
+// 0: the batch's own.
+struct PlanLimits {
+  std::int64_t max_tokens = 0, max_slots = 0;
+
+  [[nodiscard]] bool operator==(const PlanLimits&) const = default;
+};
+
+// As a scenario would: "max_tokens: 96, max_slots: 512"; "" where nothing is.
+[[nodiscard]] std::string plan_limits_text(const PlanLimits& limits);
+
 struct Thresholds {
   std::optional<double> max_floor_ratio;
   std::optional<double> max_time_us;
@@ -200,6 +211,7 @@ struct Case {
   Order order = Order::kShuffled;
   std::uint64_t seed = 1;
   std::vector<std::string> backends;
+  PlanLimits plan;
   Tuning tuning;
   Thresholds thresholds;
   VerifySettings verify;

@@ -176,6 +176,29 @@ void check_batch(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+void check_plan(const Case& spec, const CaseChecker& checker) {
+  const std::int64_t tokens =
+      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+  for (const char* path : {"plan.max_tokens", "plan.max_slots"}) {
+    if (spec.op == Op::kLayer && checker.settings().has(path)) {
+      checker.fail(path, {"op"}, fmt::format("'{}' with op layer", path), "op linear");
+      return;
+    }
+  }
+  if (spec.plan.max_tokens > 0 && spec.plan.max_tokens < tokens) {
+    checker.fail(
+        "plan.max_tokens", {"batch.decode", "batch.prefill"},
+        fmt::format("'plan.max_tokens' is {}, but the batch has {}", spec.plan.max_tokens, tokens),
+        "0, or at least the tokens of the batch");
+  }
+  if (spec.plan.max_slots > spec.adapters.slots) {
+    checker.fail("plan.max_slots", {"adapters.slots"},
+                 fmt::format("'plan.max_slots' is {}, but there are {} slots", spec.plan.max_slots,
+                             spec.adapters.slots),
+                 "at most adapters.slots");
+  }
+}
+
 // Said only when nothing else is wrong: an unknown key may be the batch, misspelled.
 void check_any_batch(const CaseChecker& checker) {
   const Settings& settings = checker.settings();
@@ -243,6 +266,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   if (checker.settings().has("prefill_skew")) {
     check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
   }
+  check_plan(spec, checker);
   check_tuning(spec, checker, context);
   check_measure(spec, checker);
   check_any_batch(checker);

@@ -53,6 +53,8 @@ std::string hashed_text(const Case& spec) {
                   fmt::join(adapters.scale, ","), adapters.bias);
   text += fmt::format("{}|{}|{}|{}|{}|{}|", hashed_text(spec.skew), hashed_text(spec.prefill_skew),
                       spec.no_adapter, name(spec.order), spec.seed, fmt::join(spec.backends, ","));
+  const std::string plan = plan_limits_text(spec.plan);
+  text += plan.empty() ? "" : plan + "|";
   const std::string tuning = tuning_text(spec.tuning);
   text += tuning.empty() ? "" : tuning + "|";
   text += fmt::format("{}|{}|{}|{}|", hashed_text(limits.max_floor_ratio),

@@ -115,6 +115,14 @@ std::string tuning_text(const Tuning& tuning) {
       .text();
 }
 
+std::string plan_limits_text(const PlanLimits& limits) {
+  const PlanLimits plain;
+  return Entries()
+      .unless(plain.max_tokens, "max_tokens", limits.max_tokens)
+      .unless(plain.max_slots, "max_slots", limits.max_slots)
+      .text();
+}
+
 std::string scenario_text(const Case& spec) {
   const Case plain;
   std::string text = fmt::format("name: {}\n", spec.scenario);
@@ -139,6 +147,8 @@ std::string scenario_text(const Case& spec) {
   line(spec.no_adapter != 0, "no_adapter", fmt::format("{}", spec.no_adapter));
   line(true, "order", name(spec.order));
   line(true, "seed", std::to_string(spec.seed));
+  const std::string plan = plan_limits_text(spec.plan);
+  line(!plan.empty(), "plan", "{" + plan + "}");
   const std::string tuning = tuning_text(spec.tuning);
   line(!tuning.empty(), "tuning", "{" + tuning + "}");
   const std::string verify = verify_text(spec.verify);

@@ -82,8 +82,8 @@ void Stage::stage_all() {
 
 void Stage::stage_plan() {
   const Plan& plan = problem_->plan;
-  active_ids_ = plan.active_ids;
-  group_starts_ = plan.group_starts;
+  active_ids_ = active_ids_of(*problem_);
+  group_starts_ = group_starts_of(*problem_);
   if (plan_room_ == PlanRoom::kAllSlots) {
     const auto slots = static_cast<std::size_t>(problem_->slots);
     active_ids_.resize(slots + 1, kNoAdapter);

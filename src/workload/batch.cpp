@@ -151,6 +151,10 @@ Batch draw_batch(const Case& spec) {
     batch.adapter_of_token.insert(batch.adapter_of_token.end(),
                                   static_cast<std::size_t>(sequence.tokens), sequence.adapter);
   }
+  const auto captured = static_cast<std::size_t>(spec.plan.max_tokens);
+  if (batch.adapter_of_token.size() < captured) {
+    batch.adapter_of_token.resize(captured, kNoAdapter);
+  }
   return batch;
 }
 

@@ -18,7 +18,7 @@ struct Sequence {
 // The rows of one step, in the order in which kernels see them.
 struct Batch {
   std::vector<Sequence> sequences;
-  std::vector<std::int32_t> adapter_of_token;  // [tokens]
+  std::vector<std::int32_t> adapter_of_token;  // [tokens], and up to plan.max_tokens none
 };
 
 // Deterministic by (case.seed, position). For logits every sequence contributes one row.

@@ -49,9 +49,29 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.max_rank = adapters.max_rank;
   problem.rank = adapters.rank;
   problem.scale = adapters.scale;
+  problem.max_active = spec.plan.max_slots;
   problem.tuning = spec.tuning;
   problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
   return problem;
+}
+
+std::int64_t Problem::groups() const {
+  return std::max(plan.active(), std::min({max_active, tokens, slots}));
+}
+
+std::vector<std::int32_t> active_ids_of(const Problem& problem) {
+  std::vector<std::int32_t> ids = problem.plan.active_ids;
+  ids.resize(static_cast<std::size_t>(problem.groups()), kNoAdapter);
+  return ids;
+}
+
+std::vector<std::int32_t> group_starts_of(const Problem& problem) {
+  std::vector<std::int32_t> starts = problem.plan.group_starts;
+  if (problem.max_active > 0) {
+    starts.resize(static_cast<std::size_t>(problem.groups()) + 1,
+                  static_cast<std::int32_t>(problem.plan.rows_with_adapter()));
+  }
+  return starts;
 }
 
 OperandSizes operand_sizes(const Problem& problem) {

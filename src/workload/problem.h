@@ -31,11 +31,18 @@ struct Problem {
   std::vector<std::int64_t> rank;  // [slots]
   std::vector<float> scale;        // [slots]
   Plan plan;
-  Tuning tuning;  // what backend `auto` is told
+  std::int64_t max_active = 0;  // adapters in use that a launch is captured for; 0: this batch's
+  Tuning tuning;                // what backend `auto` is told
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
+  // Groups of the plan that a launch has to be ready for, those of other batches included.
+  [[nodiscard]] std::int64_t groups() const;
   [[nodiscard]] bool operator==(const Problem&) const = default;
 };
+
+// The plan's arrays with entries for so many groups: ids -1, starts where the last group ends.
+[[nodiscard]] std::vector<std::int32_t> active_ids_of(const Problem& problem);
+[[nodiscard]] std::vector<std::int32_t> group_starts_of(const Problem& problem);
 
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
 
