@@ -92,8 +92,8 @@ class Search {
     TuningSearch result{std::nullopt, tried_};
     // The least of many times is too good by its luck: both once more.
     if (!(best_.tuning == Tuning{})) {
-      const std::optional<Timed> again = time_of_({});
-      const std::optional<Timed> best = time_of_(best_.tuning);
+      const std::optional<Timed> again = time_of_({}, true);
+      const std::optional<Timed> best = time_of_(best_.tuning, true);
       if (again && best && best->time_us + best->noise_us + again->noise_us < again->time_us &&
           best->time_us + best->noise_us + own->noise_us < own->time_us) {
         result.found = {shape_class(problem_), best_.tuning, best->time_us, again->time_us};
@@ -124,7 +124,7 @@ class Search {
       return std::nullopt;
     }
     ++tried_;
-    return time_of_(tuning);
+    return time_of_(tuning, false);
   }
 
   void over(TunedFamily family, double own_us) {

@@ -14,8 +14,9 @@ namespace lora_bench {
 struct Timed {
   double time_us = 0, noise_us = 0;
 };
-// The time of a tuning that was proved; nothing where it was not.
-using TimeOf = std::function<std::optional<Timed>(const Tuning&)>;
+// The time of a tuning that was proved; nothing where it was not. Briefly while it searches;
+// `again` asks for the times that decide.
+using TimeOf = std::function<std::optional<Timed>(const Tuning&, bool again)>;
 
 struct TuningSearch {
   std::optional<TunedShape> found;  // what beats auto's own choice by more than the noise, twice

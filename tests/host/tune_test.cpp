@@ -62,7 +62,7 @@ std::string refused(const std::string& text) {
 
 TEST_CASE("search: finds what is fastest in two steps, and times no launch twice") {
   std::map<std::string, int> timed;
-  const TuningSearch search = searched([&](const Tuning& tuning) -> std::optional<Timed> {
+  const TuningSearch search = searched([&](const Tuning& tuning, bool) -> std::optional<Timed> {
     ++timed[tuning_text(tuning)];
     return Timed{pretended_us(tuning), 0.1};
   });
@@ -88,7 +88,7 @@ TEST_CASE("search: a family that auto does not choose is found too") {
     REQUIRE(auto_family({}, problem) == AutoFamily::kResident);
     const TuningSearch search = search_tuning(
         {}, problem,
-        [&](const Tuning& tuning) -> std::optional<Timed> {
+        [&](const Tuning& tuning, bool) -> std::optional<Timed> {
           return Timed{tuning.family == family ? 5.0 : 20.0, 0.1};
         },
         [] { return false; });
@@ -99,19 +99,19 @@ TEST_CASE("search: a family that auto does not choose is found too") {
 }
 
 TEST_CASE("search: what is within the noise, or fast only once, is not better than auto") {
-  const auto noisy = [](const Tuning& tuning) -> std::optional<Timed> {
+  const auto noisy = [](const Tuning& tuning, bool) -> std::optional<Timed> {
     return Timed{pretended_us(tuning), 6};
   };
   CHECK_FALSE(searched(noisy).found);
   std::map<std::string, int> timed;
-  const auto lucky = [&](const Tuning& tuning) -> std::optional<Timed> {
+  const auto lucky = [&](const Tuning& tuning, bool) -> std::optional<Timed> {
     const bool first = timed[tuning_text(tuning)]++ == 0;
     return Timed{first ? pretended_us(tuning) : 20, 0.1};
   };
   CHECK_FALSE(searched(lucky).found);
   // auto's own was slow by chance.
   timed.clear();
-  const auto unlucky = [&](const Tuning& tuning) -> std::optional<Timed> {
+  const auto unlucky = [&](const Tuning& tuning, bool) -> std::optional<Timed> {
     const bool again = timed[tuning_text(tuning)]++ > 0 && tuning == Tuning{};
     return Timed{again ? 9 : pretended_us(tuning), 0.1};
   };
@@ -119,19 +119,19 @@ TEST_CASE("search: what is within the noise, or fast only once, is not better th
 }
 
 TEST_CASE("search: what is not proved is never best; where auto itself is not, nothing is tried") {
-  const auto wrong = [](const Tuning& tuning) -> std::optional<Timed> {
+  const auto wrong = [](const Tuning& tuning, bool) -> std::optional<Timed> {
     return tuning.cluster == 4 ? std::nullopt : std::optional<Timed>({pretended_us(tuning), 0.1});
   };
   const TuningSearch search = searched(wrong);
   REQUIRE(search.found);
   CHECK(search.found->tuning.cluster != 4);
   CHECK(search.found->tuning.warps == 4);
-  CHECK(searched([](const Tuning&) { return std::optional<Timed>(); }).tried == 1);
+  CHECK(searched([](const Tuning&, bool) { return std::optional<Timed>(); }).tried == 1);
 }
 
 TEST_CASE("search: ends when told, and asks only for what the device launches") {
   int asked = 0;
-  const auto count = [&](const Tuning& tuning) -> std::optional<Timed> {
+  const auto count = [&](const Tuning& tuning, bool) -> std::optional<Timed> {
     ++asked;
     Problem problem = problem_of(layer_case(64, 64));
     problem.tuning = tuning;
@@ -154,6 +154,8 @@ TEST_CASE("tune: classes share the time that is left; what was found is kept at 
   }
   double now = 0;
   std::size_t kept = 0;
+  std::int64_t brief = 0;
+  std::int64_t full = 0;
   std::map<std::string, double> spent;
   TuneRequest request{.rows = rows,
                       .device = {},
@@ -161,6 +163,7 @@ TEST_CASE("tune: classes share the time that is left; what was found is kept at 
                       .time_of = [&](const Case& spec) -> std::optional<Timed> {
                         now += 1;
                         spent[spec.id] += 1;
+                        ++(spec.measure.warmup_ms == 200 ? full : brief);
                         return Timed{pretended_us(spec.tuning), 0.1};
                       },
                       .seconds = [&] { return now; },
@@ -174,6 +177,9 @@ TEST_CASE("tune: classes share the time that is left; what was found is kept at 
   CHECK(spent["t64"] <= 22);
   CHECK(spent["t2048"] > 10);
   CHECK(spent.count("t60") == 0);
+  // The times that decide are taken as the case asks.
+  CHECK(full == 2 * static_cast<std::int64_t>(report.found.size()));
+  CHECK(brief > full);
 
   now = 0;
   request.interrupted = [&] { return now > 30; };
