@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 
 #include "kernels/chains.h"
 #include "kernels/clustered/clustered_tuning.h"
@@ -96,8 +97,29 @@ TEST_CASE("clustered: few adapters whose weights are mostly B share their column
   shape.columns = 57344;
   CHECK(clustered_tuning(shape).groups > 1);
   shape.tokens = shape.active = 8;
+  CHECK(clustered_tuning(shape).groups == 2);
+  shape.tokens = shape.active = 16;
   CHECK(clustered_tuning(shape).groups == 1);
   CHECK(clustered_tuning(decode(4, 4)).groups == 1);
+}
+
+TEST_CASE("clustered: no cluster waits for a place where weights are mostly B") {
+  // Measured, two blocks a multiprocessor.
+  const std::map<int, std::int64_t> at_once{{8, 30}, {6, 38}, {5, 44}, {4, 60}, {2, 132}};
+  for (std::int64_t adapters = 8; adapters <= 52; ++adapters) {
+    for (const std::int64_t rank : {8, 16, 32}) {
+      ClusteredShape shape = decode(adapters, adapters);
+      shape.slices = 2;
+      shape.columns = 28672;
+      shape.max_rank = rank;
+      const ClusteredTuning tuning = clustered_tuning(shape);
+      CAPTURE(adapters);
+      CAPTURE(rank);
+      REQUIRE(tuning.shared_bytes <= kClusteredMostOfTwo);
+      REQUIRE(at_once.count(tuning.cluster) == 1);
+      CHECK(adapters * tuning.groups <= at_once.at(tuning.cluster));
+    }
+  }
 }
 
 TEST_CASE("clustered: of many lanes each block owns some, in units of few columns") {
