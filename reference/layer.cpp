@@ -168,6 +168,9 @@ class Evaluation {
     for (std::size_t i = 0; i < sizes_.size() && bounded; ++i) {
       result_.rows.bound[i] += sums * sizes_[i] + (narrow ? terms * output_.absolute : 0);
     }
+    if (layer_.soft_cap > 0 || layer_.output_scale != 1) {
+      finish();
+    }
     return std::move(result_);
   }
 
@@ -211,6 +214,31 @@ class Evaluation {
       const double unrounded = arithmetic_.base_rounded ? 0 : base.value[i];
       add(result_.rows.expected[i],
           deltas.owned[i] != 0 ? unrounded + deltas.expected[i] : base.value[i]);
+    }
+  }
+
+  // The slope of cap * tanh(y / cap) is 1 at most, so errors grow with the scale alone; fp32 adds
+  // those of a division, a tanh and two products.
+  void finish() {
+    const double steps = gamma(8, kUnitFp32);
+    const double scale = std::fabs(layer_.output_scale);
+    const Number number = layer_.lora.number;
+    const auto capped = [&](double value) {
+      const double cap = layer_.soft_cap;
+      return layer_.output_scale * (cap > 0 ? cap * std::tanh(value / cap) : value);
+    };
+    for (std::size_t i = 0; i < result_.base.size(); ++i) {
+      double& value = result_.rows.expected[i];
+      double& bound = result_.rows.bound[i];
+      if (arithmetic_.exact) {
+        value = round_to(number, value);
+        result_.base[i] = round_to(number, result_.base[i]);
+      } else {
+        bound = round_once(value, bound);
+        bound = scale * (bound + steps * (std::fabs(value) + bound));
+      }
+      value = capped(value);
+      result_.base[i] = capped(result_.base[i]);
     }
   }
 

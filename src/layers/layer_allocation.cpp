@@ -20,19 +20,23 @@ void LayerEngine::allocate(Part& part) {
   part.y = buffer(dtype, lora.tokens * columns);
   part.base_fp32 = buffer(Dtype::kFp32, problem.base_apart ? lora.tokens * columns : 0);
   part.gathered_y =
-      buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.columns() : 0);
+      buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.layer.tp * columns : 0);
   part.h = buffer(lora.intermediate, lanes * lora.max_rank);
   part.whole_h =
       buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
   part.delta = buffer(dtype, problem.delta_apart ? lora.tokens * columns : 0);
   const Problem& base_on_delta = problem.base_on_delta ? *problem.base_on_delta : problem.base;
-  part.base.workspace =
-      GuardedBuffer(memory, std::max(place.uses.base.workspace_bytes(problem.base),
-                                     place.uses.base.workspace_bytes(base_on_delta)));
+  part.base.workspace = GuardedBuffer(
+      memory, problem.looks_up ? 0
+                               : std::max(place.uses.base.workspace_bytes(problem.base),
+                                          place.uses.base.workspace_bytes(base_on_delta)));
   // Each half may be launched by itself.
   std::int64_t workspace_bytes = place.uses.lora.workspace_bytes(lora);
-  for (const Problem& half : {half_of(lora, Op::kShrink), half_of(expand, Op::kExpand)}) {
-    workspace_bytes = std::max(workspace_bytes, place.uses.lora.workspace_bytes(half));
+  for (const Op half : {Op::kShrink, Op::kExpand}) {
+    if (half == Op::kExpand || !problem.looks_up) {
+      workspace_bytes = std::max(workspace_bytes, place.uses.lora.workspace_bytes(half_of(
+                                                      half == Op::kShrink ? lora : expand, half)));
+    }
   }
   part.lora.workspace = GuardedBuffer(memory, workspace_bytes);
 
@@ -49,9 +53,10 @@ void LayerEngine::allocate(Part& part) {
   part.lora.operands.x =
       advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
-  part.lora.operands.y = problem.expand        ? nullptr
-                         : problem.delta_apart ? part.delta.data()
-                                               : part.y.data();
+  part.lora.operands.y = problem.expand         ? nullptr
+                         : problem.delta_apart  ? part.delta.data()
+                         : problem.lora_after_y ? last_y(part).data()
+                                                : part.y.data();
   part.lora.operands.workspace = part.lora.workspace.data();
   if (problem.expand) {
     prepare(expand, memory, place.lora_plan, part.expand);
@@ -70,6 +75,10 @@ void LayerEngine::allocate_weights(Part& part) {
   };
   part.w = buffer(problem.base.max_rank * problem.base.in_features);
   part.bias = buffer(problem.adds_bias ? problem.base.max_rank : 0);
+  if (problem.shard.padding > 0) {
+    part.w.clear();
+    part.bias.clear();
+  }
   part.base.operands.a = {part.w.data()};
   part.base.operands.b = {nullptr};
   part.base.operands.bias = {problem.base.bias ? part.bias.data() : nullptr};

@@ -33,7 +33,7 @@ std::vector<void*> addresses(auto& parts, auto member) {
 
 LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPlace>& places)
     : problem_(problem) {
-  if (const std::string why = why_not_run(problem.layer); !why.empty()) {
+  if (const std::string why = why_not_sharded(problem.layer); !why.empty()) {
     throw UsageError(why);
   }
   if (places.front().memory.space() != Space::kHost && problem.adds_bias() &&
@@ -43,8 +43,10 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
   if (places.size() != 1 && places.size() != static_cast<std::size_t>(problem.layer.tp)) {
     throw std::logic_error("one place for all shards, or one for each");
   }
+  const bool looks_up = description_of(problem.layer.kind).looks_up;
   const std::int64_t x_bytes =
-      bytes_of(problem.lora.dtype, problem.lora.tokens * problem.layer.in_features);
+      looks_up ? problem.lora.tokens * static_cast<std::int64_t>(sizeof(std::int32_t))
+               : bytes_of(problem.lora.dtype, problem.lora.tokens * problem.layer.in_features);
   for (const ShardPlace& place : places) {
     places_.push_back({place, GuardedBuffer(place.memory, x_bytes), plan_arrays(place.memory, 1),
                        plan_arrays(place.memory, problem.lora.slots),
@@ -57,6 +59,7 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
     Part& part = at(rank);
     part.place = &places_[places.size() == 1 ? 0 : static_cast<std::size_t>(rank)];
     part.problem = shard_problem(problem, rank);
+    allocate_order(part);
     allocate(part);
     allocate_weights(part);
     forget_adapters(part.problem.lora);
@@ -112,6 +115,10 @@ void LayerEngine::load_from(const LayerEngine& other) {
 
 void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
   for (Part& part : parts_) {
+    if (part.problem.looks_up) {
+      part.w.upload(transposed(cut(w, {0, w.rows}, part.problem.shard.inputs)).data);
+      continue;
+    }
     Memory& memory = part.place->uses.memory;
     const Shard& shard = part.problem.shard;
     const std::int64_t row_bytes = bytes_of(w.dtype, shard.inputs.count);
@@ -157,8 +164,12 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
     }
   };
   for (std::size_t i = 0; i < part.a.size(); ++i) {
-    put(part.a[i], lora.max_rank, lora.in_features,
-        weights.a.empty() ? std::nullopt : weights.a[i]);
+    const std::optional<Matrix> a = weights.a.empty() ? std::nullopt : weights.a[i];
+    if (part.problem.looks_up) {  // by id: the lanes of each lie together
+      put(part.a[i], lora.in_features, lora.max_rank, a ? std::optional(transposed(*a)) : a);
+    } else {
+      put(part.a[i], lora.max_rank, lora.in_features, a);
+    }
     put(part.b[i], lora.widths[i], expand.max_rank,
         weights.b.empty() ? std::nullopt : weights.b[i]);
   }
@@ -237,6 +248,12 @@ void LayerEngine::set_input(const std::vector<std::byte>& x) {
   }
 }
 
+void LayerEngine::set_ids(const std::vector<std::int32_t>& ids) {
+  for (Place& place : places_) {
+    upload(place.x, ids);
+  }
+}
+
 void LayerEngine::exchange_h(Communicator& communicator, Stream stream) {
   const Problem& lora = at(0).problem.lora;
   const PartShape shape{lora.intermediate, lora.slices() * lora.tokens, lora.max_rank};
@@ -270,11 +287,15 @@ void LayerEngine::forward(Communicator& communicator, Stream stream, bool with_l
     }
   }
   exchange_y(communicator, stream);
+  for (std::int64_t rank = 0; rank < shards(); ++rank) {
+    run_after_y(rank, with_lora, stream);
+  }
 }
 
 void LayerEngine::poison_results(std::int64_t rank) {
   Part& part = at(rank);
-  for (GuardedBuffer* buffer : {&part.y, &part.base_fp32, &part.h, &part.gathered_y}) {
+  for (GuardedBuffer* buffer :
+       {&part.y, &part.base_fp32, &part.h, &part.gathered_y, &part.ordered_y}) {
     buffer->poison();
   }
   if (problem_.overlap != Overlap::kEpilogue) {
@@ -287,16 +308,19 @@ void LayerEngine::poison_h(std::int64_t rank) { at(rank).h.poison(); }
 Matrix LayerEngine::output(std::int64_t rank) const {
   const Part& part = at(rank);
   const bool gathered = part.problem.y == Exchange::kGather;
-  const std::int64_t columns = gathered ? problem_.columns() : part.problem.base.max_rank;
-  return {problem_.lora.dtype, problem_.lora.tokens, columns,
-          (gathered ? part.gathered_y : part.y).download()};
+  const std::int64_t columns = part.problem.base.max_rank * (gathered ? problem_.layer.tp : 1);
+  Matrix whole{problem_.lora.dtype, problem_.lora.tokens, columns, last_y(part).download()};
+  // Padding of a vocabulary is no output.
+  const std::int64_t outputs = problem_.columns();
+  return part.problem.lora_after_y && outputs < columns ? cut(whole, {0, whole.rows}, {0, outputs})
+                                                        : whole;
 }
 
 std::string LayerEngine::damage() const {
   for (const Part& part : parts_) {
     for (const GuardedBuffer* buffer :
-         {&part.y, &part.delta, &part.h, &part.whole_h, &part.gathered_y, &part.base_fp32,
-          &part.lora.workspace, &part.base.workspace}) {
+         {&part.y, &part.delta, &part.h, &part.whole_h, &part.gathered_y, &part.ordered_y,
+          &part.base_fp32, &part.lora.workspace, &part.base.workspace}) {
       if (std::string damage = buffer->damage(); !damage.empty()) {
         return damage;
       }

@@ -34,14 +34,17 @@ class LayerEngine {
   // become zero. The slot keeps nothing of what it held.
   void set_adapter(std::int64_t slot, const AdapterWeights& given, float scale);
   void reset_adapter(std::int64_t slot);
-  void activate(const Plan& plan);                  // of as many tokens
-  void set_input(const std::vector<std::byte>& x);  // [M, K]
+  void activate(const Plan& plan);                     // of as many tokens
+  void set_input(const std::vector<std::byte>& x);     // [M, K]
+  void set_ids(const std::vector<std::int32_t>& ids);  // [M], below K; of layers that look up
   // All that was loaded into another engine of the same problem in the same places.
   void load_from(const LayerEngine& other);
 
   // One shard by itself, without what is exchanged; `with_lora` false = the base layer alone.
   void run_before_h(std::int64_t rank, bool with_lora, Stream stream);
   void run_after_h(std::int64_t rank, Stream stream);
+  // What is left when y was exchanged: of layers of a vocabulary the adapters' part and the end.
+  void run_after_y(std::int64_t rank, bool with_lora, Stream stream);
   // Shrink or expand of one shard alone, whatever the layer launches for both.
   void run_half(std::int64_t rank, Op half, Stream stream);
   // From now on shrink and expand are launches of their own wherever a shard makes both.
@@ -87,6 +90,8 @@ class LayerEngine {
     Place* place = nullptr;
     ShardProblem problem;
     GuardedBuffer w, bias, base_fp32, y, delta, gathered_y, h, whole_h;
+    // Where gathered columns are put in order: the whole y then, and the place of each column.
+    GuardedBuffer ordered_y, order;
     std::vector<GuardedBuffer> a, b;  // one for each slice
     Launched base, lora, expand;
   };
@@ -96,6 +101,11 @@ class LayerEngine {
   }
   [[nodiscard]] Part& at(std::int64_t rank) { return parts_[static_cast<std::size_t>(rank)]; }
   void allocate(Part& part);
+  void allocate_order(Part& part);
+  // What the shard ends with.
+  [[nodiscard]] static const GuardedBuffer& last_y(const Part& part);
+  static void look_up_base(Part& part, Stream stream);
+  static void look_up_lanes(const Part& part, Stream stream);
   void allocate_weights(Part& part);
   [[nodiscard]] PlanArrays plan_arrays(Memory& memory, std::int64_t slots) const;
   static void upload_plan(const Plan& plan, PlanArrays& arrays);

@@ -64,12 +64,13 @@ constexpr std::array<LayerDescription, 9> kDescriptions{{
      .vocabulary = true,
      .plain = kWhole,
      .full = {}},
+    // Of ids: its inputs are the vocabulary, its outputs the columns of a row of the table.
     {.kind = LayerKind::kVocabEmbedding,
-     .base = Cut::kOutputs,
+     .base = Cut::kInputs,
      .y = Exchange::kReduce,
      .lora_after_exchange = true,
-     .most_blocks = 2,
      .vocabulary = true,
+     .looks_up = true,
      .plain = kWhole,
      .full = {}},
 }};

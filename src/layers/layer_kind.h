@@ -23,7 +23,7 @@ struct LoraSharding {
 };
 
 // A kind of layer as data: the engine and the sharding read nothing else. *Blocks* are outputs of
-// the base that stand side by side (q, k, v; gate, up; vocabulary, added vocabulary).
+// the base that stand side by side (q, k, v; gate, up; vocabulary, added vocabulary of logits).
 struct LayerDescription {
   LayerKind kind = LayerKind::kReplicated;
   Cut base = Cut::kNone;             // of W [N, K]
@@ -33,7 +33,8 @@ struct LayerDescription {
   std::int64_t least_blocks = 1, most_blocks = 1;
   bool joint = true;   // one A and one B for all blocks, else one each, of which any may miss
   bool heads = false;  // blocks are q, k, v; k and v are replicated when tp exceeds their heads
-  bool vocabulary = false;  // shards are padded to one width
+  bool vocabulary = false;  // what is divided need not divide: shards of outputs are padded
+  bool looks_up = false;    // x is a row of ids: W and A are read there, nothing is multiplied
   LoraSharding plain;
   std::optional<LoraSharding> full;  // S-LoRA's; none = the kind has no such form
 };

@@ -33,6 +33,10 @@ void add_on_host(const DeltaToAdd& added) {
 
 void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
   Part& part = at(rank);
+  if (part.problem.lora_after_y) {
+    launch_base(part, false, stream);
+    return;
+  }
   const auto launch_lora = [&](Stream on) {
     const Problem& lora = part.problem.lora;
     if (in_halves_ && lora.op == Op::kLinear) {
@@ -77,6 +81,11 @@ void LayerEngine::run_half(std::int64_t rank, Op half, Stream stream) {
 
 void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
   const Backend& lora = part.place->uses.lora;
+  if (part.problem.looks_up) {
+    half == Op::kShrink ? look_up_lanes(part, stream)
+                        : lora.launch(part.problem.lora, part.lora.operands, stream);
+    return;
+  }
   if (part.problem.expand) {
     const bool shrink = half == Op::kShrink;
     lora.launch(shrink ? part.problem.lora : *part.problem.expand,
@@ -96,6 +105,10 @@ void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
 
 void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {
   const ShardProblem& problem = part.problem;
+  if (problem.looks_up) {
+    look_up_base(part, stream);
+    return;
+  }
   const bool adds = on_delta && problem.base_on_delta;
   part.place->uses.base.launch(adds ? *problem.base_on_delta : problem.base, part.base.operands,
                                stream);

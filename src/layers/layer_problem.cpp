@@ -79,14 +79,8 @@ ShardedLayer sharded_layer(const Case& spec) {
           .tp = spec.setup.tp,
           .fully_sharded = spec.setup.fully_sharded,
           .gather_output = spec.setup.gather_output,
-          .input_split = spec.setup.input_split};
-}
-
-std::string why_not_run(const ShardedLayer& layer) {
-  if (description_of(layer.kind).vocabulary) {
-    return fmt::format("{} layers are described but not run yet", name(layer.kind));
-  }
-  return why_not_sharded(layer);
+          .input_split = spec.setup.input_split,
+          .padding_unit = spec.setup.padding};
 }
 
 namespace {
@@ -103,6 +97,12 @@ std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap ove
     return fmt::format(
         "layer.overlap {} with layer.comm {}: each GPU has one stream; serial or auto",
         name(overlap), name(comm));
+  }
+  if (description_of(layer.kind).lora_after_exchange && overlap != Overlap::kAuto &&
+      overlap != Overlap::kSerial) {
+    return fmt::format(
+        "layer.overlap {}: the adapters of a {} layer add to what was exchanged; serial or auto",
+        name(overlap), name(layer.kind));
   }
   const bool in_one = overlap == Overlap::kDelta || overlap == Overlap::kEpilogue;
   return in_one && exchange_of_h(layer) != Exchange::kNone
@@ -139,9 +139,14 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   ShardProblem part;
   part.shard = shard_of(layer, rank);
   const Shard& shard = part.shard;
-  const std::int64_t columns = sum(counts(shard.outputs));
+  const std::int64_t columns = sum(counts(shard.outputs)) + shard.padding;
   part.h = exchange_of_h(layer);
   part.y = layer.gather_output && description.may_gather ? Exchange::kGather : description.y;
+  part.lora_after_y = description.lora_after_exchange;
+  part.looks_up = description.looks_up;
+  if (part.y == Exchange::kGather && part.lora_after_y && layer.tp == 1) {
+    part.y = Exchange::kNone;
+  }
   part.adds_bias = problem.adds_bias() && (part.y != Exchange::kReduce || rank == 0);
   const bool in_epilogue = problem.overlap == Overlap::kEpilogue;
   part.base_apart = (part.adds_bias || in_epilogue) && !problem.bias_in_product;
@@ -159,7 +164,12 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
     part.lora.widths = {sum(part.lora.widths)};
   }
   part.lora.offset_start = shard.b_column;
-  part.lora.y_stride = columns;
+  part.lora.y_stride =
+      part.y == Exchange::kGather && part.lora_after_y ? layer.tp * columns : columns;
+  if (part.looks_up) {
+    part.lora.op = Op::kEmbedding;
+    part.lora.scale_at = ScaleAt::kExpand;  // h is read, not computed
+  }
   part.delta_apart = in_epilogue || problem.overlap == Overlap::kDelta;
   part.lora.add_inputs = !part.delta_apart;
   if (in_epilogue && problem.bias_in_product) {
@@ -203,6 +213,11 @@ std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int6
     return order_of_gathered(layer);
   }
   std::vector<std::int64_t> columns;
+  if (description_of(layer.kind).lora_after_exchange) {
+    columns.resize(static_cast<std::size_t>(sum(layer.widths)));
+    std::iota(columns.begin(), columns.end(), 0);
+    return columns;
+  }
   const Shard shard = shard_of(layer, rank);
   std::int64_t block_start = 0;
   for (std::size_t block = 0; block < layer.widths.size(); ++block) {

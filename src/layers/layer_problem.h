@@ -20,8 +20,13 @@ struct LayerProblem {
   bool bias_in_product = false;        // the base product adds it itself, and a delta
   bool missing_slices = false;         // see lacks_block
   Overlap overlap = Overlap::kSerial;  // never kAuto
+  // Of logits: y = scale * cap * tanh(y / cap) at the end; no cap where it is 0.
+  float soft_cap = 0, logit_scale = 1;
 
-  [[nodiscard]] bool adds_bias() const { return base_bias && !skip_bias_add; }
+  [[nodiscard]] bool adds_bias() const {
+    return base_bias && !skip_bias_add && !description_of(layer.kind).looks_up;
+  }
+  [[nodiscard]] bool caps() const { return soft_cap > 0 || logit_scale != 1; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
   // Whether the adapter of a slot has no A and B for a block: each slot another one, some none.
   [[nodiscard]] bool lacks_block(std::int64_t slot, std::size_t block) const;
@@ -40,8 +45,7 @@ struct LayerProblem {
 // Of a case with op layer.
 [[nodiscard]] ShardedLayer sharded_layer(const Case& spec);
 
-// Why the engine cannot run it, "" when it can.
-[[nodiscard]] std::string why_not_run(const ShardedLayer& layer);
+// Why it is not run so, "" when it is.
 [[nodiscard]] std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap overlap);
 
 // What one shard computes: the base, then either LoRA in one go or, where h is exchanged in
@@ -52,11 +56,14 @@ struct ShardProblem {
   // the bias, its `bias` is set.
   Problem base;
   std::optional<Problem> base_on_delta;  // the same product, which adds the delta itself
-  Problem lora;                          // op linear, or shrink
-  std::optional<Problem> expand;         // from the h of all shards, or of this one
-  bool delta_apart = false;              // `lora` overwrites a delta and leaves y alone
+  Problem lora;                   // op linear, or shrink, or where ids are looked up embedding
+  std::optional<Problem> expand;  // from the h of all shards, or of this one
+  bool delta_apart = false;       // `lora` overwrites a delta and leaves y alone
   bool base_apart = false;  // the base product ends in fp32; what it does not add is added after it
   Exchange h = Exchange::kNone, y = Exchange::kNone;
+  // What the adapters add they add to the whole y, after it was exchanged.
+  bool lora_after_y = false;
+  bool looks_up = false;
   bool adds_bias = false;    // of a sum of terms the first alone
   bool input_split = false;  // x has the shard's columns alone
 };

@@ -1,7 +1,11 @@
 #include "layers/layer_tensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "core/convert.h"
+#include "core/random.h"
 
 namespace lora_bench {
 namespace {
@@ -45,6 +49,37 @@ void leave_blocks_alone(const LayerProblem& problem, Tensors& lora) {
   }
 }
 
+// A sum over K of one term is that term: enlarged by what the others would have brought, and by
+// a power of two, so that no bit is lost.
+void enlarge(Dtype dtype, std::int64_t in_features, std::vector<std::byte>& data) {
+  const float factor = std::exp2(std::round(std::log2(std::sqrt(static_cast<float>(in_features)))));
+  std::vector<float> numbers(data.size() / static_cast<std::size_t>(size_bytes(dtype)));
+  decode(dtype, data.data(), numbers);
+  for (float& number : numbers) {
+    number *= factor;
+  }
+  encode(dtype, numbers, data.data());
+}
+
+void draw_ids(const LayerProblem& problem, std::uint64_t seed, LayerTensors& tensors) {
+  constexpr std::uint64_t kIdStream = 0x494453;  // "IDS"
+  const std::int64_t vocabulary = problem.layer.in_features;
+  const Problem& lora = problem.lora;
+  for (std::int64_t token = 0; token < lora.tokens; ++token) {
+    tensors.ids.push_back(
+        static_cast<std::int32_t>(random_below(seed, kIdStream, static_cast<std::uint64_t>(token),
+                                               static_cast<std::uint64_t>(vocabulary))));
+  }
+  std::vector<float> one_hot(static_cast<std::size_t>(vocabulary));
+  for (std::int64_t token = 0; token < lora.tokens; ++token) {
+    const auto id = static_cast<std::size_t>(tensors.ids[static_cast<std::size_t>(token)]);
+    one_hot[id] = 1;
+    encode(lora.dtype, one_hot,
+           tensors.lora.x.data.data() + token * vocabulary * size_bytes(lora.dtype));
+    one_hot[id] = 0;
+  }
+}
+
 }  // namespace
 
 LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uint64_t seed) {
@@ -56,6 +91,13 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
   tensors.lora.x = std::move(base.x);
   leave_blocks_alone(problem, tensors.lora);
   tensors.w = matrix_of(std::move(base.a[0]), columns, problem.layer.in_features);
+  if (description_of(problem.layer.kind).looks_up) {
+    draw_ids(problem, seed, tensors);
+    if (fill != Fill::kExact) {
+      enlarge(problem.lora.dtype, problem.layer.in_features, tensors.w.data);
+      enlarge(problem.lora.dtype, problem.layer.in_features, tensors.lora.a.front().data);
+    }
+  }
   if (problem.base_bias) {
     base = draw_tensors(base_alone(problem, Op::kExpand, 1), fill, seed ^ kBaseSeed);
     tensors.bias = matrix_of(std::move(base.bias[0]), 1, columns);
@@ -87,7 +129,11 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
 
 void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {
   engine.load_base(tensors.w, tensors.bias);
-  engine.set_input(tensors.lora.x.data);
+  if (description_of(problem.layer.kind).looks_up) {
+    engine.set_ids(tensors.ids);
+  } else {
+    engine.set_input(tensors.lora.x.data);
+  }
   load_adapters(engine, problem, tensors);
 }
 

@@ -10,9 +10,10 @@ namespace lora_bench {
 
 // Weights and input of a whole layer in host memory.
 struct LayerTensors {
-  Tensors lora;  // x, A and B of all slots, scales
-  Matrix w;      // [N, K]
-  Matrix bias;   // [1, N], empty without
+  Tensors lora;                   // x, A and B of all slots, scales
+  Matrix w;                       // [N, K]
+  Matrix bias;                    // [1, N], empty without
+  std::vector<std::int32_t> ids;  // [M] of layers that look up: x has a one there, else zeros
 };
 
 // Sized so that what the adapters add is about as large as the base.

@@ -111,7 +111,8 @@ std::int64_t columns_of(const std::vector<IndexRange>& ranges) {
 
 // All shards of a vocabulary are as wide as the first, and together a multiple of the unit.
 std::int64_t padding_of(const ShardedLayer& layer, const std::vector<IndexRange>& outputs) {
-  if (!description_of(layer.kind).vocabulary) {
+  const LayerDescription& description = description_of(layer.kind);
+  if (!description.vocabulary || description.base != Cut::kOutputs) {
     return 0;
   }
   const std::int64_t unit = std::lcm(layer.padding_unit, layer.tp);
@@ -220,7 +221,7 @@ std::string why_not_sharded(const ShardedLayer& layer) {
     return fmt::format("a {} layer does not gather its output: gather_output is of column layers",
                        name(layer.kind));
   }
-  if (layer.input_split && description.base != Cut::kInputs) {
+  if (layer.input_split && (description.base != Cut::kInputs || description.looks_up)) {
     return fmt::format("every shard of a {} layer has all inputs: input_split is of row layers",
                        name(layer.kind));
   }
@@ -254,8 +255,12 @@ Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
   const LayerDescription& description = description_of(layer.kind);
   const LoraSharding& lora = sharding_of(layer);
   Shard shard;
-  shard.inputs =
-      description.base == Cut::kInputs ? share(layer.in_features, layer.tp, rank) : all_inputs;
+  shard.inputs = all_inputs;
+  if (description.base == Cut::kInputs) {
+    shard.inputs = description.vocabulary
+                       ? run(layer.in_features, divide_up(layer.in_features, layer.tp), rank)
+                       : share(layer.in_features, layer.tp, rank);
+  }
   shard.outputs = outputs_of(layer, rank);
   shard.padding = padding_of(layer, shard.outputs);
   shard.a_inputs = lora.a == Cut::kInputs ? shard.inputs : all_inputs;
@@ -316,6 +321,19 @@ Matrix cut(const MatrixView& whole, IndexRange rows, IndexRange columns) {
                 at(row_bytes));
   }
   return part;
+}
+
+Matrix transposed(const Matrix& matrix) {
+  const auto size = at(size_bytes(matrix.dtype));
+  Matrix turned{matrix.dtype, matrix.columns, matrix.rows, {}};
+  turned.data.resize(matrix.data.size());
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    for (std::int64_t column = 0; column < matrix.columns; ++column) {
+      std::memcpy(turned.data.data() + at(column * matrix.rows + row) * size,
+                  matrix.data.data() + at(row * matrix.columns + column) * size, size);
+    }
+  }
+  return turned;
 }
 
 AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {

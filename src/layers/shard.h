@@ -68,6 +68,8 @@ struct MatrixView {
 };
 [[nodiscard]] Matrix cut(const MatrixView& whole, IndexRange rows, IndexRange columns);
 
+[[nodiscard]] Matrix transposed(const Matrix& matrix);
+
 // One adapter as its file has it: A [rank, K] and B [N, rank] for each block, or one of each for
 // all blocks. Neither where the adapter leaves a block alone.
 struct AdapterWeights {

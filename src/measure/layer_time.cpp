@@ -119,6 +119,7 @@ class LayerBench {
           if (with_lora) {
             layer.run_after_h(rank, stream);
           }
+          layer.run_after_y(rank, with_lora, stream);
         });
       }
     }
@@ -248,9 +249,25 @@ class LayerBench {
     measured.check_passed = measured.check_message.empty();
   }
 
+  // Where the adapters come after the exchange, a timed shard added them to what it had alone: one
+  // shard has ended so, and a table is read anew, since they stand in its rows.
+  void exchange_and_end(LayerEngine& layer) {
+    const ShardProblem& shard = layer.shard(0);
+    if (shard.lora_after_y && layer.shards() == 1) {
+      return;
+    }
+    for (std::int64_t rank = 0; shard.looks_up && rank < layer.shards(); ++rank) {
+      layer.run_before_h(rank, false, Stream{});
+    }
+    layer.exchange_y(*communicator_, Stream{});
+    for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+      layer.run_after_y(rank, true, Stream{});
+    }
+  }
+
   // A timed shard expands the h that was exchanged before; what it shrank shows in a y of its own.
   std::string wrong_in(LayerEngine& layer) {
-    layer.exchange_y(*communicator_, Stream{});
+    exchange_and_end(layer);
     std::string wrong = request_.check(layer);
     if (wrong.empty() && layer.exchanges_h()) {
       layer.exchange_h(*communicator_, Stream{});
@@ -258,7 +275,7 @@ class LayerBench {
         layer.run_before_h(rank, false, Stream{});
         layer.run_after_h(rank, Stream{});
       }
-      layer.exchange_y(*communicator_, Stream{});
+      exchange_and_end(layer);
       wrong = request_.check(layer);
     }
     if (wrong.empty()) {
@@ -291,11 +308,12 @@ LayerWork count_layer_work(const ShardProblem& shard) {
   LayerWork work;
   work.base.rows = base.tokens;
   if (base.tokens > 0) {
-    work.base.weight_bytes = columns * (base.in_features + (shard.adds_bias ? 1 : 0)) * size;
+    // Of a table rows are read, of which each id may name the same.
+    const std::int64_t read = shard.looks_up ? 0 : base.in_features;
+    work.base.weight_bytes = columns * (read + (shard.adds_bias ? 1 : 0)) * size;
     work.base.written_bytes = base.tokens * columns * size;
-    work.base.bytes =
-        work.base.weight_bytes + work.base.written_bytes + base.tokens * base.in_features * size;
-    work.base.flops = 2 * base.tokens * columns * base.in_features;
+    work.base.bytes = work.base.weight_bytes + work.base.written_bytes + base.tokens * read * size;
+    work.base.flops = 2 * base.tokens * columns * read;
   }
   work.layer = work.base;
   const auto add = [&](const Problem& part) {

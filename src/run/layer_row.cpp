@@ -18,7 +18,10 @@ constexpr double kMicrosecondsPerSecond = 1e6;
 LayerProblem layer_of(const Case& spec, const Problem& problem) {
   LayerProblem layer = make_layer_problem(sharded_layer(spec), problem);
   layer.base_bias = spec.setup.bias;
+  layer.skip_bias_add = spec.setup.skip_bias;
   layer.missing_slices = spec.setup.missing_slices;
+  layer.soft_cap = static_cast<float>(spec.setup.soft_cap);
+  layer.logit_scale = static_cast<float>(spec.setup.logit_scale);
   return layer;
 }
 
@@ -34,6 +37,11 @@ void describe_layer(Row& row, const LayerProblem& problem, Comm comm) {
                                    layer.tp, layer.fully_sharded, layer.kv_heads, problem.base_bias,
                                    problem.missing_slices, layer.gather_output, layer.input_split))
                     .substr(0, 16);
+  if (problem.skip_bias_add || layer.kind == LayerKind::kLogits) {
+    row.content = sha256(fmt::format("{}|{}|{}|{}|{}", row.content, problem.skip_bias_add,
+                                     layer.padding_unit, problem.soft_cap, problem.logit_scale))
+                      .substr(0, 16);
+  }
   if (comm != Comm::kNone) {
     row.content = sha256(fmt::format("{}|{}", row.content, name(comm))).substr(0, 16);
   }

@@ -55,7 +55,9 @@ void ask_layer(LayerAttempt& attempt) {
   const LayerHome home = attempt.places.home();
   for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
     const ShardProblem part = shard_problem(attempt.problem, rank);
-    attempt.support = home.base().supports(part.base, attempt.facts);
+    if (!part.looks_up) {
+      attempt.support = home.base().supports(part.base, attempt.facts);
+    }
     if (attempt.support.yes && part.base_on_delta) {
       attempt.support = home.base().supports(*part.base_on_delta, attempt.facts);
     }

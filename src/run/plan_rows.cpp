@@ -62,7 +62,7 @@ void refuse_undivided(const Case& spec) {
     return;
   }
   const ShardedLayer layer = sharded_layer(spec);
-  const std::string divided = why_not_run(layer);
+  const std::string divided = why_not_sharded(layer);
   const std::string why =
       divided.empty() ? why_not_overlapped(layer, spec.setup.comm, spec.setup.overlap) : divided;
   if (!why.empty()) {

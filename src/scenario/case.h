@@ -73,10 +73,14 @@ struct LayerSetup {
   bool fully_sharded = false;
   std::int64_t kv_heads = 0;    // of qkv and merged_qkv
   bool bias = false;            // of the base
+  bool skip_bias = false;       // ... which is not added but returned apart
   bool missing_slices = false;  // adapters leave blocks alone, each another one
   bool gather_output = false;   // of a column layer: every shard ends with all columns
   bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
   Comm comm = Comm::kNone;
+  // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).
+  std::int64_t padding = 64;
+  double soft_cap = 0, logit_scale = 1;
   Overlap overlap = Overlap::kAuto;
   BaseAlgorithm base_algorithm = BaseAlgorithm::kFirst;
 };

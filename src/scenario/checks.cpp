@@ -87,13 +87,42 @@ void check_op(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+// What only some kinds of layers have.
+void check_kind(const Case& spec, const CaseChecker& checker) {
+  const LayerSetup& setup = spec.setup;
+  const auto refuse = [&](const char* path, const char* allowed) {
+    if (checker.settings().has(path)) {
+      checker.fail(path, {"layer.kind"}, fmt::format("'{}' of a {} layer", path, name(setup.kind)),
+                   allowed);
+    }
+  };
+  if (setup.kind != LayerKind::kLogits) {
+    for (const char* path : {"layer.padding", "layer.soft_cap", "layer.logit_scale"}) {
+      refuse(path, "kind logits");
+    }
+  }
+  if (setup.kind == LayerKind::kVocabEmbedding) {
+    if (setup.bias) {
+      refuse("layer.bias", "other kinds: nothing is multiplied");
+    }
+    if (spec.scale_at == ScaleAt::kShrink) {
+      refuse("scale_at", "expand: A is looked up");
+    }
+  }
+  if (setup.skip_bias && !setup.bias) {
+    checker.fail("layer.skip_bias", {"layer.bias"}, "'layer.skip_bias' without a bias",
+                 "layer.bias: true");
+  }
+}
+
 // What is asked of a whole layer, and what of an op alone.
 void check_setup(const Case& spec, const CaseChecker& checker) {
   const bool layer = spec.op == Op::kLayer;
   for (const char* path :
        {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads", "layer.bias",
         "layer.missing_slices", "layer.gather_output", "layer.input_split", "layer.comm",
-        "layer.overlap", "layer.base_algorithm"}) {
+        "layer.overlap", "layer.base_algorithm", "layer.skip_bias", "layer.padding",
+        "layer.soft_cap", "layer.logit_scale"}) {
     if (!layer && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), "op layer");
     }
@@ -104,6 +133,9 @@ void check_setup(const Case& spec, const CaseChecker& checker) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op layer", path),
                    "op linear: a layer has its own rows, and adds to its base");
     }
+  }
+  if (layer) {
+    check_kind(spec, checker);
   }
 }
 

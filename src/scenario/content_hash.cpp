@@ -41,6 +41,10 @@ std::string hashed_text(const Case& spec) {
     text += fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|", name(setup.kind), setup.tp, setup.fully_sharded,
                         setup.kv_heads, setup.bias, setup.missing_slices, setup.gather_output,
                         setup.input_split);
+    text += setup.skip_bias ? "returned|" : "";
+    text += setup.kind == LayerKind::kLogits
+                ? fmt::format("{}|{}|{}|", setup.padding, setup.soft_cap, setup.logit_scale)
+                : "";
     text += setup.comm == Comm::kNone ? "" : fmt::format("{}|", name(setup.comm));
     text += setup.base_algorithm == BaseAlgorithm::kFirst
                 ? ""

@@ -134,7 +134,9 @@ Case default_case() {
 }
 
 bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
-  if (!checker.settings().has("scale_at") && spec.op == Op::kEmbedding) {
+  const bool looks_up = spec.op == Op::kEmbedding ||
+                        (spec.op == Op::kLayer && spec.setup.kind == LayerKind::kVocabEmbedding);
+  if (!checker.settings().has("scale_at") && looks_up) {
     spec.scale_at = ScaleAt::kExpand;
   }
   if (!checker.settings().has("prefill_skew")) {

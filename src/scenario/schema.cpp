@@ -8,10 +8,11 @@ namespace {
 
 constexpr std::array kOps{Op::kShrink,    Op::kExpand, Op::kLinear,
                           Op::kEmbedding, Op::kLogits, Op::kLayer};
-constexpr std::array kKinds{LayerKind::kReplicated,   LayerKind::kColumn,
-                            LayerKind::kMergedColumn, LayerKind::kMergedColumnVariable,
-                            LayerKind::kQkv,          LayerKind::kMergedQkv,
-                            LayerKind::kRow};
+constexpr std::array kKinds{LayerKind::kReplicated,    LayerKind::kColumn,
+                            LayerKind::kMergedColumn,  LayerKind::kMergedColumnVariable,
+                            LayerKind::kQkv,           LayerKind::kMergedQkv,
+                            LayerKind::kRow,           LayerKind::kLogits,
+                            LayerKind::kVocabEmbedding};
 constexpr std::array kOverlaps{Overlap::kAuto, Overlap::kSerial, Overlap::kShrink, Overlap::kDelta,
                                Overlap::kEpilogue};
 constexpr std::array kBaseAlgorithms{BaseAlgorithm::kFirst, BaseAlgorithm::kQuickest};
@@ -69,7 +70,8 @@ const std::vector<Field> kLayer{
       "0: offset_start and all widths", "elements from a row of y to the next"},
      [](R r, Case& c, X) { r.integer(c.layer.y_stride, 0, kMaxStride); }},
     {{"layer.kind", "word",
-      "replicated, column, merged_column, merged_column_variable, qkv, merged_qkv, row",
+      "replicated, column, merged_column, merged_column_variable, qkv, merged_qkv, row, logits, "
+      "vocab_embedding",
       "by the model's layer: qkv merged_qkv, gate_up merged_column, o and down row",
       "what the layer is to its shards, of op layer"},
      [](R r, Case& c, X) { r.choice(c.setup.kind, kKinds); }},
@@ -83,6 +85,9 @@ const std::vector<Field> kLayer{
      [](R r, Case& c, X) { r.integer(c.setup.kv_heads, 0, kMaxSlots); }},
     {{"layer.bias", "boolean", "true, false", "false", "the base of a layer has a bias"},
      [](R r, Case& c, X) { r.boolean(c.setup.bias); }},
+    {{"layer.skip_bias", "boolean", "true, false", "false",
+      "the base's bias is not added but returned apart"},
+     [](R r, Case& c, X) { r.boolean(c.setup.skip_bias); }},
     {{"layer.missing_slices", "boolean", "true, false", "false",
       "adapters have no A and B for some outputs, each for others; of merged kinds"},
      [](R r, Case& c, X) { r.boolean(c.setup.missing_slices); }},
@@ -95,6 +100,14 @@ const std::vector<Field> kLayer{
     {{"layer.comm", "word", "none, nccl", "none: all shards on one device, each timed alone",
       "what shards exchange their results through while they are timed; nccl: each has a GPU"},
      [](R r, Case& c, X) { r.choice(c.setup.comm, kComms); }},
+    {{"layer.padding", "integer", "an integer from 1 to 65536", "64",
+      "columns that the shards of logits together are a multiple of; what is too many is cut off"},
+     [](R r, Case& c, X) { r.integer(c.setup.padding, 1, kMaxSlots); }},
+    {{"layer.soft_cap", "number", "a number from 0 to 1e6", "0: none",
+      "cap of logits: cap * tanh(y / cap)"},
+     [](R r, Case& c, X) { r.real(c.setup.soft_cap, 0, 1e6); }},
+    {{"layer.logit_scale", "number", "a number from 1e-6 to 1e6", "1", "of logits, after the cap"},
+     [](R r, Case& c, X) { r.real(c.setup.logit_scale, 1e-6, 1e6); }},
     {{"layer.overlap", "word", "auto, serial, shrink, delta, epilogue", "auto",
       "how the adapters' part of a layer runs beside its base, see layers.md"},
      [](R r, Case& c, X) { r.choice(c.setup.overlap, kOverlaps); }},

@@ -8,12 +8,14 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 31> kDocs{{
+constexpr std::array<LayerFaultDoc, 39> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
     {F::kBiasOfFirstShard, "bias-of-first-shard", "every shard adds the bias of the first",
      "design"},
+    {F::kSkippedBiasAdded, "skipped-bias-added",
+     "a bias that is to be returned apart is added as well", "design"},
     {F::kKvReplicationIgnored, "kv-replication-ignored",
      "shards that share a kv head take the next one instead", "design"},
     {F::kBaseOfNextShard, "base-of-next-shard", "a shard has the base weights of the next",
@@ -22,6 +24,21 @@ constexpr std::array<LayerFaultDoc, 31> kDocs{{
     {F::kTermLost, "term-lost", "the sum of y lacks the last shard", "design"},
     {F::kColumnsGatheredBackwards, "columns-gathered-backwards",
      "columns are gathered in another order than that of the ranks", "design"},
+    {F::kLogitsNotReordered, "logits-not-reordered",
+     "logits stay in the order in which they were gathered from the shards", "design"},
+    {F::kDeltaNotReordered, "delta-not-reordered",
+     "what the adapters add to logits is added before these are put in order", "design"},
+    {F::kPaddingKept, "padding-kept",
+     "padding of a vocabulary stands before what was added to it, and the end is cut off",
+     "design"},
+    {F::kCapForgotten, "cap-forgotten", "the soft cap of logits is not applied", "design"},
+    {F::kLogitScaleForgotten, "logit-scale-forgotten", "the scale of logits is not applied",
+     "design"},
+    {F::kIdsNotMasked, "ids-not-masked",
+     "a shard reads a row of its table for ids of other shards too", "design"},
+    {F::kLanesByIdInShard, "lanes-by-id-in-shard",
+     "A is read by the id in the shard's part of the vocabulary, not by that in the whole",
+     "design"},
     {F::kDeltaInsteadOfBase, "delta-instead-of-base",
      "what the adapters add overwrites the base where it is added", "design"},
     {F::kDeltaLost, "delta-lost",

@@ -43,6 +43,10 @@ ShardedLayer small_layer(const LayerDescription& description, std::int64_t tp, b
     layer.widths = {64, 8, 8};
   } else if (description.kind == LayerKind::kMergedColumnVariable) {
     layer.widths = {16, 24, 0, 8};
+  } else if (description.vocabulary) {
+    layer.padding_unit = 8;
+    layer.widths =
+        description.looks_up ? std::vector<std::int64_t>{40} : std::vector<std::int64_t>{37, 6};
   } else if (description.most_blocks > 1) {
     layer.widths = {48, 32};
   }
@@ -70,12 +74,14 @@ LayerProblem small_problem(const ShardedLayer& layer) {
 
 std::vector<TellingLayer> telling_layers() {
   std::vector<TellingLayer> layers;
-  const auto add = [&](const ShardedLayer& layer, const char* what) {
-    if (why_not_run(layer).empty()) {
-      layers.push_back({fmt::format("{}-tp{}{}{}", name(layer.kind), layer.tp,
-                                    layer.fully_sharded ? "-fully" : "", what),
-                        small_problem(layer)});
+  const auto add = [&](const ShardedLayer& layer, const char* what) -> LayerProblem* {
+    if (!why_not_sharded(layer).empty()) {
+      return nullptr;
     }
+    layers.push_back({fmt::format("{}-tp{}{}{}", name(layer.kind), layer.tp,
+                                  layer.fully_sharded ? "-fully" : "", what),
+                      small_problem(layer)});
+    return &layers.back().problem;
   };
   for (const LayerDescription& description : layer_descriptions()) {
     for (const std::int64_t tp : {2, 4, 8, 1}) {
@@ -85,6 +91,15 @@ std::vector<TellingLayer> telling_layers() {
         if (description.may_gather) {
           layer.gather_output = true;
           add(layer, "-gathered");
+        }
+        if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
+          skipped->skip_bias_add = true;
+        }
+        LayerProblem* const capped =
+            description.kind == LayerKind::kLogits ? add(layer, "-capped") : nullptr;
+        if (capped != nullptr) {
+          capped->soft_cap = 2.0F;
+          capped->logit_scale = 0.7F;
         }
         if (description.heads) {
           layer.widths[2] = 0;

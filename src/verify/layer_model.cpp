@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "core/convert.h"
 #include "verify/layer_faults.h"
+#include "verify/layer_logits.h"
 
 namespace lora_bench {
 namespace {
@@ -33,6 +35,9 @@ class Model {
   }
 
   ShardRows run() {
+    if (description_.lora_after_exchange) {
+      return run_vocabulary();
+    }
     std::vector<Hidden> parts;
     for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
       parts.push_back(shrink(rank));
@@ -156,6 +161,14 @@ class Model {
     return rows;
   }
 
+  // Of ids a one among zeros; a shard that does not mask them finds one in its own part for all.
+  [[nodiscard]] double x(std::size_t row, std::int64_t input, const Shard& shard) const {
+    if (description_.looks_up && is(LayerFault::kIdsNotMasked)) {
+      const std::int64_t id = tensors_.ids[nth(tokens_[row])];
+      return id % shard.inputs.count + shard.inputs.first == input ? 1 : 0;
+    }
+    return x(row, input);
+  }
   [[nodiscard]] double x(std::size_t row, std::int64_t input) const {
     return load(problem_.lora.dtype, tensors_.lora.x.data.data(),
                 tokens_[row] * layer_.in_features + input);
@@ -169,14 +182,17 @@ class Model {
     const std::vector<std::int64_t> bias_rows =
         base_rows(is(LayerFault::kBiasOfFirstShard) ? shard_of(layer_, 0) : own);
     const bool first_term = description_.y != Exchange::kReduce || rank == 0;
-    const bool biased = problem_.adds_bias() && !is(LayerFault::kBiasForgotten) &&
-                        (first_term || is(LayerFault::kBiasInEveryTerm));
+    const bool adds =
+        problem_.adds_bias() || (problem_.skip_bias_add && is(LayerFault::kSkippedBiasAdded));
+    const bool biased =
+        adds && !is(LayerFault::kBiasForgotten) && (first_term || is(LayerFault::kBiasInEveryTerm));
     std::vector<double> y(tokens_.size() * rows.size());
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       for (std::size_t column = 0; column < rows.size(); ++column) {
         double sum = biased ? number(tensors_.bias, 0, bias_rows[column]) : 0;
-        for (std::int64_t k = 0; k < own.inputs.count; ++k) {
-          sum += x(row, own.inputs.first + k) *
+        const std::int64_t inputs = std::min(own.inputs.count, of_weights.inputs.count);
+        for (std::int64_t k = 0; k < inputs; ++k) {
+          sum += x(row, own.inputs.first + k, own) *
                  number(tensors_.w, rows[column], of_weights.inputs.first + k);
         }
         y[row * rows.size() + column] = sum;
@@ -217,13 +233,19 @@ class Model {
           double sum = 0;
           for (std::int64_t k = 0; of_a >= 0 && k < shard.a_inputs.count; ++k) {
             sum += x(row, shard.a_inputs.first + k) *
-                   number(*adapter->weights.a[slice], of_a, first_of_a + k);
+                   number(*adapter->weights.a[slice], of_a, first_of_a + input_of_a(k));
           }
           h[slice][row * nth(shard.lanes.count) + nth(lane)] = adapter->scale * sum;
         }
       }
     }
     return h;
+  }
+
+  [[nodiscard]] std::int64_t input_of_a(std::int64_t k) const {
+    return description_.looks_up && is(LayerFault::kLanesByIdInShard)
+               ? k % shard_of(layer_, 0).inputs.count
+               : k;
   }
 
   // Of A, which lane a shard has at this place; -1 = none.
@@ -316,6 +338,35 @@ class Model {
   }
 
   // --- what the shards end with ---
+
+  // Of a vocabulary: y is exchanged first and belongs to every shard, then the adapters add to it.
+  ShardRows run_vocabulary() {
+    ShardRows terms;
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      terms.push_back(base(rank));
+    }
+    const bool logits = description_.y == Exchange::kGather;
+    ShardRows whole =
+        logits ? ShardRows(terms.size(), gathered_logits(layer_, terms, tokens_.size(), fault_))
+               : exchanged(terms);
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      std::vector<double>& y = whole[nth(rank)];
+      const Hidden h = shrink(rank);
+      if (logits && is(LayerFault::kDeltaNotReordered)) {
+        add_delta(rank, h, y);
+        y = logits_in_order(layer_, y, fault_);
+      } else {
+        y = logits ? logits_in_order(layer_, y, fault_) : y;
+        add_delta(rank, h, y);
+      }
+      for (double& logit : y) {
+        const double cap = is(LayerFault::kCapForgotten) ? 0 : problem_.soft_cap;
+        logit = cap > 0 ? cap * std::tanh(logit / cap) : logit;
+        logit *= is(LayerFault::kLogitScaleForgotten) ? 1 : problem_.logit_scale;
+      }
+    }
+    return whole;
+  }
 
   [[nodiscard]] ShardRows exchanged(const ShardRows& terms) const {
     if (description_.y == Exchange::kReduce && !is(LayerFault::kTermsNotSummed)) {

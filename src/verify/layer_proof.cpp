@@ -13,7 +13,8 @@ namespace {
 
 reference::Layer oracle_layer(const LayerProblem& problem, const LayerTensors& tensors) {
   return {oracle_problem(problem.lora, tensors.lora), tensors.w.data.data(),
-          problem.adds_bias() ? tensors.bias.data.data() : nullptr};
+          problem.adds_bias() ? tensors.bias.data.data() : nullptr,
+          static_cast<double>(problem.soft_cap), static_cast<double>(problem.logit_scale)};
 }
 
 double number_at(const Matrix& matrix, std::int64_t row, std::int64_t column) {
@@ -167,11 +168,15 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const L
 reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const Backend& base,
                                             const Backend& lora) {
   const ShardProblem part = shard_problem(problem, 0);
-  const Numerics of_base = base.numerics(part.base);
   const Numerics of_lora = lora.numerics(part.lora);
   reference::LayerArithmetic arithmetic;
-  arithmetic.base_unit_roundoff = of_base.unit_roundoff;
-  arithmetic.base_depth = of_base.shrink_depth;
+  if (part.looks_up) {
+    arithmetic.base_unit_roundoff = 0;  // what is read is exact, and zeros are added to it
+  } else {
+    const Numerics of_base = base.numerics(part.base);
+    arithmetic.base_unit_roundoff = of_base.unit_roundoff;
+    arithmetic.base_depth = of_base.shrink_depth;
+  }
   arithmetic.lora = oracle_arithmetic(part.lora, of_lora);
   if (part.expand) {
     arithmetic.lora.expand_depth = lora.numerics(*part.expand).expand_depth;
@@ -185,7 +190,7 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
     arithmetic.lora.partial = number_of(problem.lora.intermediate);
     arithmetic.lora.partials = problem.layer.tp;
   }
-  if (part.y == Exchange::kReduce) {
+  if (part.y == Exchange::kReduce && !part.looks_up) {
     arithmetic.terms = problem.layer.tp;
     arithmetic.delta_at_once = problem.layer.fully_sharded;
   }
@@ -273,11 +278,17 @@ class LayerProof {
   }
 
  private:
+  static bool is_power_of_two(float value) {
+    int exponent = 0;
+    return std::fabs(std::frexp(value, &exponent)) == 0.5F;
+  }
+
   // In fp16 the base would overflow; a sum of terms of a narrow h rounds where no one models it.
   [[nodiscard]] bool takes_integers() const {
     const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
-    return home_.space() == Space::kHost && problem_.lora.dtype != Dtype::kFp16 && wide;
+    return home_.space() == Space::kHost && problem_.lora.dtype != Dtype::kFp16 && wide &&
+           problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
   }
 
   // Integers tell that something is wrong in the last bit, other numbers better what.
@@ -308,6 +319,10 @@ class LayerProof {
     engine.load_from(untouched);
     verdict_ = prove_layer(engine, untouched, problem_, oracle, home_,
                            arithmetic.exact ? Level::kExact : Level::kBounded);
+    if (problem_.skip_bias_add && !(engine.returned_bias() == tensors.bias)) {
+      verdict_.status = Status::kFailed;
+      verdict_.message = "the base's bias, which is not added, is not returned";
+    }
     if (!arithmetic.exact) {
       name_fault(verdict_, {problem_, tensors, before}, oracle, outputs_of(engine));
     }

@@ -359,10 +359,3 @@ TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
     CHECK(outside.message.find("guard damaged") != std::string::npos);
   }
 }
-
-TEST_CASE("kinds that the engine does not run yet say so") {
-  const Bench bench;
-  const LayerProblem problem = layer_problem(layer_of(LayerKind::kLogits, 2, false));
-  CHECK_THROWS_WITH_AS(static_cast<void>(bench.engine(problem)),
-                       "logits layers are described but not run yet", UsageError);
-}

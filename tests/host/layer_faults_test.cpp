@@ -61,6 +61,10 @@ TEST_CASE("every small layer is proved bit for bit, and so is caught what no bou
   for (const TellingLayer& layer : telling_layers()) {
     CAPTURE(layer.id);
     const Verdict verdict = verify_layer(layer.problem, *cpu, *cpu, *memory, {});
+    if (layer.problem.caps()) {  // whose roundings nobody models
+      CHECK(verdict.passed == std::vector<Level>{Level::kBounded, Level::kMemory});
+      continue;
+    }
     CHECK(verdict.passed == std::vector<Level>{Level::kExact, Level::kBounded, Level::kMemory});
     LayerProblem in_fp32 = layer.problem;  // where the last bits of a scale show in y
     in_fp32.lora.dtype = Dtype::kFp32;

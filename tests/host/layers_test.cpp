@@ -35,15 +35,6 @@ Matrix below(const std::vector<Matrix>& parts) {
   return whole;
 }
 
-Matrix transposed(const Matrix& matrix) {
-  Matrix result{matrix.dtype, matrix.columns, matrix.rows, {}};
-  for (std::int64_t column = 0; column < matrix.columns; ++column) {
-    const Matrix one = cut(matrix, {0, matrix.rows}, {column, 1});
-    result.data.insert(result.data.end(), one.data.begin(), one.data.end());
-  }
-  return result;
-}
-
 Matrix beside(const std::vector<Matrix>& parts) {
   std::vector<Matrix> turned;
   for (const Matrix& part : parts) {

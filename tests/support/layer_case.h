@@ -22,6 +22,10 @@ inline ShardedLayer layer_of(LayerKind kind, std::int64_t tp, bool fully_sharded
     layer.widths = {64, 8, 8};
   } else if (kind == LayerKind::kMergedColumnVariable) {
     layer.widths = {16, 0, 24, 8};
+  } else if (description.vocabulary) {
+    layer.padding_unit = 8;
+    layer.widths =
+        description.looks_up ? std::vector<std::int64_t>{40} : std::vector<std::int64_t>{37, 6};
   } else if (description.most_blocks > 1) {
     layer.widths = {48, 32};
   }
@@ -48,7 +52,7 @@ inline std::vector<LayerProblem> all_layers() {
     for (const std::int64_t tp : {1, 2, 4, 8}) {
       for (const bool fully_sharded : {false, true}) {
         const ShardedLayer layer = layer_of(description.kind, tp, fully_sharded);
-        if (why_not_run(layer).empty()) {
+        if (why_not_sharded(layer).empty()) {
           all.push_back(layer_problem(layer));
         }
         // v may have no columns, also where each of its heads has several shards.

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/params.h"
+
+namespace lora_bench::kernels {
+
+// to[row] = table[ids[row] - first], zeros where the id lies outside of [first, first + count).
+struct TableParams {
+  const void* table = nullptr;        // [count, columns]
+  const std::int32_t* ids = nullptr;  // [rows]
+  void* to = nullptr;                 // [rows, columns]
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t first = 0, count = 0;
+};
+[[nodiscard]] cudaError_t launch_table_rows(Number number, const TableParams& params,
+                                            cudaStream_t stream);
+
+// h[row, lane] = a[slot, ids[row], lane] of the row's slot, for the lanes of its rank.
+struct LanesParams {
+  const void* a = nullptr;  // [slots, vocabulary, lanes]
+  const std::int32_t* ids = nullptr;
+  const std::int32_t* adapter_of_token = nullptr;  // [rows], -1 = none
+  const std::int32_t* rank = nullptr;              // [slots]
+  void* h = nullptr;                               // [rows, lanes]
+  std::int64_t rows = 0, vocabulary = 0, lanes = 0;
+};
+[[nodiscard]] cudaError_t launch_lanes_by_id(Number number, Number intermediate,
+                                             const LanesParams& params, cudaStream_t stream);
+
+// to[row, order[column]] = from[row, column].
+struct ReorderParams {
+  const void* from = nullptr;
+  const std::int32_t* order = nullptr;  // [columns]
+  void* to = nullptr;
+  std::int64_t rows = 0, columns = 0;
+};
+[[nodiscard]] cudaError_t launch_reorder_columns(Number number, const ReorderParams& params,
+                                                 cudaStream_t stream);
+
+// y = scale * cap * tanh(y / cap), or scale * y where the cap is 0.
+struct CapParams {
+  void* y = nullptr;  // [rows, stride]
+  std::int64_t rows = 0, columns = 0, stride = 0;
+  float cap = 0, scale = 1;
+};
+[[nodiscard]] cudaError_t launch_cap(Number number, const CapParams& params, cudaStream_t stream);
+
+}  // namespace lora_bench::kernels

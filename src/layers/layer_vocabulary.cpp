@@ -1,0 +1,102 @@
+#include <algorithm>
+#include <vector>
+
+#include "layers/layer_engine.h"
+#include "layers/layer_memory.h"
+#include "ops/vocabulary.h"
+
+// What layers of a vocabulary do beside products.
+namespace lora_bench {
+
+void LayerEngine::allocate_order(Part& part) {
+  const ShardProblem& problem = part.problem;
+  Memory& memory = part.place->uses.memory;
+  std::vector<std::int32_t> order;
+  if (problem.lora_after_y && problem.y == Exchange::kGather) {
+    const std::vector<std::int64_t> whole = order_of_gathered(problem_.layer);
+    order.assign(whole.begin(), whole.end());
+  }
+  if (std::is_sorted(order.begin(), order.end())) {
+    order.clear();
+  }
+  part.order =
+      GuardedBuffer(memory, static_cast<std::int64_t>(order.size() * sizeof(std::int32_t)));
+  part.order.upload(std::as_bytes(std::span(order)));
+  part.ordered_y = GuardedBuffer(
+      memory,
+      bytes_of(problem.lora.dtype, problem.lora.tokens * static_cast<std::int64_t>(order.size())));
+}
+
+const GuardedBuffer& LayerEngine::last_y(const Part& part) {
+  return part.order.bytes() > 0                ? part.ordered_y
+         : part.problem.y == Exchange::kGather ? part.gathered_y
+                                               : part.y;
+}
+
+void LayerEngine::look_up_base(Part& part, Stream stream) {
+  const ShardProblem& problem = part.problem;
+  read_table(part.place->uses.memory.space(),
+             {.dtype = problem.lora.dtype,
+              .table = part.w.data(),
+              .ids = static_cast<const std::int32_t*>(part.place->x.data()),
+              .to = part.y.data(),
+              .rows = problem.lora.tokens,
+              .columns = problem.base.max_rank,
+              .first = problem.shard.inputs.first,
+              .count = problem.shard.inputs.count},
+             stream);
+}
+
+void LayerEngine::look_up_lanes(const Part& part, Stream stream) {
+  const Problem& lora = part.problem.lora;
+  read_lanes(part.place->uses.memory.space(),
+             {.dtype = lora.dtype,
+              .intermediate = lora.intermediate,
+              .a = part.a.front().data(),
+              .ids = static_cast<const std::int32_t*>(part.place->x.data()),
+              .adapter_of_token = part.lora.operands.adapter_of_token,
+              .rank = part.lora.operands.rank,
+              .h = part.h.data(),
+              .rows = lora.tokens,
+              .vocabulary = lora.in_features,
+              .lanes = lora.max_rank},
+             stream);
+}
+
+void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) {
+  Part& part = at(rank);
+  const ShardProblem& problem = part.problem;
+  const Problem& lora = problem.lora;
+  const Space space = part.place->uses.memory.space();
+  if (part.order.bytes() > 0) {
+    reorder_columns(space,
+                    {.dtype = lora.dtype,
+                     .from = part.gathered_y.data(),
+                     .order = static_cast<const std::int32_t*>(part.order.data()),
+                     .to = part.ordered_y.data(),
+                     .rows = lora.tokens,
+                     .columns = lora.y_stride},
+                    stream);
+  }
+  if (with_lora && problem.lora_after_y) {
+    if (problem.looks_up || in_halves_) {
+      launch_half(part, Op::kShrink, stream);
+      launch_half(part, Op::kExpand, stream);
+    } else {
+      part.place->uses.lora.launch(lora, part.lora.operands, stream);
+    }
+  }
+  if (problem_.caps()) {
+    cap_logits(space,
+               {.dtype = lora.dtype,
+                .y = last_y(part).data(),
+                .rows = lora.tokens,
+                .columns = problem_.columns(),
+                .stride = lora.y_stride,
+                .cap = problem_.soft_cap,
+                .scale = problem_.logit_scale},
+               stream);
+  }
+}
+
+}  // namespace lora_bench
