@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
 constexpr std::uint64_t kVastStream = 0x76617374ULL << 32;
+constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
 
 // What a case may cost, so that thousands take seconds: elements of all weights, and products of
 // one linear op.
@@ -242,6 +243,18 @@ void draw_who_uses_what(Dice& dice, Case& spec) {
   }
 }
 
+// What a launch is captured for; from numbers of its own, as make_vast.
+void draw_limits(Dice dice, Case& spec) {
+  if (!dice.one_in(4)) {
+    return;
+  }
+  const std::int64_t slots = spec.adapters.slots;
+  spec.plan.max_slots = dice.coin() ? slots : 1 + dice.below(slots);
+  const std::int64_t tokens =
+      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+  spec.plan.max_tokens = dice.one_in(4) ? tokens + 1 + dice.below(kMostTokens) : 0;
+}
+
 }  // namespace
 
 Case random_case(std::uint64_t seed, std::uint64_t index) {
@@ -267,6 +280,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   spec.adapters.max_rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +
                            dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5});
   draw_who_uses_what(dice, spec);
+  draw_limits({seed, index, kLimitsStream}, spec);
   spec.seed = seed + index;
   spec.measure.enabled = false;
   return spec;

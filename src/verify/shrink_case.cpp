@@ -47,6 +47,7 @@ void settle(Case& spec, const Slack& slack) {
       !reaches_all_slots(spec.prefill_skew)) {
     adapters.active = 0;
   }
+  spec.plan.max_slots = std::min(spec.plan.max_slots, adapters.slots);
   if (spec.intermediate != Dtype::kFp32) {
     spec.intermediate = spec.dtype;
   }
@@ -210,6 +211,8 @@ std::vector<Case> plainer_batch(const Case& spec) {
   }
   return smaller.with([](Case& next) { next.prefill_skew = next.skew; })
       .with([](Case& next) { next.no_adapter = 0; })
+      .with([](Case& next) { next.plan = {}; })
+      .with([](Case& next) { next.plan.max_tokens = 0; })
       .with([](Case& next) { next.adapters.active = 0; })
       .with([](Case& next) { next.order = Order::kAsArrived; })
       .with([](Case& next) { next.seed = 1; })

@@ -52,6 +52,7 @@ TEST_CASE("random cases reach the corners of what is legal") {
   std::set<Skew> laws;
   std::set<std::size_t> slices;
   std::int64_t rank = 0, odd_ranks = 0, shares = 0, active = 0, nothing = 0, empty = 0, wide = 0;
+  std::int64_t captured = 0, padded = 0;
   std::set<std::int64_t> features;
   std::int64_t vast_rows = 0, vast_columns = 0, vast_features = 0;
   for (std::uint64_t index = 0; index < kCases; ++index) {
@@ -73,6 +74,8 @@ TEST_CASE("random cases reach the corners of what is legal") {
                      ? 1
                      : 0;
     wide += spec.layer.x_stride > spec.layer.in_features ? 1 : 0;
+    captured += spec.plan.max_slots == spec.adapters.slots ? 1 : 0;
+    padded += spec.plan.max_tokens > 0 ? 1 : 0;
   }
   CHECK(ops.size() == 5);
   CHECK(laws.size() == 7);
@@ -84,7 +87,8 @@ TEST_CASE("random cases reach the corners of what is legal") {
     CHECK(seen > 0);
     CHECK(seen < 20);  // they cost more
   }
-  for (const std::int64_t seen : {odd_ranks, shares, active, nothing, empty, wide}) {
+  for (const std::int64_t seen :
+       {odd_ranks, shares, active, nothing, empty, wide, captured, padded}) {
     CHECK(seen > 10);
   }
 }
