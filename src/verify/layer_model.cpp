@@ -11,6 +11,8 @@ namespace {
 
 std::size_t nth(std::int64_t index) { return static_cast<std::size_t>(index); }
 
+constexpr std::int64_t kNone = -1;
+
 double number(const Matrix& matrix, std::int64_t row, std::int64_t column) {
   return load(matrix.dtype, matrix.data.data(), row * matrix.columns + column);
 }
@@ -178,24 +180,30 @@ class Model {
     const Shard own = shard_at(rank);
     const Shard of_weights =
         is(LayerFault::kBaseOfNextShard) ? shard_of(layer_, (rank + 1) % layer_.tp) : own;
-    const std::vector<std::int64_t> rows = base_rows(of_weights);
-    const std::vector<std::int64_t> bias_rows =
+    // Shards of a vocabulary may differ in length: what another has beyond is not read, what it
+    // lacks adds nothing.
+    const std::size_t columns = base_rows(own).size();
+    std::vector<std::int64_t> rows = base_rows(of_weights);
+    rows.resize(columns, kNone);
+    std::vector<std::int64_t> bias_rows =
         base_rows(is(LayerFault::kBiasOfFirstShard) ? shard_of(layer_, 0) : own);
+    bias_rows.resize(columns, kNone);
     const bool first_term = description_.y != Exchange::kReduce || rank == 0;
     const bool adds =
         problem_.adds_bias() || (problem_.skip_bias_add && is(LayerFault::kSkippedBiasAdded));
     const bool biased =
         adds && !is(LayerFault::kBiasForgotten) && (first_term || is(LayerFault::kBiasInEveryTerm));
-    std::vector<double> y(tokens_.size() * rows.size());
+    std::vector<double> y(tokens_.size() * columns);
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
-      for (std::size_t column = 0; column < rows.size(); ++column) {
-        double sum = biased ? number(tensors_.bias, 0, bias_rows[column]) : 0;
+      for (std::size_t column = 0; column < columns; ++column) {
+        double sum =
+            biased && bias_rows[column] != kNone ? number(tensors_.bias, 0, bias_rows[column]) : 0;
         const std::int64_t inputs = std::min(own.inputs.count, of_weights.inputs.count);
-        for (std::int64_t k = 0; k < inputs; ++k) {
+        for (std::int64_t k = 0; rows[column] != kNone && k < inputs; ++k) {
           sum += x(row, own.inputs.first + k, own) *
                  number(tensors_.w, rows[column], of_weights.inputs.first + k);
         }
-        y[row * rows.size() + column] = sum;
+        y[row * columns + column] = sum;
       }
     }
     return y;
@@ -314,7 +322,8 @@ class Model {
           continue;
         }
         const Matrix& b = *adapter->weights.b[of_pair];
-        for (std::int64_t i = 0; i < count && b.rows > 0; ++i) {
+        const std::int64_t room = static_cast<std::int64_t>(columns) - first;
+        for (std::int64_t i = 0; i < std::min(count, room) && b.rows > 0; ++i) {
           std::int64_t of_b = description_.joint ? start + i : start - block_start + i;
           if (again && !description_.joint) {
             of_b = shard.b_rows[block - 1].first + i;

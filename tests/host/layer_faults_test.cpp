@@ -55,6 +55,19 @@ TEST_CASE("a fault of the engine's surroundings is named by what it does to the 
   CHECK(hypothesis("merged_qkv-tp4", *cpu, *make_mutant("no-op")) == "delta-lost");
 }
 
+TEST_CASE("a wrong layer is told whatever its shards are, those of unlike length too") {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const std::unique_ptr<Backend> nothing = make_mutant("no-op");
+  for (const TellingLayer& layer : telling_layers()) {
+    CAPTURE(layer.id);
+    const Verdict verdict = verify_layer(layer.problem, *cpu, *nothing, *memory, {});
+    CHECK(verdict.status == Status::kFailed);
+    REQUIRE(verdict.failure);
+    CHECK(verdict.failure->hypothesis == "delta-lost");
+  }
+}
+
 TEST_CASE("every small layer is proved bit for bit, and so is caught what no bound can see") {
   const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
   const std::unique_ptr<Memory> memory = make_host_memory();
