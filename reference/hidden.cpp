@@ -38,13 +38,19 @@ double sum_error(const Problem& problem, const Arithmetic& arithmetic, double su
                               arithmetic.unit_roundoff);
   const auto terms = static_cast<double>(problem.in_features);
   error += terms * (kSmallestFp32 + 0x1p-53 * size);
+  const auto parts = static_cast<double>(arithmetic.terms_of_h);
   if (arithmetic.partial != Number::kFp32) {
     const Roundoff partial = roundoff(arithmetic.partial);
     const auto partials = static_cast<double>(arithmetic.partials);
     // One partial is the whole sum, which is far smaller than the sum of magnitudes.
-    error += arithmetic.partials == 1 ? partial.relative * (sum + error)
-                                      : gamma(partials, partial.relative) * (size + error);
-    error += partials * partial.absolute;
+    error += arithmetic.partials == 1 && arithmetic.terms_of_h == 1
+                 ? partial.relative * (sum + error)
+                 : gamma(partials, partial.relative) * (size + error);
+    error += parts * partials * partial.absolute;
+  }
+  if (arithmetic.intermediate != Number::kFp32 && arithmetic.terms_of_h > 1) {
+    const Roundoff stored = roundoff(arithmetic.intermediate);
+    error += gamma(parts, stored.relative) * (size + error) + parts * stored.absolute;
   }
   return error;
 }

@@ -44,6 +44,9 @@ struct Arithmetic {
   Number partial = Number::kFp32;
   std::int64_t partials = 1;
   Number intermediate = Number::kFp32;
+  // h is a sum of so many terms, each over a run of K of its own with `partials` of them, each
+  // stored as h is, as their sums may be.
+  std::int64_t terms_of_h = 1;
   bool rounds_delta = false;
 
   [[nodiscard]] bool operator==(const Arithmetic&) const = default;

@@ -185,10 +185,8 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
   arithmetic.lora.rounds_delta = arithmetic.lora.rounds_delta || part.delta_apart;
   arithmetic.base_rounded = problem.overlap != Overlap::kEpilogue;
   if (part.h == Exchange::kReduce) {
-    // Terms of h, each stored as h is, as their sums may be.
     arithmetic.lora.shrink_depth += problem.layer.tp;
-    arithmetic.lora.partial = number_of(problem.lora.intermediate);
-    arithmetic.lora.partials = problem.layer.tp;
+    arithmetic.lora.terms_of_h = problem.layer.tp;
   }
   if (part.y == Exchange::kReduce && !part.looks_up) {
     arithmetic.terms = problem.layer.tp;

@@ -9,10 +9,31 @@
 #include <vector>
 
 #include "ops/cpu_backend.h"
+#include "support/plain_backend.h"
 #include "verify/layer_hunt.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
+
+namespace {
+
+// Rounds the sums over K of a shard to bf16, and says so.
+class NarrowSums final : public PlainBackend {
+ public:
+  NarrowSums(Faults faults, std::int64_t partials)
+      : PlainBackend(std::move(faults)), partials_(partials) {}
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.partial = Dtype::kBf16;
+    numerics.partials = partials_;
+    return numerics;
+  }
+
+ private:
+  std::int64_t partials_;
+};
+
+}  // namespace
 
 TEST_CASE("every fault of a layer is caught by its proof and named as it is") {
   CHECK(layer_faults().size() >= 20);
@@ -86,6 +107,27 @@ TEST_CASE("every small layer is proved bit for bit, and so is caught what no bou
     REQUIRE(last_bits.failure);
     CHECK(last_bits.failure->level == Level::kExact);
     CHECK(last_bits.message.starts_with("exact: "));
+  }
+}
+
+TEST_CASE(
+    "sums kept in a narrow type are right in every layer where that is declared, not elsewhere") {
+  const NarrowSums once({.bf16_sum = true}, 1);
+  const NarrowSums in_two({.bf16_partials = true}, 2);
+  const PlainBackend undeclared({.bf16_sum = true});
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  for (const TellingLayer& layer : telling_layers()) {
+    CAPTURE(layer.id);
+    for (const Backend* lora : {&once, &in_two}) {
+      const Verdict verdict = verify_layer(layer.problem, *cpu, *lora, *memory, {});
+      CHECK(verdict.status == Status::kPassed);
+      // The exact level models no rounding of a sum.
+      CHECK(verdict.passed == std::vector<Level>{Level::kBounded, Level::kMemory});
+    }
+    const bool sums = !description_of(layer.problem.layer.kind).looks_up;
+    CHECK(verify_layer(layer.problem, *cpu, undeclared, *memory, {}).status ==
+          (sums ? Status::kFailed : Status::kPassed));
   }
 }
 
