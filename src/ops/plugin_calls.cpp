@@ -150,21 +150,59 @@ Dtype declared_dtype(const char* field, std::int32_t number) {
                   static_cast<int>(LORA_BENCH_BF16), static_cast<int>(LORA_BENCH_FP16)));
 }
 
+// The bytes of a struct, padding too, as they were.
+template <typename Struct>
+class Before {
+ public:
+  explicit Before(const Struct& given) { std::memcpy(bytes_.data(), &given, sizeof(Struct)); }
+  [[nodiscard]] bool still(const Struct& given) const {
+    return std::memcmp(bytes_.data(), &given, sizeof(Struct)) == 0;
+  }
+
+ private:
+  std::array<std::byte, sizeof(Struct)> bytes_;
+};
+
+[[noreturn]] void refuse_write(const char* function, const char* where) {
+  throw CaseError(
+      fmt::format("{} wrote into {}, which is there to be read; give the kernel a copy to work on",
+                  function, where));
+}
+
 // What a plugin is shown is a copy: its interface has pointers to const, which a cast makes
 // writable, and a proof that reads what the plugin has changed proves nothing.
 class HandedProblem {
  public:
-  // As `problem` is now; copied again only when that is another.
-  const Problem& copy_of(const Problem& problem) {
-    if (!(problem == seen_)) {
-      seen_ = problem;
+  // What `call`, a function of the plugin's, returns.
+  template <typename Call>
+  auto shown_to(const char* function, const Problem& problem, const Call& call) {
+    if (!(problem == handed_)) {
       handed_ = problem;
     }
-    return handed_;
+    lora_bench_problem given = interface_of(handed_);  // a const one could not be seen to change
+    const Before<lora_bench_problem> before(given);
+    const auto result = called(function, [&] { return call(given); });
+    refuse_changes(problem, function);
+    if (!before.still(given)) {
+      refuse_write(function, "problem");
+    }
+    return result;
   }
 
  private:
-  Problem seen_, handed_;
+  // What a call wrote is put right for the next.
+  void refuse_changes(const Problem& problem, const char* function) {
+    if (problem == handed_) {
+      return;
+    }
+    const char* where = problem.rank != handed_.rank       ? "problem->rank"
+                        : problem.widths != handed_.widths ? "problem->widths"
+                                                           : "the plan of problem";
+    handed_ = problem;
+    refuse_write(function, where);
+  }
+
+  Problem handed_;
 };
 
 class PluginBackend final : public Backend {
@@ -185,21 +223,23 @@ class PluginBackend final : public Backend {
                 fmt::format("the plugin interface has no dtype {}", lora_bench::name(dtype))};
       }
     }
-    const lora_bench_problem given = interface_of(handed_.copy_of(problem));
     const lora_bench_device device = interface_of(facts);
     Text why{};
-    const std::int32_t code = called("supports", [&] {
-      return descriptor_.supports(&given, &device, why.data(),
-                                  static_cast<std::int64_t>(why.size()));
-    });
+    const std::int32_t code =
+        handed_.shown_to("supports", problem, [&](const lora_bench_problem& given) {
+          return descriptor_.supports(&given, &device, why.data(),
+                                      static_cast<std::int64_t>(why.size()));
+        });
     return code == 0 ? Support{} : Support{false, sentence(why, code, "supports")};
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     lora_bench_numerics given = default_numerics(problem);
     if (descriptor_.numerics != nullptr) {
-      const lora_bench_problem asked = interface_of(handed_.copy_of(problem));
-      called("numerics", [&] { descriptor_.numerics(&asked, &given); });
+      handed_.shown_to("numerics", problem, [&](const lora_bench_problem& asked) {
+        descriptor_.numerics(&asked, &given);
+        return 0;
+      });
     }
     given.summation[sizeof(given.summation) - 1] = '\0';
     Numerics numerics;
@@ -226,9 +266,9 @@ class PluginBackend final : public Backend {
     if (descriptor_.workspace_bytes == nullptr) {
       return 0;
     }
-    const lora_bench_problem given = interface_of(handed_.copy_of(problem));
-    const std::int64_t bytes =
-        called("workspace_bytes", [&] { return descriptor_.workspace_bytes(&given); });
+    const std::int64_t bytes = handed_.shown_to(
+        "workspace_bytes", problem,
+        [&](const lora_bench_problem& given) { return descriptor_.workspace_bytes(&given); });
     if (bytes < 0) {
       throw CaseError(fmt::format("workspace_bytes returned {}; must be 0 or more", bytes));
     }
@@ -236,13 +276,19 @@ class PluginBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const lora_bench_problem given = interface_of(handed_.copy_of(problem));
-    const lora_bench_operands addresses = interface_of(problem, operands);
+    operands_ = operands;
+    lora_bench_operands addresses = interface_of(problem, operands_);  // not const, as there
+    const Before<lora_bench_operands> before(addresses);
     Text error{};
-    const std::int32_t code = called("launch", [&] {
-      return descriptor_.launch(&given, &addresses, stream.handle, error.data(),
-                                static_cast<std::int64_t>(error.size()));
-    });
+    const std::int32_t code =
+        handed_.shown_to("launch", problem, [&](const lora_bench_problem& given) {
+          return descriptor_.launch(&given, &addresses, stream.handle, error.data(),
+                                    static_cast<std::int64_t>(error.size()));
+        });
+    if (!before.still(addresses) || operands_.a != operands.a || operands_.b != operands.b ||
+        operands_.bias != operands.bias) {
+      refuse_write("launch", "operands");
+    }
     if (code != 0) {
       throw CaseError(sentence(error, code, "launch"));
     }
@@ -252,6 +298,7 @@ class PluginBackend final : public Backend {
   std::string name_;
   const lora_bench_descriptor& descriptor_;
   mutable HandedProblem handed_;
+  mutable Operands operands_;  // copied as the problem is, with its lists of addresses
 };
 
 }  // namespace

@@ -165,8 +165,8 @@ Answer Child::read_answer(const std::string& line) {
       line.find('\n') != std::string::npos) {
     end();
     return {'x',
-            "its process answered what was not asked: the backend writes into descriptors "
-            "that are not its own"};
+            "its process answered what was not asked: the backend writes into file descriptors "
+            "that it did not open"};
   }
   return {line.front(), line.substr(1 + head.size())};
 }

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cfenv>
+#include <string>
 
+#include "core/error.h"
 #include "include/lora_bench_backend.h"
 #include "support/plain_backend.h"
 #include "support/problems.h"
@@ -34,6 +36,36 @@ int32_t cutting(const lora_bench_problem*, const lora_bench_operands*, void*, ch
 int32_t throwing(const lora_bench_problem*, const lora_bench_operands*, void*, char*, int64_t) {
   std::fesetround(FE_TOWARDZERO);
   throw 1;
+}
+
+// Each writes where its argument may only be read.
+int32_t shortens_batch(const lora_bench_problem* p, const lora_bench_operands*, void*, char*,
+                       int64_t) {
+  *const_cast<int64_t*>(&p->tokens) = 1;
+  return 0;
+}
+int32_t clears_rank(const lora_bench_problem* p, const lora_bench_operands*, void*, char*,
+                    int64_t) {
+  const_cast<int64_t*>(p->rank)[0] = 0;
+  return 0;
+}
+int32_t clears_plan(const lora_bench_problem* p, const lora_bench_operands*, void*, char*,
+                    int64_t) {
+  const_cast<int32_t*>(p->token_order)[0] = 1;
+  return 0;
+}
+int32_t clears_address(const lora_bench_problem*, const lora_bench_operands* o, void*, char*,
+                       int64_t) {
+  const_cast<lora_bench_operands*>(o)->y = o->h;
+  return 0;
+}
+int32_t clears_list(const lora_bench_problem*, const lora_bench_operands* o, void*, char*,
+                    int64_t) {
+  const_cast<const void**>(o->a)[0] = o;
+  return 0;
+}
+int32_t reads(const lora_bench_problem*, const lora_bench_operands*, void*, char*, int64_t) {
+  return 0;
 }
 
 lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
@@ -78,6 +110,42 @@ TEST_CASE("plugin: no function of a plugin changes how the bench rounds") {
       CHECK(throws);
     }
     CHECK(std::fegetround() == FE_TONEAREST);
+  }
+}
+
+TEST_CASE("plugin: what it writes into what it is shown is told, and changes nothing") {
+  const Problem problem = linear_problem();
+  const Problem as_before = problem;
+  Operands operands = no_operands(problem);
+  int h = 0;
+  operands.h = &h;
+  struct Writer {
+    decltype(&cutting) does;
+    const char* where;
+  };
+  for (const Writer& writer : {Writer{shortens_batch, "launch wrote into problem,"},
+                               Writer{clears_rank, "launch wrote into problem->rank,"},
+                               Writer{clears_plan, "launch wrote into the plan of problem,"},
+                               Writer{clears_address, "launch wrote into operands,"},
+                               Writer{clears_list, "launch wrote into operands,"}}) {
+    const lora_bench_descriptor descriptor = descriptor_with(writer.does);
+    const std::unique_ptr<Backend> backend = make_plugin_backend("writer", descriptor);
+    for (int launch = 0; launch < 2; ++launch) {
+      std::string told;
+      try {
+        backend->launch(problem, operands, {});
+      } catch (const CaseError& error) {
+        told = error.what();
+      }
+      CHECK_MESSAGE(told.starts_with(writer.where), told);
+    }
+    CHECK(problem == as_before);
+    CHECK(operands.a[0] == nullptr);
+  }
+  const lora_bench_descriptor descriptor = descriptor_with(reads);
+  const std::unique_ptr<Backend> backend = make_plugin_backend("reader", descriptor);
+  for (const Problem& asked : {problem, linear_problem(), problem}) {
+    backend->launch(asked, operands, {});
   }
 }
 
