@@ -39,9 +39,9 @@ std::string counts_table(const FuzzReport& report) {
 std::string failures_text(const FuzzReport& report) {
   std::string text;
   for (const FuzzFailure& failure : report.failures) {
-    text += fmt::format("\n{} {} on case {}: {}\n  {}: {}\n  again: {}\n", name(failure.status),
-                        failure.backend, failure.index, failure.as_drawn, failure.how_written,
-                        failure.message, failure.command);
+    text += fmt::format("\n{} {} on case {}: {}\n  {}: {}\n  again: {}\n",
+                        name(failure.status_as_drawn), failure.backend, failure.index,
+                        failure.as_drawn, failure.how_written, failure.message, failure.command);
   }
   return text;
 }

@@ -34,6 +34,12 @@ bool failing(Status status) {
   return status == Status::kFailed || status == Status::kError || status == Status::kHung;
 }
 
+const char* what_became(Status status) {
+  return status == Status::kHung    ? "hung"
+         : status == Status::kError ? "gave an error"
+                                    : "was wrong";
+}
+
 struct Entrant {
   Contestant contestant;
   FuzzCount count;
@@ -140,7 +146,10 @@ std::string Fuzzer::file_text(const FuzzFailure& failure, const Case& spec) cons
   return comment(fmt::format("{} {}: {}", failure.backend, name(failure.status), failure.message)) +
          comment(fmt::format("case {} of `lora-bench fuzz --seed {}`, {}", failure.index,
                              request_.seed, failure.how_written)) +
-         (failure.as_drawn == failure.message ? "" : comment("as drawn: " + failure.as_drawn)) +
+         (failure.as_drawn == failure.message
+              ? ""
+              : comment(fmt::format("as drawn: {}: {}", name(failure.status_as_drawn),
+                                    failure.as_drawn))) +
          comment("again: " + failure.command) + scenario_text(spec);
 }
 
@@ -174,10 +183,11 @@ void Fuzzer::count(Entrant& entrant, const Proof& proof) const {
 }
 
 // The case as drawn must fail in a fresh process, and so must the one that is written: what it
-// needs of earlier cases no command would bring back.
+// needs of earlier cases no command would bring back. Where it fails otherwise there, as a kernel
+// may that is wrong when warm and crashes when not, that is the failure which a command shows.
 Case Fuzzer::make_smaller(Entrant& entrant, const Case& spec, Proof& last, std::string& how) {
   const double begun = now_s();
-  const Proof first = last;
+  Proof first = last;
   std::int64_t tries = 0;
   const auto stop = [&] {
     return interrupted() || out_of_time() || tries >= kMostTries || now_s() - begun > kMostSeconds;
@@ -194,11 +204,21 @@ Case Fuzzer::make_smaller(Entrant& entrant, const Case& spec, Proof& last, std::
   if (first.row.status == Status::kHung) {
     return spec;  // every try would take as long
   }
-  if (!fails_from(spec, Start::kFreshProcess)) {
+  const Proof again = entrant.contestant.prove(spec, Start::kFreshProcess);
+  if (!failing(again.row.status)) {
     how = "as drawn: it did not fail a second time, in a process that ran nothing before";
     return spec;
   }
-  const Proof again = last;
+  std::string otherwise;
+  if (again.row.status != first.row.status || again.crashed != first.crashed) {
+    otherwise = fmt::format("the second time, in a process that ran nothing before, it {}; ",
+                            again.crashed ? again.row.message : what_became(again.row.status));
+  }
+  first = last = again;
+  if (first.row.status == Status::kHung) {
+    how = otherwise + "as drawn";
+    return spec;
+  }
   const Shrunk shrunk = shrink_case(
       spec,
       [&](const Case& smaller) {
@@ -207,11 +227,12 @@ Case Fuzzer::make_smaller(Entrant& entrant, const Case& spec, Proof& last, std::
       },
       stop);
   if (!fails_from(shrunk.spec, Start::kFreshProcess)) {
-    how = "as drawn: made smaller, it did not fail in a process that ran nothing before";
+    how =
+        otherwise + "as drawn: made smaller, it did not fail in a process that ran nothing before";
     last = again;
     return spec;
   }
-  how = fmt::format("made smaller in {} of {} tries{}", shrunk.steps, shrunk.tries,
+  how = fmt::format("{}made smaller in {} of {} tries{}", otherwise, shrunk.steps, shrunk.tries,
                     stop() ? ", then ended early" : "");
   return shrunk.spec;
 }
@@ -222,9 +243,10 @@ void Fuzzer::keep(Entrant& entrant, const Case& spec, const Proof& proof) {
   const Case smallest = make_smaller(entrant, spec, last, failure.how_written);
   failure.backend = entrant.count.backend;
   failure.index = index_;
-  failure.status = proof.row.status;
+  failure.status = last.row.status;
+  failure.status_as_drawn = proof.row.status;
   failure.file = free_path(spec.scenario);
-  failure.command = command_for(entrant.contestant.spelling(), failure.file, proof);
+  failure.command = command_for(entrant.contestant.spelling(), failure.file, last);
   failure.message = last.row.message;
   failure.as_drawn = proof.row.message;
   std::ofstream file(failure.file);

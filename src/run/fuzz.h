@@ -28,9 +28,9 @@ struct FuzzRequest {
 struct FuzzFailure {
   std::string backend;
   std::uint64_t index = 0;  // of the case it was drawn as
-  Status status = Status::kFailed;
-  std::string message;   // of the case as written
-  std::string as_drawn;  // of the case as drawn: a larger one tells more causes apart
+  // Of the case as written, and as drawn: a larger one tells more causes apart.
+  Status status = Status::kFailed, status_as_drawn = Status::kFailed;
+  std::string message, as_drawn;
   std::filesystem::path file;
   std::string command;      // that shows the failure again
   std::string how_written;  // "made smaller in 12 of 80 tries", or why not

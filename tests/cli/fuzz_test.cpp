@@ -213,6 +213,50 @@ TEST_CASE("fuzz: a plugin is found out, with a command that names it") {
   CHECK(run_tool_in_shell(commands.front()).exit_code == 2);
 }
 
+TEST_CASE("fuzz: a kernel that fails otherwise in a fresh process is shown as it fails there") {
+  const TemporaryFolder folder;
+  const std::string library = folder.path("libwarm.so");
+  const std::string source = LORA_BENCH_SOURCE_DIR;
+  // The first process that launches it gets nothing written, all others are ended.
+  const std::string code =
+      folder.write("warm.cpp", "#define lora_bench_backend whole\n#include \"" + source +
+                                   "/examples/plugin/mine.cpp\"\n#undef lora_bench_backend\n" + R"(
+#include <cstdio>
+#include <cstdlib>
+static int32_t warm(const lora_bench_problem*, const lora_bench_operands*, void*, char*, int64_t) {
+  static const bool first = [] {
+    std::FILE* file = std::fopen(SEEN, "wx");
+    return file != nullptr && std::fclose(file) == 0;
+  }();
+  if (!first) std::abort();
+  return 0;
+}
+extern "C" const lora_bench_descriptor* lora_bench_backend(void) {
+  static lora_bench_descriptor d = *whole();
+  d.launch = warm;
+  return &d;
+}
+)");
+  const ProcessResult built = run_process({"c++", "-std=c++20", "-shared", "-fPIC",
+                                           "-DSEEN=\"" + folder.path("seen") + "\"",
+                                           "-I" + source + "/include", "-o", library, code});
+  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  const ProcessResult result =
+      fuzz(folder, {"--backends", library, "--cases", "100", "--max-failures", "1", "--quick"});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.out, "FAILED warm on case "));
+  CHECK(contains(result.out,
+                 "the second time, in a process that ran nothing before, it crashed: signal 6"));
+  CHECK(contains(result.out, "; made smaller in "));
+  REQUIRE(scenarios_in(folder).size() == 1);
+  CHECK(contains(read_file(scenarios_in(folder).front().string()), "# warm ERROR: crashed: "));
+  const std::vector<std::string> commands = commands_again(result.out);
+  REQUIRE(commands.size() == 1);
+  CHECK(contains(commands.front(), " --isolate"));
+  CHECK(run_tool_in_shell(commands.front()).exit_code == 2);
+}
+
 TEST_CASE("fuzz: exit 5 when the machine is to blame for all, or nothing can be written") {
   const TemporaryFolder folder;
   CHECK(fuzz(folder, {"--backends", "fake:lost", "--cases", "20"}).exit_code == 5);
