@@ -73,6 +73,50 @@ void refuse_mixture(const std::vector<PlannedRow>& planned) {
   refuse_shared_files(ids);
 }
 
+// What the thread works on that may be left behind in a kernel that hangs.
+struct ExportWork {
+  ExportWork(const Case& of, std::shared_ptr<const Backend> by, std::shared_ptr<Memory> in,
+             const DeviceFacts& of_device, const ExportCommand& command)
+      : spec(of),
+        backend(std::move(by)),
+        memory(std::move(in)),
+        facts(of_device),
+        folder(command.folder),
+        scales_as_written(command.scales_as_written) {}
+
+  Case spec;
+  std::shared_ptr<const Backend> backend;
+  std::shared_ptr<Memory> memory;
+  DeviceFacts facts;
+  std::filesystem::path folder;
+  bool scales_as_written = false;
+  ExportedFiles files;
+  std::string why;  // it is not written
+};
+
+// PASSED when the files were written; what the backend does is no error of the environment.
+Status exported(const std::shared_ptr<ExportWork>& work, const Pulse& pulse) {
+  const double most_s = work->spec.verify.timeout_s;
+  const auto write = [work] {
+    work->files = export_case({.spec = work->spec,
+                               .backend = *work->backend,
+                               .memory = *work->memory,
+                               .facts = work->facts,
+                               .folder = work->folder,
+                               .scales_as_written = work->scales_as_written});
+  };
+  try {
+    if (run_watched(write, pulse, most_s) == Ended::kReturned) {
+      return Status::kPassed;
+    }
+    work->why = fmt::format("did not return within {} s", most_s);
+    return Status::kHung;
+  } catch (const CaseError& error) {
+    work->why = error.what();
+    return Status::kError;
+  }
+}
+
 ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   const RunRequest request = request_for(with_cases_split(command.selection));
   if (const auto code = supervised(request, invocation.argv)) {
@@ -88,33 +132,42 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   }
   Targets targets;
   const Space space = selected.backend->space();
-  const auto backend = watched(selected.backend, std::make_shared<Pulse>());
+  const auto pulse = std::make_shared<Pulse>();
+  const auto backend = watched(selected.backend, pulse);
+  const auto memory = watched(targets.memory(space), pulse);
   int replaced = 0;
   std::vector<std::string> missing;
+  ExitCode code = ExitCode::kPass;
   for (const PlannedRow& row : planned) {
-    if (interrupted()) {
+  bool hung = false;
+    if (interrupted() || hung) {
       missing.push_back(row.spec->id);
       continue;
     }
-    const ExportedFiles files = export_case({.spec = *row.spec,
-                                             .backend = *backend,
-                                             .memory = *targets.memory(space),
-                                             .facts = targets.facts(space),
-                                             .folder = command.folder,
-                                             .scales_as_written = command.scales_as_written});
-    print_result(fmt::format("{}\n{}\n", files.tensors.string(), files.metadata.string()));
-    replaced += files.replaced;
+    const auto work =
+        std::make_shared<ExportWork>(*row.spec, backend, memory, targets.facts(space), command);
+    const Status status = exported(work, *pulse);
+    if (status == Status::kPassed) {
+      print_result(
+          fmt::format("{}\n{}\n", work->files.tensors.string(), work->files.metadata.string()));
+      replaced += work->files.replaced;
+      continue;
+    }
+    print_note(fmt::format("{} {} on {}: {}", name(status), row.backend, row.spec->id, work->why));
+    code = worse(code, exit_code(status));
+    hung = status == Status::kHung;
   }
   if (replaced > 0) {
     print_note(fmt::format("replaced {} file{} in {}", replaced, replaced == 1 ? "" : "s",
                            command.folder));
   }
   if (!missing.empty()) {
-    print_note(fmt::format("interrupted; {} of {} cases are missing in {}: {}", missing.size(),
+    print_note(fmt::format("{}; {} of {} cases are missing in {}: {}",
+                           hung ? "nothing is launched after that" : "interrupted", missing.size(),
                            planned.size(), command.folder, fmt::join(missing, ", ")));
-    return ExitCode::kInconclusive;
+    return worse(code, ExitCode::kInconclusive);
   }
-  return ExitCode::kPass;
+  return code;
 }
 
 }  // namespace

@@ -22,6 +22,27 @@ TEST_CASE("exit 5: export with a backend that no device is there for") {
   CHECK(!std::filesystem::exists(folder.path("to")));
 }
 
+TEST_CASE(
+    "exit 2: export with a backend that hangs or gives an error, and files of no case of it") {
+  const TemporaryFolder folder;
+  const std::string file =
+      folder.write("small.yaml", small_scenario("sweep: {product: {seed: [1, 2]}}\n"));
+  const auto exported = [&](const std::string& backend) {
+    return run_tool({"export", file, "--backends", backend, "--to", folder.path("to"), "--set",
+                     "verify.timeout_s=0.2"});
+  };
+  const ProcessResult hung = exported("fake:hang");
+  CHECK(hung.exit_code == 2);
+  CHECK(contains(hung.err, "HUNG fake:hang on "));
+  CHECK(contains(hung.err, ": did not return within 0.2 s\n"));
+  CHECK(contains(hung.err, "nothing is launched after that; 1 of 2 cases are missing in "));
+  const ProcessResult error = exported("fake:throw");
+  CAPTURE(error.err);
+  CHECK(error.exit_code == 2);
+  CHECK(contains(error.err, "ERROR fake:throw on "));
+  CHECK(!std::filesystem::exists(folder.path("to")));
+}
+
 TEST_CASE("an interrupted export writes whole files and names the cases that are missing") {
   std::string seeds = "1";
   for (int seed = 2; seed <= 400; ++seed) {
