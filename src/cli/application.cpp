@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/version.h"
 #include "run/interrupt.h"
+#include "run/select.h"
 #include "run/watch.h"
 
 namespace lora_bench {
@@ -66,6 +67,9 @@ ExitCode guarded(const std::function<ExitCode()>& action) {
   } catch (const EnvironmentError& error) {
     print_note(fmt::format("lora-bench: {}", error.what()));
     return ExitCode::kEnvironment;
+  } catch (const LoadingHung& error) {
+    print_note(error.what());
+    return ExitCode::kWrongResult;
   } catch (const std::bad_alloc&) {
     print_note("lora-bench: out of memory");
     return ExitCode::kEnvironment;

@@ -124,7 +124,8 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   }
   const std::vector<PlannedRow> planned = plan_rows(request);
   refuse_mixture(planned);
-  const Selected selected = select_backend(planned.front().spelling);
+  const Selected selected =
+      select_backend(planned.front().spelling, planned.front().spec->verify.timeout_s);
   if (!selected.backend) {
     throw EnvironmentError(fmt::format(
         "backend {} cannot run here: {}; choose another with --backends (see `list backends`)",
@@ -136,10 +137,10 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   const auto backend = watched(selected.backend, pulse);
   const auto memory = watched(targets.memory(space), pulse);
   int replaced = 0;
-  std::vector<std::string> missing;
   ExitCode code = ExitCode::kPass;
-  for (const PlannedRow& row : planned) {
+  std::vector<std::string> missing;
   bool hung = false;
+  for (const PlannedRow& row : planned) {
     if (interrupted() || hung) {
       missing.push_back(row.spec->id);
       continue;

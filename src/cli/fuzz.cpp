@@ -59,7 +59,7 @@ std::string last_line(const FuzzRequest& request, const FuzzReport& report) {
 ExitCode execute(FuzzCommand command) {
   FuzzRequest& request = command.request;
   if (command.serve_cases) {
-    return serve_cases(request.backends);
+    return serve_cases(request.backends, request.timeout_s);
   }
   request.folder = command.folder;
   request.relations = !command.quick;

@@ -86,7 +86,7 @@ Grid plan_grid(int width) {
 Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
   const Case& spec = *planned.spec;
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  const Selected selected = select_backend(planned.spelling);
+  const Selected selected = select_backend(planned.spelling, spec.verify.timeout_s);
   Row row = describe_case(spec, problem, planned.backend);
   Line line;
   line.note = selected.why_not_here;

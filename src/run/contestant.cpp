@@ -1,5 +1,7 @@
 #include "run/contestant.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,7 +13,8 @@
 
 namespace lora_bench {
 
-Prover::Prover(const std::string& plugin) : command_{"lora-bench", "fuzz", "--serve-cases"} {
+Prover::Prover(double timeout_s, const std::string& plugin)
+    : command_{"lora-bench", "fuzz", "--serve-cases", "--timeout", fmt::format("{}", timeout_s)} {
   if (!plugin.empty()) {
     command_.insert(command_.end(), {"--backends", plugin});
   }
@@ -24,12 +27,13 @@ IsolatedBackend& Prover::process() {
   return *process_;
 }
 
-Contestant::Contestant(std::string spelling, const std::shared_ptr<Prover>& common)
+Contestant::Contestant(std::string spelling, double timeout_s,
+                       const std::shared_ptr<Prover>& common)
     : spelling_(std::move(spelling)), prover_(common) {
   check_backend(spelling_);
   name_ = backend_name(spelling_);
   if (names_plugin(spelling_)) {
-    prover_ = std::make_shared<Prover>(spelling_);
+    prover_ = std::make_shared<Prover>(timeout_s, spelling_);
   }
 }
 
@@ -54,7 +58,7 @@ Proof Contestant::prove(const Case& spec, Start start) {
     std::vector<std::string> unknown;
     proof.row = row_from_json(nlohmann::json::parse(answer.text), unknown);
   } else {
-    proof.row.status = Status::kError;
+    proof.row.status = answer.kind == 'h' ? Status::kHung : Status::kError;
     proof.row.message = answer.text;
     proof.crashed = answer.kind == 'x';
     proof.unusable = answer.kind == 'e';

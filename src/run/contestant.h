@@ -25,7 +25,7 @@ struct Proof {
 class Prover {
  public:
   // Of one plugin, or of all that this program has itself when no plugin is named.
-  explicit Prover(const std::string& plugin = "");
+  explicit Prover(double timeout_s, const std::string& plugin = "");
 
   [[nodiscard]] IsolatedBackend& process();
   void end() { process_.reset(); }
@@ -41,7 +41,7 @@ class Prover {
 class Contestant {
  public:
   // Throws UsageError for one that there is not, without starting it.
-  Contestant(std::string spelling, const std::shared_ptr<Prover>& common);
+  Contestant(std::string spelling, double timeout_s, const std::shared_ptr<Prover>& common);
 
   [[nodiscard]] const std::string& name() const { return name_; }  // as in rows
   [[nodiscard]] const std::string& spelling() const { return spelling_; }

@@ -49,10 +49,10 @@ struct Entrant {
 
 std::vector<Entrant> entrants(const FuzzRequest& request) {
   std::vector<Entrant> all;
-  const auto common = std::make_shared<Prover>();
+  const auto common = std::make_shared<Prover>(request.timeout_s);
   for (const std::string& spelling :
        request.backends.empty() ? usable_backends() : request.backends) {
-    Entrant entrant{.contestant = Contestant(spelling, common), .count = {}};
+    Entrant entrant{.contestant = Contestant(spelling, request.timeout_s, common), .count = {}};
     entrant.count.backend = entrant.contestant.name();
     const bool twice = std::any_of(all.begin(), all.end(), [&](const Entrant& other) {
       return other.count.backend == entrant.count.backend;

@@ -119,11 +119,13 @@ Row Isolation::run(const PlannedRow& planned) {
   row.mode = asked.on_device() ? row.mode : "host";
   row.plugin = selected.plugin;
   row.repro = repro_command(spec, planned.spelling, request_) + kAgainIsolated;
-  row.status = Status::kError;
+  row.status = answer.kind == 'h' ? Status::kHung : Status::kError;
   row.message = answer.text;
   // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.
   unusable_in_turn_ = answer.kind == 'e' && asked.asked() <= 1 ? unusable_in_turn_ + 1 : 0;
-  workers_.erase(planned.spelling);
+  if (answer.kind != 'h') {  // it would hang once more for every row
+    workers_.erase(planned.spelling);
+  }
   if (unusable_in_turn_ > 1) {
     throw EnvironmentError(answer.text);
   }

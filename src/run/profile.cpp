@@ -66,7 +66,7 @@ void launch_in_range(ProfiledLaunch& launch) {
 }
 
 ProfiledRow outcome(const PlannedRow& planned, Targets& targets) {
-  const Selected selected = select_backend(planned.spelling);
+  const Selected selected = select_backend(planned.spelling, planned.spec->verify.timeout_s);
   if (!selected.backend) {
     return {Status::kSkipped, selected.why_not_here};
   }

@@ -41,8 +41,9 @@ std::vector<std::string> spellings(const std::vector<PlannedRow>& rows) {
 
 std::map<std::string, Selected> select_all(const std::vector<PlannedRow>& rows) {
   std::map<std::string, Selected> selected;
+  const double most_seconds = rows.front().spec->verify.timeout_s;
   for (const std::string& spelling : spellings(rows)) {
-    selected.emplace(spelling, select_backend(spelling));
+    selected.emplace(spelling, select_backend(spelling, most_seconds));
   }
   return selected;
 }

@@ -35,10 +35,28 @@ const BackendEntry& find_entry(const std::string& name) {
   throw UsageError({diagnostic});
 }
 
-Selected select_plugin(const std::string& spelling) {
+// Its constructors run then, which may hang as any other function of it.
+std::shared_ptr<const Backend> load_watched(const PluginPath& plugin, double most_seconds) {
+  const auto loaded = std::make_shared<std::shared_ptr<const Backend>>();
+  const auto pulse = std::make_shared<Pulse>();
+  const auto load = [plugin, loaded, pulse] {
+    const CallInHand loading(Call::kLoading);
+    const std::int64_t before = pulse->enter();
+    *loaded = load_plugin(plugin);
+    pulse->leave(before);
+  };
+  if (run_watched(load, *pulse, most_seconds) == Ended::kHung) {
+    throw LoadingHung(fmt::format("backend {}: {}: loading did not return within {} s", plugin.name,
+                                  plugin.file.string(), most_seconds));
+  }
+  return *loaded;
+}
+
+Selected select_plugin(const std::string& spelling, double most_seconds) {
   const PluginPath plugin = find_plugin(spelling);
   const CallInHand loading(Call::kLoading);
-  Selected selected{plugin.name, "", load_plugin(plugin), plugin_provenance(plugin.file)};
+  Selected selected{plugin.name, "", load_watched(plugin, most_seconds),
+                    plugin_provenance(plugin.file)};
   if (selected.backend->space() == Space::kDevice) {
     selected.why_not_here = why_no_gpu();
   }
@@ -50,9 +68,9 @@ Selected select_plugin(const std::string& spelling) {
 
 }  // namespace
 
-Selected select_backend(const std::string& name) {
+Selected select_backend(const std::string& name, double most_seconds) {
   if (names_plugin(name)) {
-    return select_plugin(name);
+    return select_plugin(name, most_seconds);
   }
   if (starts_with(name, kMutantPrefix)) {
     const std::string fault = name.substr(kMutantPrefix.size());

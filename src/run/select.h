@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,18 @@ struct Selected {
   std::string plugin;                      // path and hash of a plugin's file, else ""
 };
 
+// A plugin that does not come back from being loaded: exit code 2. The thread that loads it is
+// left behind (run/watch.h).
+class LoadingHung : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Resolves one backend as the command line spells it: the registry, `fake:BEHAVIOUR`,
 // `mutant:FAULT`, a plugin's path or NAME=PATH (ops/plugin.h), which is loaded. An unknown name is
-// a UsageError with the nearest known one.
-[[nodiscard]] Selected select_backend(const std::string& spelling);
+// a UsageError with the nearest known one. Throws LoadingHung after so many seconds.
+[[nodiscard]] Selected select_backend(const std::string& spelling,
+                                      double most_seconds = VerifySettings{}.timeout_s);
 
 // The same error, without making the backend or loading the plugin.
 void check_backend(const std::string& spelling);

@@ -73,22 +73,29 @@ struct Desk {
   Targets targets{true};
   KeptGroundwork groundwork;
 
+  double most_seconds_of_loading = 0;
+
   const Selected& backend(const std::string& spelling) {
     auto found = backends.find(spelling);
     if (found == backends.end()) {
       const CallInHand loading(Call::kLoading);
-      found = backends.emplace(spelling, select_backend(spelling)).first;
+      found = backends.emplace(spelling, load(spelling)).first;
     }
     return found->second;
+  }
+  [[nodiscard]] Selected load(const std::string& spelling) const {
+    return select_backend(spelling, most_seconds_of_loading);
   }
 };
 
 // Row by request until there are no more.
 using RowOf = std::function<Row(Desk& desk, const std::string& asked)>;
 
-ExitCode serve(const std::vector<std::string>& spellings, const RowOf& row_of) {
+ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of_loading,
+               const RowOf& row_of) {
   share_calls();
   Desk desk;
+  desk.most_seconds_of_loading = most_seconds_of_loading;
   std::string ready = "host ";
   try {
     for (const std::string& spelling : spellings) {
@@ -99,6 +106,9 @@ ExitCode serve(const std::vector<std::string>& spellings, const RowOf& row_of) {
   } catch (const UsageError& error) {
     answer('u', kNoRequest, error.what());
     return ExitCode::kUsage;
+  } catch (const LoadingHung& error) {
+    answer('h', kNoRequest, error.what());
+    return ExitCode::kWrongResult;
   }
   answer('s', kNoRequest, ready);
   Request asked;
@@ -118,7 +128,8 @@ ExitCode serve(const std::vector<std::string>& spellings, const RowOf& row_of) {
 
 ExitCode serve_rows(const RunRequest& request) {
   const std::string& spelling = request.backends.front();
-  return serve({spelling}, [&](Desk& desk, const std::string& asked) {
+  const double most_seconds = request.scenarios.front().cases.front().verify.timeout_s;
+  return serve({spelling}, most_seconds, [&](Desk& desk, const std::string& asked) {
     std::istringstream numbers(asked);
     std::size_t scenario = 0;
     std::size_t number = 0;
@@ -134,12 +145,12 @@ ExitCode serve_rows(const RunRequest& request) {
   });
 }
 
-ExitCode serve_cases(const std::vector<std::string>& spellings) {
-  return serve(spellings, [](Desk& desk, const std::string& asked) {
+ExitCode serve_cases(const std::vector<std::string>& spellings, double timeout_s) {
+  return serve(spellings, timeout_s, [](Desk& desk, const std::string& asked) {
     const nlohmann::json request = nlohmann::json::parse(asked);
     const std::string spelling = request.at("backend");
     if (request.at("fresh")) {
-      desk.backends.insert_or_assign(spelling, select_backend(spelling));
+      desk.backends.insert_or_assign(spelling, desk.load(spelling));
     }
     const Scenario scenario = parse_scenario(request.at("scenario"), "case.yaml", {});
     return run_case({.spec = scenario.cases.front(),

@@ -82,6 +82,9 @@ const int another_build = 1;
 const void* another_symbol(void) { return &descriptor; }
 #elif defined(NO_DESCRIPTOR)
 const lora_bench_descriptor* lora_bench_backend(void) { (void)descriptor; return 0; }
+#elif defined(HANGS_AT_LOAD)
+__attribute__((constructor)) static void hang(void) { for (;;) {} }
+const lora_bench_descriptor* lora_bench_backend(void) { return &descriptor; }
 #elif defined(CRASHES_AT_LOAD)
 const lora_bench_descriptor* lora_bench_backend(void) {
   (void)descriptor; *(volatile int*)0 = 1; return 0; }
@@ -328,6 +331,30 @@ TEST_CASE("a plugin that crashes while it is loaded costs its rows alone when is
   CHECK(contains(result.out, "in loading"));
   CHECK(contains(result.out, "2 rows: 1 PASSED, 1 ERROR"));
   CHECK(contains(result.out, " --isolate\n"));
+}
+
+TEST_CASE(
+    "a plugin that hangs while it is loaded is told, and costs its rows alone when isolated") {
+  const TemporaryFolder folder;
+  const std::string library = library_with(folder, "HANGS_AT_LOAD");
+  const std::vector<std::string> soon{"--set", "verify.timeout_s=0.2"};
+  const ProcessResult alone = run_smoke(library + ",cpu", soon);
+  CAPTURE(alone.err);
+  CHECK(alone.exit_code == 2);
+  CHECK(contains(alone.err, library + ": loading did not return within 0.2 s"));
+  const ProcessResult isolated = run_smoke(library + ",cpu", {"--isolate", soon[0], soon[1]});
+  CAPTURE(isolated.out);
+  CHECK(isolated.exit_code == 2);
+  CHECK(contains(isolated.out, "loading did not return within 0.2 s"));
+  CHECK(contains(isolated.out, "2 rows: 1 PASSED, 1 HUNG"));
+  const ProcessResult exported = run_tool({"export", "smoke/decode8-rank8", "--backends", library,
+                                           "--to", folder.folder(), soon[0], soon[1]});
+  CHECK(exported.exit_code == 2);
+  const ProcessResult fuzzed = run_tool({"fuzz", "--backends", library, "--cases", "3", "--timeout",
+                                         "0.2", "--out", folder.folder()});
+  CAPTURE(fuzzed.out);
+  CHECK(fuzzed.exit_code == 2);
+  CHECK(contains(fuzzed.out, "hung: left out of the rest"));
 }
 
 TEST_CASE("a row that hung is run again as it was, isolated") {
