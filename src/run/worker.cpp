@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -26,6 +27,7 @@ namespace lora_bench {
 namespace {
 
 void answer(char kind, const std::string& word, std::string text) {
+  std::fflush(nullptr);  // what a kernel printed: its parent ends this process without asking
   std::replace(text.begin(), text.end(), '\n', ' ');
   const std::string line = fmt::format("{} {} {}\n", kind, word, text);
   for (std::size_t sent = 0; sent < line.size();) {
@@ -94,6 +96,7 @@ using RowOf = std::function<Row(Desk& desk, const std::string& asked)>;
 ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of_loading,
                const RowOf& row_of) {
   share_calls();
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash takes no line along that was printed
   Desk desk;
   desk.most_seconds_of_loading = most_seconds_of_loading;
   std::string ready = "host ";

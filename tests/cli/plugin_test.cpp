@@ -21,6 +21,7 @@ const std::string kSource = LORA_BENCH_SOURCE_DIR;
 // A library from one C file that differs from a usable one by `fault`.
 std::string library_with(const TemporaryFolder& folder, const std::string& fault) {
   static const std::string kCode = R"(#include "lora_bench_backend.h"
+#include <stdio.h>
 #include <stdlib.h>
 static int32_t supports(const lora_bench_problem* p, const lora_bench_device* d, char* w, int64_t n) {
   (void)p; (void)d; (void)w; (void)n;
@@ -39,6 +40,13 @@ static int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o,
   quick_exit(0);
 #elif defined(CRASHES)
   abort();
+#elif defined(PRINTS)
+  printf("a line of the kernel\n");
+#elif defined(PRINTS_AND_CRASHES)
+  printf("a line of the kernel\n");
+  abort();
+#elif defined(PRINTS_HALF_A_LINE)
+  printf("a word of the kernel");
 #elif defined(CLEARS_RANKS)
   for (int64_t i = 0; i < p->slots; ++i) ((int64_t*)p->rank)[i] = 0;
 #endif
@@ -355,6 +363,20 @@ TEST_CASE(
   CAPTURE(fuzzed.out);
   CHECK(fuzzed.exit_code == 2);
   CHECK(contains(fuzzed.out, "hung: left out of the rest"));
+}
+
+TEST_CASE("what an isolated kernel prints is on standard error") {
+  const TemporaryFolder folder;
+  for (const auto& [fault, printed] : std::vector<std::pair<const char*, const char*>>{
+           {"PRINTS", "a line of the kernel\n"},
+           {"PRINTS_AND_CRASHES", "a line of the kernel\n"},
+           {"PRINTS_HALF_A_LINE", "a word of the kernel"}}) {
+    CAPTURE(fault);
+    const ProcessResult result = run_smoke(library_with(folder, fault), {"--isolate"});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, printed));
+    CHECK(!contains(result.out, "of the kernel"));
+  }
 }
 
 TEST_CASE("a row that hung is run again as it was, isolated") {
