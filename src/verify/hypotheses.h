@@ -11,9 +11,13 @@ namespace lora_bench {
 using Test = std::string (*)(const Evidence&);
 
 [[nodiscard]] std::string rows_named(const Evidence& evidence);  // "row 3", "rows 3, 7"
+// "row 3 holds", "rows 3, 7 hold": of a verb that only takes an s.
+[[nodiscard]] std::string rows_that(const Evidence& evidence, const std::string& verb);
 
 // What was written at all, and where.
 [[nodiscard]] std::string test_base_rows_written(const Evidence& evidence);
+// The same where rows with an adapter are wrong as well, and nothing beside the slices was written.
+[[nodiscard]] std::string test_base_rows_written_too(const Evidence& evidence);
 [[nodiscard]] std::string test_written_outside(const Evidence& evidence);
 [[nodiscard]] std::string test_lost_columns(const Evidence& evidence);
 [[nodiscard]] std::string test_zero_delta(const Evidence& evidence);

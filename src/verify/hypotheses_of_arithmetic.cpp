@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "verify/hypotheses.h"
+#include "verify/oracle.h"
 
 namespace lora_bench {
 namespace {
@@ -149,13 +150,31 @@ bool looks_rounded(const Evidence& evidence, const WrongRow& row) {
          largest <= kLargest * kLargest * deltas / columns * 16;
 }
 
+// Whether every row is as it should be had it not been declared that delta is rounded.
+bool holds_unrounded_delta(const Evidence& evidence) {
+  Numerics numerics = evidence.numerics;
+  numerics.rounds_delta = false;
+  return !evidence.rows.empty() &&
+         std::all_of(evidence.rows.begin(), evidence.rows.end(), [&](const WrongRow& row) {
+           const reference::Rows unrounded = reference::evaluate(
+               oracle_problem(evidence.problem, evidence.tensors),
+               oracle_arithmetic(evidence.problem, numerics), std::vector<std::int64_t>{row.token});
+           Prediction prediction{unrounded.expected, unrounded.expected, unrounded.owned};
+           for (std::size_t column = 0; column < unrounded.bound.size(); ++column) {
+             prediction.least[column] -= unrounded.bound[column];
+             prediction.most[column] += unrounded.bound[column];
+           }
+           return agrees(evidence, row, prediction) == Agreement::kYes;
+         });
+}
+
 }  // namespace
 
 std::string test_missing_add(const Evidence& evidence) {
   if (!evidence.adds || !explains(evidence, [](RowModel& model) { model.forget_inputs(); })) {
     return "";
   }
-  return fmt::format("{} hold the delta alone: what was in y is lost", rows_named(evidence));
+  return rows_that(evidence, "hold") + " the delta alone: what was in y is lost";
 }
 
 std::string test_double_add(const Evidence& evidence) {
@@ -178,13 +197,13 @@ std::string test_double_bias(const Evidence& evidence) {
 
 std::string test_missing_scale(const Evidence& evidence) {
   const bool fits = explains(evidence, [](RowModel& model) { model.use_scale(1.0F); });
-  return fits ? fmt::format("{} miss the scale of their adapter", rows_named(evidence)) : "";
+  return fits ? rows_named(evidence) + " without the scale of the adapter" : "";
 }
 
 std::string test_double_scale(const Evidence& evidence) {
   const bool fits =
       explains(evidence, [](RowModel& model) { model.use_scale(model.scale() * model.scale()); });
-  return fits ? fmt::format("{} have the scale of their adapter twice", rows_named(evidence)) : "";
+  return fits ? rows_that(evidence, "have") + " the scale of the adapter twice" : "";
 }
 
 std::string test_wrong_scale(const Evidence& evidence) {
@@ -204,6 +223,11 @@ std::string test_wrong_scale(const Evidence& evidence) {
 std::string test_rounded_delta(const Evidence& evidence) {
   if (!evidence.adds) {
     return "";
+  }
+  if (evidence.numerics.rounds_delta) {
+    return holds_unrounded_delta(evidence)
+               ? "rounds_delta is declared, but delta was not rounded before it was added to y"
+               : "";
   }
   for (const WrongRow& row : evidence.rows) {
     const std::vector<double> delta = delta_of(evidence, row);

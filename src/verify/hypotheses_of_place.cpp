@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "verify/hypotheses.h"
@@ -38,6 +39,23 @@ std::vector<std::int64_t> true_starts(const Problem& problem) {
     start += width;
   }
   return starts;
+}
+
+// Written, though in no row any slice owns them.
+std::set<std::int64_t> columns_outside(const Evidence& evidence) {
+  const std::vector<std::int64_t>& widths = evidence.problem.widths;
+  const std::int64_t first = evidence.problem.offset_start;
+  const std::int64_t past = std::accumulate(widths.begin(), widths.end(), first);
+  std::set<std::int64_t> columns;
+  for (const WrongRow& row : evidence.rows) {
+    for (std::int64_t column = 0; column < static_cast<std::int64_t>(row.got.size()); ++column) {
+      if (row.wrong[at(column)] != 0 && row.right.owned[at(column)] == 0 &&
+          (column < first || column >= past)) {
+        columns.insert(column);
+      }
+    }
+  }
+  return columns;
 }
 
 struct Placement {
@@ -129,19 +147,23 @@ std::string rows_named(const Evidence& evidence) {
   return fmt::format("{} {}", tokens.size() == 1 ? "row" : "rows", fmt::join(tokens, ", "));
 }
 
+std::string rows_that(const Evidence& evidence, const std::string& verb) {
+  const std::string singular = verb == "have" ? "has" : verb + "s";
+  return rows_named(evidence) + " " + (evidence.rows.size() == 1 ? singular : verb);
+}
+
 std::string test_zero_delta(const Evidence& evidence) {
   if (!evidence.adds || !all_owned_elements(evidence, &WrongRow::untouched)) {
     return "";
   }
-  return fmt::format("{} hold what was there before: nothing was added", rows_named(evidence));
+  return rows_that(evidence, "hold") + " what was there before: nothing was added";
 }
 
 std::string test_stale_output(const Evidence& evidence) {
   if (evidence.adds || !all_owned_elements(evidence, &WrongRow::untouched)) {
     return "";
   }
-  return fmt::format("{} hold what was there before the launch: never written",
-                     rows_named(evidence));
+  return rows_that(evidence, "hold") + " what was there before the launch: never written";
 }
 
 std::string test_lost_columns(const Evidence& evidence) {
@@ -205,22 +227,35 @@ std::string test_base_rows_written(const Evidence& evidence) {
   if (!evidence.expand || std::any_of(evidence.rows.begin(), evidence.rows.end(), owned)) {
     return "";
   }
-  return fmt::format("{} have no adapter (or one of rank 0) and were written all the same",
-                     rows_named(evidence));
+  return rows_that(evidence, "have") + " no adapter (or one of rank 0) and must stay as before";
+}
+
+std::string test_base_rows_written_too(const Evidence& evidence) {
+  const auto written = [](const WrongRow& row) {
+    return !owned(row) && std::find(row.wrong.begin(), row.wrong.end(), 1) != row.wrong.end();
+  };
+  const auto found = std::find_if(evidence.rows.begin(), evidence.rows.end(), written);
+  if (!evidence.expand || found == evidence.rows.end() || !columns_outside(evidence).empty()) {
+    return "";
+  }
+  return fmt::format(
+      "row {} has no adapter (or one of rank 0) and must stay as before; rows with one are wrong "
+      "as well",
+      found->token);
 }
 
 std::string test_written_outside(const Evidence& evidence) {
-  std::set<std::size_t> columns;
-  for (const WrongRow& row : evidence.rows) {
-    for (std::size_t column = 0; column < row.got.size(); ++column) {
-      if (row.wrong[column] != 0 && row.right.owned[column] == 0) {
-        columns.insert(column);
-      }
-    }
+  std::set<std::int64_t> columns = columns_outside(evidence);
+  if (columns.empty()) {
+    return "";
   }
-  return columns.empty() ? ""
-                         : fmt::format("columns {} to {} of y that no slice owns were written",
-                                       *columns.begin(), *columns.rbegin());
+  constexpr std::size_t kNamed = 6;
+  const bool more = columns.size() > kNamed;
+  while (columns.size() > kNamed) {
+    columns.erase(std::prev(columns.end()));
+  }
+  return fmt::format("written in columns of y that no slice owns: {}{}", fmt::join(columns, ", "),
+                     more ? " and others" : "");
 }
 
 std::string test_unused_memory_read(const Evidence& evidence) {
@@ -234,10 +269,9 @@ std::string test_unused_memory_read(const Evidence& evidence) {
     }
   }
   return wrong == 0 ? ""
-                    : fmt::format(
-                          "{} hold NaN: rank padding, an unused slot or a buffer that was "
-                          "not written yet was read",
-                          rows_named(evidence));
+                    : rows_that(evidence, "hold") +
+                          " NaN: rank padding, an unused slot or a buffer that was not written yet "
+                          "was read";
 }
 
 }  // namespace lora_bench
