@@ -36,6 +36,29 @@ std::string counts_table(const FuzzReport& report) {
   return text;
 }
 
+// The reasons of most cases; a backend may name the numbers of each.
+std::string skip_reasons(const FuzzReport& report) {
+  constexpr std::size_t kTold = 3;
+  std::string text;
+  for (const FuzzCount& count : report.counts) {
+    std::vector<std::pair<std::int64_t, std::string>> reasons;
+    for (const auto& [reason, cases] : count.skipped_because) {
+      reasons.emplace_back(-cases, reason);
+    }
+    std::sort(reasons.begin(), reasons.end());
+    for (std::size_t i = 0; i < std::min(kTold, reasons.size()); ++i) {
+      const std::int64_t cases = -reasons[i].first;
+      text += fmt::format("SKIPPED on {}: {} case{}: {}\n", count.backend, cases,
+                          cases == 1 ? "" : "s", reasons[i].second);
+    }
+    if (reasons.size() > kTold) {
+      text += fmt::format("SKIPPED on {}: others for {} more reasons\n", count.backend,
+                          reasons.size() - kTold);
+    }
+  }
+  return text;
+}
+
 std::string failures_text(const FuzzReport& report) {
   std::string text;
   for (const FuzzFailure& failure : report.failures) {
@@ -65,7 +88,8 @@ ExitCode execute(FuzzCommand command) {
   request.relations = !command.quick;
   request.tell = print_note;
   const FuzzReport report = fuzz(request);
-  print_result(counts_table(report) + failures_text(report) + "\n" + last_line(request, report));
+  print_result(counts_table(report) + skip_reasons(report) + failures_text(report) + "\n" +
+               last_line(request, report));
   return report.exit;
 }
 

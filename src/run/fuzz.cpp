@@ -172,6 +172,9 @@ void Fuzzer::count(Entrant& entrant, const Proof& proof) const {
   count.mistrusted += status == Status::kMistrusted ? 1 : 0;
   count.skipped += status == Status::kSkipped ? 1 : 0;
   count.failed += failing(status) ? 1 : 0;
+  if (status == Status::kSkipped) {
+    ++count.skipped_because[proof.row.message];
+  }
   entrant.unusable = entrant.unusable || proof.unusable;
   if (status == Status::kHung) {
     entrant.out = true;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ struct FuzzCount {
   std::string backend;
   std::int64_t cases = 0, passed = 0, mistrusted = 0, skipped = 0, failed = 0;
   std::string remark;  // why all were skipped, or the rest was left out
+  std::map<std::string, std::int64_t> skipped_because;  // in its own words; cases
 };
 
 struct FuzzReport {
