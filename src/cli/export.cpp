@@ -119,7 +119,7 @@ Status exported(const std::shared_ptr<ExportWork>& work, const Pulse& pulse) {
 
 ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
   const RunRequest request = request_for(with_cases_split(command.selection));
-  if (const auto code = supervised(request, invocation.argv)) {
+  if (const auto code = supervised(request, invocation.argv, Makes::kOther)) {
     return *code;
   }
   const std::vector<PlannedRow> planned = plan_rows(request);

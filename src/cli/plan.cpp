@@ -144,7 +144,7 @@ std::vector<std::string> explanation_of(const PlannedRow& planned, Targets& targ
 
 ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
   const RunRequest request = request_for(options.selection);
-  if (const auto code = supervised(request, invocation.argv)) {
+  if (const auto code = supervised(request, invocation.argv, Makes::kOther)) {
     return *code;
   }
   const std::vector<PlannedRow> planned = plan_rows(request);

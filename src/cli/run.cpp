@@ -104,7 +104,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   if (options.serve_rows) {
     return serve_rows(request);
   }
-  if (const auto code = supervised(request, invocation.argv)) {
+  if (const auto code = supervised(request, invocation.argv, Makes::kRows)) {
     return *code;
   }
   if (options.profile) {

@@ -77,7 +77,8 @@ bool debugged() {
   _exit(127);
 }
 
-ExitCode ended(const Supervision& shared, int status, const std::vector<std::string>& plugins) {
+ExitCode ended(const Supervision& shared, int status, const std::vector<std::string>& plugins,
+               Makes makes) {
   const int own = shared.own_end.load();
   if (own != kNotEnded && WIFEXITED(status)) {
     return static_cast<ExitCode>(own);
@@ -91,18 +92,19 @@ ExitCode ended(const Supervision& shared, int status, const std::vector<std::str
   if (own != kNotEnded) {
     print_note(fmt::format("lora-bench: {}, with the work done and written", how));
   } else {
-    print_note(
-        fmt::format("lora-bench: with plugin {}: {}; the work ends here, and only --out FILE.jsonl "
-                    "keeps its rows. `run` and `verify` take --isolate: there it costs one row",
-                    fmt::join(plugins, ", "), how));
+    print_note(fmt::format(
+        "lora-bench: with plugin {}: {}; the work ends here{}", fmt::join(plugins, ", "), how,
+        makes == Makes::kRows ? ". Finished rows are in the .jsonl and .csv files of --out; with "
+                                "--isolate it would have cost one row"
+                              : ""));
   }
   return ExitCode::kWrongResult;
 }
 
 }  // namespace
 
-std::optional<ExitCode> supervised(const RunRequest& request,
-                                   const std::vector<std::string>& argv) {
+std::optional<ExitCode> supervised(const RunRequest& request, const std::vector<std::string>& argv,
+                                   Makes makes) {
   const std::vector<std::string> plugins = plugins_of(request);
   if (plugins.empty() || request.isolate || supervisor != nullptr || debugged()) {
     return std::nullopt;
@@ -135,7 +137,7 @@ std::optional<ExitCode> supervised(const RunRequest& request,
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return ended(*shared, status, plugins);
+  return ended(*shared, status, plugins, makes);
 }
 
 void join_supervisor() {

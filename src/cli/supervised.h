@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,13 @@ namespace lora_bench {
 // called, this program is started once more to do the work, and waits: a child that ends without
 // having said so has not done it.
 
+// What the command makes, and so what is left of it: rows as --out has them, or nothing more.
+enum class Makes : std::uint8_t { kRows, kOther };
+
 // The exit code of that child; nothing when the work is to be done here: no plugin is called in
 // this process, this is the child, or a debugger watches this process.
 [[nodiscard]] std::optional<ExitCode> supervised(const RunRequest& request,
-                                                 const std::vector<std::string>& argv);
+                                                 const std::vector<std::string>& argv, Makes makes);
 
 // The hidden first word by which the child knows itself.
 constexpr const char* kSupervisedFlag = "--supervised";

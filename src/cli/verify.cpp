@@ -130,7 +130,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   request.quiet = command.quiet;
   request.argv = invocation.argv;
   request.out.assign(command.out.begin(), command.out.end());
-  if (const auto code = supervised(request, invocation.argv)) {
+  if (const auto code = supervised(request, invocation.argv, Makes::kRows)) {
     return *code;
   }
   const std::string notes = note_on_replaced(request.out);

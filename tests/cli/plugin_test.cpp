@@ -301,10 +301,16 @@ TEST_CASE("a plugin that ends the program is no pass, and its message says what 
     CHECK(contains(result.err, "--isolate"));
   }
   const std::string library = folder.path("libEXITS.so");
-  CHECK(run_tool({"verify", "smoke", "--backends", library}).exit_code == 2);
-  CHECK(
-      run_tool({"plan", "smoke", "--backends", folder.path("libEXITS_IN_SUPPORTS.so")}).exit_code ==
-      2);
+  const std::string rows = folder.path("rows.csv");
+  const ProcessResult verified =
+      run_tool({"verify", "smoke", "--backends", "cpu," + library, "--out", rows});
+  CHECK(verified.exit_code == 2);
+  CHECK(contains(verified.err, "Finished rows are in the .jsonl and .csv files of --out"));
+  CHECK(contains(read_file(rows), ",cpu,"));
+  const ProcessResult planned =
+      run_tool({"plan", "smoke", "--backends", folder.path("libEXITS_IN_SUPPORTS.so")});
+  CHECK(planned.exit_code == 2);
+  CHECK(contains(planned.err, "in supports; the work ends here\n"));
   CHECK(run_tool({"export", "smoke/decode8-rank8", "--backends", library, "--to", folder.folder()})
             .exit_code == 2);
 }
