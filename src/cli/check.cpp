@@ -90,7 +90,8 @@ void add_check(CLI::App& app, Invocation& invocation) {
   sub->add_option("--tensor", command->request.tensor,
                   "its name in there; without it output, or the only one");
   add_declarations(*sub, *command);
-  sub->add_flag("--json", command->json, "print the verdict as a row of a results file");
+  sub->add_flag("--json", command->json,
+                "print the verdict as one line of JSON with the keys of a row");
   sub->callback(
       [command, &invocation] { invocation.action = [command] { return execute(*command); }; });
 }

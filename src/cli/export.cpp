@@ -26,15 +26,6 @@ struct ExportCommand {
   bool scales_as_written = false;
 };
 
-bool names_scenario(const std::string& text) {
-  try {
-    static_cast<void>(find_scenario(text));
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-
 // "anchors/decode1-qkv-r16" is the case decode1-qkv-r16 of anchors, unless it is a scenario itself.
 Selection with_cases_split(const Selection& selection) {
   Selection split = selection;

@@ -21,7 +21,26 @@ std::string why_no_seed(const std::string& text) {
              : fmt::format("'{}' is no seed; allowed: an integer from 0 to {}", text, UINT64_MAX);
 }
 
+// SCENARIO/CASE, as `export` takes it: what to write instead, or "".
+std::string with_case_apart(const std::string& named) {
+  const std::size_t slash = named.rfind('/');
+  if (slash == std::string::npos || names_scenario(named) ||
+      !names_scenario(named.substr(0, slash))) {
+    return "";
+  }
+  return fmt::format("{} --case {}", named.substr(0, slash), named.substr(slash + 1));
+}
+
 }  // namespace
+
+bool names_scenario(const std::string& text) {
+  try {
+    static_cast<void>(find_scenario(text));
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
 
 CLI::Validator seed_validator() { return {why_no_seed, ""}; }
 
@@ -83,6 +102,9 @@ std::vector<Scenario> load_selected(const Selection& selection) {
       scenarios.push_back(std::move(scenario));
     } catch (const UsageError& error) {
       diagnostics.insert(diagnostics.end(), error.diagnostics().begin(), error.diagnostics().end());
+      if (const std::string apart = with_case_apart(file); !apart.empty()) {
+        diagnostics.back().suggestion = apart;
+      }
     }
   }
   if (!diagnostics.empty()) {

@@ -32,6 +32,8 @@ struct Selection {
 
 void add_selection(CLI::App& command, Selection& selection, bool files_required);
 
+[[nodiscard]] bool names_scenario(const std::string& text);
+
 // Loads every file; the errors of all files in one UsageError.
 [[nodiscard]] std::vector<Scenario> load_selected(const Selection& selection);
 

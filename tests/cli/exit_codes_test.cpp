@@ -105,6 +105,12 @@ TEST_CASE("a proof table has no bound share for a backend that passed nothing") 
   CHECK(!contains(run_tool({"verify", file, "--backends", "naive"}).out, "0.0%"));
 }
 
+TEST_CASE("exit 1: a case as export takes it is told as the others do") {
+  const ProcessResult result = run_tool({"run", "smoke/decode8-rank8"});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "did you mean 'smoke --case decode8-rank8'?"));
+}
+
 TEST_CASE("exit 1: an unknown backend is named with the nearest known one") {
   const ProcessResult result = run_tool({"run", "smoke", "--backends", "cpuu"});
   CHECK(result.exit_code == 1);
