@@ -230,7 +230,7 @@ void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double t
   }
   if (std::isfinite(quietest) && quietest > threshold) {
     throw UsageError(fmt::format(
-        "threshold of {:.2f} % is below the noise of every row; the quietest can tell a change of "
+        "threshold of {:.6g} % is below the noise of every row; the quietest can tell a change of "
         "{:.2f} %: raise the threshold or measure more samples",
         threshold * 100, std::ceil(quietest * 1e4) / 100));
   }

@@ -208,6 +208,9 @@ TEST_CASE("a given threshold below the noise of every row is refused") {
   options.threshold_given = true;
   CHECK_THROWS_WITH_AS(static_cast<void>(report({timed("a", 100)}, {timed("a", 100)}, options)),
                        doctest::Contains("below the noise of every row"), UsageError);
+  options.threshold = 0.00001;
+  CHECK_THROWS_WITH_AS(static_cast<void>(report({timed("a", 100)}, {timed("a", 100)}, options)),
+                       doctest::Contains("threshold of 0.001 % is below"), UsageError);
   // Whatever the medians are.
   CHECK_THROWS_AS(static_cast<void>(report({timed("a", 100)}, {timed("a", 200)}, options)),
                   UsageError);
