@@ -123,7 +123,8 @@ Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, Space space) 
   }
   // Beside many rows the base leaves no multiprocessor free, and a delta costs a pass over y more.
   constexpr std::int64_t kMostRows = 256;
-  if (space == Space::kHost || problem.lora.tokens > kMostRows) {
+  const bool after_exchange = description_of(problem.layer.kind).lora_after_exchange;
+  if (space == Space::kHost || problem.lora.tokens > kMostRows || after_exchange) {
     return Overlap::kSerial;
   }
   return exchange_of_h(problem.layer) == Exchange::kNone ? Overlap::kDelta : Overlap::kShrink;

@@ -186,6 +186,17 @@ TEST_CASE("a delta needs all of h where it is made") {
         "layer.overlap shrink with layer.comm nccl: each GPU has one stream; serial or auto");
 }
 
+TEST_CASE("what auto takes is what the layer could be asked for") {
+  for (const LayerProblem& problem : all_layers()) {
+    INFO(told(problem));
+    for (const Space space : {Space::kHost, Space::kDevice}) {
+      const Overlap chosen = chosen_overlap(Overlap::kAuto, problem, space);
+      CHECK(chosen != Overlap::kAuto);
+      CHECK(why_not_overlapped(problem.layer, Comm::kNone, chosen).empty());
+    }
+  }
+}
+
 TEST_CASE("auto puts few rows beside the base on a device, and no others") {
   LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, false));
   CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kHost) == Overlap::kSerial);
