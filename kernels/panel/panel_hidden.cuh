@@ -3,6 +3,8 @@
 #include "kernels/chains.cuh"
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_tuning.h"
+#include "kernels/params.h"
+#include "kernels/segment/segment.cuh"
 #include "kernels/segment/vectors.cuh"
 
 // How h gets to the shared memory of a block: S is its PanelExpandBlock.
@@ -73,6 +75,36 @@ __device__ inline void hold_stored(const H* slice, std::int64_t max_rank, int ro
     const int at = item % kLanes;
     reinterpret_cast<float*>(held + row * S::kPitchOfH)[at] =
         at < rank ? to_float(slice[tokens[row] * max_rank + at]) : 0.0F;
+  }
+}
+
+// h of a slice, from wherever it is.
+template <typename S, typename H>
+__device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& sums,
+                                   const Segment& segment, const std::int32_t* tokens, int slice,
+                                   int rank, float scale, unsigned char* held) {
+  const std::int64_t skipped = slice * params.tokens * params.max_rank;
+  if (sums.sums == nullptr) {
+    hold_stored<S>(static_cast<const H*>(params.h) + skipped, params.max_rank, segment.rows, tokens,
+                   rank, held);
+    return;
+  }
+  const auto hold = [&]<int kParts>() {
+    hold_parts<S, H, kParts>(sums, sums.sums + skipped, params.max_rank, segment.rows, tokens, rank,
+                             scale, held);
+  };
+  switch (sums.parts) {
+    case 1:
+      hold.template operator()<1>();
+      break;
+    case 2:
+      hold.template operator()<2>();
+      break;
+    case 4:
+      hold.template operator()<4>();
+      break;
+    default:
+      hold.template operator()<kChains>();
   }
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/segment/segment.cuh"
 #include "kernels/segment/vectors.cuh"
 
-// The same sums for shapes that no tile takes: rows that do not start on 16 bytes, ranks above 128.
+// The same sums for shapes that no tile takes: rows that do not start on 16 bytes, ranks above 256.
 // A warp works straight from memory, and nothing is done to hide that.
 namespace lora_bench::kernels {
 

@@ -15,14 +15,6 @@ std::int64_t row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
   return (shape.tokens - groups) / rows_per_tile + groups;
 }
 
-// Of those, what to reckon with: where groups of one length would fill their tiles, that they do;
-// else all of them.
-std::int64_t likely_row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
-  const std::int64_t groups = std::min(shape.active, shape.tokens);
-  return shape.tokens % (groups * rows_per_tile) == 0 ? shape.tokens / rows_per_tile
-                                                      : row_tiles(shape, rows_per_tile);
-}
-
 // How often the places for blocks are filled. A few blocks too many are no round: they are the rows
 // that groups leave, and end soon.
 double rounds_of(std::int64_t blocks, std::int64_t at_once, double too_many) {
@@ -36,6 +28,14 @@ std::int64_t held(const PanelShape& shape, int blocks, std::int64_t bytes) {
   return std::clamp<std::int64_t>(shape.multiprocessor_bytes / (bytes + 1024), 1, blocks);
 }
 
+// What reading a part of h takes grows as the square of the rank; twice as many warps read it where
+// they share the lanes.
+double reading_lanes(const PanelShape& shape) {
+  constexpr std::int64_t kOfAShare = 128;
+  return static_cast<double>(shape.max_rank <= kOfAShare ? shape.max_rank * shape.max_rank
+                                                         : kOfAShare * kOfAShare / 4);
+}
+
 struct ShrinkChoice {
   int tile = kPanelPlain;
   int split = 1;
@@ -47,7 +47,7 @@ struct ShrinkChoice {
 // them from the L2, and one of products; a stage takes a while in any case, which fewer stages hide
 // worse. A part is written once, and read by every block of expand for its rows: as many blocks as
 // there are places, however many rows there are, one load after another where lanes are many.
-double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
+double shrink_time(const PanelShape& shape, const ShrinkChoice& choice, std::int64_t row_tiles) {
   constexpr double kBytesATime = 42e3;
   constexpr double kProductsATime = 1.2e6;
   constexpr double kLatency = 2.1;
@@ -67,21 +67,20 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice) {
                               at_once * tile.rows * tile.lanes * kPanelDepth / kProductsATime,
                               kLatency / (tile.stages - 1)});
   };
-  const double rounds =
-      rounds_of(likely_row_tiles(shape, tile.rows) * divide_up(lanes, tile.lanes) * choice.split,
-                shape.multiprocessors * held_by_one, kTooMany);
+  const double rounds = rounds_of(row_tiles * divide_up(lanes, tile.lanes) * choice.split,
+                                  shape.multiprocessors * held_by_one, kTooMany);
   const auto places = static_cast<double>(held_by_one);
   const double rest = (rounds - std::floor(rounds)) * places;
   return std::floor(rounds) * round_of(places) + (rest > 0 ? round_of(std::max(rest, 1.0)) : 0) +
          panel_parts(choice.levels) *
              (static_cast<double>(shape.tokens * lanes * 4) / kBytesOfParts +
-              static_cast<double>(shape.max_rank * shape.max_rank) * kReadingParts);
+              reading_lanes(shape) * kReadingParts);
 }
 
 // The same where a cluster adds the chains. Fitted to two tiles on two shapes: 256 tokens of one
 // adapter of rank 64, down, and 128, qkv, where a block has a multiprocessor for itself. Expand
 // starts early on the multiprocessors that are left, which has to be half of them.
-double joined_time(const PanelShape& shape, const ShrinkChoice& choice) {
+double joined_time(const PanelShape& shape, const ShrinkChoice& choice, std::int64_t row_tiles) {
   constexpr double kStart = 3.5;
   constexpr double kProductsATime = 8.4e5;
   constexpr double kLateExpand = 7;
@@ -90,14 +89,13 @@ double joined_time(const PanelShape& shape, const ShrinkChoice& choice) {
   const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
   const std::int64_t lanes = shape.slices * shape.max_rank;
   const std::int64_t stages = divide_up(chain_length(shape.in_features), tile.depth);
-  const std::int64_t blocks =
-      likely_row_tiles(shape, tile.rows) * divide_up(lanes, tile.lanes) * kChains;
+  const std::int64_t blocks = row_tiles * divide_up(lanes, tile.lanes) * kChains;
   const double taken = static_cast<double>(blocks) / static_cast<double>(shape.multiprocessors);
   return kStart +
          static_cast<double>(stages * tile.rows * tile.lanes * tile.depth) / kProductsATime +
          kLateExpand * std::max(taken - 0.5, 0.0) +
          static_cast<double>(shape.tokens * lanes * 4) / kBytesOfParts +
-         static_cast<double>(shape.max_rank * shape.max_rank) * kReadingParts;
+         reading_lanes(shape) * kReadingParts;
 }
 
 // Whether to think of a tile whose chains a cluster adds where nobody asks for it: chains of as
@@ -144,8 +142,16 @@ ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said)
         if (!allowed(shape, said, choice)) {
           continue;
         }
-        const double time = kPanelShrinkTiles[i].joined ? joined_time(shape, choice) / kClearlyLess
-                                                        : shrink_time(shape, choice);
+        const PanelShrinkTile& tile = kPanelShrinkTiles[i];
+        const auto time_of = [&](std::int64_t tiles) {
+          return tile.joined ? joined_time(shape, choice, tiles) / kClearlyLess
+                             : shrink_time(shape, choice, tiles);
+        };
+        // Groups of one length that fill their tiles are as likely as any others.
+        double time = time_of(row_tiles(shape, tile.rows));
+        if (shape.tokens % (std::min(shape.active, shape.tokens) * tile.rows) == 0) {
+          time = (time + time_of(shape.tokens / tile.rows)) / 2;
+        }
         if (best.tile == kPanelPlain || time < least) {
           best = choice;
           least = time;
@@ -161,28 +167,32 @@ ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said)
 // that a multiprocessor has nothing to hide behind.
 std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
                            std::int64_t column_tiles) {
-  constexpr double kStartInColumns = 96;
   constexpr double kWorkInColumns = 88;
   constexpr double kUneven = 0.12;
-  constexpr double kTooMany = 1.0 / 50;
   const std::int64_t rows = 16 * tile.warps_of_rows;
   const double columns = tile.wide * tile.warps_of_columns;
   const std::int64_t places = held(shape, tile.blocks, panel_expand_bytes(tile));
   const std::int64_t at_once = shape.multiprocessors * places;
-  // Groups that are larger than a tile seldom end where one does; smaller ones have one each.
-  const std::int64_t groups = std::min(shape.active, shape.tokens);
-  const std::int64_t expected =
-      shape.tokens > rows * groups ? likely_row_tiles(shape, rows) : groups;
+  // A block that has a multiprocessor to itself starts with nothing beside it.
+  const double start = places > 1 ? 96 : 256;
+  const double too_many = places > 1 ? 1.0 / 50 : 0;
+  const auto time_of = [&](std::int64_t turns, std::int64_t blocks) {
+    const double rounds = std::ceil(rounds_of(blocks, at_once, too_many));
+    return (rounds + kUneven) * (static_cast<double>(turns) * columns + start) +
+           kWorkInColumns *
+               std::min(static_cast<double>(blocks) / static_cast<double>(shape.multiprocessors),
+                        static_cast<double>(places));
+  };
+  // All row tiles may be there, or as few as there are groups: with either alone a round of blocks
+  // more than it reckons with would come now and then.
+  const std::int64_t most = row_tiles(shape, rows);
+  const std::int64_t fewest =
+      std::max(divide_up(shape.tokens, rows), std::min(shape.active, shape.tokens));
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t turns = 1; turns <= column_tiles; turns += 1 + turns / 16) {
     const std::int64_t chunks = divide_up(column_tiles, turns);
-    const double rounds = std::ceil(rounds_of(expected * chunks, at_once, kTooMany));
-    const double time =
-        (rounds + kUneven) * (static_cast<double>(turns) * columns + kStartInColumns) +
-        kWorkInColumns * std::min(static_cast<double>(expected * chunks) /
-                                      static_cast<double>(shape.multiprocessors),
-                                  static_cast<double>(places));
+    const double time = (time_of(turns, most * chunks) + time_of(turns, fewest * chunks)) / 2;
     if (turns == 1 || time < least) {
       best = chunks;
       least = time;

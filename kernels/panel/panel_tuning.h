@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -47,7 +48,8 @@ constexpr std::array<PanelShrinkTile, 9> kPanelShrinkTiles = {{{32, 32, 2, 2, 8,
                                                                {32, 64, 2, 2, 8, 1, true, 128, 4},
                                                                {64, 48, 4, 2, 6, 1, true, 128, 4}}};
 
-// Of expand: a warp owns 16 rows and `wide` columns of a tile.
+// Of expand: a warp owns 16 rows and `wide` columns of a tile, and an equal share of the lanes:
+// sums go from one share of the warps to the next.
 struct PanelExpandTile {
   int steps;  // of 16 lanes: the most that it takes
   int warps_of_rows;
@@ -55,9 +57,14 @@ struct PanelExpandTile {
   int wide;
   int stages;
   int blocks;
+  int shares = 1;
 };
-constexpr std::array<PanelExpandTile, 4> kPanelExpandTiles = {
-    {{1, 4, 1, 128, 2, 4}, {2, 4, 1, 64, 3, 4}, {4, 4, 1, 64, 3, 3}, {8, 4, 1, 64, 2, 2}}};
+constexpr std::array<PanelExpandTile, 6> kPanelExpandTiles = {{{1, 4, 1, 128, 2, 4},
+                                                               {2, 4, 1, 64, 3, 4},
+                                                               {4, 4, 1, 64, 3, 3},
+                                                               {8, 4, 1, 64, 3, 2},
+                                                               {12, 4, 1, 64, 4, 1, 2},
+                                                               {16, 4, 1, 64, 3, 1, 2}}};
 
 constexpr int kPanelPlain = -1;  // no tile: takes any shape, slowly
 
@@ -110,7 +117,7 @@ struct PanelExpandTuning {
   const int columns = tile.wide * tile.warps_of_columns;
   return (rows * 12 + 1023) / 1024 * 1024 +
          tile.stages * (columns * tile.steps * 32 + rows * columns * 2) +
-         rows * panel_pitch_of_h(tile.steps);
+         std::max(rows * panel_pitch_of_h(tile.steps), (tile.shares - 1) * 2 * rows * columns * 4);
 }
 
 // What a caller says of a launch; -1 and 0 say nothing.

@@ -33,9 +33,9 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   if (problem.tokens > kRowsOfAnAdapter * problem.groups()) {
     return false;
   }
-  constexpr std::int64_t kLanesOfPanel = 128;  // the most that its tiles have
+  constexpr std::int64_t kLanesOfPanel = 256;  // the most that its tiles have
+  constexpr std::int64_t kLanesOfAShare = 128;
   constexpr double kMany = 30e6;
-  constexpr double kMore = 1.6;
   const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
   const std::int64_t least = shape.slices == 1 ? 24 : 32;  // lanes of a slice, that fill its tiles
   if (shape.max_rank < least || shape.max_rank > kLanesOfPanel || shape.max_rank % 8 != 0) {
@@ -47,7 +47,8 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
                       static_cast<double>(shape.in_features + 2 * shape.columns);
   const double tiles = static_cast<double>(kernels::clustered_likely_tiles(shape)) * weights;
   const double once = static_cast<double>(shape.active) * weights;
-  return tiles < kMany || tiles + rows < kMore * (once + rows);
+  const double more = shape.max_rank > kLanesOfAShare ? 2 : 1.6;
+  return tiles < kMany || tiles + rows < more * (once + rows);
 }
 
 // -1 for "" and for what is no tile.
@@ -206,8 +207,8 @@ bool shrinks_in_vectors(const Problem& problem) {
 }
 
 bool expands_in_vectors(const Problem& problem) {
-  return expands_in_vectors(expand_params(problem, no_operands(problem)), size_bytes(problem.dtype),
-                            size_bytes(problem.intermediate));
+  return expands_in_vectors(expand_params(problem, no_operands(problem)),
+                            size_bytes(problem.dtype));
 }
 
 std::string tile_name(const kernels::PanelShrinkTile& tile) {

@@ -98,8 +98,7 @@ class PanelBackend final : public Backend {
   void expand(const Problem& problem, const Operands& operands, const kernels::PanelSums& sums,
               cudaStream_t stream) const {
     const kernels::ExpandParams params = expand_params(problem, operands);
-    const std::int64_t element = size_bytes(problem.dtype);
-    const bool vectors = expands_in_vectors(params, element, size_bytes(problem.intermediate));
+    const bool vectors = expands_in_vectors(params, size_bytes(problem.dtype));
     LORA_BENCH_CUDA_CHECK(kernels::launch_panel_expand(
         kernel_number(problem.dtype), kernel_number(problem.intermediate), params,
         auto_expand_tuning(device_, problem, tuning_of(problem), vectors), sums,

@@ -50,11 +50,11 @@ bool copies_in_bulk(const kernels::ShrinkParams& shrink, const kernels::ExpandPa
   return all && has_vector_y(expand, element_bytes);
 }
 
-bool expands_in_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes,
-                        std::int64_t h_bytes) {
-  bool all = reads_vectors(params, element_bytes, h_bytes) && has_vector_y(params, element_bytes);
+bool expands_in_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes) {
+  bool all = has_vector_y(params, element_bytes) && whole(2 * params.max_rank * element_bytes);
   for (int slice = 0; slice < params.slices; ++slice) {
-    all = all && aligned(params.bias[slice]);  // with rows as long as the slices of y are wide
+    // A bias has rows as long as the slices of y are wide.
+    all = all && aligned(params.b[slice]) && aligned(params.bias[slice]);
   }
   return all;
 }

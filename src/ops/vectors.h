@@ -14,8 +14,8 @@ namespace lora_bench {
 // which eight bytes are read at once.
 [[nodiscard]] bool copies_in_bulk(const kernels::ShrinkParams& shrink,
                                   const kernels::ExpandParams& expand, std::int64_t element_bytes);
-// The same of all that expand reads and writes, bias included.
+// Whether panels of expand can: rows of y and bias 16 bytes at a time, columns of B eight.
 [[nodiscard]] bool expands_in_vectors(const kernels::ExpandParams& params,
-                                      std::int64_t element_bytes, std::int64_t h_bytes);
+                                      std::int64_t element_bytes);
 
 }  // namespace lora_bench

@@ -60,7 +60,7 @@ TEST_CASE("auto passes every level on random cases, with whole vectors and witho
 
 TEST_CASE("auto passes on every rank class, with few rows an adapter and many") {
   need_gpu();
-  for (const std::int64_t rank : {1, 4, 7, 8, 12, 16, 24, 64, 100, 128}) {
+  for (const std::int64_t rank : {1, 4, 7, 8, 12, 16, 24, 64, 100, 128, 192, 256}) {
     for (const std::int64_t rows : {1, 7, 8, 9, 33, 130}) {
       lora_bench::Case spec = workload_case(rows, rows > 8 ? 3 : 1);
       spec.seed = static_cast<std::uint64_t>(rank * 1000 + rows);
@@ -135,7 +135,7 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
   }
   int taken = 0;
   for (const std::int64_t tokens : {7, 40, 300}) {
-    for (const std::int64_t rank : {16, 64}) {
+    for (const std::int64_t rank : {16, 64, 192}) {
       lora_bench::Case spec = workload_case(tokens, 5);
       spec.dtype = Dtype::kBf16;
       spec.layer.in_features = spec.layer.x_stride = 2056;

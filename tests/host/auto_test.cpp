@@ -90,6 +90,11 @@ TEST_CASE("auto: a dozen rows of each of many large adapters go to panels, of sm
   spec.batch.decode = 12 * 64;
   spec.adapters.rank.list = {192};
   spec.adapters.max_rank = 192;
+  CHECK(family_of(spec) == AutoFamily::kClustered);  // weights come less than twice as often
+  spec.batch.decode = 20 * 64;
+  CHECK(family_of(spec) == AutoFamily::kPanel);
+  spec.adapters.rank.list = {264};
+  spec.adapters.max_rank = 264;
   CHECK(family_of(spec) == AutoFamily::kClustered);  // panel has no tile for it
 }
 

@@ -208,3 +208,25 @@ TEST_CASE("vectors are read only where every row begins at a multiple of 16 byte
   expand.b[1] = memory + 1;
   CHECK_FALSE(lora_bench::reads_vectors(expand, 2, 4));
 }
+
+TEST_CASE("panels of expand need y and bias on 16 bytes, and columns of B on eight") {
+  alignas(16) static char memory[64] = {};
+  const auto taken_with = [&](const auto& change) {
+    ExpandParams expand;
+    expand.b[0] = expand.b[1] = memory;
+    expand.y = memory;
+    expand.slices = 2;
+    expand.max_rank = 12;
+    expand.width[0] = 1024;
+    expand.width[1] = 512;
+    expand.y_stride = 1536;
+    change(expand);
+    return lora_bench::expands_in_vectors(expand, 2);
+  };
+  CHECK(taken_with([](ExpandParams&) {}));
+  CHECK(taken_with([](ExpandParams& expand) { expand.h = memory + 4; }));
+  CHECK_FALSE(taken_with([](ExpandParams& expand) { expand.max_rank = 10; }));
+  CHECK_FALSE(taken_with([](ExpandParams& expand) { expand.b[1] = memory + 8; }));
+  CHECK_FALSE(taken_with([](ExpandParams& expand) { expand.bias[0] = memory + 8; }));
+  CHECK_FALSE(taken_with([](ExpandParams& expand) { expand.y_stride = 1540; }));
+}
