@@ -28,6 +28,7 @@ struct LayerAttempt {
   std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
   LayerPlaces places;
   std::shared_ptr<Clock> clock;  // null = proof only
+  bool relations = false;
   DeviceFacts facts;
   Support support;
   std::string numerics;
@@ -88,6 +89,7 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     VerifyOptions options;
     options.max_rows = verify.max_rows;
     options.seed = attempt.spec.seed;
+    options.relations = attempt.relations;
     attempt.verdict = verify_layer(problem, home, options);
     return;
   }
@@ -104,6 +106,9 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     if (attempt.verdict->failure) {
       const LayerTensors before = draw_earlier_tensors(problem, Fill::kBounded, attempt.spec.seed);
       name_fault(*attempt.verdict, {problem, tensors, before}, oracle, outputs_of(engine));
+    }
+    if (attempt.relations) {
+      add_relations(*attempt.verdict, problem, tensors, home, oracle);
     }
     if (attempt.verdict->status != Status::kPassed) {
       return;  // nothing is timed that was not proved right
@@ -175,6 +180,7 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
   const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
   attempt->places = layer_places(request, targets, attempt->pulse);
   attempt->facts = targets.facts(space);
+  attempt->relations = request.relations || request.spec.verify.relations;
   if (!layer_worked(row, attempt, ask_layer)) {
     return;
   }

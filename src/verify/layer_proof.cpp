@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "verify/layer_relations.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {
@@ -247,6 +248,24 @@ Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const Lay
   return verdict;
 }
 
+void add_relations(Verdict& verdict, const LayerProblem& problem, const LayerTensors& tensors,
+                   const LayerHome& home, const reference::LayerRows& oracle) {
+  if (verdict.status != Status::kPassed || home.space() != Space::kHost) {
+    return;
+  }
+  const std::string broken = broken_layer_relation(problem, tensors, home, oracle);
+  if (broken.empty()) {
+    verdict.passed.insert(verdict.passed.end() - 1, Level::kRelations);
+    return;
+  }
+  verdict.status = Status::kFailed;
+  verdict.message = fmt::format("relations: '{}' does not hold", broken);
+  Failure failure;
+  failure.level = Level::kRelations;
+  failure.what = fmt::format("relation '{}'", broken);
+  verdict.failure = std::move(failure);
+}
+
 namespace {
 
 // The two proofs of one layer.
@@ -256,6 +275,7 @@ class LayerProof {
       : problem_(problem),
         home_(home),
         seed_(options.seed),
+        relations_(options.relations),
         rows_(sample_rows(problem.lora, options.max_rows, options.seed)),
         arithmetic_(layer_arithmetic(problem, home)) {}
 
@@ -285,8 +305,9 @@ class LayerProof {
   [[nodiscard]] bool takes_integers() const {
     const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
-    return home_.space() == Space::kHost && problem_.lora.dtype != Dtype::kFp16 && wide &&
-           problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
+    return home_.space() == Space::kHost && !home_.communicator->rounds_each_sum() &&
+           problem_.lora.dtype != Dtype::kFp16 && wide && problem_.soft_cap == 0 &&
+           is_power_of_two(problem_.logit_scale);
   }
 
   // Integers tell that something is wrong in the last bit, other numbers better what.
@@ -324,12 +345,16 @@ class LayerProof {
     if (!arithmetic.exact) {
       name_fault(verdict_, {problem_, tensors, before}, oracle, outputs_of(engine));
     }
+    if (!arithmetic.exact && relations_) {
+      add_relations(verdict_, problem_, tensors, home_, oracle);
+    }
     return verdict_.status == Status::kPassed;
   }
 
   const LayerProblem& problem_;
   const LayerHome& home_;
   std::uint64_t seed_;
+  bool relations_;
   std::vector<std::int64_t> rows_;
   reference::LayerArithmetic arithmetic_;
   Verdict verdict_;

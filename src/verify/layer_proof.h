@@ -45,8 +45,12 @@ void name_fault(Verdict& verdict, const LayerStory& story, const reference::Laye
 [[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
                                   const LayerProblem& problem, const reference::LayerRows& oracle,
                                   const LayerHome& home, Level level = Level::kBounded);
+// Level 3 of a layer that passed the others.
+void add_relations(Verdict& verdict, const LayerProblem& problem, const LayerTensors& tensors,
+                   const LayerHome& home, const reference::LayerRows& oracle);
 // The same on numbers of full mantissa, drawn by the options' seed, in slots that held other
-// adapters before; on a host first on integers, bit for bit (level 1).
+// adapters before; where every rounding can be modelled, first on integers, bit for bit (level 1);
+// with the relations (level 3) where the options ask for them.
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const LayerHome& home,
                                    const VerifyOptions& options);
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,

@@ -1,0 +1,131 @@
+#include "verify/layer_relations.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <utility>
+
+#include "core/convert.h"
+#include "ops/cpu_backend.h"
+#include "support/layer_case.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// What the cpu backend does, and then what `spoils` makes of it.
+class SpoiledBackend final : public Backend {
+ public:
+  using Spoils = std::function<void(const Problem&, const Operands&)>;
+  explicit SpoiledBackend(Spoils spoils) : spoils_(std::move(spoils)) {}
+  [[nodiscard]] std::string_view name() const override { return "spoiled"; }
+  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return cpu_->numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    cpu_->launch(problem, operands, stream);
+    spoils_(problem, operands);
+  }
+
+ private:
+  Spoils spoils_;
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
+};
+
+std::string broken(const LayerProblem& problem, const SpoiledBackend::Spoils& spoils) {
+  const auto cpu = make_cpu_backend({1, ""});
+  const auto memory = make_host_memory();
+  const SpoiledBackend lora(spoils);
+  const LayerHome home = one_home(*cpu, lora, *memory);
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  const reference::LayerRows oracle = layer_oracle(
+      problem, tensors, layer_arithmetic(problem, home), sample_rows(problem.lora, 256, 1));
+  return broken_layer_relation(problem, tensors, home, oracle);
+}
+
+// The last bit of the first column of a row.
+void nudge(const Problem& problem, const Operands& operands, std::int64_t row) {
+  auto* const bits = static_cast<std::uint16_t*>(operands.y) + row * problem.y_stride;
+  *bits = static_cast<std::uint16_t>(*bits ^ 1U);
+}
+
+LayerProblem row_layer() { return layer_problem(layer_of(LayerKind::kRow, 1, false)); }
+
+}  // namespace
+
+TEST_CASE("the relations hold for every kind of layer, divided in every way") {
+  const auto cpu = make_cpu_backend({1, ""});
+  const auto memory = make_host_memory();
+  for (LayerProblem problem : all_layers()) {
+    INFO(told(problem));
+    problem.base_bias = true;
+    const Verdict verdict = verify_layer(problem, *cpu, *cpu, *memory, {.relations = true});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    CHECK(verdict.passed ==
+          std::vector<Level>{Level::kExact, Level::kBounded, Level::kRelations, Level::kMemory});
+  }
+}
+
+TEST_CASE("each relation is broken by what it is there for") {
+  std::int64_t launches = 0;
+  CHECK(broken(row_layer(), [&](const Problem& problem, const Operands& operands) {
+          if (++launches == 3) {
+            nudge(problem, operands, 0);
+          }
+        }) != "");
+  CHECK(broken(row_layer(), [](const Problem& problem, const Operands& operands) {
+          nudge(problem, operands, 1);
+        }) == "B of zeros is the base");
+  const auto in_slot = [](std::int32_t slot) {
+    return [slot](const Problem& problem, const Operands& operands) {
+      for (std::int64_t row = 0; row < problem.tokens; ++row) {
+        // Only where an adapter adds something, so that B of zeros stays the base.
+        const auto* const b = static_cast<const std::uint16_t*>(operands.b[0]);
+        const bool zeros = b[slot * problem.widths[0] * problem.max_rank] << 1 == 0;
+        if (operands.adapter_of_token[row] == slot && !zeros) {
+          nudge(problem, operands, row);
+        }
+      }
+    };
+  };
+  CHECK(broken(row_layer(), in_slot(1)) == "adapters in other slots");
+  CHECK(broken(row_layer(), [](const Problem& problem, const Operands& operands) {
+          for (std::int64_t row = 0; row < problem.tokens; ++row) {
+            if (operands.adapter_of_token[row] < 0) {
+              nudge(problem, operands, row);
+            }
+          }
+        }) == "B of zeros is the base");
+  CHECK(broken(row_layer(), [](const Problem& problem, const Operands& operands) {
+          const auto* const b = static_cast<const std::uint16_t*>(operands.b[0]);
+          if (b[operands.adapter_of_token[0] * problem.widths[0] * problem.max_rank] << 1 != 0) {
+            nudge(problem, operands, 0);
+          }
+        }) == "rows in another order");
+}
+
+TEST_CASE("a layer whose relation is broken fails, and says which") {
+  const auto cpu = make_cpu_backend({1, ""});
+  const auto memory = make_host_memory();
+  const LayerProblem problem = row_layer();
+  const SpoiledBackend lora([](const Problem& of, const Operands& operands) {
+    nudge(of, operands, 2);  // a row without adapter
+  });
+  const LayerHome home = one_home(*cpu, lora, *memory);
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  const reference::LayerRows oracle = layer_oracle(
+      problem, tensors, layer_arithmetic(problem, home), sample_rows(problem.lora, 256, 1));
+  Verdict verdict;
+  verdict.status = Status::kPassed;
+  verdict.passed = {Level::kBounded, Level::kMemory};
+  add_relations(verdict, problem, tensors, home, oracle);
+  CHECK(verdict.status == Status::kFailed);
+  CHECK(verdict.message == "relations: 'B of zeros is the base' does not hold");
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->level == Level::kRelations);
+}
