@@ -63,6 +63,28 @@ TEST_CASE("a layer whose adapters are wrong fails") {
   CHECK(contains(result.out, "shard 0, token"));
 }
 
+TEST_CASE("shards that are to exchange on GPUs are skipped where they have none, never passed") {
+  const TemporaryFolder folder;
+  const ProcessResult result = run_tool({"run", folder.write("layers.yaml", kLayers), "--backends",
+                                         "cpu", "--case", "tp4*", "--set", "layer.comm=nccl"});
+  CHECK(result.exit_code == 4);
+  CHECK(contains(result.out, "comm nccl gives each shard a GPU, and cpu runs on the host"));
+  CHECK_FALSE(contains(result.out, "PASSED"));
+}
+
+TEST_CASE("what only some kinds of layers have is refused for the others") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("layers.yaml", kLayers);
+  const auto refused = [&](const std::string& setting) {
+    const ProcessResult result = run_tool({"run", file, "--set", setting});
+    CHECK(result.exit_code == 1);
+    return result.err;
+  };
+  CHECK(contains(refused("layer.soft_cap=30"), "'layer.soft_cap' of a merged_qkv layer"));
+  CHECK(contains(refused("layer.padding=8"), "'layer.padding' of a merged_qkv layer"));
+  CHECK(contains(refused("layer.kind=vocab_embedding"), "'layer.bias' of a vocab_embedding layer"));
+}
+
 TEST_CASE("a layer that cannot be divided as asked is an error before anything runs") {
   const TemporaryFolder folder;
   const std::string file = folder.write("layers.yaml", kLayers);

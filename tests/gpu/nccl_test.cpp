@@ -1,0 +1,80 @@
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "layers/layer_home.h"
+#include "measure/clock.h"
+#include "ops/backend_on_gpu.h"
+#include "ops/base_product.h"
+#include "ops/cublaslt_library.h"
+#include "run/select.h"
+#include "support/layer_case.h"
+#include "support/need_gpu.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+constexpr std::int64_t kGpus = 2;
+
+// Two GPUs with `auto` and cuBLASLt on each.
+struct Pair {
+  Pair() {
+    for (std::int64_t rank = 0; rank < kGpus; ++rank) {
+      const CurrentGpu current(static_cast<int>(rank));
+      base.push_back(
+          on_gpu(std::shared_ptr<const Backend>(make_base_product(Space::kDevice)), gpus, rank));
+      lora.push_back(on_gpu(select_backend("auto").backend, gpus, rank));
+      home.places.push_back({*base.back(), *lora.back(), *gpus->memory(rank)});
+    }
+    home.communicator = make_nccl_communicator(gpus);
+  }
+  std::shared_ptr<const GpuGroup> gpus = std::make_shared<const GpuGroup>(kGpus);
+  std::vector<std::shared_ptr<const Backend>> base, lora;
+  LayerHome home;
+};
+
+}  // namespace
+
+TEST_CASE("every kind of layer is proved with each shard on a GPU of its own") {
+  need(why_no_cublaslt());
+  need(why_no_nccl_communicator(kGpus));
+  const Pair pair;
+  int proved = 0;
+  for (LayerProblem problem : all_layers()) {
+    if (problem.layer.tp == kGpus) {
+      CAPTURE(told(problem));
+      problem.base_bias = true;
+      problem.bias_in_product = true;
+      const Verdict verdict = verify_layer(problem, pair.home, {.relations = true});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+      ++proved;
+    }
+  }
+  CHECK(proved > 12);
+}
+
+TEST_CASE("a clock of several GPUs leaves what their launches leave") {
+  need(why_no_cublaslt());
+  need(why_no_nccl_communicator(kGpus));
+  const Pair pair;
+  const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, kGpus, true));
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  LayerEngine engine(problem, pair.home.places);
+  load_layer(engine, problem, tensors);
+  pair.home.synchronize();
+  engine.forward(*pair.home.communicator, Stream{});
+  pair.home.synchronize();
+  const ShardOutputs launched = outputs_of(engine);
+  for (const LaunchMode mode : {LaunchMode::kGraph, LaunchMode::kStream}) {
+    const auto clock = make_gpu_group_clock(pair.gpus, mode);
+    clock->load(0, {[&](Stream) { engine.forward(*pair.home.communicator, Stream{}); }});
+    for (std::int64_t rank = 0; rank < kGpus; ++rank) {
+      engine.poison_results(rank);
+    }
+    CHECK(clock->run_seconds(0) > 0);
+    CHECK(outputs_of(engine) == launched);
+  }
+}
