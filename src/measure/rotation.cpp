@@ -79,7 +79,10 @@ std::int64_t rotation_sets(const Problem& problem, CacheMode cache, std::int64_t
   if (cache == CacheMode::kHot) {
     return 1;
   }
-  const std::int64_t touched = std::max<std::int64_t>(touched_bytes(problem, cache), 1);
+  const std::int64_t touched = touched_bytes(problem, cache);
+  if (touched == 0) {
+    return 2;  // of weights that no row uses
+  }
   return std::clamp<std::int64_t>(3 * cache_bytes / touched + 1, 2, kMaxRotationSets);
 }
 

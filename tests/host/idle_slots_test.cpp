@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "measure/fake_clock.h"
+#include "measure/measure.h"
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
 #include "ops/cpu_backend.h"
@@ -98,4 +100,23 @@ TEST_CASE("of many slots as many sets rotate as of those in use, where a device 
   CHECK(few > 3);
   CHECK(sets_of(512, 100 * kGiga) == few);
   CHECK(sets_of(512, 8 * kGiga) == 1);  // a set has 4 GiB
+}
+
+TEST_CASE("of weights that no row uses two sets rotate, in samples of many launches") {
+  Problem problem = linear_problem();
+  problem.plan = make_plan(std::vector<std::int32_t>(12, kNoAdapter), problem.slots);
+  const auto backend = make_cpu_backend({1, ""});
+  MeasureSettings settings;
+  settings.warmup_ms = 1;
+  settings.min_time_ms = 1;
+  settings.max_samples = 10;
+  settings.min_samples = 6;
+  FakeClock clock([](int, std::int64_t) { return 1e-6; });
+  const auto memory = make_host_memory();
+  DeviceFacts facts;
+  facts.cache_bytes = 1 << 20;
+  const Measurement result =
+      measure({problem, settings, 1, nullptr, nullptr, nullptr}, *backend, *memory, clock, facts);
+  CHECK(result.rotation_sets == 2);
+  CHECK(result.launches > 64);
 }
