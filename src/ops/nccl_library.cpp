@@ -17,7 +17,7 @@ namespace lora_bench {
 namespace {
 
 // The functions of the library that are used here; `missing` says why there are none.
-struct Library {
+struct NcclFunctions {
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_text = nullptr;
   decltype(&ncclCommInitAll) create_all = nullptr;
@@ -29,9 +29,9 @@ struct Library {
   std::string missing;
 };
 
-Library load_library() {
+NcclFunctions load_nccl() {
   FoundLibrary found("NCCL", "libnccl.so", NCCL_MAJOR);
-  Library library;
+  NcclFunctions library;
   found.find("ncclGetVersion", library.version);
   found.find("ncclGetErrorString", library.error_text);
   found.find("ncclCommInitAll", library.create_all);
@@ -44,15 +44,15 @@ Library load_library() {
   return library;
 }
 
-const Library& library() {
-  static const Library kLibrary = load_library();
-  return kLibrary;
+const NcclFunctions& nccl() {
+  static const NcclFunctions kFunctions = load_nccl();
+  return kFunctions;
 }
 
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess) {
     throw CaseError(fmt::format("{}: {}; NCCL_DEBUG=INFO in the environment makes it tell more",
-                                what, library().error_text(result)));
+                                what, nccl().error_text(result)));
   }
 }
 
@@ -73,7 +73,7 @@ ncclDataType_t nccl_type(Dtype dtype) {
 
 std::string why_no_nccl() {
   const std::string no_gpu = why_no_gpu();
-  return no_gpu.empty() ? library().missing : no_gpu;
+  return no_gpu.empty() ? nccl().missing : no_gpu;
 }
 
 struct Nccl::State {
@@ -82,12 +82,12 @@ struct Nccl::State {
   // One call for all ranks: the same of each alone would wait for the others.
   template <typename Call>
   void for_all(const char* what, const Call& call) const {
-    check(library().begin(), "ncclGroupStart");
+    check(nccl().begin(), "ncclGroupStart");
     ncclResult_t result = ncclSuccess;
     for (std::size_t rank = 0; rank < ranks.size() && result == ncclSuccess; ++rank) {
       result = call(rank);
     }
-    const ncclResult_t ended = library().end();
+    const ncclResult_t ended = nccl().end();
     check(result, what);
     check(ended, what);
   }
@@ -102,22 +102,21 @@ Nccl::Nccl(std::shared_ptr<const GpuGroup> gpus)
   std::iota(devices.begin(), devices.end(), 0);
   state_->ranks.resize(devices.size());
   const CurrentGpu unchanged(0);
-  check(
-      library().create_all(state_->ranks.data(), static_cast<int>(devices.size()), devices.data()),
-      "ncclCommInitAll");
+  check(nccl().create_all(state_->ranks.data(), static_cast<int>(devices.size()), devices.data()),
+        "ncclCommInitAll");
 }
 
 Nccl::~Nccl() {
   for (ncclComm_t rank : state_->ranks) {
     if (rank != nullptr) {
-      static_cast<void>(library().destroy(rank));
+      static_cast<void>(nccl().destroy(rank));
     }
   }
 }
 
 std::string Nccl::version() const {
   int code = 0;
-  check(library().version(&code), "ncclGetVersion");
+  check(nccl().version(&code), "ncclGetVersion");
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
@@ -126,7 +125,7 @@ void Nccl::all_reduce(Dtype dtype, std::int64_t elements, std::span<const NcclPa
     return;
   }
   state_->for_all("ncclAllReduce", [&](std::size_t rank) {
-    return library().all_reduce(
+    return nccl().all_reduce(
         parts[rank].from, parts[rank].to, static_cast<std::size_t>(elements), nccl_type(dtype),
         ncclSum, state_->ranks[rank],
         static_cast<cudaStream_t>(gpus_->stream(static_cast<std::int64_t>(rank))));
@@ -138,7 +137,7 @@ void Nccl::all_gather(Dtype dtype, std::int64_t elements, std::span<const NcclPa
     return;
   }
   state_->for_all("ncclAllGather", [&](std::size_t rank) {
-    return library().all_gather(
+    return nccl().all_gather(
         parts[rank].from, parts[rank].to, static_cast<std::size_t>(elements), nccl_type(dtype),
         state_->ranks[rank],
         static_cast<cudaStream_t>(gpus_->stream(static_cast<std::int64_t>(rank))));
