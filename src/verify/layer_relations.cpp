@@ -33,10 +33,10 @@ bool same_values(const Outputs& one, const Outputs& other) {
   return true;
 }
 
-class Relations {
+class LayerRelations {
  public:
-  Relations(const LayerProblem& problem, const LayerTensors& tensors, const LayerHome& home,
-            const reference::LayerRows& oracle)
+  LayerRelations(const LayerProblem& problem, const LayerTensors& tensors, const LayerHome& home,
+                 const reference::LayerRows& oracle)
       : problem_(problem),
         tensors_(tensors),
         home_(home),
@@ -242,7 +242,7 @@ class Relations {
 
 std::string broken_layer_relation(const LayerProblem& problem, const LayerTensors& tensors,
                                   const LayerHome& home, const reference::LayerRows& oracle) {
-  return Relations(problem, tensors, home, oracle).first_broken();
+  return LayerRelations(problem, tensors, home, oracle).first_broken();
 }
 
 }  // namespace lora_bench
