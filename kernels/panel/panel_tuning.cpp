@@ -184,10 +184,16 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
                         static_cast<double>(places));
   };
   // All row tiles may be there, or as few as there are groups: with either alone a round of blocks
-  // more than it reckons with would come now and then.
-  const std::int64_t most = row_tiles(shape, rows);
-  const std::int64_t fewest =
-      std::max(divide_up(shape.tokens, rows), std::min(shape.active, shape.tokens));
+  // more than it reckons with would come now and then, which is dear where rounds are few. Else
+  // groups that are larger than a tile seldom end where one does; smaller ones have one each.
+  const std::int64_t groups = std::min(shape.active, shape.tokens);
+  std::int64_t most = row_tiles(shape, rows);
+  std::int64_t fewest = std::max(divide_up(shape.tokens, rows), groups);
+  if (places > 1 && fewest == groups) {
+    most = fewest;
+  } else if (places > 1 && shape.tokens % (groups * rows) != 0) {
+    fewest = most;
+  }
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t turns = 1; turns <= column_tiles; turns += 1 + turns / 16) {

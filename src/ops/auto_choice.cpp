@@ -47,6 +47,14 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
                       static_cast<double>(shape.in_features + 2 * shape.columns);
   const double tiles = static_cast<double>(kernels::clustered_likely_tiles(shape)) * weights;
   const double once = static_cast<double>(shape.active) * weights;
+  // Large weights and some rows of each: seldom as many of one adapter as of another, so there are
+  // more tiles than that.
+  constexpr double kLarge = 200e6;
+  constexpr std::int64_t kRowsOfEach = 3;
+  if (once > kLarge && shape.tokens >= kRowsOfEach * shape.active && shape.max_rank >= 64 &&
+      shape.max_rank <= kLanesOfAShare) {
+    return false;
+  }
   const double more = shape.max_rank > kLanesOfAShare ? 2 : 1.6;
   return tiles < kMany || tiles + rows < more * (once + rows);
 }

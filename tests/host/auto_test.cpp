@@ -87,6 +87,11 @@ TEST_CASE("auto: a dozen rows of each of many large adapters go to panels, of sm
   CHECK(family_of(spec) == AutoFamily::kPanel);
   spec.batch.decode = 64;
   CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.adapters.rank.list = {128};
+  spec.adapters.max_rank = 128;
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.batch.decode = 3 * 64;  // 302 MB of weights
+  CHECK(family_of(spec) == AutoFamily::kPanel);
   spec.batch.decode = 12 * 64;
   spec.adapters.rank.list = {192};
   spec.adapters.max_rank = 192;
