@@ -121,6 +121,15 @@ struct Place {
   int blocks;  // that share a multiprocessor
 };
 
+// Blocks of a cluster where each has a multiprocessor of its own: 15 clusters of 8 find a place at
+// once, 30 of 4, 66 of 2.
+int cluster_alone(std::int64_t tiles, const Load& load) {
+  if (tiles <= 15 || (tiles == 16 && load.deep)) {  // six blocks share chains of a long K badly
+    return 8;
+  }
+  return tiles == 16 ? 6 : tiles <= 30 ? 4 : tiles <= 36 ? 3 : tiles <= 66 ? 2 : 1;
+}
+
 // Measured; for other devices in proportion. A GPC has 16 to 18 multiprocessors, so clusters of
 // three, and of five and more that do not divide 16, leave some of them idle when a block takes
 // all of its multiprocessor.
@@ -145,13 +154,14 @@ Place place_of(const ClusteredShape& shape, const Load& load) {
     // Tiles that rows may make beyond those find no place where a block has all of one.
     const bool surely = shape.tokens / kClusteredRows + shape.active <= 20;
     const bool deep = load.deep && load.pairs >= 4 * 8;
-    return {8, 1, (load.long_stream && surely) || deep ? 1 : 2};
+    const int blocks = (load.long_stream && surely) || deep ? 1 : 2;
+    return {blocks == 1 ? cluster_alone(tiles, load) : 8, 1, blocks};
   }
   if (tiles <= 24 || (tiles <= 28 && load.wide)) {
     return {8, 1, 2};
   }
   if (tiles <= 33 && (load.long_stream || load.deep)) {
-    return {4, 1, 1};
+    return {cluster_alone(tiles, load), 1, 1};
   }
   if (tiles <= 36 && !load.long_stream && !load.deep) {
     return {6, 1, 2};
@@ -294,7 +304,7 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
       return tuning;
     }
     place.groups = 1;
-    place.cluster = load.tiles <= 16 ? 8 : load.tiles <= 33 ? 4 : load.tiles <= 66 ? 2 : 1;
+    place.cluster = cluster_alone(load.tiles, load);
   }
   ClusteredTuning tuning = of_one(shape, place, load);
   while (!tuning.fits && place.cluster < 16) {
