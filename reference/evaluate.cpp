@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "reference/hidden.h"
@@ -52,6 +53,12 @@ double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
   return gamma(static_cast<double>(arithmetic.expand_depth + others), arithmetic.unit_roundoff);
 }
 
+// An fp16 h may be infinite where its value rounds to no finite number.
+bool overflows(const Problem& problem, const Arithmetic& arithmetic, double largest) {
+  constexpr double kNoFiniteFp16 = 65520;
+  return problem.shrink && arithmetic.intermediate == Number::kFp16 && largest >= kNoFiniteFp16;
+}
+
 ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                           const Part& part, const Hidden& hidden) {
   const double scale = problem.scale_at_shrink ? 1 : part.scale;
@@ -62,9 +69,12 @@ ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, 
     scaled.value[i] *= scale;
     if (rounding == Rounding::kBounded) {
       const double error = hidden.error[i];
-      scaled.weight[i] = error + roundings * (scaled.weight[i] + error);
+      const double largest = scaled.weight[i] + error;
+      scaled.weight[i] = overflows(problem, arithmetic, largest)
+                             ? std::numeric_limits<double>::infinity()
+                             : error + share(roundings, largest);
     }
-    scaled.weight[i] *= std::fabs(scale);
+    scaled.weight[i] = share(scaled.weight[i], std::fabs(scale));
   }
   if (rounding == Rounding::kModelled) {
     const double scale_bit = scale == 0 ? 1 : lowest_bit(scale);
@@ -104,12 +114,14 @@ void keep_bounded(const Problem& problem, const Arithmetic& arithmetic, const Pa
       const double bias = tile.bias[at(column)];
       const double delta = products.delta[at(row * tile.width + column)] + bias;
       double error = products.weight[at(row * tile.width + column)] + underflow +
-                     roundings * (std::fabs(before) + std::fabs(bias));
+                     share(roundings, std::fabs(before) + std::fabs(bias));
       if (arithmetic.rounds_delta) {
         error += output.relative * (std::fabs(delta) + error) + output.absolute;
       }
       expected = before + delta;
-      result.bound[at(first + column)] = error;
+      // A weight without end times a B of 0, of which the product knows nothing better.
+      result.bound[at(first + column)] =
+          std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
       result.owned[at(first + column)] = 1;
     }
   }

@@ -34,8 +34,9 @@ double largest_shrink_partial(const Problem& problem, const Part& part, const In
 double sum_error(const Problem& problem, const Arithmetic& arithmetic, double sum, double size) {
   // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once.
   const int product = problem.number == Number::kFp32 ? 1 : 0;
-  double error = size * gamma(static_cast<double>(arithmetic.shrink_depth + product),
-                              arithmetic.unit_roundoff);
+  double error =
+      share(gamma(static_cast<double>(arithmetic.shrink_depth + product), arithmetic.unit_roundoff),
+            size);
   const auto terms = static_cast<double>(problem.in_features);
   error += terms * (kSmallestFp32 + 0x1p-53 * size);
   const auto parts = static_cast<double>(arithmetic.terms_of_h);
@@ -45,12 +46,12 @@ double sum_error(const Problem& problem, const Arithmetic& arithmetic, double su
     // One partial is the whole sum, which is far smaller than the sum of magnitudes.
     error += arithmetic.partials == 1 && arithmetic.terms_of_h == 1
                  ? partial.relative * (sum + error)
-                 : gamma(partials, partial.relative) * (size + error);
+                 : share(gamma(partials, partial.relative), size + error);
     error += parts * partials * partial.absolute;
   }
   if (arithmetic.intermediate != Number::kFp32 && arithmetic.terms_of_h > 1) {
     const Roundoff stored = roundoff(arithmetic.intermediate);
-    error += gamma(parts, stored.relative) * (size + error) + parts * stored.absolute;
+    error += share(gamma(parts, stored.relative), size + error) + parts * stored.absolute;
   }
   return error;
 }
@@ -62,7 +63,7 @@ void bound_hidden(const Problem& problem, const Arithmetic& arithmetic, const Pa
   for (std::size_t i = 0; i < size.size(); ++i) {
     const double magnitude = std::fabs(hidden.value[i]);
     const double sum = scale == 0 ? 0 : magnitude / scale;
-    double error = scale * sum_error(problem, arithmetic, sum, size[i]);
+    double error = share(sum_error(problem, arithmetic, sum, size[i]), scale);
     if (problem.scale_at_shrink) {
       error += arithmetic.unit_roundoff * (magnitude + error) + kSmallestFp32;
     }

@@ -96,7 +96,7 @@ BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
         const std::size_t from = at(row * width + column);
         const std::size_t to = at(row * columns + first + column);
         term.value[to] = value[from] + bias[at(column)];
-        term.error[to] = roundings * (size[from] + std::fabs(bias[at(column)])) +
+        term.error[to] = share(roundings, size[from] + std::fabs(bias[at(column)])) +
                          static_cast<double>(run.count) * kSmallestFp32;
       }
     }
@@ -166,7 +166,7 @@ class Evaluation {
     const double sums = narrow ? gamma(terms - 1, output_.relative) : gamma(terms, kUnitFp32);
     const bool bounded = arithmetic_.terms > 1 && !arithmetic_.exact;
     for (std::size_t i = 0; i < sizes_.size() && bounded; ++i) {
-      result_.rows.bound[i] += sums * sizes_[i] + (narrow ? terms * output_.absolute : 0);
+      result_.rows.bound[i] += share(sums, sizes_[i]) + (narrow ? terms * output_.absolute : 0);
     }
     if (layer_.soft_cap > 0 || layer_.output_scale != 1) {
       finish();

@@ -24,6 +24,11 @@ struct Roundoff {
 // gamma_n = n u / (1 - n u): what n roundings of relative size u can add up to.
 [[nodiscard]] double gamma(double roundings, double unit);
 
+// A bound times a size; nothing is nothing, even of a bound without end.
+[[nodiscard]] inline double share(double bound, double size) {
+  return size == 0 ? 0 : bound * size;
+}
+
 // The value of the lowest bit that is set; infinity for 0, which restricts nothing.
 [[nodiscard]] double lowest_bit(double value);
 [[nodiscard]] double lowest_bit(const double* values, std::int64_t count);

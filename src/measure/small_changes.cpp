@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/convert.h"
 #include "core/random.h"
 #include "workload/excerpt.h"
+#include "workload/fill_sizes.h"
 
 namespace lora_bench {
 namespace {
@@ -46,9 +48,12 @@ double magnitude(const HostTensor& tensor, std::int64_t index) {
 }
 
 // Of the other sign than before.
-void replace(HostTensor& tensor, std::int64_t index, double size) {
+void replace(const SmallChange& change, HostTensor& tensor, std::int64_t index, double size) {
   const float before = load(tensor.dtype, tensor.data.data(), index);
   const double after = std::isfinite(size) ? std::min(size, kMost) : kMost;
+  if (change.replaced != nullptr) {
+    change.replaced->push_back({&tensor, index, before});
+  }
   store(tensor.dtype, tensor.data.data(), index,
         static_cast<float>(std::copysign(after, -static_cast<double>(before))));
 }
@@ -59,6 +64,32 @@ std::int64_t slot_of(const SmallChange& change, std::int64_t row) {
 
 std::int64_t rank_of(const SmallChange& change, std::int64_t slot) {
   return change.problem.rank[static_cast<std::size_t>(slot)];
+}
+
+double largest_shrink_scale(const Problem& problem) {
+  double largest = 1;
+  for (const float scale : problem.scale) {
+    const bool applied = problem.scale_at == ScaleAt::kShrink;
+    largest = std::max(largest, applied ? std::fabs(static_cast<double>(scale)) : 1.0);
+  }
+  return largest;
+}
+
+// What a changed number may add to any h: an h of fp16 is the sum of two of these, of x and of A,
+// and of what the fill makes of it.
+double most_of_h(const Problem& problem) {
+  return problem.intermediate == Dtype::kFp16 ? 0x1p14 / largest_shrink_scale(problem)
+                                              : std::numeric_limits<double>::infinity();
+}
+
+// Of all rows: in another batch any may meet the adapter.
+double largest_x(const SmallChange& change, const Tensors& tensors, std::int64_t k) {
+  const Problem& problem = change.problem;
+  double largest = 0;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    largest = std::max(largest, magnitude(tensors.x, row * problem.x_stride + k));
+  }
+  return largest;
 }
 
 // A row for each of the first few adapters.
@@ -102,7 +133,34 @@ double mean_of_a(const SmallChange& change, const Tensors& tensors, std::int64_t
   return sum / terms;
 }
 
+// Of A of all slots in use; of another set too, which holds what was drawn.
+double largest_a(const SmallChange& change, const Tensors& tensors, std::int64_t k) {
+  const Problem& problem = change.problem;
+  double largest = static_cast<double>(fill_sizes(problem, Fill::kTiming, 0).a.factor);
+  for (const std::int64_t slot : problem.plan.active_ids) {
+    for (const HostTensor& a : tensors.a) {
+      for (std::int64_t lane = 0; lane < rank_of(change, slot) && a.elements > 0; ++lane) {
+        largest =
+            std::max(largest, magnitude(a, place(change, a, slot, lane * problem.in_features + k)));
+      }
+    }
+  }
+  return largest;
+}
+
 }  // namespace
+
+void put_back(const Replaced& replaced) {
+  for (auto old = replaced.rbegin(); old != replaced.rend(); ++old) {
+    store(old->tensor->dtype, old->tensor->data.data(), old->index, old->value);
+  }
+}
+
+bool takes_one_sign(const Problem& problem) {
+  // Of uniform numbers half the largest is the mean.
+  const auto largest_a = static_cast<double>(fill_sizes(problem, Fill::kTiming, 0).a.factor);
+  return static_cast<double>(problem.in_features) * largest_a / 4 <= most_of_h(problem);
+}
 
 void change_a(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
@@ -116,7 +174,8 @@ void change_a(const SmallChange& change, Tensors& tensors) {
     const auto x = [&](std::int64_t k) { return magnitude(tensors.x, row * problem.x_stride + k); };
     const std::int64_t k = dice.telling(problem.in_features, x);
     const std::int64_t lane = dice.below(rank_of(change, slot));
-    replace(a, place(change, a, slot, lane * problem.in_features + k), kEffect / x(k));
+    replace(change, a, place(change, a, slot, lane * problem.in_features + k),
+            std::min(kEffect / x(k), most_of_h(problem) / largest_x(change, tensors, k)));
   }
 }
 
@@ -137,7 +196,7 @@ void change_b(const SmallChange& change, Tensors& tensors) {
       sum += magnitude(b, place(change, b, slot, first + lane));
     }
     // The delta is a sum of as many terms with signs that cancel.
-    replace(b, place(change, b, slot, first + dice.below(rank)),
+    replace(change, b, place(change, b, slot, first + dice.below(rank)),
             kEffect * sum / std::sqrt(static_cast<double>(rank)));
   }
 }
@@ -150,11 +209,15 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
     if (has_shrink(problem.op)) {
       const auto of_a = [&](std::int64_t k) { return mean_of_a(change, tensors, slot, k); };
       const std::int64_t k = dice.telling(problem.in_features, of_a);
-      replace(tensors.x, row * problem.x_stride + k, kEffect / of_a(k));
+      double size = kEffect / of_a(k);
+      if (std::isfinite(most_of_h(problem))) {
+        size = std::min(size, most_of_h(problem) / largest_a(change, tensors, k));
+      }
+      replace(change, tensors.x, row * problem.x_stride + k, size);
       continue;
     }
     const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
-    replace(tensors.h,
+    replace(change, tensors.h,
             (slice * problem.tokens + row) * problem.max_rank + dice.below(rank_of(change, slot)),
             kEffect);
   }

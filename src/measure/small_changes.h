@@ -7,14 +7,25 @@
 
 namespace lora_bench {
 
+// Numbers as they were, in the order in which they were changed.
+struct OldNumber {
+  HostTensor* tensor = nullptr;
+  std::int64_t index = 0;
+  float value = 0;
+};
+using Replaced = std::vector<OldNumber>;
+void put_back(const Replaced& replaced);
+
 // Where operand set `set` is changed: so little, at places that follow from `secret`, that who
 // looks at some elements of every row sees the same as before, and so much there that what the rows
-// come to is another result under any bound that proves something.
+// come to is another result under any bound that proves something; yet an h of fp16 stays finite,
+// as long as no number of another change lies in x or A.
 struct SmallChange {
   const Problem& problem;
   std::int64_t set = 0;
   std::vector<std::int64_t> rows;  // that have an adapter with a rank
   std::uint64_t secret = 0;
+  Replaced* replaced = nullptr;  // what was changed is added to it
 };
 
 // One number in one slice of each of the adapters of the first rows; nothing where the op has none.
@@ -22,6 +33,9 @@ void change_a(const SmallChange& change, Tensors& tensors);
 void change_b(const SmallChange& change, Tensors& tensors);
 // One number of x in each row, or of a given h.
 void change_rows(const SmallChange& change, Tensors& tensors);
+
+// Whether an fp16 h stays finite where x and A have one sign.
+[[nodiscard]] bool takes_one_sign(const Problem& problem);
 
 // Another batch with as many rows of each adapter: each row has the adapter of the row so many
 // places further. Every scale is another one, in the tensors too.

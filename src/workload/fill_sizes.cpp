@@ -120,18 +120,33 @@ FillSizes exact_sizes(const Problem& problem) {
   return sizes;
 }
 
+// About what h is before the scale: 1, or less where fp16 has to hold it with a large scale.
+double real_h(const Problem& problem, const std::vector<float>& scales) {
+  if (!has_shrink(problem.op) || problem.intermediate != Dtype::kFp16 ||
+      problem.scale_at != ScaleAt::kShrink) {
+    return 1;
+  }
+  double largest = 1;
+  for (const float scale : scales) {
+    largest = std::max(largest, std::abs(static_cast<double>(scale)));
+  }
+  constexpr double kDeviations = 16;
+  return std::exp2(std::floor(std::min(0.0, std::log2(kLargestFp16 / kDeviations / largest))));
+}
+
 // Uniform reals for which h is near 1 and a delta near `delta`.
 FillSizes real_sizes(const Problem& problem, double delta, std::vector<float> scale) {
   FillSizes sizes;
   sizes.scale = std::move(scale);
+  const double h = real_h(problem, sizes.scale);
   sizes.a.factor = static_cast<float>(
-      3 / std::sqrt(static_cast<double>(std::max<std::int64_t>(problem.in_features, 1))));
+      3 * h / std::sqrt(static_cast<double>(std::max<std::int64_t>(problem.in_features, 1))));
   sizes.h.factor = static_cast<float>(std::sqrt(3.0));
   sizes.bias.factor = 0.5F;
   for (std::size_t slot = 0; slot < sizes.scale.size(); ++slot) {
     const double lanes = static_cast<double>(std::max<std::int64_t>(problem.rank[slot], 1));
     const double magnitude = std::abs(applied_scale(problem, sizes.scale[slot]));
-    const double factor = std::sqrt(3.0 / lanes) * delta / magnitude;
+    const double factor = std::sqrt(3.0 / lanes) * delta / (magnitude * h);
     sizes.b.push_back({0, static_cast<float>(std::clamp(factor, 0x1p-10, 0x1p12))});
   }
   return sizes;

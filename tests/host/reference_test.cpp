@@ -371,3 +371,42 @@ TEST_CASE("reference: rounding to fp32 is the processor's own") {
 TEST_CASE("reference: the product that serves as a ceiling takes time") {
   CHECK(product_seconds(64, 64, 64) > 0);
 }
+
+TEST_CASE("reference: a bound without end is no NaN, whatever is 0 beside it") {
+  const double endless = std::numeric_limits<double>::infinity();
+  Arithmetic loose;
+  loose.unit_roundoff = 0x1p-8;
+  loose.shrink_depth = loose.expand_depth = 1000;
+  for (const bool at_shrink : {true, false}) {
+    for (const bool adds : {true, false}) {
+      CAPTURE(at_shrink);
+      CAPTURE(adds);
+      ReferenceCase given = small_case();
+      given.problem.scale_at_shrink = at_shrink;
+      given.problem.add_inputs = adds;
+      CHECK(all_rows(given, Rounding::kBounded, loose).bound[1] == endless);
+      for (float& b : given.b[0]) {
+        b = 0;
+      }
+      CHECK_FALSE(std::isnan(all_rows(given, Rounding::kBounded, loose).bound[1]));
+      given = small_case();
+      given.problem.scale_at_shrink = at_shrink;
+      given.problem.add_inputs = adds;
+      given.scale = {0};
+      CHECK_FALSE(std::isnan(all_rows(given, Rounding::kBounded, loose).bound[1]));
+      given.x.assign(given.x.size(), 0);
+      CHECK_FALSE(std::isnan(all_rows(given, Rounding::kBounded, loose).bound[1]));
+    }
+  }
+}
+
+TEST_CASE("reference: an h that fp16 does not hold bounds nothing after it") {
+  Arithmetic half;
+  half.intermediate = Number::kFp16;
+  ReferenceCase given = small_case();
+  CHECK(std::isfinite(all_rows(given, Rounding::kBounded, half).bound[1]));
+  given.scale = {60000};
+  CHECK(std::isinf(all_rows(given, Rounding::kBounded, half).bound[1]));
+  given.problem.scale_at_shrink = false;  // applied to h, not in it
+  CHECK(std::isfinite(all_rows(given, Rounding::kBounded, half).bound[1]));
+}

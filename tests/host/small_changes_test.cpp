@@ -91,3 +91,53 @@ TEST_CASE("a small change changes what it says, little of it, and the result of 
   }
   CHECK(tried > 500);
 }
+
+TEST_CASE("whatever meets what was changed, an fp16 h stays finite, and its result is another") {
+  for (const float scale : {1.0F, 32.0F, 64.0F, 2000.0F, 60000.0F}) {
+    for (const std::int64_t k : {2, 16, 512}) {
+      CAPTURE(scale);
+      CAPTURE(k);
+      Problem problem;
+      problem.op = Op::kShrink;
+      problem.dtype = problem.intermediate = Dtype::kFp16;
+      problem.scale_at = ScaleAt::kShrink;
+      problem.tokens = 8;
+      problem.in_features = problem.x_stride = k;
+      problem.widths = {16};
+      problem.y_stride = 16;
+      problem.slots = 4;
+      problem.max_rank = 8;
+      problem.rank = {8, 8, 8, 8};
+      problem.scale = {1, scale, scale / 2, -scale};
+      const std::vector<std::int32_t> ids{0, 1, 2, 3, 0, 1, 2, 3};
+      problem.plan = make_plan(ids, 4);
+      CHECK(takes_one_sign(problem) == (scale < 100 || k < 500));
+      const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+      for (std::uint64_t secret = 0; secret < 20; ++secret) {
+        Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+        const Tensors drawn = tensors;
+        Replaced replaced;
+        const SmallChange change{problem, 0, {1, 2, 3, 5}, secret, &replaced};
+        const HostResult before = launch_on_host(*cpu, problem, tensors);
+        change_a(change, tensors);
+        change_rows(change, tensors);
+        for (std::int64_t places = 0; places < 4; ++places) {
+          Tensors other = tensors;
+          Problem turned = other_batch(problem, places, other);
+          turned.scale = problem.scale;
+          other.scale = tensors.scale;
+          const HostResult h = launch_on_host(*cpu, turned, other);
+          bool finite = true;
+          for (std::int64_t at = 0; at < h.h.elements; ++at) {
+            finite = finite && std::isfinite(load(h.h.dtype, h.h.data.data(), at));
+          }
+          CHECK(finite);
+          CHECK(h.h.data != before.h.data);
+        }
+        put_back(replaced);
+        CHECK(tensors.x.data == drawn.x.data);
+        CHECK(tensors.a[0].data == drawn.a[0].data);
+      }
+    }
+  }
+}
