@@ -271,7 +271,7 @@ std::string test_unused_memory_read(const Evidence& evidence) {
   return wrong == 0 ? ""
                     : rows_that(evidence, "hold") +
                           " NaN: rank padding, an unused slot or a buffer that was not written yet "
-                          "was read";
+                          "(as y that is to be overwritten) was read";
 }
 
 }  // namespace lora_bench

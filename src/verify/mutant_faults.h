@@ -66,6 +66,7 @@ enum class Fault : std::uint8_t {
   kDeltaTwice,
   kYOverwritten,
   kOverwriteSkipped,
+  kOverwrittenTimesZero,
   kYTwice,
   kFp16Saturates,
   kBiasForgotten,

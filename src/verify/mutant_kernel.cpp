@@ -252,6 +252,9 @@ float added_to_y(const Launch& launch, float delta, float before) {
   if (launch.is(Fault::kDeltaTwice)) {
     delta += delta;
   }
+  if (!launch.problem.add_inputs && launch.is(Fault::kOverwrittenTimesZero)) {
+    return 0 * before + delta;
+  }
   if (!launch.problem.add_inputs || launch.is(Fault::kYOverwritten)) {
     return delta;
   }

@@ -199,7 +199,8 @@ bool Relations::follows(const Bits& got, std::int64_t index, std::int64_t base_i
   // Numbers near the ends of fp16 round otherwise when they are doubled.
   const bool near_an_end =
       dtype == Dtype::kFp16 && (std::fabs(base) < 0x1p-13F || !std::isfinite(value));
-  return near_an_end || value == 2 * base;
+  // What nobody owns stays the NaN that it was.
+  return near_an_end || value == 2 * base || (std::isnan(value) && std::isnan(base));
 }
 
 void Relations::note(std::int64_t base_row, std::int32_t adapter, std::int64_t column,

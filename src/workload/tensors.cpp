@@ -1,6 +1,7 @@
 #include "workload/tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -51,6 +52,28 @@ void draw_row(const RowRecipe& recipe, const RandomStream& random, std::uint64_t
     }
   }
   std::fill(out.begin() + recipe.drawn, out.end(), kPoison);
+}
+
+// A signalling NaN for every number: arithmetic on one, even times 0, leaves another NaN, and which
+// element it is still shows in its sign and lowest bits.
+template <typename Bits>
+void replace_by_nan(HostTensor& tensor, Bits infinity, Bits quiet) {
+  for (std::size_t at = 0; at < tensor.data.size(); at += sizeof(Bits)) {
+    Bits bits = 0;
+    std::memcpy(&bits, tensor.data.data() + at, sizeof bits);
+    bits = static_cast<Bits>(((bits | infinity) & ~quiet) | 1U);
+    std::memcpy(tensor.data.data() + at, &bits, sizeof bits);
+  }
+}
+
+void replace_by_nan(HostTensor& tensor) {
+  if (tensor.dtype == Dtype::kFp32) {
+    replace_by_nan<std::uint32_t>(tensor, 0x7f800000U, 0x00400000U);
+  } else if (tensor.dtype == Dtype::kBf16) {
+    replace_by_nan<std::uint16_t>(tensor, 0x7f80U, 0x0040U);
+  } else if (tensor.dtype == Dtype::kFp16) {
+    replace_by_nan<std::uint16_t>(tensor, 0x7c00U, 0x0200U);
+  }
 }
 
 template <typename RecipeOfRow>
@@ -104,9 +127,13 @@ class Drawer {
 
   [[nodiscard]] HostTensor y() const {
     const std::int64_t width = problem_.y_stride;
-    return draw(problem_.dtype, counts_.y, width, Draw::kY, 0, [&](std::int64_t) {
+    HostTensor y = draw(problem_.dtype, counts_.y, width, Draw::kY, 0, [&](std::int64_t) {
       return RowRecipe{sizes_.y, width};
     });
+    if (poisons_ && !problem_.add_inputs) {
+      replace_by_nan(y);
+    }
+    return y;
   }
 
   // Input of expand and embedding; elsewhere an output, which starts poisoned (or zero).

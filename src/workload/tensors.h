@@ -24,7 +24,8 @@ struct HostTensor {
 
 // All operands of one step in host memory, rounded to their dtypes. Unused slots, lanes at or
 // above an adapter's rank, and h lanes likewise hold NaN for kExact and kBounded, so that a read
-// of them shows; columns of y outside every slice and rows without adapter hold ordinary values.
+// of them shows; so does y where the op overwrites it, each element another NaN. Where it adds to
+// y, columns of y outside every slice and rows without adapter hold ordinary values.
 struct Tensors {
   Fill fill = Fill::kExact;
   HostTensor x, h, y;

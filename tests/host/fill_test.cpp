@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "core/convert.h"
 #include "reference/reference.h"
 #include "support/workload_case.h"
+#include "workload/fill_sizes.h"
 #include "workload/tensors.h"
 
 using namespace lora_bench;
@@ -368,6 +371,64 @@ TEST_CASE("timing data stays finite through thousands of accumulations") {
         y = reference::round_to(number_of(dtype), y + delta);
       }
       CHECK(std::fabs(y) < 10000);
+    }
+  }
+}
+
+TEST_CASE("a y that is overwritten holds NaN that no arithmetic leaves as they are") {
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
+    CAPTURE(name(dtype));
+    Case spec = workload_case(2, 2);
+    spec.dtype = dtype;
+    const auto drawn = [&](bool adds, Fill fill) {
+      spec.add_inputs = adds;
+      return draw_tensors(problem_of(spec), fill, 1).y;
+    };
+    for (const Fill fill : {Fill::kExact, Fill::kBounded}) {
+      const HostTensor y = drawn(false, fill);
+      std::set<std::string> bits;
+      for (std::int64_t at = 0; at < y.elements; ++at) {
+        const float value = load(y.dtype, y.data.data(), at);
+        CHECK(std::isnan(value));
+        float again = 0;
+        store(y.dtype, &again, 0, 0 * value + 1);
+        const auto* element =
+            reinterpret_cast<const char*>(y.data.data()) + at * size_bytes(y.dtype);
+        const auto bytes = static_cast<std::size_t>(size_bytes(y.dtype));
+        CHECK(std::memcmp(&again, element, bytes) != 0);
+        bits.insert(std::string(element, bytes));
+      }
+      CHECK(bits.size() > 8);
+      const std::vector<float> added_to = values_of(drawn(true, fill));
+      CHECK(none_nan(added_to, 0, static_cast<std::int64_t>(added_to.size())));
+    }
+    const std::vector<float> timed = values_of(drawn(false, Fill::kTiming));
+    CHECK(none_nan(timed, 0, static_cast<std::int64_t>(timed.size())));
+  }
+}
+
+TEST_CASE("an fp16 h with a large scale stays far below what fp16 holds") {
+  Case spec = workload_case(2, 2);
+  spec.dtype = spec.intermediate = Dtype::kFp16;
+  spec.scale_at = ScaleAt::kShrink;
+  for (const double scale : {1.0, 64.0, 5000.0, 60000.0}) {
+    CAPTURE(scale);
+    spec.adapters.scale = {scale};
+    for (const Fill fill : {Fill::kBounded, Fill::kTiming}) {
+      const Problem problem = problem_of(spec);
+      const FillSizes sizes = fill_sizes(problem, fill, 1);
+      const double deviation = std::sqrt(static_cast<double>(problem.in_features)) *
+                               static_cast<double>(sizes.a.factor) / 3;
+      double largest = 0;
+      for (const float of_slot : sizes.scale) {
+        largest = std::max(largest, 8 * deviation * std::fabs(static_cast<double>(of_slot)));
+      }
+      CHECK(largest < 65504);
+      // What h is smaller, B is larger: a delta is about as it was.
+      const double delta = deviation * static_cast<double>(sizes.b[0].factor) *
+                           std::fabs(static_cast<double>(sizes.scale[0]));
+      CHECK(delta > 0.01);
+      CHECK(delta < 10);
     }
   }
 }

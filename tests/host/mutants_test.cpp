@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "core/error.h"
@@ -85,4 +87,13 @@ TEST_CASE("the catalogue holds at least thirty faults, each named once and expla
 TEST_CASE("an unknown mutant is refused with the name that was meant") {
   CHECK_THROWS_WITH_AS(make_mutant("column-shiftd"), doctest::Contains("column-shifted"),
                        UsageError);
+}
+
+TEST_CASE("0 times what is overwritten is nothing unless that is no number") {
+  TinyLinear tiny;
+  tiny.problem.add_inputs = false;
+  CHECK(tiny.run("overwritten-times-zero") == std::vector<float>{100, 200, 17, -17});
+  tiny.y[3] = std::numeric_limits<float>::signaling_NaN();
+  CHECK(std::isnan(tiny.run("overwritten-times-zero")[3]));
+  CHECK(tiny.run("none")[3] == -17);
 }

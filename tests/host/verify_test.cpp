@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "support/plain_backend.h"
 #include "support/problems.h"
 #include "verify/oracle.h"
+#include "verify/scan.h"
 
 using namespace lora_bench;
 
@@ -373,8 +376,9 @@ TEST_CASE("compare: at the exact level -0 is 0, and one unit in the last place i
   const reference::Rows right = evaluate_rows(problem, tensors, numerics, rows);
   std::vector<std::byte> got = tensors.y.data;
   for (std::int64_t column = 0; column < problem.y_stride; ++column) {
-    store(problem.dtype, got.data(), column,
-          static_cast<float>(right.expected[static_cast<std::size_t>(column)]));
+    if (const auto at = static_cast<std::size_t>(column); right.owned[at] != 0) {
+      store(problem.dtype, got.data(), column, static_cast<float>(right.expected[at]));
+    }
   }
   CHECK(compare_output(problem, tensors, numerics, got.data(), rows).wrong == 0);
   std::uint16_t bits = 0;
@@ -446,6 +450,24 @@ TEST_CASE("verify: rows on both sides of what 15 and 16 bits count are sampled")
       CAPTURE(row);
       CHECK(std::count(rows.begin(), rows.end(), row) == 1);
       CHECK(std::count(rows.begin(), rows.end(), row + 40) == 1);  // that place in its group
+    }
+  }
+}
+
+TEST_CASE("scan: every lane of h that the op owns is looked at") {
+  Problem problem = linear_problem();
+  problem.op = Op::kShrink;
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
+  std::vector<float> h(static_cast<std::size_t>(operand_sizes(problem).h), 1);
+  REQUIRE(problem.intermediate == Dtype::kFp32);
+  CHECK_FALSE(scan_all_rows(problem, tensors, h.data()).has_value());
+  for (std::int64_t column = 0; column < problem.slices() * problem.max_rank; ++column) {
+    for (std::int64_t token = 0; token < problem.tokens; ++token) {
+      float& lane = h[static_cast<std::size_t>(output_index(problem, token, column))];
+      const float before = std::exchange(lane, std::nanf(""));
+      CHECK(scan_all_rows(problem, tensors, h.data()).has_value() ==
+            owns_lane(problem, token, column));
+      lane = before;
     }
   }
 }
