@@ -204,8 +204,10 @@ ShardOutputs outputs_of(const LayerEngine& engine) {
   return outputs;
 }
 
-Verdict compare_shards(const LayerProblem& problem, const reference::LayerRows& oracle,
-                       const ShardOutputs& got, Level level) {
+namespace {
+
+Verdict compare_rows(const LayerProblem& problem, const reference::LayerRows& oracle,
+                     const ShardOutputs& got, Level level) {
   ShardComparer comparer(problem, oracle);
   for (std::size_t rank = 0; rank < got.size(); ++rank) {
     comparer.compare(static_cast<std::int64_t>(rank), got[rank]);
@@ -214,9 +216,33 @@ Verdict compare_shards(const LayerProblem& problem, const reference::LayerRows& 
   return verdict_of(comparer.found(), static_cast<double>(oracle.rows.tokens.size()) / all, level);
 }
 
+}  // namespace
+
+Verdict compare_shards(const LayerProblem& problem, const reference::LayerRows& oracle,
+                       const ShardOutputs& got, Level level, const MoreRows& more) {
+  Verdict verdict = compare_rows(problem, oracle, got, level);
+  ShardScan scan = scan_shards(problem, got);
+  if (verdict.status != Status::kFailed && scan.nan) {
+    verdict.status = Status::kFailed;
+    verdict.passed.clear();
+    verdict.message = describe(*scan.nan);
+    verdict.failure = std::move(scan.nan);
+  }
+  std::vector<std::int64_t> rows = more.rows;
+  rows.insert(rows.end(), scan.infinite_rows.begin(), scan.infinite_rows.end());
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  if (verdict.status == Status::kFailed || !more.oracle || rows.empty()) {
+    return verdict;
+  }
+  // Too few to say how much of a bound proves nothing.
+  Verdict others = compare_rows(problem, more.oracle(rows), got, level);
+  return others.status == Status::kFailed ? others : verdict;
+}
+
 Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
-                      const reference::LayerRows& oracle, Level level) {
-  Verdict verdict = compare_shards(problem, oracle, outputs_of(engine), level);
+                      const reference::LayerRows& oracle, Level level, const MoreRows& more) {
+  Verdict verdict = compare_shards(problem, oracle, outputs_of(engine), level, more);
   if (const std::string damage = engine.damage(); !damage.empty()) {
     verdict.status = Status::kFailed;
     verdict.message = "memory: guard damaged: " + damage;
@@ -226,7 +252,7 @@ Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
 
 void name_fault(Verdict& verdict, const LayerStory& story, const reference::LayerRows& oracle,
                 const ShardOutputs& got) {
-  if (!verdict.failure) {
+  if (!verdict.failure || verdict.failure->level == Level::kMemory) {
     return;
   }
   const Hypothesis fits = diagnose_layer(story, oracle, got);
@@ -236,11 +262,12 @@ void name_fault(Verdict& verdict, const LayerStory& story, const reference::Laye
 }
 
 Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const LayerProblem& problem,
-                    const reference::LayerRows& oracle, const LayerHome& home, Level level) {
+                    const reference::LayerRows& oracle, const LayerHome& home, Level level,
+                    const MoreRows& more) {
   home.synchronize();
   engine.forward(*home.communicator, Stream{});
   home.synchronize();
-  Verdict verdict = compare_layer(engine, problem, oracle, level);
+  Verdict verdict = compare_layer(engine, problem, oracle, level, more);
   if (const std::string changed = engine.changed_input(untouched); !changed.empty()) {
     verdict.status = Status::kFailed;
     verdict.message = "memory: the launch changed " + changed;
@@ -336,8 +363,11 @@ class LayerProof {
     load_layer(untouched, problem_, tensors);
     LayerEngine engine(problem_, home_.places);
     engine.load_from(untouched);
+    const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
+      return layer_oracle(problem_, tensors, arithmetic, rows);
+    };
     verdict_ = prove_layer(engine, untouched, problem_, oracle, home_,
-                           arithmetic.exact ? Level::kExact : Level::kBounded);
+                           arithmetic.exact ? Level::kExact : Level::kBounded, {of_rows, {}});
     if (problem_.skip_bias_add && !(engine.returned_bias() == tensors.bias)) {
       verdict_.status = Status::kFailed;
       verdict_.message = "the base's bias, which is not added, is not returned";

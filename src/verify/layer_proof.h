@@ -8,6 +8,7 @@
 #include "layers/layer_tensors.h"
 #include "reference/layer.h"
 #include "verify/layer_diagnose.h"
+#include "verify/layer_scan.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -20,13 +21,14 @@ namespace lora_bench {
 
 [[nodiscard]] ShardOutputs outputs_of(const LayerEngine& engine);
 
-// Compares to it what every shard ended with; guards too.
+// Compares to it what every shard ended with; guards too. Of all rows: no NaN, and those with an
+// infinity are compared as `more` rows are.
 [[nodiscard]] Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
                                     const reference::LayerRows& oracle,
-                                    Level level = Level::kBounded);
+                                    Level level = Level::kBounded, const MoreRows& more = {});
 [[nodiscard]] Verdict compare_shards(const LayerProblem& problem,
                                      const reference::LayerRows& oracle, const ShardOutputs& got,
-                                     Level level = Level::kBounded);
+                                     Level level = Level::kBounded, const MoreRows& more = {});
 
 // What the two backends declared of the shards' problems, and the communicator of its sums, as the
 // oracle takes it.
@@ -44,7 +46,8 @@ void name_fault(Verdict& verdict, const LayerStory& story, const reference::Laye
 // inputs are those of `untouched` (levels 2 and 4 of docs/verifying.md).
 [[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
                                   const LayerProblem& problem, const reference::LayerRows& oracle,
-                                  const LayerHome& home, Level level = Level::kBounded);
+                                  const LayerHome& home, Level level = Level::kBounded,
+                                  const MoreRows& more = {});
 // Level 3 of a layer that passed the others.
 void add_relations(Verdict& verdict, const LayerProblem& problem, const LayerTensors& tensors,
                    const LayerHome& home, const reference::LayerRows& oracle);

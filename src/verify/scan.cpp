@@ -240,11 +240,19 @@ std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tens
   return all.wrong == 0 ? std::nullopt : std::optional(all);
 }
 
+bool holds_nan(Dtype dtype, const std::byte* first, std::int64_t count) {
+  return any_above(first, count, static_cast<std::size_t>(size_bytes(dtype)), infinity_bits(dtype));
+}
+
+bool holds_infinity_or_nan(Dtype dtype, const std::byte* first, std::int64_t count) {
+  return any_above(first, count, static_cast<std::size_t>(size_bytes(dtype)),
+                   infinity_bits(dtype) - 1);
+}
+
 std::vector<std::int64_t> infinite_rows(const Problem& problem, const void* got) {
   constexpr std::size_t kMost = 16;
   const Dtype dtype = output_dtype(problem);
   const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
-  const std::uint32_t infinity = infinity_bits(dtype);
   std::vector<std::int64_t> rows;
   for (std::int64_t token = 0; token < problem.tokens && rows.size() < kMost; ++token) {
     bool infinite = false, nan = false;  // what is no number is told by scan_all_rows
@@ -252,8 +260,8 @@ std::vector<std::int64_t> infinite_rows(const Problem& problem, const void* got)
       const std::byte* element =
           static_cast<const std::byte*>(got) +
           static_cast<std::size_t>(output_index(problem, token, first)) * bytes;
-      infinite = infinite || any_above(element, past - first, bytes, infinity - 1);
-      nan = nan || any_above(element, past - first, bytes, infinity);
+      infinite = infinite || holds_infinity_or_nan(dtype, element, past - first);
+      nan = nan || holds_nan(dtype, element, past - first);
     });
     if (infinite && !nan) {
       rows.push_back(token);

@@ -18,6 +18,10 @@ namespace lora_bench {
 [[nodiscard]] std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tensors,
                                                    const void* got);
 
+// Whether any of `count` elements is one.
+[[nodiscard]] bool holds_nan(Dtype dtype, const std::byte* first, std::int64_t count);
+[[nodiscard]] bool holds_infinity_or_nan(Dtype dtype, const std::byte* first, std::int64_t count);
+
 // Rows with an infinity where the op owns the element, the first few: right only where the oracle
 // says so.
 [[nodiscard]] std::vector<std::int64_t> infinite_rows(const Problem& problem, const void* got);

@@ -1,7 +1,10 @@
 #include "layers/layer_engine.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -358,4 +361,51 @@ TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
     CHECK(outside.status == Status::kFailed);
     CHECK(outside.message.find("guard damaged") != std::string::npos);
   }
+}
+
+TEST_CASE("rows of a layer that were not sampled are looked at for NaN, and for infinities") {
+  const Bench bench;
+  const LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
+    return layer_oracle(problem, tensors, layer_arithmetic(problem, *bench.backend, *bench.backend),
+                        rows);
+  };
+  LayerEngine engine = bench.engine(problem);
+  load_layer(engine, problem, tensors);
+  bench.forward(engine);
+  const ShardOutputs right = outputs_of(engine);
+  const std::int64_t last = problem.lora.tokens - 1;
+  const std::int64_t at = last * right[1].columns + 2;
+  const auto verdict_of = [&](float value, const MoreRows& more) {
+    ShardOutputs got = right;
+    store(got[1].dtype, got[1].data.data(), at, value);
+    return compare_shards(problem, of_rows({0, 1}), got, Level::kBounded, more);
+  };
+  const float written = load(right[1].dtype, right[1].data.data(), at);
+  CHECK(verdict_of(written, {of_rows, {}}).status == Status::kPassed);
+  const Verdict nan = verdict_of(std::numeric_limits<float>::quiet_NaN(), {});
+  CHECK(nan.status == Status::kFailed);
+  REQUIRE(nan.failure);
+  CHECK(nan.failure->level == Level::kMemory);
+  CHECK(nan.message.find(fmt::format("first in shard 1, token {} (adapter", last)) !=
+        std::string::npos);
+  const float infinity = std::numeric_limits<float>::infinity();
+  CHECK(verdict_of(infinity, {of_rows, {}}).status == Status::kFailed);
+  CHECK(verdict_of(infinity, {}).status == Status::kPassed);  // nobody can say
+  CHECK(verdict_of(written + 8, {of_rows, {}}).status == Status::kPassed);
+  CHECK(verdict_of(written + 8, {of_rows, {last}}).status == Status::kFailed);
+}
+
+TEST_CASE("any row of a layer may be looked at after timing") {
+  LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
+  problem.lora.tokens = 100;
+  std::set<std::int64_t> seen;
+  for (std::uint64_t secret = 0; secret < 200; ++secret) {
+    const std::vector<std::int64_t> rows = any_layer_rows(problem, secret);
+    CHECK(rows.size() == 16);
+    CHECK(std::set<std::int64_t>(rows.begin(), rows.end()).size() == rows.size());
+    seen.insert(rows.begin(), rows.end());
+  }
+  CHECK(seen.size() == 100);
 }
