@@ -244,6 +244,46 @@ TEST_CASE("a result remembered by a look at the operands is found out") {
   CHECK(known.size() >= 13);
 }
 
+// Looks at no input: what a set adds is known by the address of its B, and forgotten when y is not
+// as it was left.
+TEST_CASE("a delta that is kept while y is as it was left is found out") {
+  const auto every_cache = {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot};
+  for (const CacheMode cache : every_cache) {
+    CAPTURE(name(cache));
+    std::map<const void*, std::vector<std::uint16_t>> left;  // y, by its address
+    std::map<const void*, std::vector<float>> known;
+    const auto lazy = [&](const Problem& problem, const Operands& operands,
+                          const Backend& backend) {
+      const auto elements = static_cast<std::size_t>(problem.tokens * problem.y_stride);
+      auto* y = static_cast<std::uint16_t*>(operands.y);
+      std::vector<std::uint16_t>& before = left[operands.y];
+      if (before != std::vector<std::uint16_t>(y, y + elements)) {
+        known.clear();
+      }
+      std::vector<float>& delta = known[operands.b[0]];
+      if (delta.empty()) {
+        std::vector<std::uint16_t> alone(elements);
+        Operands other = operands;
+        other.y = alone.data();
+        backend.launch(problem, other, {});
+        for (std::size_t index = 0; index < elements; ++index) {
+          delta.push_back(load(Dtype::kBf16, alone.data(), static_cast<std::int64_t>(index)));
+        }
+        backend.launch(problem, operands, {});
+      } else {
+        for (std::size_t index = 0; index < elements; ++index) {
+          const auto at = static_cast<std::int64_t>(index);
+          if (delta[index] != 0) {
+            store(Dtype::kBf16, y, at, load(Dtype::kBf16, y, at) + delta[index]);
+          }
+        }
+      }
+      before.assign(y, y + elements);
+    };
+    CHECK(verdict_on(decode(), lazy, cache).find("wrong values") != std::string::npos);
+  }
+}
+
 TEST_CASE("an h that is kept between samples while most of every row looks the same is found out") {
   constexpr std::int64_t kLookedAt = 16;
   Problem problem = decode(Op::kLinear, 32);
