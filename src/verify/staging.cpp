@@ -99,11 +99,16 @@ void Stage::stage(const std::string& name, const HostTensor& tensor, bool input)
   stage(name, tensor.data.data(), tensor.elements, size_bytes(tensor.dtype), input);
 }
 
-bool Stage::shifted(const std::string& name, std::size_t place) const {
+// In elements.
+std::int64_t Stage::shift_of(const std::string& name, std::size_t place) const {
   if (name == "workspace" || alignment_ == Alignment::kBoundary) {
-    return false;
+    return 0;
   }
-  return alignment_ == Alignment::kElement || random_below(draw_ / 2, 0, place, 2) == draw_ % 2;
+  if (alignment_ == Alignment::kElement) {
+    return 1;
+  }
+  const bool shifted = random_below(draw_ / 2, 0, place, 2) == draw_ % 2;
+  return shifted ? std::int64_t{1} << random_below(draw_, 1, place, 4) : 0;
 }
 
 void Stage::stage(const std::string& name, const void* source, std::int64_t elements,
@@ -116,7 +121,7 @@ void Stage::stage(const std::string& name, const void* source, std::int64_t elem
   }
   if (found->buffer.bytes() != bytes) {
     const auto place = static_cast<std::size_t>(found - staged_.begin());
-    const std::int64_t shift = shifted(name, place) ? element_bytes : 0;
+    const std::int64_t shift = shift_of(name, place) * element_bytes;
     found->buffer = bytes == 0 ? GuardedBuffer() : GuardedBuffer(*memory_, bytes, shift, source);
   } else if (source != nullptr && bytes > 0) {
     found->buffer.upload(source, bytes);

@@ -13,7 +13,7 @@ namespace lora_bench {
 
 // Where operands start: on 256-byte boundaries, or shifted by one element of their dtype, which is
 // all the alignment that a backend may ask for (the workspace stays on a boundary). kSome: each
-// shifted or not, as is drawn.
+// shifted by 1, 2, 4 or 8 of them or not, as is drawn.
 enum class Alignment : std::uint8_t { kBoundary, kElement, kSome };
 
 // Room for the plan at hand, or for every plan of the problem's slots: active_ids then ends in -1,
@@ -63,7 +63,7 @@ class Stage {
   void stage(const std::string& name, const void* source, std::int64_t elements,
              std::int64_t element_bytes, bool input = true);
   void stage(const std::string& name, const HostTensor& tensor, bool input = true);
-  [[nodiscard]] bool shifted(const std::string& name, std::size_t place) const;
+  [[nodiscard]] std::int64_t shift_of(const std::string& name, std::size_t place) const;
   void stage_all();
   void stage_plan();
   [[nodiscard]] void* address(const std::string& name) const;

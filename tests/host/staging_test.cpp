@@ -104,6 +104,26 @@ TEST_CASE("staging: of two draws each shifts the operands that the other does no
   CHECK(drawn.size() == 8);
 }
 
+TEST_CASE("staging: every operand comes to lie 1, 2, 4 or 8 elements beyond a boundary") {
+  const Problem problem = with_bias();
+  const Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
+  const auto memory = make_host_memory();
+  std::map<std::string, std::set<std::uintptr_t>> beyond;
+  for (std::uint64_t draw = 0; draw < 64; ++draw) {
+    Stage stage(*memory, problem, tensors, 64, Alignment::kSome, PlanRoom::kExact, draw);
+    stage.launch(PlainBackend({.then = [&](const Problem&, const Operands& operands) {
+      for (const auto& [name, address] : all_of(operands)) {
+        beyond[name].insert(reinterpret_cast<std::uintptr_t>(address) % 256);
+      }
+    }}));
+  }
+  const auto bytes = static_cast<std::uintptr_t>(size_bytes(problem.dtype));
+  const std::set<std::uintptr_t> wanted{0, bytes, 2 * bytes, 4 * bytes, 8 * bytes};
+  CHECK(beyond["x"] == wanted);
+  CHECK(beyond["y"] == wanted);
+  CHECK(beyond["workspace"] == std::set<std::uintptr_t>{0});
+}
+
 TEST_CASE("staging: a launch that harms nothing is told so") {
   const Stage::Look look = look_after([](const Operands&) {});
   CHECK(look.damage.empty());
@@ -115,6 +135,24 @@ TEST_CASE("staging: a change of any input is told by its name") {
     CAPTURE(name);
     const Stage::Look look =
         look_after([&](const Operands& operands) { flip(inputs_of(operands).at(name), 0); });
+    CHECK(look.changed_input == "input " + name + " changed");
+    CHECK(look.damage.empty());
+  }
+}
+
+TEST_CASE("staging: a change of the last byte of an input is seen too") {
+  const OperandSizes sizes = operand_sizes(with_bias());
+  const std::int64_t bytes = size_bytes(with_bias().dtype);
+  const std::map<std::string, std::int64_t> last{{"x", sizes.x * bytes - 1},
+                                                 {"a[0]", sizes.a[0] * bytes - 1},
+                                                 {"b[1]", sizes.b[1] * bytes - 1}};
+  for (const auto& [name, offset] : last) {
+    CAPTURE(name);
+    CHECK(offset > 64);
+    const std::string& input = name;
+    const std::int64_t at = offset;
+    const Stage::Look look =
+        look_after([&](const Operands& operands) { flip(inputs_of(operands).at(input), at); });
     CHECK(look.changed_input == "input " + name + " changed");
     CHECK(look.damage.empty());
   }
