@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
+
+#include "compare/compare.h"
 
 namespace lora_bench {
 namespace {
@@ -25,13 +28,17 @@ std::vector<std::string> levels_of(const Row& row) {
 }
 
 std::string looser_threshold(const Row& base, const Row& fresh) {
-  if (!base.max_regression ||
-      (fresh.max_regression && *fresh.max_regression <= *base.max_regression)) {
+  constexpr double kOtherwise = CompareOptions{}.threshold;
+  const bool neither = !base.max_regression && !fresh.max_regression;
+  if (neither ||
+      (fresh.max_regression && *fresh.max_regression <= base.max_regression.value_or(kOtherwise))) {
     return "";
   }
-  return fmt::format("max_regression is {} in new, {} in base",
-                     fresh.max_regression ? fmt::format("{:g}", *fresh.max_regression) : "none",
-                     *base.max_regression);
+  const auto told = [](const std::optional<double>& share, const std::string& none) {
+    return share ? fmt::format("{:g}", *share) : none;
+  };
+  return fmt::format("max_regression is {} in new, {} in base", told(fresh.max_regression, "none"),
+                     told(base.max_regression, fmt::format("none ({:g})", kOtherwise)));
 }
 
 std::string less_proof(const Row& base, const Row& fresh) {

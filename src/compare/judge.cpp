@@ -14,10 +14,9 @@ double threshold_for(const Row& base, const Row& fresh, const CompareOptions& op
   if (options.threshold_given) {
     return options.threshold;
   }
-  if (!fresh.max_regression || !base.max_regression) {
-    return fresh.max_regression.value_or(base.max_regression.value_or(options.threshold));
-  }
-  return std::min(*fresh.max_regression, *base.max_regression);
+  // What base does not say, new cannot loosen.
+  const double before = base.max_regression.value_or(options.threshold);
+  return std::min(before, fresh.max_regression.value_or(before));
 }
 
 bool usable(const MedianInterval& interval) {

@@ -100,9 +100,14 @@ TEST_CASE("a change beyond the threshold is a verdict, one within is the same") 
 }
 
 TEST_CASE("the given threshold beats the row's, and the row's beats the default") {
-  Row fresh = timed("a", 104);
-  fresh.max_regression = 0.10;
-  CHECK(judge(timed("a", 100), fresh, {}).change == Change::kSame);
+  Row base = timed("a", 100), fresh = timed("a", 104);
+  base.max_regression = fresh.max_regression = 0.10;
+  CHECK(judge(base, fresh, {}).change == Change::kSame);
+  CHECK(judge(base, timed("a", 104), {}).change == Change::kSame);
+  // A row of base without one has the default, which new cannot loosen.
+  CHECK(judge(timed("a", 100), fresh, {}).change == Change::kSlower);
+  fresh.max_regression = 0.01;
+  CHECK(judge(timed("a", 102), fresh, {}).change == Change::kSlower);
   CompareOptions options;
   options.threshold = 0.02;
   options.threshold_given = true;
@@ -121,6 +126,10 @@ TEST_CASE("noise above the threshold leaves only a change beyond both") {
   const ComparedRow apart = judge(timed("a", 100), noisy, {});
   CHECK(apart.change == Change::kInconclusive);
   CHECK(apart.reason.find("more than its samples explain: a quieter machine") != std::string::npos);
+  Row noisy_base = timed("a", 100);
+  noisy_base.noise_us = 10;
+  CHECK(judge(noisy_base, timed("a", 104), {}).change == Change::kInconclusive);
+  CHECK(judge(timed("a", 100), timed("a", 104), {}).change == Change::kSlower);
 }
 
 TEST_CASE("each change asks for its exit code, the worst wins, an improvement never fails") {
@@ -181,6 +190,11 @@ TEST_CASE("repeats are pooled, and their spread is noise") {
   const CompareReport apart =
       report({timed("a", 90), timed("a", 110)}, {timed("a", 104), timed("a", 104)});
   CHECK(apart.rows[0].change == Change::kInconclusive);
+  // So many samples in the middle that the interval of the pooled median is short.
+  const CompareReport middle =
+      report({timed("a", 90), timed("a", 100), timed("a", 100), timed("a", 100), timed("a", 110)},
+             {timed("a", 104)});
+  CHECK(middle.rows[0].change == Change::kInconclusive);
 }
 
 TEST_CASE("another machine, driver or scenario warns, and is refused when strict") {
