@@ -13,6 +13,8 @@ namespace {
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
 constexpr std::uint64_t kVastStream = 0x76617374ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
+constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
+constexpr std::uint64_t kManySlotsStream = 0x736c6f74ULL << 32;
 
 // What a case may cost, so that thousands take seconds: elements of all weights, and products of
 // one linear op.
@@ -28,6 +30,10 @@ constexpr std::int64_t kMostTokens = 300;
 // More of one dimension than 16 bits count, and of the others as little as that can cost.
 constexpr std::int64_t kVast = std::int64_t{1} << 16;
 constexpr std::int64_t kOneVastIn = 200;
+// Ids that 8 bits do not count.
+constexpr std::int64_t kManySlots = 257;
+constexpr std::int64_t kOneManySlotsIn = 40;
+constexpr std::int64_t kOneFarScaleIn = 5;
 
 class Dice {
  public:
@@ -229,6 +235,24 @@ void make_vast(Dice dice, Case& spec) {
   }
 }
 
+// As make_vast, of slots, where a batch can use them all.
+void make_many_slots(Dice dice, Case& spec) {
+  spec.layer.in_features = dice.size(16);
+  spec.layer.widths = {dice.size(16)};
+  spec.adapters.slots = kManySlots + dice.below(200);
+  spec.adapters.rank = {};
+  spec.adapters.rank.list = {dice.size(4), dice.below(4)};
+  spec.batch.decode = kManySlots + dice.below(kMostTokens);
+  spec.batch.prefill.clear();
+}
+
+// One of the scales is far from 1, or nothing.
+void draw_far_scale(Dice dice, Case& spec) {
+  std::vector<double>& scales = spec.adapters.scale;
+  scales[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(scales.size())))] =
+      dice.one_of(std::array<double, 6>{0.0, 0.0, 8.0, -32.0, 700.0, 0.002});
+}
+
 void draw_who_uses_what(Dice& dice, Case& spec) {
   const std::int64_t slots = spec.adapters.slots;
   spec.skew = random_law(dice, slots);
@@ -275,6 +299,12 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   make_affordable(dice, spec);
   if (Dice vast(seed, index, kVastStream); vast.one_in(kOneVastIn)) {
     make_vast(vast, spec);
+  }
+  if (Dice many(seed, index, kManySlotsStream); many.one_in(kOneManySlotsIn)) {
+    make_many_slots(many, spec);
+  }
+  if (Dice far(seed, index, kScaleCaseStream); far.one_in(kOneFarScaleIn)) {
+    draw_far_scale(far, spec);
   }
   draw_strides(dice, spec.layer);
   spec.adapters.max_rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +

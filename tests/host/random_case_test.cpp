@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "scenario/content_hash.h"
@@ -54,6 +55,7 @@ TEST_CASE("random cases reach the corners of what is legal") {
   std::int64_t rank = 0, odd_ranks = 0, shares = 0, active = 0, nothing = 0, empty = 0, wide = 0;
   std::int64_t captured = 0, padded = 0;
   std::set<std::int64_t> features;
+  std::int64_t many_slots = 0, zero_scales = 0, far_scales = 0;
   std::int64_t vast_rows = 0, vast_columns = 0, vast_features = 0;
   for (std::uint64_t index = 0; index < kCases; ++index) {
     const Case spec = random_case(12, index);
@@ -73,6 +75,13 @@ TEST_CASE("random cases reach the corners of what is legal") {
                          (!spec.batch.prefill.empty() && spec.batch.prefill.front() > 65536)
                      ? 1
                      : 0;
+    const auto& scales = spec.adapters.scale;
+    many_slots += spec.adapters.slots > 256 ? 1 : 0;
+    zero_scales += std::count(scales.begin(), scales.end(), 0.0) > 0 ? 1 : 0;
+    far_scales +=
+        std::any_of(scales.begin(), scales.end(), [](double scale) { return std::fabs(scale) > 4; })
+            ? 1
+            : 0;
     wide += spec.layer.x_stride > spec.layer.in_features ? 1 : 0;
     captured += spec.plan.max_slots == spec.adapters.slots ? 1 : 0;
     padded += spec.plan.max_tokens > 0 ? 1 : 0;
@@ -83,6 +92,10 @@ TEST_CASE("random cases reach the corners of what is legal") {
   CHECK(features.count(1) == 1);
   CHECK(*features.rbegin() > 1024);
   CHECK(rank >= 512);
+  CHECK(many_slots > 20);
+  CHECK(many_slots < 200);
+  CHECK(zero_scales > 100);
+  CHECK(far_scales > 100);
   for (const std::int64_t seen : {vast_rows, vast_columns, vast_features}) {
     CHECK(seen > 0);
     CHECK(seen < 20);  // they cost more

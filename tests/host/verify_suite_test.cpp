@@ -202,8 +202,13 @@ TEST_CASE("verify suite: what the backends declare is far below what they do") {
         const Comparison comparison = compare_output(problem, tensors, declared.numerics,
                                                      idle.data.data(), sample_rows(problem, 8, 1));
         CHECK(why_no_proof(comparison) == "");
-        // Of the few elements of the smallest cases one may be small by chance.
-        CHECK(comparison.zero_share <= (comparison.owned > 100 ? 0.2 : 0.5));
+        // A scale of 0 adds nothing, and of the few elements of the smallest cases one may be small
+        // by chance.
+        const std::vector<double>& scales = spec.adapters.scale;
+        const bool some_add_nothing = std::count(scales.begin(), scales.end(), 0.0) > 0;
+        CHECK(comparison.zero_share <= (some_add_nothing         ? 0.7
+                                        : comparison.owned > 100 ? 0.2
+                                                                 : 0.5));
       }
     }
   }
