@@ -44,7 +44,29 @@ class Reader {
   }
 
   [[nodiscard]] std::int64_t size(const std::string& key) const {
-    return checked(key, value<std::int64_t>(key));
+    return whole(key, value<nlohmann::json>(key));
+  }
+
+  // Elsewhere a number with a fraction would lose it silently.
+  [[nodiscard]] std::int64_t whole(const std::string& key, const nlohmann::json& number) const {
+    if (!number.is_number_integer()) {
+      refuse(fmt::format("'{}' of its metadata is {}, no whole number", key, number.dump()));
+    }
+    return checked(key, number.is_number_unsigned() && number.get<std::uint64_t>() > kMostOfASize
+                            ? kMostOfASize + 1
+                            : number.get<std::int64_t>());
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> sizes(const std::string& key) const {
+    const auto list = value<nlohmann::json>(key);
+    if (!list.is_array()) {
+      refuse(fmt::format("'{}' of its metadata is '{}'", key, word(key)));
+    }
+    std::vector<std::int64_t> sizes;
+    for (const nlohmann::json& number : list) {
+      sizes.push_back(whole(key, number));
+    }
+    return sizes;
   }
 
   [[nodiscard]] std::int64_t checked(const std::string& key, std::int64_t size) const {
@@ -129,6 +151,18 @@ std::int64_t stride_of(const Reader& file, const char* tensor, std::int64_t othe
   return file.checked(tensor, shape[1]);
 }
 
+// What a peer was given must be the plan of these ids.
+void check_plan(const Reader& file, const Plan& plan) {
+  const auto check = [&](const char* name, const std::vector<std::int32_t>& values) {
+    if (file.list<std::int32_t>(name, "I32") != values) {
+      file.refuse(fmt::format("'{}' does not follow from 'adapter_of_token'", name));
+    }
+  };
+  check("token_order", plan.token_order);
+  check("active_ids", plan.active_ids);
+  check("group_starts", plan.group_starts);
+}
+
 Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
@@ -142,10 +176,10 @@ Problem read_problem(const Reader& file) {
   problem.offset_start = file.size("offset_start");
   problem.slots = file.size("slots");
   problem.max_rank = file.size("max_rank");
-  problem.widths = file.value<std::vector<std::int64_t>>("widths");
+  problem.widths = file.sizes("widths");
   std::int64_t columns = problem.offset_start;
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    columns = file.checked("widths", columns + file.checked("widths", problem.widths[slice]));
+    columns = file.checked("widths", columns + problem.widths[slice]);
     problem.bias = problem.bias || file.has(fmt::format("bias.{}", slice));
   }
   problem.x_stride = stride_of(file, "x", problem.in_features);
@@ -219,6 +253,7 @@ ExportedCase exported_case(const StoredTensors& stored) {
   if (read.row.content != content_of(read.problem)) {
     file.refuse("the tensors are not those of the case that its metadata tells");
   }
+  check_plan(file, read.problem.plan);
   read.tensors = read_tensors(file, read.problem);
   read.rows = file.list<std::int64_t>("rows", "I64");
   const std::vector<std::int64_t>& rows = read.rows;

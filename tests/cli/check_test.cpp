@@ -308,4 +308,33 @@ TEST_CASE("docs/export.md shows the producer as the script has it") {
 }
 
 }  // namespace
+
+TEST_CASE("check refuses sizes that are no whole numbers, and a plan of other ids") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::string whole = read_file(exported);
+  const nlohmann::json header = header_of(whole);
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), 8);
+  const std::string data = whole.substr(8 + length);
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
+           {"tokens", "8.9"}, {"slots", "true"}, {"widths", "[768.5]"}, {"max_rank", "1e300"}}) {
+    CAPTURE(key);
+    nlohmann::json edited = header;
+    REQUIRE(edited["__metadata__"].contains(key));
+    edited["__metadata__"][key] = value;
+    const ProcessResult result = check(folder.write("edited", file_of(edited, data)), exported);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "'" + key + "' of its metadata is "));
+  }
+  for (const std::string name : {"token_order", "active_ids", "group_starts"}) {
+    std::string edited = whole;
+    const std::size_t at = 8 + length + header[name]["data_offsets"][0].get<std::size_t>();
+    edited[at] = static_cast<char>(edited[at] ^ 1);
+    const ProcessResult result = check(folder.write("edited", edited), exported);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "'" + name + "' does not follow from 'adapter_of_token'"));
+  }
+}
+
 }  // namespace lora_bench::test
