@@ -1,12 +1,16 @@
 #include "plan/prefill_form.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
+
+#include "plan/plan.h"
 
 namespace lora_bench {
 
 PrefillForm make_prefill_form(std::span<const std::int32_t> adapter_of_token) {
+  check_adapter_ids(adapter_of_token, std::numeric_limits<std::int32_t>::max());
   PrefillForm form;
   form.tokens = static_cast<std::int64_t>(adapter_of_token.size());
   for (std::size_t row = 0; row < adapter_of_token.size(); ++row) {

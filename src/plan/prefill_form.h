@@ -21,6 +21,7 @@ struct PrefillForm {
   }
 };
 
+// Knows no slots: throws std::invalid_argument for an id below -1 alone.
 [[nodiscard]] PrefillForm make_prefill_form(std::span<const std::int32_t> adapter_of_token);
 
 // One row for every token of every sequence; sequences of no tokens leave none. Throws

@@ -1,11 +1,25 @@
 #include "plan/table_indices.h"
 
+#include <stdexcept>
+#include <string>
+
 #include "plan/plan.h"
 
 namespace lora_bench {
+namespace {
+
+void check_slots(std::int64_t slots) {
+  if (slots < 1) {
+    throw std::invalid_argument("a table of " + std::to_string(slots) +
+                                " slots has no rows to point at; allowed: 1 or more");
+  }
+}
+
+}  // namespace
 
 SamplerIndices make_sampler_indices(std::span<const std::int32_t> adapter_of_row,
                                     std::int64_t slots) {
+  check_slots(slots);
   check_adapter_ids(adapter_of_row, slots);
   const auto rows = static_cast<std::int64_t>(adapter_of_row.size());
   SamplerIndices indices;
@@ -21,6 +35,7 @@ SamplerIndices make_sampler_indices(std::span<const std::int32_t> adapter_of_row
 EmbeddingIndices make_embedding_indices(std::span<const std::int32_t> adapter_of_token,
                                         std::int64_t slots, std::int64_t vocabulary,
                                         std::int64_t extra_vocabulary) {
+  check_slots(slots);
   check_adapter_ids(adapter_of_token, slots);
   EmbeddingIndices indices;
   for (const std::int32_t adapter : adapter_of_token) {

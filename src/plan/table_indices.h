@@ -7,8 +7,8 @@
 namespace lora_bench {
 
 // Indices into tables that hold all slots one after the other, as vLLM's Punica wrapper gives them
-// to logits and embedding layers. docs/plan.md. There is at least one slot; ids
-// outside -1 .. slots - 1 throw std::invalid_argument.
+// to logits and embedding layers. docs/plan.md. No slot, and ids
+// outside -1 .. slots - 1, throw std::invalid_argument.
 
 // Of the rows whose logits are taken: one for each sequence that samples.
 struct SamplerIndices {

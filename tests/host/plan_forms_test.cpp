@@ -195,6 +195,11 @@ TEST_CASE("table indices are 64-bit and refuse ids outside the slots") {
   CHECK(make_embedding_indices(Ids{99999}, 100000, 128256, 0).table == Indices{12825471744});
   CHECK_THROWS_AS((void)make_sampler_indices(Ids{3}, 3), std::invalid_argument);
   CHECK_THROWS_AS((void)make_embedding_indices(Ids{-2}, 3, 10, 0), std::invalid_argument);
+  for (const std::int64_t slots : {0, -1}) {
+    CHECK_THROWS_AS((void)make_sampler_indices(Ids{-1, -1}, slots), std::invalid_argument);
+    CHECK_THROWS_AS((void)make_embedding_indices(Ids{-1}, slots, 10, 0), std::invalid_argument);
+  }
+  CHECK_THROWS_AS((void)make_prefill_form(Ids{0, -5}), std::invalid_argument);
 }
 
 TEST_CASE("chunked form: the example of docs/plan.md") {
