@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <utility>
 #include <vector>
 
 #include "measure/ceilings.h"
@@ -134,6 +135,17 @@ TEST_CASE("warm activations lower the limit of INVALID but not the floor") {
   const Floor hot = floor_of(work, problem, CacheMode::kHot, machine());
   CHECK(hot.seconds == doctest::Approx(40e-6));
   CHECK(hot.limit_seconds == hot.seconds);
+}
+
+TEST_CASE("the limit of INVALID is never above the floor") {
+  const Problem problem = qkv(grouped({0}, {1}), {16});
+  const Work work{.bytes = 2000000, .weight_bytes = 1000000, .written_bytes = 500000};
+  Ceilings strange = machine();  // reading from a cache was measured to be slower
+  std::swap(strange.read_hot, strange.read_cold);
+  for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+    const Floor floor = floor_of(work, problem, cache, strange);
+    CHECK(floor.limit_seconds <= floor.seconds);
+  }
 }
 
 TEST_CASE("what rotates exceeds three times the last cache") {
