@@ -308,7 +308,7 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
   }
   ClusteredTuning tuning = of_one(shape, place, load);
   while (!tuning.fits && place.cluster < 16) {
-    place.cluster *= 2;
+    place.cluster = std::min(16, 2 * place.cluster);
     tuning = of_one(shape, place, load);
   }
   return tuning;
