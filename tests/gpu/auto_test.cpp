@@ -52,14 +52,14 @@ lora_bench::Case auto_case(std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("auto passes every level on random cases, with whole vectors and without") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     check_auto(auto_case(seed));
   }
 }
 
 TEST_CASE("auto passes on every rank class, with few rows an adapter and many") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (const std::int64_t rank : {1, 4, 7, 8, 12, 16, 24, 64, 100, 128, 192, 256}) {
     for (const std::int64_t rows : {1, 7, 8, 9, 33, 130}) {
       lora_bench::Case spec = workload_case(rows, rows > 8 ? 3 : 1);
@@ -78,7 +78,7 @@ TEST_CASE("auto passes on every rank class, with few rows an adapter and many") 
 }
 
 TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken is proved") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const auto chosen = lora_bench::make_auto_backend();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
@@ -169,7 +169,7 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
 // K that ends in the middle of a stage, of a chain and before chains begin; rings that go around
 // and rings that are not filled; tiles that no row or lane fills; more clusters than run at once.
 TEST_CASE("auto: chains that a cluster adds are the same bits, wherever K, rows and lanes end") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const auto chosen = lora_bench::make_auto_backend();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();

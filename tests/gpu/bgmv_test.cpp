@@ -41,14 +41,14 @@ void check_passes(const lora_bench::Case& spec) {
 }  // namespace
 
 TEST_CASE("bgmv passes every level on random cases, row by row and in segments") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     check_passes(bgmv_case(seed));
   }
 }
 
 TEST_CASE("bgmv passes on whole, aligned shapes of every rank class") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (const std::int64_t rank : {1, 7, 8, 16, 24, 64, 100, 256, 512}) {
     for (const std::int64_t rows : {1, 15, 16, 17, 33, 64, 65, 130}) {
       lora_bench::Case spec = workload_case(rows, 1);
@@ -67,7 +67,7 @@ TEST_CASE("bgmv passes on whole, aligned shapes of every rank class") {
 }
 
 TEST_CASE("on exact data bgmv agrees with the plain formula bit for bit, and stays in bounds") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const auto host = lora_bench::make_host_memory();
   const auto bgmv = lora_bench::make_bgmv_backend();

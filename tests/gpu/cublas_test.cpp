@@ -10,7 +10,7 @@ using lora_bench::Problem;
 using lora_bench::Status;
 
 TEST_CASE("cublas passes every level on random cases") {
-  need(lora_bench::why_no_cublas());
+  LORA_BENCH_NEED(lora_bench::why_no_cublas())
   const auto memory = lora_bench::make_device_memory();
   const auto cublas = lora_bench::make_cublas_backend();
   int proved = 0;
@@ -26,7 +26,7 @@ TEST_CASE("cublas passes every level on random cases") {
 }
 
 TEST_CASE("cublas passes on long rows, many rows an adapter and one of each") {
-  need(lora_bench::why_no_cublas());
+  LORA_BENCH_NEED(lora_bench::why_no_cublas())
   const auto memory = lora_bench::make_device_memory();
   const auto cublas = lora_bench::make_cublas_backend();
   for (const std::int64_t slots : {1, 3, 96}) {

@@ -25,7 +25,7 @@ double least_of_ten(lora_bench::Clock& clock, int slot) {
 }  // namespace
 
 TEST_CASE("a sequence of n launches takes about n times as long as one") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   lora_bench::Case spec = workload_case(512, 8);
   spec.layer.in_features = 4096;
   spec.layer.x_stride = 4096;
@@ -47,7 +47,7 @@ TEST_CASE("a sequence of n launches takes about n times as long as one") {
 }
 
 TEST_CASE("the ceilings of the device are whole and rise with the size") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const lora_bench::Ceilings ceilings = lora_bench::measure_device_ceilings();
   REQUIRE(ceilings.read_cold.size() >= 10);
   CHECK(ceilings.read_cold.front().seconds < ceilings.read_cold.back().seconds);

@@ -15,7 +15,7 @@
 using namespace lora_bench;
 
 TEST_CASE("every kind of layer, divided in every way, is proved on the device") {
-  need(why_no_cublaslt());
+  LORA_BENCH_NEED(why_no_cublaslt())
   const auto memory = make_device_memory();
   const DeviceFacts facts = gpu_facts();
   const auto base = make_base_product(Space::kDevice);
@@ -43,11 +43,12 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
 }
 
 TEST_CASE("every overlap of a layer is proved on the device, launched and as a graph") {
-  need(why_no_cublaslt());
+  LORA_BENCH_NEED(why_no_cublaslt())
   const auto memory = make_device_memory();
   const auto base = make_base_product(Space::kDevice);
   const auto communicator = make_local_communicator(Space::kDevice);
   const Selected lora = select_backend("auto");
+  const DeviceFacts facts = gpu_facts();
   int proved = 0;
   for (LayerProblem problem : all_layers()) {
     problem.base_bias = true;
@@ -57,6 +58,10 @@ TEST_CASE("every overlap of a layer is proved on the device, launched and as a g
         continue;
       }
       problem.overlap = overlap;
+      const ShardProblem part = shard_problem(problem, 0);
+      if (part.base_on_delta && !base->supports(*part.base_on_delta, facts).yes) {
+        continue;  // rows of y that do not begin on 16 bytes
+      }
       CAPTURE(told(problem));
       CAPTURE(name(overlap));
       const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
@@ -78,11 +83,11 @@ TEST_CASE("every overlap of a layer is proved on the device, launched and as a g
       ++proved;
     }
   }
-  CHECK(proved > 80);
+  CHECK(proved > 110);
 }
 
 TEST_CASE("the quickest base product is right, and says of how many it was chosen") {
-  need(why_no_cublaslt());
+  LORA_BENCH_NEED(why_no_cublaslt())
   const auto memory = make_device_memory();
   const auto base = make_base_product(Space::kDevice, BaseAlgorithm::kQuickest);
   const Selected lora = select_backend("auto");
@@ -101,7 +106,7 @@ TEST_CASE("the quickest base product is right, and says of how many it was chose
 }
 
 TEST_CASE("what a graph of a layer leaves is what its launches leave") {
-  need(why_no_cublaslt());
+  LORA_BENCH_NEED(why_no_cublaslt())
   const auto memory = make_device_memory();
   const auto base = make_base_product(Space::kDevice);
   const auto communicator = make_local_communicator(Space::kDevice);
@@ -124,7 +129,7 @@ TEST_CASE("what a graph of a layer leaves is what its launches leave") {
 }
 
 TEST_CASE("an adapter that is swapped while a graph lives is in what the graph leaves next") {
-  need(why_no_cublaslt());
+  LORA_BENCH_NEED(why_no_cublaslt())
   const auto memory = make_device_memory();
   const auto base = make_base_product(Space::kDevice);
   const auto communicator = make_local_communicator(Space::kDevice);
@@ -152,7 +157,7 @@ TEST_CASE("an adapter that is swapped while a graph lives is in what the graph l
 }
 
 TEST_CASE("parts are exchanged on the device with the bits of the host") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = make_device_memory();
   const auto host = make_host_memory();
   for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {

@@ -27,7 +27,7 @@ std::vector<Case> telling_case(const std::string& id) {
 
 TEST_CASE(
     "every GPU mutant is caught at its level in its case, and named where a name is asked for") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (const GpuFaultEntry& entry : gpu_fault_catalogue()) {
     CAPTURE(entry.doc.fault);
     CAPTURE(entry.doc.hypothesis);
@@ -43,7 +43,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the right GPU kernels that mutants derive from raise no alarm") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const SelfTestRow row = hunt("gpu-none", telling_cases());
   CAPTURE(row.level);
   CAPTURE(row.case_id);
@@ -51,7 +51,7 @@ TEST_CASE("the right GPU kernels that mutants derive from raise no alarm") {
 }
 
 TEST_CASE("the right GPU kernels pass every level on 200 random cases") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = make_device_memory();
   const auto right = make_mutant("gpu-none");
   const DeviceFacts facts = gpu_facts();

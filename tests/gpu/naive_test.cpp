@@ -13,7 +13,7 @@ using lora_bench::Problem;
 using lora_bench::Status;
 
 TEST_CASE("naive passes every level on random cases") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const auto naive = lora_bench::make_naive_backend();
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -26,7 +26,7 @@ TEST_CASE("naive passes every level on random cases") {
 }
 
 TEST_CASE("on exact data naive agrees with the plain formula bit for bit, and stays in bounds") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const auto host = lora_bench::make_host_memory();
   const auto naive = lora_bench::make_naive_backend();
@@ -46,7 +46,7 @@ TEST_CASE("on exact data naive agrees with the plain formula bit for bit, and st
 }
 
 TEST_CASE("an overrun in device memory is told with its side, length and offset") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   lora_bench::GuardedBuffer buffer(*memory, 100, 2);
   CHECK(buffer.damage().empty());
@@ -55,7 +55,7 @@ TEST_CASE("an overrun in device memory is told with its side, length and offset"
 }
 
 TEST_CASE("device memory that cannot be had is refused with its size, and nothing else breaks") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   CHECK_THROWS_WITH_AS((void)memory->allocate(std::int64_t{1} << 50),
                        doctest::Contains("1125899906842624"), lora_bench::CaseError);
@@ -65,7 +65,7 @@ TEST_CASE("device memory that cannot be had is refused with its size, and nothin
 }
 
 TEST_CASE("the facts of the GPU are whole") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
   CHECK(facts.identity.starts_with("GPU-"));
   CHECK(facts.compute_capability >= 75);

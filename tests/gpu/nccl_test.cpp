@@ -39,8 +39,8 @@ struct Pair {
 }  // namespace
 
 TEST_CASE("every kind of layer is proved with each shard on a GPU of its own") {
-  need(why_no_cublaslt());
-  need(why_no_nccl_communicator(kGpus));
+  LORA_BENCH_NEED(why_no_cublaslt())
+  LORA_BENCH_NEED(why_no_nccl_communicator(kGpus))
   const Pair pair;
   int proved = 0;
   for (LayerProblem problem : all_layers()) {
@@ -57,8 +57,8 @@ TEST_CASE("every kind of layer is proved with each shard on a GPU of its own") {
 }
 
 TEST_CASE("a clock of several GPUs leaves what their launches leave") {
-  need(why_no_cublaslt());
-  need(why_no_nccl_communicator(kGpus));
+  LORA_BENCH_NEED(why_no_cublaslt())
+  LORA_BENCH_NEED(why_no_nccl_communicator(kGpus))
   const Pair pair;
   const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, kGpus, true));
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);

@@ -39,14 +39,14 @@ void check_passes(const lora_bench::Case& spec) {
 }  // namespace
 
 TEST_CASE("panel passes every level on random cases, few rows an adapter and many") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     check_passes(panel_case(seed));
   }
 }
 
 TEST_CASE("panel passes on whole, aligned shapes of every rank class") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   for (const std::int64_t rank : {1, 4, 7, 8, 16, 20, 24, 64, 100, 129, 192, 196, 256, 512}) {
     for (const std::int64_t rows : {1, 15, 16, 17, 33, 64, 65, 130}) {
       lora_bench::Case spec = workload_case(rows, 1);

@@ -129,7 +129,7 @@ Ids drawn_ids(std::uint64_t seed, std::int64_t tokens, std::int64_t slots) {
 }  // namespace
 
 TEST_CASE("a plan built on the device is the host's, bit for bit, on 10000 batches") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const int capability = lora_bench::gpu_facts().compute_capability;
   Bed bed(*memory);
@@ -154,7 +154,7 @@ TEST_CASE("a plan built on the device is the host's, bit for bit, on 10000 batch
 }
 
 TEST_CASE("a plan of more slots than 16 warps can count is the host's too, and without clusters") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const int capability = lora_bench::gpu_facts().compute_capability;
   constexpr std::int64_t kWord = 4;
@@ -185,7 +185,7 @@ TEST_CASE("a plan of more slots than 16 warps can count is the host's too, and w
 }
 
 TEST_CASE("a captured plan serves later ids: more adapters, fewer, none, and padded rows") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const int capability = lora_bench::gpu_facts().compute_capability;
   constexpr std::int64_t kTokens = 3000;
@@ -209,7 +209,7 @@ TEST_CASE("a captured plan serves later ids: more adapters, fewer, none, and pad
 }
 
 TEST_CASE("ids that name no slot count as none") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   Bed bed(*memory);
   bed.set(Ids{1, 5, -7, 0, 2147483647, 1});
@@ -221,7 +221,7 @@ TEST_CASE("ids that name no slot count as none") {
 }
 
 TEST_CASE("the time of a plan on the device is told") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const int capability = lora_bench::gpu_facts().compute_capability;
   Bed bed(*memory);

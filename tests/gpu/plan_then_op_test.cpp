@@ -112,7 +112,7 @@ class Step {
 }  // namespace
 
 TEST_CASE("auto right after the kernel that makes its plan, in one graph, sees every batch's own") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = make_device_memory();
   const auto chosen = make_auto_backend();
   for (const std::int64_t tokens : {1, 24, 150}) {
@@ -152,7 +152,7 @@ TEST_CASE("auto right after the kernel that makes its plan, in one graph, sees e
 }
 
 TEST_CASE("auto captured once for a maximum gives each batch below the bits of its own launch") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = make_device_memory();
   const auto chosen = make_auto_backend();
   for (const std::int64_t tokens : {1, 8, 24, 150, 600}) {

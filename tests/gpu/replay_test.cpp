@@ -49,7 +49,7 @@ std::string broken_by(std::unique_ptr<Backend> backend) {
 }  // namespace
 
 TEST_CASE("a grid that follows the batch is found out where it is declared to serve every batch") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   CHECK(broken_by(make_naive_backend()) == "");
   CHECK(broken_by(make_chunked_backend()) ==
         "relation 'recorded with one batch, run with another'");

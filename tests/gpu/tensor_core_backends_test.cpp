@@ -25,7 +25,7 @@ std::vector<std::unique_ptr<Backend>> tensor_core_backends() {
 }  // namespace
 
 TEST_CASE("tensor core backends pass every level on random cases") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
   for (const auto& backend : tensor_core_backends()) {
@@ -47,7 +47,7 @@ TEST_CASE("tensor core backends pass every level on random cases") {
 }
 
 TEST_CASE("on exact data tensor core backends agree with the plain formula bit for bit") {
-  need_gpu();
+  LORA_BENCH_NEED_GPU()
   const auto memory = lora_bench::make_device_memory();
   const auto host = lora_bench::make_host_memory();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();

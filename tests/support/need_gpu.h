@@ -1,19 +1,16 @@
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "device/facts.h"
+#include "support/skipped.h"
 
-// Leaves the program with the code that CTest counts as skipped where something is not here to test
-// on or with: a test that proves nothing must not count as passed. "" = it is here.
-inline void need(const std::string& why_not) {
-  constexpr int kSkipped = 77;
-  if (!why_not.empty()) {
-    std::fprintf(stderr, "skipped: %s\n", why_not.c_str());
-    std::exit(kSkipped);
+// Ends the test case where something is not here to test on or with: a test that proves nothing
+// must not count as passed, nor keep those after it from failing. WHY_NOT is "" where it is here.
+#define LORA_BENCH_NEED(WHY_NOT)                                 \
+  if (const std::string why_not = (WHY_NOT); !why_not.empty()) { \
+    lora_bench::test::note_skipped(why_not);                     \
+    return;                                                      \
   }
-}
 
-inline void need_gpu() { need(lora_bench::why_no_gpu()); }
+#define LORA_BENCH_NEED_GPU() LORA_BENCH_NEED(lora_bench::why_no_gpu())
