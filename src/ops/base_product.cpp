@@ -40,6 +40,14 @@ class CublasLtProduct final : public Backend {
     if (problem.op != Op::kShrink || problem.slots != 1 || problem.slices() != 1) {
       return {false, "a base product is the shrink of one adapter"};
     }
+    // Seen with cuBLASLt 13.0: there the product is rounded before bias and addend come to it.
+    if (problem.add_inputs &&
+        problem.max_rank * size_bytes(problem.intermediate) % kAlignmentBytes != 0) {
+      return {false,
+              fmt::format("cuBLASLt rounds more than once where it adds to rows of {} columns: "
+                          "multiples of {} bytes",
+                          problem.max_rank, kAlignmentBytes)};
+    }
     return kernels_take(problem);
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
