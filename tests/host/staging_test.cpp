@@ -146,13 +146,13 @@ TEST_CASE("staging: a change of the last byte of an input is seen too") {
   const std::map<std::string, std::int64_t> last{{"x", sizes.x * bytes - 1},
                                                  {"a[0]", sizes.a[0] * bytes - 1},
                                                  {"b[1]", sizes.b[1] * bytes - 1}};
-  for (const auto& [name, offset] : last) {
+  for (const auto& entry : last) {
+    const std::string& name = entry.first;
+    const std::int64_t at = entry.second;
     CAPTURE(name);
-    CHECK(offset > 64);
-    const std::string& input = name;
-    const std::int64_t at = offset;
+    CHECK(at > 64);
     const Stage::Look look =
-        look_after([&](const Operands& operands) { flip(inputs_of(operands).at(input), at); });
+        look_after([&](const Operands& operands) { flip(inputs_of(operands).at(name), at); });
     CHECK(look.changed_input == "input " + name + " changed");
     CHECK(look.damage.empty());
   }
