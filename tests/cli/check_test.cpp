@@ -317,8 +317,10 @@ TEST_CASE("check refuses sizes that are no whole numbers, and a plan of other id
   std::uint64_t length = 0;
   std::memcpy(&length, whole.data(), 8);
   const std::string data = whole.substr(8 + length);
-  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& entry : std::vector<std::pair<std::string, std::string>>{
            {"tokens", "8.9"}, {"slots", "true"}, {"widths", "[768.5]"}, {"max_rank", "1e300"}}) {
+    const auto& key = entry.first;
+    const auto& value = entry.second;
     CAPTURE(key);
     nlohmann::json edited = header;
     REQUIRE(edited["__metadata__"].contains(key));

@@ -373,10 +373,12 @@ TEST_CASE(
 
 TEST_CASE("what an isolated kernel prints is on standard error") {
   const TemporaryFolder folder;
-  for (const auto& [fault, printed] : std::vector<std::pair<const char*, const char*>>{
+  for (const auto& entry : std::vector<std::pair<const char*, const char*>>{
            {"PRINTS", "a line of the kernel\n"},
            {"PRINTS_AND_CRASHES", "a line of the kernel\n"},
            {"PRINTS_HALF_A_LINE", "a word of the kernel"}}) {
+    const char* const fault = entry.first;
+    const char* const printed = entry.second;
     CAPTURE(fault);
     const ProcessResult result = run_smoke(library_with(folder, fault), {"--isolate"});
     CHECK(result.exit_code == 2);
