@@ -318,10 +318,11 @@ ClusteredTuning clustered_tuning_of(const ClusteredShape& shape, const Clustered
   const ClusteredTuning own = clustered_tuning(shape);
   Form form{own.cluster, own.groups, own.warps, own.slots};
   form.cluster = said.cluster > 0 ? said.cluster : form.cluster;
+  form.groups = said.groups > 0 ? said.groups : form.groups;
   form.warps = said.warps > 0 ? said.warps : form.warps;
   form.slots = said.slots > 0 ? said.slots : form.slots;
-  const bool same =
-      form.cluster == own.cluster && form.warps == own.warps && form.slots == own.slots;
+  const bool same = form.cluster == own.cluster && form.groups == own.groups &&
+                    form.warps == own.warps && form.slots == own.slots;
   if (own.tiles == 0 || (same && said.blocks == 0)) {
     return own;
   }

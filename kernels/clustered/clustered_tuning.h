@@ -63,6 +63,7 @@ constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
 // What a caller says of a launch; 0 says nothing.
 struct ClusteredSaid {
   int cluster = 0;
+  int groups = 0;
   int warps = 0;
   int slots = 0;
   int blocks = 0;  // that share a multiprocessor, 1 or 2; not said: two where they fit

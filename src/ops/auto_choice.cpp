@@ -131,9 +131,11 @@ kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device, const P
   if (tuning.family != TunedFamily::kClustered) {
     return kernels::clustered_tuning(shape);
   }
-  return kernels::clustered_tuning_of(
-      shape, {static_cast<int>(tuning.cluster), static_cast<int>(tuning.warps),
-              static_cast<int>(tuning.slots), static_cast<int>(tuning.blocks)});
+  return kernels::clustered_tuning_of(shape, {.cluster = static_cast<int>(tuning.cluster),
+                                              .groups = static_cast<int>(tuning.groups),
+                                              .warps = static_cast<int>(tuning.warps),
+                                              .slots = static_cast<int>(tuning.slots),
+                                              .blocks = static_cast<int>(tuning.blocks)});
 }
 
 kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Problem& problem) {

@@ -52,6 +52,7 @@ std::optional<TuningFault> fault_of_family(const Tuning& tuning) {
                : std::nullopt;
   };
   for (const auto& fault : {check(TunedFamily::kClustered, "cluster", tuning.cluster > 0),
+                            check(TunedFamily::kClustered, "groups", tuning.groups > 0),
                             check(TunedFamily::kClustered, "warps", tuning.warps > 0),
                             check(TunedFamily::kClustered, "slots", tuning.slots > 0),
                             check(TunedFamily::kClustered, "blocks", tuning.blocks > 0),
@@ -197,6 +198,7 @@ std::string why_not_expand(const AutoDevice& device, const Problem& problem) {
 std::optional<TuningFault> tuning_fault(const Tuning& tuning) {
   for (const auto& fault :
        {fault_of_family(tuning), fault_of("cluster", tuning.cluster, {1, 2, 3, 4, 5, 6, 7, 8, 16}),
+        fault_of("groups", tuning.groups, {1, 2, 3, 4, 5, 6, 7, 8}),
         fault_of("warps", tuning.warps, {2, 4, 6, 8, 12, 16}),
         fault_of("slots", tuning.slots, {1, 2, 3, 4}), fault_of("blocks", tuning.blocks, {1, 2}),
         fault_of("shrink_tile", tuning.shrink_tile, kernels::kPanelShrinkTiles),

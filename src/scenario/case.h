@@ -165,9 +165,9 @@ enum class TunedFamily : std::uint8_t { kAuto, kClustered, kResident, kPanel };
 // changes a bit of a result.
 struct Tuning {
   TunedFamily family = TunedFamily::kAuto;
-  std::int64_t cluster = 0, warps = 0, slots = 0, blocks = 0;  // of clustered
-  std::string shrink_tile = {}, expand_tile = {};              // of panel: "64x48", "64x128x16"
-  std::int64_t split = 0, parts = 0, chunks = 0;               // of panel
+  std::int64_t cluster = 0, groups = 0, warps = 0, slots = 0, blocks = 0;  // of clustered
+  std::string shrink_tile = {}, expand_tile = {};  // of panel: "64x48", "64x128x16"
+  std::int64_t split = 0, parts = 0, chunks = 0;   // of panel
 
   [[nodiscard]] bool operator==(const Tuning&) const = default;
 };

@@ -104,6 +104,7 @@ std::string tuning_text(const Tuning& tuning) {
   return Entries()
       .unless(name(plain.family), "family", name(tuning.family))
       .unless(plain.cluster, "cluster", tuning.cluster)
+      .unless(plain.groups, "groups", tuning.groups)
       .unless(plain.warps, "warps", tuning.warps)
       .unless(plain.slots, "slots", tuning.slots)
       .unless(plain.blocks, "blocks", tuning.blocks)

@@ -99,6 +99,14 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
   for (const std::int64_t cluster : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
     add(TunedFamily::kClustered, [&](Tuning& tuning) { tuning.cluster = cluster; });
   }
+  for (const std::int64_t groups : {2, 3, 8}) {
+    for (const std::int64_t cluster : {1, 6, 16}) {
+      add(TunedFamily::kClustered, [&](Tuning& tuning) {
+        tuning.groups = groups;
+        tuning.cluster = cluster;
+      });
+    }
+  }
   for (const std::int64_t warps : {2, 4, 6, 8, 12, 16}) {
     for (const std::int64_t slots : {1, 2, 3, 4}) {
       for (const std::int64_t blocks : {1, 2}) {

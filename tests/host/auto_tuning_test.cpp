@@ -50,6 +50,7 @@ Tuning drawn_tuning(std::uint64_t index) {
   if (index % 2 == 0) {
     Tuning tuning = kClusters;
     tuning.cluster = one_of(Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 16});
+    tuning.groups = one_of(Numbers{0, 0, 1, 2, 5, 8});
     tuning.warps = one_of(Numbers{0, 2, 4, 6, 8, 12, 16});
     tuning.slots = one_of(Numbers{0, 1, 2, 3, 4});
     tuning.blocks = one_of(Numbers{0, 1, 2});
@@ -93,6 +94,7 @@ TEST_CASE("tuning: what is taken is launched as it says, within the memory of a 
       const kernels::ClusteredTuning got = auto_clustered_tuning(device, problem);
       CHECK(got.fits);
       CHECK(got.cluster == said(tuning.cluster, got.cluster));
+      CHECK(got.groups == said(tuning.groups, got.groups));
       CHECK(got.warps == said(tuning.warps, got.warps));
       CHECK(got.slots == said(tuning.slots, got.slots));
       CHECK(got.shared_bytes <= device.shared_bytes / said(tuning.blocks, 1));
@@ -217,7 +219,9 @@ TEST_CASE("tuning: what no device launches is an error of the scenario, with its
     return std::string();
   };
   CHECK(message("family: panel, split: 4, shrink_tile: 128x96").empty());
-  CHECK(message("family: clustered, cluster: 6, warps: 12, slots: 1, blocks: 2").empty());
+  CHECK(
+      message("family: clustered, cluster: 6, groups: 3, warps: 12, slots: 1, blocks: 2").empty());
+  CHECK(contains(message("family: panel, groups: 2"), "allowed: tuning.family clustered"));
   CHECK(contains(message("family: panel, split: 3"),
                  "tuned.yaml:3:32: 'tuning.split' is 3; allowed: 1, 2, 4, 8; 0 leaves it"));
   CHECK(contains(message("family: clustered, cluster: 9"), "allowed: 1, 2, 3, 4, 5, 6, 7, 8, 16"));

@@ -82,6 +82,15 @@ TEST_CASE("search: finds what is fastest in two steps, and times no launch twice
   CHECK(static_cast<std::int64_t>(timed.size()) == search.tried);
 }
 
+TEST_CASE("search: tries clusters that share columns, and finds them where they are fastest") {
+  const TuningSearch search = searched([](const Tuning& tuning, bool) -> std::optional<Timed> {
+    return Timed{tuning.groups == 3 ? 10.0 : 20.0, 0.1};
+  });
+  REQUIRE(search.found);
+  CHECK(search.found->tuning.groups == 3);
+  CHECK(search.found->tuning.family == TunedFamily::kClustered);
+}
+
 TEST_CASE("search: a family that auto does not choose is found too") {
   for (const TunedFamily family : {TunedFamily::kPanel, TunedFamily::kClustered}) {
     const Problem problem = problem_of(layer_case(1, 1));
