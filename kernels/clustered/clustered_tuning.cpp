@@ -65,7 +65,7 @@ std::int64_t chains_of_block(int cluster) {
 // With all the room for x that there is below `most` bytes, one chain at least.
 ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::int64_t most) {
   ClusteredTuning tuning;
-  tuning.tiles = std::min(shape.tokens, shape.tokens / kClusteredRows + shape.active);
+  tuning.tiles = clustered_most_tiles(shape);
   tuning.cluster = form.cluster;
   tuning.groups = form.groups;
   tuning.any_batch = form.any_batch;
@@ -152,7 +152,7 @@ Place place_of(const ClusteredShape& shape, const Load& load) {
   }
   if (tiles <= 16) {
     // Tiles that rows may make beyond those find no place where a block has all of one.
-    const bool surely = shape.tokens / kClusteredRows + shape.active <= 20;
+    const bool surely = clustered_most_tiles(shape) <= 20;
     const bool deep = load.deep && load.pairs >= 4 * 8;
     const int blocks = (load.long_stream && surely) || deep ? 1 : 2;
     return {blocks == 1 ? cluster_alone(tiles, load) : 8, 1, blocks};
@@ -270,8 +270,16 @@ ClusteredTuning of_any_batch(const ClusteredShape& shape, const Load& load) {
 }  // namespace
 
 std::int64_t clustered_likely_tiles(const ClusteredShape& shape, std::int64_t rows) {
+  if (shape.row_tiles.known()) {
+    return std::max<std::int64_t>(1, shape.row_tiles.of(rows));
+  }
   const std::int64_t adapters = std::min(shape.active, shape.tokens);
   return std::max<std::int64_t>({1, adapters, shape.tokens / rows + adapters / 2});
+}
+
+std::int64_t clustered_most_tiles(const ClusteredShape& shape, std::int64_t rows) {
+  return shape.row_tiles.known() ? shape.row_tiles.of(rows)
+                                 : std::min(shape.tokens, shape.tokens / rows + shape.active);
 }
 
 std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank) {
@@ -282,6 +290,7 @@ std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank) {
 bool clustered_takes(ClusteredShape shape) {
   shape.tokens = kClusteredRows;
   shape.active = 1;
+  shape.row_tiles = {};
   return shape.columns / kClusteredFewColumns + shape.slices <= kMostUnits &&
          tuning_of(shape, {16, 1, kLeastWarps, 1}, shape.shared_bytes).fits;
 }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 
+#include "kernels/row_tiles.h"
+
 namespace lora_bench::kernels {
 
-// What the choice depends on: limits of the batch, never what is in it. It changes no bit of the
-// result: the order of every sum follows from in_features and the rank alone.
+// What the choice depends on: limits of the batch, and how many row tiles it has where that is
+// known. It changes no bit of the result: the order of every sum follows from in_features and the
+// rank alone.
 struct ClusteredShape {
   std::int64_t tokens = 0;
   std::int64_t active = 0;  // adapters that may have rows
@@ -17,6 +20,7 @@ struct ClusteredShape {
   std::int64_t multiprocessors = 132;
   std::int64_t shared_bytes = 227 << 10;  // that a block may have
   bool any_batch = false;                 // tokens and active are what a later batch may have
+  RowTiles row_tiles = {};                // not known: any that tokens and active let be
 };
 
 struct ClusteredTuning {
@@ -49,10 +53,13 @@ constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a
 // Shared bytes, so that two blocks share a multiprocessor.
 constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
 
-// Tiles that a batch within the limits is likely to have: one an adapter at least, and where rows
-// are many half a tile of each that is not full.
+// Tiles that there are, or that a batch within the limits is likely to have: one an adapter at
+// least, and where rows are many half a tile of each that is not full.
 [[nodiscard]] std::int64_t clustered_likely_tiles(const ClusteredShape& shape,
                                                   std::int64_t rows = kClusteredRows);
+// Tiles that there are at most.
+[[nodiscard]] std::int64_t clustered_most_tiles(const ClusteredShape& shape,
+                                                std::int64_t rows = kClusteredRows);
 
 // Floats from one row of partial sums to the next.
 [[nodiscard]] std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank);

@@ -17,7 +17,7 @@ ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster,
   const std::int64_t units = shape.columns / kResidentColumns + shape.slices;
   const std::int64_t steps = shape.slices * divide_up(shape.max_rank, 16);
   ResidentTuning tuning;
-  tuning.tiles = std::min(shape.tokens, shape.tokens / rows + shape.active);
+  tuning.tiles = clustered_most_tiles(shape, rows);
   tuning.eights = eights;
   tuning.cluster = cluster;
   tuning.groups = groups;

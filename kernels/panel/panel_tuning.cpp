@@ -8,9 +8,12 @@
 namespace lora_bench::kernels {
 namespace {
 
-// Tiles that any split of the tokens into `active` groups fits into: all groups but the first are
-// as small as they can be and still begin a tile.
+// Tiles that there are, or that any split of the tokens into `active` groups fits into: all groups
+// but the first are as small as they can be and still begin a tile.
 std::int64_t row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
+  if (shape.row_tiles.known()) {
+    return shape.row_tiles.of(rows_per_tile);
+  }
   const std::int64_t groups = std::min(shape.active, shape.tokens);
   return (shape.tokens - groups) / rows_per_tile + groups;
 }
@@ -149,7 +152,8 @@ ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said)
         };
         // Groups of one length that fill their tiles are as likely as any others.
         double time = time_of(row_tiles(shape, tile.rows));
-        if (shape.tokens % (std::min(shape.active, shape.tokens) * tile.rows) == 0) {
+        if (!shape.row_tiles.known() &&
+            shape.tokens % (std::min(shape.active, shape.tokens) * tile.rows) == 0) {
           time = (time + time_of(shape.tokens / tile.rows)) / 2;
         }
         if (best.tile == kPanelPlain || time < least) {
@@ -183,13 +187,16 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
                std::min(static_cast<double>(blocks) / static_cast<double>(shape.multiprocessors),
                         static_cast<double>(places));
   };
-  // All row tiles may be there, or as few as there are groups: with either alone a round of blocks
+  // Where it is not known, all row tiles may be there, or as few as there are groups: with either
+  // alone a round of blocks
   // more than it reckons with would come now and then, which is dear where rounds are few. Else
   // groups that are larger than a tile seldom end where one does; smaller ones have one each.
   const std::int64_t groups = std::min(shape.active, shape.tokens);
   std::int64_t most = row_tiles(shape, rows);
   std::int64_t fewest = std::max(divide_up(shape.tokens, rows), groups);
-  if (places > 1 && fewest == groups) {
+  if (shape.row_tiles.known()) {
+    fewest = most;
+  } else if (places > 1 && fewest == groups) {
     most = fewest;
   } else if (places > 1 && shape.tokens % (groups * rows) != 0) {
     fewest = most;

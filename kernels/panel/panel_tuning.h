@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "kernels/chains.h"
+#include "kernels/row_tiles.h"
 
 namespace lora_bench::kernels {
 
-// What the choices depend on: limits of the batch, never what is in it. None of them changes a bit
-// of the result: the order of every sum follows from in_features and the rank alone.
+// What the choices depend on: limits of the batch, and how many row tiles it has where that is
+// known. None of them changes a bit of the result: the order of every sum follows from in_features
+// and the rank alone.
 struct PanelShape {
   std::int64_t tokens = 0;
   std::int64_t active = 0;  // adapters that may have rows
@@ -21,6 +23,7 @@ struct PanelShape {
   std::int64_t multiprocessor_bytes = 228 << 10;  // shared memory, of which a block costs 1 KB more
   bool vectors = true;                            // x, A, B and y can be read 16 bytes at a time
   bool clusters = true;                           // sm_90 and up
+  RowTiles row_tiles = {};                        // not known: any that tokens and active let be
 };
 
 constexpr int kPanelDepth = 64;  // elements of K in a stage

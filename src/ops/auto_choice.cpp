@@ -59,6 +59,12 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   return tiles < kMany || tiles + rows < more * (once + rows);
 }
 
+// How many row tiles the plan has, where the launch is for no other batch.
+kernels::RowTiles row_tiles_of(const Problem& problem) {
+  return problem.max_active > 0 ? kernels::RowTiles()
+                                : kernels::RowTiles(problem.plan.group_starts);
+}
+
 // -1 for "" and for what is no tile.
 template <typename Tiles>
 int tile_of(const Tiles& tiles, const std::string& said) {
@@ -106,6 +112,7 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
   shape.multiprocessors = device.multiprocessors;
   shape.shared_bytes = device.shared_bytes;
   shape.any_batch = problem.max_active > 0;
+  shape.row_tiles = row_tiles_of(problem);
   return shape;
 }
 
@@ -122,6 +129,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   shape.multiprocessor_bytes = device.multiprocessor_bytes;
   shape.vectors = vectors;
   shape.clusters = device.compute_capability >= 90;
+  shape.row_tiles = row_tiles_of(problem);
   return shape;
 }
 

@@ -40,7 +40,8 @@ enum class AutoReason : std::uint8_t {
   kNoRoom,
 };
 
-// From the device, sizes, limits and problem.tuning alone, never from who uses which adapter.
+// From the device, sizes, limits, problem.tuning and, where the launch is for this batch alone, how
+// many tiles its groups of rows make; never from who uses which adapter.
 // Addresses that do not start on 16 bytes are seen later, and go to kPanel.
 [[nodiscard]] AutoReason auto_reason(const AutoDevice& device, const Problem& problem);
 [[nodiscard]] AutoFamily auto_family(const AutoDevice& device, const Problem& problem);

@@ -70,6 +70,17 @@ TEST_CASE("auto: what cannot be copied 16 bytes at a time, or is half an op, goe
   CHECK(family_of(spec) == AutoFamily::kClustered);
 }
 
+TEST_CASE("auto: knows the tiles of its batch, but not where it is launched for others") {
+  Case spec = serving_case();
+  const Problem alone = problem_of(spec);
+  CHECK(auto_clustered_shape({}, alone).row_tiles == kernels::RowTiles(alone.plan.group_starts));
+  CHECK(auto_panel_shape({}, alone, true).row_tiles.known());
+  spec.plan.max_slots = spec.adapters.slots;
+  const Problem any = problem_of(spec);
+  CHECK_FALSE(auto_clustered_shape({}, any).row_tiles.known());
+  CHECK_FALSE(auto_panel_shape({}, any, true).row_tiles.known());
+}
+
 TEST_CASE("auto: many rows of an adapter go to panels, however many adapters there are") {
   Case spec = serving_case();
   spec.batch.decode = 24 * 64;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <numeric>
+#include <vector>
 
 #include "kernels/chains.h"
 #include "kernels/clustered/clustered_tuning.h"
@@ -61,6 +63,29 @@ TEST_CASE("clustered: what is taken does not depend on tokens or adapters") {
     CAPTURE(i);
     CHECK(clustered_takes(shape) == taken);
   }
+}
+
+TEST_CASE(
+    "clustered: where the groups are known each tile has a cluster, and there are no others") {
+  // Sixteen rows of one adapter and one each of sixteen: 18 tiles, where 32 rows of 17 adapters let
+  // there be 21.
+  ClusteredShape shape = decode(32, 17);
+  CHECK(clustered_tuning(shape).tiles == 21);
+  std::vector<std::int32_t> starts{0, 16};
+  while (starts.size() < 18) {
+    starts.push_back(starts.back() + 1);
+  }
+  shape.row_tiles = RowTiles(starts);
+  CHECK(clustered_tuning(shape).tiles == 18);
+  CHECK(clustered_likely_tiles(shape) == 18);
+  CHECK(clustered_likely_tiles(shape, 16) == 17);
+  // One of each fills as many clusters as there are adapters.
+  shape = decode(64, 64);
+  const ClusteredTuning any = clustered_tuning(shape);
+  starts.resize(65);
+  std::iota(starts.begin(), starts.end(), 0);
+  shape.row_tiles = RowTiles(starts);
+  CHECK(clustered_tuning(shape) == any);
 }
 
 TEST_CASE("clustered: fewer adapters have larger clusters") {

@@ -56,6 +56,14 @@ std::int64_t tiles_needed(const Batch& batch, std::int64_t rows_per_tile) {
   return tiles;
 }
 
+RowTiles tiles_of(const std::vector<std::int64_t>& rows) {
+  std::vector<std::int32_t> starts{0};
+  for (const std::int64_t each : rows) {
+    starts.push_back(starts.back() + static_cast<std::int32_t>(each));
+  }
+  return RowTiles(starts);
+}
+
 PanelShape shape_of(std::int64_t tokens, std::int64_t active, std::int64_t slices,
                     std::int64_t rank) {
   PanelShape shape;
@@ -172,6 +180,52 @@ TEST_CASE("panel: groups that might fill their tiles, or not, are reckoned with 
   down.in_features = 14336;
   const std::vector<std::int64_t> widths{4096};
   CHECK(panel_expand_tuning(down, widths.data()).chunks == 6);
+}
+
+TEST_CASE("panel: where the groups are known there is a block for each tile and none too many") {
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    Batch batch = batch_of(i);
+    batch.shape.row_tiles = tiles_of(batch.rows);
+    CAPTURE(i);
+    const PanelShrinkTuning shrink = panel_shrink_tuning(batch.shape);
+    const bool plain = shrink.tile == kPanelPlain;
+    const auto& tile = kPanelShrinkTiles[static_cast<std::size_t>(plain ? 0 : shrink.tile)];
+    CHECK(shrink.blocks ==
+          tiles_needed(batch, plain ? 16 : tile.rows) * shrink.lane_tiles * shrink.split);
+    const PanelExpandTuning expand = panel_expand_tuning(batch.shape, batch.widths.data());
+    const bool plainly = expand.tile == kPanelPlain;
+    const auto& wide = kPanelExpandTiles[static_cast<std::size_t>(plainly ? 0 : expand.tile)];
+    CHECK(expand.blocks == tiles_needed(batch, plainly ? 16 : 16 * wide.warps_of_rows) *
+                               (expand.column_tiles > 0 ? expand.chunks : 0));
+  }
+}
+
+// Measured, the pair: 39.3 us instead of 42.9 and 266 instead of 272 than with what any groups get.
+TEST_CASE("panel: groups that are known to fill their tiles leave no room for others") {
+  PanelShape o = shape_of(2048, 32, 1, 128);
+  o.row_tiles = tiles_of(std::vector<std::int64_t>(32, 64));
+  const PanelShrinkTuning shrink = panel_shrink_tuning(o);
+  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(shrink.tile)].rows == 32);
+  CHECK(panel_parts(shrink.levels) == 2);
+  CHECK(shrink.blocks == 256);
+
+  const std::vector<std::int64_t> gate_up{14336, 14336};
+  PanelShape wide = shape_of(8192, 8, 2, 16);
+  wide.row_tiles = tiles_of(std::vector<std::int64_t>(8, 1024));
+  CHECK(panel_expand_tuning(wide, gate_up.data()).chunks == 16);
+  CHECK(panel_expand_tuning(shape_of(8192, 8, 2, 16), gate_up.data()).chunks == 15);
+}
+
+// Four prompts of 992 beside 128 tokens of decode: 77 row tiles, for which eight chunks would be a
+// second round of blocks. With 64, which groups of one length make, there is room for eight.
+TEST_CASE("panel: groups that are known to leave rests have chunks for all of these") {
+  const std::vector<std::int64_t> widths{4096, 1024, 1024};
+  PanelShape shape = shape_of(4096, 16, 3, 32);
+  shape.row_tiles = tiles_of({1029, 1011, 1005, 1003, 13, 11, 10, 9, 7, 6, 5, 5, 4, 4, 3, 3});
+  CHECK(panel_expand_tuning(shape, widths.data()).chunks == 6);
+  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(panel_shrink_tuning(shape).tile)].lanes == 48);
+  shape.row_tiles = tiles_of(std::vector<std::int64_t>(16, 256));
+  CHECK(panel_expand_tuning(shape, widths.data()).chunks == 8);
 }
 
 // A block for each column tile would find another on its multiprocessor.
