@@ -1,17 +1,10 @@
 #include "kernels/dtype.cuh"
+#include "kernels/elements.cuh"
 #include "kernels/exchange/exchange.h"
 #include "kernels/link.cuh"
 
 namespace lora_bench::kernels {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 4096;
-
-__device__ std::int64_t first_element() {
-  return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-}
-__device__ std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 
 // A thread adds one element of all parts and stores it everywhere: nobody else reads or writes that
 // place, so a target may be a part. Bound: memory.
@@ -90,9 +83,9 @@ cudaError_t launch_add_delta_as(const AddDeltaParams& params, cudaStream_t strea
   link.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim =
-      dim3(static_cast<unsigned>((columns + kThreads - 1) / kThreads),
+      dim3(static_cast<unsigned>((columns + kElementThreads - 1) / kElementThreads),
            static_cast<unsigned>(params.tokens < kMostRows ? params.tokens : kMostRows));
-  config.blockDim = dim3(kThreads);
+  config.blockDim = dim3(kElementThreads);
   config.stream = stream;
   config.attrs = &link;
   config.numAttrs = code.ptxVersion >= 90 ? 1 : 0;  // older code has no wait
@@ -110,59 +103,30 @@ bool lies_in_vectors(const AddDeltaParams& params) {
          begins(params.y) && begins(params.delta);
 }
 
-unsigned blocks_for(std::int64_t elements) {
-  const std::int64_t blocks = (elements + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
-}
-
-template <typename Launch>
-cudaError_t dispatch(Number number, Launch launch) {
-  switch (number) {
-    case Number::kFp32:
-      launch(float{});
-      break;
-    case Number::kBf16:
-      launch(__nv_bfloat16{});
-      break;
-    case Number::kFp16:
-      launch(__half{});
-      break;
-  }
-  return cudaGetLastError();
-}
-
 }  // namespace
 
 cudaError_t launch_sum_parts(Number number, const ExchangeParams& params, cudaStream_t stream) {
-  const std::int64_t elements = params.rows * params.columns;
-  if (elements == 0 || params.parts == 0) {
-    return cudaSuccess;
-  }
-  return dispatch(number, [&](auto element) {
-    sum_parts<decltype(element)><<<blocks_for(elements), kThreads, 0, stream>>>(params);
+  const std::int64_t elements = params.parts == 0 ? 0 : params.rows * params.columns;
+  return for_elements(number, elements, [&](auto element, unsigned blocks) {
+    sum_parts<decltype(element)><<<blocks, kElementThreads, 0, stream>>>(params);
   });
 }
 
 cudaError_t launch_add_delta(Number number, const AddDeltaParams& params, cudaStream_t stream) {
-  if (params.tokens == 0 || params.columns == 0) {
-    return cudaSuccess;
-  }
   cudaError_t error = cudaSuccess;
-  const cudaError_t dispatched = dispatch(number, [&](auto element) {
-    using T = decltype(element);
-    error = lies_in_vectors<T>(params) ? launch_add_delta_as<T, 16 / sizeof(T)>(params, stream)
-                                       : launch_add_delta_as<T, 1>(params, stream);
-  });
-  return error != cudaSuccess ? error : dispatched;
+  const cudaError_t launched =
+      for_elements(number, params.tokens * params.columns, [&](auto element, unsigned) {
+        using T = decltype(element);
+        error = lies_in_vectors<T>(params) ? launch_add_delta_as<T, 16 / sizeof(T)>(params, stream)
+                                           : launch_add_delta_as<T, 1>(params, stream);
+      });
+  return error != cudaSuccess ? error : launched;
 }
 
 cudaError_t launch_gather_parts(Number number, const ExchangeParams& params, cudaStream_t stream) {
   const std::int64_t elements = params.rows * params.columns * params.parts;
-  if (elements == 0) {
-    return cudaSuccess;
-  }
-  return dispatch(number, [&](auto element) {
-    gather_parts<decltype(element)><<<blocks_for(elements), kThreads, 0, stream>>>(params);
+  return for_elements(number, elements, [&](auto element, unsigned blocks) {
+    gather_parts<decltype(element)><<<blocks, kElementThreads, 0, stream>>>(params);
   });
 }
 

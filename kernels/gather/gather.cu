@@ -1,14 +1,10 @@
 #include "kernels/gather/gather.h"
 
 #include "kernels/dtype.cuh"
+#include "kernels/elements.cuh"
 
 namespace lora_bench::kernels {
 namespace {
-
-constexpr int kThreads = 256;
-
-__device__ std::int64_t first_item() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-__device__ std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 
 // Where a gathered row comes from; rank 0 = nowhere.
 struct Source {
@@ -31,7 +27,7 @@ __device__ Source source_of(const Params& params, std::int64_t row) {
 template <typename Unit>
 __global__ void gather_x(const __grid_constant__ ShrinkParams params, Gathered to,
                          std::int64_t from_stride, std::int64_t to_stride, std::int64_t count) {
-  for (std::int64_t item = first_item(); item < to.rows * count; item += all_threads()) {
+  for (std::int64_t item = first_element(); item < to.rows * count; item += all_threads()) {
     const std::int64_t row = item / count;
     const std::int64_t at = item % count;
     const Source source = source_of(params, row);
@@ -54,7 +50,7 @@ __device__ HiddenPlace hidden_place(std::int64_t item, std::int64_t rows, std::i
 template <typename H>
 __global__ void gather_h(const __grid_constant__ ExpandParams params, Gathered to) {
   const std::int64_t items = params.slices * to.rows * params.max_rank;
-  for (std::int64_t item = first_item(); item < items; item += all_threads()) {
+  for (std::int64_t item = first_element(); item < items; item += all_threads()) {
     const HiddenPlace place = hidden_place(item, to.rows, params.max_rank);
     const Source source = source_of(params, place.row);
     if (place.lane < source.rank) {
@@ -70,7 +66,7 @@ __global__ void gather_h(const __grid_constant__ ExpandParams params, Gathered t
 template <typename H>
 __global__ void finish_h(const __grid_constant__ ShrinkParams params, Gathered sums, Gathered to) {
   const std::int64_t items = params.slices * sums.rows * params.max_rank;
-  for (std::int64_t item = first_item(); item < items; item += all_threads()) {
+  for (std::int64_t item = first_element(); item < items; item += all_threads()) {
     const HiddenPlace place = hidden_place(item, sums.rows, params.max_rank);
     const Source source = source_of(params, place.row);
     if (place.lane >= source.rank) {
@@ -90,7 +86,7 @@ __global__ void finish_h(const __grid_constant__ ShrinkParams params, Gathered s
 template <typename T>
 __global__ void widen(const T* from, std::int64_t from_stride, float* to, std::int64_t to_stride,
                       std::int64_t rows, std::int64_t count) {
-  for (std::int64_t item = first_item(); item < rows * count; item += all_threads()) {
+  for (std::int64_t item = first_element(); item < rows * count; item += all_threads()) {
     to[item / count * to_stride + item % count] =
         to_float(from[item / count * from_stride + item % count]);
   }
@@ -99,7 +95,7 @@ __global__ void widen(const T* from, std::int64_t from_stride, float* to, std::i
 // A thread owns one (row, column) and writes one element of y. Bound: memory.
 template <typename T>
 __global__ void scatter_y(const __grid_constant__ ExpandParams params, Gathered delta) {
-  for (std::int64_t item = first_item(); item < delta.rows * params.columns;
+  for (std::int64_t item = first_element(); item < delta.rows * params.columns;
        item += all_threads()) {
     const std::int64_t row = item / params.columns;
     const std::int64_t column_in_row = item % params.columns;
@@ -133,8 +129,8 @@ cudaError_t launch(void (*kernel)(Params...), std::int64_t items, cudaStream_t s
     return cudaSuccess;
   }
   constexpr std::int64_t kMostBlocks = 2147483647;
-  const std::int64_t blocks = (items - 1) / kThreads + 1;
-  kernel<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kThreads, 0,
+  const std::int64_t blocks = (items - 1) / kElementThreads + 1;
+  kernel<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kElementThreads, 0,
            stream>>>(arguments...);
   return cudaGetLastError();
 }

@@ -1,16 +1,9 @@
 #include "kernels/dtype.cuh"
+#include "kernels/elements.cuh"
 #include "kernels/vocabulary/vocabulary.h"
 
 namespace lora_bench::kernels {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 4096;
-
-__device__ std::int64_t first_element() {
-  return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-}
-__device__ std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 
 // A thread copies one element, here and in the next two kernels. Bound: memory.
 template <typename T>
@@ -61,61 +54,36 @@ __global__ void cap_logits(const CapParams params) {
   }
 }
 
-unsigned blocks_for(std::int64_t elements) {
-  const std::int64_t blocks = (elements + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
-}
-
-// Calls `launch` with an element of the number and the grid, where there is anything to do.
-template <typename Launch>
-cudaError_t dispatch(Number number, std::int64_t elements, Launch launch) {
-  if (elements == 0) {
-    return cudaSuccess;
-  }
-  switch (number) {
-    case Number::kFp32:
-      launch(float{}, blocks_for(elements));
-      break;
-    case Number::kBf16:
-      launch(__nv_bfloat16{}, blocks_for(elements));
-      break;
-    case Number::kFp16:
-      launch(__half{}, blocks_for(elements));
-      break;
-  }
-  return cudaGetLastError();
-}
-
 }  // namespace
 
 cudaError_t launch_table_rows(Number number, const TableParams& params, cudaStream_t stream) {
-  return dispatch(number, params.rows * params.columns, [&](auto element, unsigned blocks) {
-    table_rows<decltype(element)><<<blocks, kThreads, 0, stream>>>(params);
+  return for_elements(number, params.rows * params.columns, [&](auto element, unsigned blocks) {
+    table_rows<decltype(element)><<<blocks, kElementThreads, 0, stream>>>(params);
   });
 }
 
 cudaError_t launch_lanes_by_id(Number number, Number intermediate, const LanesParams& params,
                                cudaStream_t stream) {
-  return dispatch(number, params.rows * params.lanes, [&](auto element, unsigned blocks) {
+  return for_elements(number, params.rows * params.lanes, [&](auto element, unsigned blocks) {
     using T = decltype(element);
     if (intermediate == Number::kFp32) {
-      lanes_by_id<T, float><<<blocks, kThreads, 0, stream>>>(params);
+      lanes_by_id<T, float><<<blocks, kElementThreads, 0, stream>>>(params);
     } else {
-      lanes_by_id<T, T><<<blocks, kThreads, 0, stream>>>(params);
+      lanes_by_id<T, T><<<blocks, kElementThreads, 0, stream>>>(params);
     }
   });
 }
 
 cudaError_t launch_reorder_columns(Number number, const ReorderParams& params,
                                    cudaStream_t stream) {
-  return dispatch(number, params.rows * params.columns, [&](auto element, unsigned blocks) {
-    reorder_columns<decltype(element)><<<blocks, kThreads, 0, stream>>>(params);
+  return for_elements(number, params.rows * params.columns, [&](auto element, unsigned blocks) {
+    reorder_columns<decltype(element)><<<blocks, kElementThreads, 0, stream>>>(params);
   });
 }
 
 cudaError_t launch_cap(Number number, const CapParams& params, cudaStream_t stream) {
-  return dispatch(number, params.rows * params.columns, [&](auto element, unsigned blocks) {
-    cap_logits<decltype(element)><<<blocks, kThreads, 0, stream>>>(params);
+  return for_elements(number, params.rows * params.columns, [&](auto element, unsigned blocks) {
+    cap_logits<decltype(element)><<<blocks, kElementThreads, 0, stream>>>(params);
   });
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -15,8 +14,8 @@
 #include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
-#include "device/nvml.h"
 #include "measure/device_gate.h"
+#include "measure/gpu_conditions.h"
 
 namespace lora_bench {
 namespace {
@@ -78,18 +77,8 @@ class DeviceClock final : public Clock {
     return seconds;
   }
 
-  [[nodiscard]] Conditions conditions() override {
-    const GpuReadings readings = read_gpu(identity_);
-    Conditions now;
-    now.clock_mhz = readings.sm_clock_mhz;
-    now.temperature_c = readings.temperature_c;
-    now.power_w = readings.power_w;
-    now.throttle = readings.throttle;
-    now.load = std::numeric_limits<double>::quiet_NaN();
-    return now;
-  }
-
-  [[nodiscard]] double resolution_seconds() const override { return 0.5e-6; }
+  [[nodiscard]] Conditions conditions() override { return gpu_conditions(identity_); }
+  [[nodiscard]] double resolution_seconds() const override { return kGpuResolutionSeconds; }
   [[nodiscard]] double now_seconds() override { return steady_seconds(); }
 
  private:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <limits>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -14,8 +13,8 @@
 #include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
-#include "device/nvml.h"
 #include "measure/device_gate.h"
+#include "measure/gpu_conditions.h"
 
 namespace lora_bench {
 namespace {
@@ -71,18 +70,8 @@ class GpuGroupClock final : public Clock {
     return seconds;
   }
 
-  [[nodiscard]] Conditions conditions() override {
-    const GpuReadings readings = read_gpu(identity_);
-    Conditions now;
-    now.clock_mhz = readings.sm_clock_mhz;
-    now.temperature_c = readings.temperature_c;
-    now.power_w = readings.power_w;
-    now.throttle = readings.throttle;
-    now.load = std::numeric_limits<double>::quiet_NaN();
-    return now;
-  }
-
-  [[nodiscard]] double resolution_seconds() const override { return 0.5e-6; }
+  [[nodiscard]] Conditions conditions() override { return gpu_conditions(identity_); }
+  [[nodiscard]] double resolution_seconds() const override { return kGpuResolutionSeconds; }
   [[nodiscard]] double now_seconds() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
