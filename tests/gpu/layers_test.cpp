@@ -14,6 +14,25 @@
 
 using namespace lora_bench;
 
+namespace {
+
+// Whether a graph of the layer leaves what its launches leave, in results that held NaN before.
+void check_replay(LayerEngine& engine, Communicator& communicator, Memory& memory) {
+  memory.synchronize();
+  engine.forward(communicator, Stream{});
+  memory.synchronize();
+  const Matrix launched = engine.output(engine.shards() - 1);
+  const auto replay =
+      memory.record([&](void* stream) { engine.forward(communicator, Stream{stream}); });
+  for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+    engine.poison_results(rank);
+  }
+  replay();
+  CHECK(engine.output(engine.shards() - 1) == launched);
+}
+
+}  // namespace
+
 TEST_CASE("every kind of layer, divided in every way, is proved on the device") {
   LORA_BENCH_NEED(why_no_cublaslt())
   const auto memory = make_device_memory();
@@ -49,41 +68,26 @@ TEST_CASE("every overlap of a layer is proved on the device, launched and as a g
   const auto communicator = make_local_communicator(Space::kDevice);
   const Selected lora = select_backend("auto");
   const DeviceFacts facts = gpu_facts();
-  int proved = 0;
-  for (LayerProblem problem : all_layers()) {
+  std::size_t refused = 0;
+  const std::vector<LayerProblem> all = all_overlaps();
+  for (LayerProblem problem : all) {
+    CAPTURE(told_overlap(problem));
     problem.base_bias = true;
     problem.bias_in_product = true;
-    for (const Overlap overlap : {Overlap::kShrink, Overlap::kDelta, Overlap::kEpilogue}) {
-      if (!why_not_overlapped(problem.layer, Comm::kNone, overlap).empty()) {
-        continue;
-      }
-      problem.overlap = overlap;
-      const ShardProblem part = shard_problem(problem, 0);
-      if (part.base_on_delta && !base->supports(*part.base_on_delta, facts).yes) {
-        continue;  // rows of y that do not begin on 16 bytes
-      }
-      CAPTURE(told(problem));
-      CAPTURE(name(overlap));
-      const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
-      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
-      const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
-      LayerEngine engine(problem, *base, *lora.backend, *memory);
-      load_layer(engine, problem, tensors);
-      memory->synchronize();
-      engine.forward(*communicator, Stream{});
-      memory->synchronize();
-      const Matrix launched = engine.output(engine.shards() - 1);
-      const auto replay =
-          memory->record([&](void* stream) { engine.forward(*communicator, Stream{stream}); });
-      for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
-        engine.poison_results(rank);
-      }
-      replay();
-      CHECK(engine.output(engine.shards() - 1) == launched);
-      ++proved;
+    const ShardProblem part = shard_problem(problem, 0);
+    if (part.base_on_delta && !base->supports(*part.base_on_delta, facts).yes) {
+      CHECK(problem.overlap == Overlap::kEpilogue);
+      ++refused;  // rows of y that do not begin on 16 bytes
+      continue;
     }
+    const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerEngine engine(problem, *base, *lora.backend, *memory);
+    load_layer(engine, problem, tensors);
+    check_replay(engine, *communicator, *memory);
   }
-  CHECK(proved > 110);
+  CHECK(refused < all.size() / 3);
 }
 
 TEST_CASE("the quickest base product is right, and says of how many it was chosen") {
@@ -116,15 +120,7 @@ TEST_CASE("what a graph of a layer leaves is what its launches leave") {
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
     LayerEngine engine(problem, *base, *lora.backend, *memory);
     load_layer(engine, problem, tensors);
-    engine.forward(*communicator, Stream{});
-    const Matrix launched = engine.output(engine.shards() - 1);
-    const auto replay =
-        memory->record([&](void* stream) { engine.forward(*communicator, Stream{stream}); });
-    for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
-      engine.poison_results(rank);
-    }
-    replay();
-    CHECK(engine.output(engine.shards() - 1) == launched);
+    check_replay(engine, *communicator, *memory);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "ops/cpu_backend.h"
 #include "ops/fake.h"
+#include "support/layer_bench.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"
 #include "verify/mutants.h"
@@ -19,26 +20,6 @@
 using namespace lora_bench;
 
 namespace {
-
-struct Bench {
-  std::unique_ptr<Backend> backend = make_cpu_backend({.threads = 1, .isa = ""});
-  std::unique_ptr<Memory> memory = make_host_memory();
-  std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kHost);
-
-  [[nodiscard]] LayerEngine engine(const LayerProblem& problem) const {
-    return {problem, *backend, *backend, *memory};
-  }
-  void forward(LayerEngine& engine, bool with_lora = true) const {
-    engine.forward(*communicator, Stream{}, with_lora);
-  }
-  [[nodiscard]] Verdict verdict(const LayerEngine& engine, const LayerProblem& problem,
-                                const LayerTensors& tensors) const {
-    return compare_layer(
-        engine, problem,
-        layer_oracle(problem, tensors, layer_arithmetic(problem, *backend, *backend),
-                     sample_rows(problem.lora, 256, 1)));
-  }
-};
 
 // The whole y from what the shards ended with.
 Matrix whole_output(const LayerEngine& engine, const LayerProblem& problem) {
@@ -59,7 +40,7 @@ Matrix whole_output(const LayerEngine& engine, const LayerProblem& problem) {
   return whole;
 }
 
-Matrix run_whole(const Bench& bench, const LayerProblem& problem, const LayerTensors& tensors,
+Matrix run_whole(const LayerBench& bench, const LayerProblem& problem, const LayerTensors& tensors,
                  bool with_lora = true) {
   LayerEngine engine = bench.engine(problem);
   load_layer(engine, problem, tensors);
@@ -77,7 +58,7 @@ LayerProblem undivided(LayerProblem problem) {
 }  // namespace
 
 TEST_CASE("every kind of layer, divided in every way, is the layer that is not divided") {
-  const Bench bench;
+  const LayerBench bench;
   for (LayerProblem problem : all_layers()) {
     problem.base_bias = true;
     for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
@@ -95,7 +76,7 @@ TEST_CASE("every kind of layer, divided in every way, is the layer that is not d
 
 TEST_CASE(
     "shards of columns have the bits of the whole layer, terms of a row where sums are exact") {
-  const Bench bench;
+  const LayerBench bench;
   for (LayerProblem problem : all_layers()) {
     INFO(told(problem));
     const bool terms = description_of(problem.layer.kind).y == Exchange::kReduce;
@@ -107,7 +88,7 @@ TEST_CASE(
 }
 
 TEST_CASE("gathered columns of a merged base lie shard by shard") {
-  const Bench bench;
+  const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
   problem.layer.gather_output = true;
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
@@ -121,7 +102,7 @@ TEST_CASE("gathered columns of a merged base lie shard by shard") {
 }
 
 TEST_CASE("a row layer has the same bits whether its input is split already or not") {
-  const Bench bench;
+  const LayerBench bench;
   for (const bool fully_sharded : {false, true}) {
     for (const std::int64_t tp : {1, 2, 8}) {
       LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, tp, fully_sharded));
@@ -135,7 +116,7 @@ TEST_CASE("a row layer has the same bits whether its input is split already or n
 }
 
 TEST_CASE("a bias that is skipped is returned and not added") {
-  const Bench bench;
+  const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
   problem.base_bias = true;
   problem.skip_bias_add = true;
@@ -150,7 +131,7 @@ TEST_CASE("a bias that is skipped is returned and not added") {
 }
 
 TEST_CASE("what a slot held leaves no trace in its next adapter") {
-  const Bench bench;
+  const LayerBench bench;
   for (const LayerProblem& problem : all_layers()) {
     INFO(told(problem));
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
@@ -173,7 +154,7 @@ TEST_CASE("what a slot held leaves no trace in its next adapter") {
 }
 
 TEST_CASE("a block that an adapter leaves alone gets nothing, and its neighbours their own") {
-  const Bench bench;
+  const LayerBench bench;
   for (const LayerKind kind : {LayerKind::kMergedColumn, LayerKind::kMergedQkv}) {
     for (const bool fully_sharded : {false, true}) {
       const LayerProblem problem = layer_problem(layer_of(kind, 4, fully_sharded));
@@ -197,7 +178,7 @@ TEST_CASE("a block that an adapter leaves alone gets nothing, and its neighbours
 }
 
 TEST_CASE("another batch is activated without loading anything anew") {
-  const Bench bench;
+  const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, true));
   LayerProblem other = problem;
   const std::vector<std::int32_t> ids{4, 4, 1, -1, 0, 0, 0, 3, 2};
@@ -216,7 +197,7 @@ TEST_CASE("another batch is activated without loading anything anew") {
 }
 
 TEST_CASE("an engine that took over what another had loaded gives its bits") {
-  const Bench bench;
+  const LayerBench bench;
   for (LayerProblem problem : all_layers()) {
     INFO(told(problem));
     problem.base_bias = true;
@@ -232,7 +213,7 @@ TEST_CASE("an engine that took over what another had loaded gives its bits") {
 }
 
 TEST_CASE("shards that lie in memories of their own end with the bits of shards in one") {
-  const Bench bench;
+  const LayerBench bench;
   for (LayerProblem problem : all_layers()) {
     INFO(told(problem));
     problem.base_bias = true;
@@ -254,7 +235,7 @@ TEST_CASE("shards that lie in memories of their own end with the bits of shards 
 }
 
 TEST_CASE("sums that round after each term have a wider bound, and no wider than that") {
-  const Bench bench;
+  const LayerBench bench;
   for (const std::int64_t tp : {2, 8}) {
     LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, tp, false));
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
@@ -302,7 +283,7 @@ TEST_CASE("where the product adds the bias, it gives y and nothing is added afte
 }
 
 TEST_CASE("rows without adapter are the base layer's, bit for bit") {
-  const Bench bench;
+  const LayerBench bench;
   for (const LayerProblem& problem : all_layers()) {
     INFO(told(problem));
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
@@ -318,7 +299,7 @@ TEST_CASE("rows without adapter are the base layer's, bit for bit") {
 }
 
 TEST_CASE("the oracle of a layer catches what is wrong") {
-  const Bench bench;
+  const LayerBench bench;
   const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
   LayerEngine engine = bench.engine(problem);
@@ -330,7 +311,7 @@ TEST_CASE("the oracle of a layer catches what is wrong") {
 }
 
 TEST_CASE("bounds that what no adapter added would lie in prove nothing of a layer") {
-  const Bench bench;
+  const LayerBench bench;
   const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
   LayerEngine engine = bench.engine(problem);
@@ -347,7 +328,7 @@ TEST_CASE("bounds that what no adapter added would lie in prove nothing of a lay
 }
 
 TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
-  const Bench bench;
+  const LayerBench bench;
   for (const bool fully_sharded : {false, true}) {
     const LayerProblem problem = layer_problem(layer_of(LayerKind::kQkv, 2, fully_sharded));
     INFO(told(problem));
@@ -364,7 +345,7 @@ TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
 }
 
 TEST_CASE("rows of a layer that were not sampled are looked at for NaN, and for infinities") {
-  const Bench bench;
+  const LayerBench bench;
   const LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
   const auto of_rows = [&](const std::vector<std::int64_t>& rows) {

@@ -8,49 +8,14 @@
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
 #include "ops/cpu_backend.h"
+#include "support/layer_bench.h"
 #include "support/layer_case.h"
+#include "support/observed_backend.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
 
 namespace {
-
-struct Bench {
-  std::unique_ptr<Backend> backend = make_cpu_backend({.threads = 1, .isa = ""});
-  std::unique_ptr<Memory> memory = make_host_memory();
-  std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kHost);
-
-  [[nodiscard]] LayerEngine engine(const LayerProblem& problem) const {
-    return {problem, *backend, *backend, *memory};
-  }
-  [[nodiscard]] std::vector<Matrix> forward(LayerEngine& engine) const {
-    engine.forward(*communicator, Stream{});
-    return outputs_of(engine);
-  }
-  [[nodiscard]] std::vector<Matrix> run(const LayerProblem& problem,
-                                        const LayerTensors& tensors) const {
-    LayerEngine made = engine(problem);
-    load_layer(made, problem, tensors);
-    return forward(made);
-  }
-};
-
-std::vector<LayerProblem> all_overlaps() {
-  std::vector<LayerProblem> all;
-  for (LayerProblem problem : all_layers()) {
-    for (const Overlap overlap : {Overlap::kShrink, Overlap::kDelta, Overlap::kEpilogue}) {
-      problem.overlap = overlap;
-      if (why_not_overlapped(problem.layer, Comm::kNone, overlap).empty()) {
-        all.push_back(problem);
-      }
-    }
-  }
-  return all;
-}
-
-std::string told_overlap(const LayerProblem& problem) {
-  return told(problem) + ", " + std::string(name(problem.overlap));
-}
 
 bool same_row(const Matrix& one, const Matrix& other, std::int64_t row) {
   const std::int64_t bytes = one.columns * size_bytes(one.dtype);
@@ -62,7 +27,7 @@ bool same_row(const Matrix& one, const Matrix& other, std::int64_t row) {
 
 TEST_CASE(
     "however the adapters' part runs beside the base, the layer is proved, integers exactly") {
-  const Bench bench;
+  const LayerBench bench;
   const std::vector<LayerProblem> all = all_overlaps();
   CHECK(all.size() > 80);
   for (LayerProblem problem : all) {
@@ -76,7 +41,7 @@ TEST_CASE(
 }
 
 TEST_CASE("each overlap is held to its own roundings, and not to those of another") {
-  const Bench bench;
+  const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 1, false));
   problem.lora.rank = {16, 16, 16, 16, 16};
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
@@ -84,14 +49,9 @@ TEST_CASE("each overlap is held to its own roundings, and not to those of anothe
     problem.overlap = run;
     LayerEngine engine = bench.engine(problem);
     load_layer(engine, problem, tensors);
-    static_cast<void>(bench.forward(engine));
+    bench.forward(engine);
     problem.overlap = held_to;
-    const reference::LayerArithmetic arithmetic =
-        layer_arithmetic(problem, *bench.backend, *bench.backend);
-    return compare_layer(
-               engine, problem,
-               layer_oracle(problem, tensors, arithmetic, sample_rows(problem.lora, 256, 1)))
-        .status;
+    return bench.verdict(engine, problem, tensors).status;
   };
   for (const Overlap overlap :
        {Overlap::kSerial, Overlap::kShrink, Overlap::kDelta, Overlap::kEpilogue}) {
@@ -103,7 +63,7 @@ TEST_CASE("each overlap is held to its own roundings, and not to those of anothe
 }
 
 TEST_CASE("a shrink beside the base changes no bit") {
-  const Bench bench;
+  const LayerBench bench;
   for (LayerProblem problem : all_layers()) {
     INFO(told(problem));
     if (!why_not_overlapped(problem.layer, Comm::kNone, Overlap::kShrink).empty()) {
@@ -117,19 +77,18 @@ TEST_CASE("a shrink beside the base changes no bit") {
 }
 
 TEST_CASE("rows that lose their adapter to another batch or a reset keep nothing of its delta") {
-  const Bench bench;
+  const LayerBench bench;
   for (const LayerProblem& problem : all_overlaps()) {
     INFO(told_overlap(problem));
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
     LayerEngine engine = bench.engine(problem);
     load_layer(engine, problem, tensors);
-    static_cast<void>(bench.forward(engine));
+    bench.forward(engine);
     engine.reset_adapter(1);
     const std::vector<std::int32_t> ids{-1, 0, 1, -1, 3, -1, 2, 1, -1};
     engine.activate(make_plan(ids, problem.lora.slots));
     const std::vector<Matrix> layer = bench.forward(engine);
-    engine.forward(*bench.communicator, Stream{}, false);
-    const std::vector<Matrix> base = outputs_of(engine);
+    const std::vector<Matrix> base = bench.forward(engine, false);
     for (std::size_t shard = 0; shard < base.size(); ++shard) {
       for (const std::int64_t row : {0, 2, 3, 5, 6, 7, 8}) {
         CHECK(same_row(layer[shard], base[shard], row));
@@ -140,35 +99,19 @@ TEST_CASE("rows that lose their adapter to another batch or a reset keep nothing
 }
 
 TEST_CASE("a batch without adapters launches the base alone") {
-  struct Counting final : Backend {
-    std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = 1, .isa = ""});
-    mutable int launches = 0;
-    [[nodiscard]] std::string_view name() const override { return "counting"; }
-    [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-    [[nodiscard]] Space space() const override { return Space::kHost; }
-    [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-    [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-      return cpu->numerics(problem);
-    }
-    [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-      ++launches;
-      cpu->launch(problem, operands, stream);
-    }
-  };
-  const Bench bench;
+  const LayerBench bench;
   for (const Overlap overlap : {Overlap::kDelta, Overlap::kEpilogue}) {
     LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
     problem.overlap = overlap;
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
-    const Counting lora;
+    int launches = 0;
+    const ObservedBackend lora({.after = [&](const Problem&, const Operands&) { ++launches; }});
     LayerEngine engine(problem, *bench.backend, lora, *bench.memory);
     load_layer(engine, problem, tensors);
     engine.activate(make_plan(std::vector<std::int32_t>(9, -1), problem.lora.slots));
     const std::vector<Matrix> layer = bench.forward(engine);
-    CHECK(lora.launches == 0);
-    engine.forward(*bench.communicator, Stream{}, false);
-    CHECK(layer == outputs_of(engine));
+    CHECK(launches == 0);
+    CHECK(layer == bench.forward(engine, false));
   }
 }
 

@@ -2,45 +2,20 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
-#include <utility>
-
 #include "core/convert.h"
 #include "ops/cpu_backend.h"
 #include "support/layer_case.h"
+#include "support/observed_backend.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
 
 namespace {
 
-// What the cpu backend does, and then what `spoils` makes of it.
-class SpoiledBackend final : public Backend {
- public:
-  using Spoils = std::function<void(const Problem&, const Operands&)>;
-  explicit SpoiledBackend(Spoils spoils) : spoils_(std::move(spoils)) {}
-  [[nodiscard]] std::string_view name() const override { return "spoiled"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    cpu_->launch(problem, operands, stream);
-    spoils_(problem, operands);
-  }
-
- private:
-  Spoils spoils_;
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
-};
-
-std::string broken(const LayerProblem& problem, const SpoiledBackend::Spoils& spoils) {
+std::string broken(const LayerProblem& problem, const ObservedBackend::After& spoils) {
   const auto cpu = make_cpu_backend({1, ""});
   const auto memory = make_host_memory();
-  const SpoiledBackend lora(spoils);
+  const ObservedBackend lora({.after = spoils});
   const LayerHome home = one_home(*cpu, lora, *memory);
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
   const reference::LayerRows oracle = layer_oracle(
@@ -113,9 +88,9 @@ TEST_CASE("a layer whose relation is broken fails, and says which") {
   const auto cpu = make_cpu_backend({1, ""});
   const auto memory = make_host_memory();
   const LayerProblem problem = row_layer();
-  const SpoiledBackend lora([](const Problem& of, const Operands& operands) {
+  const ObservedBackend lora({.after = [](const Problem& of, const Operands& operands) {
     nudge(of, operands, 2);  // a row without adapter
-  });
+  }});
   const LayerHome home = one_home(*cpu, lora, *memory);
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
   const reference::LayerRows oracle = layer_oracle(

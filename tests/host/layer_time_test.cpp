@@ -4,11 +4,9 @@
 
 #include <array>
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -16,6 +14,7 @@
 #include "measure/layer_together.h"
 #include "ops/cpu_backend.h"
 #include "run/layer_row.h"
+#include "support/observed_backend.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
@@ -40,30 +39,6 @@ LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
   lora.plan = make_plan(ids, lora.slots);
   return make_layer_problem(layer, lora);
 }
-
-// Does of its work what `does` says.
-class TrickBackend : public Backend {
- public:
-  using Does = std::function<bool(const Problem&, const Operands&)>;
-  explicit TrickBackend(Does does) : does_(std::move(does)) {}
-  [[nodiscard]] std::string_view name() const override { return "trick"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (does_(problem, operands)) {
-      cpu_->launch(problem, operands, stream);
-    }
-  }
-
- private:
-  Does does_;
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
-};
 
 // `together`: each shard in a memory of its own.
 LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora,
@@ -134,9 +109,10 @@ TEST_CASE("the tax of a layer is what it takes longer than its base, of the slow
 TEST_CASE("work that is left out once a layer is timed is found") {
   FakeClock clock([](int, std::int64_t) { return 10e-6; });
   std::int64_t launches = 0;
-  const LayerMeasurement result =
-      measured(row_layer(2, false), clock,
-               TrickBackend([&](const Problem&, const Operands&) { return ++launches <= 20; }));
+  const LayerMeasurement result = measured(
+      row_layer(2, false), clock, ObservedBackend({.before = [&](const Problem&, const Operands&) {
+        return ++launches <= 20;
+      }}));
   CHECK_FALSE(result.layer.check_passed);
   CHECK(result.layer.check_message.find("elements are wrong") != std::string::npos);
 }
@@ -144,10 +120,11 @@ TEST_CASE("work that is left out once a layer is timed is found") {
 TEST_CASE("a shrink that is left out while a layer is timed is found where h is exchanged") {
   FakeClock clock([](int, std::int64_t) { return 10e-6; });
   std::set<const void*> shrunk;
-  const LayerMeasurement result = measured(
-      row_layer(2, true), clock, TrickBackend([&](const Problem& problem, const Operands& o) {
-        return problem.op != Op::kShrink || shrunk.insert(o.h).second;
-      }));
+  const LayerMeasurement result =
+      measured(row_layer(2, true), clock,
+               ObservedBackend({.before = [&](const Problem& problem, const Operands& o) {
+                 return problem.op != Op::kShrink || shrunk.insert(o.h).second;
+               }}));
   CHECK(shrunk.size() > 2);
   CHECK_FALSE(result.layer.check_passed);
 }
@@ -159,12 +136,13 @@ TEST_CASE("a sample of a layer finds no h of the one before, and its base has no
     runs.emplace_back(slot, launches);
     return 10e-6;
   });
-  const LayerMeasurement result = measured(
-      row_layer(1, false), clock, TrickBackend([&](const Problem&, const Operands& operands) {
-        ++launches;
-        fresh += std::isnan(*static_cast<const float*>(operands.h)) ? 1 : 0;
-        return true;
-      }));
+  const LayerMeasurement result =
+      measured(row_layer(1, false), clock,
+               ObservedBackend({.before = [&](const Problem&, const Operands& operands) {
+                 ++launches;
+                 fresh += std::isnan(*static_cast<const float*>(operands.h)) ? 1 : 0;
+                 return true;
+               }}));
   CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
   CHECK(fresh >= 6);
   REQUIRE(runs.size() >= 12);
@@ -217,8 +195,9 @@ TEST_CASE("work that is left out while shards run together is found") {
   FakeClock clock([](int, std::int64_t) { return 10e-6; });
   std::int64_t launches = 0;
   const LayerMeasurement result = measured_together(
-      row_layer(2, true), clock,
-      TrickBackend([&](const Problem&, const Operands&) { return ++launches <= 20; }));
+      row_layer(2, true), clock, ObservedBackend({.before = [&](const Problem&, const Operands&) {
+        return ++launches <= 20;
+      }}));
   CHECK_FALSE(result.layer.check_passed);
 }
 
@@ -281,10 +260,10 @@ TEST_CASE("a tax has parts: shrink after the base, expand after both, and what t
         const bool halves = std::exchange(shrinks, 0) > 0;
         return slot == 0 ? (halves ? 14e-6 : 10e-6) : (halves ? 19e-6 : 17e-6);
       });
-      const TrickBackend lora([&](const Problem& part, const Operands&) {
+      const ObservedBackend lora({.before = [&](const Problem& part, const Operands&) {
         shrinks += part.op == Op::kShrink ? 1 : 0;
         return true;
-      });
+      }});
       const LayerMeasurement result = measured(problem, clock, lora, 2000, false, true);
       CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
       REQUIRE(result.shrink_s.has_value());
@@ -301,10 +280,11 @@ TEST_CASE("a tax has parts: shrink after the base, expand after both, and what t
 
 TEST_CASE("halves that are other code than the whole are looked at too") {
   FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 13e-6; });
-  CHECK_THROWS_AS(static_cast<void>(measured(row_layer(2, false), clock,
-                                             TrickBackend([](const Problem& part, const Operands&) {
-                                               return part.op != Op::kExpand;
-                                             }),
-                                             2000, false, true)),
-                  CaseError);
+  CHECK_THROWS_AS(
+      static_cast<void>(measured(
+          row_layer(2, false), clock,
+          ObservedBackend({.before = [](const Problem& part,
+                                        const Operands&) { return part.op != Op::kExpand; }}),
+          2000, false, true)),
+      CaseError);
 }

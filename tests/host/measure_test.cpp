@@ -14,6 +14,7 @@
 #include "measure/statistics.h"
 #include "ops/cpu_backend.h"
 #include "support/cpu_case.h"
+#include "support/observed_backend.h"
 
 using namespace lora_bench;
 using namespace lora_bench::test;
@@ -36,30 +37,6 @@ Problem small_linear() {
   problem.plan = make_plan(ids, 2);
   return problem;
 }
-
-// Does the op and notes which operands it was given.
-class NotingBackend : public Backend {
- public:
-  [[nodiscard]] std::string_view name() const override { return "noting"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    weights.push_back(operands.a[0]);
-    inputs.insert(operands.x);
-    outputs.insert(operands.y);
-    cpu_->launch(problem, operands, stream);
-  }
-  mutable std::vector<const void*> weights;
-  mutable std::set<const void*> inputs, outputs;
-
- private:
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
-};
 
 // Host memory that calls itself a device's.
 class DeviceLikeMemory : public Memory {
@@ -107,7 +84,14 @@ DeviceFacts device(std::int64_t cache_bytes) {
 struct Bench {
   Problem problem = small_linear();
   MeasureSettings wanted = settings();
-  NotingBackend backend;
+  std::vector<const void*> weights;  // of each launch
+  std::set<const void*> inputs, outputs;
+  ObservedBackend backend{{.before = [this](const Problem&, const Operands& operands) {
+    weights.push_back(operands.a[0]);
+    inputs.insert(operands.x);
+    outputs.insert(operands.y);
+    return true;
+  }}};
   std::unique_ptr<Memory> memory = make_host_memory();
   std::int64_t cache_bytes = 4 * touched_bytes(small_linear(), CacheMode::kWeightsCold);
   std::function<bool()> stop;
@@ -137,11 +121,11 @@ TEST_CASE("a sample touches every set, beyond three caches, and shares what must
   CHECK(result.rotation_sets == 13);
   CHECK(result.rotated_bytes > 3 * bench.cache_bytes);
   CHECK(result.launches % 13 == 0);
-  const std::vector<const void*> last_sample(bench.backend.weights.end() - result.launches,
-                                             bench.backend.weights.end());
+  const std::vector<const void*> last_sample(bench.weights.end() - result.launches,
+                                             bench.weights.end());
   CHECK(std::set<const void*>(last_sample.begin(), last_sample.end()).size() == 13);
-  CHECK(bench.backend.inputs.size() == 1);
-  CHECK(bench.backend.outputs.size() == 1);
+  CHECK(bench.inputs.size() == 1);
+  CHECK(bench.outputs.size() == 1);
 }
 
 TEST_CASE("cold rotates the activations too, hot rotates nothing") {
@@ -150,8 +134,8 @@ TEST_CASE("cold rotates the activations too, hot rotates nothing") {
   FakeClock cold_clock(constant(1e-6));
   const Measurement rotated = cold.run(cold_clock);
   CHECK(rotated.rotation_sets > 1);
-  CHECK(static_cast<std::int64_t>(cold.backend.inputs.size()) == rotated.rotation_sets);
-  CHECK(static_cast<std::int64_t>(cold.backend.outputs.size()) == rotated.rotation_sets);
+  CHECK(static_cast<std::int64_t>(cold.inputs.size()) == rotated.rotation_sets);
+  CHECK(static_cast<std::int64_t>(cold.outputs.size()) == rotated.rotation_sets);
 
   Bench hot;
   hot.wanted = settings(CacheMode::kHot);
@@ -159,7 +143,7 @@ TEST_CASE("cold rotates the activations too, hot rotates nothing") {
   const Measurement still = hot.run(hot_clock);
   CHECK(still.rotation_sets == 1);
   CHECK(still.rotated_bytes == 0);
-  CHECK(std::set<const void*>(hot.backend.weights.begin(), hot.backend.weights.end()).size() == 1);
+  CHECK(std::set<const void*>(hot.weights.begin(), hot.weights.end()).size() == 1);
 }
 
 TEST_CASE("a case too small to fill the cache touches each of a few sets once a sample") {
@@ -398,7 +382,7 @@ TEST_CASE("an output that is overwritten is checked in the sequence as it was ti
     CHECK(left.rounds == 1);
     CHECK(left.sets.size() == 1);
     CHECK(left.output != left.sets.front()->y.data);
-    launched.push_back(bench.backend.weights.size());
+    launched.push_back(bench.weights.size());
     return Look{};
   };
   FakeClock clock(constant(1e-6));

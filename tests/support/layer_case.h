@@ -72,4 +72,21 @@ inline std::string told(const LayerProblem& problem) {
          (problem.layer.fully_sharded ? " fully sharded" : "");
 }
 
+inline std::vector<LayerProblem> all_overlaps() {
+  std::vector<LayerProblem> all;
+  for (LayerProblem problem : all_layers()) {
+    for (const Overlap overlap : {Overlap::kShrink, Overlap::kDelta, Overlap::kEpilogue}) {
+      problem.overlap = overlap;
+      if (why_not_overlapped(problem.layer, Comm::kNone, overlap).empty()) {
+        all.push_back(problem);
+      }
+    }
+  }
+  return all;
+}
+
+inline std::string told_overlap(const LayerProblem& problem) {
+  return told(problem) + ", " + std::string(name(problem.overlap));
+}
+
 }  // namespace lora_bench
