@@ -3,10 +3,11 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers;
-#     default: all but peers, which need PyTorch
+#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers tax;
+#     default: all but peers and tax, which need PyTorch
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
+#   LORA_BENCH_TAX="*8b"    which cases of tax
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -67,6 +68,17 @@ peers() {
   record gemm-table "$tool" report --peers "$out/gemm-peer.jsonl" "$out/gemm.jsonl"
 }
 
+# What adapters add to whole layers, beside the peer whose ops engines have.
+tax() {
+  local unpacked=() whole=(--filter tp=1 --filter "case=${LORA_BENCH_TAX:-*8b}")
+  [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
+  record tax "$tool" run tax "${whole[@]}" --backends auto --out "$out/tax.jsonl" --quiet
+  record tax-export "$tool" export tax "${whole[@]}" --backends naive --scales-as-written --to build/tax-cases
+  record tax-peer scripts/peers/run.py --tool "$tool" --cases build/tax-cases --peer vllm \
+    --out "$out/tax-peers.jsonl" "${unpacked[@]}"
+  record tax-table "$tool" report --peers "$out/tax-peers.jsonl" "$out/tax.jsonl" --out "$out/tax.md"
+}
+
 backends=naive,bgmv,grouped,grouped-ordered,chunked,panel,auto
 run_part() {
   case $1 in
@@ -92,6 +104,7 @@ run_part() {
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
     clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
     peers) peers ;;
+    tax) tax ;;
     *)
       echo "gpu-check.sh: no part '$1'" >&2
       exit 1

@@ -1,7 +1,7 @@
 """The two libraries whose arrays peers take, behind the same few functions."""
 import numpy as np
 
-from exported import widened
+from exported import rounded, widened
 
 
 class Missing(Exception):
@@ -20,6 +20,18 @@ class NumPyArrays:
         """fp32 values as an array of the case's type keeps them here."""
         return values
 
+    def drawn(self, shape, largest, dtype):
+        """Signed numbers of all sizes below `largest`, the same each time."""
+        return np.random.default_rng(1).uniform(-largest, largest, shape).astype("<f4")
+
+    def product(self, x, weights, y, dtype):
+        """y = x weights^T, rounded to the type that a layer keeps it in."""
+        y[...] = rounded(x @ weights.T, dtype)
+
+    def doubled(self, array, rows):
+        """Some rows of it in fp64, in NumPy."""
+        return array[rows].astype("<f8")
+
     def turned(self, array, distance, axis):
         return np.roll(array, distance, axis)
 
@@ -31,6 +43,9 @@ class NumPyArrays:
 
     def clear(self, array):
         array[...] = 0
+
+    def copy_rows(self, array, to, from_rows):
+        array[to] = array[from_rows]
 
     def put_row(self, array, row, values):
         array[row] = values
@@ -77,6 +92,19 @@ class TorchArrays:
         kind = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}.get(dtype, self.torch.float32)
         return self.torch.from_numpy(values).to(kind).float().numpy()
 
+    def drawn(self, shape, largest, dtype):
+        torch = self.torch
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
+        dice = torch.Generator(self.device).manual_seed(1)
+        return torch.empty(shape, dtype=kind, device=self.device).uniform_(-largest, largest, generator=dice)
+
+    def product(self, x, weights, y, dtype):
+        self.torch.mm(x, weights.t(), out=y)
+
+    def doubled(self, array, rows):
+        index = rows if isinstance(rows, slice) else self.torch.as_tensor(rows, device=self.device)
+        return array[index].double().cpu().numpy()
+
     def turned(self, array, distance, axis):
         return self.torch.roll(array, distance, axis)
 
@@ -88,6 +116,10 @@ class TorchArrays:
 
     def clear(self, array):
         array.zero_()
+
+    def copy_rows(self, array, to, from_rows):
+        to, from_rows = (self.torch.as_tensor(rows, device=self.device) for rows in (to, from_rows))
+        array[to] = array[from_rows]
 
     def put_row(self, array, row, values):
         array[row] = self.torch.from_numpy(values).to(self.device, array.dtype)

@@ -30,13 +30,13 @@ class Changed:
             return np.float32(0)
         return self._numbers("y_before", self.rows)[:, self.case.columns]
 
-    def left(self, turns, kept):
+    def left(self, turns, kept, before):
         """The output of these rows after launches whose weights are turned by so much; kept() rounds y as the peer's
         type does."""
         case = self.case
         if not case.meta["expand"]:
             return self._hidden([turns[-1]])[:, 0]
-        y = self.before()
+        y = before
         hidden = self._hidden(sorted(set(turns)))
         deltas = {turn: self._delta(hidden[:, number], turn) for number, turn in enumerate(sorted(set(turns)))}
         for turn in turns:

@@ -16,6 +16,16 @@ def widened(stored, kind):
     return stored.astype("<f4" if stored.dtype.kind == "f" else stored.dtype)
 
 
+def rounded(values, dtype):
+    """fp32 values as the nearest ones of another type, in fp32."""
+    if dtype == "fp16":
+        return values.astype("<f2").astype("<f4")
+    if dtype == "bf16":
+        bits = np.ascontiguousarray(values, "<f4").view("<u4")
+        return ((bits + 0x7fff + (bits >> 16 & 1)) & np.uint32(0xffff0000)).view("<f4")
+    return values
+
+
 class Case:
     """One exported case. Tensors are mapped, not read: only what a peer asks for is loaded."""
 
@@ -63,6 +73,8 @@ class Case:
     max_rank = property(lambda self: self.meta["max_rank"])
     add_inputs = property(lambda self: self.meta["add_inputs"])
     bias = property(lambda self: "bias.0" in self._entries)
+    # Whether y is what the product of a base layer left before the op adds to it.
+    layer = property(lambda self: self.meta.get("layer", False))
 
     @property
     def columns(self):
@@ -103,10 +115,14 @@ class Case:
         return scales.pop() if len(scales) == 1 else None if scales else 1.0
 
 
-def write_result(path, values, kind):
-    """One tensor named `output`, for `lora-bench check --output`."""
-    header = {"output": {"dtype": kind, "shape": list(values.shape), "data_offsets": [0, values.nbytes]}}
+def write_results(path, results):
+    """For `lora-bench check --output`: tensors by name, each with its safetensors type."""
+    header, end = {}, 0
+    for name, (values, kind) in results.items():
+        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [end, end + values.nbytes]}
+        end += values.nbytes
     text = json.dumps(header).encode()
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        np.ascontiguousarray(values).tofile(file)
+        for values, _ in results.values():
+            np.ascontiguousarray(values).tofile(file)

@@ -27,7 +27,8 @@ except ImportError:
 
 from arrays import Missing, arrays_of
 from clocks import clock_for
-from exported import Case, write_result
+from exported import Case, write_results
+import base_product
 import timing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,12 +131,13 @@ class Tool:
                      "runtime": arrays.torch.version.cuda}
         return {**found, "argv": sys.argv}
 
-    def verdict(self, case, values, kind, declared):
+    def verdict(self, case, results, declared):
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result.safetensors"
-            write_result(result, values, kind)
+            write_results(result, results)
             options = [word for key, value in declared.items()
                        for word in (["--" + key] if value is True else ["--" + key, str(value)])]
+            options += ["--before", "before"] if "before" in results else []
             return json.loads(self.run("check", str(case.path), "--output", str(result), "--json", *options).stdout)
 
 
@@ -155,9 +157,9 @@ def conditions(arrays):
         return {}
 
 
-def result_of(case, sets, arrays):
-    """The output in the shape of the export: what no peer is given, is as it was before."""
-    values, kind = arrays.given_back(sets.output(), case.dtype)
+def in_shape(case, output, arrays):
+    """An output in the shape of the export: what no peer is given, is as it was before."""
+    values, kind = arrays.given_back(output, case.dtype)
     if not case.meta["expand"]:
         return values, kind
     before, stored = case.stored("y_before")
@@ -170,18 +172,31 @@ def prove_and_time(case, peer, arrays, tool, timed):
     clock = clock_for(arrays)
     sets = timing.Sets(case, peer, arrays, tool.context(arrays)["cache_bytes"], clock.most_sets)
     declared, arithmetic = peer.declared(case)
+    results, wrong = {}, ""
+    if case.layer:
+        clock.load(sets.base_launches)
+        sets.restore()
+        clock.run()
+        wrong = base_product.wrong(case, arrays, sets.inputs[0], sets.base_weights[0], sets.output())
+        results["before"] = in_shape(case, arrays.copied(sets.output()), arrays)
     clock.load(sets.launches)
     sets.restore()
     clock.run()  # what is proved is what a clock runs
     proved = arrays.copied(sets.output())
-    row = tool.verdict(case, *result_of(case, sets, arrays), declared)
+    results["output"] = in_shape(case, proved, arrays)
+    row = tool.verdict(case, results, declared)
     row.update(numerics=arithmetic, mode=clock.mode)
+    if wrong:
+        row.update(status="FAILED", message=wrong)
     if row["status"] != "PASSED" or not timed:
         return row
     sets.fill()
-    sequence = timing.Sequence(sets, clock)
-    samples, warning = timing.collect(sequence, case.meta["measure"])
+    sequence = timing.Sequence(sets, clock, clock_for(arrays) if case.layer else None)
+    samples, base, warning = timing.collect(sequence, case.meta["measure"])
     row.update(timing.columns_of(samples, warning, sequence), **conditions(arrays))
+    if case.layer:
+        columns, note = base_product.tax_columns(samples, base, row["noise_us"])
+        row.update(columns, warning="; ".join(filter(None, [row["warning"], note])))
     if row.get("throttle"):
         row["warning"] = "; ".join(filter(None, [f"throttled: {row['throttle']}", row["warning"]]))
     wrong = timing.wrong_after_timing(sequence, proved)

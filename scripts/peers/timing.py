@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+import base_product
 from changed_rows import MOST_APART, Changed, apart
 
 MOST_LAUNCHES = 2048  # in a sequence
@@ -26,9 +27,12 @@ class Sets:
         row = case.meta["row"]
         touched = {"weights-cold": row["weight_bytes"], "cold": row["bytes"], "hot": 0}[case.meta["measure"]["cache"]]
         self.x, self.y_before = given(case, arrays, "x"), given(case, arrays, "y_before")
+        if case.layer:
+            base_product.fill_rows(case, arrays, self.x)
         self.a, self.b = ([arrays.take(*case.stored(f"{name}.{i}")) if case.meta[half] else None
                            for i in range(len(case.widths))] for name, half in (("a", "shrink"), ("b", "expand")))
         self.states, self.launches, self.inputs = [], [], []
+        self.base_launches, self.base_weights = [], []  # of a layer: the same without the op
         self._add()
         self.count = self._affordable(touched, cache_bytes, most_sets)
         self.rotated_bytes = self.count * touched
@@ -69,13 +73,29 @@ class Sets:
         turned = [[None if w is None else arrays.turned(w, TURN * number, axis) if number else arrays.copied(w)
                    for w in weights] for weights, axis in ((self.a, 2), (self.b, 1))]
         operands = peer.operands(state, *turned)
-        self.launches.append(lambda: peer.launch(state, operands))
+        if not self.case.layer:
+            self.launches.append(lambda: peer.launch(state, operands))
+            return
+        if number == 0:
+            self.base_weights.append(base_product.weights(self.case, arrays))
+        else:
+            self.base_weights.append(arrays.turned(self.base_weights[0], TURN * number, 0))
+        x, y, w = self.inputs[-1], self.states[-1][0], self.base_weights[-1]
+
+        def base():
+            arrays.product(x, w, y, self.case.dtype)
+
+        def layer():
+            base()
+            peer.launch(state, operands)
+        self.base_launches.append(base)
+        self.launches.append(layer)
 
     def _affordable(self, touched, cache_bytes, most_sets):
         if touched == 0:
             return 1
         wanted = min(max(3 * cache_bytes // touched + 1, 2), most_sets)
-        one = sum(self.arrays.bytes_of(w) for w in [*self.a, *self.b] if w is not None)
+        one = sum(self.arrays.bytes_of(w) for w in [*self.a, *self.b, *self.base_weights] if w is not None)
         if self.cold:
             one += sum(self.arrays.bytes_of(t) for t in (self.x, self.y_before) if t is not None)
         free = self.arrays.free_bytes()
@@ -93,12 +113,13 @@ def given(case, arrays, name):
 
 
 class Sequence:
-    """Launches that go round all sets, loaded into a clock; y is restored before it is too old."""
+    """Launches that go round all sets, loaded into a clock; y is restored before it is too old. The launches of a
+    layer begin with a product that overwrites y; `base` times that alone, in as many launches."""
 
-    def __init__(self, sets, clock):
-        self.sets, self.clock = sets, clock
+    def __init__(self, sets, clock, base_clock=None):
+        self.sets, self.clock, self.base_clock = sets, clock, base_clock
         narrow = MOST_ACCUMULATED.get(sets.case.dtype, MOST_ACCUMULATED_NARROW)
-        self.accumulates = sets.case.meta["expand"] and sets.case.add_inputs
+        self.accumulates = sets.case.meta["expand"] and sets.case.add_inputs and not sets.case.layer
         self.most_accumulated = narrow * len(sets.states)
         self.most_launches = self.most_accumulated if self.accumulates else MOST_LAUNCHES
         self.load(1)
@@ -108,6 +129,8 @@ class Sequence:
     def load(self, passes):
         self.launches = self.sets.launches * passes
         self.clock.load(self.launches)
+        if self.base_clock is not None:
+            self.base_clock.load(self.sets.base_launches * passes)
         self.sets.restore()
         self.accumulated = 0
 
@@ -119,6 +142,10 @@ class Sequence:
             self.accumulated += len(self.launches)
         self.sets.evict()
         return self.clock.run_seconds()
+
+    def base_seconds(self):
+        self.sets.evict()
+        return self.base_clock.run_seconds()
 
     def _passes(self):
         seconds = min(self.run_seconds(), self.run_seconds())
@@ -143,7 +170,9 @@ def median_half_width(samples):
 
 
 def collect(sequence, settings):
-    """Samples in seconds of one launch, and a warning where a limit came first."""
+    """Samples in seconds of one launch, those of the base of a layer taken in turn with them, and a warning where a
+    limit came first."""
+    base = []
     begin = time.perf_counter()
     while time.perf_counter() - begin < settings["warmup_ms"] * 1e-3:
         sequence.run_seconds()
@@ -156,15 +185,17 @@ def collect(sequence, settings):
             break
         if (len(samples) >= settings["min_samples"] and spent >= settings["min_time_ms"] * 1e-3
                 and median_half_width(samples) <= settings["noise_target"] * np.median(samples)):
-            return samples, ""
+            return samples, base, ""
+        if sequence.base_clock is not None:
+            base.append(sequence.base_seconds() / len(sequence.launches))
         samples.append(sequence.run_seconds() / len(sequence.launches))
     known = median_half_width(samples) / np.median(samples)
     if known <= settings["noise_target"]:
-        return samples, ""
+        return samples, base, ""
     if math.isinf(known):
-        return samples, f"limit reached after {len(samples)} samples: too few to know the median"
-    return samples, (f"limit reached: median known to {100 * known:.1f} %, "
-                     f"target {100 * settings['noise_target']:.1f} %")
+        return samples, base, f"limit reached after {len(samples)} samples: too few to know the median"
+    return samples, base, (f"limit reached: median known to {100 * known:.1f} %, "
+                           f"target {100 * settings['noise_target']:.1f} %")
 
 
 def columns_of(samples, warning, sequence):
@@ -198,6 +229,8 @@ def wrong_after_timing(sequence, proved):
     if sets.arrays.on_gpu:
         checks.append(("the graph that was timed leaves another output than its launches one by one",
                        left([clock.run]), left(sequence.launches)))
+    elif sets.case.layer:
+        checks.append(("the timed launches left another output than one by one", timed, left(sequence.launches)))
     elif sequence.accumulates:
         rounds = sequence.accumulated // len(sequence.launches)
         checks.append(("the timed launches left another output than as many untimed", timed,
@@ -221,8 +254,13 @@ def _wrong_with_another_x(sequence):
         left = left.swapaxes(0, 1)  # h has slices first
     numbers = range(sets.count) if len(sets.states) == 1 else [0]  # whose launches write this output
     turns = [TURN * number for number in numbers] * (len(sequence.launches) // sets.count)
-    wanted = changed.left(turns, lambda values: arrays.kept(values, case.dtype))
-    far = apart(left, wanted, changed.before())
+    if case.layer:
+        x, w = sets.inputs[0], sets.base_weights[numbers[-1]]
+        turns, before = turns[-1:], base_product.rows_in_double(arrays, x, w, changed.rows)[0].astype(np.float32)
+    else:
+        before = changed.before()
+    wanted = changed.left(turns, lambda values: arrays.kept(values, case.dtype), before)
+    far = apart(left, wanted, before)
     told = f"{100 * far:.3g} % of what they have to add is missing or too much" if not far <= MOST_APART else ""
     return "the timed launches left a wrong output once x was another", told
 

@@ -89,6 +89,8 @@ void add_check(CLI::App& app, Invocation& invocation) {
       ->type_name("FILE");
   sub->add_option("--tensor", command->request.tensor,
                   "its name in there; without it output, or the only one");
+  sub->add_option("--before", command->request.before,
+                  "a tensor in there: y before the op; without it that of the case");
   add_declarations(*sub, *command);
   sub->add_flag("--json", command->json,
                 "print the verdict as one line of JSON with the keys of a row");

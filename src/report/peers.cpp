@@ -52,9 +52,13 @@ void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
     if (!peer.floor_us && own->floor_us && timed_alike(*own, peer)) {
       peer.floor_us = own->floor_us;
       peer.bound_by = own->bound_by;
+      peer.tax_floor_us = own->tax_floor_us;
     }
   }
   derive_metrics(peer);
+  if (peer.tax_us && peer.tax_floor_us.value_or(0) > 0) {
+    peer.tax_ratio = *peer.tax_us / *peer.tax_floor_us;
+  }
   if (const std::string doubt = doubt_about_stored(peer);
       peer.status == Status::kPassed && !doubt.empty()) {
     peer.status = Status::kInvalid;
@@ -163,6 +167,34 @@ void count(Wins& wins, const CaseGroup& rows) {
   }
 }
 
+// Of layers that both have run: how much of a peer's tax one of ours is.
+struct Taxes {
+  std::set<std::pair<std::string, std::string>> cases;
+  double pairs = 0;  // of rows: more than cases where they were repeated
+  double logarithms = 0;
+  double most = 0;
+};
+
+std::map<std::pair<std::string, std::string>, Taxes> taxes_of(const std::vector<Row>& rows) {
+  std::map<std::pair<std::string, std::string>, Taxes> taxes;
+  for (const Row& own : rows) {
+    for (const Row& peer : rows) {
+      if (is_peer(own) || !is_peer(peer) || !same_names(own, peer) || !timed_alike(own, peer) ||
+          !has_time(own) || !has_time(peer) || own.tax_us.value_or(0) <= 0 ||
+          peer.tax_us.value_or(0) <= 0) {
+        continue;
+      }
+      Taxes& known = taxes[{own.backend, peer.backend}];
+      const double share = *own.tax_us / *peer.tax_us;
+      known.cases.emplace(own.scenario, own.case_id);
+      ++known.pairs;
+      known.logarithms += std::log(share);
+      known.most = std::max(known.most, share);
+    }
+  }
+  return taxes;
+}
+
 std::string cases_text(std::int64_t count) {
   return fmt::format("{} case{}", count, count == 1 ? "" : "s");
 }
@@ -238,6 +270,12 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& rows) {
   std::vector<std::string> notes;
   if (!std::all_of(rows.begin(), rows.end(), is_peer)) {
     notes.push_back(wins_text(wins));
+  }
+  for (const auto& [backends, taxes] : taxes_of(rows)) {
+    notes.push_back(
+        fmt::format("tax of {}: {:.2f} of that of {} in geometric mean of {}, at most {:.2f}",
+                    backends.first, std::exp(taxes.logarithms / taxes.pairs), backends.second,
+                    cases_text(std::ssize(taxes.cases)), taxes.most));
   }
   for (const Row& row : rows) {
     const std::string note = fmt::format("{} is {}", row.backend, one_line(row.peer));

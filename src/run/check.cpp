@@ -152,6 +152,13 @@ CheckReport check(const CheckRequest& request) {
   const StoredTensors stored = read_safetensors(request.output);
   const std::vector<std::byte> got =
       result_bytes(stored, find_result(stored, request.tensor), exported.problem);
+  if (request.before) {
+    if (!has_expand(exported.problem.op)) {
+      throw UsageError("--before is y before the op, and this one has no y");
+    }
+    exported.tensors.y.data =
+        result_bytes(stored, find_result(stored, request.before), exported.problem);
+  }
   CheckReport report;
   report.verdict = judge(exported, numerics_of(exported.problem, request.declared), got);
   report.row = exported.row;

@@ -24,6 +24,9 @@ struct CheckRequest {
   std::filesystem::path output;    // the safetensors file with the result
   // Its name in there; without one "output", or the tensor of a file that holds but one.
   std::optional<std::string> tensor;
+  // A tensor in there: y as it was before the op, where that is not as the case has it, as after
+  // the product of a layer.
+  std::optional<std::string> before;
   DeclaredNumerics declared;
 };
 

@@ -10,6 +10,7 @@
 #include "report/columns.h"
 #include "report/json_row.h"
 #include "run/describe.h"
+#include "run/layer_row.h"
 #include "run/safetensors.h"
 #include "verify/oracle.h"
 #include "verify/staging.h"
@@ -33,8 +34,8 @@ std::string file_stem(const std::string& case_id) {
 }
 
 // What a row says of the case, whatever runs it: scripts/peers makes rows of it.
-Json row_of(const Case& spec, const Problem& problem) {
-  const Json whole = Json::parse(to_json_line(describe_case(spec, problem, "")));
+Json row_of(const Case& spec, const Problem& drawn) {
+  const Json whole = Json::parse(to_json_line(describe_case(spec, drawn, "")));
   Json row;
   for (const Column& column : columns()) {
     if (column.before_run && column.key != "backend") {
@@ -52,12 +53,15 @@ Json measure_of(const MeasureSettings& settings) {
           {"cache", name(settings.cache)}};
 }
 
-Json metadata_of(const ExportRequest& request, const Problem& problem, const Numerics& numerics) {
+Json metadata_of(const ExportRequest& request, const Problem& drawn, const Problem& problem,
+                 const Numerics& numerics) {
   const Case& spec = request.spec;
   return {{"scenario", spec.scenario},
           {"case", spec.id},
           {"backend", request.backend.name()},
           {"op", name(problem.op)},
+          {"layer", spec.op == Op::kLayer},
+          {"content", content_of(problem)},
           {"shrink", has_shrink(problem.op)},
           {"expand", has_expand(problem.op)},
           {"dtype", name(problem.dtype)},
@@ -82,7 +86,7 @@ Json metadata_of(const ExportRequest& request, const Problem& problem, const Num
             {"rounds_delta", numerics.rounds_delta},
             {"summation", numerics.summation}}},
           {"measure", measure_of(spec.measure)},
-          {"row", row_of(spec, problem)}};
+          {"row", row_of(spec, drawn)}};
 }
 
 template <typename Element>
@@ -165,6 +169,26 @@ std::map<std::string, std::string> as_strings(const Json& json) {
   return strings;
 }
 
+// The op that others are to run: of a layer, which is a product and then this, what its adapters
+// add.
+Problem op_to_export(const Case& spec, const Problem& drawn) {
+  if (spec.op != Op::kLayer) {
+    return drawn;
+  }
+  const LayerProblem layer = layer_of(spec, drawn);
+  const ShardProblem part = shard_problem(layer, 0);
+  const bool plain = layer.layer.tp == 1 && part.lora.op == Op::kLinear && !part.expand &&
+                     !part.lora_after_y && !part.delta_apart && !layer.missing_slices &&
+                     !layer.base_bias && !layer.caps();
+  if (!plain) {
+    throw UsageError(fmt::format(
+        "case '{}' is a layer that is not exported; allowed: layer.tp 1, a product and one linear "
+        "op, without bias of the base and without missing slices",
+        spec.id));
+  }
+  return part.lora;
+}
+
 bool is_there(const std::filesystem::path& file) {
   std::error_code unknown;
   return std::filesystem::exists(file, unknown);
@@ -195,13 +219,8 @@ void refuse_shared_files(const std::vector<std::string>& case_ids) {
 
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;
-  if (spec.op == Op::kLayer) {
-    throw UsageError(
-        fmt::format("case '{}' is a whole layer, which is not exported; a scenario with op linear "
-                    "exports what its adapters add",
-                    spec.id));
-  }
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Problem drawn = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Problem problem = op_to_export(spec, drawn);
   // A y that is added to holds numbers: who proves a peer need not tell one NaN from another.
   Problem adding = problem;
   adding.add_inputs = true;
@@ -229,7 +248,7 @@ ExportedFiles export_case(const ExportRequest& request) {
   ExportedFiles files{.tensors = request.folder / (stem + ".safetensors"),
                       .metadata = request.folder / (stem + ".json")};
   files.replaced = (is_there(files.tensors) ? 1 : 0) + (is_there(files.metadata) ? 1 : 0);
-  const Json metadata = metadata_of(request, problem, numerics);
+  const Json metadata = metadata_of(request, drawn, problem, numerics);
   write_safetensors(files.tensors, std::move(list), as_strings(metadata));
   write_json(files.metadata, metadata);
   return files;

@@ -342,6 +342,41 @@ TEST_CASE("what the runner of peers cannot use is a usage error with what to do"
   CHECK(contains(tool.err, "name the built lora-bench with --tool"));
 }
 
+TEST_CASE("FlashInfer that is not here, too old or without a GPU is SKIPPED with its reason") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  fs::create_directory(folder.path("stubs"));
+  // As much of PyTorch as is asked before anything runs.
+  folder.write("stubs/torch.py",
+               "from types import SimpleNamespace as Names\n"
+               "__version__ = '2.9'\n"
+               "cuda = Names(is_available=lambda: False)\n"
+               "backends = Names(cuda=Names(matmul=Names()))\n"
+               "def device(name):\n"
+               "    return Names(type=name)\n");
+  ProcessOptions options = without_bytecode();
+  options.environment["PYTHONPATH"] = folder.path("stubs");
+  const std::vector<std::pair<std::string, std::string>> packages{
+      {"raise ImportError('no such module')",
+       "no FlashInfer with a SegmentGEMMWrapper here (no such module): pip install "
+       "flashinfer-python"},
+      {"__version__ = '0.0.1'", "no FlashInfer with a SegmentGEMMWrapper here (module "},
+      {"class SegmentGEMMWrapper: pass", "FlashInfer needs a GPU"}};
+  for (const auto& package : packages) {
+    const std::string& reason = package.second;
+    folder.write("stubs/flashinfer.py", package.first + "\n");
+    const ProcessResult result =
+        run_process({python, kPeers + "run.py", "--cases", folder.path("cases"), "--peer",
+                     "flashinfer", "--tool", LORA_BENCH_BINARY, "--out", folder.path("f.jsonl")},
+                    options);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 4);
+    CHECK_MESSAGE(contains(result.out, "SKIPPED    decode8-rank8 on flashinfer\n  " + reason),
+                  result.out);
+  }
+}
+
 TEST_CASE("modules of an unpacked wheel load alone, and what is missing refuses to be used") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "core/error.h"
@@ -144,6 +145,34 @@ TEST_CASE("a peer gets our floor on one device alone, and a time below it is INV
   const Results apart = with_peers(ours(), elsewhere);
   CHECK_FALSE(find(apart, "peer").floor_us.has_value());
   CHECK(apart.warnings.size() == 1);
+}
+
+TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told") {
+  Results own = ours();
+  Results theirs = peers({});
+  for (Row& row : own.rows) {
+    if (row.backend != "cpu") {
+      continue;
+    }
+    row.base_us = *row.time_us - 4;
+    row.tax_us = 4;
+    row.tax_floor_us = 2;
+    theirs.rows.push_back(peer_row(row, "other", *row.base_us + 16));
+    theirs.rows.back().tax_us = 16;
+    theirs.rows.back().tax_floor_us.reset();
+  }
+  const Results merged = with_peers(own, theirs);
+  CHECK(find(merged, "other").tax_floor_us == 2.0);
+  CHECK(find(merged, "other").tax_ratio == 8.0);
+  const std::vector<std::string> notes = notes_on_peers(merged.rows);
+  CHECK(std::count(
+            notes.begin(), notes.end(),
+            "tax of cpu: 0.25 of that of other in geometric mean of 2 cases, at most 0.25") == 1);
+  // Without a tax of both there is nothing to tell.
+  for (Row& row : theirs.rows) {
+    row.tax_us.reset();
+  }
+  CHECK(notes_on_peers(with_peers(own, theirs).rows).size() == notes.size() - 1);
 }
 
 TEST_CASE("the fastest are counted by case, and what nobody can tell is no win") {

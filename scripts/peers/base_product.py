@@ -1,0 +1,65 @@
+"""The product of the layer around an op: y = x W^T, to which the op adds. The same library computes it for every
+peer, as an engine would; its time is no peer's, what the op adds to it is the tax."""
+import numpy as np
+
+import timing
+
+MOST_ROWS = 4
+MOST_ELEMENTS = 1 << 24  # of W in fp64 at a time
+
+
+def weights(case, arrays):
+    """W [N, K], so that y is about as large as x."""
+    return arrays.drawn((sum(case.widths), case.in_features), (3 / case.in_features) ** 0.5, case.dtype)
+
+
+def fill_rows(case, arrays, x):
+    """Rows without an adapter, which no op reads, hold no numbers: a product reads them all."""
+    owned = np.concatenate([rows for _, rows in case.groups])
+    others = np.setdiff1d(np.arange(case.tokens), owned)
+    arrays.copy_rows(x, others, np.resize(owned, len(others)).astype(np.int64))
+
+
+def rows_in_double(arrays, x, w, rows):
+    """Those rows of the product in fp64, and of that of the magnitudes."""
+    inputs = arrays.doubled(x, rows)
+    step = max(1, MOST_ELEMENTS // inputs.shape[1])
+    right, size = [], []
+    for first in range(0, w.shape[0], step):
+        part = arrays.doubled(w, slice(first, first + step)).T
+        right.append(inputs @ part)
+        size.append(np.abs(inputs) @ np.abs(part))
+    return np.concatenate(right, 1), np.concatenate(size, 1)
+
+
+def wrong(case, arrays, x, w, y):
+    """How some rows of y, no one knows which, differ from the product by more than fp32 sums in any order and one
+    rounding explain; "" where they do not."""
+    rows = np.sort(np.random.default_rng().choice(case.tokens, min(MOST_ROWS, case.tokens), replace=False))
+    right, size = rows_in_double(arrays, x, w, rows)
+    # The last rounding of numbers that are not normal is no share of them.
+    allowed = (case.in_features * 2.0**-23 * size
+               + case.meta["unit_roundoff_of_output"] * np.abs(right) * (1 + 2.0**-7) + 2.0**-24)
+    apart = np.abs(arrays.doubled(y, rows) - right)
+    far = ~(apart <= allowed)
+    if not far.any():
+        return ""
+    row, column = np.argwhere(far)[0]
+    return (f"the product of the layer is wrong in {far.sum()} of {far.size} elements; token {rows[row]}, column "
+            f"{column}: expected {right[row, column]:.9g}, got {right[row, column] + apart[row, column]:.9g} or as far "
+            "below")
+
+
+def tax_columns(samples, base_samples, noise_us):
+    """The columns that a layer has beside those of an op: what it takes more than its base alone."""
+    times, base = (1e6 * np.array(some) for some in (samples, base_samples))
+    base_us = float(np.median(base))
+    tax_us = float(np.median(times)) - base_us
+    apart = [float(pair) for pair in times - base]
+    half_width = timing.median_half_width(apart)
+    known = (max(apart) - min(apart)) / 2 if np.isinf(half_width) else half_width
+    tax_noise_us = max(known, abs(float(np.median(apart)) - tax_us), noise_us, -tax_us)
+    columns = {"base_us": base_us, "tax_noise_us": tax_noise_us}
+    if abs(tax_us) <= tax_noise_us:
+        return columns, f"tax < noise ({tax_noise_us:.3g} us)"
+    return {**columns, "tax_us": tax_us, "tax_pct": 100 * tax_us / base_us}, ""

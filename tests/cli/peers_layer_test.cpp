@@ -1,0 +1,160 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/need_numpy.h"
+#include "support/process.h"
+
+namespace lora_bench::test {
+namespace {
+
+const std::string kRunner = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/peers/run.py";
+
+const char* const kLayers =
+    "name: small-layers\n"
+    "op: layer\n"
+    "dtype: bf16\n"
+    "backends: cpu\n"
+    "verify.max_rows: 8\n"
+    "measure: {warmup_ms: 0, min_time_ms: 1, max_time_ms: 20}\n"
+    "batch.decode: 9\n"
+    "skew: uniform\n"
+    "cases:\n"
+    "  - {name: gate, layer: {kind: merged_column, in: 256, out: [96, 96]}, no_adapter: 0.3,\n"
+    "     adapters: {slots: 3, rank: [4, 8]}}\n"
+    "  - {name: down, layer: {kind: row, in: 512, out: [128]}, adapters: {slots: 3, rank: 8}}\n";
+
+std::string export_layers(const TemporaryFolder& folder) {
+  const std::string file = folder.write("layers.yaml", kLayers);
+  const ProcessResult result = run_tool(
+      {"export", file, "--backends", "cpu", "--scales-as-written", "--to", folder.path("cases")});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return file;
+}
+
+ProcessResult run_peer(const std::string& python, const TemporaryFolder& folder,
+                       const std::string& peer) {
+  ProcessOptions options;
+  options.environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  return run_process({python, kRunner, "--cases", folder.path("cases"), "--peer", peer, "--tool",
+                      LORA_BENCH_BINARY, "--out", folder.path("peers.jsonl")},
+                     options);
+}
+
+std::vector<nlohmann::json> rows_of(const std::string& file) {
+  std::vector<nlohmann::json> rows;
+  const std::string text = read_file(file);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    const nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
+    if (line["kind"] == "row") {
+      rows.push_back(line);
+    }
+    begin = end + 1;
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("a peer's tax on a layer is proved, timed and stands beside ours") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  const std::string scenario = export_layers(folder);
+  const ProcessResult result = run_peer(python, folder, "numpy");
+  REQUIRE_MESSAGE(result.exit_code == 0, result.out, result.err);
+  const std::vector<nlohmann::json> rows = rows_of(folder.path("peers.jsonl"));
+  REQUIRE(rows.size() == 2);
+  for (const nlohmann::json& row : rows) {
+    CHECK(row["status"] == "PASSED");
+    CHECK(row["op"] == "layer");
+    CHECK(row["base_us"].get<double>() > 0);
+    CHECK(row["tax_noise_us"].get<double>() >= 0);
+    // Between numbers of a busy machine the tax may be none.
+    if (!row["tax_us"].is_null()) {
+      CHECK(row["tax_us"].get<double>() ==
+            doctest::Approx(row["time_us"].get<double>() - row["base_us"].get<double>()));
+    }
+  }
+  const ProcessResult own =
+      run_tool({"run", scenario, "--quiet", "--out", folder.path("ours.jsonl")});
+  REQUIRE_MESSAGE(own.exit_code == 0, own.out, own.err);
+  const ProcessResult report =
+      run_tool({"report", "--peers", folder.path("peers.jsonl"), folder.path("ours.jsonl")});
+  CHECK(report.exit_code == 0);
+  CHECK_MESSAGE(contains(report.out, "of 2 cases"), report.out, report.err);
+  CHECK(contains(report.out, "tax us"));
+}
+
+TEST_CASE("a peer that is wrong in a layer is FAILED by what finds it") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  static_cast<void>(export_layers(folder));
+  const std::vector<std::pair<std::string, std::string>> peers{
+      {"state['y'][...] = 0\n    peer_numpy.launch(state, operands)", "bounded: "},
+      {"pass", "bounded: "},
+      {"if len(known) < 9:\n"
+       "        before = state['y'].copy()\n"
+       "        peer_numpy.launch(state, operands)\n"
+       "        known.append(state['y'] - before)\n"
+       "    else:\n"
+       "        state['y'] += known[0]",
+       "wrong after timing: "}};
+  for (const auto& peer : peers) {
+    const std::string& launch = peer.first;
+    CAPTURE(launch);
+    const ProcessResult result =
+        run_peer(python, folder,
+                 folder.write("mine.py",
+                              "from peer_numpy import *\nimport peer_numpy\nknown = []\n"
+                              "def launch(state, operands):\n    " +
+                                  launch + "\n"));
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(contains(result.out, "FAILED     down on mine\n  " + peer.second), result.out,
+                  result.err);
+  }
+}
+
+TEST_CASE("a product that a layer's y does not hold is told, whoever computed it") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  static_cast<void>(export_layers(folder));
+  const ProcessResult result =
+      run_peer(python, folder,
+               folder.write("mine.py",
+                            "from peer_numpy import *\n"
+                            "import peer_numpy\n"
+                            "def prepare(case, x, y, arrays):\n"
+                            "    whole = arrays.product\n"
+                            "    def product(x, weights, y, dtype):\n"
+                            "        whole(x, weights, y, dtype)\n"
+                            "        y[:, 5] *= 1.02\n"
+                            "    arrays.product = product\n"
+                            "    return peer_numpy.prepare(case, x, y, arrays)\n"));
+  CHECK(result.exit_code == 2);
+  CHECK_MESSAGE(contains(result.out, "the product of the layer is wrong in "), result.out,
+                result.err);
+  CHECK(contains(result.out, "column 5: expected "));
+}
+
+TEST_CASE("check takes y as it was before the op from the file with the result") {
+  const TemporaryFolder folder;
+  static_cast<void>(export_layers(folder));
+  const std::string file = folder.path("cases/down.safetensors");
+  const auto checked = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"check", file, "--output", file};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_tool(words);
+  };
+  CHECK(checked({}).exit_code == 0);
+  CHECK(checked({"--before", "y_before"}).exit_code == 0);
+  CHECK(checked({"--before", "output"}).exit_code == 2);
+  const ProcessResult refused = checked({"--before", "a.0"});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "the result is BF16 [3, 8, 512], must be BF16"));
+}
+
+}  // namespace lora_bench::test
