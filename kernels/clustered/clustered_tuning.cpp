@@ -173,7 +173,9 @@ Place place_of(const ClusteredShape& shape, const Load& load) {
     return load.long_stream ? Place{2, 1, 1} : Place{tiles <= 56 ? 4 : 3, 1, 2};
   }
   if (load.long_stream && shape.tokens > 2 * shape.active) {
-    return {1, 1, 1};
+    // Some more than find a place with two blocks each, known to be no more: with one each half of
+    // the device would be idle.
+    return {shape.row_tiles.known() && tiles <= 99 ? 2 : 1, 1, 1};
   }
   return {tiles <= 132 ? 2 : 1, 1, 2};
 }
@@ -277,9 +279,10 @@ std::int64_t clustered_likely_tiles(const ClusteredShape& shape, std::int64_t ro
   return std::max<std::int64_t>({1, adapters, shape.tokens / rows + adapters / 2});
 }
 
-std::int64_t clustered_most_tiles(const ClusteredShape& shape, std::int64_t rows) {
-  return shape.row_tiles.known() ? shape.row_tiles.of(rows)
-                                 : std::min(shape.tokens, shape.tokens / rows + shape.active);
+std::int64_t clustered_most_tiles(const ClusteredShape& shape) {
+  return shape.row_tiles.known()
+             ? shape.row_tiles.of(kClusteredRows)
+             : std::min(shape.tokens, shape.tokens / kClusteredRows + shape.active);
 }
 
 std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank) {

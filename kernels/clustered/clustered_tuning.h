@@ -58,8 +58,7 @@ constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
 [[nodiscard]] std::int64_t clustered_likely_tiles(const ClusteredShape& shape,
                                                   std::int64_t rows = kClusteredRows);
 // Tiles that there are at most.
-[[nodiscard]] std::int64_t clustered_most_tiles(const ClusteredShape& shape,
-                                                std::int64_t rows = kClusteredRows);
+[[nodiscard]] std::int64_t clustered_most_tiles(const ClusteredShape& shape);
 
 // Floats from one row of partial sums to the next.
 [[nodiscard]] std::int64_t clustered_sums_pitch(std::int64_t slices, std::int64_t max_rank);

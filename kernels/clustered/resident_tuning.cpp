@@ -17,7 +17,7 @@ ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster,
   const std::int64_t units = shape.columns / kResidentColumns + shape.slices;
   const std::int64_t steps = shape.slices * divide_up(shape.max_rank, 16);
   ResidentTuning tuning;
-  tuning.tiles = clustered_most_tiles(shape, rows);
+  tuning.tiles = std::min(shape.tokens, shape.tokens / rows + shape.active);
   tuning.eights = eights;
   tuning.cluster = cluster;
   tuning.groups = groups;
@@ -73,7 +73,11 @@ ResidentTuning grouped(const ClusteredShape& shape, int eights, int cluster, std
 
 }  // namespace
 
-ResidentTuning resident_tuning(const ClusteredShape& shape) {
+// Never by the tiles that there are: clusters that find none cost nothing here, and the next kernel
+// has its weights no earlier where there are fewer (README.md).
+ResidentTuning resident_tuning(const ClusteredShape& of_batch) {
+  ClusteredShape shape = of_batch;
+  shape.row_tiles = {};
   if (shape.tokens == 0 || shape.active == 0) {
     return {};
   }

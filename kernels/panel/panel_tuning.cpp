@@ -18,12 +18,14 @@ std::int64_t row_tiles(const PanelShape& shape, std::int64_t rows_per_tile) {
   return (shape.tokens - groups) / rows_per_tile + groups;
 }
 
-// How often the places for blocks are filled. A few blocks too many are no round: they are the rows
-// that groups leave, and end soon.
-double rounds_of(std::int64_t blocks, std::int64_t at_once, double too_many) {
+// How often the places for blocks are filled. Where row tiles are not known, a few blocks too many
+// are no round: not all tiles are there that may be. Where they are, a block too many costs a round
+// even if it has few rows, since what takes long in it are the stages that follow one another.
+double rounds_of(const PanelShape& shape, std::int64_t blocks, std::int64_t at_once,
+                 double too_many) {
   const double rounds = static_cast<double>(blocks) / static_cast<double>(at_once);
   const double whole = std::floor(rounds);
-  return whole > 0 && rounds - whole < too_many ? whole : rounds;
+  return !shape.row_tiles.known() && whole > 0 && rounds - whole < too_many ? whole : rounds;
 }
 
 // Blocks of so much shared memory that a multiprocessor works on at once.
@@ -70,7 +72,7 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice, std::int
                               at_once * tile.rows * tile.lanes * kPanelDepth / kProductsATime,
                               kLatency / (tile.stages - 1)});
   };
-  const double rounds = rounds_of(row_tiles * divide_up(lanes, tile.lanes) * choice.split,
+  const double rounds = rounds_of(shape, row_tiles * divide_up(lanes, tile.lanes) * choice.split,
                                   shape.multiprocessors * held_by_one, kTooMany);
   const auto places = static_cast<double>(held_by_one);
   const double rest = (rounds - std::floor(rounds)) * places;
@@ -181,7 +183,7 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
   const double start = places > 1 ? 96 : 256;
   const double too_many = places > 1 ? 1.0 / 50 : 0;
   const auto time_of = [&](std::int64_t turns, std::int64_t blocks) {
-    const double rounds = std::ceil(rounds_of(blocks, at_once, too_many));
+    const double rounds = std::ceil(rounds_of(shape, blocks, at_once, too_many));
     return (rounds + kUneven) * (static_cast<double>(turns) * columns + start) +
            kWorkInColumns *
                std::min(static_cast<double>(blocks) / static_cast<double>(shape.multiprocessors),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/chains.h"
 #include "kernels/clustered/resident_tuning.h"
@@ -26,6 +27,15 @@ ClusteredShape decode(std::int64_t tokens, std::int64_t active, std::int64_t max
 ClusteredShape drawn_shape(std::uint64_t index) { return drawn_cluster_shape(37, index, 20); }
 
 }  // namespace
+
+TEST_CASE("resident: has clusters for any batch within the limits") {
+  ClusteredShape shape = decode(24, 8, 16, 4096);
+  const ResidentTuning any = resident_tuning(shape);
+  REQUIRE(any.fits);
+  CHECK(any.tiles == 11);
+  shape.row_tiles = RowTiles(std::vector<std::int32_t>{0, 3, 6, 9, 12, 15, 18, 21, 24});
+  CHECK(resident_tuning(shape) == any);
+}
 
 TEST_CASE("resident: a block has room for its share of the weights and all that is made of them") {
   int taken = 0;
