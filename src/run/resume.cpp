@@ -88,8 +88,7 @@ bool is_level(const std::string& text) {
                      [&](Level level) { return name(level) == text; });
 }
 
-// In what a pass was proved otherwise than this run proves it; "" = nothing. A layer has a proof
-// of its own, of one level.
+// In what a pass was proved otherwise than this run proves it; "" = nothing.
 std::string other_proof(const RunRequest& request, const Row& row, const Case& spec,
                         const Problem& problem) {
   const std::vector<std::string> levels = levels_of(row);
@@ -102,9 +101,6 @@ std::string other_proof(const RunRequest& request, const Row& row, const Case& s
   }
   if (!spec.verify.enabled) {
     return "is PASSED, and this run proves nothing (verify.enabled is false)";
-  }
-  if (spec.op == Op::kLayer) {
-    return "";
   }
   const auto proved = [&](Level level) {
     return std::find(levels.begin(), levels.end(), name(level)) != levels.end();

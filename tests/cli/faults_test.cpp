@@ -160,6 +160,29 @@ TEST_CASE("resume trusts no row that this run would not have written") {
   CHECK(contains(timed.err, "is PASSED without a time, which this run takes"));
 }
 
+TEST_CASE("resume trusts no row of a layer that was proved at less than this run proves") {
+  const TemporaryFolder folder;
+  const std::string stored = folder.path("stored.jsonl");
+  const std::vector<std::string> run{"run",       "verify/layers", "--backends",    "cpu",
+                                     "--no-time", "--case",        "replicated-tp1"};
+  const auto with = [&](const std::string& option, const std::string& rows) {
+    std::vector<std::string> command = run;
+    command.insert(command.end(), {option, rows});
+    return run_tool(command);
+  };
+  REQUIRE(with("--out", stored).exit_code == 0);
+  const std::string text = read_file(stored);
+  CHECK(with("--resume", stored).exit_code == 0);
+  const std::string memory = "+memory\"";
+  const std::size_t at = text.find(memory);
+  REQUIRE(at != std::string::npos);
+  const ProcessResult refused = with(
+      "--resume",
+      folder.write("edited.jsonl", text.substr(0, at) + "\"" + text.substr(at + memory.size())));
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "this run proves memory"));
+}
+
 TEST_CASE("resume takes no time of operands that were rotated otherwise than this run would") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
