@@ -10,6 +10,7 @@ kernels one after another, each by itself: the gap between two, and what one doe
 still runs, is in our time alone. So each kernel after the first allows half a microsecond more.
 
   scripts/check-clock.py [--tool build/gpu-check/src/lora-bench] [--backends grouped,chunked,...]
+                         [--filter case=GLOB]
 """
 import argparse
 import csv
@@ -45,16 +46,21 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.format_usage()}check-clock.py: {message}\n")
 
 
-def our_rows(tool, backends):
+def said(text):
+    """What a run of minutes is doing."""
+    print(f"check-clock.py: {text}", file=sys.stderr, flush=True)
+
+
+def our_rows(tool, asked):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.jsonl"
-        done = subprocess.run([tool, "run", SCENARIO, "--backends", backends, "--out", out, "--quiet"],
+        done = subprocess.run([tool, "run", SCENARIO, *asked, "--out", out, "--quiet"],
                               stdout=subprocess.DEVNULL, check=False)
         lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     rows = [row for row in lines if row["kind"] == "row" and row["status"] == "PASSED"]
     if not rows:
         leave(done.returncode if done.returncode > 0 else INCONCLUSIVE,
-              f"{tool} run {SCENARIO} --backends {backends} leaves no PASSED row to compare")
+              f"{tool} run {SCENARIO} {' '.join(asked)} leaves no PASSED row to compare")
     return rows
 
 
@@ -79,11 +85,12 @@ def value_of(line, metrics):
                            "cannot read")
 
 
-def profiled(tool, backends, metrics, names):
+def profiled(tool, asked, metrics, names):
     """Of each row, by its name: a list with the metrics of each kernel."""
     command = ["ncu", "--nvtx", "--nvtx-include", "lora-bench/", "--print-nvtx-rename", "kernel",
                "--cache-control", "none", "--clock-control", "none", "--csv", "--metrics", metrics,
-               tool, "run", str(SCENARIO), "--backends", backends, "--profile"]
+               tool, "run", str(SCENARIO), *asked, "--profile"]
+    said(f"ncu takes {metrics} of {len(names)} rows")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or '"ID"' not in done.stdout:
         leave(ENVIRONMENT, f"{' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
@@ -111,14 +118,16 @@ def main():
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default=str(ROOT / "build/gpu-check/src/lora-bench"))
     parser.add_argument("--backends", default="naive,grouped,chunked")
+    parser.add_argument("--filter", default="", help="as in lora-bench run: case=expand-*")
     options = parser.parse_args()
+    asked = ["--backends", options.backends] + (["--filter", options.filter] if options.filter else [])
     if shutil.which(options.tool) is None:
         leave(USAGE, f"cannot run {options.tool}; name the built lora-bench with --tool")
     if shutil.which("ncu") is None:
         leave(ENVIRONMENT, "no ncu in the PATH; Nsight Compute has it, beside the CUDA toolkit")
-    rows = our_rows(options.tool, options.backends)
+    rows = our_rows(options.tool, asked)
     names = [name_of(row) for row in rows]
-    durations, memory, hits = (profiled(options.tool, options.backends, metrics, names)
+    durations, memory, hits = (profiled(options.tool, asked, metrics, names)
                                for metrics in (DURATION, MEMORY, HITS))
     worst = 0
     print("| case | backend | kernels | ours us | ncu us | difference | ncu GHz | L2 hits % | "
