@@ -397,6 +397,25 @@ TEST_CASE("an output that is overwritten is checked in the sequence as it was ti
   CHECK(launched[14] == launched[12] + 1);
 }
 
+TEST_CASE("a y that is added to is looked at as old as it ever was in a sample") {
+  for (const int samples : {6, 13, 26}) {
+    CAPTURE(samples);
+    Bench bench;
+    bench.problem.dtype = Dtype::kBf16;
+    bench.wanted.min_samples = bench.wanted.max_samples = samples;
+    std::vector<std::int64_t> ages;
+    bench.check = [&](const Left& left) {
+      ages.push_back(left.rounds);
+      return Look{};
+    };
+    FakeClock clock(constant(1e-3));  // one round of 25 sets is long enough for a sample
+    CHECK(bench.run(clock).launches == 25);
+    REQUIRE(ages.size() > 1);
+    // After the whole output its rows. One sample warms up; y takes 256 launches, 10 rounds of 25.
+    CHECK(ages[1] == std::min(samples + 1, 10));
+  }
+}
+
 TEST_CASE("the output of a timed shrink is read from h") {
   Bench bench;
   bench.problem.op = Op::kShrink;

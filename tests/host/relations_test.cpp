@@ -131,6 +131,19 @@ TEST_CASE("relations: a value that an earlier step left in the workspace") {
         }) == "relation 'after another step in the same buffers'");
 }
 
+TEST_CASE("relations: a launch that writes too far for another batch than the recorded one") {
+  const Replaying replaying({.then = [](const Problem& problem, const Operands& operands) {
+    const std::vector<std::int32_t>& recorded = problem.plan.adapter_of_token;
+    if (!std::equal(recorded.begin(), recorded.end(), operands.adapter_of_token)) {
+      store(problem.dtype, operands.y, problem.tokens * problem.y_stride, 1);
+    }
+  }});
+  const std::optional<Failure> failure = broken(linear_problem(), replaying);
+  REQUIRE(failure);
+  CHECK(failure->what.starts_with(
+      "relation 'recorded with one batch, run with another': guard of y damaged: 2 bytes"));
+}
+
 TEST_CASE("relations: weights remembered by address") {
   std::vector<float> remembered;
   const void* address = nullptr;
