@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -76,7 +78,7 @@ ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, 
     }
     scaled.weight[i] = share(scaled.weight[i], std::fabs(scale));
   }
-  if (rounding == Rounding::kModelled) {
+  if (rounding == Rounding::kModelled && !hidden.value.empty()) {  // none of a slice of width 0
     const double scale_bit = scale == 0 ? 1 : lowest_bit(scale);
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const double* lanes = hidden.value.data() + row * part.rank;
@@ -158,25 +160,45 @@ double keep_modelled(const Problem& problem, const Arithmetic& arithmetic, const
   return largest;
 }
 
-double expand(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
-              const Part& part, const Hidden& hidden, std::int64_t slice, Rows& result) {
-  std::int64_t slice_start = problem.offset_start;
-  for (std::int64_t earlier = 0; earlier < slice; ++earlier) {
-    slice_start += problem.widths[at(earlier)];
+// Where a tile begins.
+struct TilePlace {
+  std::int64_t slice = 0, first = 0, column_in_y = 0;
+};
+
+std::vector<TilePlace> tiles_of(const Problem& problem) {
+  std::vector<TilePlace> places;
+  std::int64_t column = problem.offset_start;
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    for (std::int64_t first = 0; first < problem.widths[slice]; first += kColumnsPerTile) {
+      places.push_back({static_cast<std::int64_t>(slice), first, column + first});
+    }
+    column += problem.widths[slice];
   }
-  const ScaledHidden scaled = scale_hidden(problem, arithmetic, rounding, part, hidden);
-  double largest = 0;
-  for (std::int64_t first = 0; first < problem.widths[at(slice)]; first += kColumnsPerTile) {
-    const Tile tile = read_tile(problem, part, slice, first, slice_start + first);
-    const Products products = multiply_tile(part, scaled, tile);
+  return places;
+}
+
+double expand(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+              const Part& part, const std::vector<Hidden>& hidden, std::int64_t threads,
+              Rows& result) {
+  std::vector<ScaledHidden> scaled;
+  for (const Hidden& of_slice : hidden) {
+    scaled.push_back(scale_hidden(problem, arithmetic, rounding, part, of_slice));
+  }
+  const std::vector<TilePlace> places = tiles_of(problem);
+  std::vector<double> largest(places.size());
+  parallel(static_cast<std::int64_t>(places.size()), threads, [&](std::int64_t index) {
+    const TilePlace& place = places[at(index)];
+    const ScaledHidden& of_slice = scaled[at(place.slice)];
+    const Tile tile = read_tile(problem, part, place.slice, place.first, place.column_in_y);
+    const Products products = multiply_tile(part, of_slice, tile);
     if (rounding == Rounding::kBounded) {
       keep_bounded(problem, arithmetic, part, products, tile, result);
     } else {
-      largest = std::max(largest,
-                         keep_modelled(problem, arithmetic, part, scaled, products, tile, result));
+      largest[at(index)] =
+          keep_modelled(problem, arithmetic, part, of_slice, products, tile, result);
     }
-  }
-  return largest;
+  });
+  return places.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
 }
 
 void keep_hidden(const Problem& problem, const Part& part, const Hidden& hidden, std::int64_t slice,
@@ -193,25 +215,37 @@ void keep_hidden(const Problem& problem, const Part& part, const Hidden& hidden,
 }
 
 double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
-                     const Part& part, Rows& result) {
-  const Inputs inputs = problem.shrink ? read_inputs(problem, part) : Inputs{};
+                     const Part& part, std::int64_t threads, Rows& result) {
+  const std::vector<Hidden> hidden = problem.shrink
+                                         ? shrink(problem, arithmetic, rounding, part, threads)
+                                         : given_hidden(problem, part);
   double largest = 0;
-  for (std::int64_t slice = 0; slice < static_cast<std::int64_t>(problem.widths.size()); ++slice) {
-    if (problem.widths[at(slice)] == 0) {
-      continue;
-    }
-    const Hidden hidden = problem.shrink
-                              ? shrink(problem, arithmetic, rounding, part, inputs, slice)
-                              : given_hidden(problem, part, slice);
-    largest = std::max(largest, hidden.largest_partial);
-    if (problem.expand) {
-      largest =
-          std::max(largest, expand(problem, arithmetic, rounding, part, hidden, slice, result));
-    } else {
-      keep_hidden(problem, part, hidden, slice, result);
+  for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
+    largest = std::max(largest, hidden[slice].largest_partial);
+    if (!problem.expand && problem.widths[slice] > 0) {
+      keep_hidden(problem, part, hidden[slice], static_cast<std::int64_t>(slice), result);
     }
   }
-  return largest;
+  return problem.expand ? std::max(largest, expand(problem, arithmetic, rounding, part, hidden,
+                                                   threads, result))
+                        : largest;
+}
+
+// On one thread, roughly: weights that are read, and what they are multiplied with.
+double seconds_of(const Problem& problem, const std::vector<Part>& parts) {
+  constexpr double kRead = 3e-9;
+  constexpr double kMultiplied = 0.25e-9;
+  double of_rank = 0;
+  for (const std::int64_t width : problem.widths) {
+    of_rank += static_cast<double>((problem.shrink && width > 0 ? problem.in_features : 0) +
+                                   (problem.expand ? width : 0));
+  }
+  double seconds = 0;
+  for (const Part& part : parts) {
+    seconds += static_cast<double>(part.rank) * of_rank *
+               (kRead + kMultiplied * static_cast<double>(part.count()));
+  }
+  return seconds;
 }
 
 std::vector<Part> split_by_adapter(const Problem& problem, std::span<const std::int64_t> tokens) {
@@ -237,20 +271,39 @@ std::vector<Part> split_by_adapter(const Problem& problem, std::span<const std::
   return parts;
 }
 
-Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens) {
+// Of large arrays in large pages, as far as the kernel grants the wish: most of the time of small
+// ones is the kernel's.
+template <typename Element>
+void fill_with_zeros(std::vector<Element>& array, std::size_t elements) {
+  constexpr std::uintptr_t kLargePage = std::uintptr_t{2} << 20;
+  array.reserve(elements);
+  const auto start = reinterpret_cast<std::uintptr_t>(array.data());
+  const std::uintptr_t first = (start + kLargePage - 1) / kLargePage * kLargePage;
+  const std::uintptr_t past = (start + elements * sizeof(Element)) / kLargePage * kLargePage;
+  if (first < past) {
+    static_cast<void>(::madvise(reinterpret_cast<char*>(array.data()) + (first - start),
+                                past - first, MADV_HUGEPAGE));
+  }
+  array.resize(elements);
+}
+
+Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens,
+                    std::int64_t threads) {
+  constexpr std::size_t kManyElements = 1 << 20;
   Rows rows;
   rows.columns = problem.expand
                      ? problem.y_stride
                      : static_cast<std::int64_t>(problem.widths.size()) * problem.max_rank;
   rows.tokens.assign(tokens.begin(), tokens.end());
-  rows.expected.resize(tokens.size() * at(rows.columns));
-  rows.bound.resize(rows.expected.size());
-  rows.owned.resize(rows.expected.size());
+  const std::size_t elements = tokens.size() * at(rows.columns);
+  fill_with_zeros(rows.expected, elements);
+  fill_with_zeros(rows.bound, elements);
+  fill_with_zeros(rows.owned, elements);
   if (problem.expand) {
-    for (std::size_t row = 0; row < tokens.size(); ++row) {
-      read(problem.number, problem.y, tokens[row] * problem.y_stride, problem.y_stride,
-           rows.expected.data() + row * at(rows.columns));
-    }
+    parallel(std::ssize(tokens), elements < kManyElements ? 1 : threads, [&](std::int64_t row) {
+      read(problem.number, problem.y, tokens[at(row)] * problem.y_stride, problem.y_stride,
+           rows.expected.data() + row * rows.columns);
+    });
   }
   return rows;
 }
@@ -258,18 +311,21 @@ Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens
 }  // namespace
 
 Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
-              std::span<const std::int64_t> tokens, Rounding rounding) {
+              std::span<const std::int64_t> tokens, Rounding rounding, std::int64_t threads) {
   const DefaultRounding nearest;
-  Rows result = rows_as_before(problem, tokens);
+  const std::int64_t most = threads > 0 ? threads : available_threads();
+  Rows result = rows_as_before(problem, tokens, most);
   const std::vector<Part> parts = split_by_adapter(problem, tokens);
   std::vector<double> largest(parts.size());
-  // Below this size of the result, threads cost more than they save.
-  const bool small = result.expected.size() < 65536;
-  parallel(static_cast<std::int64_t>(parts.size()), small ? 1 : available_threads(),
-           [&](std::int64_t part) {
-             largest[at(part)] =
-                 evaluate_part(problem, arithmetic, rounding, parts[at(part)], result);
-           });
+  // Below this, threads cost more than they save.
+  constexpr double kWorthThreads = 1e-3;
+  const std::int64_t used = seconds_of(problem, parts) < kWorthThreads ? 1 : most;
+  const auto count = std::max<std::int64_t>(std::ssize(parts), 1);
+  const std::int64_t of_part = (used + count - 1) / count;  // of few parts each takes some
+  parallel(std::ssize(parts), used, [&](std::int64_t part) {
+    largest[at(part)] =
+        evaluate_part(problem, arithmetic, rounding, parts[at(part)], of_part, result);
+  });
   for (const double value : largest) {
     result.largest_partial = std::max(result.largest_partial, value);
   }

@@ -4,26 +4,70 @@
 #include <cmath>
 
 #include "reference/multiply.h"
+#include "reference/parallel.h"
 
 namespace lora_bench::reference {
 namespace {
 
+// Lanes that one thread multiplies in one go have so many elements of A, and at least eight lanes.
+constexpr std::int64_t kElementsPerBlock = 1 << 18;
+
+// x of a part, read once for all lanes.
+struct Inputs {
+  Buffer value, magnitude;  // [rows, K]
+  Buffer lowest_bits;       // [rows], kModelled
+};
+
+Inputs read_inputs(const Problem& problem, const Part& part, Rounding rounding,
+                   std::int64_t threads) {
+  const std::int64_t k = problem.in_features;
+  Inputs inputs;
+  inputs.value.resize(at(part.count() * k));
+  inputs.magnitude.resize(inputs.value.size());
+  inputs.lowest_bits.resize(at(part.count()));
+  parallel(part.count(), threads, [&](std::int64_t row) {
+    double* const x = inputs.value.data() + row * k;
+    read(problem.number, problem.x, part.tokens[at(row)] * problem.x_stride, k, x);
+    std::transform(x, x + k, inputs.magnitude.data() + row * k,
+                   [](double v) { return std::fabs(v); });
+    inputs.lowest_bits[at(row)] = rounding == Rounding::kModelled ? lowest_bit(x, k) : 0;
+  });
+  return inputs;
+}
+
+// Some lanes of A, as read.
+struct Lanes {
+  std::int64_t slice = 0, first = 0, count = 0;
+  Buffer a;            // [count, K]
+  Buffer value, size;  // [rows, count]: sums of the products with x, and of their magnitudes
+};
+
+void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inputs, Lanes& lanes) {
+  const std::int64_t k = problem.in_features;
+  lanes.a.resize(at(lanes.count * k));
+  read(problem.number, problem.a[at(lanes.slice)],
+       (part.adapter * problem.max_rank + lanes.first) * k, lanes.count * k, lanes.a.data());
+  lanes.value.resize(at(part.count() * lanes.count));
+  lanes.size.resize(lanes.value.size());
+  multiply().in_double(inputs.value.data(), lanes.a.data(), lanes.value.data(), part.count(),
+                       lanes.count, k);
+  multiply().in_double(inputs.magnitude.data(), magnitudes(lanes.a).data(), lanes.size.data(),
+                       part.count(), lanes.count, k);
+}
+
 // Sum of |x||A| in units of the lowest bit of its terms, the scale included.
 double largest_shrink_partial(const Problem& problem, const Part& part, const Inputs& inputs,
-                              const Buffer& a, const Buffer& size, bool scaled) {
+                              const Lanes& lanes) {
   const std::int64_t k = problem.in_features;
-  const double scale_in_units =
-      scaled && part.scale != 0 ? std::fabs(part.scale) / lowest_bit(part.scale) : 1;
-  Buffer a_bits;
-  for (std::int64_t lane = 0; lane < part.rank; ++lane) {
-    a_bits.push_back(lowest_bit(a.data() + lane * k, k));
-  }
+  const double scale_in_units = problem.scale_at_shrink && part.scale != 0
+                                    ? std::fabs(part.scale) / lowest_bit(part.scale)
+                                    : 1;
   double largest = 0;
-  for (std::int64_t row = 0; row < part.count(); ++row) {
-    const double x_bit = lowest_bit(inputs.value.data() + row * k, k);
-    for (std::int64_t lane = 0; lane < part.rank; ++lane) {
-      const double unit = x_bit * a_bits[at(lane)];
-      largest = std::max(largest, size[at(row * part.rank + lane)] / unit * scale_in_units);
+  for (std::int64_t lane = 0; lane < lanes.count; ++lane) {
+    const double a_bit = lowest_bit(lanes.a.data() + lane * k, k);
+    for (std::int64_t row = 0; row < part.count(); ++row) {
+      const double unit = inputs.lowest_bits[at(row)] * a_bit;
+      largest = std::max(largest, lanes.size[at(row * lanes.count + lane)] / unit * scale_in_units);
     }
   }
   return largest;
@@ -76,53 +120,74 @@ void bound_hidden(const Problem& problem, const Arithmetic& arithmetic, const Pa
 
 }  // namespace
 
-Inputs read_inputs(const Problem& problem, const Part& part) {
-  Inputs inputs;
-  inputs.value.resize(at(part.count() * problem.in_features));
-  for (std::int64_t row = 0; row < part.count(); ++row) {
-    read(problem.number, problem.x, part.tokens[at(row)] * problem.x_stride, problem.in_features,
-         inputs.value.data() + row * problem.in_features);
+std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+                           const Part& part, std::int64_t threads) {
+  const Inputs inputs = read_inputs(problem, part, rounding, threads);
+  std::vector<Hidden> hidden(problem.widths.size());
+  std::vector<Buffer> sizes(hidden.size());
+  std::vector<Lanes> blocks;
+  const std::int64_t most =
+      std::max<std::int64_t>(8, kElementsPerBlock / std::max<std::int64_t>(1, problem.in_features));
+  for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
+    if (problem.widths[slice] == 0) {
+      continue;
+    }
+    hidden[slice].value.resize(at(part.count() * part.rank));
+    hidden[slice].error.resize(hidden[slice].value.size());
+    sizes[slice].resize(hidden[slice].value.size());
+    for (std::int64_t first = 0; first < part.rank; first += most) {
+      blocks.push_back(
+          {static_cast<std::int64_t>(slice), first, std::min(most, part.rank - first), {}, {}, {}});
+    }
   }
-  inputs.magnitude = magnitudes(inputs.value);
-  return inputs;
-}
-
-Hidden shrink(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
-              const Part& part, const Inputs& inputs, std::int64_t slice) {
-  const std::int64_t k = problem.in_features;
-  Buffer a(at(part.rank * k));
-  read(problem.number, problem.a[at(slice)], part.adapter * problem.max_rank * k, part.rank * k,
-       a.data());
-  Hidden hidden;
-  hidden.value.resize(at(part.count() * part.rank));
-  hidden.error.resize(hidden.value.size());
-  Buffer size(hidden.value.size());
-  multiply().in_double(inputs.value.data(), a.data(), hidden.value.data(), part.count(), part.rank,
-                       k);
-  multiply().in_double(inputs.magnitude.data(), magnitudes(a).data(), size.data(), part.count(),
-                       part.rank, k);
-  if (problem.scale_at_shrink) {
-    std::for_each(hidden.value.begin(), hidden.value.end(), [&](double& h) { h *= part.scale; });
+  std::vector<double> largest(blocks.size());
+  parallel(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t block) {
+    Lanes lanes = blocks[at(block)];
+    multiply_lanes(problem, part, inputs, lanes);
+    for (std::int64_t row = 0; row < part.count(); ++row) {
+      const std::int64_t from = row * lanes.count;
+      const std::int64_t to = row * part.rank + lanes.first;
+      std::copy_n(lanes.value.begin() + from, lanes.count,
+                  hidden[at(lanes.slice)].value.begin() + to);
+      std::copy_n(lanes.size.begin() + from, lanes.count, sizes[at(lanes.slice)].begin() + to);
+    }
+    if (rounding == Rounding::kModelled) {
+      largest[at(block)] = largest_shrink_partial(problem, part, inputs, lanes);
+    }
+  });
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    double& of_slice = hidden[at(blocks[block].slice)].largest_partial;
+    of_slice = std::max(of_slice, largest[block]);
   }
-  if (rounding == Rounding::kBounded) {
-    bound_hidden(problem, arithmetic, part, size, hidden);
-    return hidden;
-  }
-  hidden.largest_partial =
-      largest_shrink_partial(problem, part, inputs, a, size, problem.scale_at_shrink);
-  for (double& h : hidden.value) {
-    h = round_to(arithmetic.intermediate, h);
+  for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
+    Buffer& values = hidden[slice].value;
+    if (problem.scale_at_shrink) {
+      std::for_each(values.begin(), values.end(), [&](double& h) { h *= part.scale; });
+    }
+    if (rounding == Rounding::kBounded) {
+      bound_hidden(problem, arithmetic, part, sizes[slice], hidden[slice]);
+    } else {
+      std::for_each(values.begin(), values.end(),
+                    [&](double& h) { h = round_to(arithmetic.intermediate, h); });
+    }
   }
   return hidden;
 }
 
-Hidden given_hidden(const Problem& problem, const Part& part, std::int64_t slice) {
-  Hidden hidden;
-  hidden.value.resize(at(part.count() * part.rank));
-  hidden.error.resize(hidden.value.size());
-  for (std::int64_t row = 0; row < part.count(); ++row) {
-    const std::int64_t first = (slice * problem.tokens + part.tokens[at(row)]) * problem.max_rank;
-    read(problem.intermediate, problem.h, first, part.rank, hidden.value.data() + row * part.rank);
+std::vector<Hidden> given_hidden(const Problem& problem, const Part& part) {
+  std::vector<Hidden> hidden(problem.widths.size());
+  for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
+    if (problem.widths[slice] == 0) {
+      continue;
+    }
+    hidden[slice].value.resize(at(part.count() * part.rank));
+    hidden[slice].error.resize(hidden[slice].value.size());
+    for (std::int64_t row = 0; row < part.count(); ++row) {
+      const std::int64_t row_of_h =
+          static_cast<std::int64_t>(slice) * problem.tokens + part.tokens[at(row)];
+      read(problem.intermediate, problem.h, row_of_h * problem.max_rank, part.rank,
+           hidden[slice].value.data() + row * part.rank);
+    }
   }
   return hidden;
 }

@@ -23,14 +23,10 @@ struct Hidden {
   double largest_partial = 0;  // kModelled, see Rows
 };
 
-// x of a part as the shrink needs it, read once for all slices.
-struct Inputs {
-  Buffer value, magnitude;  // [rows, K]
-};
-
-[[nodiscard]] Inputs read_inputs(const Problem& problem, const Part& part);
-[[nodiscard]] Hidden shrink(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
-                            const Part& part, const Inputs& inputs, std::int64_t slice);
-[[nodiscard]] Hidden given_hidden(const Problem& problem, const Part& part, std::int64_t slice);
+// h of a part, by slice; of a slice of width 0 nothing. On up to so many threads, which change no
+// bit of it.
+[[nodiscard]] std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
+                                         Rounding rounding, const Part& part, std::int64_t threads);
+[[nodiscard]] std::vector<Hidden> given_hidden(const Problem& problem, const Part& part);
 
 }  // namespace lora_bench::reference

@@ -5,12 +5,14 @@
 #include <limits>
 #include <stdexcept>
 
+#include "reference/nearest.h"
 #include "reference/reference.h"
+#include "reference/rounding.h"
 
 namespace lora_bench::reference {
 namespace {
 
-struct Format {
+struct Layout {
   int stored_bits;     // of the significand, without the leading one
   int least_exponent;  // of a normal number
   double largest;      // finite
@@ -19,15 +21,15 @@ struct Format {
   std::uint32_t nan;   // a quiet NaN
 };
 
-const Format& format_of(Number number) {
-  static constexpr std::array<Format, 5> kFormats{{
+const Layout& layout_of(Number number) {
+  static constexpr std::array<Layout, 5> kLayouts{{
       {23, -126, 0x1.fffffep127, true, 0x80000000U, 0x7fc00000U},
       {7, -126, 0x1.fep127, true, 0x8000U, 0x7fc0U},
       {10, -14, 65504.0, true, 0x8000U, 0x7e00U},
       {3, -6, 448.0, false, 0x80U, 0x7fU},
       {2, -14, 57344.0, true, 0x80U, 0x7eU},
   }};
-  return kFormats.at(static_cast<std::size_t>(number));
+  return kLayouts.at(static_cast<std::size_t>(number));
 }
 
 double power_of_two(int exponent) {
@@ -35,13 +37,13 @@ double power_of_two(int exponent) {
 }
 
 // Distance between neighbours of the format around `magnitude`.
-double spacing(const Format& format, double magnitude) {
+double spacing(const Layout& format, double magnitude) {
   const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52U) - 1023;
   return power_of_two(std::max(exponent, format.least_exponent) - format.stored_bits);
 }
 
 double decode_slowly(Number number, std::uint32_t bits) {
-  const Format& format = format_of(number);
+  const Layout& format = layout_of(number);
   const double sign = (bits & format.sign) != 0 ? -1.0 : 1.0;
   const std::uint32_t magnitude = bits & (format.sign - 1U);
   const int field = static_cast<int>(magnitude >> static_cast<unsigned>(format.stored_bits));
@@ -62,7 +64,7 @@ double decode_slowly(Number number, std::uint32_t bits) {
 }
 
 template <Number kNumber, std::size_t kPatterns>
-double decode_by_table(std::uint32_t bits) {
+const std::array<double, kPatterns>& table() {
   static const auto kValues = [] {
     std::array<double, kPatterns> values{};
     for (std::size_t pattern = 0; pattern < kPatterns; ++pattern) {
@@ -70,10 +72,31 @@ double decode_by_table(std::uint32_t bits) {
     }
     return values;
   }();
-  return kValues[bits % kPatterns];
+  return kValues;
+}
+
+template <Number kNumber, std::size_t kPatterns>
+double decode_by_table(std::uint32_t bits) {
+  return table<kNumber, kPatterns>()[bits % kPatterns];
 }
 
 }  // namespace
+
+const double* decoded(Number number) {
+  switch (number) {
+    case Number::kBf16:
+      return table<Number::kBf16, 65536>().data();
+    case Number::kFp16:
+      return table<Number::kFp16, 65536>().data();
+    case Number::kE4m3:
+      return table<Number::kE4m3, 256>().data();
+    case Number::kE5m2:
+      return table<Number::kE5m2, 256>().data();
+    case Number::kFp32:
+      break;
+  }
+  throw std::logic_error("number format without a table");
+}
 
 double decode(Number number, std::uint32_t bits) {
   switch (number) {
@@ -91,10 +114,17 @@ double decode(Number number, std::uint32_t bits) {
   throw std::logic_error("number format outside the enumeration");
 }
 
-double spacing(Number number, double value) { return spacing(format_of(number), std::fabs(value)); }
+Format::Format(Number number)
+    : number_(number),
+      values_(number == Number::kFp32 ? nullptr : decoded(number)),
+      past_finite_(layout_of(number).largest + spacing(number, layout_of(number).largest) / 2),
+      least_field_(static_cast<std::uint64_t>(layout_of(number).least_exponent + 1023)),
+      to_shift_(static_cast<std::uint64_t>(52 - layout_of(number).stored_bits)) {}
+
+double spacing(Number number, double value) { return spacing(layout_of(number), std::fabs(value)); }
 
 double round_to(Number number, double value) {
-  const Format& format = format_of(number);
+  const Layout& format = layout_of(number);
   const double magnitude = std::fabs(value);
   const double half_step = spacing(format, format.largest) / 2;
   // The largest finite number is odd where infinity follows it, so the tie goes up; in e4m3 it is
@@ -112,7 +142,7 @@ double round_to(Number number, double value) {
 }
 
 std::uint32_t encode(Number number, double value) {
-  const Format& format = format_of(number);
+  const Layout& format = layout_of(number);
   const double rounded = round_to(number, value);
   if (std::isnan(rounded)) {
     return format.nan;

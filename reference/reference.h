@@ -74,10 +74,11 @@ struct Rows {
   double largest_partial = 0;
 };
 
-// Real arithmetic in fp64, and the elementwise bound beside it at the same cost.
+// Real arithmetic in fp64, and the elementwise bound beside it at the same cost. On so many threads
+// (0 = all cores), which change no bit of it.
 [[nodiscard]] Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
                             std::span<const std::int64_t> tokens,
-                            Rounding rounding = Rounding::kBounded);
+                            Rounding rounding = Rounding::kBounded, std::int64_t threads = 0);
 
 // Up to this largest_partial all sums of code with this arithmetic are exact.
 [[nodiscard]] double exact_limit(const Arithmetic& arithmetic);

@@ -34,7 +34,12 @@ double lowest_bit(double value) {
   }
   const auto bits = std::bit_cast<std::uint64_t>(value);
   const std::uint64_t significand = (bits & 0xfffffffffffffULL) | 0x10000000000000ULL;
-  return std::ldexp(1.0, std::ilogb(value) - 52 + std::countr_zero(significand));
+  const int below = 52 - std::countr_zero(significand);
+  const auto field = static_cast<int>(bits >> 52U & 0x7ffU);
+  if (field > below) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(field - below) << 52U);
+  }
+  return std::ldexp(1.0, std::ilogb(value) - below);
 }
 
 double lowest_bit(const double* values, std::int64_t count) {
@@ -50,10 +55,12 @@ void read(Number number, const void* array, std::int64_t first, std::int64_t cou
     std::copy_n(static_cast<const float*>(array) + first, count, out);
   } else if (number == Number::kE4m3 || number == Number::kE5m2) {
     const auto* bits = static_cast<const std::uint8_t*>(array) + first;
-    std::transform(bits, bits + count, out, [&](std::uint8_t b) { return decode(number, b); });
+    std::transform(bits, bits + count, out,
+                   [values = decoded(number)](std::uint8_t b) { return values[b]; });
   } else {
     const auto* bits = static_cast<const std::uint16_t*>(array) + first;
-    std::transform(bits, bits + count, out, [&](std::uint16_t b) { return decode(number, b); });
+    std::transform(bits, bits + count, out,
+                   [values = decoded(number)](std::uint16_t b) { return values[b]; });
   }
 }
 

@@ -33,6 +33,9 @@ struct Roundoff {
 [[nodiscard]] double lowest_bit(double value);
 [[nodiscard]] double lowest_bit(const double* values, std::int64_t count);
 
+// The value of every pattern of a format of 8 or 16 bits.
+[[nodiscard]] const double* decoded(Number number);
+
 // Elements first ... first + count - 1 of an array.
 void read(Number number, const void* array, std::int64_t first, std::int64_t count, double* out);
 

@@ -2,6 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
+#include <cstring>
+
+#include "core/blocks.h"
+
 namespace lora_bench {
 namespace {
 
@@ -22,6 +27,27 @@ std::vector<std::byte> zero_bytes(std::int64_t count) {
   }
   bytes.resize(size);
   return bytes;
+}
+
+void resize_bytes(std::vector<std::byte>& bytes, std::int64_t count) {
+  const auto size = static_cast<std::size_t>(count);
+  if (bytes.capacity() < size) {
+    bytes = zero_bytes(count);
+  }
+  bytes.resize(size);
+}
+
+bool same_bytes(const void* left, const void* right, std::int64_t count) {
+  constexpr std::int64_t kOfAThread = std::int64_t{4} << 20;
+  std::atomic<bool> same = true;
+  for_blocks(count, kOfAThread, 0, [&](std::int64_t begin, std::int64_t end) {
+    if (std::memcmp(static_cast<const std::byte*>(left) + begin,
+                    static_cast<const std::byte*>(right) + begin,
+                    static_cast<std::size_t>(end - begin)) != 0) {
+      same = false;
+    }
+  });
+  return same;
 }
 
 }  // namespace lora_bench

@@ -9,5 +9,10 @@ namespace lora_bench {
 // So many zeros. Large ones lie on large pages where the system has them: to touch a new buffer of
 // hundreds of MB page by page takes longer than to fill it.
 [[nodiscard]] std::vector<std::byte> zero_bytes(std::int64_t count);
+// To so many of any value. An array that has the room takes no new memory, which takes longer to
+// come by than to copy.
+void resize_bytes(std::vector<std::byte>& bytes, std::int64_t count);
+// Of so many bytes each, compared on all cores where they are many.
+[[nodiscard]] bool same_bytes(const void* left, const void* right, std::int64_t count);
 
 }  // namespace lora_bench

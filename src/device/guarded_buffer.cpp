@@ -147,11 +147,16 @@ void GuardedBuffer::upload(const void* from, std::int64_t bytes) {
 }
 
 std::vector<std::byte> GuardedBuffer::download() const {
-  std::vector<std::byte> contents = zero_bytes(bytes_);
+  std::vector<std::byte> contents;
+  download_to(contents);
+  return contents;
+}
+
+void GuardedBuffer::download_to(std::vector<std::byte>& contents) const {
+  resize_bytes(contents, bytes_);
   if (bytes_ > 0) {
     memory_->copy_out(contents.data(), data_, bytes_);
   }
-  return contents;
 }
 
 void GuardedBuffer::copy_from(const GuardedBuffer& other) {
@@ -195,14 +200,17 @@ void GuardedBuffer::clear() {
   }
 }
 
-GuardedBuffer::Look GuardedBuffer::look() const {
-  Look look;
+GuardedBuffer::Look GuardedBuffer::look(std::vector<std::byte> room) const {
+  Look look{"", std::move(room)};
   if (base_ == nullptr) {
+    look.contents.clear();
     return look;
   }
   const auto* start = static_cast<const std::byte*>(data_);
   if (bytes_ > kOneCopyBytes) {
-    return {damage(), download()};
+    download_to(look.contents);
+    look.damage = damage();
+    return look;
   }
   std::vector<std::byte> all = zero_bytes(bytes_ + 2 * kGuardBytes);
   memory_->copy_out(all.data(), start - kGuardBytes, bytes_ + 2 * kGuardBytes);

@@ -72,6 +72,8 @@ class GuardedBuffer {
     upload(from.data(), static_cast<std::int64_t>(from.size()));
   }
   [[nodiscard]] std::vector<std::byte> download() const;
+  // The same into an array that is used again.
+  void download_to(std::vector<std::byte>& contents) const;
   void copy_from(const GuardedBuffer& other);                    // of the same memory and size
   [[nodiscard]] bool same_as(const GuardedBuffer& other) const;  // contents, bit for bit
   void poison();                                                 // contents to 0xFF
@@ -79,12 +81,13 @@ class GuardedBuffer {
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;
-  // What damage() and download() say, in one copy where that is quicker.
+  // What damage() and download() say, in one copy where that is quicker; `room` is an array that
+  // may be used again.
   struct Look {
     std::string damage;
     std::vector<std::byte> contents;
   };
-  [[nodiscard]] Look look() const;
+  [[nodiscard]] Look look(std::vector<std::byte> room = {}) const;
 
  private:
   void lay_out(const void* contents);

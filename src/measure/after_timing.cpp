@@ -1,9 +1,11 @@
 #include "measure/after_timing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <thread>
 
+#include "core/blocks.h"
 #include "core/dtype.h"
 #include "core/random.h"
 #include "workload/excerpt.h"
@@ -86,36 +88,39 @@ std::int64_t AfterTiming::affordable_rows() const {
   return std::clamp(cores * kProductsOfACore / products, kLeastRows, kMostRows);
 }
 
-Look AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
-                             const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
-                             std::vector<std::int64_t> rows) const {
+// Of the output in room_.
+Look AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::int64_t>& of_sets,
+                             std::int64_t rounds, std::vector<std::int64_t> rows) const {
   if (rows.empty()) {
     return {};
   }
   const Problem& whole = request_.problem;
   const Excerpt excerpt = excerpt_of(whole, std::move(rows));
-  std::vector<Tensors> sets;
-  for (const std::int64_t set : of_sets) {
-    sets.push_back(cut_tensors(excerpt, whole, tensors, set));
-  }
+  std::vector<Tensors> sets(of_sets.size());
+  const int of_set = of_sets.size() == 1 ? 0 : 1;  // threads
+  for_blocks(std::ssize(of_sets), 1, 0, [&](std::int64_t index, std::int64_t) {
+    const auto at = static_cast<std::size_t>(index);
+    sets[at] = cut_tensors(excerpt, whole, tensors, of_sets[at], of_set);
+  });
   std::vector<const Tensors*> addresses;
   for (const Tensors& set : sets) {
     addresses.push_back(&set);
   }
   const std::vector<std::byte> cut =
-      cut_rows(excerpt, whole.tokens, output, output_row_bytes(whole));
+      cut_rows(excerpt, whole.tokens, room_, output_row_bytes(whole));
   return request_.check({excerpt.problem, addresses, cut, rounds, count_to(excerpt.problem.tokens),
                          excerpt.rows, secret_});
 }
 
 // The whole output, for what lies where nobody owns it; with the oracle these rows and a few with
 // an infinity, which it seldom expects.
-std::string AfterTiming::check_whole(const Tensors& tensors, const std::vector<std::byte>& output,
+std::string AfterTiming::check_whole(const Tensors& tensors, std::int64_t output,
                                      const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
                                      std::vector<std::int64_t> rows) const {
+  sets_.download_output(output, room_);
   const std::vector<const Tensors*> sets{&tensors};
   const Look whole = request_.check(
-      {request_.problem, sets, output, 1, {}, count_to(request_.problem.tokens), secret_});
+      {request_.problem, sets, room_, 1, {}, count_to(request_.problem.tokens), secret_});
   if (!whole.wrong.empty()) {
     return whole.wrong;
   }
@@ -126,7 +131,7 @@ std::string AfterTiming::check_whole(const Tensors& tensors, const std::vector<s
       rows.push_back(row);
     }
   }
-  return check_rows(tensors, output, of_sets, rounds, std::move(rows)).wrong;
+  return check_rows(tensors, of_sets, rounds, std::move(rows)).wrong;
 }
 
 std::string AfterTiming::check_output(const Tensors& tensors, std::int64_t output,
@@ -139,8 +144,7 @@ std::string AfterTiming::check_output(const Tensors& tensors, std::int64_t outpu
   } else {
     of_sets = {sets_.count() - 1};
   }
-  return check_whole(tensors, sets_.download_output(output), of_sets,
-                     launched.accumulates ? launched.rounds : 1,
+  return check_whole(tensors, output, of_sets, launched.accumulates ? launched.rounds : 1,
                      any_rows(kRowsStream + static_cast<std::uint64_t>(output), affordable_rows()));
 }
 
@@ -165,13 +169,13 @@ std::vector<std::int64_t> AfterTiming::many_rows() const {
 
 std::string AfterTiming::left_by_one(const Tensors& tensors, std::int64_t set,
                                      std::vector<std::int64_t> rows) const {
-  return check_whole(tensors, sets_.download_output(sets_.output_of_set(set)), {set}, 1,
-                     std::move(rows));
+  return check_whole(tensors, sets_.output_of_set(set), {set}, 1, std::move(rows));
 }
 
 Look AfterTiming::left_by_replay(const Tensors& tensors, std::int64_t set, std::int64_t rounds,
                                  const std::vector<std::int64_t>& rows) const {
-  return check_rows(tensors, sets_.download_output(sets_.output_of_set(set)), {set}, rounds, rows);
+  sets_.download_output(sets_.output_of_set(set), room_);
+  return check_rows(tensors, {set}, rounds, rows);
 }
 
 std::vector<std::int64_t> AfterTiming::rows_of_replay(std::int64_t turn) const {

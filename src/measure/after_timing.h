@@ -19,8 +19,10 @@ struct Launched {
 // follow from `secret`, which is drawn after timing.
 class AfterTiming {
  public:
-  AfterTiming(const MeasureRequest& request, OperandSets& sets, std::uint64_t secret)
-      : request_(request), sets_(sets), secret_(secret) {}
+  // `room` takes the output that was looked at last.
+  AfterTiming(const MeasureRequest& request, OperandSets& sets, std::uint64_t secret,
+              std::vector<std::byte>& room)
+      : request_(request), sets_(sets), secret_(secret), room_(room) {}
 
   // Every output, on some rows with the oracle, whole for what nobody owns and what is no number;
   // guards and inputs. "" or what is wrong.
@@ -43,11 +45,9 @@ class AfterTiming {
  private:
   [[nodiscard]] std::vector<std::int64_t> any_rows(std::uint64_t stream, std::int64_t most) const;
   [[nodiscard]] std::int64_t affordable_rows() const;
-  [[nodiscard]] Look check_rows(const Tensors& tensors, const std::vector<std::byte>& output,
-                                const std::vector<std::int64_t>& of_sets, std::int64_t rounds,
-                                std::vector<std::int64_t> rows) const;
-  [[nodiscard]] std::string check_whole(const Tensors& tensors,
-                                        const std::vector<std::byte>& output,
+  [[nodiscard]] Look check_rows(const Tensors& tensors, const std::vector<std::int64_t>& of_sets,
+                                std::int64_t rounds, std::vector<std::int64_t> rows) const;
+  [[nodiscard]] std::string check_whole(const Tensors& tensors, std::int64_t output,
                                         const std::vector<std::int64_t>& of_sets,
                                         std::int64_t rounds, std::vector<std::int64_t> rows) const;
   [[nodiscard]] std::string check_output(const Tensors& tensors, std::int64_t output,
@@ -56,6 +56,7 @@ class AfterTiming {
   const MeasureRequest& request_;
   OperandSets& sets_;
   std::uint64_t secret_;
+  std::vector<std::byte>& room_;
 };
 
 }  // namespace lora_bench

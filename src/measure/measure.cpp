@@ -158,7 +158,8 @@ class Bench {
     if (!request_.check) {
       return;
     }
-    const AfterTiming after(request_, sets_, request_.secret ? request_.secret() : drawn_secret());
+    const AfterTiming after(request_, sets_, request_.secret ? request_.secret() : drawn_secret(),
+                            room_);
     result.check_message = check_timed(after);
     if (!result.check_message.empty()) {
       result.check_message = "left by the timed launches: " + result.check_message;
@@ -204,13 +205,13 @@ class Bench {
         std::min(kReplaySeconds / std::max(seconds, 1e-9), kReplayBytes / std::max(y_bytes, 1.0));
     const auto most = static_cast<std::int64_t>(std::clamp(affordable, 1.0, kMostReplays));
     const std::int64_t turns = std::min(most, sets_.count());
-    Look look = replay(after, turns);
+    Look look = replay(after, turns, false);
     if (look.wrong.empty() && 2 * look.unproved > look.compared &&
         has_shrink(request_.problem.op) && takes_one_sign(request_.problem)) {
       make_positive(tensors_.x);
       std::for_each(tensors_.a.begin(), tensors_.a.end(), make_positive);
       sets_.renew_inputs();
-      look = replay(after, turns);
+      look = replay(after, turns, true);
     }
     return look;
   }
@@ -218,9 +219,10 @@ class Bench {
   // Of a y that all sets add to, one set, no one knows which, adds what shows, the others zeros. In
   // an output that each overwrites the last one shows: the sequence ends with a set no one knows.
   // Each time other numbers stand in x and in the A of that set, so that no h of the samples
-  // serves. The first turn adds to y as the timed launches left it, so that it does not tell that
-  // something is new; it is so large that what it proves is not counted.
-  Look replay(const AfterTiming& after, std::int64_t turns) {
+  // serves; `all_new`: every one is another. The first turn adds to y as the timed launches left
+  // it, so that it does not tell that something is new; it is so large that what it proves is not
+  // counted.
+  Look replay(const AfterTiming& after, std::int64_t turns, bool all_new) {
     Look all;
     if (accumulates()) {
       sets_.clear_expand();
@@ -235,14 +237,20 @@ class Bench {
         change_a(change, tensors_);
       }
       change_rows(change, tensors_);
-      sets_.renew_inputs();
-      sets_.renew_weights(set);
-      if (!accumulates()) {
+      if (all_new) {
+        sets_.renew_inputs();
+        sets_.renew_weights(set);
+      } else {
+        sets_.renew(set, replaced);
+      }
+      if (accumulates()) {
+        sets_.renew_expand(set);
+      } else {
         clock_.load(1, sequence_to(set));
       }
-      std::vector<std::byte> drawn;
       if (turn < 0) {
-        drawn = std::exchange(tensors_.y.data, sets_.download_output(sets_.output_of_set(set)));
+        sets_.download_output(sets_.output_of_set(set), before_);
+        tensors_.y.data.swap(before_);
         sets_.poison_h();
       } else {
         sets_.restore_y(sets_.output_of_set(set));
@@ -252,14 +260,14 @@ class Bench {
       const std::int64_t rounds = accumulates() ? launches_ / sets_.count() : 1;
       const Look look = after.left_by_replay(tensors_, set, rounds, rows);
       if (turn < 0) {
-        tensors_.y.data = std::move(drawn);
+        tensors_.y.data.swap(before_);
       } else {
         all.compared += look.compared;
         all.unproved += look.unproved;
       }
       all.wrong = look.wrong;
       put_back(replaced);
-      sets_.renew_weights(set);
+      sets_.renew(set, replaced);
       if (accumulates()) {
         sets_.clear_expand(set);
       }
@@ -277,27 +285,33 @@ class Bench {
     sets_.renew_weights(set);
     sets_.restore_y(sets_.output_of_set(set));
     static_cast<void>(clock_.run_seconds(0));
+    bool looked = false;  // what y holds is what was looked at last
     const auto once = [&](const std::vector<std::int64_t>& rows) {
-      std::vector<std::byte> drawn;
       if (accumulates()) {
-        drawn = std::exchange(tensors_.y.data, sets_.download_output(sets_.output_of_set(set)));
+        if (!looked) {
+          sets_.download_output(sets_.output_of_set(set), room_);
+        }
+        before_.swap(room_);
+        tensors_.y.data.swap(before_);
       }
       static_cast<void>(clock_.run_seconds(0));
       std::string wrong = after.left_by_one(tensors_, set, rows);
+      looked = true;
       if (accumulates()) {
-        tensors_.y.data = std::move(drawn);
+        tensors_.y.data.swap(before_);
       }
       return wrong;
     };
     const bool shrinks = has_shrink(request_.problem.op);
-    const SmallChange change{request_.problem, set, after.few_rows(), after.secret()};
+    Replaced replaced;
+    const SmallChange change{request_.problem, set, after.few_rows(), after.secret(), &replaced};
     std::string wrong;
     const auto changed = [&](const char* name, void (*make)(const SmallChange&, Tensors&)) {
       if (!wrong.empty()) {
         return;
       }
       make(change, tensors_);
-      make == change_rows ? sets_.renew_inputs() : sets_.renew_weights(set);
+      sets_.renew(set, replaced);
       if (const std::string found = once(change.rows); !found.empty()) {
         wrong = fmt::format("with another number in {}: {}", name, found);
       }
@@ -326,7 +340,7 @@ class Bench {
         other_batch(request_.problem, tokens > 1 ? timed.any_place(tokens) : 0, tensors_);
     const MeasureRequest request{other,          request_.settings, request_.seed,
                                  request_.check, nullptr,           nullptr};
-    const AfterTiming after(request, sets_, timed.secret());
+    const AfterTiming after(request, sets_, timed.secret(), room_);
     const std::int64_t set = after.any_set();
     sets_.renew_batch(other);
     sets_.restore_y(sets_.output_of_set(set));
@@ -363,6 +377,8 @@ class Bench {
   std::int64_t launches_ = 1;
   std::int64_t accumulated_ = 0;
   std::int64_t oldest_ = 0;  // the most of it
+  // Outputs on the host, the one that was looked at last and one before it.
+  std::vector<std::byte> room_, before_;
 };
 
 }  // namespace

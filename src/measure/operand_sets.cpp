@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <span>
 #include <string_view>
 
+#include "core/blocks.h"
+#include "core/bytes.h"
 #include "core/dtype.h"
 #include "workload/excerpt.h"
 
@@ -16,14 +20,24 @@ constexpr std::size_t kMostPoisoned = 64;
 // Bytes of inputs that are compared after timing, beyond one whole set.
 constexpr std::int64_t kMostCompared = std::int64_t{32} << 20;
 
-std::string difference(const char* name, const GuardedBuffer& buffer,
-                       const std::vector<std::byte>& source) {
-  const std::vector<std::byte> now = buffer.download();
-  if (source.empty() || std::memcmp(now.data(), source.data(), source.size()) == 0) {
-    return "";
+// Weights that lie so far apart are copied from where they lie; smaller ones together.
+constexpr std::int64_t kCopiedAlone = std::int64_t{256} << 10;
+// Bytes that one thread copies or compares in one go, where there are more of them.
+constexpr std::int64_t kBytesOfAThread = std::int64_t{1} << 20;
+
+std::string changed_at(const char* name, std::int64_t byte) {
+  return fmt::format("input {} was changed, first at byte {}", name, byte);
+}
+
+// Of the bytes; as many as there are where none differs.
+std::int64_t first_not_poison(std::span<const std::byte> bytes) {
+  if (!bytes.empty() && bytes.front() == GuardedBuffer::kPoison &&
+      std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0) {
+    return std::ssize(bytes);
   }
-  const auto first = std::mismatch(source.begin(), source.end(), now.begin()).first;
-  return fmt::format("input {} was changed, first at byte {}", name, first - source.begin());
+  return std::find_if(bytes.begin(), bytes.end(),
+                      [](std::byte byte) { return byte != GuardedBuffer::kPoison; }) -
+         bytes.begin();
 }
 
 }  // namespace
@@ -87,35 +101,85 @@ void OperandSets::add_plan(Operands& operands) {
       keep_array("scale", tensors_.scale.data(), tensors_.scale.size() * sizeof(float)));
 }
 
-std::vector<std::byte> OperandSets::weights_of(const Kept& kept, const Slots& slots) const {
-  const std::size_t slot_bytes =
-      kept.weights->data.size() / static_cast<std::size_t>(problem_.slots);
-  std::vector<std::byte> weights(static_cast<std::size_t>(slots.end - slots.first) * slot_bytes);
-  for (std::int64_t slot = slots.first; slot < slots.end; ++slot) {
-    copy_turned_slot(*kept.weights, problem_.slots, slot, kept.set,
-                     weights.data() + static_cast<std::size_t>(slot - slots.first) * slot_bytes);
+std::int64_t OperandSets::slot_bytes_of(const Kept& kept) const {
+  return kept.buffer.bytes() / problem_.slots;
+}
+
+void OperandSets::upload_slots(const Kept& kept, const Slots& slots) {
+  const std::int64_t slot_bytes = slot_bytes_of(kept);
+  auto* const to = static_cast<std::byte*>(kept.buffer.data()) + slots.first * slot_bytes;
+  const std::int64_t bytes = (slots.end - slots.first) * slot_bytes;
+  if (kept.set == 0) {  // as they lie in the tensor
+    memory_.copy_in(to, kept.weights->data.data() + slots.first * slot_bytes, bytes);
+    return;
   }
-  return weights;
+  if (slot_bytes >= kCopiedAlone) {
+    for (std::int64_t slot = slots.first; slot < slots.end; ++slot) {
+      std::byte* piece_to = to + (slot - slots.first) * slot_bytes;
+      for (const std::span<const std::byte> piece :
+           turned_slot(*kept.weights, problem_.slots, slot, kept.set)) {
+        memory_.copy_in(piece_to, piece.data(), std::ssize(piece));
+        piece_to += std::ssize(piece);
+      }
+    }
+    return;
+  }
+  resize_bytes(room_, bytes);
+  const std::int64_t of_thread = std::max<std::int64_t>(1, kBytesOfAThread / slot_bytes);
+  for_blocks(slots.end - slots.first, of_thread, 0, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t slot = begin; slot < end; ++slot) {
+      copy_turned_slot(*kept.weights, problem_.slots, slots.first + slot, kept.set,
+                       room_.data() + slot * slot_bytes);
+    }
+  });
+  memory_.copy_in(to, room_.data(), bytes);
 }
 
 void OperandSets::upload_weights(const Kept& kept) {
-  const std::int64_t slot_bytes = kept.buffer.bytes() / problem_.slots;
   for (const Slots& slots : used_) {
-    const std::vector<std::byte> weights = weights_of(kept, slots);
-    memory_.copy_in(static_cast<std::byte*>(kept.buffer.data()) + slots.first * slot_bytes,
-                    weights.data(), static_cast<std::int64_t>(weights.size()));
+    upload_slots(kept, slots);
   }
 }
 
 // The slots that nobody uses hold what they held from the start.
-std::vector<std::byte> OperandSets::all_weights_of(const Kept& kept) const {
-  std::vector<std::byte> weights(kept.weights->data.size(), GuardedBuffer::kPoison);
-  const std::int64_t slot_bytes = kept.buffer.bytes() / problem_.slots;
+std::string OperandSets::changed_weights(const Kept& kept) const {
+  kept.buffer.download_to(room_);
+  const std::int64_t slot_bytes = slot_bytes_of(kept);
+  std::vector<char> is_used(static_cast<std::size_t>(problem_.slots));
   for (const Slots& slots : used_) {
-    const std::vector<std::byte> used = weights_of(kept, slots);
-    std::copy(used.begin(), used.end(), weights.begin() + slots.first * slot_bytes);
+    std::fill(is_used.begin() + slots.first, is_used.begin() + slots.end, 1);
   }
-  return weights;
+  // Of each slot the first byte that differs.
+  std::vector<std::int64_t> differs(is_used.size(), slot_bytes);
+  const std::int64_t of_thread = std::max<std::int64_t>(1, kBytesOfAThread / slot_bytes);
+  for_blocks(problem_.slots, of_thread, 0, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t slot = begin; slot < end; ++slot) {
+      const auto index = static_cast<std::size_t>(slot);
+      std::span<const std::byte> now = std::span(room_).subspan(
+          index * static_cast<std::size_t>(slot_bytes), static_cast<std::size_t>(slot_bytes));
+      if (is_used[index] == 0) {
+        differs[index] = first_not_poison(now);
+        continue;
+      }
+      for (const std::span<const std::byte> piece :
+           turned_slot(*kept.weights, problem_.slots, slot, kept.set)) {
+        const std::span<const std::byte> here = now.first(piece.size());
+        if (!piece.empty() && std::memcmp(here.data(), piece.data(), piece.size()) != 0 &&
+            differs[index] == slot_bytes) {
+          differs[index] =
+              slot_bytes - std::ssize(now) +
+              (std::mismatch(piece.begin(), piece.end(), here.begin()).first - piece.begin());
+        }
+        now = now.subspan(piece.size());
+      }
+    }
+  });
+  for (std::size_t slot = 0; slot < differs.size(); ++slot) {
+    if (differs[slot] < slot_bytes) {
+      return changed_at(kept.name, static_cast<std::int64_t>(slot) * slot_bytes + differs[slot]);
+    }
+  }
+  return "";
 }
 
 void OperandSets::add_weights(Operands& operands, std::int64_t set) {
@@ -229,10 +293,50 @@ void OperandSets::clear_expand() {
   }
 }
 
-std::vector<std::byte> OperandSets::download_output(std::int64_t output) const {
+void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
+  const auto copy = [&](const GuardedBuffer& buffer, const OldNumber& number, std::int64_t place) {
+    const std::int64_t bytes = size_bytes(number.tensor->dtype);
+    memory_.copy_in(static_cast<std::byte*>(buffer.data()) + place * bytes,
+                    number.tensor->data.data() + number.index * bytes, bytes);
+  };
+  for (const OldNumber& number : numbers) {
+    if (number.tensor == &tensors_.x || number.tensor == &tensors_.h) {
+      for (const GuardedBuffer& buffer : number.tensor == &tensors_.x ? x_ : h_) {
+        copy(buffer, number, number.index);
+      }
+      continue;
+    }
+    for (const Kept& kept : kept_) {
+      if (kept.weights == number.tensor && kept.set == set) {
+        copy(kept.buffer, number,
+             element_of_set(*number.tensor, problem_.slots, set, number.index));
+      }
+    }
+  }
+}
+
+void OperandSets::renew_expand(std::int64_t set) {
+  for (const Kept& kept : kept_) {
+    if (kept.of_expand && kept.set == set) {
+      upload_weights(kept);
+    }
+  }
+}
+
+void OperandSets::download_output(std::int64_t output, std::vector<std::byte>& to) const {
   memory_.synchronize();
   const auto index = static_cast<std::size_t>(output);
-  return has_expand(problem_.op) ? y_[index].download() : h_[index].download();
+  (has_expand(problem_.op) ? y_ : h_)[index].download_to(to);
+}
+
+std::string OperandSets::difference(const char* name, const GuardedBuffer& buffer,
+                                    const std::vector<std::byte>& source) const {
+  buffer.download_to(room_);
+  if (source.empty() || same_bytes(room_.data(), source.data(), std::ssize(source))) {
+    return "";
+  }
+  const auto first = std::mismatch(source.begin(), source.end(), room_.begin()).first;
+  return changed_at(name, first - source.begin());
 }
 
 std::string OperandSets::damage() const {
@@ -287,7 +391,7 @@ std::string OperandSets::changed_inputs(std::int64_t first_set) const {
     }
     for (const Kept* kept : of_set[static_cast<std::size_t>(set)]) {
       if (found.empty()) {
-        found = difference(kept->name, kept->buffer, all_weights_of(*kept));
+        found = changed_weights(*kept);
         compared += kept->buffer.bytes();
       }
     }

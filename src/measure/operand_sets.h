@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/memory.h"
+#include "measure/small_changes.h"
 #include "ops/backend.h"
 #include "scenario/case.h"
 #include "workload/tensors.h"
@@ -43,10 +44,14 @@ class OperandSets {
   void renew_batch(const Problem& problem);
   // What the op reads of the weights of one set.
   void renew_weights(std::int64_t set);
+  // Of these numbers alone, of x, a given h or the weights, as `tensors` now has them.
+  void renew(std::int64_t set, const Replaced& numbers);
+  // B and bias of one set.
+  void renew_expand(std::int64_t set);
   // B and bias of one set, or of all: launches of a set without them add nothing to y.
   void clear_expand(std::int64_t set);
   void clear_expand();
-  [[nodiscard]] std::vector<std::byte> download_output(std::int64_t output) const;
+  void download_output(std::int64_t output, std::vector<std::byte>& to) const;
 
   // Of the guards around every operand; "" = none.
   [[nodiscard]] std::string damage() const;
@@ -72,10 +77,13 @@ class OperandSets {
 
   void* keep(Kept kept);
   void* keep_array(const char* name, const void* from, std::size_t bytes);
-  [[nodiscard]] std::vector<std::byte> weights_of(const Kept& kept, const Slots& slots) const;
-  [[nodiscard]] std::vector<std::byte> all_weights_of(const Kept& kept) const;
+  [[nodiscard]] std::int64_t slot_bytes_of(const Kept& kept) const;
   void upload_weights(const Kept& kept);
+  void upload_slots(const Kept& kept, const Slots& slots);
+  [[nodiscard]] std::string changed_weights(const Kept& kept) const;
   [[nodiscard]] std::string changed_rows(std::int64_t output) const;
+  [[nodiscard]] std::string difference(const char* name, const GuardedBuffer& buffer,
+                                       const std::vector<std::byte>& source) const;
   void add_plan(Operands& operands);
   void add_weights(Operands& operands, std::int64_t set);
   void add_activations(Operands& operands, std::int64_t workspace_bytes);
@@ -90,6 +98,7 @@ class OperandSets {
   std::vector<GuardedBuffer> y_;
   std::vector<Operands> operands_;
   std::size_t next_h_ = 0;
+  mutable std::vector<std::byte> room_;  // for what is on its way; new memory takes longer
 };
 
 }  // namespace lora_bench

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <thread>
 
 #include "core/blocks.h"
 #include "core/convert.h"
@@ -83,9 +85,11 @@ std::vector<reference::Rows> deltas_of(const Problem& problem,
   Problem alone = problem;
   alone.add_inputs = false;
   std::vector<reference::Rows> deltas(sets.size());
-  for_blocks(static_cast<std::int64_t>(sets.size()), 1, 0, [&](std::int64_t set, std::int64_t) {
+  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::int64_t of_set = (cores + std::ssize(sets) - 1) / std::ssize(sets);
+  for_blocks(std::ssize(sets), 1, 0, [&](std::int64_t set, std::int64_t) {
     const auto index = static_cast<std::size_t>(set);
-    deltas[index] = evaluate_rows(alone, *sets[index], numerics, rows);
+    deltas[index] = evaluate_rows(alone, *sets[index], numerics, rows, of_set);
   });
   return deltas;
 }

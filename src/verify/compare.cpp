@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/blocks.h"
+#include "reference/nearest.h"
 #include "reference/rounding_mode.h"
 #include "verify/groundwork.h"
 #include "verify/oracle.h"
@@ -18,13 +19,6 @@ namespace {
 constexpr std::int64_t kElementsPerChunk = 1 << 22;
 // That one thread compares in one go.
 constexpr std::int64_t kElementsPerBlock = 1 << 16;
-
-double element(const std::byte* array, Dtype dtype, std::int64_t index) {
-  std::uint32_t bits = 0;
-  const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
-  std::memcpy(&bits, array + static_cast<std::size_t>(index) * bytes, bytes);
-  return reference::decode(number_of(dtype), bits);
-}
 
 bool same_bits(const std::byte* left, const std::byte* right, Dtype dtype, std::int64_t index) {
   const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
@@ -40,6 +34,7 @@ class Comparer {
         exact_(tensors.fill == Fill::kExact),
         dtype_(output_dtype(problem)),
         number_(number_of(dtype_)),
+        format_(number_),
         got_(static_cast<const std::byte*>(got)),
         before_(output_before(problem, tensors).data.data()) {}
 
@@ -58,11 +53,13 @@ class Comparer {
   void note_wrong(std::int64_t token, std::int64_t column, double expected, double got,
                   double bound);
   [[nodiscard]] double without_effect(std::int64_t index) const;
+  [[nodiscard]] double element(const std::byte* array, std::int64_t index) const;
 
   const Problem& problem_;
   bool exact_;
   Dtype dtype_;
   reference::Number number_;
+  reference::Format format_;
   const std::byte* got_;
   const std::byte* before_;
   Comparison found_;
@@ -71,11 +68,10 @@ class Comparer {
 
 Comparer::Accepted Comparer::accepted(double expected, double bound) const {
   if (exact_) {
-    const double nearest = reference::round_to(number_, expected);
+    const double nearest = format_.nearest(expected);
     return {nearest, nearest};
   }
-  return {reference::round_to(number_, expected - bound),
-          reference::round_to(number_, expected + bound)};
+  return {format_.nearest(expected - bound), format_.nearest(expected + bound)};
 }
 
 // Notes the share of the bound that the result needs: the least error before the final rounding
@@ -86,7 +82,10 @@ bool Comparer::right_owned(const Accepted& accepted, double expected, double bou
   }
   if (!exact_ && std::isfinite(got) && bound > 0) {
     const double needed = std::fabs(got - expected) - reference::spacing(number_, got) / 2;
-    found_.bound_share = std::max(found_.bound_share, std::min(1.0, needed / bound));
+    constexpr double kBelow = 1 - 0x1p-50;  // roundings of the product: divided is what may be more
+    if (needed >= kBelow * found_.bound_share * bound) {
+      found_.bound_share = std::max(found_.bound_share, std::min(1.0, needed / bound));
+    }
   }
   return true;
 }
@@ -98,10 +97,25 @@ bool Comparer::proves_nothing(const Accepted& accepted, std::int64_t index) cons
          (accepted.least <= idle && idle <= accepted.most);
 }
 
+double Comparer::element(const std::byte* array, std::int64_t index) const {
+  const auto bits_of = [&]<typename Bits>(Bits bits) {
+    std::memcpy(&bits, array + index * static_cast<std::int64_t>(sizeof bits), sizeof bits);
+    return format_.decode(bits);
+  };
+  switch (size_bytes(dtype_)) {
+    case 1:
+      return bits_of(std::uint8_t{});
+    case 2:
+      return bits_of(std::uint16_t{});
+    default:
+      return bits_of(std::uint32_t{});
+  }
+}
+
 // The value that an owned element has if the op did nothing that shows.
 double Comparer::without_effect(std::int64_t index) const {
   const bool adds = has_expand(problem_.op) && problem_.add_inputs;
-  return adds ? element(before_, dtype_, index) : 0;
+  return adds ? element(before_, index) : 0;
 }
 
 void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size_t end) {
@@ -114,7 +128,7 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
         continue;  // scratch: the op may write there what it likes
       }
       const std::int64_t index = output_index(problem_, rows.tokens[row], column);
-      const double got = element(got_, dtype_, index);
+      const double got = element(got_, index);
       double expected = rows.expected[at];
       ++found_.compared;
       bool right = false;

@@ -79,16 +79,17 @@ reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& 
 }
 
 reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
-                              const Numerics& numerics, std::span<const std::int64_t> rows) {
-  return evaluate_rows(problem, tensors, oracle_arithmetic(problem, numerics), rows);
+                              const Numerics& numerics, std::span<const std::int64_t> rows,
+                              std::int64_t threads) {
+  return evaluate_rows(problem, tensors, oracle_arithmetic(problem, numerics), rows, threads);
 }
 
 reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
                               const reference::Arithmetic& arithmetic,
-                              std::span<const std::int64_t> rows) {
+                              std::span<const std::int64_t> rows, std::int64_t threads) {
   const reference::Rounding rounding =
       tensors.fill == Fill::kExact ? reference::Rounding::kModelled : reference::Rounding::kBounded;
-  return reference::evaluate(oracle_problem(problem, tensors), arithmetic, rows, rounding);
+  return reference::evaluate(oracle_problem(problem, tensors), arithmetic, rows, rounding, threads);
 }
 
 Dtype output_dtype(const Problem& problem) {

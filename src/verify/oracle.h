@@ -17,13 +17,15 @@ namespace lora_bench {
                                                       const Numerics& numerics);
 
 // What y (or h, for shrink) must hold in the given rows, and the bound. Declared roundings are
-// modelled for the exact fill, bounded for the others.
+// modelled for the exact fill, bounded for the others. On so many threads (0 = all cores).
 [[nodiscard]] reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
                                             const Numerics& numerics,
-                                            std::span<const std::int64_t> rows);
+                                            std::span<const std::int64_t> rows,
+                                            std::int64_t threads = 0);
 [[nodiscard]] reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
                                             const reference::Arithmetic& arithmetic,
-                                            std::span<const std::int64_t> rows);
+                                            std::span<const std::int64_t> rows,
+                                            std::int64_t threads = 0);
 
 // The operand that the op writes, and its dtype.
 [[nodiscard]] Dtype output_dtype(const Problem& problem);

@@ -179,6 +179,13 @@ void Scan::row_of_h(std::int64_t token) {
                     [&](std::int64_t first, std::int64_t past) { no_nan(token, first, past); });
 }
 
+// That one thread looks at in one go.
+std::int64_t rows_per_scan(const Problem& problem) {
+  const std::int64_t columns =
+      has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
+  return std::max<std::int64_t>(1, kElementsPerScan / std::max<std::int64_t>(1, columns));
+}
+
 // What was found in earlier rows stands first.
 void add_found(Failure& all, const Failure& part) {
   all.what = all.wrong == 0 ? part.what : all.what;
@@ -222,10 +229,7 @@ std::int64_t owned_elements(const Problem& problem) {
 
 std::optional<Failure> scan_all_rows(const Problem& problem, const Tensors& tensors,
                                      const void* got) {
-  const std::int64_t columns =
-      has_expand(problem.op) ? problem.y_stride : problem.slices() * problem.max_rank;
-  const std::int64_t rows_per_block =
-      std::max<std::int64_t>(1, kElementsPerScan / std::max<std::int64_t>(1, columns));
+  const std::int64_t rows_per_block = rows_per_scan(problem);
   std::vector<Scan> scans(
       static_cast<std::size_t>((problem.tokens + rows_per_block - 1) / rows_per_block),
       Scan(problem, tensors, got));
@@ -253,17 +257,26 @@ std::vector<std::int64_t> infinite_rows(const Problem& problem, const void* got)
   constexpr std::size_t kMost = 16;
   const Dtype dtype = output_dtype(problem);
   const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
-  std::vector<std::int64_t> rows;
-  for (std::int64_t token = 0; token < problem.tokens && rows.size() < kMost; ++token) {
+  const auto is_infinite = [&](std::int64_t token) {
     bool infinite = false, nan = false;  // what is no number is told by scan_all_rows
     for_owned_columns(problem, token, [&](std::int64_t first, std::int64_t past) {
       const std::byte* element =
           static_cast<const std::byte*>(got) +
           static_cast<std::size_t>(output_index(problem, token, first)) * bytes;
       infinite = infinite || holds_infinity_or_nan(dtype, element, past - first);
-      nan = nan || holds_nan(dtype, element, past - first);
+      nan = nan || (infinite && holds_nan(dtype, element, past - first));
     });
-    if (infinite && !nan) {
+    return infinite && !nan;
+  };
+  std::vector<char> found(static_cast<std::size_t>(problem.tokens));
+  for_blocks(problem.tokens, rows_per_scan(problem), 0, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t token = begin; token < end; ++token) {
+      found[static_cast<std::size_t>(token)] = is_infinite(token) ? 1 : 0;
+    }
+  });
+  std::vector<std::int64_t> rows;
+  for (std::int64_t token = 0; token < problem.tokens && rows.size() < kMost; ++token) {
+    if (found[static_cast<std::size_t>(token)] != 0) {
       rows.push_back(token);
     }
   }

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/random.h"
 
 namespace lora_bench {
@@ -193,26 +194,30 @@ std::string Stage::damage() const {
   return "";
 }
 
-Stage::Look Stage::look() const {
-  Look look;
+Stage::Look Stage::look(Look before) const {
+  Look look{{}, "", "", std::move(before.input)};
   const std::string output = has_expand(problem_->op) ? "y" : "h";
   for (const Staged& staged : staged_) {
     if (staged.buffer.bytes() == 0) {
       continue;
     }
-    const bool scratch = staged.source == nullptr && staged.name != output;
+    const bool is_output = staged.name == output;
+    const bool scratch = staged.source == nullptr && !is_output;
     GuardedBuffer::Look now =
-        scratch ? GuardedBuffer::Look{staged.buffer.damage(), {}} : staged.buffer.look();
+        scratch ? GuardedBuffer::Look{staged.buffer.damage(), {}}
+                : staged.buffer.look(std::move(is_output ? before.output : look.input));
     if (look.damage.empty() && !now.damage.empty()) {
       look.damage = damaged(staged.name, now.damage);
     }
     const bool changed = staged.source != nullptr &&
-                         std::memcmp(now.contents.data(), staged.source, now.contents.size()) != 0;
+                         !same_bytes(now.contents.data(), staged.source, std::ssize(now.contents));
     if (changed && look.changed_input.empty()) {
       look.changed_input = fmt::format("input {} changed", staged.name);
     }
-    if (staged.name == output) {
+    if (is_output) {
       look.output = std::move(now.contents);
+    } else if (!scratch) {
+      look.input = std::move(now.contents);
     }
   }
   return look;

@@ -46,13 +46,14 @@ class Stage {
   // "" if all guard bands are intact, else "guard of y damaged: ...".
   [[nodiscard]] std::string damage() const;
   // Both and whether all inputs have the bytes that were staged, with as few copies as there can
-  // be.
+  // be. A look of before, at this stage or another, lends its arrays.
   struct Look {
     std::vector<std::byte> output;
     std::string damage;
-    std::string changed_input;  // "" or "input x changed"
+    std::string changed_input;     // "" or "input x changed"
+    std::vector<std::byte> input;  // one that was compared
   };
-  [[nodiscard]] Look look() const;
+  [[nodiscard]] Look look(Look before = {}) const;
 
  private:
   struct Staged {

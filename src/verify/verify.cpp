@@ -68,6 +68,7 @@ class Proof {
   Verdict verdict_;
   std::vector<std::string> doubts_;
   std::map<Level, bool> judged_;
+  Stage::Look look_;  // at the last launch
 };
 
 bool Proof::fail(Failure failure) {
@@ -124,9 +125,11 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
                          std::int64_t max_rows) {
   Stage stage(memory_, problem_, tensors, workspace_bytes_, alignment);
   stage.launch(backend_);
-  const auto [got, damage, changed_input] = stage.look();
-  const MemoryFault memory = damage.empty() ? MemoryFault{changed_input, input_changed()}
-                                            : MemoryFault{damage, written_outside()};
+  look_ = stage.look(std::move(look_));
+  const std::vector<std::byte>& got = look_.output;
+  const MemoryFault memory = look_.damage.empty()
+                                 ? MemoryFault{look_.changed_input, input_changed()}
+                                 : MemoryFault{look_.damage, written_outside()};
   const std::vector<std::int64_t> rows =
       joined(sample_rows(problem_, max_rows, options_.seed), infinite_rows(problem_, got.data()));
   if (!check_values(level, tensors, got, memory, rows)) {

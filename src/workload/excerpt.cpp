@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <iterator>
+
+#include "core/blocks.h"
+#include "core/bytes.h"
 
 namespace lora_bench {
 namespace {
@@ -24,34 +27,51 @@ HostTensor tensor_of(Dtype dtype, std::vector<std::byte> data) {
 }
 
 HostTensor cut_weights(const Excerpt& excerpt, std::int64_t slots, const HostTensor& whole,
-                       std::int64_t set) {
+                       std::int64_t set, int threads) {
+  constexpr std::size_t kWorthThreads = std::size_t{4} << 20;
   const std::size_t slot_bytes = whole.data.size() / static_cast<std::size_t>(slots);
-  std::vector<std::byte> data(excerpt.slots.size() * slot_bytes);
-  for (std::size_t slot = 0; slot < excerpt.slots.size() && slot_bytes > 0; ++slot) {
-    copy_turned_slot(whole, slots, excerpt.slots[slot], set, data.data() + slot * slot_bytes);
-  }
+  const std::int64_t count = slot_bytes > 0 ? std::ssize(excerpt.slots) : 0;
+  std::vector<std::byte> data = zero_bytes(static_cast<std::int64_t>(slot_bytes) * count);
+  for_blocks(
+      count, 1, data.size() < kWorthThreads ? 1 : threads, [&](std::int64_t slot, std::int64_t) {
+        const auto at = static_cast<std::size_t>(slot);
+        copy_turned_slot(whole, slots, excerpt.slots[at], set, data.data() + at * slot_bytes);
+      });
   return tensor_of(whole.dtype, std::move(data));
 }
 
 }  // namespace
 
-void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                      std::int64_t set, std::byte* to) {
+TurnedSlot turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                       std::int64_t set) {
   const std::int64_t elements = tensor.elements / slots;
   if (elements == 0) {
-    return;
+    return {};
   }
   const auto bytes = static_cast<std::size_t>(elements * size_bytes(tensor.dtype));
   const auto first = static_cast<std::size_t>(distance(elements, set) * size_bytes(tensor.dtype));
   const std::byte* from = tensor.data.data() + static_cast<std::size_t>(slot) * bytes;
-  std::memcpy(to, from + first, bytes - first);
-  std::memcpy(to + (bytes - first), from, first);
+  return {std::span(from + first, bytes - first), std::span(from, first)};
+}
+
+void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                      std::int64_t set, std::byte* to) {
+  for (const std::span<const std::byte> piece : turned_slot(tensor, slots, slot, set)) {
+    to = std::copy(piece.begin(), piece.end(), to);
+  }
 }
 
 std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
                            std::int64_t set, std::int64_t element) {
   const std::int64_t elements = tensor.elements / slots;
   return slot * elements + (element + distance(elements, set)) % elements;
+}
+
+std::int64_t element_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t set,
+                            std::int64_t index) {
+  const std::int64_t elements = tensor.elements / slots;
+  const std::int64_t slot = index / elements;
+  return slot * elements + (index % elements + elements - distance(elements, set)) % elements;
 }
 
 Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows) {
@@ -101,7 +121,7 @@ std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_w
 }
 
 Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors& tensors,
-                    std::int64_t set) {
+                    std::int64_t set, int threads) {
   const auto rows_of = [&](const HostTensor& tensor, std::int64_t width) {
     return tensor_of(tensor.dtype, cut_rows(excerpt, whole.tokens, tensor.data,
                                             width * size_bytes(tensor.dtype)));
@@ -112,9 +132,9 @@ Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors&
   cut.y = rows_of(tensors.y, whole.y_stride);
   cut.h = rows_of(tensors.h, whole.max_rank);
   for (std::size_t slice = 0; slice < whole.widths.size(); ++slice) {
-    cut.a.push_back(cut_weights(excerpt, whole.slots, tensors.a[slice], set));
-    cut.b.push_back(cut_weights(excerpt, whole.slots, tensors.b[slice], set));
-    cut.bias.push_back(cut_weights(excerpt, whole.slots, tensors.bias[slice], set));
+    cut.a.push_back(cut_weights(excerpt, whole.slots, tensors.a[slice], set, threads));
+    cut.b.push_back(cut_weights(excerpt, whole.slots, tensors.b[slice], set, threads));
+    cut.bias.push_back(cut_weights(excerpt, whole.slots, tensors.bias[slice], set, threads));
   }
   for (const std::int64_t slot : excerpt.slots) {
     cut.scale.push_back(tensors.scale[static_cast<std::size_t>(slot)]);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "workload/tensors.h"
@@ -8,14 +10,22 @@
 namespace lora_bench {
 
 // The weights of one slot as operand set `set` has them: the numbers of the tensor, turned by
-// another distance in every set, so that no two sets are equal; set 0 has them as drawn. A copy
-// costs no more than uploading them, drawing anew would.
+// another distance in every set, so that no two sets are equal; set 0 has them as drawn. They lie
+// in the tensor in two pieces, of which the first is what a slot begins with. A copy costs no more
+// than uploading them, drawing anew would.
+using TurnedSlot = std::array<std::span<const std::byte>, 2>;
+[[nodiscard]] TurnedSlot turned_slot(const HostTensor& tensor, std::int64_t slots,
+                                     std::int64_t slot, std::int64_t set);
 void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
                       std::int64_t set, std::byte* to);
 
 // Where `tensor` keeps what operand set `set` has as element `element` of a slot.
 [[nodiscard]] std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots,
                                          std::int64_t slot, std::int64_t set, std::int64_t element);
+
+// Where operand set `set` has what the tensor keeps as its element `index`, both among all slots.
+[[nodiscard]] std::int64_t element_of_set(const HostTensor& tensor, std::int64_t slots,
+                                          std::int64_t set, std::int64_t index);
 
 // Some rows of a problem and the adapters that they use, as a problem of its own: what an oracle
 // needs of them, of many operand sets, is small.
@@ -25,9 +35,10 @@ struct Excerpt {
   std::vector<std::int64_t> slots;  // by slot of the excerpt, those of the whole
 };
 [[nodiscard]] Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows);
-// Operands of the excerpt, with the weights of operand set `set`.
+// Operands of the excerpt, with the weights of operand set `set`. On so many threads (0 = all
+// cores).
 [[nodiscard]] Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole,
-                                  const Tensors& tensors, std::int64_t set);
+                                  const Tensors& tensors, std::int64_t set, int threads = 0);
 // Of an x, y or h of the whole.
 [[nodiscard]] std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_whole,
                                               const std::vector<std::byte>& whole,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string>
 
 #include "measure/fake_clock.h"
 #include "measure/measure.h"
@@ -54,26 +56,97 @@ Problem decode_over(std::int64_t slots) {
   return problem;
 }
 
+// A of half a MB a slot, so that slots are copied one by one; B of few.
+Problem large_slots() {
+  Problem problem = linear_problem();
+  problem.in_features = problem.x_stride = 1 << 15;
+  return problem;
+}
+
+std::byte* place_in(const void* operand, std::int64_t at) {
+  return static_cast<std::byte*>(const_cast<void*>(operand)) + at;
+}
+
 }  // namespace
 
 TEST_CASE("slots that no row uses hold NaN in every set, the others that set's numbers") {
-  const Problem problem = linear_problem();  // nobody uses slot 2 of 4
+  for (const Problem& problem : {linear_problem(), large_slots()}) {  // nobody uses slot 2 of 4
+    const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+    const auto memory = make_host_memory();
+    const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 3, 0);
+    const std::size_t slot_bytes = tensors.a[0].data.size() / 4;
+    for (std::int64_t set = 0; set < 3; ++set) {
+      CAPTURE(set);
+      const auto* const a = static_cast<const std::byte*>(sets.operands(set).a[0]);
+      for (std::int64_t slot = 0; slot < 4; ++slot) {
+        CAPTURE(slot);
+        std::vector<std::byte> expected(slot_bytes, std::byte{0xFF});
+        if (slot != 2) {
+          copy_turned_slot(tensors.a[0], 4, slot, set, expected.data());
+        }
+        CHECK(std::memcmp(a + static_cast<std::size_t>(slot) * slot_bytes, expected.data(),
+                          slot_bytes) == 0);
+      }
+      CHECK(sets.changed_inputs(set) == "");
+    }
+  }
+}
+
+TEST_CASE("a changed byte of the weights is told where it lies, in any set and slot") {
+  const Problem problem = large_slots();
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const auto memory = make_host_memory();
   const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 3, 0);
-  const std::size_t slot_bytes = tensors.a[0].data.size() / 4;
-  for (std::int64_t set = 0; set < 3; ++set) {
-    CAPTURE(set);
-    const auto* const a = static_cast<const std::byte*>(sets.operands(set).a[0]);
-    for (std::int64_t slot = 0; slot < 4; ++slot) {
-      CAPTURE(slot);
-      std::vector<std::byte> expected(slot_bytes, std::byte{0xFF});
-      if (slot != 2) {
-        copy_turned_slot(tensors.a[0], 4, slot, set, expected.data());
-      }
-      CHECK(std::memcmp(a + static_cast<std::size_t>(slot) * slot_bytes, expected.data(),
-                        slot_bytes) == 0);
+  const auto bytes = static_cast<std::int64_t>(tensors.a[1].data.size());
+  for (const std::int64_t set : {0, 1, 2}) {
+    for (const std::int64_t at : {std::int64_t{0}, bytes / 4 - 1, bytes / 2, bytes * 5 / 8,
+                                  bytes * 3 / 4 + 4711, bytes - 1}) {
+      CAPTURE(set);
+      CAPTURE(at);
+      std::byte* const place = place_in(sets.operands(set).a[1], at);
+      *place ^= std::byte{1};
+      CHECK(sets.changed_inputs(set) == "input A was changed, first at byte " + std::to_string(at));
+      *place ^= std::byte{1};
     }
+    CHECK(sets.changed_inputs(set) == "");
+  }
+}
+
+TEST_CASE("numbers that are renewed alone lie where a whole set has them") {
+  const Problem problem = linear_problem();
+  Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const auto memory = make_host_memory();
+  OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 3, 0);
+  Replaced replaced;
+  const SmallChange change{problem, 2, {0, 2}, 17, &replaced};
+  change_a(change, tensors);
+  change_b(change, tensors);
+  change_rows(change, tensors);
+  CHECK(replaced.size() == 6);
+  const auto holds = [&](const void* operand, const HostTensor& tensor) {
+    const std::size_t slot_bytes = tensor.data.size() / 4;
+    std::vector<std::byte> expected(slot_bytes);
+    bool same = true;
+    for (const std::int64_t slot : {0, 1, 3}) {
+      copy_turned_slot(tensor, 4, slot, 2, expected.data());
+      same = same && std::memcmp(place_in(operand, slot * std::ssize(expected)), expected.data(),
+                                 slot_bytes) == 0;
+    }
+    return same;
+  };
+  const auto all_hold = [&] {
+    const Operands& operands = sets.operands(2);
+    return std::memcmp(operands.x, tensors.x.data.data(), tensors.x.data.size()) == 0 &&
+           holds(operands.a[0], tensors.a[0]) && holds(operands.a[1], tensors.a[1]) &&
+           holds(operands.b[0], tensors.b[0]) && holds(operands.b[1], tensors.b[1]);
+  };
+  CHECK_FALSE(all_hold());
+  sets.renew(2, replaced);
+  CHECK(all_hold());
+  put_back(replaced);
+  CHECK_FALSE(all_hold());
+  sets.renew(2, replaced);
+  for (const std::int64_t set : {0, 1, 2}) {
     CHECK(sets.changed_inputs(set) == "");
   }
 }

@@ -16,7 +16,8 @@ TEST_CASE("after timing: which sets are looked at follows from the secret alone"
   std::set<std::int64_t> first;
   std::set<std::vector<std::int64_t>> orders;
   for (std::uint64_t secret = 0; secret < 8; ++secret) {
-    const AfterTiming after(request, sets, secret);
+    std::vector<std::byte> room;
+    const AfterTiming after(request, sets, secret, room);
     std::vector<std::int64_t> order;
     for (std::int64_t turn = 0; turn < 4; ++turn) {
       order.push_back(after.any_set(turn));
