@@ -277,7 +277,7 @@ Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const Lay
 
 void add_relations(Verdict& verdict, const LayerProblem& problem, const LayerTensors& tensors,
                    const LayerHome& home, const reference::LayerRows& oracle) {
-  if (verdict.status != Status::kPassed || home.space() != Space::kHost) {
+  if (verdict.status != Status::kPassed) {
     return;
   }
   const std::string broken = broken_layer_relation(problem, tensors, home, oracle);
@@ -332,7 +332,7 @@ class LayerProof {
   [[nodiscard]] bool takes_integers() const {
     const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
-    return home_.space() == Space::kHost && !home_.communicator->rounds_each_sum() &&
+    return !home_.communicator->rounds_each_sum() &&
            problem_.lora.dtype != Dtype::kFp16 && wide && problem_.soft_cap == 0 &&
            is_power_of_two(problem_.logit_scale);
   }

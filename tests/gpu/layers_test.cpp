@@ -52,7 +52,8 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
         }
         CAPTURE(name);
         CAPTURE(told(problem));
-        const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
+        const Verdict verdict =
+            verify_layer(problem, *base, *lora.backend, *memory, {.relations = true});
         CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
         ++proved;
       }
@@ -80,7 +81,8 @@ TEST_CASE("every overlap of a layer is proved on the device, launched and as a g
       ++refused;  // rows of y that do not begin on 16 bytes
       continue;
     }
-    const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
+    const Verdict verdict =
+        verify_layer(problem, *base, *lora.backend, *memory, {.relations = true});
     CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
     const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
     LayerEngine engine(problem, *base, *lora.backend, *memory);
