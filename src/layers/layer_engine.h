@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "device/gpu_group.h"
 #include "device/memory.h"
 #include "device/side_stream.h"
 #include "layers/communicator.h"
@@ -17,6 +19,9 @@ struct ShardPlace {
   const Backend& base;
   const Backend& lora;
   Memory& memory;
+  // Where each shard has a GPU of its own, as its backends and its memory know by themselves.
+  std::shared_ptr<const GpuGroup> gpus = nullptr;
+  std::int64_t rank = 0;
 };
 
 // Runs a layer of any kind from the description of the kind alone.
@@ -104,6 +109,9 @@ class LayerEngine {
   void allocate_order(Part& part);
   // What the shard ends with.
   [[nodiscard]] static const GuardedBuffer& last_y(const Part& part);
+  // What no backend launches: on the GPU and the stream that the shard's backends use.
+  static void launch_own(const Part& part, Stream stream,
+                         const std::function<void(Space, Stream)>& launch);
   static void look_up_base(Part& part, Stream stream);
   static void look_up_lanes(const Part& part, Stream stream);
   void allocate_weights(Part& part);

@@ -31,6 +31,17 @@ void add_on_host(const DeltaToAdd& added) {
 
 }  // namespace
 
+void LayerEngine::launch_own(const Part& part, Stream stream,
+                             const std::function<void(Space, Stream)>& launch) {
+  const ShardPlace& place = part.place->uses;
+  if (place.gpus == nullptr) {
+    launch(place.memory.space(), stream);
+    return;
+  }
+  const CurrentGpu current(static_cast<int>(place.rank));
+  launch(place.memory.space(), Stream{place.gpus->stream(place.rank)});
+}
+
 void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream) {
   Part& part = at(rank);
   if (part.problem.lora_after_y) {
@@ -151,11 +162,13 @@ void LayerEngine::add_delta(const Part& part, Stream stream) {
       .y = part.y.data(),
       .adapter_of_token = part.lora.operands.adapter_of_token,
       .rank = part.lora.operands.rank};
-  if (part.place->uses.memory.space() == Space::kHost) {
-    add_on_host(added);
-  } else {
-    launch_add_delta(added, stream);
-  }
+  launch_own(part, stream, [&](Space space, Stream own) {
+    if (space == Space::kHost) {
+      add_on_host(added);
+    } else {
+      launch_add_delta(added, own);
+    }
+  });
 }
 
 }  // namespace lora_bench

@@ -35,48 +35,45 @@ const GuardedBuffer& LayerEngine::last_y(const Part& part) {
 
 void LayerEngine::look_up_base(Part& part, Stream stream) {
   const ShardProblem& problem = part.problem;
-  read_table(part.place->uses.memory.space(),
-             {.dtype = problem.lora.dtype,
-              .table = part.w.data(),
-              .ids = static_cast<const std::int32_t*>(part.place->x.data()),
-              .to = part.y.data(),
-              .rows = problem.lora.tokens,
-              .columns = problem.base.max_rank,
-              .first = problem.shard.inputs.first,
-              .count = problem.shard.inputs.count},
-             stream);
+  const TableRows read{.dtype = problem.lora.dtype,
+                       .table = part.w.data(),
+                       .ids = static_cast<const std::int32_t*>(part.place->x.data()),
+                       .to = part.y.data(),
+                       .rows = problem.lora.tokens,
+                       .columns = problem.base.max_rank,
+                       .first = problem.shard.inputs.first,
+                       .count = problem.shard.inputs.count};
+  launch_own(part, stream, [&](Space space, Stream own) { read_table(space, read, own); });
 }
 
 void LayerEngine::look_up_lanes(const Part& part, Stream stream) {
   const Problem& lora = part.problem.lora;
-  read_lanes(part.place->uses.memory.space(),
-             {.dtype = lora.dtype,
-              .intermediate = lora.intermediate,
-              .a = part.a.front().data(),
-              .ids = static_cast<const std::int32_t*>(part.place->x.data()),
-              .adapter_of_token = part.lora.operands.adapter_of_token,
-              .rank = part.lora.operands.rank,
-              .h = part.h.data(),
-              .rows = lora.tokens,
-              .vocabulary = lora.in_features,
-              .lanes = lora.max_rank},
-             stream);
+  const LanesById lanes{.dtype = lora.dtype,
+                        .intermediate = lora.intermediate,
+                        .a = part.a.front().data(),
+                        .ids = static_cast<const std::int32_t*>(part.place->x.data()),
+                        .adapter_of_token = part.lora.operands.adapter_of_token,
+                        .rank = part.lora.operands.rank,
+                        .h = part.h.data(),
+                        .rows = lora.tokens,
+                        .vocabulary = lora.in_features,
+                        .lanes = lora.max_rank};
+  launch_own(part, stream, [&](Space space, Stream own) { read_lanes(space, lanes, own); });
 }
 
 void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) {
   Part& part = at(rank);
   const ShardProblem& problem = part.problem;
   const Problem& lora = problem.lora;
-  const Space space = part.place->uses.memory.space();
   if (part.order.bytes() > 0) {
-    reorder_columns(space,
-                    {.dtype = lora.dtype,
-                     .from = part.gathered_y.data(),
-                     .order = static_cast<const std::int32_t*>(part.order.data()),
-                     .to = part.ordered_y.data(),
-                     .rows = lora.tokens,
-                     .columns = lora.y_stride},
-                    stream);
+    const ReorderedColumns columns{.dtype = lora.dtype,
+                                   .from = part.gathered_y.data(),
+                                   .order = static_cast<const std::int32_t*>(part.order.data()),
+                                   .to = part.ordered_y.data(),
+                                   .rows = lora.tokens,
+                                   .columns = lora.y_stride};
+    launch_own(part, stream,
+               [&](Space space, Stream own) { reorder_columns(space, columns, own); });
   }
   if (with_lora && problem.lora_after_y) {
     if (problem.looks_up || in_halves_) {
@@ -87,15 +84,14 @@ void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) 
     }
   }
   if (problem_.caps()) {
-    cap_logits(space,
-               {.dtype = lora.dtype,
-                .y = last_y(part).data(),
-                .rows = lora.tokens,
-                .columns = problem_.columns(),
-                .stride = lora.y_stride,
-                .cap = problem_.soft_cap,
-                .scale = problem_.logit_scale},
-               stream);
+    const CappedLogits logits{.dtype = lora.dtype,
+                              .y = last_y(part).data(),
+                              .rows = lora.tokens,
+                              .columns = problem_.columns(),
+                              .stride = lora.y_stride,
+                              .cap = problem_.soft_cap,
+                              .scale = problem_.logit_scale};
+    launch_own(part, stream, [&](Space space, Stream own) { cap_logits(space, logits, own); });
   }
 }
 

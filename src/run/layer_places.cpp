@@ -27,7 +27,8 @@ void add_gpu(LayerPlaces& places, const Selected& lora, std::int64_t rank,
 LayerHome LayerPlaces::home() const {
   LayerHome home;
   for (std::size_t place = 0; place < memories.size(); ++place) {
-    home.places.push_back({*base[place], *lora[place], *memories[place]});
+    home.places.push_back(
+        {*base[place], *lora[place], *memories[place], gpus, static_cast<std::int64_t>(place)});
   }
   home.communicator = communicator;
   return home;

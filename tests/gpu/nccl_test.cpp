@@ -27,7 +27,7 @@ struct Pair {
       base.push_back(
           on_gpu(std::shared_ptr<const Backend>(make_base_product(Space::kDevice)), gpus, rank));
       lora.push_back(on_gpu(select_backend("auto").backend, gpus, rank));
-      home.places.push_back({*base.back(), *lora.back(), *gpus->memory(rank)});
+      home.places.push_back({*base.back(), *lora.back(), *gpus->memory(rank), gpus, rank});
     }
     home.communicator = make_nccl_communicator(gpus);
   }
