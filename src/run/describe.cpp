@@ -95,6 +95,32 @@ void judge_after_timing(Row& row, const Measurement& measurement) {
   }
 }
 
+std::string below_what_is_possible(std::string_view what, double us, double limit_us) {
+  return fmt::format(
+      "{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the ceilings "
+      "are wrong; see `lora-bench device --refresh`",
+      what, us, limit_us);
+}
+
+Problem of_op(Problem problem, Op op) {
+  problem.op = op;
+  return problem;
+}
+
+// Not where what sets h to zero was timed by itself and taken off: the rest has no launch.
+void judge_phase(Row& row, const char* column, const std::optional<double>& us,
+                 const Problem& phase, const MeasureSettings& settings, const Ceilings& ceilings) {
+  if (!us || row.zero_us.value_or(0) > 0 || row.status != Status::kPassed) {
+    return;
+  }
+  const Floor floor = floor_of(count_work(phase), phase, settings.cache, ceilings);
+  const double limit_us = floor.limit_seconds * kMicroseconds;
+  if (*us + row.noise_us.value_or(0) < limit_us) {
+    row.status = Status::kInvalid;
+    row.message = below_what_is_possible(fmt::format("{} of ", column), *us, limit_us);
+  }
+}
+
 }  // namespace
 
 void warn(Row& row, const std::string& sentence) {
@@ -212,6 +238,8 @@ void add_plan_time(Row& row, std::optional<double> plan_s) {
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings) {
   judge_floor(row, floor_of(count_work(problem), problem, settings.cache, ceilings));
+  judge_phase(row, "shrink_us", row.shrink_us, of_op(problem, Op::kShrink), settings, ceilings);
+  judge_phase(row, "expand_us", row.expand_us, of_op(problem, Op::kExpand), settings, ceilings);
 }
 
 void judge_floor(Row& row, const Floor& floor) {
@@ -238,10 +266,7 @@ void judge_floor(Row& row, const Floor& floor) {
   if (row.status == Status::kPassed && row.floor_us &&
       time_us + row.noise_us.value_or(0) < limit_us) {
     row.status = Status::kInvalid;
-    row.message = fmt::format(
-        "{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the ceilings "
-        "are wrong; see `lora-bench device --refresh`",
-        time_us, limit_us);
+    row.message = below_what_is_possible("", time_us, limit_us);
   }
 }
 

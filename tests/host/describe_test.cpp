@@ -225,6 +225,20 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   add_floor(impossible, problem, MeasureSettings{}, ceilings);
   CHECK(impossible.status == Status::kInvalid);
   CHECK(judge({impossible, slow}) == ExitCode::kInconclusive);
+  for (const bool shrink : {true, false}) {
+    Row part = timed_row(1e6, 0);
+    part.shrink_us = shrink ? 0.001 : 5e5;
+    part.expand_us = shrink ? 5e5 : 0.001;
+    part.gap_us = 1e6 - *part.shrink_us - *part.expand_us;
+    Row less_zeroing = part;
+    add_floor(part, problem, MeasureSettings{}, ceilings);
+    CHECK(part.status == Status::kInvalid);
+    CHECK(part.message.starts_with(shrink ? "shrink_us of 0.001 us" : "expand_us of 0.001 us"));
+    less_zeroing.zero_us = 1;
+    less_zeroing.gap_us = *less_zeroing.gap_us - 1;
+    add_floor(less_zeroing, problem, MeasureSettings{}, ceilings);
+    CHECK(less_zeroing.status == Status::kPassed);
+  }
   for (const double sample : {0.0, -3.0, std::nan(""), HUGE_VAL}) {
     Row backwards = timed_row(1e6, 0);
     backwards.samples_us = {1e6, sample, 1e6, 1e6, 1e6};
