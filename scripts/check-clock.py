@@ -10,7 +10,7 @@ kernels one after another, each by itself: the gap between two, and what one doe
 still runs, is in our time alone. So each kernel after the first allows half a microsecond more.
 
   scripts/check-clock.py [--tool build/gpu-check/src/lora-bench] [--backends grouped,chunked,...]
-                         [--filter case=GLOB]
+                         [--case GLOB]...
 """
 import argparse
 import csv
@@ -118,9 +118,9 @@ def main():
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default=str(ROOT / "build/gpu-check/src/lora-bench"))
     parser.add_argument("--backends", default="naive,grouped,chunked")
-    parser.add_argument("--filter", default="", help="as in lora-bench run: case=expand-*")
+    parser.add_argument("--case", action="append", default=[], help="as in lora-bench run")
     options = parser.parse_args()
-    asked = ["--backends", options.backends] + (["--filter", options.filter] if options.filter else [])
+    asked = ["--backends", options.backends, *(word for case in options.case for word in ("--case", case))]
     if shutil.which(options.tool) is None:
         leave(USAGE, f"cannot run {options.tool}; name the built lora-bench with --tool")
     if shutil.which("ncu") is None:
