@@ -68,6 +68,13 @@ TunedFamily tuned_family(AutoFamily family) {
   return TunedFamily::kPanel;
 }
 
+// By more than the noise of both, and by more than what one machine differs from the next.
+bool gains(const Timed& best, const Timed& own) {
+  constexpr double kLeastGain = 0.01;
+  return best.time_us + std::max(best.noise_us + own.noise_us, kLeastGain * own.time_us) <
+         own.time_us;
+}
+
 class Search {
  public:
   Search(const AutoDevice& device, const Problem& problem, const TimeOf& time_of,
@@ -95,8 +102,7 @@ class Search {
     if (!(best_.tuning == Tuning{})) {
       const std::optional<Timed> again = time_of_({}, true);
       const std::optional<Timed> best = time_of_(best_.tuning, true);
-      if (again && best && best->time_us + best->noise_us + again->noise_us < again->time_us &&
-          best->time_us + best->noise_us + own->noise_us < own->time_us) {
+      if (again && best && gains(*best, *again) && gains(*best, *own)) {
         result.found = {shape_class(problem_), best_.tuning, best->time_us, again->time_us};
       }
     }

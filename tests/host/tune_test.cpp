@@ -112,6 +112,14 @@ TEST_CASE("search: what is within the noise, or fast only once, is not better th
     return Timed{pretended_us(tuning), 6};
   };
   CHECK_FALSE(searched(noisy).found);
+  // Nor is what gains less than one machine differs from the next, however well it is known.
+  const auto gaining = [](double share) {
+    return searched([=](const Tuning& tuning, bool) -> std::optional<Timed> {
+      return Timed{tuning.cluster == 4 ? 20 * (1 - share) : 20, 0.001};
+    });
+  };
+  CHECK_FALSE(gaining(0.008).found);
+  CHECK(gaining(0.012).found);
   std::map<std::string, int> timed;
   const auto lucky = [&](const Tuning& tuning, bool) -> std::optional<Timed> {
     const bool first = timed[tuning_text(tuning)]++ == 0;
