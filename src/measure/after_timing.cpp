@@ -4,6 +4,7 @@
 #include <iterator>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "core/blocks.h"
 #include "core/dtype.h"
@@ -96,15 +97,16 @@ Look AfterTiming::check_rows(const Tensors& tensors, const std::vector<std::int6
   }
   const Problem& whole = request_.problem;
   const Excerpt excerpt = excerpt_of(whole, std::move(rows));
-  std::vector<Tensors> sets(of_sets.size());
+  std::vector<Tensors>& sets = cut_;
+  sets.resize(std::max(sets.size(), of_sets.size()));
   const int of_set = of_sets.size() == 1 ? 0 : 1;  // threads
   for_blocks(std::ssize(of_sets), 1, 0, [&](std::int64_t index, std::int64_t) {
     const auto at = static_cast<std::size_t>(index);
-    sets[at] = cut_tensors(excerpt, whole, tensors, of_sets[at], of_set);
+    sets[at] = cut_tensors(excerpt, whole, tensors, of_sets[at], of_set, std::move(sets[at]));
   });
   std::vector<const Tensors*> addresses;
-  for (const Tensors& set : sets) {
-    addresses.push_back(&set);
+  for (std::size_t set = 0; set < of_sets.size(); ++set) {
+    addresses.push_back(&sets[set]);
   }
   const std::vector<std::byte> cut =
       cut_rows(excerpt, whole.tokens, room_, output_row_bytes(whole));

@@ -57,6 +57,7 @@ class AfterTiming {
   OperandSets& sets_;
   std::uint64_t secret_;
   std::vector<std::byte>& room_;
+  mutable std::vector<Tensors> cut_;  // the rows that were looked at last, for their memory
 };
 
 }  // namespace lora_bench

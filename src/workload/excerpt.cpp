@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "core/blocks.h"
 #include "core/bytes.h"
@@ -27,11 +28,11 @@ HostTensor tensor_of(Dtype dtype, std::vector<std::byte> data) {
 }
 
 HostTensor cut_weights(const Excerpt& excerpt, std::int64_t slots, const HostTensor& whole,
-                       std::int64_t set, int threads) {
+                       std::int64_t set, int threads, std::vector<std::byte> data) {
   constexpr std::size_t kWorthThreads = std::size_t{4} << 20;
   const std::size_t slot_bytes = whole.data.size() / static_cast<std::size_t>(slots);
   const std::int64_t count = slot_bytes > 0 ? std::ssize(excerpt.slots) : 0;
-  std::vector<std::byte> data = zero_bytes(static_cast<std::int64_t>(slot_bytes) * count);
+  resize_bytes(data, static_cast<std::int64_t>(slot_bytes) * count);
   for_blocks(
       count, 1, data.size() < kWorthThreads ? 1 : threads, [&](std::int64_t slot, std::int64_t) {
         const auto at = static_cast<std::size_t>(slot);
@@ -121,7 +122,13 @@ std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_w
 }
 
 Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors& tensors,
-                    std::int64_t set, int threads) {
+                    std::int64_t set, int threads, Tensors earlier) {
+  const auto weights_of = [&](const HostTensor& tensor, std::vector<HostTensor>& lent,
+                              std::size_t slice) {
+    return cut_weights(
+        excerpt, whole.slots, tensor, set, threads,
+        slice < lent.size() ? std::move(lent[slice].data) : std::vector<std::byte>());
+  };
   const auto rows_of = [&](const HostTensor& tensor, std::int64_t width) {
     return tensor_of(tensor.dtype, cut_rows(excerpt, whole.tokens, tensor.data,
                                             width * size_bytes(tensor.dtype)));
@@ -132,9 +139,9 @@ Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors&
   cut.y = rows_of(tensors.y, whole.y_stride);
   cut.h = rows_of(tensors.h, whole.max_rank);
   for (std::size_t slice = 0; slice < whole.widths.size(); ++slice) {
-    cut.a.push_back(cut_weights(excerpt, whole.slots, tensors.a[slice], set, threads));
-    cut.b.push_back(cut_weights(excerpt, whole.slots, tensors.b[slice], set, threads));
-    cut.bias.push_back(cut_weights(excerpt, whole.slots, tensors.bias[slice], set, threads));
+    cut.a.push_back(weights_of(tensors.a[slice], earlier.a, slice));
+    cut.b.push_back(weights_of(tensors.b[slice], earlier.b, slice));
+    cut.bias.push_back(weights_of(tensors.bias[slice], earlier.bias, slice));
   }
   for (const std::int64_t slot : excerpt.slots) {
     cut.scale.push_back(tensors.scale[static_cast<std::size_t>(slot)]);

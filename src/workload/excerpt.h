@@ -36,9 +36,10 @@ struct Excerpt {
 };
 [[nodiscard]] Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows);
 // Operands of the excerpt, with the weights of operand set `set`. On so many threads (0 = all
-// cores).
+// cores). An earlier cut lends its memory.
 [[nodiscard]] Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole,
-                                  const Tensors& tensors, std::int64_t set, int threads = 0);
+                                  const Tensors& tensors, std::int64_t set, int threads = 0,
+                                  Tensors earlier = {});
 // Of an x, y or h of the whole.
 [[nodiscard]] std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_whole,
                                               const std::vector<std::byte>& whole,
