@@ -77,7 +77,7 @@ class Bench {
     result.rotation_sets = sets_.count();
     result.rotated_bytes =
         cache_ == CacheMode::kHot ? 0 : sets_.count() * touched_bytes(request_.problem, cache_);
-    load(choose_passes());
+    load();
     take_samples({request_.settings, launches_, own_load_, [this] { prepare(); }, request_.stop},
                  clock_, result);
     check(result);
@@ -92,7 +92,16 @@ class Bench {
   }
 
   // Both slots hold the same sequence: A and A.
-  void load(std::int64_t passes) {
+  void load() {
+    load(0, 1);
+    const std::int64_t passes = choose_passes();
+    if (passes > 1) {
+      load(0, passes);
+    }
+    load(1, passes);
+  }
+
+  void load(int slot, std::int64_t passes) {
     std::vector<Launch> sequence;
     for (std::int64_t pass = 0; pass < passes; ++pass) {
       for (std::int64_t set = 0; set < sets_.count(); ++set) {
@@ -100,8 +109,7 @@ class Bench {
       }
     }
     launches_ = static_cast<std::int64_t>(sequence.size());
-    clock_.load(0, sequence);
-    clock_.load(1, std::move(sequence));
+    clock_.load(slot, std::move(sequence));
     sets_.restore_y();
     accumulated_ = 0;
   }
@@ -115,8 +123,8 @@ class Bench {
     return sequence;
   }
 
+  // Of one pass, which is loaded.
   std::int64_t choose_passes() {
-    load(1);
     if (evicts_) {
       return 1;  // a second pass would find its sets in the cache
     }
