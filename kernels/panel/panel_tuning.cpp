@@ -82,12 +82,13 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice, std::int
               reading_lanes(shape) * kReadingParts);
 }
 
-// The same where a cluster adds the chains. Fitted to two tiles on two shapes: 256 tokens of one
-// adapter of rank 64, down, and 128, qkv, where a block has a multiprocessor for itself. Expand
-// starts early on the multiprocessors that are left, which has to be half of them.
+// The same where a cluster adds the chains and a block has a multiprocessor for itself. Fitted to
+// three tiles on five shapes of 45 to 512 tokens, one or two adapters of rank 16 to 64, o, qkv and
+// down. Expand starts early on the multiprocessors that are left, which has to be half of them.
 double joined_time(const PanelShape& shape, const ShrinkChoice& choice, std::int64_t row_tiles) {
-  constexpr double kStart = 3.5;
-  constexpr double kProductsATime = 8.4e5;
+  constexpr double kStart = 2.9;
+  constexpr double kOfAStage = 0.083;
+  constexpr double kProductsATime = 1.23e6;
   constexpr double kLateExpand = 7;
   constexpr double kBytesOfParts = 3.1e6;
   constexpr double kReadingParts = 1e-4;
@@ -97,7 +98,9 @@ double joined_time(const PanelShape& shape, const ShrinkChoice& choice, std::int
   const std::int64_t blocks = row_tiles * divide_up(lanes, tile.lanes) * kChains;
   const double taken = static_cast<double>(blocks) / static_cast<double>(shape.multiprocessors);
   return kStart +
-         static_cast<double>(stages * tile.rows * tile.lanes * tile.depth) / kProductsATime +
+         static_cast<double>(stages) *
+             (kOfAStage +
+              static_cast<double>(tile.rows * tile.lanes * tile.depth) / kProductsATime) +
          kLateExpand * std::max(taken - 0.5, 0.0) +
          static_cast<double>(shape.tokens * lanes * 4) / kBytesOfParts +
          reading_lanes(shape) * kReadingParts;
@@ -134,9 +137,9 @@ bool allowed(const PanelShape& shape, const PanelShrinkSaid& said, const ShrinkC
 }
 
 ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said) {
-  // Few shapes were measured joined: there it took 0.65 and 0.68 of the time of the pair. Shrink
-  // is about half of that, so less than this of it might be nothing.
-  constexpr double kClearlyLess = 0.8;
+  // Few shapes were measured joined: there it took 0.65 to 0.83 of the time of the pair. Shrink is
+  // about half of that, so less than this of it might be nothing.
+  constexpr double kClearlyLess = 0.9;
   ShrinkChoice best;
   double least = 0;
   ShrinkChoice choice;

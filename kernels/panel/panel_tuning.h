@@ -41,15 +41,17 @@ struct PanelShrinkTile {
   int depth = kPanelDepth;
   int warps_that_bring = 0;  // and do nothing else; 0: all bring and multiply
 };
-constexpr std::array<PanelShrinkTile, 9> kPanelShrinkTiles = {{{32, 32, 2, 2, 8, 2},
-                                                               {32, 64, 2, 2, 6, 2},
-                                                               {64, 32, 4, 2, 6, 2},
-                                                               {64, 48, 2, 2, 4, 3},
-                                                               {64, 128, 2, 4, 3, 2},
-                                                               {128, 96, 4, 2, 2, 2},
-                                                               {128, 192, 4, 2, 3, 1},
-                                                               {32, 64, 2, 2, 8, 1, true, 128, 4},
-                                                               {64, 48, 4, 2, 6, 1, true, 128, 4}}};
+constexpr std::array<PanelShrinkTile, 10> kPanelShrinkTiles = {
+    {{32, 32, 2, 2, 8, 2},
+     {32, 64, 2, 2, 6, 2},
+     {64, 32, 4, 2, 6, 2},
+     {64, 48, 2, 2, 4, 3},
+     {64, 128, 2, 4, 3, 2},
+     {128, 96, 4, 2, 2, 2},
+     {128, 192, 4, 2, 3, 1},
+     {32, 64, 2, 2, 8, 1, true, 128, 4},
+     {64, 48, 4, 2, 6, 1, true, 128, 4},
+     {32, 32, 2, 2, 12, 1, true, 128, 4}}};
 
 // Of expand: a warp owns 16 rows and `wide` columns of a tile, and an equal share of the lanes:
 // sums go from one share of the warps to the next.

@@ -271,6 +271,22 @@ TEST_CASE("panel: a cluster adds the chains where blocks are few and parts of h 
   CHECK(panel_shrink_tuning(qkv).shared_bytes == 185088);
 }
 
+// Measured, the pair: 12.2 us instead of 14.6 and, with few lanes, 5.7 instead of 6.9.
+TEST_CASE("panel: a cluster adds the chains of two adapters too, of few lanes in small tiles") {
+  PanelShape down = shape_of(512, 2, 1, 32);
+  down.in_features = 14336;
+  down.row_tiles = tiles_of({256, 256});
+  const auto& tile = kPanelShrinkTiles[static_cast<std::size_t>(panel_shrink_tuning(down).tile)];
+  CHECK(tile.joined);
+  CHECK(tile.rows == 64);
+  PanelShape o = shape_of(143, 2, 1, 16);
+  o.row_tiles = tiles_of({73, 70});
+  const PanelShrinkTuning few = panel_shrink_tuning(o);
+  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(few.tile)].joined);
+  CHECK(kPanelShrinkTiles[static_cast<std::size_t>(few.tile)].lanes == 32);
+  CHECK(few.blocks == 48);
+}
+
 TEST_CASE("panel: no cluster adds chains where none runs, where they wait, or gain little") {
   const auto joined = [](const PanelShape& shape, const PanelShrinkSaid& said = {}) {
     const int tile = panel_shrink_tuning(shape, said).tile;
@@ -300,7 +316,6 @@ TEST_CASE("panel: no cluster adds chains where none runs, where they wait, or ga
   CHECK_FALSE(joined(but([](PanelShape& s) { s.multiprocessors = 64; })));
   CHECK_FALSE(joined(down, {.split = 8}));
   CHECK_FALSE(joined(shape_of(512, 1, 1, 16)));
-  CHECK_FALSE(joined(shape_of(128, 1, 3, 16)));
   CHECK_FALSE(joined(shape_of(2048, 1, 3, 16)));
   CHECK_FALSE(joined(shape_of(4096, 4, 3, 64)));
   CHECK(panel_shrink_tuning(down, {.tile = tile, .split = 4}).tile == kPanelPlain);
