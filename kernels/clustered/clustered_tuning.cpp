@@ -116,9 +116,9 @@ Load load_of(const ClusteredShape& shape) {
 }
 
 struct Place {
-  int cluster;
-  int groups;
-  int blocks;  // that share a multiprocessor
+  int cluster = 0;  // none
+  int groups = 1;
+  int blocks = 1;  // that share a multiprocessor
 };
 
 // Blocks of a cluster where each has a multiprocessor of its own: 15 clusters of 8 find a place at
@@ -128,6 +128,21 @@ int cluster_alone(std::int64_t tiles, const Load& load) {
     return 8;
   }
   return tiles == 16 ? 6 : tiles <= 30 ? 4 : tiles <= 36 ? 3 : tiles <= 66 ? 2 : 1;
+}
+
+// Three blocks a multiprocessor, with what finds a place at once and leaves some: 45 clusters of 8,
+// 60 of 6 and 90 of 4 would. Only where tiles are counted.
+Place three_blocks(const ClusteredShape& shape, const Load& load, std::int64_t tiles) {
+  if (!shape.row_tiles.known() || load.wide || many_lanes(shape)) {
+    return {};
+  }
+  if (tiles > 66 && tiles <= 84) {
+    return {4, 1, 3};
+  }
+  if (tiles > 28 && tiles <= 36 && !load.deep && !load.long_stream) {
+    return {load.pairs == 32 ? 8 : load.pairs == 24 ? 6 : 0, 1, 3};
+  }
+  return {};
 }
 
 // Measured; for other devices in proportion. A GPC has 16 to 18 multiprocessors, so clusters of
@@ -160,17 +175,22 @@ Place place_of(const ClusteredShape& shape, const Load& load) {
   if (tiles <= 24 || (tiles <= 28 && load.wide)) {
     return {8, 1, 2};
   }
-  if (tiles <= 33 && (load.long_stream || load.deep)) {
+  constexpr std::int64_t kFewPairs = 16;
+  if (tiles <= 36 && load.pairs <= kFewPairs && !load.long_stream) {
+    return {4, 1, 2};
+  }
+  if ((tiles <= 36 && load.long_stream) || (tiles <= 33 && load.deep)) {
     return {cluster_alone(tiles, load), 1, 1};
   }
-  if (tiles <= 36 && !load.long_stream && !load.deep) {
+  if (tiles <= 36 && !load.deep) {
     return {6, 1, 2};
   }
   if (tiles <= 66) {
     if (load.wide && tiles <= 44) {
       return {6, 1, 2};
     }
-    return load.long_stream ? Place{2, 1, 1} : Place{tiles <= 56 ? 4 : 3, 1, 2};
+    const bool nearly_long = tiles > 60 && load.pairs > 24;
+    return load.long_stream || nearly_long ? Place{2, 1, 1} : Place{tiles <= 56 ? 4 : 3, 1, 2};
   }
   if (load.long_stream && shape.tokens > 2 * shape.active) {
     // Some more than find a place with two blocks each, known to be no more: with one each half of
@@ -200,8 +220,9 @@ ClusteredTuning widest(const ClusteredShape& shape, const Place& place, std::int
 
 ClusteredTuning of_one(const ClusteredShape& shape, const Place& place, const Load& load) {
   const Form two_slots{place.cluster, place.groups, 8, 2};
-  const bool streams = (load.deep && place.cluster >= 4) ||
-                       (place.cluster <= 4 && shape.max_rank >= 48) || shape.max_rank > 64 ||
+  const std::int64_t least = place.cluster == 3 || place.cluster == 4 ? 32 : 48;
+  const bool streams = (load.deep && place.cluster >= 2) ||
+                       (place.cluster <= 4 && shape.max_rank >= least) || shape.max_rank > 64 ||
                        (load.tiles <= 7 && !many_lanes(shape));
   const ClusteredTuning tuning = tuning_of(shape, two_slots, shape.shared_bytes);
   return streams && !(load.wide && load.tiles > 7) && tuning.fits
@@ -216,7 +237,7 @@ ClusteredTuning of_two(const ClusteredShape& shape, const Place& place, const Lo
   if (!load.wide && ((pairs <= 4 && few_rows) || place.cluster == 1)) {
     form.warps = 4;
     form.slots = 2;
-  } else if (!load.wide && pairs <= 12 && pairs % 6 == 0) {
+  } else if (!load.wide && place.cluster > 2 && pairs <= 12 && pairs % 6 == 0) {
     form.warps = 6;
   }
   const int least = load.wide ? 8 : many_lanes(shape) ? 6 : 4;
@@ -307,6 +328,16 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
     const ClusteredTuning tuning = of_any_batch(shape, load);
     if (tuning.fits) {
       return tuning;
+    }
+  }
+  const std::int64_t tiles = divide_up(load.tiles * 132, shape.multiprocessors);
+  if (const Place three = three_blocks(shape, load, tiles); three.cluster > 0) {
+    for (const int warps : {4, 3}) {
+      const Form form{three.cluster, three.groups, warps, 1};
+      const ClusteredTuning tuning = tuning_of(shape, form, kClusteredMostOfThree);
+      if (tuning.fits) {
+        return tuning;
+      }
     }
   }
   Place place = place_of(shape, load);

@@ -52,6 +52,7 @@ constexpr int kClusteredPiecePitch = 2 * kClusteredPiece + 64;
 constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a slot
 // Shared bytes, so that two blocks share a multiprocessor.
 constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
+constexpr std::int64_t kClusteredMostOfThree = 75 << 10;
 
 // Tiles that there are, or that a batch within the limits is likely to have: one an adapter at
 // least, and where rows are many half a tile of each that is not full.
