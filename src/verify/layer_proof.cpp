@@ -332,9 +332,8 @@ class LayerProof {
   [[nodiscard]] bool takes_integers() const {
     const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
-    return !home_.communicator->rounds_each_sum() &&
-           problem_.lora.dtype != Dtype::kFp16 && wide && problem_.soft_cap == 0 &&
-           is_power_of_two(problem_.logit_scale);
+    return !home_.communicator->rounds_each_sum() && problem_.lora.dtype != Dtype::kFp16 && wide &&
+           problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
   }
 
   // Integers tell that something is wrong in the last bit, other numbers better what.
