@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -133,4 +134,16 @@ TEST_CASE("compare: what is wrong in rows of many blocks is told in the order of
   CHECK(std::is_sorted(found.wrong_rows.begin(), found.wrong_rows.end()));
   REQUIRE(found.first.size() == kFirstShown);
   CHECK(found.first.front().token == 9);
+}
+
+TEST_CASE("blocks: a byte that differs in any of them is seen") {
+  std::vector<std::byte> left(std::size_t{9} << 20);
+  const std::vector<std::byte> right = left;
+  CHECK(same_bytes(left.data(), right.data(), std::ssize(left)));
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4} << 20, left.size() - 1}) {
+    CAPTURE(at);
+    left[at] = std::byte{1};
+    CHECK_FALSE(same_bytes(left.data(), right.data(), std::ssize(left)));
+    left[at] = std::byte{0};
+  }
 }

@@ -112,6 +112,36 @@ TEST_CASE("a changed byte of the weights is told where it lies, in any set and s
   }
 }
 
+TEST_CASE("a changed byte of a given h is told, and of a set that is not the first one looked at") {
+  Problem problem = linear_problem();
+  problem.op = Op::kExpand;
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const auto memory = make_host_memory();
+  const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 3, 0);
+  std::byte* const h = place_in(sets.operands(0).h, 5);
+  *h ^= std::byte{1};
+  CHECK(sets.changed_inputs(0) == "input h was changed, first at byte 5");
+  *h ^= std::byte{1};
+  CHECK(sets.changed_inputs(0) == "");
+  *place_in(sets.operands(2).b[0], 7) ^= std::byte{1};
+  CHECK(sets.changed_inputs(0) == "input B was changed, first at byte 7");
+}
+
+TEST_CASE("small slots side by side are uploaded together, however many") {
+  Problem problem = linear_problem();
+  problem.in_features = problem.x_stride = 8192;  // of A 128 KiB a slot
+  problem.slots = problem.tokens = 12;
+  problem.rank.assign(12, 8);
+  problem.scale.assign(12, 1);
+  problem.plan =
+      make_plan(std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, problem.slots);
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const auto memory = make_host_memory();
+  const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 2, 0);
+  CHECK(sets.changed_inputs(0) == "");
+  CHECK(sets.changed_inputs(1) == "");
+}
+
 TEST_CASE("numbers that are renewed alone lie where a whole set has them") {
   const Problem problem = linear_problem();
   Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -350,6 +351,48 @@ TEST_CASE("after timing launches of one set are checked one by one") {
   const Measurement wrong = bench.run(again);
   CHECK_FALSE(wrong.check_passed);
   CHECK(wrong.check_message == "with another number in B: row 3 is wrong");
+}
+
+TEST_CASE("where replays prove too little, the operands of one sign are the ones that are told") {
+  Bench bench;
+  bench.problem.add_inputs = false;
+  std::int64_t of_one_sign = 0;
+  bench.check = [&](const Left& left) {
+    if (left.rows.empty()) {
+      return Look{};
+    }
+    const Tensors& tensors = *left.sets.front();
+    const auto* const a = reinterpret_cast<const float*>(tensors.a[0].data.data());
+    of_one_sign +=
+        std::count_if(a, a + tensors.a[0].elements, [](float value) { return value < 0; }) < 9;
+    const HostResult once = launch_on_host(*make_cpu_backend({1, ""}), left.problem, tensors);
+    return Look{left.output == once.y.data ? "" : "y is not what they give", 1, 1};
+  };
+  FakeClock clock(constant(1e-6));
+  CHECK(bench.run(clock).check_message == "");
+  CHECK(of_one_sign >= 4);
+}
+
+TEST_CASE("replays begin on y as it was left, then on y as it was drawn") {
+  Bench bench;
+  const Tensors drawn = draw_tensors(bench.problem, Fill::kTiming, 1);
+  std::vector<bool> is_drawn;
+  bench.check = [&](const Left& left) {
+    if (left.rounds > 1 && left.sets.size() == 1 && !left.rows.empty()) {
+      const std::size_t bytes = left.sets.front()->y.data.size() / left.rows.size();
+      bool same = true;
+      for (std::size_t row = 0; row < left.rows.size(); ++row) {
+        const std::size_t whole = static_cast<std::size_t>(left.true_rows[row]) * bytes;
+        same = same && std::memcmp(left.sets.front()->y.data.data() + row * bytes,
+                                   drawn.y.data.data() + whole, bytes) == 0;
+      }
+      is_drawn.push_back(same);
+    }
+    return Look{};
+  };
+  FakeClock clock(constant(1e-6));
+  static_cast<void>(bench.run(clock));
+  CHECK(is_drawn == std::vector<bool>{false, true, true, true, true});
 }
 
 TEST_CASE("what the timed launches left is checked, with their number") {

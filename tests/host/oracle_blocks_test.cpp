@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -99,5 +100,78 @@ TEST_CASE("reference: no number of threads changes a bit") {
       wanted += h * static_cast<double>(given.b[0][static_cast<std::size_t>(599 * 20 + lane)]);
     }
     CHECK(one.expected[2 * 640 + 3 + 599] == doctest::Approx(wanted).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("reference: the largest sum is told whichever tile and slice it lies in") {
+  ReferenceCase given;
+  given.problem.in_features = given.problem.x_stride = given.problem.max_rank = 1;
+  given.problem.widths = {600, 300};
+  given.problem.y_stride = 900;
+  given.adapter_of_token = {0};
+  given.rank = {1};
+  given.scale = {1};
+  given.x = {1};
+  given.a = {{1}, {1}};
+  given.b = {std::vector<float>(600, 1), std::vector<float>(300, 1)};
+  for (const std::size_t column : {0U, 300U, 599U, 600U, 899U}) {
+    CAPTURE(column);
+    given.y.assign(900, 0);
+    given.y[column] = 1024;
+    for (const std::int64_t threads : {1, 7}) {
+      const std::vector<std::int64_t> tokens{0};
+      CHECK(evaluate(given.ready(), Arithmetic{}, tokens, Rounding::kModelled, threads)
+                .largest_partial == 1025);
+    }
+  }
+}
+
+TEST_CASE("reference: the bound of a lane is the same in every block of lanes") {
+  ReferenceCase given;
+  given.problem.in_features = given.problem.x_stride = 40000;
+  given.problem.max_rank = 20;
+  given.problem.widths = {20};
+  given.problem.y_stride = 20;
+  given.adapter_of_token = {0};
+  given.rank = {20};
+  given.scale = {1};
+  given.x.assign(40000, 1);
+  given.a.emplace_back(20 * 40000, 1.0F);
+  given.b.emplace_back(20 * 20, 0.0F);
+  for (std::size_t lane = 0; lane < 20; ++lane) {
+    given.b[0][lane * 20 + lane] = 1;  // a column of y for each lane
+  }
+  given.y.assign(20, 0);
+  Arithmetic arithmetic;
+  arithmetic.shrink_depth = 40000;
+  const Rows rows = evaluate(given.ready(), arithmetic, std::vector<std::int64_t>{0});
+  CHECK(rows.bound[0] > 1);
+  for (std::size_t lane = 0; lane < 20; ++lane) {
+    CAPTURE(lane);
+    CHECK(rows.expected[lane] == 40000);
+    CHECK(rows.bound[lane] == rows.bound[0]);
+  }
+}
+
+TEST_CASE("reference: the largest sum of a shrink is in units of its own lane, in any block") {
+  ReferenceCase given;
+  given.problem.in_features = given.problem.x_stride = 40000;
+  given.problem.max_rank = 20;
+  given.problem.widths = {1};
+  given.problem.y_stride = 1;
+  given.adapter_of_token = {0};
+  given.rank = {20};
+  given.scale = {1};
+  given.x.assign(40000, 0.5F);
+  given.b.emplace_back(20, 0.0F);
+  given.y = {0};
+  for (const std::size_t lane : {1U, 9U, 19U}) {
+    CAPTURE(lane);
+    given.a = {std::vector<float>(20 * 40000, 1)};
+    float* const a = given.a[0].data() + lane * 40000;
+    std::fill(a, a + 40000, 0.25F);
+    a[0] = 256;  // 1024 units
+    CHECK(evaluate(given.ready(), Arithmetic{}, std::vector<std::int64_t>{0}, Rounding::kModelled)
+              .largest_partial == 39999 + 1024);
   }
 }
