@@ -176,7 +176,8 @@ Place place_of(const ClusteredShape& shape, const Load& load) {
     return {8, 1, 2};
   }
   constexpr std::int64_t kFewPairs = 16;
-  if (tiles <= 36 && load.pairs <= kFewPairs && !load.long_stream) {
+  if (tiles <= 36 && load.pairs <= kFewPairs && !load.long_stream &&
+      (load.deep || shape.tokens <= 5 * shape.active)) {
     return {4, 1, 2};
   }
   if ((tiles <= 36 && load.long_stream) || (tiles <= 33 && load.deep)) {
@@ -237,7 +238,7 @@ ClusteredTuning of_two(const ClusteredShape& shape, const Place& place, const Lo
   if (!load.wide && ((pairs <= 4 && few_rows) || place.cluster == 1)) {
     form.warps = 4;
     form.slots = 2;
-  } else if (!load.wide && place.cluster > 2 && pairs <= 12 && pairs % 6 == 0) {
+  } else if (!load.wide && pairs <= 12 && pairs % 6 == 0) {
     form.warps = 6;
   }
   const int least = load.wide ? 8 : many_lanes(shape) ? 6 : 4;
@@ -332,7 +333,7 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
   }
   const std::int64_t tiles = divide_up(load.tiles * 132, shape.multiprocessors);
   if (const Place three = three_blocks(shape, load, tiles); three.cluster > 0) {
-    for (const int warps : {4, 3}) {
+    for (int warps = 4; warps >= (load.deep ? 4 : 3); --warps) {
       const Form form{three.cluster, three.groups, warps, 1};
       const ClusteredTuning tuning = tuning_of(shape, form, kClusteredMostOfThree);
       if (tuning.fits) {

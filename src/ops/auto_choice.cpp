@@ -35,7 +35,6 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   }
   constexpr std::int64_t kLanesOfPanel = 256;  // the most that its tiles have
   constexpr std::int64_t kLanesOfAShare = 128;
-  constexpr double kMany = 30e6;
   const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
   const std::int64_t least = shape.slices == 1 ? 24 : 32;  // lanes of a slice, that fill its tiles
   if (shape.max_rank < least || shape.max_rank > kLanesOfPanel || shape.max_rank % 8 != 0) {
@@ -50,13 +49,18 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   // Large weights and some rows of each: seldom as many of one adapter as of another, so there are
   // more tiles than that.
   constexpr double kLarge = 200e6;
-  constexpr std::int64_t kRowsOfEach = 3;
-  if (once > kLarge && shape.tokens >= kRowsOfEach * shape.active && shape.max_rank >= 64 &&
-      shape.max_rank <= kLanesOfAShare) {
+  constexpr double kRowsOfEach = 2.8;
+  const bool shared_lanes = shape.max_rank > kLanesOfAShare;
+  if (once > kLarge &&
+      static_cast<double>(shape.tokens) >= kRowsOfEach * static_cast<double>(shape.active) &&
+      shape.max_rank >= 64 && !shared_lanes) {
     return false;
   }
-  const double more = shape.max_rank > kLanesOfAShare ? 2 : 1.6;
-  return tiles < kMany || tiles + rows < more * (once + rows);
+  constexpr std::int64_t kFewAdapters = 12;
+  const bool few_adapters = shape.active <= kFewAdapters;
+  const double many = shared_lanes && few_adapters ? 12e6 : 30e6;
+  const double more = !shared_lanes ? 1.6 : few_adapters ? 1.4 : 2;
+  return tiles < many || tiles + rows < more * (once + rows);
 }
 
 // How many row tiles the plan has, where the launch is for no other batch.

@@ -70,6 +70,22 @@ TEST_CASE("auto: what cannot be copied 16 bytes at a time, or is half an op, goe
   CHECK(family_of(spec) == AutoFamily::kClustered);
 }
 
+// Measured: nine rows of one adapter of rank 192, down, 9.5 us with panels and 15.2 with clusters;
+// 32 of four of 256, gate_up, 49 and 56.
+TEST_CASE("auto: high ranks go to panels where tiles of eight rows read weights twice") {
+  Case spec = serving_case();
+  spec.layer.in_features = spec.layer.x_stride = 17920;
+  spec.layer.widths = {5120};
+  spec.layer.y_stride = 5120;
+  spec.adapters.slots = 1;
+  spec.adapters.rank.list = {192};
+  spec.adapters.max_rank = 192;
+  spec.batch.decode = 8;
+  CHECK(family_of(spec) != AutoFamily::kPanel);
+  spec.batch.decode = 9;
+  CHECK(family_of(spec) == AutoFamily::kPanel);
+}
+
 TEST_CASE("auto: knows the tiles of its batch, but not where it is launched for others") {
   Case spec = serving_case();
   const Problem alone = problem_of(spec);
