@@ -11,6 +11,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr std::int64_t kOfAThread = std::int64_t{2} << 20;
 
 }  // namespace
 
@@ -37,8 +38,14 @@ void resize_bytes(std::vector<std::byte>& bytes, std::int64_t count) {
   bytes.resize(size);
 }
 
+void copy_bytes(void* to, const void* from, std::int64_t count) {
+  for_blocks(count, kOfAThread, 0, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                static_cast<std::size_t>(end - begin));
+  });
+}
+
 bool same_bytes(const void* left, const void* right, std::int64_t count) {
-  constexpr std::int64_t kOfAThread = std::int64_t{4} << 20;
   std::atomic<bool> same = true;
   for_blocks(count, kOfAThread, 0, [&](std::int64_t begin, std::int64_t end) {
     if (std::memcmp(static_cast<const std::byte*>(left) + begin,

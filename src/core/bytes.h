@@ -12,6 +12,8 @@ namespace lora_bench {
 // To so many of any value. An array that has the room takes no new memory, which takes longer to
 // come by than to copy.
 void resize_bytes(std::vector<std::byte>& bytes, std::int64_t count);
+// On all cores where they are many.
+void copy_bytes(void* to, const void* from, std::int64_t count);
 // Of so many bytes each, compared on all cores where they are many.
 [[nodiscard]] bool same_bytes(const void* left, const void* right, std::int64_t count);
 

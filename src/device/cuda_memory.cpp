@@ -9,6 +9,7 @@
 #include "device/facts.h"
 #include "device/gpu_group.h"
 #include "device/memory.h"
+#include "device/pinned_pieces.h"
 
 namespace lora_bench {
 namespace {
@@ -21,6 +22,7 @@ class CudaMemory final : public Memory {
   explicit CudaMemory(int gpu) : gpu_(gpu) {
     const CurrentGpu current(gpu_);
     stream_ = make_cuda_stream();
+    events_ = {make_cuda_event(), make_cuda_event()};
   }
 
   [[nodiscard]] Space space() const override { return Space::kDevice; }
@@ -47,10 +49,24 @@ class CudaMemory final : public Memory {
   void release(void* address) noexcept override { LORA_BENCH_CUDA_REPORT(cudaFree(address)); }
 
   void copy_in(void* to, const void* from, std::int64_t bytes) override {
+    const CurrentGpu current(gpu_);
+    if (bytes >= PinnedPieces::kFewestBytes) {
+      synchronize();
+      if (pieces_.copy_in(to, from, bytes, stream_.get(), events_)) {
+        return;
+      }
+    }
     copy(to, from, bytes, cudaMemcpyHostToDevice);
   }
 
   void copy_out(void* to, const void* from, std::int64_t bytes) override {
+    const CurrentGpu current(gpu_);
+    if (bytes >= PinnedPieces::kFewestBytes) {
+      synchronize();
+      if (pieces_.copy_out(to, from, bytes, stream_.get(), events_)) {
+        return;
+      }
+    }
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
   }
 
@@ -107,6 +123,8 @@ class CudaMemory final : public Memory {
 
   int gpu_;
   CudaStream stream_;
+  PinnedPieces& pieces_ = PinnedPieces::of_process();
+  PinnedPieces::Events events_;
 };
 
 }  // namespace

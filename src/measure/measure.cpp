@@ -351,7 +351,6 @@ class Bench {
     const AfterTiming after(request, sets_, timed.secret(), room_);
     const std::int64_t set = after.any_set();
     sets_.renew_batch(other);
-    sets_.restore_y(sets_.output_of_set(set));
     sets_.poison_every_h();
     // Rows that lay together may not any more, and take more room.
     const GuardedBuffer workspace(memory_, backend_.workspace_bytes(other));

@@ -79,6 +79,29 @@ TEST_CASE("bytes: zeros, as many as were asked for, small and large") {
   }
 }
 
+TEST_CASE("bytes: many are copied whole, and one that differs is found wherever it lies") {
+  for (const std::int64_t count :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{5} << 20, (std::int64_t{17} << 20) + 3}) {
+    CAPTURE(count);
+    std::vector<std::byte> from = zero_bytes(count);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      from[i] = static_cast<std::byte>(i % 251);
+    }
+    std::vector<std::byte> to;
+    resize_bytes(to, count);
+    copy_bytes(to.data(), from.data(), count);
+    CHECK(to == from);
+    CHECK(same_bytes(to.data(), from.data(), count));
+    for (const std::int64_t at : {std::int64_t{0}, count / 2, count - 1}) {
+      if (at >= 0 && at < count) {
+        to[static_cast<std::size_t>(at)] ^= std::byte{1};
+        CHECK_FALSE(same_bytes(to.data(), from.data(), count));
+        to[static_cast<std::size_t>(at)] ^= std::byte{1};
+      }
+    }
+  }
+}
+
 TEST_CASE("scan: a fault in any row of a tall result is found, the first of many told first") {
   TallResult clean;
   CHECK_FALSE(scan_all_rows(clean.problem, clean.tensors, clean.got.data()));
