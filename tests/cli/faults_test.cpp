@@ -181,6 +181,10 @@ TEST_CASE("resume trusts no row of a layer that was proved at less than this run
       folder.write("edited.jsonl", text.substr(0, at) + "\"" + text.substr(at + memory.size())));
   CHECK(refused.exit_code == 1);
   CHECK(contains(refused.err, "this run proves memory"));
+  const ProcessResult more = with(
+      "--resume", folder.write("more.jsonl", text.substr(0, at) + "+relations" + text.substr(at)));
+  CHECK(more.exit_code == 1);
+  CHECK(contains(more.err, "this run proves memory without relations"));
 }
 
 TEST_CASE("resume takes no time of operands that were rotated otherwise than this run would") {

@@ -157,4 +157,20 @@ TEST_CASE("check takes y as it was before the op from the file with the result")
   CHECK(contains(refused.err, "the result is BF16 [3, 8, 512], must be BF16"));
 }
 
+TEST_CASE("check refuses a y before an op that has no y") {
+  const TemporaryFolder folder;
+  const std::string scenario =
+      folder.write("shrink.yaml",
+                   "name: shrinks\nop: shrink\nlayer: {in: 16, out: 16}\nbatch.decode: 2\n"
+                   "adapters: {slots: 2, rank: 4}\nskew: uniform\n");
+  REQUIRE(
+      run_tool({"export", scenario, "--backends", "cpu", "--to", folder.path("cases")}).exit_code ==
+      0);
+  const std::string file = folder.path("cases/shrinks.safetensors");
+  CHECK(run_tool({"check", file, "--output", file}).exit_code == 0);
+  const ProcessResult refused = run_tool({"check", file, "--output", file, "--before", "output"});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "this one has no y"));
+}
+
 }  // namespace lora_bench::test

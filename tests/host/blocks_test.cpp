@@ -3,13 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/convert.h"
 #include "support/problems.h"
+#include "verify/oracle.h"
 #include "verify/scan.h"
 #include "verify/verify.h"
 
@@ -169,4 +172,43 @@ TEST_CASE("blocks: a byte that differs in any of them is seen") {
     CHECK_FALSE(same_bytes(left.data(), right.data(), std::ssize(left)));
     left[at] = std::byte{0};
   }
+}
+
+TEST_CASE(
+    "blocks: a row with an infinity is found in the last of many rows, one with a NaN is not") {
+  TallResult result;
+  const auto store_at = [&](std::int64_t token, float value) {
+    store(result.problem.dtype, result.got.data(), token * result.problem.y_stride + 5, value);
+  };
+  store_at(17, HUGE_VALF);
+  store_at(3000, NAN);
+  store_at(3998, -HUGE_VALF);
+  store_at(3999, HUGE_VALF);  // nobody's
+  CHECK(infinite_rows(result.problem, result.got.data()) == std::vector<std::int64_t>{17, 3998});
+}
+
+TEST_CASE("the share of the bound that is told is that of the worst element") {
+  Problem problem = linear_problem();
+  problem.dtype = Dtype::kFp32;
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
+  Numerics numerics;
+  numerics.unit_roundoff = 0x1p-10;  // far above the spacing of y
+  numerics.shrink_depth = problem.in_features;
+  numerics.expand_depth = problem.max_rank + 2;
+  const std::vector<std::int64_t> rows{0};
+  const reference::Rows right = evaluate_rows(problem, tensors, numerics, rows);
+  std::vector<std::byte> got = tensors.y.data;
+  const auto off_by = [&](std::size_t column, double share) {
+    store(problem.dtype, got.data(), static_cast<std::int64_t>(column),
+          static_cast<float>(right.expected[column] + share * right.bound[column]));
+  };
+  for (std::size_t column = 2; column < 34; ++column) {
+    off_by(column, 0.01);
+  }
+  off_by(3, 0.5);
+  off_by(9, -0.7);
+  off_by(33, 0.6);
+  const Comparison found = compare_output(problem, tensors, numerics, got.data(), rows);
+  CHECK(found.wrong == 0);
+  CHECK(found.bound_share == doctest::Approx(0.7).epsilon(0.01));
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "report/columns.h"
 #include "report/json_row.h"
@@ -238,6 +239,19 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
     less_zeroing.gap_us = *less_zeroing.gap_us - 1;
     add_floor(less_zeroing, problem, MeasureSettings{}, ceilings);
     CHECK(less_zeroing.status == Status::kPassed);
+  }
+  // A phase is held to its limit, not its floor, and to that with the noise.
+  Problem shrink = problem;
+  shrink.op = Op::kShrink;
+  const Floor floor = floor_of(count_work(shrink), shrink, CacheMode::kWeightsCold, ceilings);
+  const double limit_us = floor.limit_seconds * 1e6;
+  REQUIRE(floor.limit_seconds < 0.99 * floor.seconds);
+  for (const auto& [us, noise_us] :
+       {std::pair{1.005 * limit_us, 0.0}, std::pair{0.9 * limit_us, 0.2 * limit_us}}) {
+    Row honest = timed_row(1e6, noise_us);
+    honest.shrink_us = us;
+    add_floor(honest, problem, MeasureSettings{}, ceilings);
+    CHECK(honest.status == Status::kPassed);
   }
   for (const double sample : {0.0, -3.0, std::nan(""), HUGE_VAL}) {
     Row backwards = timed_row(1e6, 0);

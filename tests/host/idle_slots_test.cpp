@@ -37,6 +37,13 @@ class RoomyMemory : public Memory {
   std::int64_t bytes_;
 };
 
+class WaitingMemory final : public RoomyMemory {
+ public:
+  WaitingMemory() : RoomyMemory(kGiga) {}
+  void synchronize() override { ++waited; }
+  int waited = 0;
+};
+
 // 64 rows of four adapters of rank 16, 8 MB of weights a slot.
 Problem decode_over(std::int64_t slots) {
   Problem problem;
@@ -140,6 +147,20 @@ TEST_CASE("small slots side by side are uploaded together, however many") {
   const OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, 2, 0);
   CHECK(sets.changed_inputs(0) == "");
   CHECK(sets.changed_inputs(1) == "");
+}
+
+TEST_CASE("what is looked at after timing is looked at once all launches have ended") {
+  const Problem problem = linear_problem();
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  WaitingMemory memory;
+  const OperandSets sets(memory, problem, tensors, CacheMode::kWeightsCold, 1, 0);
+  std::vector<std::byte> output;
+  sets.download_output(0, output);
+  CHECK(memory.waited == 1);
+  static_cast<void>(sets.damage());
+  CHECK(memory.waited == 2);
+  static_cast<void>(sets.changed_inputs(0));
+  CHECK(memory.waited == 3);
 }
 
 TEST_CASE("numbers that are renewed alone lie where a whole set has them") {

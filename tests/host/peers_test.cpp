@@ -175,6 +175,41 @@ TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told"
   CHECK(notes_on_peers(with_peers(own, theirs).rows).size() == notes.size() - 1);
 }
 
+TEST_CASE("the share of a tax is the mean of what can be compared, its most that of any case") {
+  Results own = ours();
+  Results theirs = peers({});
+  double share = 2;
+  for (Row& row : own.rows) {
+    if (row.backend != "cpu") {
+      continue;
+    }
+    row.base_us = *row.time_us - 4;
+    row.tax_us = 4;
+    for (int repetition = 0; repetition < share; repetition += 2) {
+      theirs.rows.push_back(peer_row(row, "other", *row.base_us + 4 * share));
+      theirs.rows.back().tax_us = 4 * share;
+    }
+    theirs.rows.push_back(theirs.rows.back());
+    theirs.rows.back().backend = "warm";
+    theirs.rows.back().cache = "hot";
+    theirs.rows.push_back(theirs.rows.back());
+    theirs.rows.back().backend = "wrong";
+    theirs.rows.back().cache = row.cache;
+    theirs.rows.back().status = Status::kFailed;
+    share *= 2;
+  }
+  std::vector<std::string> told;
+  for (const std::string& note : notes_on_peers(with_peers(own, theirs).rows)) {
+    if (note.starts_with("tax of ")) {
+      told.push_back(note);
+    }
+  }
+  // A half once, a quarter twice.
+  CHECK(told ==
+        std::vector<std::string>{
+            "tax of cpu: 0.31 of that of other in geometric mean of 2 cases, at most 0.50"});
+}
+
 TEST_CASE("the fastest are counted by case, and what nobody can tell is no win") {
   const Results own = ours();
   const auto first_note = [&](const std::vector<Row>& rows) {

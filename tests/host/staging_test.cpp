@@ -52,8 +52,8 @@ Problem with_bias() {
 }
 
 // What is seen of a launch that ends with one flipped byte.
-Stage::Look look_after(const std::function<void(const Operands&)>& harm) {
-  const Problem problem = with_bias();
+Stage::Look look_after(const std::function<void(const Operands&)>& harm,
+                       const Problem& problem = with_bias()) {
   const Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
   const auto memory = make_host_memory();
   Stage stage(*memory, problem, tensors, 64);
@@ -156,6 +156,23 @@ TEST_CASE("staging: a change of the last byte of an input is seen too") {
     CHECK(look.changed_input == "input " + name + " changed");
     CHECK(look.damage.empty());
   }
+}
+
+TEST_CASE("staging: a change of the last byte of a large input is seen too") {
+  Problem problem = with_bias();
+  problem.in_features = problem.x_stride = 1 << 16;
+  const OperandSizes sizes = operand_sizes(problem);
+  const std::int64_t bytes = size_bytes(problem.dtype);
+  const std::int64_t last_of_x = sizes.x * bytes - 1, last_of_a = sizes.a[1] * bytes - 1;
+  CHECK(last_of_x > 1 << 20);
+  const auto harmed = [&](const std::function<void(const Operands&)>& harm) {
+    return look_after(harm, problem).changed_input;
+  };
+  CHECK(harmed([](const Operands&) {}) == "");
+  CHECK(harmed([&](const Operands& operands) { flip(operands.x, last_of_x); }) ==
+        "input x changed");
+  CHECK(harmed([&](const Operands& operands) { flip(operands.a[1], last_of_a); }) ==
+        "input a[1] changed");
 }
 
 TEST_CASE("staging: a damaged guard of any operand is told by its name") {
