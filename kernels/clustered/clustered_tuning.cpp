@@ -139,7 +139,8 @@ Place three_blocks(const ClusteredShape& shape, const Load& load, std::int64_t t
   if (tiles > 66 && tiles <= 84) {
     return {4, 1, 3};
   }
-  if (tiles > 28 && tiles <= 36 && !load.deep && !load.long_stream) {
+  const bool few_rows = shape.tokens <= 2 * shape.active;  // more were not measured
+  if (tiles > 28 && tiles <= 36 && few_rows && !load.deep && !load.long_stream) {
     return {load.pairs == 32 ? 8 : load.pairs == 24 ? 6 : 0, 1, 3};
   }
   return {};
