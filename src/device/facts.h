@@ -23,6 +23,8 @@ struct DeviceFacts {
 [[nodiscard]] DeviceFacts cpu_facts();
 // Throws EnvironmentError with the reason when there is no usable GPU.
 [[nodiscard]] DeviceFacts gpu_facts();
+// Of the first GPU, asked once; those of one host are alike. Nothing is known where there is none.
+[[nodiscard]] const DeviceFacts& first_gpu();
 // "" when a GPU can be used, else the sentence: built without CUDA, no driver, driver too old for
 // the runtime, no device, no code for its architecture in this build.
 [[nodiscard]] std::string why_no_gpu();

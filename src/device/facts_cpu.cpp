@@ -90,4 +90,9 @@ DeviceFacts cpu_facts() {
   return facts;
 }
 
+const DeviceFacts& first_gpu() {
+  static const DeviceFacts kFacts = why_no_gpu().empty() ? gpu_facts() : DeviceFacts{};
+  return kFacts;
+}
+
 }  // namespace lora_bench

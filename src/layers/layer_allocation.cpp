@@ -2,6 +2,7 @@
 
 #include "layers/layer_engine.h"
 #include "layers/layer_memory.h"
+#include "ops/fused_layer.h"
 
 namespace lora_bench {
 
@@ -39,6 +40,11 @@ void LayerEngine::allocate(Part& part) {
     }
   }
   part.lora.workspace = GuardedBuffer(memory, workspace_bytes);
+  const FusedLayer* const fused =
+      problem_.overlap == Overlap::kFused ? place.uses.base.fused() : nullptr;
+  part.fused =
+      GuardedBuffer(memory, fused != nullptr ? fused->workspace_bytes(problem.base, lora) : 0);
+  part.fused.clear();
 
   // Where shards' columns lie by themselves, those of the shards before come first.
   const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;

@@ -320,7 +320,7 @@ std::string LayerEngine::damage() const {
   for (const Part& part : parts_) {
     for (const GuardedBuffer* buffer :
          {&part.y, &part.delta, &part.h, &part.whole_h, &part.gathered_y, &part.ordered_y,
-          &part.base_fp32, &part.lora.workspace, &part.base.workspace}) {
+          &part.base_fp32, &part.lora.workspace, &part.base.workspace, &part.fused}) {
       if (std::string damage = buffer->damage(); !damage.empty()) {
         return damage;
       }

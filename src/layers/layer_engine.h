@@ -99,6 +99,7 @@ class LayerEngine {
     GuardedBuffer ordered_y, order;
     std::vector<GuardedBuffer> a, b;  // one for each slice
     Launched base, lora, expand;
+    GuardedBuffer fused;  // workspace of a launch for both
   };
 
   [[nodiscard]] const Part& at(std::int64_t rank) const {
@@ -126,6 +127,7 @@ class LayerEngine {
   // Where the base adds all of a delta, rows without an adapter must have 0 there.
   void forget_deltas();
   static void launch_half(const Part& part, Op half, Stream stream);
+  static void launch_fused(const Part& part, Stream stream);
   static void launch_base(Part& part, bool on_delta, Stream stream);
   // On the host: y of part.base_fp32 and what is still to be added.
   static void finish_base(Part& part, bool on_delta);

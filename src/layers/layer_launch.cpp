@@ -6,6 +6,7 @@
 #include "layers/layer_engine.h"
 #include "layers/layer_memory.h"
 #include "ops/exchange.h"
+#include "ops/fused_layer.h"
 
 // What one shard launches, in which order and on which stream.
 namespace lora_bench {
@@ -60,7 +61,9 @@ void LayerEngine::run_before_h(std::int64_t rank, bool with_lora, Stream stream)
   // Of a batch without adapters nothing is left to overlap, and nothing may be added.
   const bool adapted = with_lora && part.problem.lora.plan.active() > 0;
   const Overlap overlap = adapted ? problem_.overlap : Overlap::kSerial;
-  if (overlap == Overlap::kEpilogue) {
+  if (overlap == Overlap::kFused && !in_halves_) {
+    launch_fused(part, stream);
+  } else if (overlap == Overlap::kEpilogue) {
     launch_lora(stream);
     launch_base(part, true, stream);
   } else if (runs_beside(overlap)) {
@@ -112,6 +115,15 @@ void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
     std::fill(operands.a.begin(), operands.a.end(), nullptr);
   }
   lora.launch(half_of(part.problem.lora, half), operands, stream);
+}
+
+void LayerEngine::launch_fused(const Part& part, Stream stream) {
+  const FusedLayer& fused = *part.place->uses.base.fused();
+  const Problem& base = part.problem.base;
+  const Problem& lora = part.problem.lora;
+  Operands of_lora = part.lora.operands;
+  of_lora.workspace = part.fused.data();
+  fused.launch(base, part.base.operands, lora, of_lora, stream);
 }
 
 void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {

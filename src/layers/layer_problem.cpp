@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ops/fused_layer.h"
+
 namespace lora_bench {
 namespace {
 
@@ -104,7 +106,8 @@ std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap ove
         "layer.overlap {}: the adapters of a {} layer add to what was exchanged; serial or auto",
         name(overlap), name(layer.kind));
   }
-  const bool in_one = overlap == Overlap::kDelta || overlap == Overlap::kEpilogue;
+  const bool in_one =
+      overlap == Overlap::kDelta || overlap == Overlap::kEpilogue || overlap == Overlap::kFused;
   return in_one && exchange_of_h(layer) != Exchange::kNone
              ? fmt::format(
                    "layer.overlap {}: shards exchange h between shrink and expand; serial, "
@@ -117,14 +120,61 @@ bool runs_beside(Overlap overlap) {
   return overlap == Overlap::kShrink || overlap == Overlap::kDelta;
 }
 
-Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, Space space) {
+Numerics numerics_of_adapters(const LayerProblem& problem, const ShardProblem& part,
+                              const Backend& base, const Backend& lora) {
+  return problem.overlap == Overlap::kFused ? base.fused()->numerics(part.base, part.lora)
+                                            : lora.numerics(part.lora);
+}
+
+namespace {
+
+// Of every shard, as it is where the base's launch makes the adapters' part.
+std::vector<ShardProblem> fused_shards(LayerProblem problem) {
+  problem.overlap = Overlap::kFused;
+  std::vector<ShardProblem> shards;
+  for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
+    shards.push_back(shard_problem(problem, rank));
+  }
+  return shards;
+}
+
+bool fused_is_quicker(const LayerProblem& problem, const Backend& base) {
+  const std::vector<ShardProblem> shards = fused_shards(problem);
+  return std::all_of(shards.begin(), shards.end(), [&](const ShardProblem& part) {
+    return base.fused()->is_quicker(part.base, part.lora);
+  });
+}
+
+}  // namespace
+
+std::string why_not_fused(const LayerProblem& problem, const Backend& base) {
+  if (base.fused() == nullptr) {
+    return fmt::format("layer.overlap fused: base products of {} add nothing of adapters",
+                       base.name());
+  }
+  if (std::string why = why_not_overlapped(problem.layer, Comm::kNone, Overlap::kFused);
+      !why.empty()) {
+    return why;
+  }
+  for (const ShardProblem& part : fused_shards(problem)) {
+    if (std::string why = base.fused()->why_not(part.base, part.lora); !why.empty()) {
+      return why;
+    }
+  }
+  return "";
+}
+
+Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend& base) {
   if (asked != Overlap::kAuto) {
     return asked;
   }
   // Beside many rows the base leaves no multiprocessor free, and a delta costs a pass over y more.
   constexpr std::int64_t kMostRows = 256;
   const bool after_exchange = description_of(problem.layer.kind).lora_after_exchange;
-  if (space == Space::kHost || problem.lora.tokens > kMostRows || after_exchange) {
+  if (why_not_fused(problem, base).empty() && fused_is_quicker(problem, base)) {
+    return Overlap::kFused;
+  }
+  if (base.space() == Space::kHost || problem.lora.tokens > kMostRows || after_exchange) {
     return Overlap::kSerial;
   }
   return exchange_of_h(problem.layer) == Exchange::kNone ? Overlap::kDelta : Overlap::kShrink;

@@ -7,9 +7,12 @@
 
 #include "device/memory.h"
 #include "layers/shard.h"
+#include "ops/backend.h"
 #include "workload/problem.h"
 
 namespace lora_bench {
+
+struct ShardProblem;
 
 // One step of a whole layer: y [M, N] = x W^T + bias, and to it what the adapters add.
 struct LayerProblem {
@@ -37,8 +40,14 @@ struct LayerProblem {
 [[nodiscard]] LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora);
 
 // What `auto` takes for shards that lie in memory of that space, all in one; `asked` where it is
-// not auto.
-[[nodiscard]] Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, Space space);
+// not auto. `base`: what makes the base products there.
+[[nodiscard]] Overlap chosen_overlap(Overlap asked, const LayerProblem& problem,
+                                     const Backend& base);
+// What is declared of the adapters' part: by their backend, or by the base that adds it.
+[[nodiscard]] Numerics numerics_of_adapters(const LayerProblem& problem, const ShardProblem& part,
+                                            const Backend& base, const Backend& lora);
+// Why the base's launch cannot make the adapters' part of every shard, "" when it can.
+[[nodiscard]] std::string why_not_fused(const LayerProblem& problem, const Backend& base);
 // Whether part of the layer is enqueued on a second stream.
 [[nodiscard]] bool runs_beside(Overlap overlap);
 

@@ -50,6 +50,8 @@ struct Stream {
   void* handle = nullptr;
 };
 
+class FusedLayer;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -66,6 +68,8 @@ class Backend {
   // Whether shrink sets h to zero first, and that alone: for the phase columns.
   [[nodiscard]] virtual bool zeroes(const Problem&) const { return false; }
   virtual void launch_zero(const Problem&, const Operands&, Stream) const {}
+  // Of a base product (ops/fused_layer.h): what launches it with its adapters; null: nothing does.
+  [[nodiscard]] virtual const FusedLayer* fused() const { return nullptr; }
 };
 
 // Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are resolved

@@ -8,6 +8,7 @@
 #include "ops/cpu_backend.h"
 #include "ops/cublaslt_library.h"
 #include "ops/kernel_params.h"
+#include "ops/streamed_product.h"
 
 namespace lora_bench {
 namespace {
@@ -29,11 +30,15 @@ LtShape lt_shape(const Problem& problem) {
 
 class CublasLtProduct final : public Backend {
  public:
-  explicit CublasLtProduct(BaseAlgorithm algorithm) : library_(algorithm) {}
+  explicit CublasLtProduct(BaseAlgorithm algorithm)
+      : streams_(algorithm == BaseAlgorithm::kAuto),
+        library_(algorithm),
+        layer_(streams_ ? make_streamed_layer() : nullptr) {}
 
   [[nodiscard]] std::string_view name() const override { return "cublaslt"; }
   [[nodiscard]] std::string_view summary() const override {
-    return "base products of layers by cuBLASLt, as its heuristic chooses";
+    return "base products of layers by cuBLASLt, as its heuristic chooses, and by kernels of our "
+           "own";
   }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
@@ -51,6 +56,9 @@ class CublasLtProduct final : public Backend {
     return kernels_take(problem);
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    if (streams(problem)) {
+      return streamed_numerics(problem);
+    }
     Numerics numerics;
     numerics.unit_roundoff = problem.dtype == Dtype::kFp32 ? 0x1p-24 : 0x1p-23;
     // cuBLASLt does not tell its order: no order adds more often.
@@ -62,10 +70,13 @@ class CublasLtProduct final : public Backend {
     return numerics;
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return empty(problem) ? 0 : library_.choose(lt_shape(problem)).workspace_bytes;
+    return empty(problem) || streams(problem) ? 0
+                                              : library_.choose(lt_shape(problem)).workspace_bytes;
   }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (!empty(problem)) {
+    if (streams(problem)) {
+      launch_streamed_product(problem, operands, stream);
+    } else if (!empty(problem)) {
       library_.multiply(lt_shape(problem),
                         {.x = operands.x,
                          .w = operands.a[0],
@@ -77,11 +88,19 @@ class CublasLtProduct final : public Backend {
     }
   }
 
+  [[nodiscard]] const FusedLayer* fused() const override { return layer_.get(); }
+
  private:
   static bool empty(const Problem& problem) {
     return problem.tokens == 0 || problem.max_rank == 0 || problem.in_features == 0;
   }
+  [[nodiscard]] bool streams(const Problem& problem) const {
+    return streams_ && streamed_is_quicker(problem);
+  }
+
+  bool streams_;
   mutable CublasLt library_;
+  std::unique_ptr<FusedLayer> layer_;
 };
 
 }  // namespace

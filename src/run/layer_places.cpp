@@ -16,7 +16,7 @@ void add_gpu(LayerPlaces& places, const Selected& lora, std::int64_t rank,
   const auto watched_there = [&](std::shared_ptr<const Backend> backend) {
     return on_gpu(watched(std::move(backend), pulse), places.gpus, rank);
   };
-  places.base.push_back(watched_there(make_base_product(Space::kDevice)));
+  places.base.push_back(watched_there(make_base_product(Space::kDevice, BaseAlgorithm::kFirst)));
   places.lora.push_back(
       watched_there(rank == 0 ? lora.backend : select_backend(lora.name).backend));
   places.memories.push_back(watched(places.gpus->memory(rank), pulse));

@@ -44,6 +44,8 @@ std::string told_of(const LayerProblem& problem) {
     case Overlap::kDelta:
       return fmt::format("; their delta rounded to {} before it is added",
                          name(problem.lora.dtype));
+    case Overlap::kFused:
+      return "; neither rounded before the sum";
     case Overlap::kEpilogue:
       return fmt::format("; their delta rounded to {} before the base adds it, itself not rounded",
                          name(problem.lora.dtype));
@@ -55,6 +57,10 @@ std::string told_of(const LayerProblem& problem) {
 void ask_layer(LayerAttempt& attempt) {
   connect(attempt.places, attempt.pulse);
   const LayerHome home = attempt.places.home();
+  if (attempt.problem.overlap == Overlap::kFused) {
+    const std::string why = why_not_fused(attempt.problem, home.base());
+    attempt.support = {why.empty(), why};
+  }
   for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
     const ShardProblem part = shard_problem(attempt.problem, rank);
     if (!part.looks_up) {
@@ -73,9 +79,11 @@ void ask_layer(LayerAttempt& attempt) {
   if (attempt.support.yes) {
     const ShardProblem part = shard_problem(attempt.problem, 0);
     const Problem& base = part.base_on_delta ? *part.base_on_delta : part.base;
+    const Numerics of_lora = numerics_of_adapters(attempt.problem, part, home.base(), home.lora());
     attempt.numerics = fmt::format(
-        "base: {}: {}; adapters: {}{}", home.base().name(), home.base().numerics(base).summation,
-        home.lora().numerics(part.lora).summation, told_of(attempt.problem));
+        "base{}: {}{}; adapters: {}{}", attempt.problem.overlap == Overlap::kFused ? " alone" : "",
+        home.space() == Space::kHost ? "cpu: " : "", home.base().numerics(base).summation,
+        of_lora.summation, told_of(attempt.problem));
     if (const std::string version = home.communicator->version(); !version.empty()) {
       attempt.numerics += fmt::format("; exchanges: {}", version);
     }
@@ -181,12 +189,15 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
     return;
   }
   problem.bias_in_product = base_product_adds_bias(space);
+  const auto pulse = std::make_shared<Pulse>();
+  LayerPlaces places = layer_places(request, targets, pulse);
   problem.overlap = request.spec.setup.comm == Comm::kNone
-                        ? chosen_overlap(request.spec.setup.overlap, problem, space)
+                        ? chosen_overlap(request.spec.setup.overlap, problem, *places.base.front())
                         : Overlap::kSerial;
   row.overlap = name(problem.overlap);
   const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
-  attempt->places = layer_places(request, targets, attempt->pulse);
+  attempt->pulse = pulse;
+  attempt->places = std::move(places);
   attempt->facts = targets.facts(space);
   attempt->relations = request.relations || request.spec.verify.relations;
   if (!layer_worked(row, attempt, ask_layer)) {

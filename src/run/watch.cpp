@@ -61,6 +61,7 @@ class WatchedBackend final : public Backend {
     const Inside inside(*pulse_, Call::kLaunch);
     inner_->launch(problem, operands, stream);
   }
+  [[nodiscard]] const FusedLayer* fused() const override { return inner_->fused(); }
 
  private:
   std::shared_ptr<const Backend> inner_;

@@ -35,11 +35,12 @@ enum class LayerKind : std::uint8_t {
 enum class Comm : std::uint8_t { kNone, kNccl };
 
 // How the adapters' part of a layer runs beside its base; src/layers says what each means.
-enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue };
+enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue, kFused };
 
-// Which algorithm a base product takes where its library has several: the one it names first, or of
-// those it names the one that was the quickest when they were timed.
-enum class BaseAlgorithm : std::uint8_t { kFirst, kQuickest };
+// Which algorithm a base product takes on a GPU: a kernel of our own where it is the quicker one,
+// else the first that the library names; the first; or of those that the library names the one that
+// was the quickest when they were timed.
+enum class BaseAlgorithm : std::uint8_t { kAuto, kFirst, kQuickest };
 
 [[nodiscard]] std::string_view name(Op op);
 [[nodiscard]] std::string_view name(LayerKind kind);
@@ -82,7 +83,7 @@ struct LayerSetup {
   std::int64_t padding = 64;
   double soft_cap = 0, logit_scale = 1;
   Overlap overlap = Overlap::kAuto;
-  BaseAlgorithm base_algorithm = BaseAlgorithm::kFirst;
+  BaseAlgorithm base_algorithm = BaseAlgorithm::kAuto;
 };
 
 struct BatchSpec {

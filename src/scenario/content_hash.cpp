@@ -46,7 +46,7 @@ std::string hashed_text(const Case& spec) {
                 ? fmt::format("{}|{}|{}|", setup.padding, setup.soft_cap, setup.logit_scale)
                 : "";
     text += setup.comm == Comm::kNone ? "" : fmt::format("{}|", name(setup.comm));
-    text += setup.base_algorithm == BaseAlgorithm::kFirst
+    text += setup.base_algorithm == BaseAlgorithm::kAuto
                 ? ""
                 : fmt::format("{}|", name(setup.base_algorithm));
     text += setup.overlap == Overlap::kAuto ? "" : fmt::format("{}|", name(setup.overlap));

@@ -58,12 +58,22 @@ std::string_view name(Overlap overlap) {
       return "delta";
     case Overlap::kEpilogue:
       return "epilogue";
+    case Overlap::kFused:
+      return "fused";
   }
   throw std::logic_error("overlap outside the enumeration");
 }
 
 std::string_view name(BaseAlgorithm algorithm) {
-  return algorithm == BaseAlgorithm::kFirst ? "first" : "quickest";
+  switch (algorithm) {
+    case BaseAlgorithm::kAuto:
+      return "auto";
+    case BaseAlgorithm::kFirst:
+      return "first";
+    case BaseAlgorithm::kQuickest:
+      return "quickest";
+  }
+  throw std::logic_error("base algorithm outside the enumeration");
 }
 
 std::string_view name(ScaleAt scale_at) {

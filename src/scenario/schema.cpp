@@ -13,9 +13,10 @@ constexpr std::array kKinds{LayerKind::kReplicated,    LayerKind::kColumn,
                             LayerKind::kQkv,           LayerKind::kMergedQkv,
                             LayerKind::kRow,           LayerKind::kLogits,
                             LayerKind::kVocabEmbedding};
-constexpr std::array kOverlaps{Overlap::kAuto, Overlap::kSerial, Overlap::kShrink, Overlap::kDelta,
-                               Overlap::kEpilogue};
-constexpr std::array kBaseAlgorithms{BaseAlgorithm::kFirst, BaseAlgorithm::kQuickest};
+constexpr std::array kOverlaps{Overlap::kAuto,  Overlap::kSerial,   Overlap::kShrink,
+                               Overlap::kDelta, Overlap::kEpilogue, Overlap::kFused};
+constexpr std::array kBaseAlgorithms{BaseAlgorithm::kAuto, BaseAlgorithm::kFirst,
+                                     BaseAlgorithm::kQuickest};
 constexpr std::array kDtypes{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32};
 constexpr std::array kScalesAt{ScaleAt::kShrink, ScaleAt::kExpand};
 constexpr std::array kOrders{Order::kShuffled, Order::kSorted, Order::kAsArrived};
@@ -108,11 +109,13 @@ const std::vector<Field> kLayer{
      [](R r, Case& c, X) { r.real(c.setup.soft_cap, 0, 1e6); }},
     {{"layer.logit_scale", "number", "a number from 1e-6 to 1e6", "1", "of logits, after the cap"},
      [](R r, Case& c, X) { r.real(c.setup.logit_scale, 1e-6, 1e6); }},
-    {{"layer.overlap", "word", "auto, serial, shrink, delta, epilogue", "auto",
+    {{"layer.overlap", "word", "auto, serial, shrink, delta, epilogue, fused", "auto",
       "how the adapters' part of a layer runs beside its base, see layers.md"},
      [](R r, Case& c, X) { r.choice(c.setup.overlap, kOverlaps); }},
-    {{"layer.base_algorithm", "word", "first, quickest", "first",
-      "of what cuBLASLt names for the base product, the first or the quickest when timed"},
+    {{"layer.base_algorithm", "word", "auto, first, quickest", "auto",
+      "the base product on a GPU: of what cuBLASLt names the first or the quickest when timed; "
+      "auto: "
+      "a kernel of our own for few rows, else the first"},
      [](R r, Case& c, X) { r.choice(c.setup.base_algorithm, kBaseAlgorithms); }},
 };
 

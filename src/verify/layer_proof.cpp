@@ -169,7 +169,7 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const L
 reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const Backend& base,
                                             const Backend& lora) {
   const ShardProblem part = shard_problem(problem, 0);
-  const Numerics of_lora = lora.numerics(part.lora);
+  const Numerics of_lora = numerics_of_adapters(problem, part, base, lora);
   reference::LayerArithmetic arithmetic;
   if (part.looks_up) {
     arithmetic.base_unit_roundoff = 0;  // what is read is exact, and zeros are added to it
@@ -184,7 +184,8 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
     arithmetic.lora.intermediate = number_of(problem.lora.intermediate);
   }
   arithmetic.lora.rounds_delta = arithmetic.lora.rounds_delta || part.delta_apart;
-  arithmetic.base_rounded = problem.overlap != Overlap::kEpilogue;
+  arithmetic.base_rounded =
+      problem.overlap != Overlap::kEpilogue && problem.overlap != Overlap::kFused;
   if (part.h == Exchange::kReduce) {
     arithmetic.lora.shrink_depth += problem.layer.tp;
     arithmetic.lora.terms_of_h = problem.layer.tp;

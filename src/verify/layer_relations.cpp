@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/convert.h"
+#include "ops/fused_layer.h"
 #include "verify/layer_proof.h"
 #include "verify/oracle.h"
 
@@ -53,8 +54,12 @@ class LayerRelations {
       bool asked;
       std::function<bool()> holds;
     };
-    const Numerics lora = home_.lora().numerics(shard_problem(problem_, 0).lora);
-    const bool same_base = problem_.overlap != Overlap::kEpilogue;  // else another product
+    const ShardProblem part = shard_problem(problem_, 0);
+    const Numerics lora = numerics_of_adapters(problem_, part, home_.base(), home_.lora());
+    // Else the base alone is another product.
+    const bool same_base = problem_.overlap == Overlap::kFused
+                               ? home_.base().fused()->same_base(part.base, part.lora)
+                               : problem_.overlap != Overlap::kEpilogue;
     const bool any_row = lora.batch_invariant && !loaded_.shard(0).looks_up &&
                          home_.base().numerics(shard_problem(problem_, 0).base).batch_invariant;
     const std::vector<Relation> relations{

@@ -129,11 +129,24 @@ TEST_CASE("a delta needs all of h where it is made") {
         "layer.overlap shrink with layer.comm nccl: each GPU has one stream; serial or auto");
 }
 
+// A base product of which nothing but its place is asked.
+struct SomewhereElse final : Backend {
+  explicit SomewhereElse(Space of) : space_of(of) {}
+  Space space_of;
+  [[nodiscard]] std::string_view name() const override { return "somewhere"; }
+  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
+  [[nodiscard]] Space space() const override { return space_of; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Numerics numerics(const Problem&) const override { return {}; }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem&, const Operands&, Stream) const override {}
+};
+
 TEST_CASE("what auto takes is what the layer could be asked for") {
   for (const LayerProblem& problem : all_layers()) {
     INFO(told(problem));
     for (const Space space : {Space::kHost, Space::kDevice}) {
-      const Overlap chosen = chosen_overlap(Overlap::kAuto, problem, space);
+      const Overlap chosen = chosen_overlap(Overlap::kAuto, problem, SomewhereElse(space));
       CHECK(chosen != Overlap::kAuto);
       CHECK(why_not_overlapped(problem.layer, Comm::kNone, chosen).empty());
     }
@@ -141,12 +154,14 @@ TEST_CASE("what auto takes is what the layer could be asked for") {
 }
 
 TEST_CASE("auto puts few rows beside the base on a device, and no others") {
+  const SomewhereElse host(Space::kHost);
+  const SomewhereElse device(Space::kDevice);
   LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, false));
-  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kHost) == Overlap::kSerial);
-  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kDevice) == Overlap::kDelta);
-  CHECK(chosen_overlap(Overlap::kShrink, problem, Space::kDevice) == Overlap::kShrink);
+  CHECK(chosen_overlap(Overlap::kAuto, problem, host) == Overlap::kSerial);
+  CHECK(chosen_overlap(Overlap::kAuto, problem, device) == Overlap::kDelta);
+  CHECK(chosen_overlap(Overlap::kShrink, problem, device) == Overlap::kShrink);
   problem.lora.tokens = 2048;
-  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kDevice) == Overlap::kSerial);
+  CHECK(chosen_overlap(Overlap::kAuto, problem, device) == Overlap::kSerial);
   problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, true));
-  CHECK(chosen_overlap(Overlap::kAuto, problem, Space::kDevice) == Overlap::kShrink);
+  CHECK(chosen_overlap(Overlap::kAuto, problem, device) == Overlap::kShrink);
 }

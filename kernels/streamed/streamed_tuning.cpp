@@ -1,0 +1,63 @@
+#include "kernels/streamed/streamed_tuning.h"
+
+#include "kernels/divide_up.h"
+
+namespace lora_bench::kernels {
+
+bool streamed_takes(const StreamedShape& shape) {
+  constexpr int kLeastCapability = 90;
+  constexpr std::int64_t kElementBytes = 2;
+  constexpr std::int64_t kVector = 8;  // elements of 16 bytes
+  return shape.compute_capability >= kLeastCapability && shape.element_bytes == kElementBytes &&
+         shape.tokens > 0 && shape.tokens <= kStreamedMostTokens && shape.columns > 0 &&
+         shape.columns % kStreamedRows == 0 && shape.depth > 0 &&
+         shape.depth % kStreamedGroup == 0 && shape.x_stride % kVector == 0;
+}
+
+namespace {
+
+constexpr std::int64_t kMostBytes = 180'000'000;  // of W; above, the library is 0 to 20 % quicker
+
+std::int64_t bytes_of_w(const StreamedShape& shape) {
+  return shape.columns * shape.depth * shape.element_bytes;
+}
+
+}  // namespace
+
+bool streamed_is_quicker(const StreamedShape& shape) {
+  constexpr std::int64_t kFewBytes = 120'000'000;
+  // cuBLASLt's tiles of few rows have 64 columns. Where they fill the device as often as they are
+  // launched it is as quick, or 4 % quicker.
+  constexpr std::int64_t kTileColumns = 64;
+  const std::int64_t tiles = divide_up(shape.columns, kTileColumns);
+  const std::int64_t waves = divide_up(tiles, shape.multiprocessors);
+  const bool leaves_idle = 5 * tiles < 4 * waves * shape.multiprocessors;
+  return bytes_of_w(shape) <= kFewBytes || (bytes_of_w(shape) <= kMostBytes && leaves_idle);
+}
+
+bool streamed_layer_is_quicker(const StreamedShape& shape) {
+  return bytes_of_w(shape) <= kMostBytes;
+}
+
+bool streamed_takes_adapters(const StreamedShape& shape, const StreamedAdaptersShape& adapters) {
+  constexpr std::int64_t kLanes = 8;  // of 16 bytes
+  if (adapters.active == 0 || adapters.slices == 0 || adapters.max_rank == 0 ||
+      adapters.max_rank % kLanes != 0 || adapters.active * adapters.max_rank > kStreamedLanes ||
+      adapters.slices * shape.tokens * adapters.max_rank > kStreamedHidden ||
+      adapters.first_column % kStreamedRows != 0) {
+    return false;
+  }
+  for (std::int64_t slice = 0; slice < adapters.slices; ++slice) {
+    if (adapters.widths[slice] % kStreamedRows != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t streamed_partials(const StreamedShape& shape, std::int64_t slices,
+                               std::int64_t max_rank) {
+  return kStreamedSplits * slices * shape.tokens * max_rank;
+}
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ops/backend.h"
+
+namespace lora_bench {
+
+// A base product that adds what the adapters of a layer add before y is rounded, in one launch:
+// y = RN(base + delta). `base` as base_product.h has it, `lora` the linear op on the same x and y.
+class FusedLayer {
+ public:
+  virtual ~FusedLayer() = default;
+  // "" where it takes them, whatever batch of as many rows is activated later.
+  [[nodiscard]] virtual std::string why_not(const Problem& base, const Problem& lora) const = 0;
+  // Whether it is expected to take less time than the base and a backend for the adapters.
+  [[nodiscard]] virtual bool is_quicker(const Problem& base, const Problem& lora) const = 0;
+  // Whether a row to which nothing is added has the bits of the base alone.
+  [[nodiscard]] virtual bool same_base(const Problem& base, const Problem& lora) const = 0;
+  // Of what adapters add.
+  [[nodiscard]] virtual Numerics numerics(const Problem& base, const Problem& lora) const = 0;
+  // All 0 before the first launch; no two launches may use it at a time.
+  [[nodiscard]] virtual std::int64_t workspace_bytes(const Problem& base,
+                                                     const Problem& lora) const = 0;
+  // `of_lora` has the workspace.
+  virtual void launch(const Problem& base, const Operands& of_base, const Problem& lora,
+                      const Operands& of_lora, Stream stream) const = 0;
+};
+
+}  // namespace lora_bench

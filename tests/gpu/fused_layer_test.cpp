@@ -1,0 +1,119 @@
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "layers/layer_engine.h"
+#include "layers/layer_tensors.h"
+#include "ops/base_product.h"
+#include "ops/cublaslt_library.h"
+#include "ops/fused_layer.h"
+#include "run/select.h"
+#include "support/layer_case.h"
+#include "support/need_gpu.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+LayerProblem few_rows(LayerKind kind, std::int64_t in_features, std::int64_t tokens) {
+  LayerProblem problem = layer_problem(
+      {.kind = kind, .in_features = in_features, .widths = {4096, 32}, .max_rank = 16});
+  problem.lora.tokens = tokens;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    ids.push_back(static_cast<std::int32_t>(token % 6) - (tokens > 1 ? 1 : 0));
+  }
+  problem.lora.plan = make_plan(ids, problem.lora.slots);
+  problem.bias_in_product = true;
+  return problem;
+}
+
+std::string told_base(const Backend& base, const LayerProblem& problem) {
+  return base.numerics(shard_problem(problem, 0).base).summation.substr(0, 8);
+}
+
+}  // namespace
+
+TEST_CASE("a base product of few rows is right, alone and where it adds what adapters add") {
+  LORA_BENCH_NEED(why_no_cublaslt())
+  const auto memory = make_device_memory();
+  const auto base = make_base_product(Space::kDevice);
+  const auto communicator = make_local_communicator(Space::kDevice);
+  const Selected lora = select_backend("auto");
+  int fused = 0;
+  // The last stage of K is shorter, splits of h have no group, or adapters several slices.
+  for (const LayerKind kind : {LayerKind::kColumn, LayerKind::kMergedColumn}) {
+    for (const std::int64_t in_features : {32, 2112, 4096}) {
+      for (const std::int64_t tokens : {1, 3, 8}) {
+        LayerProblem problem = few_rows(kind, in_features, tokens);
+        for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+          for (const Overlap overlap : {Overlap::kSerial, Overlap::kDelta, Overlap::kFused}) {
+            problem.lora.dtype = dtype;
+            problem.overlap = overlap;
+            problem.base_bias = tokens > 3;
+            CAPTURE(in_features);
+            CAPTURE(tokens);
+            CAPTURE(name(kind));
+            CAPTURE(name(overlap));
+            if (overlap == Overlap::kFused && !why_not_fused(problem, *base).empty()) {
+              continue;
+            }
+            fused += overlap == Overlap::kFused ? 1 : 0;
+            CHECK(told_base(*base, problem) == "streamed");
+            VerifyOptions options;
+            options.relations = true;
+            const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, options);
+            CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+          }
+        }
+      }
+    }
+  }
+  CHECK(fused > 20);
+  // Columns that are no multiple of 16 go to the library.
+  const LayerProblem odd = layer_problem(layer_of(LayerKind::kReplicated, 1, false));
+  CHECK(told_base(*base, odd) != "streamed");
+  CHECK_FALSE(why_not_fused(odd, *base).empty());
+}
+
+TEST_CASE("a layer in one launch leaves the same bits every time, and serves the next batch") {
+  LORA_BENCH_NEED(why_no_cublaslt())
+  const auto memory = make_device_memory();
+  const auto base = make_base_product(Space::kDevice);
+  const auto communicator = make_local_communicator(Space::kDevice);
+  const Selected lora = select_backend("auto");
+  LayerProblem problem = few_rows(LayerKind::kColumn, 4096, 8);
+  REQUIRE(why_not_fused(problem, *base).empty());
+  problem.overlap = Overlap::kFused;
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  LayerEngine engine(problem, *base, *lora.backend, *memory);
+  load_layer(engine, problem, tensors);
+  memory->synchronize();
+  engine.forward(*communicator, Stream{});
+  memory->synchronize();
+  const Matrix first = engine.output(0);
+  // Launches that begin before the one before them has ended.
+  const auto replay = memory->record([&](void* stream) {
+    for (int launch = 0; launch < 20; ++launch) {
+      engine.forward(*communicator, Stream{stream});
+    }
+  });
+  for (int replays = 0; replays < 20; ++replays) {
+    engine.poison_results(0);
+    replay();
+    CHECK(engine.output(0) == first);
+  }
+  CHECK(engine.damage().empty());
+  engine.activate(make_plan(std::vector<std::int32_t>(8, -1), problem.lora.slots));
+  engine.forward(*communicator, Stream{});
+  memory->synchronize();
+  const Matrix none = engine.output(0);
+  engine.forward(*communicator, Stream{}, false);
+  memory->synchronize();
+  CHECK(engine.output(0) == none);
+  engine.activate(problem.lora.plan);
+  engine.forward(*communicator, Stream{});
+  memory->synchronize();
+  CHECK(engine.output(0) == first);
+}

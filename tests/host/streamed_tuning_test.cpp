@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/streamed/streamed_tuning.h"
+
+using namespace lora_bench::kernels;
+
+namespace {
+
+StreamedShape decode(std::int64_t tokens) { return {tokens, 6144, 4096, 4096, 2, 90, 132}; }
+
+}  // namespace
+
+TEST_CASE("few rows of 16 bits are streamed on sm_90, in whole groups and units") {
+  for (const std::int64_t tokens : {1, 7, 8}) {
+    CHECK(streamed_takes(decode(tokens)));
+  }
+  CHECK_FALSE(streamed_takes(decode(0)));
+  CHECK_FALSE(streamed_takes(decode(9)));
+  StreamedShape shape = decode(1);
+  shape.columns += 8;
+  CHECK_FALSE(streamed_takes(shape));
+  shape = decode(1);
+  shape.depth += 16;
+  CHECK_FALSE(streamed_takes(shape));
+  shape = decode(1);
+  shape.x_stride += 4;
+  CHECK_FALSE(streamed_takes(shape));
+  shape = decode(1);
+  shape.element_bytes = 4;
+  CHECK_FALSE(streamed_takes(shape));
+  shape = decode(1);
+  shape.compute_capability = 89;
+  CHECK_FALSE(streamed_takes(shape));
+}
+
+TEST_CASE("what is streamed is what a library takes longer for") {
+  const auto layer = [](std::int64_t columns, std::int64_t depth) {
+    return StreamedShape{1, columns, depth, depth, 2, 90, 132};
+  };
+  CHECK(streamed_is_quicker(layer(6144, 4096)));
+  CHECK(streamed_is_quicker(layer(4096, 14336)));
+  CHECK(streamed_is_quicker(layer(10240, 8192)));        // 160 tiles of 64: 1.2 times 132
+  CHECK_FALSE(streamed_is_quicker(layer(8192, 8192)));   // 128
+  CHECK_FALSE(streamed_is_quicker(layer(28672, 4096)));  // 235 MB
+  CHECK(streamed_layer_is_quicker(layer(8192, 8192)));
+  CHECK_FALSE(streamed_layer_is_quicker(layer(28672, 4096)));
+}
+
+TEST_CASE("adapters are streamed with the base as long as h and their rows of B find room") {
+  const std::array<std::int64_t, 3> widths{4096, 1024, 1024};
+  const auto takes = [&](std::int64_t tokens, std::int64_t active, std::int64_t max_rank,
+                         std::int64_t slices) {
+    return streamed_takes_adapters(decode(tokens), {active, slices, max_rank, widths.data(), 0});
+  };
+  CHECK(takes(1, 1, 16, 1));
+  CHECK(takes(8, 8, 8, 3));
+  CHECK(takes(8, 8, 16, 3));
+  CHECK(takes(1, 1, 128, 3));
+  CHECK_FALSE(takes(1, 1, 256, 1));
+  CHECK_FALSE(takes(8, 8, 32, 1));
+  CHECK_FALSE(takes(8, 1, 128, 3));
+  CHECK_FALSE(takes(1, 1, 12, 1));
+  CHECK_FALSE(takes(1, 0, 16, 1));
+  CHECK_FALSE(streamed_takes_adapters(decode(1), {1, 3, 16, widths.data(), 8}));
+  const std::array<std::int64_t, 1> narrow{40};
+  CHECK_FALSE(streamed_takes_adapters(decode(1), {1, 1, 16, narrow.data(), 0}));
+  CHECK(streamed_partials(decode(8), 3, 16) == kStreamedSplits * 3 * 8 * 16);
+}
