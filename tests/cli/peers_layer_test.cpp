@@ -157,6 +157,22 @@ TEST_CASE("check takes y as it was before the op from the file with the result")
   CHECK(contains(refused.err, "the result is BF16 [3, 8, 512], must be BF16"));
 }
 
+TEST_CASE("a layer that is more than a product and one op is not exported") {
+  const TemporaryFolder folder;
+  for (const char* layer :
+       {"{kind: row, in: 32, out: [32], bias: true}", "{kind: row, in: 32, out: [32], tp: 2}",
+        "{kind: logits, in: 32, out: [32]}", "{kind: vocab_embedding, in: 32, out: [32]}"}) {
+    CAPTURE(layer);
+    const std::string scenario = folder.write(
+        "one.yaml", std::string("name: one\nop: layer\nlayer: ") + layer +
+                        "\nbatch.decode: 2\nadapters: {slots: 2, rank: 4}\nskew: uniform\n");
+    const ProcessResult refused =
+        run_tool({"export", scenario, "--backends", "cpu", "--to", folder.path("cases")});
+    CHECK(refused.exit_code == 1);
+    CHECK(contains(refused.err, "is a layer that is not exported; allowed: layer.tp 1"));
+  }
+}
+
 TEST_CASE("check refuses a y before an op that has no y") {
   const TemporaryFolder folder;
   const std::string scenario =

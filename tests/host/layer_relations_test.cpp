@@ -84,6 +84,28 @@ TEST_CASE("each relation is broken by what it is there for") {
         }) == "rows in another order");
 }
 
+TEST_CASE("a relation is broken by the launch that it adds, of any shard") {
+  const auto broken_from = [](const LayerProblem& problem, std::int64_t first, std::int64_t last,
+                              std::int64_t row) {
+    std::int64_t launches = 0;
+    return broken(problem, [&](const Problem& of, const Operands& operands) {
+      if (++launches >= first && launches <= last) {
+        store(of.dtype, operands.y, row * of.y_stride, 1000);
+      }
+    });
+  };
+  CHECK(broken_from(row_layer(), 2, 2, 0) == "the same twice");
+  CHECK(broken_from(row_layer(), 1, 2, 2) == "rows without adapter are the base");
+  CHECK(broken_from(row_layer(), 4, 4, 0) == "adapters in other slots");
+  CHECK(broken_from(row_layer(), 5, 5, 0) == "rows in another order");
+  CHECK(broken_from(row_layer(), 6, 6, 0) == "twice the scale adds twice as much");
+  CHECK(broken_from(row_layer(), 7, 7, 0) == "");
+  CHECK(broken_from(row_layer(), 8, 8, 0) == "recorded and replayed");
+  const LayerProblem halves = layer_problem(layer_of(LayerKind::kColumn, 2, false));
+  CHECK(broken_from(halves, 6, 6, 0) == "B of zeros is the base");
+  CHECK(broken_from(halves, 12, 12, 0) == "twice the scale adds twice as much");
+}
+
 TEST_CASE("a layer whose relation is broken fails, and says which") {
   const auto cpu = make_cpu_backend({1, ""});
   const auto memory = make_host_memory();

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "measure/fake_clock.h"
+#include "measure/layer_sampling.h"
 #include "measure/layer_together.h"
 #include "ops/cpu_backend.h"
 #include "run/layer_row.h"
@@ -115,6 +116,58 @@ TEST_CASE("work that is left out once a layer is timed is found") {
       }}));
   CHECK_FALSE(result.layer.check_passed);
   CHECK(result.layer.check_message.find("elements are wrong") != std::string::npos);
+}
+
+TEST_CASE("any operand set of a layer may be the one that is looked at after timing") {
+  bool found = false;
+  for (int turn = 0; turn < 40 && !found; ++turn) {  // of two sets
+    FakeClock clock([](int, std::int64_t) { return 10e-6; });
+    const void* first = nullptr;
+    const LayerMeasurement result =
+        measured(row_layer(1, false), clock,
+                 ObservedBackend({.before = [&](const Problem&, const Operands& operands) {
+                   first = first == nullptr ? operands.y : first;
+                   return operands.y == first;
+                 }}));
+    found = !result.layer.check_passed;
+  }
+  CHECK(found);
+}
+
+TEST_CASE("a weight that changes while a layer is timed is told where no result shows it") {
+  FakeClock clock([](int, std::int64_t) { return 10e-6; });
+  const auto change = [](const Problem& problem, const Operands& operands) {
+    // The last lane of the second adapter, of rank 3.
+    auto* const a = static_cast<std::uint16_t*>(const_cast<void*>(operands.a[0]));
+    a[2 * problem.max_rank * problem.in_features - 1] = 0x4000;
+  };
+  const LayerMeasurement result =
+      measured(row_layer(1, false), clock, ObservedBackend({.after = change}));
+  CHECK_FALSE(result.layer.check_passed);
+  CHECK(result.layer.check_message.find("was changed") != std::string::npos);
+}
+
+TEST_CASE("a tax is known no better than the times that it is the difference of") {
+  Measurement steady;
+  steady.samples_s.assign(8, 13e-6);
+  steady.baseline_s.assign(8, 10e-6);
+  CHECK(noise_of_tax(steady, 3e-6) == doctest::Approx(0));
+  steady.noise_s = 2e-6;
+  CHECK(noise_of_tax(steady, 3e-6) == 2e-6);
+}
+
+TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row has one") {
+  Ceilings ceilings;
+  ceilings.read_cold = ceilings.read_hot = {{64, 1e-6}, {1 << 30, 1}};
+  ceilings.peaks = {{Dtype::kBf16, 1e12}};
+  LayerProblem problem = row_layer(1, false);
+  Row row;
+  add_layer_floor(row, problem, 0, MeasureSettings{}, ceilings);
+  CHECK(row.tax_floor_us.value_or(0) > 0);
+  CHECK(*row.tax_floor_us < *row.floor_us);
+  problem.lora.plan = make_plan(std::vector<std::int32_t>{-1, -1, -1, -1}, 2);
+  add_layer_floor(row, problem, 0, MeasureSettings{}, ceilings);
+  CHECK(row.tax_floor_us == 0.0);
 }
 
 TEST_CASE("a shrink that is left out while a layer is timed is found where h is exchanged") {
