@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <cstring>
+#include <numeric>
 
+#include "core/convert.h"
 #include "core/error.h"
 #include "run/describe.h"
 #include "run/exported_case.h"
@@ -99,6 +102,27 @@ std::vector<std::byte> result_bytes(const StoredTensors& stored, const StoredTen
                               : rounded<float>(result.data, dtype);
 }
 
+// What is added to no number is no number, whatever is added.
+void refuse_no_numbers(const Problem& problem, const std::vector<std::byte>& y) {
+  const std::int64_t columns =
+      std::accumulate(problem.widths.begin(), problem.widths.end(), std::int64_t{0});
+  for (std::int64_t token = 0; problem.add_inputs && token < problem.tokens; ++token) {
+    const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
+    if (adapter < 0 || problem.rank[static_cast<std::size_t>(adapter)] == 0) {
+      continue;
+    }
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const std::int64_t column = problem.offset_start + i;
+      const float value = load(problem.dtype, y.data(), token * problem.y_stride + column);
+      if (!std::isfinite(value)) {
+        throw UsageError(fmt::format(
+            "y before the op is {} at token {}, column {}: nothing can be proved of what is added",
+            value, token, column));
+      }
+    }
+  }
+}
+
 Verdict failed(Verdict verdict, Failure failure) {
   verdict.status = Status::kFailed;
   verdict.message = describe(failure);
@@ -158,6 +182,7 @@ CheckReport check(const CheckRequest& request) {
     }
     exported.tensors.y.data =
         result_bytes(stored, find_result(stored, request.before), exported.problem);
+    refuse_no_numbers(exported.problem, exported.tensors.y.data);
   }
   CheckReport report;
   report.verdict = judge(exported, numerics_of(exported.problem, request.declared), got);

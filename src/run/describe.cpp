@@ -107,17 +107,18 @@ Problem of_op(Problem problem, Op op) {
   return problem;
 }
 
-// Not where what sets h to zero was timed by itself and taken off: the rest has no launch.
-void judge_phase(Row& row, const char* column, const std::optional<double>& us,
+void judge_phase(Row& row, const char* columns, const std::optional<double>& us,
                  const Problem& phase, const MeasureSettings& settings, const Ceilings& ceilings) {
-  if (!us || row.zero_us.value_or(0) > 0 || row.status != Status::kPassed) {
+  const Work work = count_work(phase);
+  const bool nothing_to_do = work.bytes == 0 && work.flops == 0;
+  if (!us || nothing_to_do || row.status != Status::kPassed) {
     return;
   }
-  const Floor floor = floor_of(count_work(phase), phase, settings.cache, ceilings);
-  const double limit_us = floor.limit_seconds * kMicroseconds;
+  const double limit_us =
+      floor_of(work, phase, settings.cache, ceilings).limit_seconds * kMicroseconds;
   if (*us + row.noise_us.value_or(0) < limit_us) {
     row.status = Status::kInvalid;
-    row.message = below_what_is_possible(fmt::format("{} of ", column), *us, limit_us);
+    row.message = below_what_is_possible(fmt::format("{} of ", columns), *us, limit_us);
   }
 }
 
@@ -238,7 +239,12 @@ void add_plan_time(Row& row, std::optional<double> plan_s) {
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings) {
   judge_floor(row, floor_of(count_work(problem), problem, settings.cache, ceilings));
-  judge_phase(row, "shrink_us", row.shrink_us, of_op(problem, Op::kShrink), settings, ceilings);
+  std::optional<double> shrink_us = row.shrink_us;  // what sets h to zero was timed with it
+  if (shrink_us) {
+    *shrink_us += row.zero_us.value_or(0);
+  }
+  judge_phase(row, "zero_us and shrink_us", shrink_us, of_op(problem, Op::kShrink), settings,
+              ceilings);
   judge_phase(row, "expand_us", row.expand_us, of_op(problem, Op::kExpand), settings, ceilings);
 }
 

@@ -10,6 +10,7 @@
 #include "report/columns.h"
 #include "report/json_row.h"
 #include "run/describe.h"
+#include "run/exported_case.h"
 #include "run/layer_row.h"
 #include "run/safetensors.h"
 #include "verify/oracle.h"
@@ -56,6 +57,7 @@ Json measure_of(const MeasureSettings& settings) {
 Json metadata_of(const ExportRequest& request, const Problem& drawn, const Problem& problem,
                  const Numerics& numerics) {
   const Case& spec = request.spec;
+  const Json row = row_of(spec, drawn);
   return {{"scenario", spec.scenario},
           {"case", spec.id},
           {"backend", request.backend.name()},
@@ -86,7 +88,8 @@ Json metadata_of(const ExportRequest& request, const Problem& drawn, const Probl
             {"rounds_delta", numerics.rounds_delta},
             {"summation", numerics.summation}}},
           {"measure", measure_of(spec.measure)},
-          {"row", row_of(spec, drawn)}};
+          {"row", row},
+          {"row_seal", seal_of_row(content_of(problem), row.dump())}};
 }
 
 template <typename Element>

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "core/sha256.h"
 #include "report/json_row.h"
 
 namespace lora_bench {
@@ -237,6 +238,9 @@ Row read_row(const Reader& file) {
   if (!json.is_object()) {
     file.refuse("'row' of its metadata is no row");
   }
+  if (file.word("row_seal") != seal_of_row(file.word("content"), file.word("row"))) {
+    file.refuse("'row' of its metadata was changed, or is that of another case");
+  }
   json["backend"] = "";
   json["status"] = name(Status::kMistrusted);
   std::vector<std::string> unknown;
@@ -244,6 +248,10 @@ Row read_row(const Reader& file) {
 }
 
 }  // namespace
+
+std::string seal_of_row(const std::string& content, const std::string& row) {
+  return sha256(content + row).substr(0, 16);
+}
 
 ExportedCase exported_case(const StoredTensors& stored) {
   const Reader file(stored);

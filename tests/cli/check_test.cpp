@@ -243,6 +243,54 @@ TEST_CASE("check refuses tensors of another case than their metadata tells") {
   CHECK(contains(result.err, "the tensors are not those of the case"));
 }
 
+TEST_CASE("check refuses a row that tells another case, or another figure") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::string whole = read_file(exported);
+  const nlohmann::json header = header_of(whole);
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), 8);
+  for (const char* key : {"case", "op", "dtype", "tokens", "bytes", "content"}) {
+    CAPTURE(key);
+    nlohmann::json edited = header;
+    auto row = nlohmann::json::parse(header["__metadata__"]["row"].get<std::string>());
+    REQUIRE(row.contains(key));
+    if (row[key].is_string()) {
+      row[key] = row[key].get<std::string>() + "x";
+    } else {
+      row[key] = row[key].get<std::int64_t>() + 1;
+    }
+    edited["__metadata__"]["row"] = row.dump();
+    const ProcessResult result =
+        check(folder.write("edited", file_of(edited, whole.substr(8 + length))), exported);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "'row' of its metadata was changed"));
+  }
+}
+
+TEST_CASE("check proves nothing of what was added to no number") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  std::string edited = read_file(exported);
+  std::uint64_t length = 0;
+  std::memcpy(&length, edited.data(), 8);
+  const nlohmann::json header = header_of(edited);
+  const auto place_of = [&](const char* tensor) {
+    return 8 + length + header[tensor]["data_offsets"][0].get<std::size_t>();
+  };
+  std::vector<std::int32_t> ids(8);
+  std::memcpy(ids.data(), edited.data() + place_of("adapter_of_token"), 8 * sizeof(std::int32_t));
+  const auto token = static_cast<std::size_t>(
+      std::find_if(ids.begin(), ids.end(), [](std::int32_t id) { return id >= 0; }) - ids.begin());
+  const std::size_t columns = header["y_before"]["shape"][1].get<std::size_t>();
+  const std::uint16_t infinity = 0x7F80;
+  std::memcpy(edited.data() + place_of("y_before") + 2 * columns * token, &infinity, 2);
+  const ProcessResult result =
+      check(exported, folder.write("edited", edited), {"--before", "y_before"});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "y before the op is inf at token " + std::to_string(token)));
+}
+
 TEST_CASE("check wants every row of a case once, and says what share they are") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
