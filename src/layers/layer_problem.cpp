@@ -145,6 +145,15 @@ bool fused_is_quicker(const LayerProblem& problem, const Backend& base) {
   });
 }
 
+// Of A and B that the batch uses, in one shard.
+std::int64_t adapter_bytes(const Problem& lora) {
+  std::int64_t ranks = 0;
+  for (const std::int32_t slot : lora.plan.active_ids) {
+    ranks += slot < 0 ? 0 : lora.rank[static_cast<std::size_t>(slot)];
+  }
+  return ranks * (lora.slices() * lora.in_features + sum(lora.widths)) * size_bytes(lora.dtype);
+}
+
 }  // namespace
 
 std::string why_not_fused(const LayerProblem& problem, const Backend& base) {
@@ -170,6 +179,9 @@ Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend
   }
   // Beside many rows the base leaves no multiprocessor free, and a delta costs a pass over y more.
   constexpr std::int64_t kMostRows = 256;
+  // What is short can hide beside the base; what takes the memory's time cannot, and the delta's
+  // own pass stays (docs/layers.md).
+  constexpr std::int64_t kMostBytesBeside = 40'000'000;
   const bool after_exchange = description_of(problem.layer.kind).lora_after_exchange;
   if (why_not_fused(problem, base).empty() && fused_is_quicker(problem, base)) {
     return Overlap::kFused;
@@ -177,7 +189,11 @@ Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend
   if (base.space() == Space::kHost || problem.lora.tokens > kMostRows || after_exchange) {
     return Overlap::kSerial;
   }
-  return exchange_of_h(problem.layer) == Exchange::kNone ? Overlap::kDelta : Overlap::kShrink;
+  if (exchange_of_h(problem.layer) != Exchange::kNone) {
+    return Overlap::kShrink;
+  }
+  return adapter_bytes(shard_problem(problem, 0).lora) > kMostBytesBeside ? Overlap::kSerial
+                                                                          : Overlap::kDelta;
 }
 
 std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {
