@@ -50,6 +50,13 @@ class NumPyArrays:
     def put_row(self, array, row, values):
         array[row] = values
 
+    def index(self, rows):
+        return rows
+
+    def taken(self, array, index, axis):
+        """Some rows of it, kept where it is: a graph may hold this."""
+        return np.take(array, index, axis)
+
     def rows(self, array, rows, axis):
         """Some rows of it, as fp32 in NumPy."""
         return np.take(array, rows, axis).astype(np.float32)
@@ -124,9 +131,14 @@ class TorchArrays:
     def put_row(self, array, row, values):
         array[row] = self.torch.from_numpy(values).to(self.device, array.dtype)
 
+    def index(self, rows):
+        return self.torch.from_numpy(np.asarray(rows, np.int64)).to(self.device)
+
+    def taken(self, array, index, axis):
+        return array.index_select(axis, index)
+
     def rows(self, array, rows, axis):
-        index = self.torch.from_numpy(np.asarray(rows, np.int64)).to(self.device)
-        return array.index_select(axis, index).float().cpu().numpy()
+        return self.taken(array, self.index(rows), axis).float().cpu().numpy()
 
     def given_back(self, array, kind):
         array = array.detach().cpu().contiguous()

@@ -15,6 +15,8 @@ LEAST_SAMPLES = 6  # fewer say nothing about how well the median is known
 TIMES_OVERDRAWN = 5
 TURN = 97  # elements along K and N, from the weights of one set to those of the next
 NOISY_SPREAD = 0.05
+MOST_LOOKS = 16  # at launches whose output those after them overwrite
+MOST_COLUMNS = 512  # of the product of a layer in such a look
 
 
 class Sets:
@@ -52,9 +54,9 @@ class Sets:
             elif not self.case.meta["expand"]:
                 self.arrays.clear(self.peer.hidden(state))
 
-    def output(self):
-        """What the op returns of the first set: y, or h where it is shrink alone."""
-        y, state = self.states[0]
+    def output(self, number=0):
+        """What the op returns of a set: y, or h where it is shrink alone."""
+        y, state = self.states[min(number, len(self.states) - 1)]
         return y if self.case.meta["expand"] else self.peer.hidden(state)
 
     def evict(self):
@@ -236,33 +238,86 @@ def wrong_after_timing(sequence, proved):
         checks.append(("the timed launches left another output than as many untimed", timed,
                        left([clock.run] * rounds)))
     wrong = [(what, _differs(sets, *outputs)) for what, *outputs in checks]
-    return "; ".join(f"{what}: {how}" for what, how in [*wrong, _wrong_with_another_x(sequence)] if how)
+    return "; ".join(f"{what}: {how}" for what, how in [*wrong, *_wrong_with_another_x(sequence)] if how)
 
 
 def _wrong_with_another_x(sequence):
     """The timed launches once more, on an x that differs in a few rows, held against what they have to come to."""
     sets, case, arrays = sequence.sets, sequence.sets.case, sequence.sets.arrays
     if not case.meta["shrink"] or not case.groups:
-        return "", ""
+        return []
     changed = Changed(case)
-    for row, values in zip(changed.rows, changed.x):
-        arrays.put_row(sets.inputs[0], int(row), values)
+    for x in sets.inputs:
+        for row, values in zip(changed.rows, changed.x):
+            arrays.put_row(x, int(row), values)
     sets.restore()
     sequence.clock.run()
-    left = arrays.rows(sets.output(), changed.rows, 0 if case.meta["expand"] else 1)
-    if not case.meta["expand"]:
-        left = left.swapaxes(0, 1)  # h has slices first
+    left = arrays.rows(sets.output(), changed.rows, _row_axis(case))
     numbers = range(sets.count) if len(sets.states) == 1 else [0]  # whose launches write this output
     turns = [TURN * number for number in numbers] * (len(sequence.launches) // sets.count)
+    before = changed.before()
     if case.layer:
         x, w = sets.inputs[0], sets.base_weights[numbers[-1]]
         turns, before = turns[-1:], base_product.rows_in_double(arrays, x, w, changed.rows)[0].astype(np.float32)
-    else:
-        before = changed.before()
+    missing = _missing(sets, changed, left, turns, before)
+    if missing:
+        return [("the timed launches left a wrong output once x was another", missing)]
+    if sequence.accumulates and len(sets.states) == 1:
+        return []  # y is the sum of all launches
+    return _wrong_on_the_way(sequence, changed)
+
+
+def _wrong_on_the_way(sequence, changed):
+    """The sequence once more, with a look behind some launches, drawn only now: at its end y or h shows nothing of
+    those that another launch overwrote, or that wrote elsewhere."""
+    sets, case, arrays = sequence.sets, sequence.sets.case, sequence.sets.arrays
+    launches, overwrites = list(sequence.launches), not sequence.accumulates
+    dice = np.random.default_rng()
+    places = [int(p) for p in np.sort(dice.choice(len(launches), min(MOST_LOOKS, len(launches)), replace=False))]
+    index, seen = arrays.index(changed.rows), {}
+
+    def looked_at(place, launch, output):
+        def look():
+            if overwrites and not case.layer:
+                arrays.clear(output)  # what an earlier launch left there is no answer of this one
+            launch()
+            seen[place] = arrays.taken(output, index, _row_axis(case))
+        return look
+    for place in places:
+        launches[place] = looked_at(place, launches[place], sets.output(place % sets.count))
+    sequence.clock.load(launches)
+    sets.restore()
+    sequence.clock.run()
+    for place in places:
+        number, rounds, before, columns = place % sets.count, 1 + place // sets.count, changed.before(), slice(None)
+        if case.layer:
+            w = sets.base_weights[number]
+            columns = np.sort(dice.choice(w.shape[0], min(MOST_COLUMNS, w.shape[0]), replace=False))
+            x = arrays.doubled(sets.inputs[min(number, len(sets.inputs) - 1)], changed.rows)
+            before = np.zeros((len(changed.rows), w.shape[0]), np.float32)
+            before[:, columns] = x @ arrays.doubled(w, columns).T
+        left = arrays.rows(seen[place], np.arange(len(changed.rows)), _row_axis(case))
+        missing = _missing(sets, changed, left, [TURN * number] * (1 if overwrites else rounds), before, columns)
+        if missing:
+            return [(f"launch {place + 1} of the {len(launches)} timed left a wrong output once x was another",
+                     missing)]
+    return []
+
+
+def _row_axis(case):
+    return 0 if case.meta["expand"] else 1  # h has slices first
+
+
+def _missing(sets, changed, left, turns, before, columns=slice(None)):
+    """How changed rows of an output lack what launches with weights turned so have to add, "" where they do not."""
+    case, arrays = sets.case, sets.arrays
     wanted = changed.left(turns, lambda values: arrays.kept(values, case.dtype), before)
+    if case.meta["expand"]:
+        left, wanted, before = left[:, columns], wanted[:, columns], before[:, columns]
+    else:
+        left = left.swapaxes(0, 1)
     far = apart(left, wanted, before)
-    told = f"{100 * far:.3g} % of what they have to add is missing or too much" if not far <= MOST_APART else ""
-    return "the timed launches left a wrong output once x was another", told
+    return f"{100 * far:.3g} % of what they have to add is missing or too much" if not far <= MOST_APART else ""
 
 
 def _differs(sets, left, wanted):

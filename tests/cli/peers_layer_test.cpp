@@ -120,6 +120,48 @@ TEST_CASE("a peer's tax on a layer is proved, timed and stands beside ours") {
   CHECK(contains(report.out, "of that of numpy in geometric mean of 2 cases, at most "));
 }
 
+TEST_CASE("a peer that leaves out launches whose output another one overwrites is FAILED") {
+  LORA_BENCH_NEED_NUMPY(python);
+  // Nothing of the sets between the first, which is proved, and the last, which is seen at the end.
+  const std::string lazy =
+      "from peer_numpy import *\n"
+      "import peer_numpy\n"
+      "sets = []\n"
+      "def operands(state, a, b):\n"
+      "    sets.append((a, b))\n"
+      "    return sets[-1]\n"
+      "def launch(state, operands):\n"
+      "    if operands is sets[0] or operands is sets[-1]:\n"
+      "        peer_numpy.launch(state, operands)\n";
+  const std::string step =
+      "name: one\n"
+      "dtype: bf16\n"
+      "measure: {warmup_ms: 0, min_time_ms: 1, max_time_ms: 20}\n"
+      "batch.decode: 4\n"
+      "adapters: {slots: 2, rank: 8}\n"
+      "skew: uniform\n";
+  const std::vector<std::pair<std::string, std::string>> scenarios{
+      {"overwritten by the product", step + "op: layer\nlayer: {kind: row, in: 256, out: [96]}\n"},
+      {"overwritten by the op",
+       step + "op: linear\nlayer: {in: 256, out: 96}\nadd_inputs: false\n"},
+      {"into another y", step + "op: linear\nlayer: {in: 256, out: 96}\nmeasure.cache: cold\n"}};
+  for (const auto& scenario : scenarios) {
+    const std::string& name = scenario.first;
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    const std::string file = folder.write("one.yaml", scenario.second);
+    REQUIRE(
+        run_tool({"export", file, "--backends", "cpu", "--to", folder.path("cases")}).exit_code ==
+        0);
+    const ProcessResult right = run_peer(python, folder, "numpy");
+    CHECK_MESSAGE(right.exit_code == 0, right.out, right.err);
+    const ProcessResult result = run_peer(python, folder, folder.write("lazy.py", lazy));
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(contains(result.out, "timed left a wrong output once x was another: "),
+                  result.out, result.err);
+  }
+}
+
 TEST_CASE("a peer that is wrong in a layer is FAILED by what finds it") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
