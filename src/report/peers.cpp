@@ -173,18 +173,33 @@ struct Taxes {
   double pairs = 0;  // of rows: more than cases where they were repeated
   double logarithms = 0;
   double most = 0;
+  // Left out, for no mean takes a tax below its noise: cases with such a tax of ours, of the peer,
+  // of any. A case of several repetitions may be among `cases` as well.
+  std::set<std::pair<std::string, std::string>> own_below, peer_below, below;
 };
+
+bool is_tax_known(const Row& row) { return row.tax_us.value_or(0) > 0; }
 
 std::map<std::pair<std::string, std::string>, Taxes> taxes_of(const std::vector<Row>& rows) {
   std::map<std::pair<std::string, std::string>, Taxes> taxes;
   for (const Row& own : rows) {
     for (const Row& peer : rows) {
       if (is_peer(own) || !is_peer(peer) || !same_names(own, peer) || !timed_alike(own, peer) ||
-          !has_time(own) || !has_time(peer) || own.tax_us.value_or(0) <= 0 ||
-          peer.tax_us.value_or(0) <= 0) {
+          !has_time(own) || !has_time(peer) || !own.base_us || !peer.base_us) {
         continue;
       }
       Taxes& known = taxes[{own.backend, peer.backend}];
+      if (!is_tax_known(own)) {
+        known.own_below.emplace(own.scenario, own.case_id);
+        known.below.emplace(own.scenario, own.case_id);
+      }
+      if (!is_tax_known(peer)) {
+        known.peer_below.emplace(own.scenario, own.case_id);
+        known.below.emplace(own.scenario, own.case_id);
+      }
+      if (!is_tax_known(own) || !is_tax_known(peer)) {
+        continue;
+      }
       const double share = *own.tax_us / *peer.tax_us;
       known.cases.emplace(own.scenario, own.case_id);
       ++known.pairs;
@@ -197,6 +212,21 @@ std::map<std::pair<std::string, std::string>, Taxes> taxes_of(const std::vector<
 
 std::string cases_text(std::int64_t count) {
   return fmt::format("{} case{}", count, count == 1 ? "" : "s");
+}
+
+std::string taxes_text(const std::string& own, const std::string& peer, const Taxes& taxes) {
+  std::string text =
+      taxes.cases.empty()
+          ? fmt::format("tax of {}: nowhere to be held against that of {}", own, peer)
+          : fmt::format("tax of {}: {:.2f} of that of {} in geometric mean of {}, at most {:.2f}",
+                        own, std::exp(taxes.logarithms / taxes.pairs), peer,
+                        cases_text(std::ssize(taxes.cases)), taxes.most);
+  if (taxes.below.empty()) {
+    return text;
+  }
+  return text + fmt::format("; {} left out, tax below its noise: of {} in {}, of {} in {}",
+                            cases_text(std::ssize(taxes.below)), own, taxes.own_below.size(), peer,
+                            taxes.peer_below.size());
 }
 
 std::string wins_text(const Wins& wins) {
@@ -272,10 +302,7 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& rows) {
     notes.push_back(wins_text(wins));
   }
   for (const auto& [backends, taxes] : taxes_of(rows)) {
-    notes.push_back(
-        fmt::format("tax of {}: {:.2f} of that of {} in geometric mean of {}, at most {:.2f}",
-                    backends.first, std::exp(taxes.logarithms / taxes.pairs), backends.second,
-                    cases_text(std::ssize(taxes.cases)), taxes.most));
+    notes.push_back(taxes_text(backends.first, backends.second, taxes));
   }
   for (const Row& row : rows) {
     const std::string note = fmt::format("{} is {}", row.backend, one_line(row.peer));

@@ -168,11 +168,44 @@ TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told"
   CHECK(std::count(
             notes.begin(), notes.end(),
             "tax of cpu: 0.25 of that of other in geometric mean of 2 cases, at most 0.25") == 1);
-  // Without a tax of both there is nothing to tell.
+  // What is no layer has none.
   for (Row& row : theirs.rows) {
     row.tax_us.reset();
+    row.base_us.reset();
   }
   CHECK(notes_on_peers(with_peers(own, theirs).rows).size() == notes.size() - 1);
+}
+
+TEST_CASE("cases whose tax is below its noise are in no mean, but told, with whose tax it is") {
+  Results own = ours();
+  Results theirs = peers({});
+  for (Row& row : own.rows) {
+    if (row.backend != "cpu") {
+      continue;
+    }
+    row.base_us = *row.time_us - 4;
+    row.tax_us = 4;
+    theirs.rows.push_back(peer_row(row, "other", *row.base_us + 8));
+    theirs.rows.back().tax_us = 8;
+  }
+  REQUIRE(theirs.rows.size() == 2);
+  const auto told = [&] {
+    std::string text;
+    for (const std::string& note : notes_on_peers(with_peers(own, theirs).rows)) {
+      text += note.starts_with("tax of ") ? note : "";
+    }
+    return text;
+  };
+  theirs.rows[1].tax_us.reset();
+  CHECK(told() ==
+        "tax of cpu: 0.50 of that of other in geometric mean of 1 case, at most 0.50; 1 case left "
+        "out, tax below its noise: of cpu in 0, of other in 1");
+  for (Row& row : own.rows) {
+    row.tax_us.reset();
+  }
+  CHECK(told() ==
+        "tax of cpu: nowhere to be held against that of other; 2 cases left out, tax below its "
+        "noise: of cpu in 2, of other in 1");
 }
 
 TEST_CASE("the share of a tax is the mean of what can be compared, its most that of any case") {
