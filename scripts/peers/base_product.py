@@ -2,8 +2,6 @@
 peer, as an engine would; its time is no peer's, what the op adds to it is the tax."""
 import numpy as np
 
-import timing
-
 MOST_ROWS = 4
 MOST_ELEMENTS = 1 << 24  # of W in fp64 at a time
 
@@ -48,18 +46,3 @@ def wrong(case, arrays, x, w, y):
     return (f"the product of the layer is wrong in {far.sum()} of {far.size} elements; token {rows[row]}, column "
             f"{column}: expected {right[row, column]:.9g}, got {right[row, column] + apart[row, column]:.9g} or as far "
             "below")
-
-
-def tax_columns(samples, base_samples, noise_us):
-    """The columns that a layer has beside those of an op: what it takes more than its base alone."""
-    times, base = (1e6 * np.array(some) for some in (samples, base_samples))
-    base_us = float(np.median(base))
-    tax_us = float(np.median(times)) - base_us
-    apart = [float(pair) for pair in times - base]
-    half_width = timing.median_half_width(apart)
-    known = (max(apart) - min(apart)) / 2 if np.isinf(half_width) else half_width
-    tax_noise_us = max(known, abs(float(np.median(apart)) - tax_us), noise_us, -tax_us)
-    columns = {"base_us": base_us, "tax_noise_us": tax_noise_us}
-    if abs(tax_us) <= tax_noise_us:
-        return columns, f"tax < noise ({tax_noise_us:.3g} us)"
-    return {**columns, "tax_us": tax_us, "tax_pct": 100 * tax_us / base_us}, ""

@@ -195,7 +195,7 @@ def prove_and_time(case, peer, arrays, tool, timed):
     samples, base, warning = timing.collect(sequence, case.meta["measure"])
     row.update(timing.columns_of(samples, warning, sequence), **conditions(arrays))
     if case.layer:
-        columns, note = base_product.tax_columns(samples, base, row["noise_us"])
+        columns, note = timing.tax_columns(samples, base, row["noise_us"])
         row.update(columns, warning="; ".join(filter(None, [row["warning"], note])))
     if row.get("throttle"):
         row["warning"] = "; ".join(filter(None, [f"throttled: {row['throttle']}", row["warning"]]))

@@ -216,6 +216,21 @@ def columns_of(samples, warning, sequence):
             "warning": "; ".join(warnings)}
 
 
+def tax_columns(samples, base_samples, noise_us):
+    """The columns that a layer has beside those of an op: what it takes more than its base alone."""
+    times, base = (1e6 * np.array(some) for some in (samples, base_samples))
+    base_us = float(np.median(base))
+    tax_us = float(np.median(times)) - base_us
+    apart = [float(pair) for pair in times - base]
+    half_width = median_half_width(apart)
+    known = (max(apart) - min(apart)) / 2 if np.isinf(half_width) else half_width
+    tax_noise_us = max(known, abs(float(np.median(apart)) - tax_us), noise_us, -tax_us)
+    columns = {"base_us": base_us, "tax_noise_us": tax_noise_us}
+    if abs(tax_us) <= tax_noise_us:
+        return columns, f"tax < noise ({tax_noise_us:.3g} us)"
+    return {**columns, "tax_us": tax_us, "tax_pct": 100 * tax_us / base_us}, ""
+
+
 def wrong_after_timing(sequence, proved):
     """How what was timed differs from what was proved, "" where it does not: `proved` is what one launch of the
     first set left for the proof."""
