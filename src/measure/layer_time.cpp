@@ -10,8 +10,10 @@
 
 #include "core/error.h"
 #include "measure/eviction.h"
+#include "measure/layer_remembered.h"
 #include "measure/layer_sampling.h"
 #include "measure/sampling.h"
+#include "measure/small_changes.h"
 
 namespace lora_bench {
 
@@ -71,6 +73,7 @@ class LayerBench {
         evicts_(settings_.cache != CacheMode::kHot &&
                 layer_sets(request.problem, settings_.cache, device.cache_bytes) == kMostLayerSets),
         eviction_(memory, evicts_ ? device.cache_bytes : 0),
+        memory_(memory),
         space_(memory.space()),
         communicator_(make_local_communicator(space_)) {
     const std::int64_t sets = layer_sets(request.problem, settings_.cache, device.cache_bytes);
@@ -101,7 +104,7 @@ class LayerBench {
     slowest.base_s = summarize(slowest.layer.baseline_s).median;
     slowest.tax_s = slowest.layer.summary.median - slowest.base_s;
     slowest.tax_noise_s = noise_of_tax(slowest.layer, slowest.tax_s);
-    check(slowest.layer);
+    check(slowest.layer, slowest.shard);
     if (settings_.phases && slowest.layer.check_passed && !slowest.layer.interrupted) {
       measure_halves(slowest);
     }
@@ -141,6 +144,7 @@ class LayerBench {
 
   Measurement measure_shard(std::int64_t rank) {
     const std::int64_t passes = choose_passes(rank);
+    passes_.push_back(passes);
     clock_.load(0, sequence(rank, false, passes));
     clock_.load(1, sequence(rank, true, passes));
     Measurement measured;
@@ -240,13 +244,50 @@ class LayerBench {
   }
 
   // What the sequences as they were timed left in all shards of a layer that no one knows.
-  void check(Measurement& measured) {
+  void check(Measurement& measured, std::int64_t rank) {
     if (!request_.check) {
       return;
     }
     LayerEngine& layer = layers_[std::random_device{}() % layers_.size()];
     measured.check_message = wrong_in(layer);
+    if (measured.check_message.empty() && request_.tensors != nullptr) {
+      measured.check_message = check_remembered(rank);
+    }
     measured.check_passed = measured.check_message.empty();
+  }
+
+  // Of the shard that counts. The last is still loaded as it was timed, another is loaded once more
+  // before anything has changed.
+  std::string check_remembered(std::int64_t rank) {
+    const std::uint64_t secret = drawn_secret();
+    LayerEngine& layer = layers_[secret % layers_.size()];
+    const auto record = [this, rank] {
+      clock_.load(1, sequence(rank, true, passes_[static_cast<std::size_t>(rank)]));
+    };
+    if (rank + 1 != request_.problem.layer.tp) {
+      record();
+    }
+    return remembered_in(request_, {layer, [&] { run_whole(layer, rank); }, record}, secret);
+  }
+
+  // One shard as it was timed, the others by themselves.
+  void run_whole(LayerEngine& layer, std::int64_t timed) {
+    memory_.synchronize();
+    for (int turn = 0; turn < (layer.exchanges_h() ? 2 : 1); ++turn) {
+      if (turn > 0) {
+        layer.exchange_h(*communicator_, Stream{});
+      }
+      for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+        if (rank != timed) {
+          layer.run_before_h(rank, true, Stream{});
+          layer.run_after_h(rank, Stream{});
+        }
+      }
+      memory_.synchronize();
+      static_cast<void>(clock_.run_seconds(1));
+    }
+    exchange_and_end(layer);
+    memory_.synchronize();
   }
 
   // Where the adapters come after the exchange, a timed shard added them to what it had alone: one
@@ -294,9 +335,11 @@ class LayerBench {
   MeasureSettings settings_;
   bool evicts_;
   Eviction eviction_;
+  Memory& memory_;
   Space space_;
   std::unique_ptr<Communicator> communicator_;
-  std::deque<LayerEngine> layers_;  // whose addresses stay
+  std::deque<LayerEngine> layers_;    // whose addresses stay
+  std::vector<std::int64_t> passes_;  // of each shard's sequence
 };
 
 }  // namespace

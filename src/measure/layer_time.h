@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
@@ -36,6 +37,12 @@ struct LayerMeasureRequest {
   const Backend& lora;
   // Asked of what the timed launches left in all shards; "" = right. May be empty.
   std::function<std::string(const LayerEngine&)> check;
+  // What `loaded` holds; where given, all of it but the base is changed after timing, and put back.
+  LayerTensors* tensors = nullptr;
+  // Asked then of these rows, which an oracle of the tensors as they are tells; "" = right.
+  std::function<std::string(const LayerEngine&, const LayerProblem&,
+                            const std::vector<std::int64_t>& rows)>
+      check_rows = nullptr;
   std::function<bool()> stop;  // may be empty
 };
 

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "measure/eviction.h"
+#include "measure/layer_remembered.h"
 #include "measure/layer_sampling.h"
 #include "measure/sampling.h"
+#include "measure/small_changes.h"
 
 namespace lora_bench {
 namespace {
@@ -41,7 +43,7 @@ class TogetherBench {
   LayerMeasurement run() {
     const std::int64_t passes = choose_passes();
     load(kBase, passes, [this](LayerEngine& layer) { forward(layer, false); });
-    load(kLayer, passes, [this](LayerEngine& layer) { forward(layer, true); });
+    load_layers(passes);
     LayerMeasurement measured;
     measured.together = true;
     Measurement& layer = measured.layer;
@@ -64,7 +66,7 @@ class TogetherBench {
     measured.comm_s = *measured.comm_h_s + exchange_seconds(kExchanges, [this](LayerEngine& one) {
       one.exchange_y(*home_.communicator, Stream{});
     });
-    check(layer);
+    check(layer, passes);
     return measured;
   }
 
@@ -84,12 +86,16 @@ class TogetherBench {
     clock_.load(slot, std::move(launches));
   }
 
+  void load_layers(std::int64_t passes) {
+    load(kLayer, passes, [this](LayerEngine& layer) { forward(layer, true); });
+  }
+
   // So many that a sample is long against the clock; one where the caches are emptied before it.
   std::int64_t choose_passes() {
     if (evicts_) {
       return 1;
     }
-    load(kLayer, 1, [this](LayerEngine& layer) { forward(layer, true); });
+    load_layers(1);
     static_cast<void>(clock_.run_seconds(kLayer));
     const double seconds = std::max(clock_.run_seconds(kLayer), 1e-9);
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(kTogetherSeconds / seconds) + 1, 1,
@@ -126,7 +132,7 @@ class TogetherBench {
   }
 
   // What the sequence as it was timed leaves in a layer that no one knows.
-  void check(Measurement& measured) {
+  void check(Measurement& measured, std::int64_t passes) {
     if (!request_.check) {
       return;
     }
@@ -147,7 +153,22 @@ class TogetherBench {
     if (!input.empty()) {
       measured.check_message = "input " + input + " was changed";
     }
+    if (measured.check_message.empty() && request_.tensors != nullptr) {
+      measured.check_message = check_remembered(passes);
+    }
     measured.check_passed = measured.check_message.empty();
+  }
+
+  std::string check_remembered(std::int64_t passes) {
+    const std::uint64_t secret = drawn_secret();
+    const auto run = [this] {
+      home_.synchronize();
+      static_cast<void>(clock_.run_seconds(kLayer));
+      home_.synchronize();
+    };
+    return remembered_in(
+        request_, {layers_[secret % layers_.size()], run, [this, passes] { load_layers(passes); }},
+        secret);
   }
 
   const LayerMeasureRequest& request_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "core/dtype.h"
@@ -178,11 +177,6 @@ class Bench {
                                  : "left by the sequence once more: " + result.replayed.wrong;
     }
     result.check_passed = result.check_message.empty();
-  }
-
-  [[nodiscard]] static std::uint64_t drawn_secret() {
-    std::random_device device;
-    return (std::uint64_t{device()} << 32U) | device();
   }
 
   // What the timed launches themselves left behind: a backend that is right only while it is

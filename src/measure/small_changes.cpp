@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "core/convert.h"
 #include "core/random.h"
@@ -149,6 +150,11 @@ double largest_a(const SmallChange& change, const Tensors& tensors, std::int64_t
 }
 
 }  // namespace
+
+std::uint64_t drawn_secret() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32U) | device();
+}
 
 void put_back(const Replaced& replaced) {
   for (auto old = replaced.rbegin(); old != replaced.rend(); ++old) {

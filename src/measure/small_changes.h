@@ -7,6 +7,9 @@
 
 namespace lora_bench {
 
+// What nobody could know while time was taken.
+[[nodiscard]] std::uint64_t drawn_secret();
+
 // Numbers as they were, in the order in which they were changed.
 struct OldNumber {
   HostTensor* tensor = nullptr;

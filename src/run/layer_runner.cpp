@@ -90,6 +90,48 @@ void ask_layer(LayerAttempt& attempt) {
   }
 }
 
+void time_layer(LayerAttempt& attempt, const LayerEngine& loaded, LayerTensors& tensors,
+                const reference::LayerRows& oracle) {
+  const LayerProblem& problem = attempt.problem;
+  const LayerHome home = attempt.places.home();
+  const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
+    return layer_oracle(problem, tensors, layer_arithmetic(problem, home), rows);
+  };
+  LayerMeasureRequest request{.problem = problem,
+                              .loaded = loaded,
+                              .settings = attempt.spec.measure,
+                              .base = home.base(),
+                              .lora = home.lora(),
+                              .check = nullptr,
+                              .tensors = nullptr,
+                              .check_rows = nullptr,
+                              .stop = interrupted};
+  if (attempt.spec.verify.enabled) {
+    request.check = [&](const LayerEngine& left) {
+      // Rows that no one knew while time was taken, too.
+      std::random_device random;
+      const std::uint64_t secret = (std::uint64_t{random()} << 32U) | random();
+      const Verdict verdict = compare_layer(left, problem, oracle, Level::kBounded,
+                                            {of_rows, any_layer_rows(problem, secret)});
+      return verdict.status == Status::kPassed ? "" : verdict.message;
+    };
+    request.tensors = &tensors;
+    request.check_rows = [&](const LayerEngine& left, const LayerProblem& as,
+                             const std::vector<std::int64_t>& rows) {
+      return wrong_rows(left, as, tensors, layer_arithmetic(problem, home), rows);
+    };
+  }
+  Memory& memory = home.places.front().memory;
+  if (attempt.spec.setup.comm != Comm::kNone) {
+    attempt.measurement = measure_layer_together(request, home, *attempt.clock, attempt.facts);
+    return;
+  }
+  attempt.measurement = measure_layer(request, memory, *attempt.clock, attempt.facts);
+  if (!attempt.measurement->layer.interrupted) {
+    attempt.plan_s = plan_seconds(problem.lora, memory, *attempt.clock, attempt.facts);
+  }
+}
+
 void prove_and_time_layer(LayerAttempt& attempt) {
   const LayerProblem& problem = attempt.problem;
   const LayerHome home = attempt.places.home();
@@ -102,7 +144,7 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     attempt.verdict = verify_layer(problem, home, options);
     return;
   }
-  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
+  LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
   LayerEngine loaded(problem, home.places);
   load_layer(loaded, problem, tensors);
   reference::LayerRows oracle;
@@ -132,32 +174,7 @@ void prove_and_time_layer(LayerAttempt& attempt) {
   if (!attempt.clock) {
     return;  // neither proved nor timed
   }
-  LayerMeasureRequest request{.problem = problem,
-                              .loaded = loaded,
-                              .settings = attempt.spec.measure,
-                              .base = home.base(),
-                              .lora = home.lora(),
-                              .check = nullptr,
-                              .stop = interrupted};
-  if (verify.enabled) {
-    request.check = [&](const LayerEngine& left) {
-      // Rows that no one knew while time was taken, too.
-      std::random_device random;
-      const std::uint64_t secret = (std::uint64_t{random()} << 32U) | random();
-      const Verdict verdict = compare_layer(left, problem, oracle, Level::kBounded,
-                                            {of_rows, any_layer_rows(problem, secret)});
-      return verdict.status == Status::kPassed ? "" : verdict.message;
-    };
-  }
-  Memory& memory = home.places.front().memory;
-  if (attempt.spec.setup.comm != Comm::kNone) {
-    attempt.measurement = measure_layer_together(request, home, *attempt.clock, attempt.facts);
-    return;
-  }
-  attempt.measurement = measure_layer(request, memory, *attempt.clock, attempt.facts);
-  if (!attempt.measurement->layer.interrupted) {
-    attempt.plan_s = plan_seconds(problem.lora, memory, *attempt.clock, attempt.facts);
-  }
+  time_layer(attempt, loaded, tensors, oracle);
 }
 
 std::shared_ptr<Clock> clock_of_layers(const LayerPlaces& places, Space space, LaunchMode mode) {

@@ -251,6 +251,14 @@ Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
   return verdict;
 }
 
+std::string wrong_rows(const LayerEngine& engine, const LayerProblem& problem,
+                       const LayerTensors& tensors, const reference::LayerArithmetic& arithmetic,
+                       const std::vector<std::int64_t>& rows) {
+  const Verdict verdict =
+      compare_layer(engine, problem, layer_oracle(problem, tensors, arithmetic, rows));
+  return verdict.status == Status::kFailed ? verdict.message : "";
+}
+
 void name_fault(Verdict& verdict, const LayerStory& story, const reference::LayerRows& oracle,
                 const ShardOutputs& got) {
   if (!verdict.failure || verdict.failure->level == Level::kMemory) {

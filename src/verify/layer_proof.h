@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "layers/layer_engine.h"
@@ -29,6 +30,13 @@ namespace lora_bench {
 [[nodiscard]] Verdict compare_shards(const LayerProblem& problem,
                                      const reference::LayerRows& oracle, const ShardOutputs& got,
                                      Level level = Level::kBounded, const MoreRows& more = {});
+
+// What is wrong in few rows of a layer with these tensors, too few to say how much of a bound
+// proves nothing; "" = right.
+[[nodiscard]] std::string wrong_rows(const LayerEngine& engine, const LayerProblem& problem,
+                                     const LayerTensors& tensors,
+                                     const reference::LayerArithmetic& arithmetic,
+                                     const std::vector<std::int64_t>& rows);
 
 // What the two backends declared of the shards' problems, and the communicator of its sums, as the
 // oracle takes it.

@@ -46,7 +46,7 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
                           double max_time_ms = 2000, bool together = false, bool phases = false) {
   const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
   const std::unique_ptr<Memory> memory = make_host_memory();
-  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
+  LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
   const reference::LayerRows oracle = layer_oracle(
       problem, tensors, layer_arithmetic(problem, *base, lora), sample_rows(problem.lora, 256, 1));
   std::vector<std::unique_ptr<Memory>> memories;
@@ -77,6 +77,12 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
           [&](const LayerEngine& left) {
             const Verdict verdict = compare_layer(left, problem, oracle);
             return verdict.status == Status::kPassed ? "" : verdict.message;
+          },
+      .tensors = &tensors,
+      .check_rows =
+          [&](const LayerEngine& left, const LayerProblem& as,
+              const std::vector<std::int64_t>& rows) {
+            return wrong_rows(left, as, tensors, layer_arithmetic(problem, *base, lora), rows);
           },
       .stop = nullptr};
   return together ? measure_layer_together(request, home, clock, DeviceFacts{})

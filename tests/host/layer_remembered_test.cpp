@@ -1,0 +1,243 @@
+#include "measure/layer_remembered.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/convert.h"
+#include "measure/fake_clock.h"
+#include "measure/layer_together.h"
+#include "ops/cpu_backend.h"
+#include "support/layer_case.h"
+#include "support/observed_backend.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+using Key = std::vector<std::uint64_t>;
+using KeyOf = std::function<Key(const Problem&, const Operands&)>;
+
+Key addresses(const Problem& problem, const Operands& operands) {
+  Key key{static_cast<std::uint64_t>(problem.op)};
+  for (const void* address : {operands.x, static_cast<const void*>(operands.y),
+                              static_cast<const void*>(operands.h), operands.b[0]}) {
+    key.push_back(reinterpret_cast<std::uintptr_t>(address));
+  }
+  return key;
+}
+
+// Some numbers of everything, the plan and the scales.
+Key probes(const Problem& problem, const Operands& operands) {
+  constexpr std::int64_t kProbes = 8;
+  Key key{static_cast<std::uint64_t>(problem.op)};
+  const auto look = [&](const void* at, std::int64_t elements) {
+    for (std::int64_t i = 0; at != nullptr && i < kProbes && elements > 0; ++i) {
+      key.push_back(static_cast<const std::uint16_t*>(at)[elements * i / kProbes]);
+    }
+  };
+  if (has_shrink(problem.op)) {
+    look(operands.x, problem.tokens * problem.x_stride);
+    look(operands.a[0], problem.slots * problem.max_rank * problem.in_features);
+  }
+  look(operands.b[0], problem.slots * problem.max_rank * problem.widths[0]);
+  look(operands.scale, 2 * problem.slots);
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    key.push_back(static_cast<std::uint64_t>(operands.adapter_of_token[row]));
+  }
+  return key;
+}
+
+// Adds what it added when it last saw the same key.
+class Remembers {
+ public:
+  explicit Remembers(KeyOf key_of) : key_of_(std::move(key_of)) {}
+
+  [[nodiscard]] ObservedBackend backend() {
+    return ObservedBackend(
+        {.before = [this](const Problem& problem,
+                          const Operands& operands) { return computes(problem, operands); },
+         .after = [this](const Problem& problem,
+                         const Operands& operands) { keep(problem, operands); }});
+  }
+  [[nodiscard]] std::int64_t served() const { return served_; }
+
+ private:
+  [[nodiscard]] static std::vector<float> read(const Problem& problem, const Operands& operands) {
+    std::vector<float> y(static_cast<std::size_t>(problem.tokens * problem.y_stride));
+    decode(problem.dtype, operands.y, y);
+    return y;
+  }
+
+  bool computes(const Problem& problem, const Operands& operands) {
+    if (!has_expand(problem.op)) {
+      return true;
+    }
+    before_ = read(problem, operands);
+    const auto known = kept_.find(key_of_(problem, operands));
+    if (known == kept_.end()) {
+      return true;
+    }
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      before_[i] += known->second[i];
+    }
+    encode(problem.dtype, before_, operands.y);
+    ++served_;
+    return false;
+  }
+
+  void keep(const Problem& problem, const Operands& operands) {
+    if (!has_expand(problem.op)) {
+      return;
+    }
+    std::vector<float> delta = read(problem, operands);
+    for (std::size_t i = 0; i < delta.size(); ++i) {
+      delta[i] -= before_[i];
+    }
+    kept_[key_of_(problem, operands)] = std::move(delta);
+  }
+
+  KeyOf key_of_;
+  std::map<Key, std::vector<float>> kept_;
+  std::vector<float> before_;
+  std::int64_t served_ = 0;
+};
+
+Measurement timed(const LayerProblem& problem, const Backend& lora, bool together) {
+  const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
+  LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
+  const LayerTensors untouched = tensors;
+  std::vector<std::unique_ptr<Memory>> memories;
+  std::vector<ShardPlace> places;
+  for (std::int64_t rank = 0; rank < (together ? problem.layer.tp : 1); ++rank) {
+    memories.push_back(make_host_memory());
+    places.push_back({*base, lora, *memories.back()});
+  }
+  LayerHome home = one_home(*base, lora, *memories.front());
+  home.places.clear();
+  for (const ShardPlace& place : places) {
+    home.places.push_back(place);
+  }
+  LayerEngine loaded(problem, home.places);
+  load_layer(loaded, problem, tensors);
+  const auto arithmetic = layer_arithmetic(problem, *base, lora);
+  const reference::LayerRows oracle =
+      layer_oracle(problem, tensors, arithmetic, sample_rows(problem.lora, 256, 1));
+  MeasureSettings settings;
+  settings.warmup_ms = 0;
+  settings.min_samples = 2;
+  settings.max_samples = 2;
+  settings.min_time_ms = 0;
+  const LayerMeasureRequest request{
+      .problem = problem,
+      .loaded = loaded,
+      .settings = settings,
+      .base = *base,
+      .lora = lora,
+      .check =
+          [&](const LayerEngine& left) {
+            const Verdict verdict = compare_layer(left, problem, oracle);
+            return verdict.status == Status::kPassed ? "" : verdict.message;
+          },
+      .tensors = &tensors,
+      .check_rows =
+          [&](const LayerEngine& left, const LayerProblem& as,
+              const std::vector<std::int64_t>& rows) {
+            return wrong_rows(left, as, tensors, arithmetic, rows);
+          },
+      .stop = nullptr};
+  FakeClock clock([](int, std::int64_t) { return 1e-3; });
+  const LayerMeasurement measured =
+      together ? measure_layer_together(request, home, clock, DeviceFacts{})
+               : measure_layer(request, *memories.front(), clock, DeviceFacts{});
+  CHECK(tensors.lora.x.data == untouched.lora.x.data);
+  CHECK(tensors.lora.a[0].data == untouched.lora.a[0].data);
+  CHECK(tensors.lora.b[0].data == untouched.lora.b[0].data);
+  CHECK(tensors.lora.scale == untouched.lora.scale);
+  CHECK(tensors.ids == untouched.ids);
+  return measured.layer;
+}
+
+std::vector<LayerProblem> some_layers() {
+  std::vector<LayerProblem> some;
+  for (const LayerProblem& problem : all_layers()) {
+    if (problem.layer.tp <= 2) {
+      some.push_back(problem);
+    }
+  }
+  return some;
+}
+
+}  // namespace
+
+TEST_CASE("honest backends pass with other numbers once layers of every kind are timed") {
+  for (const LayerProblem& problem : some_layers()) {
+    for (const bool together : {false, true}) {
+      INFO(told(problem));
+      INFO(together);
+      const Measurement result = timed(problem, *make_cpu_backend({1, ""}), together);
+      CHECK_MESSAGE(result.check_passed, result.check_message);
+    }
+  }
+  for (const LayerProblem& problem : all_overlaps()) {
+    if (problem.layer.tp <= 2) {
+      INFO(told_overlap(problem));
+      const Measurement result = timed(problem, *make_cpu_backend({1, ""}), false);
+      CHECK_MESSAGE(result.check_passed, result.check_message);
+    }
+  }
+}
+
+TEST_CASE("a layer that was computed once and is remembered by address or by probes is found") {
+  for (const LayerProblem& problem : some_layers()) {
+    for (const bool together : {false, true}) {
+      for (const KeyOf& key_of : {KeyOf(addresses), KeyOf(probes)}) {
+        INFO(told(problem));
+        INFO(together);
+        Remembers remembers(key_of);
+        const Measurement result = timed(problem, remembers.backend(), together);
+        CHECK(remembers.served() > 0);
+        CHECK_FALSE(result.check_passed);
+        CHECK(result.check_message.starts_with("with another "));
+      }
+    }
+  }
+}
+
+TEST_CASE("each change is found by itself: who sees all of some operands forgets another") {
+  const auto forgets = [](std::size_t seen) {
+    return [seen](const Problem& problem, const Operands& operands) {
+      Key key = addresses(problem, operands);
+      const std::vector<std::pair<const void*, std::int64_t>> tensors{
+          {operands.b[0], problem.slots * problem.max_rank * problem.widths[0]},
+          {operands.a[0], problem.slots * problem.max_rank * problem.in_features},
+          {operands.x, problem.tokens * problem.x_stride}};
+      for (std::size_t tensor = 0; tensor < seen; ++tensor) {
+        std::uint64_t bits = 0;
+        for (std::int64_t i = 0; i < tensors[tensor].second; ++i) {
+          bits = bits * 31 + static_cast<const std::uint16_t*>(tensors[tensor].first)[i];
+        }
+        key.push_back(bits);
+      }
+      return key;
+    };
+  };
+  const std::vector<std::string> told{"with another number in B: ", "with another number in A: ",
+                                      "with another number in x: ", "with another batch: "};
+  for (const std::int64_t tp : {1, 2}) {
+    for (std::size_t seen = 0; seen < told.size(); ++seen) {
+      INFO(told[seen]);
+      Remembers remembers{KeyOf(forgets(seen))};
+      const Measurement result =
+          timed(layer_problem(layer_of(LayerKind::kRow, tp, false)), remembers.backend(), false);
+      CHECK_FALSE(result.check_passed);
+      CHECK_MESSAGE(result.check_message.starts_with(told[seen]), result.check_message);
+    }
+  }
+}
