@@ -18,6 +18,8 @@ namespace {
 
 using Outputs = ShardOutputs;
 
+constexpr std::size_t kRowsOfReplay = 16;
+
 float value_at(const Matrix& matrix, std::int64_t index) {
   return load(matrix.dtype, matrix.data.data(), index);
 }
@@ -157,19 +159,23 @@ class LayerRelations {
     return permuted == layer_;
   }
 
+  [[nodiscard]] std::vector<std::byte> backwards_x() const {
+    const auto row_bytes =
+        static_cast<std::size_t>(problem_.layer.in_features * size_bytes(problem_.lora.dtype));
+    std::vector<std::byte> x;
+    for (std::int64_t row = problem_.lora.tokens - 1; row >= 0; --row) {
+      const auto first = tensors_.lora.x.data.begin() +
+                         static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * row_bytes);
+      x.insert(x.end(), first, first + static_cast<std::ptrdiff_t>(row_bytes));
+    }
+    return x;
+  }
+
   // Backwards.
   bool other_order() {
     const std::int64_t tokens = problem_.lora.tokens;
-    const auto row_bytes =
-        static_cast<std::size_t>(problem_.layer.in_features * size_bytes(problem_.lora.dtype));
     const Outputs backwards = run([&](LayerEngine& engine) {
-      std::vector<std::byte> x;
-      for (std::int64_t row = tokens - 1; row >= 0; --row) {
-        const auto first = tensors_.lora.x.data.begin() +
-                           static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * row_bytes);
-        x.insert(x.end(), first, first + static_cast<std::ptrdiff_t>(row_bytes));
-      }
-      engine.set_input(x);
+      engine.set_input(backwards_x());
       std::vector<std::int32_t> ids = problem_.lora.plan.adapter_of_token;
       std::reverse(ids.begin(), ids.end());
       engine.activate(make_plan(ids, problem_.lora.slots));
@@ -221,6 +227,24 @@ class LayerRelations {
     return true;
   }
 
+  // x in another order, and the first adapter of the batch with a B of zeros.
+  [[nodiscard]] LayerTensors other_tensors() const {
+    LayerTensors other = tensors_;
+    other.lora.x.data = backwards_x();
+    std::reverse(other.ids.begin(), other.ids.end());
+    if (problem_.lora.plan.active() == 0) {
+      return other;
+    }
+    for (std::size_t slice = 0; slice < other.lora.b.size(); ++slice) {
+      const std::int64_t bytes =
+          problem_.lora.widths[slice] * problem_.lora.max_rank * size_bytes(problem_.lora.dtype);
+      std::fill_n(other.lora.b[slice].data.begin() + problem_.lora.plan.active_ids.front() * bytes,
+                  bytes, std::byte{0});
+    }
+    return other;
+  }
+
+  // What changes between recording and replay is used, not what was there before.
   bool replayed() {
     LayerEngine engine(problem_, home_.places);
     engine.load_from(loaded_);
@@ -228,11 +252,28 @@ class LayerRelations {
     engine.forward(*home_.communicator, Stream{});
     const auto replay = home_.places.front().memory.record(
         [&](void* stream) { engine.forward(*home_.communicator, Stream{stream}); });
-    for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
-      engine.poison_results(rank);
+    const auto replays = [&] {
+      for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
+        engine.poison_results(rank);
+      }
+      home_.synchronize();
+      replay();
+    };
+    replays();
+    if (outputs_of(engine) != layer_) {
+      return false;
     }
-    replay();
-    return outputs_of(engine) == layer_;
+    const LayerTensors other = other_tensors();
+    if (loaded_.shard(0).looks_up) {
+      engine.set_ids(other.ids);
+    } else {
+      engine.set_input(other.lora.x.data);
+    }
+    load_adapters(engine, problem_, other);
+    replays();
+    std::vector<std::int64_t> rows = oracle_.rows.tokens;
+    rows.resize(std::min<std::size_t>(rows.size(), kRowsOfReplay));
+    return wrong_rows(engine, problem_, other, layer_arithmetic(problem_, home_), rows).empty();
   }
 
   const LayerProblem& problem_;

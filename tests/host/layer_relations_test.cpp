@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "core/convert.h"
 #include "ops/cpu_backend.h"
 #include "support/layer_case.h"
@@ -125,4 +129,19 @@ TEST_CASE("a layer whose relation is broken fails, and says which") {
   CHECK(verdict.message == "relations: 'B of zeros is the base' does not hold");
   REQUIRE(verdict.failure);
   CHECK(verdict.failure->level == Level::kRelations);
+}
+
+TEST_CASE("a recording that replays what was there when it was made breaks a relation") {
+  std::vector<float> old;
+  std::int64_t launches = 0;
+  CHECK(broken(row_layer(), [&](const Problem& of, const Operands& operands) {
+          // The last launch of all, the second replay, gives what the one before it gave.
+          constexpr std::int64_t kLast = 9;
+          std::vector<float> y(static_cast<std::size_t>(of.tokens * of.y_stride));
+          decode(of.dtype, operands.y, y);
+          if (++launches == kLast) {
+            encode(of.dtype, old, operands.y);
+          }
+          old = y;
+        }) == "recorded and replayed");
 }
