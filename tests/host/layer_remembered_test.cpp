@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/convert.h"
+#include "core/error.h"
 #include "measure/fake_clock.h"
 #include "measure/layer_together.h"
 #include "ops/cpu_backend.h"
@@ -109,7 +110,8 @@ class Remembers {
   std::int64_t served_ = 0;
 };
 
-Measurement timed(const LayerProblem& problem, const Backend& lora, bool together) {
+Measurement timed(const LayerProblem& problem, const Backend& lora, bool together,
+                  bool phases = false) {
   const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
   LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
   const LayerTensors untouched = tensors;
@@ -134,6 +136,7 @@ Measurement timed(const LayerProblem& problem, const Backend& lora, bool togethe
   settings.min_samples = 2;
   settings.max_samples = 2;
   settings.min_time_ms = 0;
+  settings.phases = phases;
   const LayerMeasureRequest request{
       .problem = problem,
       .loaded = loaded,
@@ -239,5 +242,22 @@ TEST_CASE("each change is found by itself: who sees all of some operands forgets
       CHECK_FALSE(result.check_passed);
       CHECK_MESSAGE(result.check_message.starts_with(told[seen]), result.check_message);
     }
+  }
+}
+
+TEST_CASE("an expand that is remembered only where it is a launch of its own is found") {
+  std::uint64_t launches = 0;
+  Remembers remembers([&](const Problem& problem, const Operands& operands) {
+    Key key = addresses(problem, operands);
+    if (problem.op != Op::kExpand) {
+      key.push_back(++launches);
+    }
+    return key;
+  });
+  for (const std::int64_t tp : {1, 2}) {
+    const LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, tp, false));
+    CHECK(timed(problem, *make_cpu_backend({1, ""}), false, true).check_passed);
+    CHECK(timed(problem, remembers.backend(), false).check_passed);
+    CHECK_THROWS_AS(static_cast<void>(timed(problem, remembers.backend(), false, true)), CaseError);
   }
 }
