@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "layers/layer_problem.h"
 #include "report/doubts.h"
 #include "run/layer_row.h"
 
@@ -100,11 +101,6 @@ std::string below_what_is_possible(std::string_view what, double us, double limi
       "{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the ceilings "
       "are wrong; see `lora-bench device --refresh`",
       what, us, limit_us);
-}
-
-Problem of_op(Problem problem, Op op) {
-  problem.op = op;
-  return problem;
 }
 
 void judge_phase(Row& row, const char* columns, const std::optional<double>& us,
@@ -243,9 +239,9 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
   if (shrink_us) {
     *shrink_us += row.zero_us.value_or(0);
   }
-  judge_phase(row, "zero_us and shrink_us", shrink_us, of_op(problem, Op::kShrink), settings,
+  judge_phase(row, "zero_us and shrink_us", shrink_us, half_of(problem, Op::kShrink), settings,
               ceilings);
-  judge_phase(row, "expand_us", row.expand_us, of_op(problem, Op::kExpand), settings, ceilings);
+  judge_phase(row, "expand_us", row.expand_us, half_of(problem, Op::kExpand), settings, ceilings);
 }
 
 void judge_floor(Row& row, const Floor& floor) {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "measure/layer_together.h"
 #include "measure/plan_time.h"
+#include "measure/small_changes.h"
 #include "ops/base_product.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
@@ -109,10 +109,8 @@ void time_layer(LayerAttempt& attempt, const LayerEngine& loaded, LayerTensors& 
   if (attempt.spec.verify.enabled) {
     request.check = [&](const LayerEngine& left) {
       // Rows that no one knew while time was taken, too.
-      std::random_device random;
-      const std::uint64_t secret = (std::uint64_t{random()} << 32U) | random();
       const Verdict verdict = compare_layer(left, problem, oracle, Level::kBounded,
-                                            {of_rows, any_layer_rows(problem, secret)});
+                                            {of_rows, any_layer_rows(problem, drawn_secret())});
       return verdict.status == Status::kPassed ? "" : verdict.message;
     };
     request.tensors = &tensors;

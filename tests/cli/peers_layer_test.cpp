@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/json_rows.h"
 #include "support/need_numpy.h"
 #include "support/process.h"
 
@@ -43,20 +44,6 @@ ProcessResult run_peer(const std::string& python, const TemporaryFolder& folder,
   return run_process({python, kRunner, "--cases", folder.path("cases"), "--peer", peer, "--tool",
                       LORA_BENCH_BINARY, "--out", folder.path("peers.jsonl")},
                      options);
-}
-
-std::vector<nlohmann::json> rows_of(const std::string& file) {
-  std::vector<nlohmann::json> rows;
-  const std::string text = read_file(file);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    const nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
-    if (line["kind"] == "row") {
-      rows.push_back(line);
-    }
-    begin = end + 1;
-  }
-  return rows;
 }
 
 // The rows of a file as a quiet machine gives them: a quarter of the time is tax, all of it above

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/json_rows.h"
 #include "support/need_numpy.h"
 #include "support/process.h"
 
@@ -56,20 +57,6 @@ ProcessResult run_peer(const std::string& python, const TemporaryFolder& folder,
       "--tool", LORA_BENCH_BINARY, "--out",   folder.path("peers.jsonl")};
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, without_bytecode());
-}
-
-std::vector<nlohmann::json> rows_of(const std::string& file) {
-  std::vector<nlohmann::json> rows;
-  const std::string text = read_file(file);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    const nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
-    if (line["kind"] == "row") {
-      rows.push_back(line);
-    }
-    begin = end + 1;
-  }
-  return rows;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "ops/cpu_backend.h"
 #include "support/layer_case.h"
 #include "support/observed_backend.h"
+#include "support/timed_layer.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
@@ -112,53 +113,16 @@ class Remembers {
 
 Measurement timed(const LayerProblem& problem, const Backend& lora, bool together,
                   bool phases = false) {
-  const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
   LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
   const LayerTensors untouched = tensors;
-  std::vector<std::unique_ptr<Memory>> memories;
-  std::vector<ShardPlace> places;
-  for (std::int64_t rank = 0; rank < (together ? problem.layer.tp : 1); ++rank) {
-    memories.push_back(make_host_memory());
-    places.push_back({*base, lora, *memories.back()});
-  }
-  LayerHome home = one_home(*base, lora, *memories.front());
-  home.places.clear();
-  for (const ShardPlace& place : places) {
-    home.places.push_back(place);
-  }
-  LayerEngine loaded(problem, home.places);
-  load_layer(loaded, problem, tensors);
-  const auto arithmetic = layer_arithmetic(problem, *base, lora);
-  const reference::LayerRows oracle =
-      layer_oracle(problem, tensors, arithmetic, sample_rows(problem.lora, 256, 1));
   MeasureSettings settings;
   settings.warmup_ms = 0;
   settings.min_samples = 2;
   settings.max_samples = 2;
   settings.min_time_ms = 0;
   settings.phases = phases;
-  const LayerMeasureRequest request{
-      .problem = problem,
-      .loaded = loaded,
-      .settings = settings,
-      .base = *base,
-      .lora = lora,
-      .check =
-          [&](const LayerEngine& left) {
-            const Verdict verdict = compare_layer(left, problem, oracle);
-            return verdict.status == Status::kPassed ? "" : verdict.message;
-          },
-      .tensors = &tensors,
-      .check_rows =
-          [&](const LayerEngine& left, const LayerProblem& as,
-              const std::vector<std::int64_t>& rows) {
-            return wrong_rows(left, as, tensors, arithmetic, rows);
-          },
-      .stop = nullptr};
   FakeClock clock([](int, std::int64_t) { return 1e-3; });
-  const LayerMeasurement measured =
-      together ? measure_layer_together(request, home, clock, DeviceFacts{})
-               : measure_layer(request, *memories.front(), clock, DeviceFacts{});
+  const LayerMeasurement measured = timed_layer(problem, tensors, clock, lora, settings, together);
   CHECK(tensors.lora.x.data == untouched.lora.x.data);
   CHECK(tensors.lora.a[0].data == untouched.lora.a[0].data);
   CHECK(tensors.lora.b[0].data == untouched.lora.b[0].data);

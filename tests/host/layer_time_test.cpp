@@ -16,6 +16,7 @@
 #include "ops/cpu_backend.h"
 #include "run/layer_row.h"
 #include "support/observed_backend.h"
+#include "support/timed_layer.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
@@ -41,25 +42,9 @@ LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
   return make_layer_problem(layer, lora);
 }
 
-// `together`: each shard in a memory of its own.
 LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora,
                           double max_time_ms = 2000, bool together = false, bool phases = false) {
-  const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
-  const std::unique_ptr<Memory> memory = make_host_memory();
   LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
-  const reference::LayerRows oracle = layer_oracle(
-      problem, tensors, layer_arithmetic(problem, *base, lora), sample_rows(problem.lora, 256, 1));
-  std::vector<std::unique_ptr<Memory>> memories;
-  LayerHome home = one_home(*base, lora, *memory);
-  if (together) {
-    home.places.clear();
-    for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
-      memories.push_back(make_host_memory());
-      home.places.push_back({*base, lora, *memories.back()});
-    }
-  }
-  LayerEngine loaded(problem, home.places);
-  load_layer(loaded, problem, tensors);
   MeasureSettings settings;
   settings.warmup_ms = 0;
   settings.min_samples = 6;
@@ -67,26 +52,7 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
   settings.min_time_ms = 0;
   settings.max_time_ms = max_time_ms;
   settings.phases = phases;
-  const LayerMeasureRequest request{
-      .problem = problem,
-      .loaded = loaded,
-      .settings = settings,
-      .base = *base,
-      .lora = lora,
-      .check =
-          [&](const LayerEngine& left) {
-            const Verdict verdict = compare_layer(left, problem, oracle);
-            return verdict.status == Status::kPassed ? "" : verdict.message;
-          },
-      .tensors = &tensors,
-      .check_rows =
-          [&](const LayerEngine& left, const LayerProblem& as,
-              const std::vector<std::int64_t>& rows) {
-            return wrong_rows(left, as, tensors, layer_arithmetic(problem, *base, lora), rows);
-          },
-      .stop = nullptr};
-  return together ? measure_layer_together(request, home, clock, DeviceFacts{})
-                  : measure_layer(request, *memory, clock, DeviceFacts{});
+  return timed_layer(problem, tensors, clock, lora, settings, together);
 }
 
 LayerMeasurement measured_together(const LayerProblem& problem, Clock& clock, const Backend& lora) {
