@@ -36,8 +36,7 @@ Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   return numerics;
 }
 
-const StoredTensor& find_result(const StoredTensors& stored,
-                                const std::optional<std::string>& asked) {
+StoredTensor& find_result(StoredTensors& stored, const std::optional<std::string>& asked) {
   const std::string name = asked.value_or("output");
   const auto found = stored.tensors.find(name);
   if (found != stored.tensors.end()) {
@@ -74,7 +73,7 @@ std::int64_t element_bytes(const std::string& type) {
 
 // The result in the dtype of the op's output: as it is, or rounded once from a wider one, since
 // what has no bfloat16 (NumPy) can still be checked.
-std::vector<std::byte> result_bytes(const StoredTensors& stored, const StoredTensor& result,
+std::vector<std::byte> result_bytes(const std::filesystem::path& file, StoredTensor result,
                                     const Problem& problem) {
   const Dtype dtype = output_dtype(problem);
   const Shape shape = has_expand(problem.op)
@@ -89,14 +88,13 @@ std::vector<std::byte> result_bytes(const StoredTensors& stored, const StoredTen
   const bool whole =
       static_cast<std::int64_t>(result.data.size()) == elements * element_bytes(result.type);
   if (!known || result.shape != shape || !whole) {
-    throw UsageError(
-        fmt::format("{}: the result is {} [{}], must be {} (or F32 or F64, which are "
-                    "rounded) [{}]",
-                    stored.file.string(), result.type, fmt::join(result.shape, ", "), type,
-                    fmt::join(shape, ", ")));
+    throw UsageError(fmt::format(
+        "{}: the result is {} [{}], must be {} (or F32 or F64, which are "
+        "rounded) [{}]",
+        file.string(), result.type, fmt::join(result.shape, ", "), type, fmt::join(shape, ", ")));
   }
   if (result.type == type) {
-    return result.data;
+    return std::move(result.data);
   }
   return result.type == "F64" ? rounded<double>(result.data, dtype)
                               : rounded<float>(result.data, dtype);
@@ -173,17 +171,17 @@ CheckReport check(const CheckRequest& request) {
     exported.problem.intermediate =
         request.declared.intermediate.value_or(exported.problem.intermediate);
   }
-  const StoredTensors stored = read_safetensors(request.output);
-  const std::vector<std::byte> got =
-      result_bytes(stored, find_result(stored, request.tensor), exported.problem);
+  StoredTensors stored = read_safetensors(request.output);
   if (request.before) {
     if (!has_expand(exported.problem.op)) {
       throw UsageError("--before is y before the op, and this one has no y");
     }
     exported.tensors.y.data =
-        result_bytes(stored, find_result(stored, request.before), exported.problem);
+        result_bytes(stored.file, find_result(stored, request.before), exported.problem);
     refuse_no_numbers(exported.problem, exported.tensors.y.data);
   }
+  const std::vector<std::byte> got =
+      result_bytes(stored.file, std::move(find_result(stored, request.tensor)), exported.problem);
   CheckReport report;
   report.verdict = judge(exported, numerics_of(exported.problem, request.declared), got);
   report.row = exported.row;

@@ -23,7 +23,7 @@ constexpr std::int64_t kMostOfASize = std::numeric_limits<std::int32_t>::max();
 
 class Reader {
  public:
-  explicit Reader(const StoredTensors& stored) : stored_(stored) {}
+  explicit Reader(StoredTensors& stored) : stored_(stored) {}
 
   [[nodiscard]] bool has(const std::string& name) const { return stored_.tensors.contains(name); }
 
@@ -96,16 +96,16 @@ class Reader {
     return found->second;
   }
 
-  // Of exactly these elements; one that the op has not, or that is empty, is not in the file.
+  // Of exactly these elements, no longer in the file after that; one that the op has not, or that
+  // is empty, is not in it.
   [[nodiscard]] HostTensor operand(const std::string& name, Dtype dtype, const Shape& shape,
-                                   std::int64_t elements) const {
+                                   std::int64_t elements) {
     HostTensor operand;
     operand.dtype = dtype;
     operand.elements = elements;
     if (elements > 0) {
-      const StoredTensor& found = tensor(name);
-      check(name, found, safetensors_type(dtype), shape, size_bytes(dtype) * elements);
-      operand.data = found.data;
+      check(name, tensor(name), safetensors_type(dtype), shape, size_bytes(dtype) * elements);
+      operand.data = std::move(stored_.tensors[name].data);
     }
     return operand;
   }
@@ -138,7 +138,7 @@ class Reader {
     }
   }
 
-  const StoredTensors& stored_;
+  StoredTensors& stored_;
 };
 
 std::int64_t stride_of(const Reader& file, const char* tensor, std::int64_t otherwise) {
@@ -204,7 +204,7 @@ Problem read_problem(const Reader& file) {
   return problem;
 }
 
-Tensors read_tensors(const Reader& file, const Problem& problem) {
+Tensors read_tensors(Reader& file, const Problem& problem) {
   const OperandSizes sizes = operand_sizes(problem);
   const bool h_given = !has_shrink(problem.op);
   Tensors tensors;
@@ -253,8 +253,8 @@ std::string seal_of_row(const std::string& content, const std::string& row) {
   return sha256(content + row).substr(0, 16);
 }
 
-ExportedCase exported_case(const StoredTensors& stored) {
-  const Reader file(stored);
+ExportedCase exported_case(StoredTensors stored) {
+  Reader file(stored);
   ExportedCase read;
   read.problem = read_problem(file);
   read.row = read_row(file);

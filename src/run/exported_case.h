@@ -22,6 +22,6 @@ struct ExportedCase {
 // What `export` writes beside the row it tells, so that a row of another case is told from it.
 [[nodiscard]] std::string seal_of_row(const std::string& content, const std::string& row);
 // Throws UsageError, naming the tensor or the key, for a file that `export` did not write.
-[[nodiscard]] ExportedCase exported_case(const StoredTensors& stored);
+[[nodiscard]] ExportedCase exported_case(StoredTensors stored);
 
 }  // namespace lora_bench

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -17,52 +17,70 @@ constexpr std::size_t kLengthBytes = 8;
   throw UsageError(fmt::format("{}: {}", path.string(), what));
 }
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+// What one reads of a file of some GB lies in memory once: as its tensors.
+struct OpenFile {
+  std::filesystem::path path;
+  std::ifstream stream;
+  std::uint64_t bytes = 0;
+  std::uint64_t first_byte = 0;  // of the data, behind the header
+};
+
+OpenFile open(const std::filesystem::path& path) {
+  OpenFile file{.path = path, .stream = std::ifstream(path, std::ios::binary | std::ios::ate)};
+  const std::streamoff bytes = file.stream ? std::streamoff{file.stream.tellg()} : -1;
+  if (bytes < 0) {
     refuse(path, "cannot be read; check the name");
   }
-  return {std::istreambuf_iterator<char>(file), {}};
+  file.bytes = static_cast<std::uint64_t>(bytes);
+  return file;
 }
 
-StoredTensor tensor_of(const std::filesystem::path& path, const std::string& name,
-                       const nlohmann::json& entry, const std::string& content,
-                       std::size_t first_byte) {
+void read(OpenFile& file, std::uint64_t begin, std::uint64_t bytes, void* to) {
+  file.stream.seekg(static_cast<std::streamoff>(begin));
+  if (bytes > 0 && !file.stream.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
+    refuse(file.path, "cannot be read to its end");
+  }
+}
+
+StoredTensor tensor_of(OpenFile& file, const std::string& name, const nlohmann::json& entry) {
   StoredTensor tensor;
   tensor.type = entry.at("dtype").get<std::string>();
   tensor.shape = entry.at("shape").get<std::vector<std::int64_t>>();
   const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
   const auto end = entry.at("data_offsets").at(1).get<std::uint64_t>();
-  if (begin > end || end > content.size() - first_byte) {
-    refuse(path, fmt::format("tensor '{}' lies outside the file: it was cut short", name));
+  if (begin > end || end > file.bytes - file.first_byte) {
+    refuse(file.path, fmt::format("tensor '{}' lies outside the file: it was cut short", name));
   }
   tensor.data.resize(end - begin);
-  if (!tensor.data.empty()) {
-    std::memcpy(tensor.data.data(), content.data() + first_byte + begin, tensor.data.size());
-  }
+  read(file, file.first_byte + begin, end - begin, tensor.data.data());
   return tensor;
 }
 
 }  // namespace
 
 StoredTensors read_safetensors(const std::filesystem::path& path) {
-  const std::string content = content_of(path);
+  OpenFile file = open(path);
+  std::array<char, kLengthBytes> length{};
   std::uint64_t header_bytes = 0;
-  if (content.size() >= kLengthBytes) {
-    std::memcpy(&header_bytes, content.data(), kLengthBytes);
+  if (file.bytes >= kLengthBytes) {
+    read(file, 0, kLengthBytes, length.data());
+    std::memcpy(&header_bytes, length.data(), kLengthBytes);
   }
-  if (content.size() < kLengthBytes || header_bytes > content.size() - kLengthBytes) {
+  if (file.bytes < kLengthBytes || header_bytes > file.bytes - kLengthBytes) {
     refuse(path, "is no safetensors file, or was cut short");
   }
+  std::string text(header_bytes, '\0');
+  read(file, kLengthBytes, header_bytes, text.data());
+  file.first_byte = kLengthBytes + header_bytes;
   StoredTensors stored;
   stored.file = path;
   try {
-    const nlohmann::json header = nlohmann::json::parse(content.substr(kLengthBytes, header_bytes));
+    const nlohmann::json header = nlohmann::json::parse(text);
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
         stored.metadata = entry.get<std::map<std::string, std::string>>();
       } else {
-        stored.tensors[name] = tensor_of(path, name, entry, content, kLengthBytes + header_bytes);
+        stored.tensors[name] = tensor_of(file, name, entry);
       }
     }
   } catch (const nlohmann::json::exception& error) {
