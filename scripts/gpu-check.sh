@@ -3,12 +3,13 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers tax;
-#     default: all but peers and tax, which need PyTorch
+#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax;
+#     default: all but peers, peers-wide and tax, which need PyTorch
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
 #   LORA_BENCH_TAX="*8b"    which cases of tax
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
+#   LORA_BENCH_POINTS=160   how many points of peers-wide, LORA_BENCH_POINTS_SECONDS=3600 after which none begins
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -68,6 +69,41 @@ peers() {
   record gemm-table "$tool" report --peers "$out/gemm-peer.jsonl" "$out/gemm.jsonl"
 }
 
+# Each peer in a process of its own, side by side but for what is timed.
+side_by_side() {
+  local peer pid pids=() status=0 limit=${LORA_BENCH_POINTS_SECONDS:-3600}
+  for peer in $peers; do
+    scripts/peers/run.py --tool "$tool" --cases build/wide-cases --peer "$peer" "${unpacked[@]}" --resume \
+      --turns build/wide.turns --time-limit "$limit" --out "$out/wide-$peer.jsonl" &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+  return "$status"
+}
+
+# Triton compiles for each shape: on all cores, before any case waits for it.
+compile() {
+  local peer
+  for peer in $peers; do
+    [[ $peer == torch-* ]] || printf '%s\0' build/wide-cases/*.safetensors |
+      xargs -0 -n 20 -P 8 scripts/peers/run.py --compile --tool "$tool" --peer "$peer" "${unpacked[@]}" --cases &
+  done
+  wait
+}
+
+# Other people's kernels on points of auto-wide. Those were drawn one by one: the first are as fair a sample as all.
+peers_wide() {
+  local number peer wanted=() unpacked=() theirs=() peers=${LORA_BENCH_PEERS:-vllm sglang-csgmv torch-loop}
+  [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
+  for number in $(seq -f %03g "${LORA_BENCH_POINTS:-160}"); do wanted+=(--case "$number-*"); done
+  record wide-export "$tool" export auto-wide "${wanted[@]}" --backends naive --scales-as-written --to build/wide-cases
+  record wide-compile compile
+  record wide-peers side_by_side
+  record wide "$tool" run auto-wide "${wanted[@]}" --backends auto --out "$out/wide.jsonl" --quiet
+  for peer in $peers; do theirs+=(--peers "$out/wide-$peer.jsonl"); done
+  record wide-table "$tool" report "$out/wide.jsonl" "${theirs[@]}" --out "$out/wide-peers.md"
+}
+
 # What adapters add to whole layers, beside the peer whose ops engines have.
 tax() {
   local unpacked=() whole=(--filter tp=1 --filter "case=${LORA_BENCH_TAX:-*8b}")
@@ -104,6 +140,7 @@ run_part() {
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
     clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
     peers) peers ;;
+    peers-wide) peers_wide ;;
     tax) tax ;;
     *)
       echo "gpu-check.sh: no part '$1'" >&2

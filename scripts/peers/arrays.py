@@ -91,9 +91,11 @@ class TorchArrays:
 
     def take(self, stored, kind):
         torch = self.torch
+        if not self.on_gpu:  # what is copied to a GPU needs no copy before
+            stored = np.array(stored)
         if kind == "BF16":
-            return torch.from_numpy(stored.astype("<u2").view("<i2")).view(torch.bfloat16).to(self.device)
-        return torch.from_numpy(np.array(stored)).to(self.device)
+            return torch.from_numpy(stored.view("<i2")).view(torch.bfloat16).to(self.device)
+        return torch.from_numpy(stored).to(self.device)
 
     def kept(self, values, dtype):
         kind = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}.get(dtype, self.torch.float32)

@@ -57,7 +57,7 @@ class Case:
         kind = np.dtype(STORED[entry["dtype"]])
         if begin == end:
             return np.empty(entry["shape"], kind), entry["dtype"]
-        values = np.memmap(self.path, kind, "r", self._begin + begin, ((end - begin) // kind.itemsize,))
+        values = np.memmap(self.path, kind, "c", self._begin + begin, ((end - begin) // kind.itemsize,))
         return values.reshape(entry["shape"]), entry["dtype"]
 
     def numbers(self, name):

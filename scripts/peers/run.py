@@ -28,7 +28,9 @@ except ImportError:
 from arrays import Missing, arrays_of
 from clocks import clock_for
 from exported import Case, write_results
+from turns import Turns
 import base_product
+import conditions
 import timing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,36 +143,23 @@ class Tool:
             return json.loads(self.run("check", str(case.path), "--output", str(result), "--json", *options).stdout)
 
 
-def conditions(arrays):
-    """Clock, temperature, power and throttling of the GPU, as far as nvidia-smi tells."""
-    if not arrays.on_gpu:
-        return {}
-    reasons = ["sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown"]
-    fields = ["clocks.sm", "temperature.gpu", "power.draw", *("clocks_event_reasons." + reason for reason in reasons)]
-    command = ["nvidia-smi", "--id=0", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
-    try:
-        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-        clock, temperature, power, *active = [word.strip() for word in text.splitlines()[0].split(",")]
-        return {"clock_mhz": float(clock), "temperature_c": float(temperature), "power_w": float(power),
-                "throttle": ",".join(r for r, state in zip(reasons, active) if state == "Active")}
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-        return {}
-
-
 def in_shape(case, output, arrays):
     """An output in the shape of the export: what no peer is given, is as it was before."""
     values, kind = arrays.given_back(output, case.dtype)
     if not case.meta["expand"]:
         return values, kind
     before, stored = case.stored("y_before")
+    if kind == stored and values.shape == before.shape:
+        return values, kind
     whole = np.array(before) if kind == stored else arrays.given_back(arrays.take(np.array(before), stored), stored)[0]
     whole[:, case.columns] = values
     return whole, kind
 
 
-def prove_and_time(case, peer, arrays, tool, timed):
-    clock = clock_for(arrays)
-    sets = timing.Sets(case, peer, arrays, tool.context(arrays)["cache_bytes"], clock.most_sets)
+def prove_and_time(case, peer, arrays, tool, timed, turns):
+    turns.together()
+    clock, device = clock_for(arrays), tool.context(arrays)
+    sets = timing.Sets(case, peer, arrays, device["cache_bytes"], clock.most_sets)
     declared, arithmetic = peer.declared(case)
     results, wrong = {}, ""
     if case.layer:
@@ -184,16 +173,21 @@ def prove_and_time(case, peer, arrays, tool, timed):
     clock.run()  # what is proved is what a clock runs
     proved = arrays.copied(sets.output())
     results["output"] = in_shape(case, proved, arrays)
+    turns.away()
     row = tool.verdict(case, results, declared)
     row.update(numerics=arithmetic, mode=clock.mode)
     if wrong:
         row.update(status="FAILED", message=wrong)
     if row["status"] != "PASSED" or not timed:
         return row
+    turns.together()
     sets.fill()
+    turns.alone()
     sequence = timing.Sequence(sets, clock, clock_for(arrays) if case.layer else None)
     samples, base, warning = timing.collect(sequence, case.meta["measure"])
-    row.update(timing.columns_of(samples, warning, sequence), **conditions(arrays))
+    row.update(timing.columns_of(samples, warning, sequence),
+               **(conditions.columns_of(device["device_identity"]) if arrays.on_gpu else {}))
+    turns.together()
     if case.layer:
         columns, note = timing.tax_columns(samples, base, row["noise_us"])
         row.update(columns, warning="; ".join(filter(None, [row["warning"], note])))
@@ -211,19 +205,31 @@ def unproved(case, tool, status, message, mode):
     return {"kind": "row", **dict.fromkeys(tool.columns), **known}
 
 
-def row_of(case, peer, arrays, tool, timed):
+def row_of(case, peer, arrays, tool, timed, turns):
     mode = "graph" if arrays.on_gpu else "host"
     try:
         reason = peer.supports(case)
         if reason:
             return unproved(case, tool, "SKIPPED", reason, mode)
-        return prove_and_time(case, peer, arrays, tool, timed)
+        return prove_and_time(case, peer, arrays, tool, timed, turns)
     except Fault:
         raise
     except Exception as error:  # one row is lost, not the others
         traceback.print_exc()
         return unproved(case, tool, "ERROR", f"{type(error).__name__}: {error}".splitlines()[0][:500], mode)
     finally:
+        arrays.release()
+        turns.away()
+
+
+def compile_all(cases, peer, arrays):
+    """Launches each case once, so that what is compiled for it lies in the cache of the compiler; proves nothing."""
+    for case in cases:
+        try:
+            if not peer.supports(case):
+                timing.Sets(case, peer, arrays, 0, 1).launches[0]()
+        except Exception as error:  # its row will tell
+            print(f"{case.id}: {type(error).__name__}: {error}", file=sys.stderr)
         arrays.release()
 
 
@@ -258,6 +264,10 @@ def parse():
     add("--out", metavar="FILE.jsonl", help=f"rows are appended to it (default: {USUAL_OUT})")
     add("--device", help="cuda or cpu; without it a GPU where PyTorch finds one")
     add("--no-time", action="store_true", help="prove only")
+    add("--compile", action="store_true", help="neither: launch each case once, so that later runs find its kernels compiled")
+    add("--resume", action="store_true", help="leave out cases that have a row of this peer in --out")
+    add("--time-limit", type=float, metavar="SECONDS", help="begin no case after so long; the others stay for --resume")
+    add("--turns", metavar="FILE", help="made if missing; runs that name the same one share the GPU, and are timed one by one")
     return parser.parse_args()
 
 
@@ -285,7 +295,23 @@ def open_out(name):
     return out
 
 
+def rows_in(out, name, cases, timed):
+    """By case, the rows of a peer that an earlier run left; those that were only proved are wanting where times are asked."""
+    contents, rows = {case.id: case.meta["row"]["content"] for case in cases}, {}
+    out.seek(0)
+    for line in out:
+        try:
+            row = json.loads(line)
+        except ValueError:  # cut in the middle
+            continue
+        ours = row["kind"] == "row" and row["backend"] == name and contents.get(row["case"], "") == row["content"]
+        if ours and not (timed and row["status"] == "PASSED" and row["time_us"] is None):
+            rows[row["case"]] = row
+    return rows
+
+
 def main():
+    begin = time.perf_counter()
     options = parse()
     if options.out is not None and Path(options.out).suffix != ".jsonl":
         raise Fault(USAGE, f"--out {options.out}: rows are JSON lines alone; name a file that ends in .jsonl")
@@ -301,23 +327,31 @@ def main():
     except Exception as error:
         raise Fault(ENVIRONMENT, f"{options.peer}: available() ended with {type(error).__name__}: {error}; "
                                  "what cannot run here raises arrays.Missing (docs/peers.md)") from error
-    codes, statuses = set(), set()
+    if options.compile:
+        compile_all(cases if not reason else [], peer, arrays)
+        return PASS if not reason else INCONCLUSIVE
+    label, turns = options.label or name, Turns(options.turns)
     with open_out(options.out) as out:
+        done = rows_in(out, label, cases, not options.no_time) if options.resume else {}
+        statuses = {row["status"] for row in done.values()}
+        missing = [case for case in cases if case.id not in done]
         out.write(json.dumps(tool.context(arrays)) + "\n")
-        for case in cases:
-            begin = time.perf_counter()
+        for number, case in enumerate(missing):
+            began = time.perf_counter()
+            if options.time_limit is not None and began - begin >= options.time_limit:
+                print(f"run.py: {len(missing) - number} of {len(cases)} cases are left, from {case.id} on: --time-limit "
+                      "ended; --resume goes on", file=sys.stderr)
+                return worst({CODES[status] for status in statuses} | {INCONCLUSIVE}, statuses)
             if reason:
                 row = unproved(case, tool, "SKIPPED", reason, "")
             else:
-                row = row_of(case, peer, arrays, tool, not options.no_time)
-            row.update(backend=options.label or name, peer=identity, repro=again(options, case),
-                       wall_s=time.perf_counter() - begin)
+                row = row_of(case, peer, arrays, tool, not options.no_time, turns)
+            row.update(backend=label, peer=identity, repro=again(options, case), wall_s=time.perf_counter() - began)
             out.write(json.dumps(row) + "\n")
             out.flush()
             print(told(row), flush=True)
-            codes.add(CODES[row["status"]])
             statuses.add(row["status"])
-    return worst(codes, statuses)
+    return worst({CODES[status] for status in statuses}, statuses)
 
 
 if __name__ == "__main__":

@@ -295,6 +295,49 @@ TEST_CASE("the runner of peers appends to its own rows alone") {
   }
 }
 
+TEST_CASE(
+    "a limited run of a peer begins no further case, and a resumed one makes those rows alone") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  CHECK(run_peer(python, folder, "numpy", {"--case", "decode1-rank8"}).exit_code == 0);
+  const ProcessResult limited =
+      run_peer(python, folder, "numpy", {"--resume", "--time-limit", "0"});
+  CHECK(limited.exit_code == 4);
+  CHECK(
+      contains(limited.err, "run.py: 1 of 2 cases are left, from decode8-rank8 on: --time-limit"));
+  CHECK(rows_of(folder.path("peers.jsonl")).size() == 1);
+
+  const std::string turns = folder.path("turns");
+  CHECK(run_peer(python, folder, "numpy", {"--resume", "--turns", turns}).exit_code == 0);
+  CHECK(run_peer(python, folder, "numpy", {"--resume", "--turns", turns}).exit_code == 0);
+  std::vector<nlohmann::json> rows = rows_of(folder.path("peers.jsonl"));
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[1]["case"] == "decode8-rank8");
+
+  // What was only proved, is of another peer or of another case of the name, is no row of this.
+  rows[0]["time_us"] = nullptr;
+  rows[1]["content"] = "of another";
+  const std::string both = rows[0].dump() + "\n" + rows[1].dump() + "\n";
+  folder.write("peers.jsonl", "{\"kind\":\"context\"}\n" + both);
+  CHECK(run_peer(python, folder, "numpy", {"--resume"}).exit_code == 0);
+  CHECK(rows_of(folder.path("peers.jsonl")).size() == 4);
+}
+
+TEST_CASE("a peer that only compiles launches its cases and writes no row") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  const std::string peer = folder.write("mine.py",
+                                        "from peer_numpy import *\n"
+                                        "def launch(state, operands):\n"
+                                        "    raise RuntimeError('no kernel')\n");
+  const ProcessResult result = run_peer(python, folder, peer, {"--compile"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.err, "decode8-rank8: RuntimeError: no kernel"));
+  CHECK_FALSE(fs::exists(folder.path("peers.jsonl")));
+}
+
 TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
