@@ -83,10 +83,10 @@ side_by_side() {
 
 # Triton compiles for each shape: on all cores, before any case waits for it.
 compile() {
-  local peer
+  local peer files=(build/wide-cases/*.safetensors)
   for peer in $peers; do
-    [[ $peer == torch-* ]] || printf '%s\0' build/wide-cases/*.safetensors |
-      xargs -0 -n 20 -P 8 scripts/peers/run.py --compile --tool "$tool" --peer "$peer" "${unpacked[@]}" --cases &
+    [[ $peer == torch-* ]] || printf '%s\0' "${files[@]}" |
+      xargs -0 -n $(((${#files[@]} + 7) / 8)) -P 8 scripts/peers/run.py --compile --tool "$tool" --peer "$peer" "${unpacked[@]}" --cases &
   done
   wait
 }

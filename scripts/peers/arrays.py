@@ -73,6 +73,9 @@ class NumPyArrays:
     def largest(self, array):
         return float(np.max(np.abs(array), initial=0))
 
+    def settle(self):
+        pass
+
     def release(self):
         pass
 
@@ -157,8 +160,14 @@ class TorchArrays:
     def largest(self, array):
         return float(array.float().abs().max()) if array.numel() else 0.0
 
+    def settle(self):
+        """Waits for all that was queued."""
+        if self.on_gpu:
+            self.torch.cuda.synchronize()
+
     def release(self):
         """Memory of the case before goes back, so that the next one sees what is free."""
+        self.settle()
         if self.on_gpu:
             self.torch.cuda.empty_cache()
 

@@ -182,6 +182,7 @@ def prove_and_time(case, peer, arrays, tool, timed, turns):
         return row
     turns.together()
     sets.fill()
+    arrays.settle()
     turns.alone()
     sequence = timing.Sequence(sets, clock, clock_for(arrays) if case.layer else None)
     samples, base, warning = timing.collect(sequence, case.meta["measure"])
@@ -264,10 +265,10 @@ def parse():
     add("--out", metavar="FILE.jsonl", help=f"rows are appended to it (default: {USUAL_OUT})")
     add("--device", help="cuda or cpu; without it a GPU where PyTorch finds one")
     add("--no-time", action="store_true", help="prove only")
-    add("--compile", action="store_true", help="neither: launch each case once, so that later runs find its kernels compiled")
+    add("--compile", action="store_true", help="launch each case once alone, so that its kernels lie in a cache")
     add("--resume", action="store_true", help="leave out cases that have a row of this peer in --out")
     add("--time-limit", type=float, metavar="SECONDS", help="begin no case after so long; the others stay for --resume")
-    add("--turns", metavar="FILE", help="made if missing; runs that name the same one share the GPU, and are timed one by one")
+    add("--turns", metavar="FILE", help="runs that name the same one share the GPU, and are timed one by one")
     return parser.parse_args()
 
 
@@ -296,7 +297,7 @@ def open_out(name):
 
 
 def rows_in(out, name, cases, timed):
-    """By case, the rows of a peer that an earlier run left; those that were only proved are wanting where times are asked."""
+    """By case, the rows that an earlier run left; where times are asked, none that were only proved."""
     contents, rows = {case.id: case.meta["row"]["content"] for case in cases}, {}
     out.seek(0)
     for line in out:
@@ -339,8 +340,8 @@ def main():
         for number, case in enumerate(missing):
             began = time.perf_counter()
             if options.time_limit is not None and began - begin >= options.time_limit:
-                print(f"run.py: {len(missing) - number} of {len(cases)} cases are left, from {case.id} on: --time-limit "
-                      "ended; --resume goes on", file=sys.stderr)
+                print(f"run.py: {len(missing) - number} of {len(cases)} cases are left, from {case.id} on: "
+                      "--time-limit ended; --resume goes on", file=sys.stderr)
                 return worst({CODES[status] for status in statuses} | {INCONCLUSIVE}, statuses)
             if reason:
                 row = unproved(case, tool, "SKIPPED", reason, "")
