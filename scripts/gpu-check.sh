@@ -83,8 +83,9 @@ side_by_side() {
 
 # Triton compiles for each shape: on all cores, before any case waits for it.
 compile() {
-  local peer files=(build/wide-cases/*.safetensors)
-  for peer in $peers; do
+  local peer files=("$1"/*.safetensors)
+  shift
+  for peer; do
     [[ $peer == torch-* ]] || printf '%s\0' "${files[@]}" |
       xargs -0 -n $(((${#files[@]} + 7) / 8)) -P 8 scripts/peers/run.py --compile --tool "$tool" --peer "$peer" "${unpacked[@]}" --cases &
   done
@@ -97,7 +98,8 @@ peers_wide() {
   [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
   for number in $(seq -f %03g "${LORA_BENCH_POINTS:-160}"); do wanted+=(--case "$number-*"); done
   record wide-export "$tool" export auto-wide "${wanted[@]}" --backends naive --scales-as-written --to build/wide-cases
-  record wide-compile compile
+  # shellcheck disable=SC2086  # several words
+  record wide-compile compile build/wide-cases $peers
   record wide-peers side_by_side
   record wide "$tool" run auto-wide "${wanted[@]}" --backends auto --out "$out/wide.jsonl" --quiet
   for peer in $peers; do theirs+=(--peers "$out/wide-$peer.jsonl"); done
@@ -110,6 +112,7 @@ tax() {
   [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
   record tax "$tool" run tax "${whole[@]}" --backends auto --out "$out/tax.jsonl" --quiet
   record tax-export "$tool" export tax "${whole[@]}" --backends naive --scales-as-written --to build/tax-cases
+  record tax-compile compile build/tax-cases vllm
   record tax-peer scripts/peers/run.py --tool "$tool" --cases build/tax-cases --peer vllm \
     --out "$out/tax-peers.jsonl" "${unpacked[@]}"
   record tax-table "$tool" report --peers "$out/tax-peers.jsonl" "$out/tax.jsonl" --out "$out/tax.md"

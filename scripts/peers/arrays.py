@@ -29,8 +29,11 @@ class NumPyArrays:
         y[...] = rounded(x @ weights.T, dtype)
 
     def doubled(self, array, rows):
-        """Some rows of it in fp64, in NumPy."""
+        """Some rows of it in fp64, where it is."""
         return array[rows].astype("<f8")
+
+    def in_numpy(self, array):
+        return array
 
     def turned(self, array, distance, axis):
         return np.roll(array, distance, axis)
@@ -115,7 +118,10 @@ class TorchArrays:
 
     def doubled(self, array, rows):
         index = rows if isinstance(rows, slice) else self.torch.as_tensor(rows, device=self.device)
-        return array[index].double().cpu().numpy()
+        return array[index].double()
+
+    def in_numpy(self, array):
+        return array.cpu().numpy()
 
     def turned(self, array, distance, axis):
         return self.torch.roll(array, distance, axis)

@@ -25,8 +25,8 @@ def rows_in_double(arrays, x, w, rows):
     right, size = [], []
     for first in range(0, w.shape[0], step):
         part = arrays.doubled(w, slice(first, first + step)).T
-        right.append(inputs @ part)
-        size.append(np.abs(inputs) @ np.abs(part))
+        right.append(arrays.in_numpy(inputs @ part))
+        size.append(arrays.in_numpy(abs(inputs) @ abs(part)))
     return np.concatenate(right, 1), np.concatenate(size, 1)
 
 
@@ -38,7 +38,7 @@ def wrong(case, arrays, x, w, y):
     # The last rounding of numbers that are not normal is no share of them.
     allowed = (case.in_features * 2.0**-23 * size
                + case.meta["unit_roundoff_of_output"] * np.abs(right) * (1 + 2.0**-7) + 2.0**-24)
-    apart = np.abs(arrays.doubled(y, rows) - right)
+    apart = np.abs(arrays.in_numpy(arrays.doubled(y, rows)) - right)
     far = ~(apart <= allowed)
     if not far.any():
         return ""

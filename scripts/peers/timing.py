@@ -310,7 +310,7 @@ def _wrong_on_the_way(sequence, changed):
             columns = np.sort(dice.choice(w.shape[0], min(MOST_COLUMNS, w.shape[0]), replace=False))
             x = arrays.doubled(sets.inputs[min(number, len(sets.inputs) - 1)], changed.rows)
             before = np.zeros((len(changed.rows), w.shape[0]), np.float32)
-            before[:, columns] = x @ arrays.doubled(w, columns).T
+            before[:, columns] = arrays.in_numpy(x @ arrays.doubled(w, columns).T)
         left = arrays.rows(seen[place], np.arange(len(changed.rows)), _row_axis(case))
         missing = _missing(sets, changed, left, [TURN * number] * (1 if overwrites else rounds), before, columns)
         if missing:
