@@ -170,19 +170,34 @@ void GuardedBuffer::copy_from(const GuardedBuffer& other) {
 
 bool GuardedBuffer::same_as(const GuardedBuffer& other) const {
   constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
+  return same_pieces(other, kPieceBytes, kPieceBytes);
+}
+
+bool GuardedBuffer::same_rows(const GuardedBuffer& other, std::int64_t row_bytes,
+                              std::int64_t room_bytes) const {
+  return same_pieces(other, row_bytes, row_bytes + room_bytes);
+}
+
+// Piece by piece: of what is as large as this memory the host may not hold two.
+bool GuardedBuffer::same_pieces(const GuardedBuffer& other, std::int64_t compared_bytes,
+                                std::int64_t stride_bytes) const {
+  constexpr std::int64_t kLeastBytes = std::int64_t{16} << 20;
   if (bytes_ != other.bytes_) {
     return false;
   }
-  // Piece by piece: of what is as large as this memory the host may not hold two.
-  std::vector<std::byte> mine = zero_bytes(std::min(bytes_, kPieceBytes));
+  const std::int64_t most = std::max(kLeastBytes / stride_bytes, std::int64_t{1}) * stride_bytes;
+  std::vector<std::byte> mine = zero_bytes(std::min(bytes_, most));
   std::vector<std::byte> others = mine;
-  for (std::int64_t done = 0; done < bytes_; done += kPieceBytes) {
-    const std::int64_t piece = std::min(bytes_ - done, kPieceBytes);
+  for (std::int64_t done = 0; done < bytes_; done += most) {
+    const std::int64_t piece = std::min(bytes_ - done, most);
     memory_->copy_out(mine.data(), static_cast<const std::byte*>(data_) + done, piece);
     other.memory_->copy_out(others.data(), static_cast<const std::byte*>(other.data_) + done,
                             piece);
-    if (std::memcmp(mine.data(), others.data(), static_cast<std::size_t>(piece)) != 0) {
-      return false;
+    for (std::int64_t row = 0; row < piece; row += stride_bytes) {
+      if (std::memcmp(mine.data() + row, others.data() + row,
+                      static_cast<std::size_t>(std::min(compared_bytes, piece - row))) != 0) {
+        return false;
+      }
     }
   }
   return true;

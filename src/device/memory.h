@@ -76,8 +76,11 @@ class GuardedBuffer {
   void download_to(std::vector<std::byte>& contents) const;
   void copy_from(const GuardedBuffer& other);                    // of the same memory and size
   [[nodiscard]] bool same_as(const GuardedBuffer& other) const;  // contents, bit for bit
-  void poison();                                                 // contents to 0xFF
-  void clear();  // contents to 0, which is +0 in every dtype
+  // The same of rows of so many bytes, whatever lies behind each.
+  [[nodiscard]] bool same_rows(const GuardedBuffer& other, std::int64_t row_bytes,
+                               std::int64_t room_bytes) const;
+  void poison();  // contents to 0xFF
+  void clear();   // contents to 0, which is +0 in every dtype
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;
@@ -91,6 +94,8 @@ class GuardedBuffer {
 
  private:
   void lay_out(const void* contents);
+  [[nodiscard]] bool same_pieces(const GuardedBuffer& other, std::int64_t compared_bytes,
+                                 std::int64_t stride_bytes) const;
 
   Memory* memory_ = nullptr;
   std::byte* base_ = nullptr;

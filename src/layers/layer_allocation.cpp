@@ -79,7 +79,7 @@ void LayerEngine::allocate_weights(Part& part) {
   const auto buffer = [&](std::int64_t elements) {
     return GuardedBuffer(part.place->uses.memory, bytes_of(lora.dtype, elements));
   };
-  part.w = buffer(problem.base.max_rank * problem.base.in_features);
+  part.w = buffer(problem.base.max_rank * (problem.base.in_features + problem.room));
   part.bias = buffer(problem.adds_bias ? problem.base.max_rank : 0);
   if (problem.shard.padding > 0) {
     part.w.clear();
@@ -115,18 +115,22 @@ LayerEngine::PlanArrays LayerEngine::plan_arrays(Memory& memory, std::int64_t sl
 
 void LayerEngine::prepare(const Problem& problem, Memory& memory, const PlanArrays& arrays,
                           Launched& launched) {
-  const auto numbers = [](const GuardedBuffer& buffer) {
-    return static_cast<const std::int32_t*>(buffer.data());
-  };
   const auto slots = static_cast<std::int64_t>(problem.rank.size());
   launched.rank = GuardedBuffer(memory, slots * static_cast<std::int64_t>(sizeof(std::int32_t)));
   launched.scale = GuardedBuffer(memory, slots * static_cast<std::int64_t>(sizeof(float)));
-  launched.operands.adapter_of_token = numbers(arrays.adapter_of_token);
-  launched.operands.token_order = numbers(arrays.token_order);
-  launched.operands.active_ids = numbers(arrays.active_ids);
-  launched.operands.group_starts = numbers(arrays.group_starts);
-  launched.operands.rank = numbers(launched.rank);
+  use_plan(arrays, launched.operands);
+  launched.operands.rank = static_cast<const std::int32_t*>(launched.rank.data());
   launched.operands.scale = static_cast<const float*>(launched.scale.data());
+}
+
+void LayerEngine::use_plan(const PlanArrays& arrays, Operands& operands) {
+  const auto numbers = [](const GuardedBuffer& buffer) {
+    return static_cast<const std::int32_t*>(buffer.data());
+  };
+  operands.adapter_of_token = numbers(arrays.adapter_of_token);
+  operands.token_order = numbers(arrays.token_order);
+  operands.active_ids = numbers(arrays.active_ids);
+  operands.group_starts = numbers(arrays.group_starts);
 }
 
 }  // namespace lora_bench

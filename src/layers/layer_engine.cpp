@@ -7,6 +7,7 @@
 #include "core/convert.h"
 #include "core/error.h"
 #include "layers/layer_memory.h"
+#include "ops/fused_layer.h"
 
 namespace lora_bench {
 namespace {
@@ -19,6 +20,28 @@ void upload(GuardedBuffer& buffer, const std::vector<T>& from) {
 void forget_adapters(Problem& problem) {
   std::fill(problem.rank.begin(), problem.rank.end(), 0);
   std::fill(problem.scale.begin(), problem.scale.end(), 1.0F);
+}
+
+// Rows with room behind each, which is poison then.
+void copy_rows(Memory& memory, void* to, const std::byte* from, std::int64_t rows,
+               std::int64_t row_bytes, std::int64_t room_bytes) {
+  if (room_bytes == 0) {
+    memory.copy_in(to, from, rows * row_bytes);
+    return;
+  }
+  constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
+  const std::int64_t stride = row_bytes + room_bytes;
+  const std::int64_t most = std::max<std::int64_t>(kPieceBytes / stride, 1);
+  std::vector<std::byte> piece(static_cast<std::size_t>(std::min(most, rows) * stride),
+                               GuardedBuffer::kPoison);
+  for (std::int64_t done = 0; done < rows; done += most) {
+    const std::int64_t count = std::min(most, rows - done);
+    for (std::int64_t row = 0; row < count; ++row) {
+      std::memcpy(piece.data() + row * stride, from + (done + row) * row_bytes,
+                  static_cast<std::size_t>(row_bytes));
+    }
+    memory.copy_in(advance(to, done * stride), piece.data(), count * stride);
+  }
 }
 
 std::vector<void*> addresses(auto& parts, auto member) {
@@ -45,10 +68,13 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
   }
   const bool looks_up = description_of(problem.layer.kind).looks_up;
   const std::int64_t x_bytes =
-      looks_up ? problem.lora.tokens * static_cast<std::int64_t>(sizeof(std::int32_t))
-               : bytes_of(problem.lora.dtype, problem.lora.tokens * problem.layer.in_features);
+      looks_up
+          ? problem.lora.tokens * static_cast<std::int64_t>(sizeof(std::int32_t))
+          : bytes_of(problem.lora.dtype, problem.lora.tokens * (problem.layer.in_features +
+                                                                shard_problem(problem, 0).room));
   for (const ShardPlace& place : places) {
     places_.push_back({place, GuardedBuffer(place.memory, x_bytes), plan_arrays(place.memory, 1),
+                       plan_arrays(place.memory, problem.lora.slots),
                        plan_arrays(place.memory, problem.lora.slots),
                        runs_beside(problem.overlap)
                            ? std::make_unique<SideStream>(place.memory.space())
@@ -122,6 +148,7 @@ void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
     Memory& memory = part.place->uses.memory;
     const Shard& shard = part.problem.shard;
     const std::int64_t row_bytes = bytes_of(w.dtype, shard.inputs.count);
+    const std::int64_t room_bytes = bytes_of(w.dtype, part.problem.room);
     std::int64_t rows = 0;
     std::int64_t block_start = 0;
     for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
@@ -129,9 +156,9 @@ void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
                                shard.outputs[block].count};
       const bool whole_rows = shard.inputs.count == w.columns;
       const Matrix piece = whole_rows ? Matrix{} : cut(w, outputs, shard.inputs);
-      memory.copy_in(advance(part.w.data(), rows * row_bytes),
-                     whole_rows ? w.data.data() + outputs.first * row_bytes : piece.data.data(),
-                     outputs.count * row_bytes);
+      copy_rows(memory, advance(part.w.data(), rows * (row_bytes + room_bytes)),
+                whole_rows ? w.data.data() + outputs.first * row_bytes : piece.data.data(),
+                outputs.count, row_bytes, room_bytes);
       if (part.problem.adds_bias) {
         memory.copy_in(advance(part.bias.data(), bytes_of(bias.dtype, rows)),
                        bias.data.data() + bytes_of(bias.dtype, outputs.first),
@@ -230,8 +257,24 @@ void LayerEngine::activate(const Plan& plan) {
     if (part.problem.expand) {
       part.problem.expand->plan = plan;
     }
+    plan_rest(part);
   }
   forget_deltas();
+}
+
+void LayerEngine::plan_rest(Part& part) const {
+  const FusedLayer* const fused =
+      problem_.overlap == Overlap::kFused ? part.place->uses.base.fused() : nullptr;
+  part.rest.reset();
+  if (fused != nullptr) {
+    part.rest = fused->left_over(part.problem.base, part.problem.lora);
+  }
+  if (part.rest && part.rest->active() == 0) {
+    part.rest.reset();
+  }
+  if (part.rest) {
+    upload_plan(*part.rest, part.place->rest_plan);
+  }
 }
 
 void LayerEngine::set_input(const std::vector<std::byte>& x) {
@@ -243,8 +286,11 @@ void LayerEngine::set_input(const std::vector<std::byte>& x) {
       parts.insert(parts.end(), columns.data.begin(), columns.data.end());
     }
   }
+  const Dtype dtype = problem_.lora.dtype;
+  const std::vector<std::byte>& given = at(0).problem.input_split ? parts : x;
   for (Place& place : places_) {
-    place.x.upload(at(0).problem.input_split ? parts : x);
+    copy_rows(place.uses.memory, place.x.data(), given.data(), problem_.lora.tokens,
+              bytes_of(dtype, problem_.layer.in_features), bytes_of(dtype, at(0).problem.room));
   }
 }
 
@@ -333,17 +379,26 @@ std::string LayerEngine::changed_input(const LayerEngine& other) const {
   const auto differ = [](const GuardedBuffer& one, const GuardedBuffer& another) {
     return !one.same_as(another);
   };
+  // What is behind their rows is no input.
+  const auto rows_differ = [&](const GuardedBuffer& one, const GuardedBuffer& another,
+                               const ShardProblem& part) {
+    const std::int64_t room_bytes = bytes_of(part.lora.dtype, part.room);
+    return room_bytes == 0
+               ? differ(one, another)
+               : !one.same_rows(another, bytes_of(part.lora.dtype, part.base.in_features),
+                                room_bytes);
+  };
   for (std::size_t place = 0; place < places_.size(); ++place) {
-    if (differ(places_[place].x, other.places_[place].x)) {
+    if (rows_differ(places_[place].x, other.places_[place].x, at(0).problem)) {
       return "x";
     }
   }
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     const Part& mine = parts_[rank];
     const Part& others = other.parts_[rank];
-    std::string what = differ(mine.w, others.w)         ? "W"
-                       : differ(mine.bias, others.bias) ? "bias"
-                                                        : "";
+    std::string what = rows_differ(mine.w, others.w, mine.problem) ? "W"
+                       : differ(mine.bias, others.bias)            ? "bias"
+                                                                   : "";
     for (std::size_t i = 0; i < mine.a.size() && what.empty(); ++i) {
       what = differ(mine.a[i], others.a[i]) ? "A" : differ(mine.b[i], others.b[i]) ? "B" : "";
     }

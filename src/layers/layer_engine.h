@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/gpu_group.h"
@@ -88,7 +89,7 @@ class LayerEngine {
   struct Place {
     ShardPlace uses;
     GuardedBuffer x;
-    PlanArrays base_plan, lora_plan;
+    PlanArrays base_plan, lora_plan, rest_plan;
     std::unique_ptr<SideStream> side;  // null where nothing runs beside the base
   };
   struct Part {
@@ -99,7 +100,8 @@ class LayerEngine {
     GuardedBuffer ordered_y, order;
     std::vector<GuardedBuffer> a, b;  // one for each slice
     Launched base, lora, expand;
-    GuardedBuffer fused;  // workspace of a launch for both
+    GuardedBuffer fused;       // workspace of a launch for both
+    std::optional<Plan> rest;  // rows whose adapters that launch leaves to an expand
   };
 
   [[nodiscard]] const Part& at(std::int64_t rank) const {
@@ -120,6 +122,7 @@ class LayerEngine {
   static void upload_plan(const Plan& plan, PlanArrays& arrays);
   static void prepare(const Problem& problem, Memory& memory, const PlanArrays& arrays,
                       Launched& launched);
+  static void use_plan(const PlanArrays& arrays, Operands& operands);
   static void upload_ranks(const Problem& problem, Launched& launched);
   static void upload_ranks(Part& part);
   static void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
@@ -128,6 +131,8 @@ class LayerEngine {
   void forget_deltas();
   static void launch_half(const Part& part, Op half, Stream stream);
   static void launch_fused(const Part& part, Stream stream);
+  void plan_rest(Part& part) const;
+  static void launch_rest(const Part& part, Stream stream);
   static void launch_base(Part& part, bool on_delta, Stream stream);
   // On the host: y of part.base_fp32 and what is still to be added.
   static void finish_base(Part& part, bool on_delta);

@@ -122,8 +122,24 @@ void LayerEngine::launch_fused(const Part& part, Stream stream) {
   const Problem& base = part.problem.base;
   const Problem& lora = part.problem.lora;
   Operands of_lora = part.lora.operands;
+  if (fused.reads_hidden(base, lora)) {
+    launch_half(part, Op::kShrink, stream);
+  }
   of_lora.workspace = part.fused.data();
   fused.launch(base, part.base.operands, lora, of_lora, stream);
+  if (part.rest) {
+    launch_rest(part, stream);
+  }
+}
+
+void LayerEngine::launch_rest(const Part& part, Stream stream) {
+  Problem problem = half_of(part.problem.lora, Op::kExpand);
+  problem.plan = *part.rest;
+  Operands operands = part.lora.operands;
+  operands.x = nullptr;
+  std::fill(operands.a.begin(), operands.a.end(), nullptr);
+  use_plan(part.place->rest_plan, operands);
+  part.place->uses.lora.launch(problem, operands, stream);
 }
 
 void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {

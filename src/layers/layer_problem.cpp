@@ -122,8 +122,9 @@ bool runs_beside(Overlap overlap) {
 
 Numerics numerics_of_adapters(const LayerProblem& problem, const ShardProblem& part,
                               const Backend& base, const Backend& lora) {
-  return problem.overlap == Overlap::kFused ? base.fused()->numerics(part.base, part.lora)
-                                            : lora.numerics(part.lora);
+  const Numerics numerics = lora.numerics(part.lora);
+  return problem.overlap == Overlap::kFused ? base.fused()->numerics(part.base, part.lora, numerics)
+                                            : numerics;
 }
 
 namespace {
@@ -236,6 +237,13 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   if (part.looks_up) {
     part.lora.op = Op::kEmbedding;
     part.lora.scale_at = ScaleAt::kExpand;  // h is read, not computed
+  }
+  // Columns of a part of x have those of the next shard behind them.
+  if (problem.overlap == Overlap::kFused && shard.inputs.count == layer.in_features) {
+    part.room = room_behind_inputs(part.base, part.lora);
+    part.base.x_stride += part.room;
+    part.base.a_stride = part.base.x_stride;
+    part.lora.x_stride += part.room;
   }
   part.delta_apart = in_epilogue || problem.overlap == Overlap::kDelta;
   part.lora.add_inputs = !part.delta_apart;

@@ -75,6 +75,8 @@ struct ShardProblem {
   bool looks_up = false;
   bool adds_bias = false;    // of a sum of terms the first alone
   bool input_split = false;  // x has the shard's columns alone
+  // Elements behind each row of x and W that are neither's: a fused launch writes there.
+  std::int64_t room = 0;
 };
 [[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
 

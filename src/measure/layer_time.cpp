@@ -55,7 +55,8 @@ std::int64_t allocated_bytes(const LayerProblem& problem) {
   std::int64_t bytes = 0;
   for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
     const ShardProblem part = shard_problem(problem, rank);
-    bytes += tensor_bytes(part.lora) + part.base.max_rank * part.base.in_features * size;
+    bytes +=
+        tensor_bytes(part.lora) + part.base.max_rank * (part.base.in_features + part.room) * size;
     bytes += part.expand ? tensor_bytes(*part.expand) : 0;
     bytes += part.delta_apart ? problem.lora.tokens * part.base.max_rank * size : 0;
   }

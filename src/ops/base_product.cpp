@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "ops/continued_layer.h"
 #include "ops/cpu_backend.h"
 #include "ops/cublaslt_library.h"
+#include "ops/fused_layer.h"
 #include "ops/kernel_params.h"
 #include "ops/streamed_product.h"
 
@@ -23,17 +25,60 @@ LtShape lt_shape(const Problem& problem) {
   shape.columns = problem.max_rank;
   shape.depth = problem.in_features;
   shape.x_stride = problem.x_stride;
+  shape.w_stride = problem.a_stride > 0 ? problem.a_stride : problem.in_features;
   // A shard of the inputs begins at a multiple of what it has of a row.
   shape.x_alignment = std::gcd(kAlignmentBytes, problem.in_features * size_bytes(problem.dtype));
   return shape;
 }
+
+// Few rows by one kernel, many by a longer product.
+class FusedByRows final : public FusedLayer {
+ public:
+  explicit FusedByRows(const Backend& base)
+      : few_(make_streamed_layer()), many_(make_continued_layer(base)) {}
+
+  [[nodiscard]] std::string why_not(const Problem& base, const Problem& lora) const override {
+    return of(lora).why_not(base, lora);
+  }
+  [[nodiscard]] bool is_quicker(const Problem& base, const Problem& lora) const override {
+    return of(lora).is_quicker(base, lora);
+  }
+  [[nodiscard]] bool same_base(const Problem& base, const Problem& lora) const override {
+    return of(lora).same_base(base, lora);
+  }
+  [[nodiscard]] bool reads_hidden(const Problem& base, const Problem& lora) const override {
+    return of(lora).reads_hidden(base, lora);
+  }
+  [[nodiscard]] std::optional<Plan> left_over(const Problem& base,
+                                              const Problem& lora) const override {
+    return of(lora).left_over(base, lora);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora,
+                                  const Numerics& of_shrink) const override {
+    return of(lora).numerics(base, lora, of_shrink);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& base,
+                                             const Problem& lora) const override {
+    return of(lora).workspace_bytes(base, lora);
+  }
+  void launch(const Problem& base, const Operands& of_base, const Problem& lora,
+              const Operands& of_lora, Stream stream) const override {
+    of(lora).launch(base, of_base, lora, of_lora, stream);
+  }
+
+ private:
+  [[nodiscard]] const FusedLayer& of(const Problem& lora) const {
+    return is_of_many_rows(lora) ? *many_ : *few_;
+  }
+  std::unique_ptr<FusedLayer> few_, many_;
+};
 
 class CublasLtProduct final : public Backend {
  public:
   explicit CublasLtProduct(BaseAlgorithm algorithm)
       : streams_(algorithm == BaseAlgorithm::kAuto),
         library_(algorithm),
-        layer_(streams_ ? make_streamed_layer() : nullptr) {}
+        layer_(streams_ ? std::make_unique<FusedByRows>(*this) : nullptr) {}
 
   [[nodiscard]] std::string_view name() const override { return "cublaslt"; }
   [[nodiscard]] std::string_view summary() const override {

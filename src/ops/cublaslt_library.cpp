@@ -93,7 +93,7 @@ class LtDescriptors {
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE,
         shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-    layout(w_, shape.dtype, depth, columns, shape.depth);
+    layout(w_, shape.dtype, depth, columns, shape.w_stride);
     layout(x_, shape.dtype, depth, rows, shape.x_stride);
     layout(out_, shape.out, columns, rows, shape.columns);
   }
@@ -228,7 +228,7 @@ DeviceBlock device_block(std::int64_t bytes) {
 class LtTrial {
  public:
   LtTrial(const LtShape& shape, std::int64_t workspace_bytes)
-      : bytes_of_w_(shape.columns * shape.depth * size_bytes(shape.dtype)),
+      : bytes_of_w_(shape.columns * shape.w_stride * size_bytes(shape.dtype)),
         copies_(1 + 3 * cache_bytes() / std::max<std::int64_t>(bytes_of_w_, 1)),
         x_(device_block(shape.rows * shape.x_stride * size_bytes(shape.dtype))),
         w_(device_block(copies_ * bytes_of_w_)),

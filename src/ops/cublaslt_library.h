@@ -14,18 +14,18 @@ namespace lora_bench {
 [[nodiscard]] std::string why_no_cublaslt();
 
 // out[rows, columns] = x[rows, depth] w[columns, depth]^T (+ bias[columns], of the dtype of out)
-// (+ addend, as out), rounded once, x with rows `x_stride` elements apart, w and out dense, sums in
-// fp32.
+// (+ addend, as out), rounded once, x with rows `x_stride` and w with rows `w_stride` elements
+// apart, out dense, sums in fp32.
 struct LtShape {
   Dtype dtype = Dtype::kBf16;
   Dtype out = Dtype::kBf16;
   bool bias = false;
   bool adds = false;
   std::int64_t rows = 0, columns = 0, depth = 0;
-  std::int64_t x_stride = 0;
+  std::int64_t x_stride = 0, w_stride = 0;
   std::int64_t x_alignment = 256;  // of the address of x, in bytes; w and out have 256
   [[nodiscard]] auto in_order() const {
-    return std::tie(dtype, out, bias, adds, rows, columns, depth, x_stride, x_alignment);
+    return std::tie(dtype, out, bias, adds, rows, columns, depth, x_stride, w_stride, x_alignment);
   }
   [[nodiscard]] bool operator<(const LtShape& other) const { return in_order() < other.in_order(); }
 };

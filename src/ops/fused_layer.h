@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ops/backend.h"
@@ -18,8 +19,22 @@ class FusedLayer {
   [[nodiscard]] virtual bool is_quicker(const Problem& base, const Problem& lora) const = 0;
   // Whether a row to which nothing is added has the bits of the base alone.
   [[nodiscard]] virtual bool same_base(const Problem& base, const Problem& lora) const = 0;
-  // Of what adapters add.
-  [[nodiscard]] virtual Numerics numerics(const Problem& base, const Problem& lora) const = 0;
+  // Whether h is made before the launch, by a backend for the adapters.
+  [[nodiscard]] virtual bool reads_hidden(const Problem& base, const Problem& lora) const {
+    static_cast<void>(base);
+    static_cast<void>(lora);
+    return false;
+  }
+  // Rows whose adapters are left to an expand after the launch, all others -1; none: no row is.
+  [[nodiscard]] virtual std::optional<Plan> left_over(const Problem& base,
+                                                      const Problem& lora) const {
+    static_cast<void>(base);
+    static_cast<void>(lora);
+    return std::nullopt;
+  }
+  // Of what adapters add; `of_shrink` is that of the backend that makes h, where one does.
+  [[nodiscard]] virtual Numerics numerics(const Problem& base, const Problem& lora,
+                                          const Numerics& of_shrink) const = 0;
   // All 0 before the first launch; no two launches may use it at a time.
   [[nodiscard]] virtual std::int64_t workspace_bytes(const Problem& base,
                                                      const Problem& lora) const = 0;
@@ -27,5 +42,9 @@ class FusedLayer {
   virtual void launch(const Problem& base, const Operands& of_base, const Problem& lora,
                       const Operands& of_lora, Stream stream) const = 0;
 };
+
+// Elements behind each row of x and W of a fused layer that its launch may write
+// (kernels/continued).
+[[nodiscard]] std::int64_t room_behind_inputs(const Problem& base, const Problem& lora);
 
 }  // namespace lora_bench

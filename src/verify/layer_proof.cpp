@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "ops/fused_layer.h"
 #include "verify/layer_relations.h"
 #include "verify/oracle.h"
 
@@ -184,8 +185,10 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
     arithmetic.lora.intermediate = number_of(problem.lora.intermediate);
   }
   arithmetic.lora.rounds_delta = arithmetic.lora.rounds_delta || part.delta_apart;
+  // Of a layer with room behind its rows some may be left to an expand.
   arithmetic.base_rounded =
-      problem.overlap != Overlap::kEpilogue && problem.overlap != Overlap::kFused;
+      (problem.overlap != Overlap::kEpilogue && problem.overlap != Overlap::kFused) ||
+      (part.room > 0 && base.fused()->left_over(part.base, part.lora).has_value());
   if (part.h == Exchange::kReduce) {
     arithmetic.lora.shrink_depth += problem.layer.tp;
     arithmetic.lora.terms_of_h = problem.layer.tp;
@@ -337,12 +340,14 @@ class LayerProof {
     return std::fabs(std::frexp(value, &exponent)) == 0.5F;
   }
 
-  // In fp16 the base would overflow; a sum of terms of a narrow h rounds where no one models it.
+  // In fp16 the base would overflow; a sum of terms of a narrow h, and an h in two parts of bf16,
+  // round where no one models it.
   [[nodiscard]] bool takes_integers() const {
     const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
+    const bool in_parts = shard_problem(problem_, 0).room > 0;
     return !home_.communicator->rounds_each_sum() && problem_.lora.dtype != Dtype::kFp16 && wide &&
-           problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
+           !in_parts && problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
   }
 
   // Integers tell that something is wrong in the last bit, other numbers better what.

@@ -25,6 +25,7 @@ struct Problem {
   std::vector<std::int64_t> widths;  // N_i, may be 0
   std::int64_t offset_start = 0;
   std::int64_t x_stride = 0;
+  std::int64_t a_stride = 0;  // of a base product alone: between rows of W; 0: in_features
   std::int64_t y_stride = 0;
   std::int64_t slots = 0;
   std::int64_t max_rank = 0;

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lora_bench::kernels {
+
+// What decides whether a base product goes on over adapters, and which. Host only, pure.
+struct ContinuedShape {
+  std::int64_t tokens = 0;
+  std::int64_t columns = 0;  // of y
+  std::int64_t slots = 0;
+  std::int64_t slices = 0;
+  std::int64_t max_rank = 0;
+  bool wide_hidden = true;  // h is of fp32: two parts of 16 bits each
+};
+// Of the batch: a slot in use and its rows.
+struct ContinuedGroup {
+  std::int32_t slot = 0;
+  std::int64_t rows = 0;
+};
+
+constexpr std::int64_t kContinuedBlocks = 32;
+
+// Columns that one adapter takes behind x and W, a multiple of 8.
+[[nodiscard]] std::int64_t continued_lanes(const ContinuedShape& shape);
+// How many adapters find room there.
+[[nodiscard]] std::int64_t continued_blocks(const ContinuedShape& shape);
+// What a row of x and W has behind its columns: rows begin on 128 bytes where they did before.
+[[nodiscard]] std::int64_t continued_room(const ContinuedShape& shape);
+[[nodiscard]] bool continued_takes(const ContinuedShape& shape);
+// The slots that the product goes on over: where all have room, all of them; else those whose rows
+// are worth it. All others' rows are left to an expand.
+[[nodiscard]] std::vector<std::int32_t> continued_slots(const ContinuedShape& shape,
+                                                        std::vector<ContinuedGroup> groups);
+// Than a pass over y for what adapters add, as reckoned for an H200.
+[[nodiscard]] bool continued_is_quicker(const ContinuedShape& shape,
+                                        const std::vector<ContinuedGroup>& groups);
+
+}  // namespace lora_bench::kernels

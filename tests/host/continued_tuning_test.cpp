@@ -1,0 +1,77 @@
+#include <doctest/doctest.h>
+
+#include "kernels/continued/continued_tuning.h"
+
+using namespace lora_bench::kernels;
+
+namespace {
+
+ContinuedShape prefill(std::int64_t slots, std::int64_t slices, std::int64_t rank) {
+  return {.tokens = 2048, .columns = 4096, .slots = slots, .slices = slices, .max_rank = rank};
+}
+
+}  // namespace
+
+TEST_CASE("a product goes on over each part of h of each slice of as many adapters as have room") {
+  CHECK(continued_lanes(prefill(1, 1, 16)) == 32);
+  CHECK(continued_lanes(prefill(4, 3, 8)) == 48);
+  CHECK(continued_blocks(prefill(4, 3, 8)) == 4);
+  CHECK(continued_blocks(prefill(32, 3, 8)) == 5);
+  ContinuedShape narrow = prefill(32, 3, 8);
+  narrow.wide_hidden = false;
+  CHECK(continued_lanes(narrow) == 24);
+  CHECK(continued_blocks(narrow) == 10);
+  narrow.slices = 1;
+  narrow.slots = 1000;
+  CHECK(continued_blocks(narrow) == kContinuedBlocks);
+  // Rows begin where lines do.
+  CHECK(continued_room(prefill(1, 1, 16)) == 64);
+  CHECK(continued_room(prefill(1, 3, 16)) == 128);
+  CHECK(continued_room(prefill(32, 3, 8)) == 256);
+}
+
+TEST_CASE("many rows of few lanes go on, in whole vectors") {
+  CHECK(continued_takes(prefill(1, 1, 16)));
+  CHECK(continued_takes(prefill(8, 1, 128)));
+  CHECK_FALSE(continued_takes(prefill(8, 1, 136)));
+  CHECK_FALSE(continued_takes(prefill(1, 1, 12)));
+  CHECK_FALSE(continued_takes(prefill(0, 1, 16)));
+  CHECK_FALSE(continued_takes(prefill(1, 0, 16)));
+  CHECK_FALSE(continued_takes(prefill(1, 9, 8)));
+  CHECK_FALSE(continued_takes(prefill(1, 1, 0)));
+  ContinuedShape shape = prefill(1, 1, 16);
+  shape.tokens = 257;
+  CHECK(continued_takes(shape));
+  shape.tokens = 256;
+  CHECK_FALSE(continued_takes(shape));
+  shape = prefill(1, 1, 16);
+  shape.columns += 4;
+  CHECK_FALSE(continued_takes(shape));
+}
+
+TEST_CASE("of more adapters than have room, those of the most rows go on") {
+  // All of them, whatever a batch has of each.
+  CHECK(continued_slots(prefill(3, 1, 16), {{1, 2048}}) == std::vector<std::int32_t>{0, 1, 2});
+  const std::vector<ContinuedGroup> groups{{3, 1}, {4, 900}, {7, 1100}, {9, 47}};
+  CHECK(continued_slots(prefill(32, 1, 16), groups) == std::vector<std::int32_t>{7, 4});
+  // Above a share of the rows that grows with what an adapter takes: 0.59 here, and 0.44.
+  CHECK(continued_slots(prefill(32, 3, 32), groups).empty());
+  CHECK(continued_slots(prefill(32, 3, 24), groups) == std::vector<std::int32_t>{7});
+  // Of equal ones the first, as many as have room.
+  CHECK(continued_slots(prefill(32, 1, 64), {{5, 1024}, {2, 1024}}) ==
+        std::vector<std::int32_t>{5, 2});
+}
+
+TEST_CASE("what goes on is what a pass over y takes longer for") {
+  const std::vector<ContinuedGroup> one{{0, 2048}};
+  CHECK(continued_is_quicker(prefill(1, 3, 16), one));
+  CHECK(continued_is_quicker(prefill(32, 1, 16), {{1, 3}, {3, 1000}, {7, 1045}}));
+  CHECK_FALSE(continued_is_quicker(prefill(32, 1, 16), {{1, 100}, {3, 100}, {7, 100}}));
+  CHECK_FALSE(continued_is_quicker(prefill(4, 1, 64), {{0, 512}, {1, 512}, {2, 512}, {3, 512}}));
+  ContinuedShape few = prefill(1, 1, 16);
+  few.columns = 256;  // y is small: the launch more is not made good
+  CHECK_FALSE(continued_is_quicker(few, one));
+  few = prefill(1, 1, 16);
+  few.tokens = 64;
+  CHECK_FALSE(continued_is_quicker(few, one));
+}
