@@ -9,7 +9,8 @@
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
 #   LORA_BENCH_TAX="*8b"    which cases of tax
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
-#   LORA_BENCH_POINTS=160   how many points of peers-wide, LORA_BENCH_POINTS_SECONDS=3600 after which none begins
+#   LORA_BENCH_POINTS=160   how many points of peers-wide
+#   LORA_BENCH_PEER_SECONDS=3600   after which a peer begins no case of peers-wide and tax; run again, it goes on
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -69,9 +70,10 @@ peers() {
   record gemm-table "$tool" report --peers "$out/gemm-peer.jsonl" "$out/gemm.jsonl"
 }
 
+limit=${LORA_BENCH_PEER_SECONDS:-3600}
 # Each peer in a process of its own, side by side but for what is timed.
 side_by_side() {
-  local peer pid pids=() status=0 limit=${LORA_BENCH_POINTS_SECONDS:-3600}
+  local peer pid pids=() status=0
   for peer in $peers; do
     scripts/peers/run.py --tool "$tool" --cases build/wide-cases --peer "$peer" "${unpacked[@]}" --resume \
       --turns build/wide.turns --time-limit "$limit" --out "$out/wide-$peer.jsonl" &
@@ -113,8 +115,8 @@ tax() {
   record tax "$tool" run tax "${whole[@]}" --backends auto --out "$out/tax.jsonl" --quiet
   record tax-export "$tool" export tax "${whole[@]}" --backends naive --scales-as-written --to build/tax-cases
   record tax-compile compile build/tax-cases vllm
-  record tax-peer scripts/peers/run.py --tool "$tool" --cases build/tax-cases --peer vllm \
-    --out "$out/tax-peers.jsonl" "${unpacked[@]}"
+  record tax-peer scripts/peers/run.py --tool "$tool" --cases build/tax-cases --peer vllm --resume \
+    --time-limit "$limit" --out "$out/tax-peers.jsonl" "${unpacked[@]}"
   record tax-table "$tool" report --peers "$out/tax-peers.jsonl" "$out/tax.jsonl" --out "$out/tax.md"
 }
 

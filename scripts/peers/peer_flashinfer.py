@@ -1,4 +1,6 @@
 """FlashInfer's SegmentGEMMWrapper: rows sorted by adapter, a segmented product for shrink and one a slice of expand."""
+import sys
+
 import torch_steps
 from arrays import Missing
 
@@ -8,6 +10,8 @@ WORKSPACE_BYTES = 128 << 20  # what its documentation encourages
 
 def available(folder):
     version = torch_steps.available()
+    if folder:  # where pip install --target, or unzip, laid the package
+        sys.path.insert(0, folder)
     try:
         import flashinfer
         flashinfer.SegmentGEMMWrapper
@@ -17,7 +21,20 @@ def available(folder):
     import torch
     if not torch.cuda.is_available():
         raise Missing("FlashInfer needs a GPU")
+    try:
+        compiled(torch, flashinfer)
+    except Exception as error:  # no compiler, or one that its kernels are not for
+        raise Missing(f"FlashInfer {flashinfer.__version__} cannot make its segment GEMM here: "
+                      f"{str(error).strip().splitlines()[-1][:300]}") from error
     return f"flashinfer {flashinfer.__version__}, SegmentGEMMWrapper, backend auto, {version}"
+
+
+def compiled(torch, flashinfer):
+    """Its kernels are compiled by the first launch, unless flashinfer-jit-cache has them: takes minutes."""
+    x, weights = (torch.zeros(*shape, dtype=torch.bfloat16, device="cuda") for shape in ((8, 64), (1, 64, 64)))
+    wrapper = flashinfer.SegmentGEMMWrapper(torch.empty(WORKSPACE_BYTES, dtype=torch.int8, device="cuda"))
+    wrapper.run(x, weights, 1, True, seg_indptr=torch.tensor([0, 8], dtype=torch.int64, device="cuda"))
+    torch.cuda.synchronize()
 
 
 def supports(case):
