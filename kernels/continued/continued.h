@@ -10,9 +10,11 @@
 namespace lora_bench::kernels {
 
 // Writes h behind the columns of x and B behind those of W, so that a product over so many more
-// columns is that of the base and its adapters. Of x and W nothing else is written.
+// columns is that of the base and its adapters. Of x and W nothing else is written. h of adapters
+// without a block goes to where expand reads it.
 struct ContinuedParams {
-  ExpandParams expand;  // of y, bias and the plan but adapter_of_token nothing is read
+  ShrinkParams shrink;  // h is fp32
+  ExpandParams expand;  // of y, bias and h nothing is read
   void* x = nullptr;    // [tokens, x_stride]
   void* w = nullptr;    // [all columns of y, w_stride]
   std::int64_t depth = 0;
@@ -21,15 +23,18 @@ struct ContinuedParams {
   std::int64_t all_columns = 0;
   std::int32_t blocks = 0;
   std::int32_t slot[kContinuedBlocks] = {};  // of each block; rows of others have 0 there
-  bool wide_hidden = true;                   // h is of fp32, else as x
+  std::int32_t tiles = 0;                    // of rows, continued_tiles() of all groups
+  std::int32_t columns_each = 0;             // of K, of a block of threads
+  std::int32_t pitch = 0;                    // bytes between rows of A in shared memory
 };
 static_assert(std::is_trivially_copyable_v<ContinuedParams> && sizeof(ContinuedParams) < 4096);
 
-// Whether x, W, h and B begin on 16 bytes.
+// Whether x, W, A and B begin on 16 bytes.
 [[nodiscard]] bool continued_copies(const ContinuedParams& params);
 
-// May start while the kernel before it runs, and waits for it. bf16 alone.
-[[nodiscard]] cudaError_t launch_continued(const ContinuedParams& params, int multiprocessors,
+// May start while the kernel before it runs, of which it reads x alone. bf16 on sm_90. The launch
+// sets columns_each and pitch.
+[[nodiscard]] cudaError_t launch_continued(ContinuedParams params, int multiprocessors,
                                            cudaStream_t stream);
 
 }  // namespace lora_bench::kernels

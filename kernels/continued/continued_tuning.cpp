@@ -12,6 +12,7 @@ constexpr std::int64_t kVector = 8;         // elements of 16 bytes
 constexpr std::int64_t kLine = 64;          // elements of 128 bytes
 constexpr std::int64_t kLeastTokens = 257;  // below, others hide what adapters add
 constexpr std::int64_t kMostLanes = 256;
+constexpr std::int64_t kMostShared = 227 * 1024;  // of a block
 // So many more columns of the product take as long as y takes to be read and written once more: 2
 // flops against 4 bytes, at 650 TFLOP/s and 4 TB/s.
 constexpr std::int64_t kLanesOfAPass = 325;
@@ -19,21 +20,49 @@ constexpr std::int64_t kLanesOfAPass = 325;
 }  // namespace
 
 std::int64_t continued_lanes(const ContinuedShape& shape) {
-  return (shape.wide_hidden ? 2 : 1) * shape.slices * shape.max_rank;
+  return kContinuedParts * shape.slices * shape.max_rank;
 }
 
 std::int64_t continued_blocks(const ContinuedShape& shape) {
-  return std::min({shape.slots, kContinuedBlocks, kMostLanes / continued_lanes(shape)});
+  return std::min(
+      {shape.slots, std::int64_t{kContinuedBlocks}, kMostLanes / continued_lanes(shape)});
 }
 
 std::int64_t continued_room(const ContinuedShape& shape) {
   return divide_up(continued_blocks(shape) * continued_lanes(shape), kLine) * kLine;
 }
 
+ContinuedShared continued_shared(std::int64_t depth, std::int64_t lanes_of_a) {
+  constexpr std::int64_t kGroup = 32;        // columns that a warp multiplies at once
+  constexpr std::int64_t kLanesOfTile = 16;  // there is code for 16, 32, 48, 64, 96 and 128
+  constexpr std::int64_t kBanks = 128;       // bytes
+  constexpr std::int64_t kElementBytes = 2;
+  ContinuedShared shared;
+  shared.columns_each = divide_up(divide_up(depth, kGroup), kContinuedSplits) * kGroup;
+  shared.pitch =
+      divide_up(shared.columns_each * kElementBytes, kBanks) * kBanks + kGroup * kElementBytes;
+  shared.lanes = divide_up(lanes_of_a, kLanesOfTile) * kLanesOfTile;
+  if (shared.lanes > 4 * kLanesOfTile) {
+    shared.lanes = divide_up(shared.lanes, 2 * kLanesOfTile) * 2 * kLanesOfTile;
+  }
+  shared.bytes = shared.lanes * (shared.pitch + kContinuedTileRows * 4);
+  return shared;
+}
+
+std::int64_t continued_tiles(const std::vector<ContinuedGroup>& groups) {
+  std::int64_t tiles = 0;
+  for (const ContinuedGroup& group : groups) {
+    tiles += divide_up(group.rows, std::int64_t{kContinuedTileRows});
+  }
+  return tiles;
+}
+
 bool continued_takes(const ContinuedShape& shape) {
   return shape.tokens >= kLeastTokens && shape.columns % kVector == 0 && shape.slots > 0 &&
          shape.slices > 0 && shape.slices <= kMaxSlices && shape.max_rank > 0 &&
-         shape.max_rank % kVector == 0 && continued_lanes(shape) <= kMostLanes;
+         shape.max_rank % kVector == 0 && continued_lanes(shape) <= kMostLanes &&
+         shape.depth % kVector == 0 &&
+         continued_shared(shape.depth, shape.slices * shape.max_rank).bytes <= kMostShared;
 }
 
 std::vector<std::int32_t> continued_slots(const ContinuedShape& shape,

@@ -12,7 +12,7 @@ struct ContinuedShape {
   std::int64_t slots = 0;
   std::int64_t slices = 0;
   std::int64_t max_rank = 0;
-  bool wide_hidden = true;  // h is of fp32: two parts of 16 bits each
+  std::int64_t depth = 0;  // of x and W
 };
 // Of the batch: a slot in use and its rows.
 struct ContinuedGroup {
@@ -20,12 +20,26 @@ struct ContinuedGroup {
   std::int64_t rows = 0;
 };
 
-constexpr std::int64_t kContinuedBlocks = 32;
+constexpr int kContinuedBlocks = 32;
+constexpr int kContinuedParts = 2;       // an h of fp32 is so many numbers of bf16
+constexpr int kContinuedTileRows = 128;  // of one adapter, of a cluster of blocks
+constexpr int kContinuedSplits = 8;      // of K: blocks of a cluster
+
+// Shared memory of a block.
+struct ContinuedShared {
+  std::int64_t columns_each = 0;  // of K
+  std::int64_t pitch = 0;         // bytes between rows of A: a quarter of a warp reads other banks
+  std::int64_t lanes = 0;         // of A, in whole tiles that there is code for
+  std::int64_t bytes = 0;
+};
 
 // Columns that one adapter takes behind x and W, a multiple of 8.
 [[nodiscard]] std::int64_t continued_lanes(const ContinuedShape& shape);
 // How many adapters find room there.
 [[nodiscard]] std::int64_t continued_blocks(const ContinuedShape& shape);
+[[nodiscard]] ContinuedShared continued_shared(std::int64_t depth, std::int64_t lanes_of_a);
+// Of rows of so many adapters.
+[[nodiscard]] std::int64_t continued_tiles(const std::vector<ContinuedGroup>& groups);
 // What a row of x and W has behind its columns: rows begin on 128 bytes where they did before.
 [[nodiscard]] std::int64_t continued_room(const ContinuedShape& shape);
 [[nodiscard]] bool continued_takes(const ContinuedShape& shape);

@@ -122,9 +122,6 @@ void LayerEngine::launch_fused(const Part& part, Stream stream) {
   const Problem& base = part.problem.base;
   const Problem& lora = part.problem.lora;
   Operands of_lora = part.lora.operands;
-  if (fused.reads_hidden(base, lora)) {
-    launch_half(part, Op::kShrink, stream);
-  }
   of_lora.workspace = part.fused.data();
   fused.launch(base, part.base.operands, lora, of_lora, stream);
   if (part.rest) {

@@ -122,9 +122,8 @@ bool runs_beside(Overlap overlap) {
 
 Numerics numerics_of_adapters(const LayerProblem& problem, const ShardProblem& part,
                               const Backend& base, const Backend& lora) {
-  const Numerics numerics = lora.numerics(part.lora);
-  return problem.overlap == Overlap::kFused ? base.fused()->numerics(part.base, part.lora, numerics)
-                                            : numerics;
+  return problem.overlap == Overlap::kFused ? base.fused()->numerics(part.base, part.lora)
+                                            : lora.numerics(part.lora);
 }
 
 namespace {

@@ -46,16 +46,12 @@ class FusedByRows final : public FusedLayer {
   [[nodiscard]] bool same_base(const Problem& base, const Problem& lora) const override {
     return of(lora).same_base(base, lora);
   }
-  [[nodiscard]] bool reads_hidden(const Problem& base, const Problem& lora) const override {
-    return of(lora).reads_hidden(base, lora);
-  }
   [[nodiscard]] std::optional<Plan> left_over(const Problem& base,
                                               const Problem& lora) const override {
     return of(lora).left_over(base, lora);
   }
-  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora,
-                                  const Numerics& of_shrink) const override {
-    return of(lora).numerics(base, lora, of_shrink);
+  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
+    return of(lora).numerics(base, lora);
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& base,
                                              const Problem& lora) const override {

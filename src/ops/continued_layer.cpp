@@ -23,7 +23,7 @@ kernels::ContinuedShape continued_shape(const Problem& base, const Problem& lora
           .slots = lora.slots,
           .slices = lora.slices(),
           .max_rank = lora.max_rank,
-          .wide_hidden = lora.intermediate == Dtype::kFp32};
+          .depth = base.in_features};
 }
 
 std::vector<kernels::ContinuedGroup> groups_of(const Plan& plan) {
@@ -55,7 +55,8 @@ std::optional<Plan> left_over_by(const Problem& base, const Problem& lora) {
 
 std::int64_t room_behind_inputs(const Problem& base, const Problem& lora) {
   const kernels::ContinuedShape shape = continued_shape(base, lora);
-  return lora.dtype == Dtype::kBf16 && kernels::continued_takes(shape)
+  return lora.dtype == Dtype::kBf16 && lora.intermediate == Dtype::kFp32 &&
+                 kernels::continued_takes(shape)
              ? kernels::continued_room(shape)
              : 0;
 }
@@ -80,13 +81,15 @@ class ContinuedLayer final : public FusedLayer {
   explicit ContinuedLayer(const Backend& base) : base_(base) {}
 
   [[nodiscard]] std::string why_not(const Problem& base, const Problem& lora) const override {
+    constexpr int kLeastCapability = 90;
     const kernels::ContinuedShape shape = continued_shape(base, lora);
     if (base.dtype != Dtype::kBf16 || base.intermediate != base.dtype || base.add_inputs ||
-        lora.op != Op::kLinear || lora.bias || lora.in_features != base.in_features ||
-        !kernels::continued_takes(shape)) {
+        lora.op != Op::kLinear || lora.bias || lora.intermediate != Dtype::kFp32 ||
+        lora.in_features != base.in_features || !kernels::continued_takes(shape) ||
+        first_gpu().compute_capability < kLeastCapability) {
       return fmt::format(
           "layer.overlap fused: {} rows of {}, {} columns, {} slots of rank {} in {} slices; for "
-          "many rows bf16, and few adapters of ranks in multiples of 8",
+          "many rows bf16, an h of fp32 and ranks in multiples of 8, on sm_90",
           base.tokens, name(base.dtype), base.max_rank, lora.slots, lora.max_rank, lora.slices());
     }
     if (base.a_stride < base.in_features + kernels::continued_room(shape)) {
@@ -96,28 +99,33 @@ class ContinuedLayer final : public FusedLayer {
   }
   // Right, but not measured yet.
   [[nodiscard]] bool is_quicker(const Problem&, const Problem&) const override { return false; }
-  [[nodiscard]] bool reads_hidden(const Problem&, const Problem&) const override { return true; }
   [[nodiscard]] std::optional<Plan> left_over(const Problem& base,
                                               const Problem& lora) const override {
     return left_over_by(base, lora);
   }
   // Another product, of which the library may sum otherwise.
   [[nodiscard]] bool same_base(const Problem&, const Problem&) const override { return false; }
-  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora,
-                                  const Numerics& of_shrink) const override {
+  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
     // What two parts of bf16 lack of an fp32 h, 2^-17 of it: 64 units of 2^-23.
     constexpr std::int64_t kLost = 64;
-    Numerics numerics = of_shrink;
+    // Sums of a row that meet: of eight blocks, and of eight warps of each where rows are few.
+    constexpr std::int64_t kSums = 64;
+    const kernels::ContinuedShape shape = continued_shape(base, lora);
+    Numerics numerics;
     numerics.unit_roundoff = 0x1p-23;
+    numerics.shrink_depth =
+        kernels::continued_shared(base.in_features, lora.slices() * lora.max_rank).columns_each +
+        kSums;
     // The library does not tell its order: no order adds more often.
-    const std::int64_t blocks = kernels::continued_blocks(continued_shape(base, lora));
-    numerics.expand_depth = longer(base, lora, blocks).in_features + kLost;
-    numerics.rounds_delta = false;
+    numerics.expand_depth =
+        longer(base, lora, kernels::continued_blocks(shape)).in_features + kLost;
+    numerics.intermediate = Dtype::kFp32;
     numerics.batch_invariant = false;
-    numerics.summation =
-        fmt::format("{}; expand of {} adapters of {} as columns of the base's product, h as {}",
-                    of_shrink.summation, continued_slots_of(base, lora).size(), lora.slots,
-                    lora.intermediate == Dtype::kFp32 ? "two parts of bf16" : "it is");
+    numerics.summation = fmt::format(
+        "h: fp32 on tensor cores, K in {} sums added in turn; expand of {} adapters of {} as "
+        "columns "
+        "of the base's product, h as two parts of bf16",
+        kernels::kContinuedSplits, continued_slots_of(base, lora).size(), lora.slots);
     return numerics;
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& base,
@@ -133,6 +141,7 @@ class ContinuedLayer final : public FusedLayer {
               const Operands& of_lora, Stream stream) const override {
     const std::vector<std::int32_t> slots = continued_slots_of(base, lora);
     kernels::ContinuedParams params;
+    params.shrink = shrink_params(lora, of_lora);
     params.expand = expand_params(lora, of_lora);
     params.x = const_cast<void*>(of_base.x);     // NOLINT: what lies behind its rows
     params.w = const_cast<void*>(of_base.a[0]);  // NOLINT: the same
@@ -142,14 +151,12 @@ class ContinuedLayer final : public FusedLayer {
     params.all_columns = base.max_rank;
     params.blocks = static_cast<std::int32_t>(slots.size());
     std::copy(slots.begin(), slots.end(), params.slot);
-    params.wide_hidden = lora.intermediate == Dtype::kFp32;
+    params.tiles = static_cast<std::int32_t>(kernels::continued_tiles(groups_of(lora.plan)));
     if (!kernels::continued_copies(params)) {
       throw std::logic_error("operands of a fused layer begin on 16 bytes");
     }
-    if (!slots.empty()) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_continued(params, first_gpu().multiprocessors,
-                                                      static_cast<cudaStream_t>(stream.handle)));
-    }
+    LORA_BENCH_CUDA_CHECK(kernels::launch_continued(params, first_gpu().multiprocessors,
+                                                    static_cast<cudaStream_t>(stream.handle)));
     Operands product = of_base;
     product.workspace = of_lora.workspace;
     base_.launch(longer(base, lora, params.blocks), product, stream);

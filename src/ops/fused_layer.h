@@ -19,22 +19,16 @@ class FusedLayer {
   [[nodiscard]] virtual bool is_quicker(const Problem& base, const Problem& lora) const = 0;
   // Whether a row to which nothing is added has the bits of the base alone.
   [[nodiscard]] virtual bool same_base(const Problem& base, const Problem& lora) const = 0;
-  // Whether h is made before the launch, by a backend for the adapters.
-  [[nodiscard]] virtual bool reads_hidden(const Problem& base, const Problem& lora) const {
-    static_cast<void>(base);
-    static_cast<void>(lora);
-    return false;
-  }
-  // Rows whose adapters are left to an expand after the launch, all others -1; none: no row is.
+  // Rows whose adapters are left to an expand after the launch, of the h that it leaves in the
+  // operands; all others -1. None: no row is.
   [[nodiscard]] virtual std::optional<Plan> left_over(const Problem& base,
                                                       const Problem& lora) const {
     static_cast<void>(base);
     static_cast<void>(lora);
     return std::nullopt;
   }
-  // Of what adapters add; `of_shrink` is that of the backend that makes h, where one does.
-  [[nodiscard]] virtual Numerics numerics(const Problem& base, const Problem& lora,
-                                          const Numerics& of_shrink) const = 0;
+  // Of what adapters add.
+  [[nodiscard]] virtual Numerics numerics(const Problem& base, const Problem& lora) const = 0;
   // All 0 before the first launch; no two launches may use it at a time.
   [[nodiscard]] virtual std::int64_t workspace_bytes(const Problem& base,
                                                      const Problem& lora) const = 0;

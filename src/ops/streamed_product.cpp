@@ -109,8 +109,7 @@ class StreamedLayer final : public FusedLayer {
   [[nodiscard]] bool same_base(const Problem& base, const Problem&) const override {
     return streamed_is_quicker(base);
   }
-  [[nodiscard]] Numerics numerics(const Problem&, const Problem& lora,
-                                  const Numerics&) const override {
+  [[nodiscard]] Numerics numerics(const Problem&, const Problem& lora) const override {
     Numerics numerics;
     numerics.unit_roundoff = 0x1p-23;
     numerics.shrink_depth = lora.in_features;

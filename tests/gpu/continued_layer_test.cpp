@@ -46,7 +46,6 @@ TEST_CASE("a layer that goes on behind its rows is right, of every kind that has
     CAPTURE(told(problem));
     problem.base_bias = proved % 2 == 1;
     problem.lora.scale_at = proved % 4 < 2 ? ScaleAt::kShrink : ScaleAt::kExpand;
-    problem.lora.intermediate = proved % 8 < 6 ? Dtype::kFp32 : Dtype::kBf16;
     VerifyOptions options;
     options.relations = true;
     const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, options);

@@ -7,7 +7,12 @@ using namespace lora_bench::kernels;
 namespace {
 
 ContinuedShape prefill(std::int64_t slots, std::int64_t slices, std::int64_t rank) {
-  return {.tokens = 2048, .columns = 4096, .slots = slots, .slices = slices, .max_rank = rank};
+  return {.tokens = 2048,
+          .columns = 4096,
+          .slots = slots,
+          .slices = slices,
+          .max_rank = rank,
+          .depth = 4096};
 }
 
 }  // namespace
@@ -17,17 +22,34 @@ TEST_CASE("a product goes on over each part of h of each slice of as many adapte
   CHECK(continued_lanes(prefill(4, 3, 8)) == 48);
   CHECK(continued_blocks(prefill(4, 3, 8)) == 4);
   CHECK(continued_blocks(prefill(32, 3, 8)) == 5);
-  ContinuedShape narrow = prefill(32, 3, 8);
-  narrow.wide_hidden = false;
-  CHECK(continued_lanes(narrow) == 24);
-  CHECK(continued_blocks(narrow) == 10);
-  narrow.slices = 1;
-  narrow.slots = 1000;
-  CHECK(continued_blocks(narrow) == kContinuedBlocks);
+  CHECK(continued_blocks(prefill(1000, 1, 8)) == 16);
   // Rows begin where lines do.
   CHECK(continued_room(prefill(1, 1, 16)) == 64);
   CHECK(continued_room(prefill(1, 3, 16)) == 128);
   CHECK(continued_room(prefill(32, 3, 8)) == 256);
+}
+
+TEST_CASE("an eighth of A lies in shared memory, its rows in other banks") {
+  const ContinuedShared small = continued_shared(4096, 16);
+  CHECK(small.columns_each == 512);
+  CHECK(small.pitch % 128 == 64);
+  CHECK(small.lanes == 16);
+  CHECK(small.bytes == 16 * (1088 + 512));
+  CHECK(continued_shared(1000, 16).columns_each == 128);  // whole groups; the last block has fewer
+  for (const std::int64_t lanes : {16, 32, 48, 64, 96, 128}) {
+    CHECK(continued_shared(4096, lanes).lanes == lanes);
+    CHECK(continued_shared(4096, lanes - 8).lanes == lanes);
+  }
+  CHECK(continued_shared(4096, 72).lanes == 96);
+  CHECK(continued_tiles({{0, 128}, {1, 129}, {2, 1}, {3, 0}}) == 4);
+  ContinuedShape deep = prefill(1, 1, 64);
+  CHECK(continued_takes(deep));
+  deep.depth = 28672;
+  CHECK_FALSE(continued_takes(deep));
+  deep.max_rank = 16;
+  CHECK(continued_takes(deep));
+  deep.depth = 4100;
+  CHECK_FALSE(continued_takes(deep));
 }
 
 TEST_CASE("many rows of few lanes go on, in whole vectors") {

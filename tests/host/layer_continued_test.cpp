@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -43,25 +44,27 @@ class PlainContinued final : public FusedLayer {
     return base.a_stride > base.in_features ? "" : "no room";
   }
   [[nodiscard]] bool is_quicker(const Problem&, const Problem&) const override { return true; }
-  [[nodiscard]] bool reads_hidden(const Problem&, const Problem&) const override { return true; }
   [[nodiscard]] bool same_base(const Problem&, const Problem&) const override { return true; }
   [[nodiscard]] std::optional<Plan> left_over(const Problem& base,
                                               const Problem& lora) const override {
     return left_over_by(base, lora);
   }
-  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora,
-                                  const Numerics& of_shrink) const override {
-    Numerics numerics = of_shrink;
+  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
+    Numerics numerics = cpu_.numerics(lora);
     constexpr std::int64_t kLost = 128;  // 2^-17 in units of 2^-24
     numerics.expand_depth = base.in_features + lanes(base, lora) + kLost;
     return numerics;
   }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&, const Problem&) const override {
-    return 4;
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&, const Problem& lora) const override {
+    return cpu_.workspace_bytes(half_of(lora, Op::kShrink));
   }
   void launch(const Problem& base, const Operands& of_base, const Problem& lora,
               const Operands& of_lora, Stream stream) const override {
     ++launches;
+    Operands shrink = of_lora;
+    shrink.y = nullptr;
+    std::fill(shrink.b.begin(), shrink.b.end(), nullptr);
+    cpu_.launch(half_of(lora, Op::kShrink), shrink, stream);
     write_behind(base, of_base, lora, of_lora);
     Problem longer = base;
     longer.in_features += lanes(base, lora);

@@ -31,8 +31,7 @@ class PlainFused final : public FusedLayer {
     return lora.tokens > 8;
   }
   [[nodiscard]] bool same_base(const Problem&, const Problem&) const override { return true; }
-  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora,
-                                  const Numerics&) const override {
+  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
     Numerics numerics;
     numerics.shrink_depth = base.in_features;
     numerics.expand_depth = lora.max_rank + 2;
