@@ -154,7 +154,7 @@ void prove_and_time_layer(LayerAttempt& attempt) {
     LayerEngine engine(problem, home.places);
     engine.load_from(loaded);
     attempt.verdict =
-        prove_layer(engine, loaded, problem, oracle, home, Level::kBounded, {of_rows, {}});
+        prove_layer(engine, loaded, problem, tensors, oracle, home, Level::kBounded, {of_rows, {}});
     if (attempt.verdict->failure) {
       const LayerTensors before = draw_earlier_tensors(problem, Fill::kBounded, attempt.spec.seed);
       name_fault(*attempt.verdict, {problem, tensors, before}, oracle, outputs_of(engine));

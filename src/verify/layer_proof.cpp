@@ -274,8 +274,8 @@ void name_fault(Verdict& verdict, const LayerStory& story, const reference::Laye
 }
 
 Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const LayerProblem& problem,
-                    const reference::LayerRows& oracle, const LayerHome& home, Level level,
-                    const MoreRows& more) {
+                    const LayerTensors& tensors, const reference::LayerRows& oracle,
+                    const LayerHome& home, Level level, const MoreRows& more) {
   home.synchronize();
   engine.forward(*home.communicator, Stream{});
   home.synchronize();
@@ -283,6 +283,10 @@ Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched, const Lay
   if (const std::string changed = engine.changed_input(untouched); !changed.empty()) {
     verdict.status = Status::kFailed;
     verdict.message = "memory: the launch changed " + changed;
+  }
+  if (problem.skip_bias_add && !(engine.returned_bias() == tensors.bias)) {
+    verdict.status = Status::kFailed;
+    verdict.message = "the base's bias, which is not added, is not returned";
   }
   return verdict;
 }
@@ -379,12 +383,8 @@ class LayerProof {
     const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
       return layer_oracle(problem_, tensors, arithmetic, rows);
     };
-    verdict_ = prove_layer(engine, untouched, problem_, oracle, home_,
+    verdict_ = prove_layer(engine, untouched, problem_, tensors, oracle, home_,
                            arithmetic.exact ? Level::kExact : Level::kBounded, {of_rows, {}});
-    if (problem_.skip_bias_add && !(engine.returned_bias() == tensors.bias)) {
-      verdict_.status = Status::kFailed;
-      verdict_.message = "the base's bias, which is not added, is not returned";
-    }
     if (!arithmetic.exact) {
       name_fault(verdict_, {problem_, tensors, before}, oracle, outputs_of(engine));
     }

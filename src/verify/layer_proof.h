@@ -50,12 +50,12 @@ namespace lora_bench {
 void name_fault(Verdict& verdict, const LayerStory& story, const reference::LayerRows& oracle,
                 const ShardOutputs& got);
 
-// Runs a layer that was loaded once, with all its shards, and compares; guards too, and that its
-// inputs are those of `untouched` (levels 2 and 4 of docs/verifying.md).
+// Runs a layer that was loaded once, with all its shards, and compares; guards too, that its inputs
+// are those of `untouched` (levels 2 and 4 of docs/verifying.md), and the bias that it returns.
 [[nodiscard]] Verdict prove_layer(LayerEngine& engine, const LayerEngine& untouched,
-                                  const LayerProblem& problem, const reference::LayerRows& oracle,
-                                  const LayerHome& home, Level level = Level::kBounded,
-                                  const MoreRows& more = {});
+                                  const LayerProblem& problem, const LayerTensors& tensors,
+                                  const reference::LayerRows& oracle, const LayerHome& home,
+                                  Level level = Level::kBounded, const MoreRows& more = {});
 // Level 3 of a layer that passed the others.
 void add_relations(Verdict& verdict, const LayerProblem& problem, const LayerTensors& tensors,
                    const LayerHome& home, const reference::LayerRows& oracle);

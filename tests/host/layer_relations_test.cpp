@@ -110,6 +110,25 @@ TEST_CASE("a relation is broken by the launch that it adds, of any shard") {
   CHECK(broken_from(halves, 12, 12, 0) == "twice the scale adds twice as much");
 }
 
+TEST_CASE("twice the scale is held to a few bounds, not to hundreds") {
+  const LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 1, false), Dtype::kFp32);
+  const auto cpu = make_cpu_backend({1, ""});
+  const reference::LayerRows oracle =
+      layer_oracle(problem, draw_layer_tensors(problem, Fill::kBounded, 3),
+                   layer_arithmetic(problem, *cpu, *cpu), {0});
+  const auto off_by = [&](double bounds) {
+    std::int64_t launches = 0;
+    return broken(problem, [&](const Problem& of, const Operands& operands) {
+      if (++launches == 6) {
+        const double right = load(of.dtype, operands.y, 0);
+        store(of.dtype, operands.y, 0, static_cast<float>(right + bounds * oracle.rows.bound[0]));
+      }
+    });
+  };
+  CHECK(off_by(3).empty());
+  CHECK(off_by(30) == "twice the scale adds twice as much");
+}
+
 TEST_CASE("a layer whose relation is broken fails, and says which") {
   const auto cpu = make_cpu_backend({1, ""});
   const auto memory = make_host_memory();

@@ -133,12 +133,3 @@ TEST_CASE("layers of a vocabulary do not run beside their base, since they add a
     CHECK_FALSE(why_not_overlapped(layer, Comm::kNone, Overlap::kDelta).empty());
   }
 }
-
-TEST_CASE("a layer that does not return the bias it skips is not proved") {
-  const auto cpu = make_cpu_backend({.threads = 1, .isa = ""});
-  const auto memory = make_host_memory();
-  LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, false));
-  problem.base_bias = true;
-  problem.skip_bias_add = true;
-  CHECK(verify_layer(problem, *cpu, *cpu, *memory, {}).status == Status::kPassed);
-}

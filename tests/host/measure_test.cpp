@@ -16,6 +16,7 @@
 #include "ops/cpu_backend.h"
 #include "support/cpu_case.h"
 #include "support/observed_backend.h"
+#include "support/wrapped_memory.h"
 
 using namespace lora_bench;
 using namespace lora_bench::test;
@@ -40,28 +41,9 @@ Problem small_linear() {
 }
 
 // Host memory that calls itself a device's.
-class DeviceLikeMemory : public Memory {
+class DeviceLikeMemory : public WrappedMemory {
  public:
   [[nodiscard]] Space space() const override { return Space::kDevice; }
-  [[nodiscard]] void* allocate(std::int64_t bytes) override { return host_->allocate(bytes); }
-  void release(void* address) noexcept override { host_->release(address); }
-  void copy_in(void* to, const void* from, std::int64_t bytes) override {
-    host_->copy_in(to, from, bytes);
-  }
-  void copy_out(void* to, const void* from, std::int64_t bytes) override {
-    host_->copy_out(to, from, bytes);
-  }
-  void copy_within(void* to, const void* from, std::int64_t bytes) override {
-    host_->copy_within(to, from, bytes);
-  }
-  void fill(void* to, std::byte value, std::int64_t bytes) override {
-    host_->fill(to, value, bytes);
-  }
-  void synchronize() override {}
-  [[nodiscard]] std::int64_t available_bytes() const override { return host_->available_bytes(); }
-
- private:
-  std::unique_ptr<Memory> host_ = make_host_memory();
 };
 
 MeasureSettings settings(CacheMode cache = CacheMode::kWeightsCold) {

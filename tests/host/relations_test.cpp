@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "support/draws.h"
 #include "support/plain_backend.h"
@@ -145,17 +146,13 @@ TEST_CASE("relations: a launch that writes too far for another batch than the re
 }
 
 TEST_CASE("relations: weights remembered by address") {
-  std::vector<float> remembered;
-  const void* address = nullptr;
+  std::map<const void*, float> remembered;
   CHECK(broken_by([&](const Problem& problem, const Operands& operands) {
           if (operands.b[0] == nullptr) {
             return;  // a shrink has none
           }
-          if (address != operands.b[0] || remembered.empty()) {
-            remembered = {load(problem.dtype, operands.b[0], 0)};
-            address = operands.b[0];
-          }
-          if (remembered[0] != load(problem.dtype, operands.b[0], 0)) {
+          const float now = load(problem.dtype, operands.b[0], 0);
+          if (remembered.emplace(operands.b[0], now).first->second != now) {
             nudge(problem, operands, owned_column(problem));
           }
         }).find("relation") == 0);
