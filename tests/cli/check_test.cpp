@@ -38,12 +38,10 @@ struct Extracted {
 };
 
 Extracted extract(const std::string& exported, const std::string& name) {
-  const nlohmann::json header = header_of(exported);
-  std::uint64_t length = 0;
-  std::memcpy(&length, exported.data(), 8);
-  const auto begin = header[name]["data_offsets"][0].get<std::size_t>();
-  const auto end = header[name]["data_offsets"][1].get<std::size_t>();
-  return {header[name], exported.substr(8 + length + begin, end - begin)};
+  const nlohmann::json entry = header_of(exported)[name];
+  const auto end = data_begin(exported) + entry["data_offsets"][1].get<std::size_t>();
+  const std::size_t begin = place_of(exported, name);
+  return {entry, exported.substr(begin, end - begin)};
 }
 
 std::string export_case(const TemporaryFolder& folder, const std::vector<std::string>& more = {}) {
@@ -230,10 +228,7 @@ TEST_CASE("check refuses tensors of another case than their metadata tells") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
   std::string edited = read_file(exported);
-  std::uint64_t length = 0;
-  std::memcpy(&length, edited.data(), 8);
-  const std::size_t ids =
-      8 + length + header_of(edited)["adapter_of_token"]["data_offsets"][0].get<std::size_t>();
+  const std::size_t ids = place_of(edited, "adapter_of_token");
   std::int32_t first = 0;
   std::memcpy(&first, edited.data() + ids, sizeof first);
   first = first == 0 ? -1 : 0;
@@ -248,8 +243,6 @@ TEST_CASE("check refuses a row that tells another case, or another figure") {
   const std::string exported = export_case(folder);
   const std::string whole = read_file(exported);
   const nlohmann::json header = header_of(whole);
-  std::uint64_t length = 0;
-  std::memcpy(&length, whole.data(), 8);
   for (const char* key : {"case", "op", "dtype", "tokens", "bytes", "content"}) {
     CAPTURE(key);
     nlohmann::json edited = header;
@@ -262,7 +255,7 @@ TEST_CASE("check refuses a row that tells another case, or another figure") {
     }
     edited["__metadata__"]["row"] = row.dump();
     const ProcessResult result =
-        check(folder.write("edited", file_of(edited, whole.substr(8 + length))), exported);
+        check(folder.write("edited", file_of(edited, whole.substr(data_begin(whole)))), exported);
     CHECK(result.exit_code == 1);
     CHECK(contains(result.err, "'row' of its metadata was changed"));
   }
@@ -272,19 +265,14 @@ TEST_CASE("check proves nothing of what was added to no number") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
   std::string edited = read_file(exported);
-  std::uint64_t length = 0;
-  std::memcpy(&length, edited.data(), 8);
-  const nlohmann::json header = header_of(edited);
-  const auto place_of = [&](const char* tensor) {
-    return 8 + length + header[tensor]["data_offsets"][0].get<std::size_t>();
-  };
   std::vector<std::int32_t> ids(8);
-  std::memcpy(ids.data(), edited.data() + place_of("adapter_of_token"), 8 * sizeof(std::int32_t));
+  std::memcpy(ids.data(), edited.data() + place_of(edited, "adapter_of_token"),
+              8 * sizeof(std::int32_t));
   const auto token = static_cast<std::size_t>(
       std::find_if(ids.begin(), ids.end(), [](std::int32_t id) { return id >= 0; }) - ids.begin());
-  const std::size_t columns = header["y_before"]["shape"][1].get<std::size_t>();
+  const std::size_t columns = header_of(edited)["y_before"]["shape"][1].get<std::size_t>();
   const std::uint16_t infinity = 0x7F80;
-  std::memcpy(edited.data() + place_of("y_before") + 2 * columns * token, &infinity, 2);
+  std::memcpy(edited.data() + place_of(edited, "y_before") + 2 * columns * token, &infinity, 2);
   const ProcessResult result =
       check(exported, folder.write("edited", edited), {"--before", "y_before"});
   CHECK(result.exit_code == 1);
@@ -295,10 +283,7 @@ TEST_CASE("check wants every row of a case once, and says what share they are") 
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
   const std::string whole = read_file(exported);
-  const nlohmann::json header = header_of(whole);
-  std::uint64_t length = 0;
-  std::memcpy(&length, whole.data(), 8);
-  const std::size_t at = 8 + length + header["rows"]["data_offsets"][0].get<std::size_t>();
+  const std::size_t at = place_of(whole, "rows");
   const auto with_rows = [&](const std::vector<std::int64_t>& rows) {
     std::string edited = whole;
     std::memcpy(edited.data() + at, rows.data(), rows.size() * sizeof(std::int64_t));
@@ -362,9 +347,7 @@ TEST_CASE("check refuses sizes that are no whole numbers, and a plan of other id
   const std::string exported = export_case(folder);
   const std::string whole = read_file(exported);
   const nlohmann::json header = header_of(whole);
-  std::uint64_t length = 0;
-  std::memcpy(&length, whole.data(), 8);
-  const std::string data = whole.substr(8 + length);
+  const std::string data = whole.substr(data_begin(whole));
   for (const auto& entry : std::vector<std::pair<std::string, std::string>>{
            {"tokens", "8.9"}, {"slots", "true"}, {"widths", "[768.5]"}, {"max_rank", "1e300"}}) {
     const auto& key = entry.first;
@@ -379,7 +362,7 @@ TEST_CASE("check refuses sizes that are no whole numbers, and a plan of other id
   }
   for (const std::string name : {"token_order", "active_ids", "group_starts"}) {
     std::string edited = whole;
-    const std::size_t at = 8 + length + header[name]["data_offsets"][0].get<std::size_t>();
+    const std::size_t at = place_of(whole, name);
     edited[at] = static_cast<char>(edited[at] ^ 1);
     const ProcessResult result = check(folder.write("edited", edited), exported);
     CHECK(result.exit_code == 1);

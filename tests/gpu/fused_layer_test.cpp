@@ -2,15 +2,11 @@
 
 #include <vector>
 
-#include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
-#include "ops/base_product.h"
 #include "ops/cublaslt_library.h"
 #include "ops/fused_layer.h"
-#include "run/select.h"
+#include "support/device_layers.h"
 #include "support/layer_case.h"
 #include "support/need_gpu.h"
-#include "verify/layer_proof.h"
 
 using namespace lora_bench;
 
@@ -37,10 +33,7 @@ std::string told_base(const Backend& base, const LayerProblem& problem) {
 
 TEST_CASE("a base product of few rows is right, alone and where it adds what adapters add") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
-  const auto base = make_base_product(Space::kDevice);
-  const auto communicator = make_local_communicator(Space::kDevice);
-  const Selected lora = select_backend("auto");
+  const DeviceLayers device;
   int fused = 0;
   // The last stage of K is shorter, splits of h have no group, or adapters several slices.
   for (const LayerKind kind : {LayerKind::kColumn, LayerKind::kMergedColumn}) {
@@ -56,15 +49,12 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
             CAPTURE(tokens);
             CAPTURE(name(kind));
             CAPTURE(name(overlap));
-            if (overlap == Overlap::kFused && !why_not_fused(problem, *base).empty()) {
+            if (overlap == Overlap::kFused && !why_not_fused(problem, *device.base).empty()) {
               continue;
             }
             fused += overlap == Overlap::kFused ? 1 : 0;
-            CHECK(told_base(*base, problem) == "streamed");
-            VerifyOptions options;
-            options.relations = true;
-            const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, options);
-            CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+            CHECK(told_base(*device.base, problem) == "streamed");
+            device.prove(problem);
           }
         }
       }
@@ -73,32 +63,23 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
   CHECK(fused > 20);
   // Columns that are no multiple of 16 go to the library.
   const LayerProblem odd = layer_problem(layer_of(LayerKind::kReplicated, 1, false));
-  CHECK(told_base(*base, odd) != "streamed");
-  CHECK_FALSE(why_not_fused(odd, *base).empty());
+  CHECK(told_base(*device.base, odd) != "streamed");
+  CHECK_FALSE(why_not_fused(odd, *device.base).empty());
 }
 
 TEST_CASE("a layer in one launch leaves the same bits every time, and serves the next batch") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
-  const auto base = make_base_product(Space::kDevice);
-  const auto communicator = make_local_communicator(Space::kDevice);
-  const Selected lora = select_backend("auto");
+  const DeviceLayers device;
   LayerProblem problem = few_rows(LayerKind::kColumn, 4096, 8);
-  REQUIRE(why_not_fused(problem, *base).empty());
+  REQUIRE(why_not_fused(problem, *device.base).empty());
   problem.overlap = Overlap::kFused;
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
-  LayerEngine engine(problem, *base, *lora.backend, *memory);
+  LayerEngine engine = device.engine(problem);
   load_layer(engine, problem, tensors);
-  memory->synchronize();
-  engine.forward(*communicator, Stream{});
-  memory->synchronize();
+  device.forward(engine);
   const Matrix first = engine.output(0);
   // Launches that begin before the one before them has ended.
-  const auto replay = memory->record([&](void* stream) {
-    for (int launch = 0; launch < 20; ++launch) {
-      engine.forward(*communicator, Stream{stream});
-    }
-  });
+  const auto replay = device.recorded(engine, 20);
   for (int replays = 0; replays < 20; ++replays) {
     engine.poison_results(0);
     replay();
@@ -106,14 +87,11 @@ TEST_CASE("a layer in one launch leaves the same bits every time, and serves the
   }
   CHECK(engine.damage().empty());
   engine.activate(make_plan(std::vector<std::int32_t>(8, -1), problem.lora.slots));
-  engine.forward(*communicator, Stream{});
-  memory->synchronize();
+  device.forward(engine);
   const Matrix none = engine.output(0);
-  engine.forward(*communicator, Stream{}, false);
-  memory->synchronize();
+  device.forward(engine, false);
   CHECK(engine.output(0) == none);
   engine.activate(problem.lora.plan);
-  engine.forward(*communicator, Stream{});
-  memory->synchronize();
+  device.forward(engine);
   CHECK(engine.output(0) == first);
 }

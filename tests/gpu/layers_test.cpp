@@ -3,27 +3,22 @@
 #include <vector>
 
 #include "core/convert.h"
-#include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
-#include "ops/base_product.h"
 #include "ops/cublaslt_library.h"
-#include "run/select.h"
+#include "support/device_layers.h"
 #include "support/layer_case.h"
 #include "support/need_gpu.h"
-#include "verify/layer_proof.h"
 
 using namespace lora_bench;
 
 namespace {
 
 // Whether a graph of the layer leaves what its launches leave, in results that held NaN before.
-void check_replay(LayerEngine& engine, Communicator& communicator, Memory& memory) {
-  memory.synchronize();
-  engine.forward(communicator, Stream{});
-  memory.synchronize();
+void check_replay(const DeviceLayers& device, const LayerProblem& problem) {
+  LayerEngine engine = device.engine(problem);
+  load_layer(engine, problem, draw_layer_tensors(problem, Fill::kBounded, 3));
+  device.forward(engine);
   const Matrix launched = engine.output(engine.shards() - 1);
-  const auto replay =
-      memory.record([&](void* stream) { engine.forward(communicator, Stream{stream}); });
+  const auto replay = device.recorded(engine);
   for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
     engine.poison_results(rank);
   }
@@ -35,11 +30,9 @@ void check_replay(LayerEngine& engine, Communicator& communicator, Memory& memor
 
 TEST_CASE("every kind of layer, divided in every way, is proved on the device") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
   const DeviceFacts facts = gpu_facts();
-  const auto base = make_base_product(Space::kDevice);
   for (const char* name : {"auto", "naive", "grouped"}) {
-    const Selected lora = select_backend(name);
+    const DeviceLayers device(name);
     int proved = 0;
     for (LayerProblem problem : all_layers()) {
       problem.base_bias = true;
@@ -47,14 +40,12 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
       for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
         problem.lora.dtype = dtype;
         const ShardProblem part = shard_problem(problem, 0);
-        if (!lora.backend->supports(part.lora, facts).yes) {
+        if (!device.lora.backend->supports(part.lora, facts).yes) {
           continue;
         }
         CAPTURE(name);
         CAPTURE(told(problem));
-        const Verdict verdict =
-            verify_layer(problem, *base, *lora.backend, *memory, {.relations = true});
-        CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+        device.prove(problem);
         ++proved;
       }
     }
@@ -64,10 +55,7 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
 
 TEST_CASE("every overlap of a layer is proved on the device, launched and as a graph") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
-  const auto base = make_base_product(Space::kDevice);
-  const auto communicator = make_local_communicator(Space::kDevice);
-  const Selected lora = select_backend("auto");
+  const DeviceLayers device;
   const DeviceFacts facts = gpu_facts();
   std::size_t refused = 0;
   const std::vector<LayerProblem> all = all_overlaps();
@@ -76,79 +64,61 @@ TEST_CASE("every overlap of a layer is proved on the device, launched and as a g
     problem.base_bias = true;
     problem.bias_in_product = true;
     const ShardProblem part = shard_problem(problem, 0);
-    if (part.base_on_delta && !base->supports(*part.base_on_delta, facts).yes) {
+    if (part.base_on_delta && !device.base->supports(*part.base_on_delta, facts).yes) {
       CHECK(problem.overlap == Overlap::kEpilogue);
       ++refused;  // rows of y that do not begin on 16 bytes
       continue;
     }
-    const Verdict verdict =
-        verify_layer(problem, *base, *lora.backend, *memory, {.relations = true});
-    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
-    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
-    LayerEngine engine(problem, *base, *lora.backend, *memory);
-    load_layer(engine, problem, tensors);
-    check_replay(engine, *communicator, *memory);
+    device.prove(problem);
+    check_replay(device, problem);
   }
   CHECK(refused < all.size() / 3);
 }
 
 TEST_CASE("the quickest base product is right, and says of how many it was chosen") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
-  const auto base = make_base_product(Space::kDevice, BaseAlgorithm::kQuickest);
-  const Selected lora = select_backend("auto");
+  DeviceLayers device;
+  device.base = make_base_product(Space::kDevice, BaseAlgorithm::kQuickest);
   for (const bool bias : {false, true}) {
     LayerProblem problem = layer_problem(layer_of(LayerKind::kColumn, 2, false));
     problem.base_bias = bias;
     problem.bias_in_product = true;
     for (const Overlap overlap : {Overlap::kSerial, Overlap::kEpilogue}) {
       problem.overlap = overlap;
-      const Verdict verdict = verify_layer(problem, *base, *lora.backend, *memory, {});
-      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+      device.prove(problem, false);
     }
-    const std::string told = base->numerics(shard_problem(problem, 0).base).summation;
+    const std::string told = device.base->numerics(shard_problem(problem, 0).base).summation;
     CHECK(told.find(" that were timed") != std::string::npos);
   }
 }
 
 TEST_CASE("what a graph of a layer leaves is what its launches leave") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
-  const auto base = make_base_product(Space::kDevice);
-  const auto communicator = make_local_communicator(Space::kDevice);
-  const Selected lora = select_backend("auto");
+  const DeviceLayers device;
   for (const LayerProblem& problem : all_layers()) {
     CAPTURE(told(problem));
-    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
-    LayerEngine engine(problem, *base, *lora.backend, *memory);
-    load_layer(engine, problem, tensors);
-    check_replay(engine, *communicator, *memory);
+    check_replay(device, problem);
   }
 }
 
 TEST_CASE("an adapter that is swapped while a graph lives is in what the graph leaves next") {
   LORA_BENCH_NEED(why_no_cublaslt())
-  const auto memory = make_device_memory();
-  const auto base = make_base_product(Space::kDevice);
-  const auto communicator = make_local_communicator(Space::kDevice);
-  const Selected lora = select_backend("naive");
+  const DeviceLayers device("naive");
   for (const bool fully_sharded : {false, true}) {
     const LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, fully_sharded));
     const LayerTensors first = draw_layer_tensors(problem, Fill::kBounded, 3);
     LayerTensors second = draw_layer_tensors(problem, Fill::kBounded, 4);
     second.w = first.w;
     second.lora.x = first.lora.x;
-    LayerEngine engine(problem, *base, *lora.backend, *memory);
+    LayerEngine engine = device.engine(problem);
     load_layer(engine, problem, first);
-    engine.forward(*communicator, Stream{});
-    const auto replay =
-        memory->record([&](void* stream) { engine.forward(*communicator, Stream{stream}); });
+    device.forward(engine);
+    const auto replay = device.recorded(engine);
     load_adapters(engine, problem, second);  // of the same ranks
     replay();
-    LayerEngine fresh(problem, *base, *lora.backend, *memory);
+    LayerEngine fresh = device.engine(problem);
     load_layer(fresh, problem, second);
-    fresh.forward(*communicator, Stream{});
-    memory->synchronize();
+    device.forward(fresh);
     CHECK(engine.output(0) == fresh.output(0));
     CHECK(engine.output(3) == fresh.output(3));
   }

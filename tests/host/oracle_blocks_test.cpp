@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "core/random.h"
 #include "reference/nearest.h"
@@ -41,6 +42,21 @@ ReferenceCase many_blocks() {
     fill(given.a.emplace_back(), 3 * 20 * 40000);
     fill(given.b.emplace_back(), 3 * width * 20);
   }
+  return given;
+}
+
+// One row of one adapter, with as many lanes as its rank.
+ReferenceCase one_row(std::int64_t in_features, std::int64_t rank,
+                      std::vector<std::int64_t> widths) {
+  ReferenceCase given;
+  given.problem.in_features = given.problem.x_stride = in_features;
+  given.problem.max_rank = rank;
+  given.problem.y_stride = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+  given.problem.widths = std::move(widths);
+  given.adapter_of_token = {0};
+  given.rank = {rank};
+  given.scale = {1};
+  given.y.assign(static_cast<std::size_t>(given.problem.y_stride), 0);
   return given;
 }
 
@@ -104,13 +120,7 @@ TEST_CASE("reference: no number of threads changes a bit") {
 }
 
 TEST_CASE("reference: the largest sum is told whichever tile and slice it lies in") {
-  ReferenceCase given;
-  given.problem.in_features = given.problem.x_stride = given.problem.max_rank = 1;
-  given.problem.widths = {600, 300};
-  given.problem.y_stride = 900;
-  given.adapter_of_token = {0};
-  given.rank = {1};
-  given.scale = {1};
+  ReferenceCase given = one_row(1, 1, {600, 300});
   given.x = {1};
   given.a = {{1}, {1}};
   given.b = {std::vector<float>(600, 1), std::vector<float>(300, 1)};
@@ -127,21 +137,13 @@ TEST_CASE("reference: the largest sum is told whichever tile and slice it lies i
 }
 
 TEST_CASE("reference: the bound of a lane is the same in every block of lanes") {
-  ReferenceCase given;
-  given.problem.in_features = given.problem.x_stride = 40000;
-  given.problem.max_rank = 20;
-  given.problem.widths = {20};
-  given.problem.y_stride = 20;
-  given.adapter_of_token = {0};
-  given.rank = {20};
-  given.scale = {1};
+  ReferenceCase given = one_row(40000, 20, {20});
   given.x.assign(40000, 1);
   given.a.emplace_back(20 * 40000, 1.0F);
   given.b.emplace_back(20 * 20, 0.0F);
   for (std::size_t lane = 0; lane < 20; ++lane) {
     given.b[0][lane * 20 + lane] = 1;  // a column of y for each lane
   }
-  given.y.assign(20, 0);
   Arithmetic arithmetic;
   arithmetic.shrink_depth = 40000;
   const Rows rows = evaluate(given.ready(), arithmetic, std::vector<std::int64_t>{0});
@@ -154,17 +156,9 @@ TEST_CASE("reference: the bound of a lane is the same in every block of lanes") 
 }
 
 TEST_CASE("reference: the largest sum of a shrink is in units of its own lane, in any block") {
-  ReferenceCase given;
-  given.problem.in_features = given.problem.x_stride = 40000;
-  given.problem.max_rank = 20;
-  given.problem.widths = {1};
-  given.problem.y_stride = 1;
-  given.adapter_of_token = {0};
-  given.rank = {20};
-  given.scale = {1};
+  ReferenceCase given = one_row(40000, 20, {1});
   given.x.assign(40000, 0.5F);
   given.b.emplace_back(20, 0.0F);
-  given.y = {0};
   for (const std::size_t lane : {1U, 9U, 19U}) {
     CAPTURE(lane);
     given.a = {std::vector<float>(20 * 40000, 1)};

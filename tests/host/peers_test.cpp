@@ -46,6 +46,26 @@ Row peer_row(const Row& own, const char* backend, double time_us) {
   return row;
 }
 
+// The rows of `cpu`, each with a tax of 4 us now.
+std::vector<Row*> taxed(Results& results) {
+  std::vector<Row*> rows;
+  for (Row& row : results.rows) {
+    if (row.backend == "cpu") {
+      row.base_us = *row.time_us - 4;
+      row.tax_us = 4;
+      rows.push_back(&row);
+    }
+  }
+  return rows;
+}
+
+// A peer's row of such a case, with a tax of its own.
+Row peer_tax(const Row& own, const char* backend, double tax_us) {
+  Row row = peer_row(own, backend, *own.base_us + tax_us);
+  row.tax_us = tax_us;
+  return row;
+}
+
 Results peers(std::vector<Row> rows) {
   Results results;
   results.file = "peers.jsonl";
@@ -150,16 +170,9 @@ TEST_CASE("a peer gets our floor on one device alone, and a time below it is INV
 TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told") {
   Results own = ours();
   Results theirs = peers({});
-  for (Row& row : own.rows) {
-    if (row.backend != "cpu") {
-      continue;
-    }
-    row.base_us = *row.time_us - 4;
-    row.tax_us = 4;
-    row.tax_floor_us = 2;
-    theirs.rows.push_back(peer_row(row, "other", *row.base_us + 16));
-    theirs.rows.back().tax_us = 16;
-    theirs.rows.back().tax_floor_us.reset();
+  for (Row* const row : taxed(own)) {
+    theirs.rows.push_back(peer_tax(*row, "other", 16));
+    row->tax_floor_us = 2;
   }
   const Results merged = with_peers(own, theirs);
   CHECK(find(merged, "other").tax_floor_us == 2.0);
@@ -179,14 +192,8 @@ TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told"
 TEST_CASE("cases whose tax is below its noise are in no mean, but told, with whose tax it is") {
   Results own = ours();
   Results theirs = peers({});
-  for (Row& row : own.rows) {
-    if (row.backend != "cpu") {
-      continue;
-    }
-    row.base_us = *row.time_us - 4;
-    row.tax_us = 4;
-    theirs.rows.push_back(peer_row(row, "other", *row.base_us + 8));
-    theirs.rows.back().tax_us = 8;
+  for (const Row* const row : taxed(own)) {
+    theirs.rows.push_back(peer_tax(*row, "other", 8));
   }
   REQUIRE(theirs.rows.size() == 2);
   const auto told = [&] {
@@ -212,22 +219,16 @@ TEST_CASE("the share of a tax is the mean of what can be compared, its most that
   Results own = ours();
   Results theirs = peers({});
   double share = 2;
-  for (Row& row : own.rows) {
-    if (row.backend != "cpu") {
-      continue;
-    }
-    row.base_us = *row.time_us - 4;
-    row.tax_us = 4;
+  for (const Row* const row : taxed(own)) {
     for (int repetition = 0; repetition < share; repetition += 2) {
-      theirs.rows.push_back(peer_row(row, "other", *row.base_us + 4 * share));
-      theirs.rows.back().tax_us = 4 * share;
+      theirs.rows.push_back(peer_tax(*row, "other", 4 * share));
     }
     theirs.rows.push_back(theirs.rows.back());
     theirs.rows.back().backend = "warm";
     theirs.rows.back().cache = "hot";
     theirs.rows.push_back(theirs.rows.back());
     theirs.rows.back().backend = "wrong";
-    theirs.rows.back().cache = row.cache;
+    theirs.rows.back().cache = row->cache;
     theirs.rows.back().status = Status::kFailed;
     share *= 2;
   }
