@@ -113,12 +113,15 @@ def _about_layer(row):
 
 
 def _about_parts(row):
-    time, noise, plan, zero, shrink, expand, gap = (row.number(key) for key in (
-        "time_us", "noise_us", "plan_us", "zero_us", "shrink_us", "expand_us", "gap_us"))
+    noise, plan, zero, shrink, expand, gap = (row.number(key) for key in (
+        "noise_us", "plan_us", "zero_us", "shrink_us", "expand_us", "gap_us"))
     if any(value is not None and not value >= 0 for value in (noise, plan, zero, shrink, expand)):
         return "noise_us, plan_us or a phase is below 0"
-    apart = None not in (time, shrink, expand, gap) and not _agree((zero or 0) + shrink + expand + gap, time)
-    return "time_us is not its phases and gap_us" if apart else ""
+    # The parts of a layer are those of its tax.
+    key = "time_us" if row.number("base_us") is None else "tax_us"
+    whole = row.number(key)
+    apart = None not in (whole, shrink, expand, gap) and not _agree((zero or 0) + shrink + expand + gap, whole)
+    return f"{key} is not its phases and gap_us" if apart else ""
 
 
 def _about_floor(row):
