@@ -17,8 +17,6 @@ namespace {
 
 bool is_peer(const Row& row) { return !row.peer.empty(); }
 
-bool has_time(const Row& row) { return row.status == Status::kPassed && row.time_us.has_value(); }
-
 bool same_names(const Row& left, const Row& right) {
   return left.scenario == right.scenario && left.case_id == right.case_id;
 }
@@ -66,12 +64,27 @@ void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
   }
 }
 
-void add_speedup(Row& own, const std::vector<Row>& peers) {
-  own.speedup.reset();
-  for (const Row& peer : peers) {
-    if (has_time(own) && has_time(peer) && same_names(own, peer) && timed_alike(own, peer)) {
-      const double speedup = *peer.time_us / *own.time_us;
+void add_speedup(Row& own, const CaseGroup& timed) {
+  for (const Row* peer : timed) {
+    if (is_peer(*peer) && timed_alike(own, *peer)) {
+      const double speedup = *peer->time_us / *own.time_us;
       own.speedup = std::min(own.speedup.value_or(speedup), speedup);
+    }
+  }
+}
+
+void add_speedups(std::vector<Row>& rows) {
+  for (Row& row : rows) {
+    row.speedup.reset();
+  }
+  for (const ScenarioGroup& scenario : group_rows(rows)) {
+    for (const CaseGroup& group : scenario.cases) {
+      const CaseGroup timed = timed_rows(group);
+      for (const Row* row : timed) {
+        if (!is_peer(*row)) {
+          add_speedup(rows[static_cast<std::size_t>(row - rows.data())], timed);
+        }
+      }
     }
   }
 }
@@ -102,12 +115,9 @@ struct Contender {
   }
 };
 
-std::vector<Contender> contenders_of(const CaseGroup& rows) {
+std::vector<Contender> contenders_of(const CaseGroup& timed) {
   std::vector<Contender> all;
-  for (const Row* row : rows) {
-    if (!has_time(*row)) {
-      continue;
-    }
+  for (const Row* row : timed) {
     auto found = std::find_if(all.begin(), all.end(), [&](const Contender& known) {
       return known.backend == row->backend && known.peer == is_peer(*row);
     });
@@ -137,24 +147,17 @@ struct Wins {
   std::map<std::string, std::int64_t> by_backend;
 };
 
-bool taken_alike(const CaseGroup& rows) {
-  const Row* first = nullptr;
-  for (const Row* row : rows) {
-    if (has_time(*row)) {
-      first = first == nullptr ? row : first;
-      if (!timed_alike(*first, *row)) {
-        return false;
-      }
-    }
-  }
-  return true;
+bool taken_alike(const CaseGroup& timed) {
+  return std::all_of(timed.begin(), timed.end(),
+                     [&](const Row* row) { return timed_alike(*timed.front(), *row); });
 }
 
 void count(Wins& wins, const CaseGroup& rows) {
-  const std::vector<Contender> contenders = contenders_of(rows);
+  const CaseGroup timed = timed_rows(rows);
+  const std::vector<Contender> contenders = contenders_of(timed);
   const Contender* own = fastest(contenders, false);
   const Contender* peer = fastest(contenders, true);
-  if (own == nullptr || peer == nullptr || !taken_alike(rows)) {
+  if (own == nullptr || peer == nullptr || !taken_alike(timed)) {
     ++wins.incomplete;
     return;
   }
@@ -180,31 +183,42 @@ struct Taxes {
 
 bool is_tax_known(const Row& row) { return row.tax_us.value_or(0) > 0; }
 
-std::map<std::pair<std::string, std::string>, Taxes> taxes_of(const std::vector<Row>& rows) {
-  std::map<std::pair<std::string, std::string>, Taxes> taxes;
-  for (const Row& own : rows) {
-    for (const Row& peer : rows) {
-      if (is_peer(own) || !is_peer(peer) || !same_names(own, peer) || !timed_alike(own, peer) ||
-          !has_time(own) || !has_time(peer) || !own.base_us || !peer.base_us) {
+using TaxesByBackends = std::map<std::pair<std::string, std::string>, Taxes>;
+
+void add_taxes(TaxesByBackends& taxes, const CaseGroup& timed) {
+  for (const Row* own : timed) {
+    for (const Row* peer : timed) {
+      if (is_peer(*own) || !is_peer(*peer) || !timed_alike(*own, *peer) || !own->base_us ||
+          !peer->base_us) {
         continue;
       }
-      Taxes& known = taxes[{own.backend, peer.backend}];
-      if (!is_tax_known(own)) {
-        known.own_below.emplace(own.scenario, own.case_id);
-        known.below.emplace(own.scenario, own.case_id);
+      Taxes& known = taxes[{own->backend, peer->backend}];
+      const std::pair name(own->scenario, own->case_id);
+      if (!is_tax_known(*own)) {
+        known.own_below.insert(name);
+        known.below.insert(name);
       }
-      if (!is_tax_known(peer)) {
-        known.peer_below.emplace(own.scenario, own.case_id);
-        known.below.emplace(own.scenario, own.case_id);
+      if (!is_tax_known(*peer)) {
+        known.peer_below.insert(name);
+        known.below.insert(name);
       }
-      if (!is_tax_known(own) || !is_tax_known(peer)) {
+      if (!is_tax_known(*own) || !is_tax_known(*peer)) {
         continue;
       }
-      const double share = *own.tax_us / *peer.tax_us;
-      known.cases.emplace(own.scenario, own.case_id);
+      const double share = *own->tax_us / *peer->tax_us;
+      known.cases.insert(name);
       ++known.pairs;
       known.logarithms += std::log(share);
       known.most = std::max(known.most, share);
+    }
+  }
+}
+
+TaxesByBackends taxes_of(const std::vector<Row>& rows) {
+  TaxesByBackends taxes;
+  for (const ScenarioGroup& scenario : group_rows(rows)) {
+    for (const CaseGroup& group : scenario.cases) {
+      add_taxes(taxes, timed_rows(group));
     }
   }
   return taxes;
@@ -272,9 +286,6 @@ Results with_peers(Results ours, const Results& peers) {
       lend_floor(kept.back(), own);
     }
   }
-  for (Row& own : ours.rows) {
-    add_speedup(own, kept);
-  }
   for (const std::vector<std::string>& warnings : {differences(ours, peers), peers.warnings}) {
     ours.warnings.insert(ours.warnings.end(), warnings.begin(), warnings.end());
   }
@@ -284,6 +295,7 @@ Results with_peers(Results ours, const Results& peers) {
                                         *unknown.begin()));
   }
   ours.rows.insert(ours.rows.end(), kept.begin(), kept.end());
+  add_speedups(ours.rows);
   return ours;
 }
 

@@ -91,11 +91,23 @@ std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows) {
   return scenarios;
 }
 
-const Row* best_of(const CaseGroup& rows) {
+CaseGroup timed_rows(const CaseGroup& rows) {
+  std::set<std::pair<std::string, bool>> fallen;  // backends, and whether they are peers
+  const auto contender = [](const Row* row) { return std::pair(row->backend, row->peer.empty()); };
+  for (const Row* row : rows) {
+    if (exit_code(row->status) != ExitCode::kPass) {
+      fallen.insert(contender(row));
+    }
+  }
   CaseGroup timed;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(timed), [](const Row* row) {
-    return row->status == Status::kPassed && row->time_us.has_value();
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(timed), [&](const Row* row) {
+    return row->status == Status::kPassed && row->time_us && fallen.count(contender(row)) == 0;
   });
+  return timed;
+}
+
+const Row* best_of(const CaseGroup& rows) {
+  const CaseGroup timed = timed_rows(rows);
   const bool alike = std::all_of(timed.begin(), timed.end(), [&](const Row* row) {
     return row->cache == timed.front()->cache && row->mode == timed.front()->mode;
   });

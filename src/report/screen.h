@@ -24,7 +24,11 @@ struct ScenarioGroup {
 };
 [[nodiscard]] std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows);
 
-// The PASSED row with the shortest time, if two backends passed and were timed alike; else null.
+// Those that passed with a time. A repeat that is wrong or in doubt stands for all of its backend,
+// whatever the others took.
+[[nodiscard]] CaseGroup timed_rows(const CaseGroup& rows);
+
+// The timed row with the shortest time, if two backends have some and were timed alike; else null.
 [[nodiscard]] const Row* best_of(const CaseGroup& rows);
 
 // "12 rows: 10 PASSED, 2 SKIPPED".

@@ -263,6 +263,48 @@ TEST_CASE("the fastest are counted by case, and what nobody can tell is no win")
   CHECK(notes_on_peers(own.rows).empty());
 }
 
+TEST_CASE("a repeat that did not pass stands for its backend: no win, speedup or share of a tax") {
+  Results own = ours();
+  own.rows.resize(2);  // one case: cpu in 25 us, naive in 50.5
+  for (Row& row : own.rows) {
+    row.base_us = *row.time_us - 4;
+    row.tax_us = 4;
+  }
+  std::vector<Row> theirs{peer_row(own.rows[0], "vllm", 40)};
+  theirs.front().tax_us = 40 - *theirs.front().base_us;
+  const auto notes = [&](const std::vector<Row>& ours_too, const std::vector<Row>& theirs_too) {
+    Results all = own;
+    all.rows.insert(all.rows.end(), ours_too.begin(), ours_too.end());
+    std::vector<Row> of_peers = theirs;
+    of_peers.insert(of_peers.end(), theirs_too.begin(), theirs_too.end());
+    all = with_peers(all, peers(of_peers));
+    std::vector<std::string> told = notes_on_peers(all.rows);
+    told.push_back(find(all, "cpu").speedup ? "cpu has a speedup" : "cpu has none");
+    return told;
+  };
+  CHECK(notes({}, {}).front() == "cpu fastest in 1 of 1 case");
+  for (const Status status : {Status::kFailed, Status::kInvalid}) {
+    Row wrong = own.rows[0];
+    wrong.repetition = 1;
+    wrong.status = status;
+    const std::vector<std::string> without_ours = notes({wrong}, {});
+    CHECK(without_ours.front() == "vllm fastest in 1 of 1 case");
+    CHECK(without_ours[1].starts_with("tax of naive: "));
+    CHECK(without_ours.back() == "cpu has none");
+    Row of_peer = theirs.front();
+    of_peer.repetition = 1;
+    of_peer.status = status;
+    const std::vector<std::string> without_theirs = notes({}, {of_peer});
+    CHECK(without_theirs.front() == "1 case without a time of both sides");
+    CHECK(without_theirs[1] == "vllm is vllm 1.2");
+    CHECK(without_theirs.back() == "cpu has none");
+  }
+  Row skipped = own.rows[0];
+  skipped.repetition = 1;
+  skipped.status = Status::kSkipped;
+  CHECK(notes({skipped}, {}).front() == "cpu fastest in 1 of 1 case");
+}
+
 TEST_CASE("a table with peers says what they are, and keeps one that failed") {
   const Results own = ours();
   Row failed = peer_row(own.rows[2], "vllm", 40);
