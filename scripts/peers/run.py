@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PASS, USAGE, WRONG, INCONCLUSIVE, ENVIRONMENT = 0, 1, 2, 4, 5
 CODES = {"PASSED": PASS, "FAILED": WRONG, "ERROR": WRONG, "MISTRUSTED": INCONCLUSIVE, "SKIPPED": PASS}
 USUAL_OUT = "peers.jsonl"
+NOT_HERE = "not here"  # in place of what a peer is
 PARTS_OF_PEER = ("LIBRARY", "available", "supports", "declared", "prepare", "operands", "launch")
 WHOLE_PEER = "docs/peers.md, 'A peer of yours', shows a whole one"
 
@@ -219,19 +220,22 @@ def row_of(case, peer, arrays, tool, timed, turns):
         traceback.print_exc()
         return unproved(case, tool, "ERROR", f"{type(error).__name__}: {error}".splitlines()[0][:500], mode)
     finally:
+        turns.together()
         arrays.release()
         turns.away()
 
 
-def compile_all(cases, peer, arrays):
+def compile_all(cases, peer, arrays, turns):
     """Launches each case once, so that what is compiled for it lies in the cache of the compiler; proves nothing."""
     for case in cases:
+        turns.together()
         try:
             if not peer.supports(case):
                 timing.Sets(case, peer, arrays, 0, 1).launches[0]()
         except Exception as error:  # its row will tell
             print(f"{case.id}: {type(error).__name__}: {error}", file=sys.stderr)
         arrays.release()
+        turns.away()
 
 
 def told(row):
@@ -263,7 +267,7 @@ def parse():
     add("--unpacked", metavar="DIR", help="where unpack.py laid the peer's modules; without it the installed package")
     add("--tool", default=str(ROOT / "build/release/src/lora-bench"), help="the built lora-bench")
     add("--out", metavar="FILE.jsonl", help=f"rows are appended to it (default: {USUAL_OUT})")
-    add("--device", help="cuda or cpu; without it a GPU where PyTorch finds one")
+    add("--device", choices=("cuda", "cpu"), help="without it a GPU where PyTorch finds one")
     add("--no-time", action="store_true", help="prove only")
     add("--compile", action="store_true", help="launch each case once alone, so that its kernels lie in a cache")
     add("--resume", action="store_true", help="leave out cases that have a row of this peer in --out")
@@ -296,18 +300,37 @@ def open_out(name):
     return out
 
 
-def rows_in(out, name, cases, timed):
-    """By case, the rows that an earlier run left; where times are asked, none that were only proved."""
-    contents, rows = {case.id: case.meta["row"]["content"] for case in cases}, {}
+def names_of(row):
+    return row["scenario"], row["case"]
+
+
+def refuse_others(file, row, context, peer, device):
+    """Rows of another version or device than this run's are not resumed: the file would have some of each."""
+    for known, now in ((row["peer"], peer), *((context.get(key, device[key]), device[key])
+                                              for key in ("device_name", "device_identity"))):
+        if known != now:
+            raise Fault(USAGE, f"--resume: {file} has a row of {row['backend']} of '{known}', this run is of '{now}': "
+                               "name another file")
+
+
+def rows_in(out, backend, peer, device, cases, timed):
+    """By scenario and case, the rows that an earlier run left; where times are asked, none that were only proved."""
+    contents, rows, context = {names_of(case.meta["row"]): case.meta["row"]["content"] for case in cases}, {}, {}
     out.seek(0)
     for line in out:
         try:
             row = json.loads(line)
         except ValueError:  # cut in the middle
             continue
-        ours = row["kind"] == "row" and row["backend"] == name and contents.get(row["case"], "") == row["content"]
-        if ours and not (timed and row["status"] == "PASSED" and row["time_us"] is None):
-            rows[row["case"]] = row
+        if row["kind"] == "context":
+            context = row
+        elif row["backend"] == backend and contents.get(names_of(row), "") == row["content"]:
+            if row["peer"] == NOT_HERE != peer:
+                continue  # installed since
+            if peer != NOT_HERE:
+                refuse_others(out.name, row, context, peer, device)
+            if not (timed and row["status"] == "PASSED" and row["time_us"] is None):
+                rows[names_of(row)] = row
     return rows
 
 
@@ -319,7 +342,8 @@ def main():
     cases = find_cases(options.cases, options.case)
     name, peer = load_peer(options.peer)
     tool = Tool(options.tool)
-    arrays, identity, reason = None, "not here", ""
+    arrays, identity, reason, turns = None, NOT_HERE, "", Turns(options.turns)
+    turns.together()  # a peer may try itself on the GPU
     try:
         arrays = arrays_of(peer.LIBRARY, options.device)
         identity = peer.available(options.unpacked)
@@ -328,15 +352,16 @@ def main():
     except Exception as error:
         raise Fault(ENVIRONMENT, f"{options.peer}: available() ended with {type(error).__name__}: {error}; "
                                  "what cannot run here raises arrays.Missing (docs/peers.md)") from error
+    turns.away()
     if options.compile:
-        compile_all(cases if not reason else [], peer, arrays)
+        compile_all(cases if not reason else [], peer, arrays, turns)
         return PASS if not reason else INCONCLUSIVE
-    label, turns = options.label or name, Turns(options.turns)
+    label, context = options.label or name, tool.context(arrays)
     with open_out(options.out) as out:
-        done = rows_in(out, label, cases, not options.no_time) if options.resume else {}
+        done = rows_in(out, label, identity, context, cases, not options.no_time) if options.resume else {}
         statuses = {row["status"] for row in done.values()}
-        missing = [case for case in cases if case.id not in done]
-        out.write(json.dumps(tool.context(arrays)) + "\n")
+        missing = [case for case in cases if names_of(case.meta["row"]) not in done]
+        out.write(json.dumps(context) + "\n")
         for number, case in enumerate(missing):
             began = time.perf_counter()
             if options.time_limit is not None and began - begin >= options.time_limit:

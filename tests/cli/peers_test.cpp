@@ -8,58 +8,12 @@
 
 #include "support/json_rows.h"
 #include "support/need_numpy.h"
+#include "support/peer_runs.h"
 #include "support/process.h"
 
 namespace lora_bench::test {
-namespace {
 
 namespace fs = std::filesystem;
-
-const std::string kPeers = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/peers/";
-
-ProcessOptions without_bytecode() {
-  ProcessOptions options;
-  options.environment["PYTHONDONTWRITEBYTECODE"] = "1";
-  return options;
-}
-
-// Cases of smoke, exported into the folder, measured as shortly as can be.
-std::vector<std::string> selection(const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"smoke",
-                                 "--backends",
-                                 "cpu",
-                                 "--case",
-                                 "decode1-rank8",
-                                 "--case",
-                                 "decode8-rank8",
-                                 "--set",
-                                 "measure.warmup_ms=0",
-                                 "--set",
-                                 "measure.min_time_ms=1",
-                                 "--set",
-                                 "measure.max_time_ms=10"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-void export_cases(const TemporaryFolder& folder, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words = selection(more);
-  words.insert(words.begin(), "export");
-  words.insert(words.end(), {"--to", folder.path("cases")});
-  const ProcessResult result = run_tool(words);
-  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
-}
-
-ProcessResult run_peer(const std::string& python, const TemporaryFolder& folder,
-                       const std::string& peer, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{
-      python,   kPeers + "run.py", "--cases", folder.path("cases"),      "--peer", peer,
-      "--tool", LORA_BENCH_BINARY, "--out",   folder.path("peers.jsonl")};
-  words.insert(words.end(), more.begin(), more.end());
-  return run_process(words, without_bytecode());
-}
-
-}  // namespace
 
 TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") {
   LORA_BENCH_NEED_NUMPY(python);
@@ -293,49 +247,6 @@ TEST_CASE("the runner of peers appends to its own rows alone") {
     CHECK(run_peer(python, folder, "numpy", {"--no-time"}).exit_code == 0);
     CHECK(rows_of(file).size() == rows);
   }
-}
-
-TEST_CASE(
-    "a limited run of a peer begins no further case, and a resumed one makes those rows alone") {
-  LORA_BENCH_NEED_NUMPY(python);
-  const TemporaryFolder folder;
-  export_cases(folder);
-  CHECK(run_peer(python, folder, "numpy", {"--case", "decode1-rank8"}).exit_code == 0);
-  const ProcessResult limited =
-      run_peer(python, folder, "numpy", {"--resume", "--time-limit", "0"});
-  CHECK(limited.exit_code == 4);
-  CHECK(
-      contains(limited.err, "run.py: 1 of 2 cases are left, from decode8-rank8 on: --time-limit"));
-  CHECK(rows_of(folder.path("peers.jsonl")).size() == 1);
-
-  const std::string turns = folder.path("turns");
-  CHECK(run_peer(python, folder, "numpy", {"--resume", "--turns", turns}).exit_code == 0);
-  CHECK(run_peer(python, folder, "numpy", {"--resume", "--turns", turns}).exit_code == 0);
-  std::vector<nlohmann::json> rows = rows_of(folder.path("peers.jsonl"));
-  REQUIRE(rows.size() == 2);
-  CHECK(rows[1]["case"] == "decode8-rank8");
-
-  // What was only proved, is of another peer or of another case of the name, is no row of this.
-  rows[0]["time_us"] = nullptr;
-  rows[1]["content"] = "of another";
-  const std::string both = rows[0].dump() + "\n" + rows[1].dump() + "\n";
-  folder.write("peers.jsonl", "{\"kind\":\"context\"}\n" + both);
-  CHECK(run_peer(python, folder, "numpy", {"--resume"}).exit_code == 0);
-  CHECK(rows_of(folder.path("peers.jsonl")).size() == 4);
-}
-
-TEST_CASE("a peer that only compiles launches its cases and writes no row") {
-  LORA_BENCH_NEED_NUMPY(python);
-  const TemporaryFolder folder;
-  export_cases(folder);
-  const std::string peer = folder.write("mine.py",
-                                        "from peer_numpy import *\n"
-                                        "def launch(state, operands):\n"
-                                        "    raise RuntimeError('no kernel')\n");
-  const ProcessResult result = run_peer(python, folder, peer, {"--compile"});
-  CHECK(result.exit_code == 0);
-  CHECK(contains(result.err, "decode8-rank8: RuntimeError: no kernel"));
-  CHECK_FALSE(fs::exists(folder.path("peers.jsonl")));
 }
 
 TEST_CASE("a peer that is not here or cannot do a case is SKIPPED with the reason") {
