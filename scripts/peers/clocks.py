@@ -35,6 +35,7 @@ class GraphClock:
         self.sleep = self.SLEEP
         self.graph = None
         self.warning = ""
+        self.warm = set()
 
     def load(self, launches):
         cuda = self.torch.cuda
@@ -43,8 +44,10 @@ class GraphClock:
         stream = cuda.Stream()
         stream.wait_stream(cuda.current_stream())
         with cuda.stream(stream):
-            for launch in launches:
-                launch()
+            for launch in dict.fromkeys(launches):
+                if launch not in self.warm:
+                    launch()
+        self.warm.update(launches)
         cuda.synchronize()
         self.graph = cuda.CUDAGraph()
         with cuda.graph(self.graph):

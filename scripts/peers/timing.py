@@ -126,7 +126,9 @@ class Sequence:
         self.most_launches = self.most_accumulated if self.accumulates else MOST_LAUNCHES
         self.load(1)
         if sets.scratch is None:  # a second pass would find its sets in the cache
-            self.load(self._passes())
+            passes = self._passes()
+            if passes > 1:
+                self.load(passes)
 
     def load(self, passes):
         self.launches = self.sets.launches * passes
