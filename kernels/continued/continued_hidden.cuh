@@ -15,15 +15,15 @@
 // A cluster of eight blocks owns 128 rows of one adapter, in the plan's order; each block has an
 // eighth of K for all of them, and of A, all slices, in shared memory before x may be read. A warp
 // has 16 rows, or where there are fewer several share the block's columns; x goes from memory
-// straight to registers, 16 bytes a lane, four groups of 32 columns ahead. The columns of a group
-// are in the same order for both factors, so that a lane's 16 bytes are its share of two products.
-// Then the sums of all warps of the eight blocks meet in shared memory: each block adds its share
-// of them, in turn, and writes what is behind x, and h of rows that are left to an expand. Other
-// clusters write B behind W and zeros behind rows without an adapter. Bound: memory, x once.
+// straight to registers, 16 bytes a lane, `kAhead` groups of 32 columns ahead. The columns of a
+// group are in the same order for both factors, so that a lane's 16 bytes are its share of two
+// products. Then the sums of all warps of the eight blocks meet in shared memory: each block adds
+// its share of them, in turn, and writes what is behind x, and h of rows that are left to an
+// expand. Other clusters write B behind W and zeros behind rows without an adapter. Bound: memory,
+// x once.
 namespace lora_bench::kernels {
 
 constexpr int kHiddenThreads = 256;
-constexpr int kHiddenAhead = 4;  // groups of 32 columns
 constexpr int kHiddenGroup = 32;
 
 struct HiddenTile {
@@ -35,6 +35,9 @@ struct HiddenTile {
 __device__ inline HiddenTile hidden_tile(const ShrinkParams& shrink, int tile) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   HiddenTile found;
+  if (shrink.active == 1) {
+    return {0, tile * kContinuedTileRows};
+  }
   int before = 0;
   for (int group = 0; group < shrink.active; group += 32) {
     const int own = group + lane;
@@ -59,11 +62,14 @@ __device__ inline HiddenTile hidden_tile(const ShrinkParams& shrink, int tile) {
   return found;
 }
 
-__device__ inline float read_remote(std::uint32_t own, unsigned rank) {
+__device__ inline float4 read_remote(std::uint32_t own, unsigned rank) {
   std::uint32_t there = 0;
-  float value = 0;
+  float4 value = {};
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(own), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(there)
+               : "memory");
   return value;
 }
 
@@ -96,8 +102,10 @@ __device__ inline void stage_a(const ShrinkParams& shrink, int id, int first_col
   close_copies();
 }
 
-template <int kTiles>
-__global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 ? 1 : 2)
+// kTiles: of eight lanes. kAhead: groups of columns of x that are on their way; 8 where each block
+// has a multiprocessor, and then they write B too.
+template <int kTiles, int kAhead>
+__global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 || kAhead > 4 ? 1 : 2)
     continued_hidden(const __grid_constant__ ContinuedParams params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();
@@ -139,47 +147,48 @@ __global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 ? 1 : 2)
   const auto* const x = static_cast<const __nv_bfloat16*>(shrink.x) + lane % 4 * 8;
   const __nv_bfloat16* const low = x + low_token * shrink.x_stride;
   const __nv_bfloat16* const high = x + high_token * shrink.x_stride;
-  await_copies<0>();
-  __syncthreads();
   await_previous_kernel();
   float sums[kTiles][4] = {};
-  if (first_row < rows) {
-    uint4 next[kHiddenAhead][2];
-    const auto load = [&](int column) {
+  uint4 next[kAhead][2];
+  const auto load = [&](int column) {
 #pragma unroll
-      for (int i = 0; i < kHiddenAhead; ++i) {
-        const int at = column + i * kHiddenGroup;
-        const bool inside = at + lane % 4 * 8 < end_column;
-        next[i][0] = inside && low_token >= 0 ? *reinterpret_cast<const uint4*>(low + at) : uint4{};
-        next[i][1] =
-            inside && high_token >= 0 ? *reinterpret_cast<const uint4*>(high + at) : uint4{};
-      }
-    };
-    load(first_column);
-    for (int column = first_column; column < end_column; column += kHiddenAhead * kHiddenGroup) {
-      uint4 now[kHiddenAhead][2];
+    for (int i = 0; i < kAhead; ++i) {
+      const int at = column + i * kHiddenGroup;
+      const bool inside = at + lane % 4 * 8 < end_column;
+      next[i][0] = inside && low_token >= 0 ? *reinterpret_cast<const uint4*>(low + at) : uint4{};
+      next[i][1] = inside && high_token >= 0 ? *reinterpret_cast<const uint4*>(high + at) : uint4{};
+    }
+  };
+  load(first_column);
+  if constexpr (kAhead > 4) {
+    put_b(params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+    clear_rows(params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  }
+  await_copies<0>();
+  __syncthreads();
+  for (int column = first_column; column < end_column; column += kAhead * kHiddenGroup) {
+    uint4 now[kAhead][2];
 #pragma unroll
-      for (int i = 0; i < kHiddenAhead; ++i) {
-        now[i][0] = next[i][0];
-        now[i][1] = next[i][1];
-      }
-      load(column + kHiddenAhead * kHiddenGroup);
+    for (int i = 0; i < kAhead; ++i) {
+      now[i][0] = next[i][0];
+      now[i][1] = next[i][1];
+    }
+    load(column + kAhead * kHiddenGroup);
 #pragma unroll
-      for (int i = 0; i < kHiddenAhead; ++i) {
-        const int at = column + i * kHiddenGroup;
-        if (at < end_column) {
-          const unsigned char* const a =
-              shared + lane / 4 * params.pitch + (at - of_block + lane % 4 * 8) * 2;
-          const std::uint32_t even[4] = {now[i][0].x, now[i][1].x, now[i][0].y, now[i][1].y};
-          const std::uint32_t odd[4] = {now[i][0].z, now[i][1].z, now[i][0].w, now[i][1].w};
+    for (int i = 0; i < kAhead; ++i) {
+      const int at = column + i * kHiddenGroup;
+      if (at < end_column) {
+        const unsigned char* const a =
+            shared + lane / 4 * params.pitch + (at - of_block + lane % 4 * 8) * 2;
+        const std::uint32_t even[4] = {now[i][0].x, now[i][1].x, now[i][0].y, now[i][1].y};
+        const std::uint32_t odd[4] = {now[i][0].z, now[i][1].z, now[i][0].w, now[i][1].w};
 #pragma unroll
-          for (int of = 0; of < kTiles; ++of) {
-            const uint4 lanes = *reinterpret_cast<const uint4*>(a + of * 8 * params.pitch);
-            const std::uint32_t first[2] = {lanes.x, lanes.y};
-            const std::uint32_t second[2] = {lanes.z, lanes.w};
-            multiply_add(__nv_bfloat16{}, sums[of], even, first);
-            multiply_add(__nv_bfloat16{}, sums[of], odd, second);
-          }
+        for (int of = 0; of < kTiles; ++of) {
+          const uint4 lanes = *reinterpret_cast<const uint4*>(a + of * 8 * params.pitch);
+          const std::uint32_t first[2] = {lanes.x, lanes.y};
+          const std::uint32_t second[2] = {lanes.z, lanes.w};
+          multiply_add(__nv_bfloat16{}, sums[of], even, first);
+          multiply_add(__nv_bfloat16{}, sums[of], odd, second);
         }
       }
     }
@@ -196,22 +205,26 @@ __global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 ? 1 : 2)
   }
   arrive_and_wait_cluster();
   const int own = static_cast<int>(rank_in_cluster);
-  for (int i = own * kHiddenThreads + static_cast<int>(threadIdx.x); i < rows * kLanes;
+  constexpr int kQuads = kLanes / 4;
+  for (int i = own * kHiddenThreads + static_cast<int>(threadIdx.x); i < rows * kQuads;
        i += kContinuedSplits * kHiddenThreads) {
-    const int row = i / kLanes;
-    const int of_row = i % kLanes;
-    float sum = 0;
+    const int row = i / kQuads;
+    const int of_row = i % kQuads * 4;
+    float4 sum = {};
     for (int sharer = 0; sharer < sharers; ++sharer) {
-      const float* const of_sharer =
-          partial + ((sharer * row_groups + row / 16) * 16 + row % 16) * kLanes + of_row;
-      float part[kContinuedSplits];
+      const std::uint32_t of_sharer = shared_address(
+          partial + ((sharer * row_groups + row / 16) * 16 + row % 16) * kLanes + of_row);
+      float4 part[kContinuedSplits];
 #pragma unroll
       for (int split = 0; split < kContinuedSplits; ++split) {
-        part[split] = read_remote(shared_address(of_sharer), static_cast<unsigned>(split));
+        part[split] = read_remote(of_sharer, static_cast<unsigned>(split));
       }
 #pragma unroll
       for (int split = 0; split < kContinuedSplits; ++split) {
-        sum += part[split];
+        sum.x += part[split].x;
+        sum.y += part[split].y;
+        sum.z += part[split].z;
+        sum.w += part[split].w;
       }
     }
     put_h(params, shrink.token_order[start + row], id, of_row, sum);

@@ -107,9 +107,13 @@ __device__ inline void clear_others(const ContinuedParams& params, std::int64_t 
   }
 }
 
-// One number of h of a row, not yet scaled: behind x, or where an expand will look for it.
+struct alignas(8) FourLanes {
+  __nv_bfloat16 lane[4];
+};
+
+// Four lanes of h of a row, not yet scaled: behind x, or where an expand will look for them.
 __device__ inline void put_h(const ContinuedParams& params, std::int64_t token, int id,
-                             int of_adapter, float sum) {
+                             int of_adapter, const float4& sums) {
   const ShrinkParams& shrink = params.shrink;
   const int max_rank = static_cast<int>(shrink.max_rank);
   const int slice = of_adapter / max_rank;
@@ -117,22 +121,31 @@ __device__ inline void put_h(const ContinuedParams& params, std::int64_t token, 
   if (slice >= shrink.slices) {
     return;
   }
-  const bool used = lane < shrink.rank[id];
-  float h = used ? sum * (shrink.scale == nullptr ? 1.0F : shrink.scale[id]) : 0.0F;
+  const int rank = shrink.rank[id];
+  const float shrink_scale = shrink.scale == nullptr ? 1.0F : shrink.scale[id];
+  const float expand_scale = params.expand.scale == nullptr ? 1.0F : params.expand.scale[id];
+  const float sum[4] = {sums.x, sums.y, sums.z, sums.w};
   const int own = first_lane_of(params, id);
   if (own < 0) {
-    if (used) {
-      static_cast<float*>(shrink.h)[(slice * shrink.tokens + token) * shrink.max_rank + lane] = h;
+    float* const to =
+        static_cast<float*>(shrink.h) + (slice * shrink.tokens + token) * shrink.max_rank + lane;
+    for (int i = 0; i < 4 && lane + i < rank; ++i) {
+      to[i] = sum[i] * shrink_scale;
     }
     return;
   }
-  h *= params.expand.scale == nullptr || !used ? 1.0F : params.expand.scale[id];
-  const __nv_bfloat16 high = __float2bfloat16(h);
+  FourLanes high;
+  FourLanes rest;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float h = lane + i < rank ? sum[i] * shrink_scale * expand_scale : 0.0F;
+    high.lane[i] = __float2bfloat16(h);
+    // Of what is infinite nothing is left.
+    rest.lane[i] = __float2bfloat16(isfinite(h) ? h - __bfloat162float(high.lane[i]) : 0.0F);
+  }
   __nv_bfloat16* const to = behind_x(params, token) + own + of_adapter;
-  to[0] = high;
-  // Of what is infinite nothing is left.
-  to[params.blocks * lanes_of_adapter(params)] =
-      __float2bfloat16(isfinite(h) ? h - __bfloat162float(high) : 0.0F);
+  *reinterpret_cast<FourLanes*>(to) = high;
+  *reinterpret_cast<FourLanes*>(to + params.blocks * lanes_of_adapter(params)) = rest;
 }
 
 }  // namespace lora_bench::kernels

@@ -87,7 +87,8 @@ std::vector<std::int32_t> continued_slots(const ContinuedShape& shape,
 }
 
 bool continued_is_quicker(const ContinuedShape& shape, const std::vector<ContinuedGroup>& groups) {
-  // Of a launch more, in bytes that could have been moved.
+  // Seen to be quicker where more than half of the pass is saved; and a launch must be made good,
+  // in bytes that could have been moved.
   constexpr std::int64_t kLaunchBytes = 12'000'000;
   constexpr std::int64_t kBytesOfPass = 4;
   if (!continued_takes(shape)) {
@@ -101,7 +102,7 @@ bool continued_is_quicker(const ContinuedShape& shape, const std::vector<Continu
   }
   const std::int64_t lanes = static_cast<std::int64_t>(slots.size()) * continued_lanes(shape);
   const std::int64_t saved_rows = rows - shape.tokens * lanes / kLanesOfAPass;
-  return saved_rows * shape.columns * kBytesOfPass > kLaunchBytes;
+  return 2 * saved_rows >= shape.tokens && saved_rows * shape.columns * kBytesOfPass > kLaunchBytes;
 }
 
 }  // namespace lora_bench::kernels

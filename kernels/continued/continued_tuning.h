@@ -47,7 +47,7 @@ struct ContinuedShared {
 // are worth it. All others' rows are left to an expand.
 [[nodiscard]] std::vector<std::int32_t> continued_slots(const ContinuedShape& shape,
                                                         std::vector<ContinuedGroup> groups);
-// Than a pass over y for what adapters add, as reckoned for an H200.
+// Than a pass over y for what adapters add, as measured on an H200.
 [[nodiscard]] bool continued_is_quicker(const ContinuedShape& shape,
                                         const std::vector<ContinuedGroup>& groups);
 

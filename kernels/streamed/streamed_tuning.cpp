@@ -36,7 +36,21 @@ bool streamed_is_quicker(const StreamedShape& shape) {
 }
 
 bool streamed_layer_is_quicker(const StreamedShape& shape) {
-  return bytes_of_w(shape) <= kMostBytes;
+  // What a delta costs, 3 to 10 us, makes good where the base alone takes as long or a little
+  // longer.
+  constexpr std::int64_t kMostBytesOfLayer = 480'000'000;
+  return bytes_of_w(shape) <= kMostBytesOfLayer;
+}
+
+std::int64_t streamed_base_depth(const StreamedShape& shape) {
+  constexpr std::int64_t kWarps = 8;
+  constexpr std::int64_t kStage = 1024;
+  return divide_up(shape.depth, kStage) * (kStage / kWarps) + kWarps;
+}
+
+std::int64_t streamed_hidden_depth(const StreamedShape& shape) {
+  const std::int64_t groups = divide_up(shape.depth, kStreamedGroup);
+  return divide_up(groups, kStreamedSplits) * kStreamedGroup + kStreamedSplits;
 }
 
 bool streamed_takes_adapters(const StreamedShape& shape, const StreamedAdaptersShape& adapters) {

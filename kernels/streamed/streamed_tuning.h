@@ -36,6 +36,9 @@ constexpr std::int64_t kStreamedHidden = 2048;
 // as measured on an H200.
 [[nodiscard]] bool streamed_is_quicker(const StreamedShape& shape);
 [[nodiscard]] bool streamed_layer_is_quicker(const StreamedShape& shape);
+// Additions on the longest path of a sum over K: of the base, and of h.
+[[nodiscard]] std::int64_t streamed_base_depth(const StreamedShape& shape);
+[[nodiscard]] std::int64_t streamed_hidden_depth(const StreamedShape& shape);
 // In a layer that it takes.
 [[nodiscard]] bool streamed_takes_adapters(const StreamedShape& shape,
                                            const StreamedAdaptersShape& adapters);

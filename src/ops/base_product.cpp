@@ -50,6 +50,9 @@ class FusedByRows final : public FusedLayer {
                                               const Problem& lora) const override {
     return of(lora).left_over(base, lora);
   }
+  [[nodiscard]] std::int64_t base_depth(const Problem& base, const Problem& lora) const override {
+    return of(lora).base_depth(base, lora);
+  }
   [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
     return of(lora).numerics(base, lora);
   }

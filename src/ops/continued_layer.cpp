@@ -97,14 +97,18 @@ class ContinuedLayer final : public FusedLayer {
     }
     return "";
   }
-  // Right, but not measured yet.
-  [[nodiscard]] bool is_quicker(const Problem&, const Problem&) const override { return false; }
+  [[nodiscard]] bool is_quicker(const Problem& base, const Problem& lora) const override {
+    return kernels::continued_is_quicker(continued_shape(base, lora), groups_of(lora.plan));
+  }
   [[nodiscard]] std::optional<Plan> left_over(const Problem& base,
                                               const Problem& lora) const override {
     return left_over_by(base, lora);
   }
   // Another product, of which the library may sum otherwise.
   [[nodiscard]] bool same_base(const Problem&, const Problem&) const override { return false; }
+  [[nodiscard]] std::int64_t base_depth(const Problem& base, const Problem& lora) const override {
+    return longer(base, lora, kernels::continued_blocks(continued_shape(base, lora))).in_features;
+  }
   [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
     // What two parts of bf16 lack of an fp32 h, 2^-17 of it: 64 units of 2^-23.
     constexpr std::int64_t kLost = 64;

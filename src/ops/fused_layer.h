@@ -27,6 +27,11 @@ class FusedLayer {
     static_cast<void>(lora);
     return std::nullopt;
   }
+  // Additions on the longest path of the base's sums, which are not those of the base alone.
+  [[nodiscard]] virtual std::int64_t base_depth(const Problem& base, const Problem& lora) const {
+    static_cast<void>(lora);
+    return base.in_features;
+  }
   // Of what adapters add.
   [[nodiscard]] virtual Numerics numerics(const Problem& base, const Problem& lora) const = 0;
   // All 0 before the first launch; no two launches may use it at a time.

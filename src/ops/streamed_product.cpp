@@ -41,7 +41,7 @@ bool streamed_is_quicker(const Problem& base) {
 Numerics streamed_numerics(const Problem& base) {
   Numerics numerics;
   numerics.unit_roundoff = 0x1p-23;
-  numerics.shrink_depth = base.in_features;
+  numerics.shrink_depth = kernels::streamed_base_depth(streamed_shape(base));
   numerics.intermediate = base.intermediate;
   numerics.summation = "streamed: fp32 on tensor cores; K: eight sums, added in turn";
   return numerics;
@@ -109,10 +109,13 @@ class StreamedLayer final : public FusedLayer {
   [[nodiscard]] bool same_base(const Problem& base, const Problem&) const override {
     return streamed_is_quicker(base);
   }
-  [[nodiscard]] Numerics numerics(const Problem&, const Problem& lora) const override {
+  [[nodiscard]] std::int64_t base_depth(const Problem& base, const Problem&) const override {
+    return kernels::streamed_base_depth(streamed_shape(base)) + 1;  // and what adapters add
+  }
+  [[nodiscard]] Numerics numerics(const Problem& base, const Problem& lora) const override {
     Numerics numerics;
     numerics.unit_roundoff = 0x1p-23;
-    numerics.shrink_depth = lora.in_features;
+    numerics.shrink_depth = kernels::streamed_hidden_depth(streamed_shape(base));
     numerics.expand_depth = lora.max_rank + 2;  // with bias and base
     numerics.intermediate = Dtype::kFp32;
     numerics.summation = fmt::format(

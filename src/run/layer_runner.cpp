@@ -9,6 +9,7 @@
 #include "measure/plan_time.h"
 #include "measure/small_changes.h"
 #include "ops/base_product.h"
+#include "ops/fused_layer.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_places.h"
@@ -39,13 +40,15 @@ struct LayerAttempt {
 };
 
 // What is rounded beyond the base and what the adapters add to it.
-std::string told_of(const LayerProblem& problem) {
+std::string told_of(const LayerProblem& problem, const ShardProblem& part, const Backend& base) {
   switch (problem.overlap) {
     case Overlap::kDelta:
       return fmt::format("; their delta rounded to {} before it is added",
                          name(problem.lora.dtype));
     case Overlap::kFused:
-      return "; neither rounded before the sum";
+      return base.fused()->left_over(part.base, part.lora)
+                 ? "; neither rounded before the sum, but the base of rows left to an expand"
+                 : "; neither rounded before the sum";
     case Overlap::kEpilogue:
       return fmt::format("; their delta rounded to {} before the base adds it, itself not rounded",
                          name(problem.lora.dtype));
@@ -83,7 +86,7 @@ void ask_layer(LayerAttempt& attempt) {
     attempt.numerics = fmt::format(
         "base{}: {}{}; adapters: {}{}", attempt.problem.overlap == Overlap::kFused ? " alone" : "",
         home.space() == Space::kHost ? "cpu: " : "", home.base().numerics(base).summation,
-        of_lora.summation, told_of(attempt.problem));
+        of_lora.summation, told_of(attempt.problem, part, home.base()));
     if (const std::string version = home.communicator->version(); !version.empty()) {
       attempt.numerics += fmt::format("; exchanges: {}", version);
     }

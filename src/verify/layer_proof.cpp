@@ -177,7 +177,9 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
   } else {
     const Numerics of_base = base.numerics(part.base);
     arithmetic.base_unit_roundoff = of_base.unit_roundoff;
-    arithmetic.base_depth = of_base.shrink_depth;
+    arithmetic.base_depth = problem.overlap == Overlap::kFused
+                                ? base.fused()->base_depth(part.base, part.lora)
+                                : of_base.shrink_depth;
   }
   arithmetic.lora = oracle_arithmetic(part.lora, of_lora);
   if (part.expand) {

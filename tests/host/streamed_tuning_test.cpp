@@ -46,7 +46,19 @@ TEST_CASE("what is streamed is what a library takes longer for") {
   CHECK_FALSE(streamed_is_quicker(layer(8192, 8192)));   // 128
   CHECK_FALSE(streamed_is_quicker(layer(28672, 4096)));  // 235 MB
   CHECK(streamed_layer_is_quicker(layer(8192, 8192)));
-  CHECK_FALSE(streamed_layer_is_quicker(layer(28672, 4096)));
+  CHECK(streamed_layer_is_quicker(layer(28672, 4096)));
+  CHECK(streamed_layer_is_quicker(layer(8192, 28672)));
+  CHECK_FALSE(streamed_layer_is_quicker(layer(57344, 8192)));  // 940 MB
+}
+
+TEST_CASE("a sum over K is as deep as the columns of one warp, and the warps") {
+  const auto layer = [](std::int64_t depth) {
+    return StreamedShape{1, 4096, depth, depth, 2, 90, 132};
+  };
+  CHECK(streamed_base_depth(layer(4096)) == 4096 / 8 + 8);
+  CHECK(streamed_base_depth(layer(1056)) == 2 * 128 + 8);
+  CHECK(streamed_hidden_depth(layer(4096)) == 4096 / 32 + 32);
+  CHECK(streamed_hidden_depth(layer(1056)) == 64 + 32);
 }
 
 TEST_CASE("adapters are streamed with the base as long as h and their rows of B find room") {
