@@ -25,7 +25,7 @@ struct OpenFile {
   std::uint64_t first_byte = 0;  // of the data, behind the header
 };
 
-OpenFile open(const std::filesystem::path& path) {
+OpenFile opened(const std::filesystem::path& path) {
   OpenFile file{.path = path, .stream = std::ifstream(path, std::ios::binary | std::ios::ate)};
   const std::streamoff bytes = file.stream ? std::streamoff{file.stream.tellg()} : -1;
   if (bytes < 0) {
@@ -35,7 +35,7 @@ OpenFile open(const std::filesystem::path& path) {
   return file;
 }
 
-void read(OpenFile& file, std::uint64_t begin, std::uint64_t bytes, void* to) {
+void read_at(OpenFile& file, std::uint64_t begin, std::uint64_t bytes, void* to) {
   file.stream.seekg(static_cast<std::streamoff>(begin));
   if (bytes > 0 && !file.stream.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
     refuse(file.path, "cannot be read to its end");
@@ -52,25 +52,25 @@ StoredTensor tensor_of(OpenFile& file, const std::string& name, const nlohmann::
     refuse(file.path, fmt::format("tensor '{}' lies outside the file: it was cut short", name));
   }
   tensor.data.resize(end - begin);
-  read(file, file.first_byte + begin, end - begin, tensor.data.data());
+  read_at(file, file.first_byte + begin, end - begin, tensor.data.data());
   return tensor;
 }
 
 }  // namespace
 
 StoredTensors read_safetensors(const std::filesystem::path& path) {
-  OpenFile file = open(path);
+  OpenFile file = opened(path);
   std::array<char, kLengthBytes> length{};
   std::uint64_t header_bytes = 0;
   if (file.bytes >= kLengthBytes) {
-    read(file, 0, kLengthBytes, length.data());
+    read_at(file, 0, kLengthBytes, length.data());
     std::memcpy(&header_bytes, length.data(), kLengthBytes);
   }
   if (file.bytes < kLengthBytes || header_bytes > file.bytes - kLengthBytes) {
     refuse(path, "is no safetensors file, or was cut short");
   }
   std::string text(header_bytes, '\0');
-  read(file, kLengthBytes, header_bytes, text.data());
+  read_at(file, kLengthBytes, header_bytes, text.data());
   file.first_byte = kLengthBytes + header_bytes;
   StoredTensors stored;
   stored.file = path;
