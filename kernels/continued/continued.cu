@@ -38,6 +38,7 @@ struct Launch {
 template <int kTiles>
 cudaError_t launch_as(const ContinuedParams& params, const ContinuedShared& shared,
                       int multiprocessors, cudaStream_t stream) {
+  const int own = params.tiles + (params.few + kWarps - 1) / kWarps;
   if constexpr (kTiles <= 8) {
     Launch<kTiles, 8> at_once(shared, stream);
     int clusters = 0;
@@ -49,8 +50,8 @@ cudaError_t launch_as(const ContinuedParams& params, const ContinuedShared& shar
         error != cudaSuccess) {
       return error;
     }
-    if (params.tiles > 0 && params.tiles <= clusters) {
-      return at_once.run(params, params.tiles);
+    if (own > 0 && own <= clusters) {
+      return at_once.run(params, own);
     }
   }
   Launch<kTiles, 4> in_turn(shared, stream);
@@ -59,7 +60,7 @@ cudaError_t launch_as(const ContinuedParams& params, const ContinuedShared& shar
   }
   // Those that write B: half as many blocks as multiprocessors.
   const int writers = (multiprocessors / 2 + kContinuedSplits - 1) / kContinuedSplits;
-  return in_turn.run(params, params.tiles + writers);
+  return in_turn.run(params, own + writers);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct ContinuedParams {
   std::int32_t blocks = 0;
   std::int32_t slot[kContinuedBlocks] = {};  // of each block; rows of others have 0 there
   std::int32_t tiles = 0;                    // of rows, continued_tiles() of all groups
+  std::int32_t few = 0;                      // continued_few() of all groups
   std::int32_t columns_each = 0;             // of K, of a block of threads
   std::int32_t pitch = 0;                    // bytes between rows of A in shared memory
 };

@@ -49,12 +49,26 @@ ContinuedShared continued_shared(std::int64_t depth, std::int64_t lanes_of_a) {
   return shared;
 }
 
+namespace {
+
+std::int64_t few_rows(const ContinuedGroup& group) {
+  const std::int64_t left = group.rows % kContinuedTileRows;
+  return left <= kContinuedFewRows ? left : 0;
+}
+
+}  // namespace
+
 std::int64_t continued_tiles(const std::vector<ContinuedGroup>& groups) {
   std::int64_t tiles = 0;
   for (const ContinuedGroup& group : groups) {
-    tiles += divide_up(group.rows, std::int64_t{kContinuedTileRows});
+    tiles += divide_up(group.rows - few_rows(group), std::int64_t{kContinuedTileRows});
   }
   return tiles;
+}
+
+std::int64_t continued_few(const std::vector<ContinuedGroup>& groups) {
+  return std::count_if(groups.begin(), groups.end(),
+                       [](const ContinuedGroup& group) { return few_rows(group) > 0; });
 }
 
 bool continued_takes(const ContinuedShape& shape) {

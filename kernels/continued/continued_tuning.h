@@ -23,6 +23,7 @@ struct ContinuedGroup {
 constexpr int kContinuedBlocks = 32;
 constexpr int kContinuedParts = 2;       // an h of fp32 is so many numbers of bf16
 constexpr int kContinuedTileRows = 128;  // of one adapter, of a cluster of blocks
+constexpr int kContinuedFewRows = 16;    // of one adapter that are left by tiles, of one warp
 constexpr int kContinuedSplits = 8;      // of K: blocks of a cluster
 
 // Shared memory of a block.
@@ -38,8 +39,9 @@ struct ContinuedShared {
 // How many adapters find room there.
 [[nodiscard]] std::int64_t continued_blocks(const ContinuedShape& shape);
 [[nodiscard]] ContinuedShared continued_shared(std::int64_t depth, std::int64_t lanes_of_a);
-// Of rows of so many adapters.
+// Tiles of rows of so many adapters; and how many have few rows beside them.
 [[nodiscard]] std::int64_t continued_tiles(const std::vector<ContinuedGroup>& groups);
+[[nodiscard]] std::int64_t continued_few(const std::vector<ContinuedGroup>& groups);
 // What a row of x and W has behind its columns: rows begin on 128 bytes where they did before.
 [[nodiscard]] std::int64_t continued_room(const ContinuedShape& shape);
 [[nodiscard]] bool continued_takes(const ContinuedShape& shape);

@@ -156,6 +156,7 @@ class ContinuedLayer final : public FusedLayer {
     params.blocks = static_cast<std::int32_t>(slots.size());
     std::copy(slots.begin(), slots.end(), params.slot);
     params.tiles = static_cast<std::int32_t>(kernels::continued_tiles(groups_of(lora.plan)));
+    params.few = static_cast<std::int32_t>(kernels::continued_few(groups_of(lora.plan)));
     if (!kernels::continued_copies(params)) {
       throw std::logic_error("operands of a fused layer begin on 16 bytes");
     }

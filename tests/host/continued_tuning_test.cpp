@@ -41,7 +41,10 @@ TEST_CASE("an eighth of A lies in shared memory, its rows in other banks") {
     CHECK(continued_shared(4096, lanes - 8).lanes == lanes);
   }
   CHECK(continued_shared(4096, 72).lanes == 96);
-  CHECK(continued_tiles({{0, 128}, {1, 129}, {2, 1}, {3, 0}}) == 4);
+  // What is left by tiles of 128 rows, and is few, is no tile.
+  const std::vector<ContinuedGroup> groups{{0, 128}, {1, 129}, {2, 1}, {3, 0}, {4, 16}, {5, 145}};
+  CHECK(continued_tiles(groups) == 4);
+  CHECK(continued_few(groups) == 3);
   ContinuedShape deep = prefill(1, 1, 64);
   CHECK(continued_takes(deep));
   deep.depth = 28672;
