@@ -6,6 +6,7 @@
 #include "measure/ceilings.h"
 #include "measure/measure.h"
 #include "measure/rotation.h"
+#include "support/near.h"
 
 using namespace lora_bench;
 
@@ -104,11 +105,11 @@ TEST_CASE("an empty batch needs nothing and its floor is one launch") {
 
 TEST_CASE("read time meets the measured points and is log-linear between them") {
   const auto curve = machine().read_cold;
-  CHECK(read_seconds(curve, 1000) == doctest::Approx(10e-6));
-  CHECK(read_seconds(curve, 1000000) == doctest::Approx(100e-6));
-  CHECK(read_seconds(curve, 31622.7766) == doctest::Approx(31.622777e-6));  // half way in logs
-  CHECK(read_seconds(curve, 4000000) == doctest::Approx(400e-6));           // at the last slope
-  CHECK(read_seconds(curve, 500) == doctest::Approx(5e-6));
+  CHECK(read_seconds(curve, 1000) == near(10e-6));
+  CHECK(read_seconds(curve, 1000000) == near(100e-6));
+  CHECK(read_seconds(curve, 31622.7766) == near(31.622777e-6));  // half way in logs
+  CHECK(read_seconds(curve, 4000000) == near(400e-6));           // at the last slope
+  CHECK(read_seconds(curve, 500) == near(5e-6));
   CHECK(read_seconds(curve, 0) == 0);
   CHECK(read_seconds({}, 1000) == 0);
 }
@@ -120,20 +121,20 @@ TEST_CASE("the floor is the largest of bytes, flops and launch") {
   const Work flops{.bytes = 1000, .flops = 1000000000};
   const Floor floor = floor_of(flops, problem, CacheMode::kWeightsCold, machine());
   CHECK(floor.bound_by == "flops");
-  CHECK(floor.seconds == doctest::Approx(1e-3));
+  CHECK(floor.seconds == near(1e-3));
 }
 
 TEST_CASE("warm activations lower the limit of INVALID but not the floor") {
   const Problem problem = qkv(grouped({0}, {1}), {16});
   const Work work{.bytes = 2000000, .weight_bytes = 1000000, .written_bytes = 500000};
   const Floor floor = floor_of(work, problem, CacheMode::kWeightsCold, machine());
-  CHECK(floor.seconds == doctest::Approx(200e-6));
-  CHECK(floor.limit_seconds == doctest::Approx(100e-6));
+  CHECK(floor.seconds == near(200e-6));
+  CHECK(floor.limit_seconds == near(100e-6));
   const Floor cold = floor_of(work, problem, CacheMode::kCold, machine());
   CHECK(cold.limit_seconds > floor.limit_seconds);
   CHECK(cold.limit_seconds < cold.seconds);
   const Floor hot = floor_of(work, problem, CacheMode::kHot, machine());
-  CHECK(hot.seconds == doctest::Approx(40e-6));
+  CHECK(hot.seconds == near(40e-6));
   CHECK(hot.limit_seconds == hot.seconds);
 }
 

@@ -15,6 +15,7 @@
 #include "measure/statistics.h"
 #include "ops/cpu_backend.h"
 #include "support/cpu_case.h"
+#include "support/near.h"
 #include "support/observed_backend.h"
 #include "support/wrapped_memory.h"
 
@@ -152,9 +153,9 @@ TEST_CASE("the time of a sample is divided by its launches") {
   Bench bench;
   FakeClock clock(constant(5e-6));
   const Measurement result = bench.run(clock);
-  CHECK(result.summary.median == doctest::Approx(5e-6));
+  CHECK(result.summary.median == near(5e-6));
   CHECK(static_cast<double>(result.launches) * 5e-6 >= 1e-3);
-  CHECK(result.noise_s == doctest::Approx(0));
+  CHECK(result.noise_s == near(0));
 }
 
 TEST_CASE("sampling ends once the median is known, not before the least samples") {
@@ -213,7 +214,7 @@ TEST_CASE("noise is at least the gap between two slots of the same code") {
   Bench bench;
   FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 11e-6; });
   const Measurement result = bench.run(clock);
-  CHECK(result.noise_s == doctest::Approx(1e-6));
+  CHECK(result.noise_s == near(1e-6));
 }
 
 TEST_CASE("a gap between the slots is noise where the median of all is known well") {
@@ -226,7 +227,7 @@ TEST_CASE("a gap between the slots is noise where the median of all is known wel
   });
   const Measurement result = bench.run(clock);
   CHECK(median_half_width(result.samples_s) < 0.2e-6);
-  CHECK(result.noise_s == doctest::Approx(1e-6));
+  CHECK(result.noise_s == near(1e-6));
 }
 
 TEST_CASE("sets that fill less than three caches are touched once a sample") {
@@ -246,7 +247,7 @@ TEST_CASE("the slots are sampled in turn") {
   FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 11e-6; });
   const Measurement result = bench.run(clock);
   for (std::size_t i = 0; i < result.samples_s.size(); ++i) {
-    CHECK(result.samples_s[i] == doctest::Approx(i % 2 == 0 ? 10e-6 : 11e-6));
+    CHECK(result.samples_s[i] == near(i % 2 == 0 ? 10e-6 : 11e-6));
   }
 }
 
@@ -456,7 +457,7 @@ TEST_CASE("a batch without adapters can be timed") {
   const std::vector<std::int32_t> none{-1, -1, -1};
   bench.problem.plan = make_plan(none, 2);
   FakeClock clock(constant(1e-6));
-  CHECK(bench.run(clock).summary.median == doctest::Approx(1e-6));
+  CHECK(bench.run(clock).summary.median == near(1e-6));
 }
 
 TEST_CASE("a case that cannot fit is refused with the figures") {

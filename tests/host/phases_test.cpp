@@ -5,6 +5,7 @@
 #include <set>
 
 #include "measure/fake_clock.h"
+#include "support/near.h"
 #include "support/workload_case.h"
 
 namespace lora_bench {
@@ -73,15 +74,15 @@ Phases phases_of(const PartsBackend& backend) {
 TEST_CASE("the parts of a linear op are timed by themselves") {
   const Phases phases = phases_of(PartsBackend(false));
   CHECK(phases.zero_s == 0);
-  CHECK(phases.shrink_s == doctest::Approx(4e-3));
-  CHECK(phases.expand_s == doctest::Approx(8e-3));
+  CHECK(phases.shrink_s == near(4e-3));
+  CHECK(phases.expand_s == near(8e-3));
 }
 
 TEST_CASE("what sets h to zero is no part of shrink") {
   const Phases phases = phases_of(PartsBackend(true));
-  CHECK(phases.zero_s == doctest::Approx(1e-3));
-  CHECK(phases.shrink_s == doctest::Approx(3e-3));
-  CHECK(phases.expand_s == doctest::Approx(8e-3));
+  CHECK(phases.zero_s == near(1e-3));
+  CHECK(phases.shrink_s == near(3e-3));
+  CHECK(phases.expand_s == near(8e-3));
 }
 
 }  // namespace lora_bench
