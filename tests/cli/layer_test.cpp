@@ -63,6 +63,57 @@ TEST_CASE("a layer whose adapters are wrong fails") {
   CHECK(contains(result.out, "shard 0, token"));
 }
 
+// A kernel that is right, and from then on adds what it added before where the operands lie at the
+// addresses of before.
+constexpr const char* kRemembers = R"(#define lora_bench_backend right_backend
+#include "mine.cpp"
+#undef lora_bench_backend
+#include <map>
+#include <tuple>
+#include <vector>
+namespace {
+std::map<std::tuple<const void*, const void*, const void*>, std::vector<float>> known;
+int32_t remember(const lora_bench_problem* p, const lora_bench_operands* o, void*, char*, int64_t) {
+  std::vector<float>& delta = known[{o->x, o->y, o->b[0]}];
+  const bool first = delta.empty();
+  delta.resize(static_cast<size_t>(p->tokens * p->y_stride));
+  for (size_t i = 0; i < delta.size(); ++i) {
+    const float y = load_bf16(o->y, static_cast<int64_t>(i));
+    first ? void(delta[i] = y) : store_bf16(o->y, static_cast<int64_t>(i), y + delta[i]);
+  }
+  if (first) {
+    launch(p, o, nullptr, nullptr, 0);
+    for (size_t i = 0; i < delta.size(); ++i) {
+      delta[i] = load_bf16(o->y, static_cast<int64_t>(i)) - delta[i];
+    }
+  }
+  return 0;
+}
+}  // namespace
+extern "C" const lora_bench_descriptor* lora_bench_backend(void) {
+  static lora_bench_descriptor descriptor = kDescriptor;
+  descriptor.launch = remember;
+  return &descriptor;
+}
+)";
+
+TEST_CASE("a kernel that remembers what it added to a layer is FAILED once that is timed") {
+  const std::string source = LORA_BENCH_SOURCE_DIR;
+  const TemporaryFolder folder;
+  const std::string library = folder.path("libmine.so");
+  const ProcessResult built = run_process(
+      {"c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-I" + source + "/include",
+       "-I" + source + "/examples/plugin", "-o", library, folder.write("m.cpp", kRemembers)});
+  REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+  const ProcessResult result =
+      run_tool({"run", folder.write("layers.yaml", kLayers), "--backends", library, "--filter",
+                "tp=1", "--filter", "fully_sharded=false"});
+  CHECK(result.exit_code == 2);
+  CHECK_MESSAGE(
+      contains(result.out, "wrong after timing, right before it: with another number in B: "),
+      result.out, result.err);
+}
+
 TEST_CASE("shards that are to exchange on GPUs are skipped where they have none, never passed") {
   const TemporaryFolder folder;
   const ProcessResult result = run_tool({"run", folder.write("layers.yaml", kLayers), "--backends",

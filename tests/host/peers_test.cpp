@@ -305,6 +305,47 @@ TEST_CASE("a repeat that did not pass stands for its backend: no win, speedup or
   CHECK(notes({skipped}, {}).front() == "cpu fastest in 1 of 1 case");
 }
 
+TEST_CASE("times that were taken otherwise neither lend a floor nor decide a case") {
+  const Results own = ours();
+  Row warm = peer_row(own.rows.front(), "vllm", 50);
+  warm.cache = "hot";
+  const Results all = with_peers(own, peers({warm}));
+  CHECK_FALSE(find(all, "vllm").floor_us.has_value());
+  CHECK(notes_on_peers(all.rows).front() == "2 cases without a time of both sides");
+}
+
+TEST_CASE("a win is one beyond the noise of either side, of the median of repeats") {
+  Results own = ours();
+  own.rows.resize(1);  // cpu in 25 us, known to 0.25
+  const auto first_note = [&](const std::vector<Row>& rows) {
+    return notes_on_peers(with_peers(own, peers(rows)).rows).front();
+  };
+  Row peer = peer_row(own.rows.front(), "vllm", 26);
+  CHECK(first_note({peer}) == "cpu fastest in 1 of 1 case");
+  peer.time_min_us = 24;
+  peer.time_max_us = 28;
+  peer.noise_us = 1.5;
+  CHECK(first_note({peer}) == "within the noise in 1 of 1 case");
+  peer.noise_us = 0.25;
+  own.rows.front().noise_us = 1.5;
+  CHECK(first_note({peer}) == "within the noise in 1 of 1 case");
+  own = ours();
+  own.rows.resize(1);
+  const auto repeated = [&](const char* backend) {
+    return first_note({peer_row(own.rows.front(), backend, 23),
+                       peer_row(own.rows.front(), backend, 30),
+                       peer_row(own.rows.front(), backend, 31)});
+  };
+  CHECK(repeated("vllm") == "cpu fastest in 1 of 1 case");
+  CHECK(repeated("cpu") == "cpu fastest in 1 of 1 case");  // of the name of ours
+}
+
+TEST_CASE("what is doubted in a file of peers is told beside ours") {
+  Results theirs = peers({peer_row(ours().rows.front(), "vllm", 50)});
+  theirs.warnings = {"peers.jsonl:3: the same row once more"};
+  CHECK(with_peers(ours(), theirs).warnings == theirs.warnings);
+}
+
 TEST_CASE("a table with peers says what they are, and keeps one that failed") {
   const Results own = ours();
   Row failed = peer_row(own.rows[2], "vllm", 40);
