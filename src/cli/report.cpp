@@ -145,7 +145,8 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
     for (const std::string& path : command.out) {
       render(*make_file_sink(path, false, command.columns));
     }
-    print_result(text.str() + render_model_steps(model_steps(rows), command.markdown));
+    print_result(text.str() +
+                 render_model_steps(model_steps(rows, results.rows), command.markdown));
   }
   if (!notes.empty()) {
     print_note(notes);

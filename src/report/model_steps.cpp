@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "report/markdown.h"
 #include "report/text_table.h"
@@ -51,15 +55,17 @@ bool same_step(const ModelStep& one, const ModelStep& other) {
          one.fully_sharded == other.fully_sharded && one.tokens == other.tokens;
 }
 
+void miss(ModelStep& step, const std::string& layer, std::string_view why) {
+  step.missing += fmt::format("{}{} is {}", step.missing.empty() ? "" : ", ", layer, why);
+}
+
 // noise_us holds the square until all layers are in.
 void add(ModelStep& step, const Row& row) {
   const auto count = static_cast<double>(*row.layer_count);
   step.layers +=
       fmt::format("{}{} {}", step.layers.empty() ? "" : " + ", *row.layer_count, row.layer);
   if (row.status != Status::kPassed || !row.time_us || !row.base_us) {
-    const std::string why =
-        row.status == Status::kPassed ? "not timed" : std::string(name(row.status));
-    step.missing += fmt::format("{}{} is {}", step.missing.empty() ? "" : ", ", row.layer, why);
+    miss(step, row.layer, row.status == Status::kPassed ? "not timed" : name(row.status));
     return;
   }
   step.base_us += count * *row.base_us;
@@ -99,9 +105,15 @@ std::vector<std::string> line_of(const ModelStep& step) {
 
 }  // namespace
 
-std::vector<ModelStep> model_steps(const std::vector<Row>& rows) {
+std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vector<Row>& all) {
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> of_model;
+  for (const Row& row : all) {
+    if (belongs_to_step(row)) {
+      of_model[{row.scenario, row.model}].insert(row.layer);
+    }
+  }
   std::vector<ModelStep> steps;
-  std::vector<std::int64_t> layers;
+  std::vector<std::set<std::string>> layers;
   for (const Row& row : rows) {
     if (!belongs_to_step(row)) {
       continue;
@@ -112,17 +124,26 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows) {
     const auto index = static_cast<std::size_t>(found - steps.begin());
     if (found == steps.end()) {
       steps.push_back(begun);
-      layers.push_back(0);
+      layers.emplace_back();
     }
     add(steps[index], row);
-    ++layers[index];
+    if (!layers[index].insert(row.layer).second) {
+      miss(steps[index], row.layer, "there twice");
+    }
   }
   std::vector<ModelStep> of_several;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (layers[i] > 1) {
-      steps[i].noise_us = std::sqrt(steps[i].noise_us);
-      of_several.push_back(std::move(steps[i]));
+    ModelStep& step = steps[i];
+    if (layers[i].size() == 1) {
+      continue;
     }
+    for (const std::string& layer : of_model[{step.scenario, step.model}]) {
+      if (layers[i].count(layer) == 0) {
+        miss(step, layer, "not there");
+      }
+    }
+    step.noise_us = std::sqrt(step.noise_us);
+    of_several.push_back(std::move(step));
   }
   return of_several;
 }

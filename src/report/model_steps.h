@@ -24,8 +24,11 @@ struct ModelStep {
   std::string missing;  // "o is FAILED": then there is no sum
 };
 
-// Steps of at least two layers, in the order of their first row.
-[[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows);
+// Steps of at least two layers, in the order of their first row. `all`: rows that tell which layers
+// the model has in a scenario, also those that are not shown. A step that lacks one has no sum, nor
+// one with two rows of a layer.
+[[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows,
+                                                 const std::vector<Row>& all);
 
 // ms a step and tokens/s with and without adapters, a line a step; "" where there is none.
 [[nodiscard]] std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdown);

@@ -30,6 +30,8 @@ Row layer_row(const std::string& case_id, const std::string& layer, double base_
   return row;
 }
 
+std::vector<ModelStep> steps_of(const std::vector<Row>& rows) { return model_steps(rows, rows); }
+
 }  // namespace
 
 TEST_CASE("a step of a model is the sum of its layers, each as often as it has them") {
@@ -37,7 +39,7 @@ TEST_CASE("a step of a model is the sum of its layers, each as often as it has t
                         layer_row("decode32-qkv", "qkv", 20, 22),
                         layer_row("decode16-o", "o", 5, 6)};
   rows[2].layer_count = 8;
-  const std::vector<ModelStep> steps = model_steps(rows);
+  const std::vector<ModelStep> steps = steps_of(rows);
   REQUIRE(steps.size() == 1);  // of decode32 there is one layer only
   CHECK(steps[0].step == "decode16");
   CHECK(steps[0].layers == "32 qkv + 8 o");
@@ -54,16 +56,49 @@ TEST_CASE("a step of a model is the sum of its layers, each as often as it has t
 TEST_CASE("a step with a layer that was not proved has no sum and says which") {
   std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
   rows[1].status = Status::kFailed;
-  CHECK(model_steps(rows)[0].missing == "o is FAILED");
-  CHECK(render_model_steps(model_steps(rows), true).find("o is FAILED") != std::string::npos);
+  CHECK(steps_of(rows)[0].missing == "o is FAILED");
+  CHECK(render_model_steps(steps_of(rows), true).find("o is FAILED") != std::string::npos);
   rows[1].status = Status::kPassed;
   rows[1].time_us.reset();
-  CHECK(model_steps(rows)[0].missing == "o is not timed");
+  CHECK(steps_of(rows)[0].missing == "o is not timed");
+}
+
+TEST_CASE(
+    "a step that lost a layer that others have, or has one twice, has no sum and says which") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6),
+                        layer_row("a-down", "down", 7, 8), layer_row("b-qkv", "qkv", 10, 12),
+                        layer_row("b-o", "o", 5, 6)};
+  std::vector<ModelStep> steps = steps_of(rows);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].missing.empty());
+  CHECK(steps[1].missing == "down is not there");
+  // What a filter left out is known all the same.
+  const std::vector<Row> shown(rows.begin(), rows.begin() + 2);
+  CHECK(model_steps(shown, rows)[0].missing == "down is not there");
+  CHECK(model_steps(shown, shown)[0].missing.empty());
+  // Other models and scenarios have other layers.
+  rows[2].model = "another";
+  CHECK(steps_of(rows)[1].missing.empty());
+  rows.push_back(rows[0]);
+  CHECK(steps_of(rows)[0].missing == "qkv is there twice");
+}
+
+TEST_CASE(
+    "layers of another scenario or model are of another step, and one without a base of none") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
+  rows[1].scenario = "another";
+  CHECK(steps_of(rows).empty());
+  rows[1].scenario = rows[0].scenario;
+  rows[1].model = "another";
+  CHECK(steps_of(rows).empty());
+  rows[1].model = rows[0].model;
+  rows[1].base_us.reset();
+  CHECK(steps_of(rows)[0].missing == "o is not timed");
 }
 
 TEST_CASE("a tax of a step below its noise is no number") {
   std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 10.05), layer_row("a-o", "o", 5, 5)};
-  CHECK(render_model_steps(model_steps(rows), false).find("< noise") != std::string::npos);
+  CHECK(render_model_steps(steps_of(rows), false).find("< noise") != std::string::npos);
 }
 
 TEST_CASE("shards, repetitions and backends are steps of their own") {
@@ -80,7 +115,7 @@ TEST_CASE("shards, repetitions and backends are steps of their own") {
       }
     }
   }
-  CHECK(model_steps(rows).size() == 8);
-  CHECK(render_model_steps(model_steps(rows), false).find("without what they exchange") !=
+  CHECK(steps_of(rows).size() == 8);
+  CHECK(render_model_steps(steps_of(rows), false).find("without what they exchange") !=
         std::string::npos);
 }
