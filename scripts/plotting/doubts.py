@@ -106,6 +106,13 @@ def _about_layer(row):
         return "base_us is no positive number"
     if None not in (tax, time, base) and not _agree(base + tax, time):
         return "time_us is not base_us and tax_us"
+    if None not in (base, time, noise):
+        if noise < (row.number("noise_us") or 0) * (1 - TOLERANCE):
+            return "tax_noise_us is less than noise_us"
+        apart = abs(time - base) - noise
+        if abs(apart) > TOLERANCE * time and (apart > 0) != (tax is not None):
+            return ("tax_us is missing, though more than tax_noise_us" if tax is None
+                    else "tax_us is no more than tax_noise_us")
     if None not in (tax, base, percent) and not _agree(percent * base, 100 * tax):
         return "tax_pct is not tax_us of base_us"
     apart = None not in (tax, least, ratio) and not _agree(ratio * least, tax)

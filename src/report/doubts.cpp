@@ -120,6 +120,16 @@ std::string doubt_about_layer(const Row& row) {
       !agree(*row.base_us + *row.tax_us, *row.time_us)) {
     return "time_us is not base_us and tax_us";
   }
+  if (row.base_us && row.time_us && row.tax_noise_us) {
+    if (*row.tax_noise_us < row.noise_us.value_or(0) * (1 - kTolerance)) {
+      return "tax_noise_us is less than noise_us";
+    }
+    const double apart = std::fabs(*row.time_us - *row.base_us) - *row.tax_noise_us;
+    if (std::fabs(apart) > kTolerance * *row.time_us && (apart > 0) != row.tax_us.has_value()) {
+      return row.tax_us ? "tax_us is no more than tax_noise_us"
+                        : "tax_us is missing, though more than tax_noise_us";
+    }
+  }
   if (row.tax_us && row.base_us && row.tax_pct &&
       !agree(*row.tax_pct * *row.base_us, 100 * *row.tax_us)) {
     return "tax_pct is not tax_us of base_us";
