@@ -2,10 +2,11 @@
 from plotting.rows import UsageError, to_number
 
 # Rows that differ in one of these are never joined by a line nor put in one map.
-APART = ("scenario", "model", "op", "dtype", "layer", "in_features", "out_features", "rank", "cache")
+APART = ("scenario", "model", "op", "dtype", "layer", "layer_kind", "tp", "fully_sharded", "comm", "in_features",
+         "out_features", "rank", "cache")
 # These may go along with what an axis shows (slots with tokens); they part rows only at one place of it.
 ALONG = ("mode", "intermediate", "scale_at", "slots", "active", "ranks", "skew", "order", "no_adapter",
-         "add_inputs", "bias", "seed")
+         "add_inputs", "bias", "seed", "overlap", "tuning", "plan_limits")
 MOST_PANELS = 12
 
 
@@ -63,7 +64,7 @@ def going_along(found, place_keys):
     words = []
     for key in ALONG:
         if key not in place_keys and any(varying(line, (key,)) for line in lines):
-            texts = list(dict.fromkeys(row.text(key) for line in lines for row in line))
+            texts = list(dict.fromkeys(row.text(key) or "none" for line in lines for row in line))
             if all(to_number(text) is not None for text in texts):
                 texts.sort(key=to_number)
             words.append(f"{key} ({texts[0]} to {texts[-1]})" if len(texts) > 3 else f"{key} ({', '.join(texts)})")

@@ -426,6 +426,16 @@ class Parts(unittest.TestCase):
         self.assertEqual([len(group) for group in found.values()], [2, 2])
         self.assertEqual(panels.going_along(found, ("backend", "tokens")), ["slots (1, 4)"])
 
+    def test_divisions_of_a_layer_are_parted_and_another_overlap_or_tuning_is_told(self):
+        rows = self.rows(backend=["a"] * 4, layer=["qkv"] * 4, tokens=[1, 8, 16, 32], tp=[1, 1, 2, 2],
+                         fully_sharded=[False, False, False, True], overlap=["fused", "serial", "serial", "serial"],
+                         tuning=["", "split=4", "", ""])
+        keys, found = panels.panels(rows, ("backend", "tokens"))
+        self.assertEqual(keys, ["tp", "fully_sharded"])
+        self.assertEqual([len(group) for group in found.values()], [2, 1, 1])
+        self.assertEqual(panels.going_along(found, ("backend", "tokens")),
+                         ["overlap (fused, serial)", "tuning (none, split=4)"])
+
     def test_slots_part_rows_that_fall_on_one_place(self):
         rows = self.rows(backend=["a"] * 4, tokens=[1, 8, 1, 8], slots=[1, 1, 4, 4])
         keys, found = panels.panels(rows, ("backend", "tokens"))
