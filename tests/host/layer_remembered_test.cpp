@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -52,6 +53,23 @@ Key probes(const Problem& problem, const Operands& operands) {
   look(operands.scale, 2 * problem.slots);
   for (std::int64_t row = 0; row < problem.tokens; ++row) {
     key.push_back(static_cast<std::uint64_t>(operands.adapter_of_token[row]));
+  }
+  return key;
+}
+
+// Addresses, and every number of the first so many of B, A and x.
+Key sees_tensors(std::size_t count, const Problem& problem, const Operands& operands) {
+  Key key = addresses(problem, operands);
+  const std::vector<std::pair<const void*, std::int64_t>> tensors{
+      {operands.b[0], problem.slots * problem.max_rank * problem.widths[0]},
+      {operands.a[0], problem.slots * problem.max_rank * problem.in_features},
+      {operands.x, problem.tokens * problem.x_stride}};
+  for (std::size_t tensor = 0; tensor < count; ++tensor) {
+    std::uint64_t bits = 0;
+    for (std::int64_t i = 0; i < tensors[tensor].second; ++i) {
+      bits = bits * 31 + static_cast<const std::uint16_t*>(tensors[tensor].first)[i];
+    }
+    key.push_back(bits);
   }
   return key;
 }
@@ -178,34 +196,42 @@ TEST_CASE("a layer that was computed once and is remembered by address or by pro
 }
 
 TEST_CASE("each change is found by itself: who sees all of some operands forgets another") {
-  const auto forgets = [](std::size_t seen) {
-    return [seen](const Problem& problem, const Operands& operands) {
-      Key key = addresses(problem, operands);
-      const std::vector<std::pair<const void*, std::int64_t>> tensors{
-          {operands.b[0], problem.slots * problem.max_rank * problem.widths[0]},
-          {operands.a[0], problem.slots * problem.max_rank * problem.in_features},
-          {operands.x, problem.tokens * problem.x_stride}};
-      for (std::size_t tensor = 0; tensor < seen; ++tensor) {
-        std::uint64_t bits = 0;
-        for (std::int64_t i = 0; i < tensors[tensor].second; ++i) {
-          bits = bits * 31 + static_cast<const std::uint16_t*>(tensors[tensor].first)[i];
-        }
-        key.push_back(bits);
-      }
-      return key;
-    };
-  };
   const std::vector<std::string> told{"with another number in B: ", "with another number in A: ",
-                                      "with another number in x: ", "with another batch: "};
+                                      "with another number in x: ", "with other scales: "};
   for (const std::int64_t tp : {1, 2}) {
     for (std::size_t seen = 0; seen < told.size(); ++seen) {
       INFO(told[seen]);
-      Remembers remembers{KeyOf(forgets(seen))};
+      Remembers remembers([seen](const Problem& problem, const Operands& operands) {
+        return sees_tensors(seen, problem, operands);
+      });
       const Measurement result =
           timed(layer_problem(layer_of(LayerKind::kRow, tp, false)), remembers.backend(), false);
       CHECK_FALSE(result.check_passed);
       CHECK_MESSAGE(result.check_message.starts_with(told[seen]), result.check_message);
     }
+  }
+}
+
+TEST_CASE(
+    "who sees all of the weights but not the scales, or not who uses which adapter, is found") {
+  for (const bool scales : {false, true}) {
+    CAPTURE(scales);
+    Remembers remembers([scales](const Problem& problem, const Operands& operands) {
+      Key key = sees_tensors(3, problem, operands);
+      for (std::int64_t slot = 0; scales && slot < problem.slots; ++slot) {
+        key.push_back(std::bit_cast<std::uint32_t>(operands.scale[slot]));
+      }
+      for (std::int64_t row = 0; !scales && row < problem.tokens; ++row) {
+        key.push_back(static_cast<std::uint64_t>(operands.adapter_of_token[row]));
+      }
+      return key;
+    });
+    const Measurement result =
+        timed(layer_problem(layer_of(LayerKind::kRow, 1, false)), remembers.backend(), false);
+    CHECK_FALSE(result.check_passed);
+    CHECK_MESSAGE(
+        result.check_message.starts_with(scales ? "with another batch: " : "with other scales: "),
+        result.check_message);
   }
 }
 

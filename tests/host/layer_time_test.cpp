@@ -114,10 +114,13 @@ TEST_CASE("a weight that changes while a layer is timed is told where no result 
     auto* const a = static_cast<std::uint16_t*>(const_cast<void*>(operands.a[0]));
     a[2 * problem.max_rank * problem.in_features - 1] = 0x4000;
   };
-  const LayerMeasurement result =
-      measured(row_layer(1, false), clock, ObservedBackend({.after = change}));
-  CHECK_FALSE(result.layer.check_passed);
-  CHECK(result.layer.check_message.find("was changed") != std::string::npos);
+  for (const bool together : {false, true}) {
+    CAPTURE(together);
+    const LayerMeasurement result =
+        measured(row_layer(1, false), clock, ObservedBackend({.after = change}), 2000, together);
+    CHECK_FALSE(result.layer.check_passed);
+    CHECK(result.layer.check_message.find("was changed") != std::string::npos);
+  }
 }
 
 TEST_CASE("a tax is known no better than the times that it is the difference of") {
