@@ -74,14 +74,34 @@ class OtherNumbers {
     return problem_.lora.rank[static_cast<std::size_t>(slot)];
   }
 
+  [[nodiscard]] bool is_adapter(std::int64_t slot) const { return slot >= 0 && rank_of(slot) > 0; }
+
   // Few of those to which an adapter adds.
   [[nodiscard]] std::vector<std::int64_t> any_rows() const {
     std::vector<std::int64_t> rows;
     for (std::int64_t row = 0; row < problem_.lora.tokens; ++row) {
-      if (const std::int64_t slot = slot_of(row); slot >= 0 && rank_of(slot) > 0) {
+      if (is_adapter(slot_of(row))) {
         rows.push_back(row);
       }
     }
+    return few_of(std::move(rows));
+  }
+
+  // Few of those to which another adapter adds than before, or none any more; where there are none
+  // as any_rows().
+  [[nodiscard]] std::vector<std::int64_t> changed_rows(const std::vector<std::int32_t>& ids) const {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t row = 0; row < problem_.lora.tokens; ++row) {
+      const std::int64_t before = slot_of(row);
+      const std::int64_t now = ids[static_cast<std::size_t>(row)];
+      if (before != now && (is_adapter(before) || is_adapter(now))) {
+        rows.push_back(row);
+      }
+    }
+    return rows.empty() ? any_rows() : few_of(std::move(rows));
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> few_of(std::vector<std::int64_t> rows) const {
     const auto all = static_cast<std::int64_t>(rows.size());
     const std::int64_t wanted = std::min(kRowsOfOthers, all);
     for (std::int64_t index = 0; index < wanted; ++index) {
@@ -243,13 +263,9 @@ class OtherNumbers {
     std::vector<std::int32_t> ids = problem_.lora.plan.adapter_of_token;
     std::reverse(ids.begin(), ids.end());
     other.lora.plan = make_plan(ids, problem_.lora.slots);
-    std::vector<std::int64_t> rows = any_rows();
-    for (std::int64_t& row : rows) {
-      row = problem_.lora.tokens - 1 - row;
-    }
     timed_.layer.activate(other.lora.plan);
     timed_.record();
-    return look("another batch", other, rows);
+    return look("another batch", other, changed_rows(ids));
   }
 
   const LayerMeasureRequest& request_;
