@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -54,6 +55,23 @@ const Row* not_passed(const std::vector<const Row*>& repeats) {
   return found;
 }
 
+// Known where it is in all of them.
+void pool_tax(Row& all, const std::vector<const Row*>& repeats) {
+  std::vector<double> taxes;
+  double noise_us = 0;
+  for (const Row* row : repeats) {
+    if (!row->tax_us) {
+      all.tax_us.reset();
+      return;
+    }
+    taxes.push_back(*row->tax_us);
+    noise_us = std::max(noise_us, row->tax_noise_us.value_or(0));
+  }
+  const auto [least, most] = std::minmax_element(taxes.begin(), taxes.end());
+  all.tax_noise_us = std::max(noise_us, (*most - *least) / 2);
+  all.tax_us = median_of(taxes);
+}
+
 Pooled pooled(const std::vector<const Row*>& repeats) {
   if (const Row* row = not_passed(repeats)) {
     return {*row, ""};
@@ -86,6 +104,7 @@ Pooled pooled(const std::vector<const Row*>& repeats) {
   if (!all.samples_us.empty()) {
     all.time_us = median_of(all.samples_us);
   }
+  pool_tax(all, repeats);
   return {std::move(all), ""};
 }
 
@@ -135,6 +154,16 @@ ComparedRow added(const Row& fresh) {
   return without_verdict(fresh, Change::kAdded, "not in base");
 }
 
+constexpr std::string_view kTaxGrew = "its tax grew";
+
+bool tax_grew(const Row& base, const Row& fresh, double threshold) {
+  if (!base.tax_us || !fresh.tax_us) {
+    return false;
+  }
+  const double noise = std::hypot(base.tax_noise_us.value_or(0), fresh.tax_noise_us.value_or(0));
+  return *fresh.tax_us - *base.tax_us > std::max(noise, threshold * *base.tax_us);
+}
+
 ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
                          const CompareOptions& options) {
   const Row& base = base_row.row;
@@ -172,7 +201,14 @@ ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
         fresh, Change::kInconclusive,
         base_row.doubt.empty() ? "new: " + fresh_row.doubt : "base: " + base_row.doubt);
   }
-  return judge(base, fresh, options);
+  ComparedRow result = judge(base, fresh, options);
+  if (result.change == Change::kSame && tax_grew(base, fresh, *result.threshold)) {
+    result.reason = fmt::format(
+        "{} from {:.3g} to {:.3g} us, which is less than the threshold of "
+        "the whole layer",
+        kTaxGrew, *base.tax_us, *fresh.tax_us);
+  }
+  return result;
 }
 
 std::vector<ComparedRow> match(const std::vector<Pooled>& base, const std::vector<Pooled>& fresh,
@@ -344,8 +380,15 @@ CompareReport compare(const Results& base, const Results& fresh, const CompareOp
   if (options.threshold_given) {
     refuse_threshold_below_noise(report.rows, options.threshold);
   }
+  std::int64_t grown = 0;
   for (const ComparedRow& row : report.rows) {
     report.exit = worse(report.exit, exit_code(row));
+    grown += row.change == Change::kSame && row.reason.starts_with(kTaxGrew) ? 1 : 0;
+  }
+  if (grown > 0) {
+    report.warnings.push_back(fmt::format(
+        "what adapters add grew beyond the threshold and its noise in {} row{} that {} SAME", grown,
+        grown == 1 ? "" : "s", grown == 1 ? "is" : "are"));
   }
   if (std::none_of(report.rows.begin(), report.rows.end(), decided)) {
     report.exit = worse(report.exit, ExitCode::kInconclusive);

@@ -1,0 +1,75 @@
+#include <doctest/doctest.h>
+
+#include "compare/compare.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// A layer of 21 samples whose base takes 1000 us.
+Row layer(double tax_us, double tax_noise_us = 0.1) {
+  Row row;
+  row.scenario = "tax";
+  row.case_id = "decode1-qkv";
+  row.backend = "auto";
+  row.op = "layer";
+  row.content = "0123456789abcdef";
+  row.cache = "weights-cold";
+  row.mode = "graph";
+  row.status = Status::kPassed;
+  row.levels = "bounded+memory";
+  row.base_us = 1000;
+  row.tax_us = tax_us;
+  row.tax_noise_us = tax_noise_us;
+  row.time_us = 1000 + tax_us;
+  row.samples_us.assign(21, *row.time_us);
+  row.floor_us = 500;
+  return row;
+}
+
+CompareReport compared(std::vector<Row> before, std::vector<Row> after) {
+  Results base, fresh;
+  base.rows = std::move(before);
+  fresh.rows = std::move(after);
+  return compare(base, fresh, {});
+}
+
+std::string told(std::vector<Row> before, std::vector<Row> after) {
+  const CompareReport report = compared(std::move(before), std::move(after));
+  REQUIRE(report.rows.size() == 1);
+  CHECK(report.rows.front().change == Change::kSame);
+  CHECK(report.exit == ExitCode::kPass);
+  const bool warned =
+      std::any_of(report.warnings.begin(), report.warnings.end(), [](const std::string& warning) {
+        return warning ==
+               "what adapters add grew beyond the threshold and its noise in 1 row that is SAME";
+      });
+  CHECK(warned == !report.rows.front().reason.empty());
+  return report.rows.front().reason;
+}
+
+}  // namespace
+
+TEST_CASE("a tax that grew is told where the whole layer is the same") {
+  CHECK(told({layer(2)}, {layer(4)}) ==
+        "its tax grew from 2 to 4 us, which is less than the threshold of the whole layer");
+  CHECK(told({layer(4)}, {layer(2)}).empty());
+  CHECK(told({layer(2)}, {layer(2.05, 0.01)}).empty());  // 2.5 %
+  CHECK(told({layer(2)}, {layer(4, 3)}).empty());
+  CHECK(told({layer(3, 2.9)}, {layer(5)}).empty());
+  Row unknown = layer(2);
+  unknown.tax_us.reset();
+  unknown.tax_noise_us = 2.5;
+  CHECK(told({unknown}, {layer(4)}).empty());
+}
+
+TEST_CASE("the tax of repeats is their median, and as noisy as they are apart") {
+  std::vector<Row> after{layer(4), layer(3.9), layer(2)};
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    after[i].repetition = static_cast<std::int64_t>(i);
+  }
+  CHECK_FALSE(told({layer(2)}, after).empty());  // half of 2 us apart
+  after[2] = layer(0.2, 0.01);
+  after[2].repetition = 2;
+  CHECK(told({layer(2)}, after).empty());
+}
