@@ -15,7 +15,7 @@
 // A cluster of eight blocks owns 128 rows of one adapter, in the plan's order; each block has an
 // eighth of K for all of them, and of A, all slices, in shared memory before x may be read. A warp
 // has 16 rows, or where there are fewer several share the block's columns; x goes from memory
-// straight to registers, 16 bytes a lane, `kAhead` groups of 32 columns ahead. The columns of a
+// straight to registers, 16 bytes a lane, four groups of 32 columns ahead. The columns of a
 // group are in the same order for both factors, so that a lane's 16 bytes are its share of two
 // products. Then the sums of all warps of the eight blocks meet in shared memory: each block adds
 // its share of them, in turn, and writes what is behind x, and h of rows that are left to an
@@ -25,6 +25,7 @@ namespace lora_bench::kernels {
 
 constexpr int kHiddenThreads = 256;
 constexpr int kHiddenGroup = 32;
+constexpr int kAhead = 4;  // groups of columns of x that are on their way
 constexpr int kWarps = kHiddenThreads / 32;
 
 // Rows of one adapter, in the plan's order.
@@ -243,10 +244,9 @@ __device__ void make_few(const ContinuedParams& params, int cluster, unsigned ch
   arrive_and_wait_cluster();  // what others read here is here
 }
 
-// kTiles: of eight lanes. kAhead: groups of columns of x that are on their way; 8 where each block
-// has a multiprocessor, and then they write B too.
-template <int kTiles, int kAhead>
-__global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 || kAhead > 4 ? 1 : 2)
+// kTiles: of eight lanes.
+template <int kTiles>
+__global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 ? 1 : 2)
     continued_hidden(const __grid_constant__ ContinuedParams params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();
@@ -268,10 +268,6 @@ __global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 || kAhead > 4 ? 1 :
   }
   if (cluster >= params.tiles) {
     make_few<kTiles>(params, cluster - params.tiles, shared);
-    if constexpr (kAhead > 4) {
-      put_b(params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-      clear_rows(params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-    }
     return;
   }
   const int warp = static_cast<int>(threadIdx.x / 32);
@@ -310,10 +306,6 @@ __global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 || kAhead > 4 ? 1 :
     }
   };
   load(first_column);
-  if constexpr (kAhead > 4) {
-    put_b(params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-    clear_rows(params, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-  }
   await_copies<0>();
   __syncthreads();
   for (int column = first_column; column < end_column; column += kAhead * kHiddenGroup) {

@@ -101,11 +101,12 @@ std::vector<std::int32_t> continued_slots(const ContinuedShape& shape,
 }
 
 bool continued_is_quicker(const ContinuedShape& shape, const std::vector<ContinuedGroup>& groups) {
-  // Seen to be quicker where more than half of the pass is saved; and a launch must be made good,
-  // in bytes that could have been moved.
+  // Seen to be quicker where three eighths of the pass are saved and x is not too large to be read
+  // as it lies; and a launch must be made good, in bytes that could have been moved.
+  constexpr std::int64_t kMostBytesOfX = 64'000'000;
   constexpr std::int64_t kLaunchBytes = 12'000'000;
   constexpr std::int64_t kBytesOfPass = 4;
-  if (!continued_takes(shape)) {
+  if (!continued_takes(shape) || shape.tokens * shape.depth * 2 > kMostBytesOfX) {
     return false;
   }
   const std::vector<std::int32_t> slots = continued_slots(shape, groups);
@@ -116,7 +117,8 @@ bool continued_is_quicker(const ContinuedShape& shape, const std::vector<Continu
   }
   const std::int64_t lanes = static_cast<std::int64_t>(slots.size()) * continued_lanes(shape);
   const std::int64_t saved_rows = rows - shape.tokens * lanes / kLanesOfAPass;
-  return 2 * saved_rows >= shape.tokens && saved_rows * shape.columns * kBytesOfPass > kLaunchBytes;
+  return 8 * saved_rows >= 3 * shape.tokens &&
+         saved_rows * shape.columns * kBytesOfPass > kLaunchBytes;
 }
 
 }  // namespace lora_bench::kernels

@@ -192,8 +192,14 @@ Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend
   if (exchange_of_h(problem.layer) != Exchange::kNone) {
     return Overlap::kShrink;
   }
-  return adapter_bytes(shard_problem(problem, 0).lora) > kMostBytesBeside ? Overlap::kSerial
-                                                                          : Overlap::kDelta;
+  // Beside the largest W a delta costs more than what it hides.
+  constexpr std::int64_t kMostBytesOfBase = 480'000'000;
+  const ShardProblem part = shard_problem(problem, 0);
+  const std::int64_t base_bytes =
+      part.base.max_rank * part.base.in_features * size_bytes(part.base.dtype);
+  return adapter_bytes(part.lora) > kMostBytesBeside || base_bytes > kMostBytesOfBase
+             ? Overlap::kSerial
+             : Overlap::kDelta;
 }
 
 std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {

@@ -99,4 +99,12 @@ TEST_CASE("what goes on is what a pass over y takes longer for") {
   few = prefill(1, 1, 16);
   few.tokens = 64;
   CHECK_FALSE(continued_is_quicker(few, one));
+  ContinuedShape deep = prefill(1, 1, 16);
+  deep.depth = 14336;
+  CHECK(continued_is_quicker(deep, one));
+  deep.depth = 28672;  // x of 117 MB
+  CHECK_FALSE(continued_is_quicker(deep, one));
+  // Three eighths of a pass are saved, and a quarter.
+  CHECK(continued_is_quicker(prefill(32, 3, 16), {{1, 8}, {3, 1000}, {7, 1040}}));
+  CHECK_FALSE(continued_is_quicker(prefill(32, 1, 32), {{0, 512}, {1, 512}, {2, 512}, {3, 512}}));
 }

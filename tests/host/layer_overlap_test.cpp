@@ -165,6 +165,8 @@ TEST_CASE("auto puts few rows beside the base on a device, and no others") {
   CHECK(chosen_overlap(Overlap::kAuto, many, device) == Overlap::kSerial);
   many.lora.plan = make_plan(std::vector<std::int32_t>(9, -1), many.lora.slots);
   CHECK(chosen_overlap(Overlap::kAuto, many, device) == Overlap::kDelta);
+  many.layer.in_features = many.lora.in_features = std::int64_t{1} << 24;  // W of 671 MB
+  CHECK(chosen_overlap(Overlap::kAuto, many, device) == Overlap::kSerial);
   problem.lora.tokens = 2048;
   CHECK(chosen_overlap(Overlap::kAuto, problem, device) == Overlap::kSerial);
   problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, true));
