@@ -6,11 +6,14 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLoc
 from plotting.page import GREY, WIDTH
 
 WORDS = {"time_us": "time of a launch (µs)", "floor_us": "floor (µs)", "plan_us": "time to group the ids (µs)",
+         "base_us": "time without adapters (µs)", "tax_us": "what adapters add (µs)",
+         "tax_pct": "what adapters add (%)", "tax_ratio": "tax / its floor",
          "floor_ratio": "time / floor", "tokens_per_s": "tokens per second",
          "bandwidth_GBps": "bandwidth (GB/s)", "compute_TFLOPps": "compute (TFLOP/s)",
          "tokens": "tokens in the step", "rank": "rank"}
 TITLES = {"time_us": "Time", "floor_ratio": "Time over floor", "bandwidth_GBps": "Bandwidth",
-          "compute_TFLOPps": "Compute", "tokens_per_s": "Tokens per second"}
+          "compute_TFLOPps": "Compute", "tokens_per_s": "Tokens per second", "base_us": "Time of the base",
+          "tax_us": "Tax", "tax_pct": "Tax", "tax_ratio": "Tax over its floor"}
 WIDE = 12  # largest over smallest value from which an axis is logarithmic
 
 
@@ -107,7 +110,12 @@ def category_ticks(axes, texts, narrow):
                     rotation_mode="anchor")
 
 
-def draw_map(axes, grid, norm):
+def turn_of_columns(texts, columns, across):
+    """Degrees by which the figures of a map are turned: upright where its columns are narrower than they are."""
+    return 90 if max(map(len, texts)) * 0.085 > (WIDTH - 2) / across / columns else 0
+
+
+def draw_map(axes, grid, norm, turned):
     """Cells with their figures; light is little, so that what is far from the floor is dark."""
     masked = [[float("nan") if value is None else value for value in line] for line in grid]
     image = axes.imshow(masked, cmap="cividis_r", norm=norm, aspect="auto", origin="lower")
@@ -116,6 +124,7 @@ def draw_map(axes, grid, norm):
             red, green, blue, _ = image.cmap(norm(value)) if value is not None else (1, 1, 1, 1)
             dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.47
             axes.text(x, y, "–" if value is None else short(value), ha="center", va="center", fontsize=8.5,
-                      color=GREY if value is None else "white" if dark else "black")
+                      color=GREY if value is None else "white" if dark else "black",
+                      rotation=0 if value is None else turned)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)

@@ -44,7 +44,7 @@ def panels(rows, place_keys, also_apart=()):
 
 def panel_title(keys, texts):
     return ", ".join(text if key in ("scenario", "model", "op", "dtype", "layer", "backend", "cache", "skew", "mode")
-                     else f"{key} {text}" for key, text in zip(keys, texts))
+                     else f"{key} {text}" for key, text in zip(keys, texts) if text)
 
 
 def shared_settings(rows):
@@ -52,9 +52,10 @@ def shared_settings(rows):
     words = []
     if not varying(rows, ("in_features", "out_features")):
         words.append(f"in {rows[0].text('in_features')}, out {rows[0].text('out_features')}")
-    for key in ("model", "layer", "op", "dtype", "rank", "tokens", "cache", "mode"):
+    for key in ("model", "layer", "op", "dtype", "rank", "tokens", "tp", "fully_sharded", "cache", "mode"):
         if not varying(rows, (key,)) and rows[0].text(key) not in ("", "custom"):
-            words.append(f"{key} {rows[0].text(key)}" if key in ("rank", "tokens") else rows[0].text(key))
+            bare = key not in ("rank", "tokens", "tp", "fully_sharded")
+            words.append(rows[0].text(key) if bare else f"{key} {rows[0].text(key)}")
     return words
 
 

@@ -6,7 +6,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from plotting.axes import (axes_of_panels, category_ticks, draw_map, is_wide, name_axes, set_scale, set_ticks,
-                           short, tick_text, token_ticks, words_of)
+                           short, tick_text, token_ticks, turn_of_columns, words_of)
 from plotting.page import GREY, INK, new_page
 from plotting.panels import going_along, panel_title, panels, shared_settings, varying
 from plotting.rows import UsageError
@@ -205,10 +205,11 @@ def heat(rows, wish):
         lambda inches: new_page(inches, wish.title, under_title(rows), foot))
     values = [row.number(wish.value) for row in rows]
     norm = (LogNorm if is_wide(values) else Normalize)(min(values), max(max(values), 1.01 * min(values)))
+    turned = turn_of_columns([*map(short, values), *map(tick_text, steps)], len(steps), across)
     for axes, (texts, group) in zip(all_axes, found.items()):
         at = {(row.count("rank"), row.count("tokens")): row.number(wish.value) for row in group}
-        draw_map(axes, [[at.get((rank, step)) for step in steps] for rank in ranks], norm)
-        axes.set_xticks(range(len(steps)), map(tick_text, steps))
+        draw_map(axes, [[at.get((rank, step)) for step in steps] for rank in ranks], norm, turned)
+        axes.set_xticks(range(len(steps)), map(tick_text, steps), rotation=turned)
         axes.set_yticks(range(len(ranks)), map(tick_text, ranks))
         axes.set_title(panel_title(keys, texts))
     name_axes(all_axes, across, words_of("tokens"), words_of("rank"))

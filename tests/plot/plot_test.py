@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "plot.py"
 sys.path.insert(0, str(SCRIPT.parent))
 import plot  # noqa: E402
+from matplotlib.colors import Normalize  # noqa: E402
 from plotting import axes, page, panels  # noqa: E402
 from plotting.doubts import doubt_about  # noqa: E402
 from plotting.rows import Row  # noqa: E402
@@ -131,6 +132,12 @@ class WhatIsDrawn(PlotTest):
         texts, _ = self.drawn("heat", SMOKE, "--value", "bandwidth_GBps", "--filter", "backend=cpu")
         self.assertIn("bandwidth (GB/s)", texts)
         self.assertIn("Bandwidth by rank and tokens", texts)
+
+    def test_a_map_of_many_columns_turns_its_figures(self):
+        for turned in (0, axes.turn_of_columns(["1.83"], columns=40, across=1)):
+            figure = page.new_page(4, "", "", [])
+            axes.draw_map(figure.subplots(), [[1.83] * 40], Normalize(1, 2), turned)
+            self.assertEqual(page.misplaced_texts(figure) == [], turned == 90)
 
     def test_skew_has_the_laws_in_the_order_of_active_adapters(self):
         texts, _ = self.drawn("skew", self.changed(SKEW, lambda row: None, backwards=True))
@@ -435,6 +442,7 @@ class Parts(unittest.TestCase):
         self.assertEqual([len(group) for group in found.values()], [2, 1, 1])
         self.assertEqual(panels.going_along(found, ("backend", "tokens")),
                          ["overlap (fused, serial)", "tuning (none, split=4)"])
+        self.assertEqual(panels.shared_settings(rows[:2])[-4:], ["tp 1", "fully_sharded false", "hot", "graph"])
 
     def test_slots_part_rows_that_fall_on_one_place(self):
         rows = self.rows(backend=["a"] * 4, tokens=[1, 8, 1, 8], slots=[1, 1, 4, 4])
