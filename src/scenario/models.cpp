@@ -31,9 +31,17 @@ void read_layer(const Value::Entry& entry, ModelLayer layer, std::vector<ModelLa
     good = good && number.has_value();
     layer.widths.push_back(number.value_or(1));
   }
+  if (const Value* heads = entry.value.find("kv_heads")) {
+    layer.kv_heads = positive(heads).value_or(0);
+    good = good && layer.kv_heads > 0;
+  }
+  for (const Value::Entry& field : entry.value.entries) {
+    good = good && (field.key == "in" || field.key == "out" || field.key == "kv_heads");
+  }
   if (!good) {
-    diagnostics.add(entry.where, fmt::format("layer '{}' is not understood", entry.key),
-                    "{in: features, out: [widths]}");
+    diagnostics.add(
+        entry.where, fmt::format("layer '{}' is not understood", entry.key),
+        "{in: features, out: [widths]}, and kv_heads where they are not of 128 columns");
   }
   layers.push_back(std::move(layer));
 }

@@ -39,12 +39,16 @@ bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
       spec.layer.in_features = row.in_features;
       spec.layer.widths = row.widths;
       spec.layer.count = row.count_per_step;
+      if (spec.op == Op::kLayer && spec.setup.kv_heads == 0) {
+        spec.setup.kv_heads = row.kv_heads;
+      }
       return true;
     }
   }
   if (known_layers.empty()) {
     checker.fail("model", {"layers"}, fmt::format("there is no model '{}'", spec.layer.model),
-                 fmt::format("{}", fmt::join(known_models, ", ")),
+                 fmt::format("{}, and what you add to models.yaml beside the shipped scenarios",
+                             fmt::join(known_models, ", ")),
                  nearest(spec.layer.model, known_models));
   } else {
     checker.fail(
@@ -151,7 +155,10 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
     }
   }
   const bool has_layer = resolve_layer(spec, checker, models);
-  resolve_setup(spec, checker);
+  // What a model that is not there would have been needs no second sentence.
+  if (has_layer || !checker.settings().has("model")) {
+    resolve_setup(spec, checker);
+  }
   LayerShape& layer = spec.layer;
   if (layer.x_stride == 0) {
     layer.x_stride = layer.in_features;

@@ -56,6 +56,7 @@ struct ModelLayer {
   std::string layer;
   std::int64_t in_features = 0;
   std::vector<std::int64_t> widths = {};
+  std::int64_t kv_heads = 0;        // of qkv, where they are not of 128 columns
   std::int64_t count_per_step = 1;  // how many such layers a forward pass runs
   std::string source;               // where the sizes were read
 };

@@ -176,7 +176,7 @@ TuningFile parse_tuning_file(const std::string& text, const std::filesystem::pat
 
 TuningFile load_tuning_file(const std::filesystem::path& file, const CheckTuning& check_tuning) {
   Diagnostics diagnostics;
-  const auto text = read_text(file, {file.string(), 0, 0}, diagnostics);
+  const auto text = read_text(file, {}, diagnostics);
   diagnostics.throw_if_any();
   return parse_tuning_file(*text, file, check_tuning);
 }

@@ -128,6 +128,19 @@ TEST_CASE("models name where their sizes were read and agree with themselves") {
   }
 }
 
+TEST_CASE("kv heads of a layer are those of its model, or of the scenario that says so") {
+  const auto kv_heads = [](const std::string& model, const std::vector<std::string>& more = {}) {
+    LoadOptions options;
+    options.overrides = {"model=" + model, "layers=qkv", "layer.tp=8"};
+    options.overrides.insert(options.overrides.end(), more.begin(), more.end());
+    const fs::path file = kRoot / "scenarios" / "layers.yaml";
+    return load_scenario(file, options).cases.front().setup.kv_heads;
+  };
+  CHECK(kv_heads("gpt-oss-20b") == 8);  // of 64 columns each
+  CHECK(kv_heads("phi-3-medium", {"layer.tp=2"}) == 10);
+  CHECK(kv_heads("gpt-oss-20b", {"layer.kv_heads=4"}) == 4);
+}
+
 TEST_CASE("each invalid file gives exactly the errors that stand at its head") {
   std::size_t files = 0;
   for (const fs::path& file : yaml_files(kRoot / "tests" / "golden" / "invalid")) {
