@@ -134,12 +134,38 @@ std::string totals_text(std::int64_t rows, const Totals& totals) {
                           format_bytes(static_cast<double>(totals.largest_bytes)));
 }
 
+// Of a layer the adapters of one shard: what a GPU that had the whole layer would launch is another
+// thing.
+std::vector<std::string> explanation_of_layer(const AutoDevice& device, const Case& spec,
+                                              const Problem& problem) {
+  LayerProblem layer = layer_of(spec, problem);
+  if (spec.setup.overlap != Overlap::kAuto) {
+    layer.overlap = spec.setup.overlap;
+  }
+  if (layer.overlap == Overlap::kFused) {
+    return {"overlap fused: the launch of the base makes the adapters' part, and `auto` none"};
+  }
+  const ShardProblem part = shard_problem(layer, 0);
+  std::vector<std::string> lines{fmt::format(
+      "adapters of {}, apart from the base; a row of overlap fused has them in the base's launch",
+      spec.setup.tp == 1 ? "the layer" : fmt::format("shard 0 of {}", spec.setup.tp))};
+  for (const std::optional<Problem>& launched : {std::optional(part.lora), part.expand}) {
+    if (launched) {
+      const std::vector<std::string> its = explain_auto(device, *launched);
+      lines.insert(lines.end(), its.begin(), its.end());
+    }
+  }
+  return lines;
+}
+
 // On the GPU here, or on an H200 where there is none.
 std::vector<std::string> explanation_of(const PlannedRow& planned, Targets& targets) {
   const Case& spec = *planned.spec;
   const AutoDevice device =
       why_no_gpu().empty() ? auto_device(targets.facts(Space::kDevice)) : AutoDevice{};
-  return explain_auto(device, make_problem(spec, draw_batch(spec), draw_adapters(spec)));
+  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  return spec.op == Op::kLayer ? explanation_of_layer(device, spec, problem)
+                               : explain_auto(device, problem);
 }
 
 ExitCode execute(const PlanOptions& options, const Invocation& invocation) {

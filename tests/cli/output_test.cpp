@@ -167,6 +167,27 @@ TEST_CASE("plan --explain says below rows of auto what it would launch, and of w
   CHECK((contains(result.out, "explained as on an NVIDIA H200") || why_no_gpu().empty()));
 }
 
+TEST_CASE("plan --explain of a layer is about the adapters of one shard") {
+  const auto explained = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan",   "layers", "--backends", "auto",      "--explain",
+                                   "--case", "*qkv*",  "--set",      "layer.tp=4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_tool(words).out;
+  };
+  const std::string plain = explained({"--filter", "fully_sharded=false"});
+  CAPTURE(plain);
+  CHECK(contains(plain, "adapters of shard 0 of 4, apart from the base"));
+  CHECK(plain != explained({"--filter", "fully_sharded=false", "--set", "layer.tp=1"}));
+  // h is exchanged between the halves.
+  const std::string halves = explained({"--filter", "fully_sharded=true"});
+  CAPTURE(halves);
+  CHECK(contains(halves, "    shrink: "));
+  CHECK(contains(halves, "    expand: "));
+  CHECK(contains(explained({"--filter", "fully_sharded=false", "--set", "layer.fully_sharded=false",
+                            "--set", "layer.overlap=fused"}),
+                 "the launch of the base makes the adapters' part"));
+}
+
 TEST_CASE("plan takes a tuning file and says its tuning; a file of another device is refused") {
   if (!why_no_gpu().empty()) {
     const TemporaryFolder folder;
@@ -184,6 +205,8 @@ TEST_CASE("plan takes a tuning file and says its tuning; a file of another devic
     const ProcessResult other = plan("NVIDIA L4");
     CHECK(other.exit_code == 1);
     CHECK(contains(other.err, "tunings of 'NVIDIA L4' on 'NVIDIA H200'"));
+    CHECK(run_tool({"plan", "smoke", "--tuning", "none.yaml"}).err ==
+          "cannot read none.yaml: No such file or directory\n");
   }
 }
 
