@@ -361,6 +361,9 @@ def main():
         done = rows_in(out, label, identity, context, cases, not options.no_time) if options.resume else {}
         statuses = {row["status"] for row in done.values()}
         missing = [case for case in cases if names_of(case.meta["row"]) not in done]
+        if not missing:
+            print(f"run.py: all {len(cases)} cases have a row of {label} there; without --resume they run again",
+                  file=sys.stderr)
         out.write(json.dumps(context) + "\n")
         for number, case in enumerate(missing):
             began = time.perf_counter()

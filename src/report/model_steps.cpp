@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "report/columns.h"
 #include "report/markdown.h"
 #include "report/text_table.h"
 
@@ -74,7 +75,10 @@ void add(ModelStep& step, const Row& row) {
   step.noise_us += noise * noise;
 }
 
-std::string milliseconds(double us) { return fmt::format("{:.4g}", us / 1e3); }
+std::string milliseconds(double us) {
+  const double ms = us / 1e3;
+  return std::fabs(ms) < 1e3 ? fmt::format("{:.4g}", ms) : fmt::format("{:.0f}", ms);
+}
 
 std::vector<std::string> line_of(const ModelStep& step) {
   std::vector<std::string> line{step.model,
@@ -92,7 +96,7 @@ std::vector<std::string> line_of(const ModelStep& step) {
   const double tax = step.layer_us - step.base_us;
   const bool known = std::fabs(tax) > step.noise_us;
   const auto rate = [&](double us) {
-    return fmt::format("{:.4g}", static_cast<double>(step.tokens) / us * 1e6);
+    return screen_text(*find_column("tokens_per_s"), static_cast<double>(step.tokens) / us * 1e6);
   };
   line.push_back(milliseconds(step.base_us));
   line.push_back(milliseconds(step.layer_us));

@@ -30,7 +30,9 @@ TEST_CASE(
 
   const std::string turns = folder.path("turns");
   CHECK(run_peer(python, folder, "numpy", {"--resume", "--turns", turns}).exit_code == 0);
-  CHECK(run_peer(python, folder, "numpy", {"--resume", "--turns", turns}).exit_code == 0);
+  const ProcessResult nothing = run_peer(python, folder, "numpy", {"--resume", "--turns", turns});
+  CHECK(nothing.exit_code == 0);
+  CHECK(contains(nothing.err, "run.py: all 2 cases have a row of numpy there"));
   std::vector<nlohmann::json> rows = rows_of(folder.path("peers.jsonl"));
   REQUIRE(rows.size() == 2);
   CHECK(rows[1]["case"] == "decode8-rank8");
