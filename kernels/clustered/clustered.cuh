@@ -119,16 +119,16 @@ __global__ void __launch_bounds__(512)
              of_pair.chain * plan.chain;
     }
     const std::uint32_t barrier = barriers + 8 * slot_in;
-    const int bytes = 2 * min(of_pair.length - k_in, kClusteredPiece);
+    const int bytes = 2 * min(of_pair.length - k_in, plan.piece);
     if (lane == 0) {
       expect_bytes(barrier, bytes * of_pair.lanes);
     }
     __syncwarp();
     if (lane < of_pair.lanes && bytes > 0) {
-      copy_bulk(shared_address(ring) + slot_in * plan.slot_bytes + lane * kClusteredPiecePitch,
+      copy_bulk(shared_address(ring) + slot_in * plan.slot_bytes + lane * plan.piece_pitch,
                 a_in + k_in, bytes, barrier, policy);
     }
-    k_in += kClusteredPiece;
+    k_in += plan.piece;
     if (k_in >= of_pair.length) {
       k_in = 0;
       pair_in += warps;
@@ -286,8 +286,8 @@ __global__ void __launch_bounds__(512)
 #pragma unroll 1
     do {
       await_phase(barriers + 8 * slot, parity);
-      const int end = min(pair.length - piece, kClusteredPiece);
-      const char* const a = ring + slot * plan.slot_bytes + g * kClusteredPiecePitch + t * 16;
+      const int end = min(pair.length - piece, plan.piece);
+      const char* const a = ring + slot * plan.slot_bytes + g * plan.piece_pitch + t * 16;
       const char* const x = x_chain + 2 * piece;
 #pragma unroll 2
       for (int k = 0; k < end; k += 32 * kGroup) {
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(512)
           multiply_16<T>(sum, row[b].z, 0, row[b].w, 0, lanes[b].z, lanes[b].w);
         }
       }
-      piece += kClusteredPiece;
+      piece += plan.piece;
       __syncwarp();  // the slot has been read
       if (pair_in < end_pair) {
         bring_a();

@@ -14,6 +14,8 @@ struct ClusteredPlan {
   std::int32_t h_pitch = 0;     // floats of a row of h, where blocks add for one another
   std::int32_t slots = 1;       // of the ring of a warp
   std::int32_t slot_bytes = 0;
+  std::int32_t piece = 0;         // elements of K in a slot, of eight lanes
+  std::int32_t piece_pitch = 0;   // bytes from lane to lane there
   std::int32_t hidden_bytes = 0;  // h as fragments
   std::int32_t x_bytes = 0;
   std::int32_t units_each = 0;  // of 64 columns, over all slices, that every block has

@@ -29,13 +29,14 @@ struct Form {
   int groups = 1;
   int warps = 8;
   int slots = 1;
+  int piece = kClusteredPiece;
   bool any_batch = false;  // parts of a cluster may be one block
 };
 
-std::int64_t slot_bytes(const ClusteredShape& shape, int columns) {
+std::int64_t slot_bytes(const ClusteredShape& shape, int columns, int piece) {
   const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
   const std::int64_t unit = columns * 2 * (shape.max_rank + rows);
-  return std::max<std::int64_t>(8 * kClusteredPiecePitch, unit);
+  return std::max<std::int64_t>(8 * clustered_piece_pitch(piece), unit);
 }
 
 // Sums of chains, and h where blocks add for one another.
@@ -71,12 +72,13 @@ ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::in
   tuning.any_batch = form.any_batch;
   tuning.warps = form.warps;
   tuning.slots = form.slots;
+  tuning.piece = form.piece;
   if (many_lanes(shape)) {
     const std::int64_t lane_tiles = shape.slices * divide_up(shape.max_rank, 8);
     tuning.columns = kClusteredFewColumns;
     tuning.owned = static_cast<int>(divide_up(lane_tiles, std::int64_t{form.cluster}));
   }
-  tuning.slot_bytes = static_cast<int>(slot_bytes(shape, tuning.columns));
+  tuning.slot_bytes = static_cast<int>(slot_bytes(shape, tuning.columns, form.piece));
   tuning.hidden_bytes = static_cast<int>(hidden_bytes(shape));
   const int slots = form.warps * form.slots;
   const std::int64_t others = kClusteredBarrierBytes + std::int64_t{tuning.slot_bytes} * slots +
@@ -255,6 +257,57 @@ ClusteredTuning of_two(const ClusteredShape& shape, const Place& place, const Lo
   return none;
 }
 
+// Pieces of A longer than that of the same form, measured (README.md): a warp waits once for each,
+// so a chain of 544 to 704 elements is better one piece than a long one and a rest, a long chain a
+// few of one length. Where lanes are many a slot has the room anyway.
+ClusteredTuning with_longer_pieces(const ClusteredShape& shape, const ClusteredTuning& own,
+                                   const Place& place, const Load& load) {
+  constexpr int kShort = 704;
+  constexpr int kInOne = 1024;
+  const auto chain = static_cast<int>(chain_length(shape.in_features));
+  const int whole = static_cast<int>(divide_up(chain, 64) * 64);
+  const auto share_of_chain = [&](int pieces) {
+    return std::min(whole, static_cast<int>(divide_up(divide_up(chain, pieces), 128) * 128));
+  };
+  const std::int64_t most = place.blocks == 2 ? kClusteredMostOfTwo : shape.shared_bytes;
+  ClusteredTuning tuning = own;
+  const auto take = [&](int warps, int slots, int piece) {
+    const ClusteredTuning longer =
+        tuning_of(shape, {own.cluster, own.groups, warps, slots, piece}, most);
+    if (longer.fits) {
+      tuning = longer;
+    }
+    return longer.fits;
+  };
+  const bool rest = whole > kClusteredPiece && whole <= kShort;
+  if (place.blocks == 2) {
+    if (rest && !take(own.warps, own.slots, whole) && own.slots == 2) {
+      take(6, 1, whole);
+    }
+  } else if (own.owned > 0 && own.slots == 1) {
+    const int room = (own.slot_bytes / 8 - 64) / 2;
+    take(own.warps, 1, share_of_chain(static_cast<int>(divide_up(chain, room))));
+  } else if (own.slots == 2 && load.deep && own.cluster >= 8) {
+    const int third = share_of_chain(3);
+    if (!take(6, 2, third)) {
+      take(4, 2, third);
+    }
+  } else if (own.slots == 2 && own.owned > 0) {
+    if (!load.wide && whole <= kShort) {
+      take(12, 1, whole);
+    }
+  } else if (own.slots == 2 && load.wide && load.tiles <= 5 && whole <= kInOne) {
+    if (load.tiles > 3 || whole > kShort || !take(16, 1, whole)) {
+      take(12, 1, whole);
+    }
+  } else if (rest && own.slots == 1) {
+    take(own.warps, 1, whole);
+  } else if (rest && shape.tokens >= 2 * shape.active) {
+    take(12, 1, whole);
+  }
+  return tuning;
+}
+
 // Measured with batches from one adapter to as many as the limits let in (README.md): clusters that
 // leave the next kernel a quarter of the device, and share tiles on half of it.
 ClusteredTuning of_any_batch(const ClusteredShape& shape, const Load& load) {
@@ -346,8 +399,9 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
   if (place.blocks == 2) {
     const ClusteredTuning tuning = of_two(shape, place, load);
     if (tuning.fits) {
-      return tuning;
+      return with_longer_pieces(shape, tuning, place, load);
     }
+    place.blocks = 1;
     place.groups = 1;
     place.cluster = cluster_alone(load.tiles, load);
   }
@@ -356,18 +410,19 @@ ClusteredTuning clustered_tuning(const ClusteredShape& shape) {
     place.cluster = std::min(16, 2 * place.cluster);
     tuning = of_one(shape, place, load);
   }
-  return tuning;
+  return tuning.fits ? with_longer_pieces(shape, tuning, place, load) : tuning;
 }
 
 ClusteredTuning clustered_tuning_of(const ClusteredShape& shape, const ClusteredSaid& said) {
   const ClusteredTuning own = clustered_tuning(shape);
-  Form form{own.cluster, own.groups, own.warps, own.slots};
+  Form form{own.cluster, own.groups, own.warps, own.slots, own.piece};
   form.cluster = said.cluster > 0 ? said.cluster : form.cluster;
   form.groups = said.groups > 0 ? said.groups : form.groups;
   form.warps = said.warps > 0 ? said.warps : form.warps;
   form.slots = said.slots > 0 ? said.slots : form.slots;
+  form.piece = said.piece > 0 ? said.piece : form.piece;
   const bool same = form.cluster == own.cluster && form.groups == own.groups &&
-                    form.warps == own.warps && form.slots == own.slots;
+                    form.warps == own.warps && form.slots == own.slots && form.piece == own.piece;
   if (own.tiles == 0 || (same && said.blocks == 0)) {
     return own;
   }

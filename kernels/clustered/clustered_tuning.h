@@ -23,6 +23,17 @@ struct ClusteredShape {
   RowTiles row_tiles = {};                // not known: any that tokens and active let be
 };
 
+constexpr int kClusteredRows = 8;         // of a tile
+constexpr int kClusteredColumns = 64;     // of a unit, which a warp multiplies at a time
+constexpr int kClusteredFewColumns = 32;  // the same where blocks own lanes
+constexpr int kClusteredPiece = 512;      // elements of K in a slot, of eight lanes: at least
+// Rows in a slot lie so far apart: neighbours on other banks.
+[[nodiscard]] constexpr int clustered_piece_pitch(int piece) { return 2 * piece + 64; }
+constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a slot
+// Shared bytes, so that two blocks share a multiprocessor.
+constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
+constexpr std::int64_t kClusteredMostOfThree = 75 << 10;
+
 struct ClusteredTuning {
   std::int64_t tiles = 0;  // of rows of one adapter, a cluster each; 0: nothing to do, no launch
   int cluster = 1;         // blocks, up to 16
@@ -35,6 +46,7 @@ struct ClusteredTuning {
   int owned = 0;        // tiles of 8 lanes that a block adds for all; 0: each block adds all
   int slots = 1;        // of the ring of a warp
   int slot_bytes = 0;
+  int piece = kClusteredPiece;
   int hidden_bytes = 0;  // for h as fragments
   int x_bytes = 0;       // for rows of x: of one chain at least
   int shared_bytes = 0;
@@ -42,17 +54,6 @@ struct ClusteredTuning {
 
   friend bool operator==(const ClusteredTuning&, const ClusteredTuning&) = default;
 };
-
-constexpr int kClusteredRows = 8;         // of a tile
-constexpr int kClusteredColumns = 64;     // of a unit, which a warp multiplies at a time
-constexpr int kClusteredFewColumns = 32;  // the same where blocks own lanes
-constexpr int kClusteredPiece = 512;      // elements of K in a slot, of eight lanes
-// Rows in a slot lie so far apart: neighbours on other banks.
-constexpr int kClusteredPiecePitch = 2 * kClusteredPiece + 64;
-constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a slot
-// Shared bytes, so that two blocks share a multiprocessor.
-constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
-constexpr std::int64_t kClusteredMostOfThree = 75 << 10;
 
 // Tiles that there are, or that a batch within the limits is likely to have: one an adapter at
 // least, and where rows are many half a tile of each that is not full.
@@ -74,6 +75,7 @@ struct ClusteredSaid {
   int warps = 0;
   int slots = 0;
   int blocks = 0;  // that share a multiprocessor, 1 or 2; not said: two where they fit
+  int piece = 0;
 };
 // The same with what is said.
 [[nodiscard]] ClusteredTuning clustered_tuning_of(const ClusteredShape& shape,

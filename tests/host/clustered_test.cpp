@@ -46,7 +46,7 @@ TEST_CASE("clustered: what fits for eight rows fits for every batch, within the 
     CHECK(tuning.warps * tuning.slots * 8 + 8 <= kClusteredBarrierBytes);
     CHECK(tuning.warps * 32 <= 512);
     const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
-    CHECK(tuning.slot_bytes >= 8 * kClusteredPiecePitch);
+    CHECK(tuning.slot_bytes >= 8 * clustered_piece_pitch(tuning.piece));
     CHECK(tuning.slot_bytes >= std::int64_t{tuning.columns} * 2 * (shape.max_rank + rows));
     CHECK(tuning.x_bytes >= rows * (chain_length(shape.in_features) * 2 + 64));
     CHECK(tuning.tiles >= std::min(shape.tokens, shape.active));
