@@ -7,9 +7,9 @@
 namespace lora_bench::kernels {
 
 // The order of sums that `clustered` and `panel` share, so that which of them runs changes no bit:
-// K is cut into eight chains of a multiple of 32 elements, each one sum on tensor cores, added in
-// pairs of neighbours (chains.cuh); the rank is one sum in steps of 16, an fp32 h in three parts,
-// the lowest first. It follows from in_features and the rank alone.
+// K is cut into eight chains of a multiple of 32 elements, each one sum on tensor cores, 16
+// neighbours at a time, added in pairs of neighbours (chains.cuh); the rank is one sum in steps of
+// 16, an fp32 h in three parts, the lowest first. It follows from in_features and the rank alone.
 constexpr int kChains = 8;
 constexpr int kChainLevels = 3;  // of the tree that adds them
 

@@ -10,18 +10,19 @@
 #include "kernels/panel/panel_shrink.cuh"
 #include "kernels/panel/panel_tuning.h"
 #include "kernels/segment/fragments.cuh"
+#include "kernels/segment/matrices.cuh"
 
 // shrink of a panel where blocks are few: the eight that have the chains of a tile are a cluster
 // and add them, so h leaves in one part. What it takes is latency, so nothing waits that need not.
 //   grid      (row tiles) x (lane tiles) x (chains), the last a cluster
 //   block     warps that bring, and warps that multiply: one chain of a tile of rows of one adapter
 //             times lanes of all slices
-//   memory    a ring of stages, of as many elements of K as the tile says; 16 bytes of rows g and
-//             g + 1 lie in different banks: bit 6 of a place flips
+//   memory    a ring of stages, of as many elements of K as the tile says. Of every 64 of them
+//             chunk c of 16 bytes of row r lies at c ^ (r % 8): eight rows lie in different banks
 //   barriers  two a stage: what it holds has come; it has been read. No barrier of the block in the
 //             loop
 //   products  the operands of the next 32 elements are loaded before these are multiplied
-//   order     that of panel_shrink: a chain 32 elements at a time, chains in pairs
+//   order     that of panel_shrink: a chain 16 elements at a time, chains in pairs
 //   sums      fragment n of all blocks goes to block n modulo the cluster, which adds and writes
 //   it.
 //             A block ends when all that is sent to it has come, so nobody writes to one that is
@@ -58,7 +59,7 @@ struct PanelJoinedBlock {
 // What a warp multiplies at a time: 32 elements of K.
 template <typename S>
 struct PanelOperands {
-  uint4 x[S::kRF][2];
+  uint4 x[S::kRF][2];  // of 16 elements each
   uint4 a[S::kLF];
 };
 
@@ -84,7 +85,7 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
   constexpr int kRowsATime = S::kBring * 32 / kChunks;
   constexpr int kX = S::kRows / kRowsATime;
   constexpr int kAll = kX + S::kLanes / kRowsATime;
-  static_assert(S::kRows % kRowsATime == 0 && S::kLanes % kRowsATime == 0 && kRowsATime % 2 == 0);
+  static_assert(S::kRows % kRowsATime == 0 && S::kLanes % kRowsATime == 0 && kRowsATime % 8 == 0);
   const int own_row = thread / kChunks;
   const int own_chunk = thread % kChunks;
   const char* from[kAll];
@@ -103,8 +104,7 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
               own_chunk * 16;
   }
   const int limit = min(tile.end, static_cast<int>(params.in_features));
-  const std::uint32_t own_place =
-      ring + own_row * S::kPitch + ((own_chunk ^ (own_row % 2 * 4)) * 16);
+  const std::uint32_t own_place = ring + own_row * S::kPitch + ((own_chunk ^ (own_row % 8)) * 16);
   int at = tile.first;
   const auto bring = [&]<int kFirst, int kEnd>(std::uint32_t place) {
     const std::int64_t offset = std::int64_t{at} * 2;
@@ -232,41 +232,39 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
   const int t = thread % 4;
   const int warp_row = warp % S::kWarpsM * (16 * kRF);
   const int warp_lane = warp / S::kWarpsM * (8 * kLF);
-  const int x_place = S::kTable + (warp_row + g) * S::kPitch + ((t ^ (g % 2 * 4)) * 16);
-  const int a_place = S::kTable + (kRows + warp_lane + g) * S::kPitch + ((t ^ (g % 2 * 4)) * 16);
-  const std::uint32_t same = plan.same_bytes;
+  const int of_warp = thread % 32;
+  // Of x 16 rows and 16 elements at a time, of A eight lanes and 32 elements.
+  const std::uint32_t x_place =
+      ring + (warp_row + of_warp % 16) * S::kPitch + (((of_warp / 16) ^ (of_warp % 8)) * 16);
+  const std::uint32_t a_place =
+      ring + (kRows + warp_lane + of_warp % 8) * S::kPitch + (((of_warp / 8) ^ (of_warp % 8)) * 16);
   float sum[kRF][kLF][4] = {};
   const auto load = [&](PanelOperands<S>& to, int stage_offset, int b) {
-    // The swizzle lies in bit 6 of a place.
-    const unsigned char* xs = shared + ((x_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128);
-    const unsigned char* as = shared + ((a_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128);
+    // Blocks of 32 elements differ in bit 6 of a place, halves of one in bit 5.
+    const std::uint32_t xs = (x_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128;
+    const std::uint32_t as = (a_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128;
 #pragma unroll
     for (int i = 0; i < kRF; ++i) {
-      to.x[i][0] = *reinterpret_cast<const uint4*>(xs + i * 16 * S::kPitch);
-      to.x[i][1] = *reinterpret_cast<const uint4*>(xs + (i * 16 + 8) * S::kPitch);
+      to.x[i][0] = load_matrices(xs + i * 16 * S::kPitch);
+      to.x[i][1] = load_matrices((xs ^ 32) + i * 16 * S::kPitch);
     }
 #pragma unroll
     for (int j = 0; j < kLF; ++j) {
-      to.a[j] = *reinterpret_cast<const uint4*>(as + j * 8 * S::kPitch);
+      to.a[j] = load_matrices(as + j * 8 * S::kPitch);
     }
   };
   const auto multiply = [&](const PanelOperands<S>& of) {
 #pragma unroll
     for (int i = 0; i < kRF; ++i) {
-      const uint4& x0 = of.x[i][0];
-      const uint4& x1 = of.x[i][1];
-      // Fragments in registers that follow one another, arranged once for all lanes.
-      const std::uint32_t low[4] = {own_register(x0.x, same), own_register(x1.x, same),
-                                    own_register(x0.y, same), own_register(x1.y, same)};
-      const std::uint32_t high[4] = {own_register(x0.z, same), own_register(x1.z, same),
-                                     own_register(x0.w, same), own_register(x1.w, same)};
+      const uint4& low = of.x[i][0];
+      const uint4& high = of.x[i][1];
 #pragma unroll
       for (int j = 0; j < kLF; ++j) {
-        multiply_16<T>(sum[i][j], low[0], low[1], low[2], low[3], of.a[j].x, of.a[j].y);
+        multiply_16<T>(sum[i][j], low.x, low.y, low.z, low.w, of.a[j].x, of.a[j].y);
       }
 #pragma unroll
       for (int j = 0; j < kLF; ++j) {
-        multiply_16<T>(sum[i][j], high[0], high[1], high[2], high[3], of.a[j].z, of.a[j].w);
+        multiply_16<T>(sum[i][j], high.x, high.y, high.z, high.w, of.a[j].z, of.a[j].w);
       }
     }
   };
@@ -309,14 +307,13 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
   }
 
   constexpr int kAll = kFragments * S::kMultiply;
-  const int lane_of_warp = thread % 32;
   unsigned char* received = shared + S::kTable + S::kRing;
   await_cluster();  // all blocks have their barriers
 #pragma unroll
   for (int f = 0; f < kFragments; ++f) {
     const int number = warp * kFragments + f;
     const int owner = number % kChains;
-    const int place = ((number / kChains * kChains + own) * 32 + lane_of_warp) * 16;
+    const int place = ((number / kChains * kChains + own) * 32 + of_warp) * 16;
     const float(&value)[4] = sum[f / kLF][f % kLF];
     send_four(in_block(shared_address(received) + place, owner),
               make_float4(value[0], value[1], value[2], value[3]), in_block(joined, owner));
@@ -342,17 +339,17 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
 #pragma unroll 1
   for (int number = warp * kChains + own; number < kAll; number += S::kMultiply * kChains) {
     const auto* of =
-        reinterpret_cast<const float4*>(received) + number / kChains * kChains * 32 + lane_of_warp;
+        reinterpret_cast<const float4*>(received) + number / kChains * kChains * 32 + of_warp;
     float4 part[kChains];
 #pragma unroll
     for (int i = 0; i < kChains; ++i) {
       part[i] = of[i * 32];
     }
     const float4 h = add_in_pairs(part);
-    const int of_warp = number / kFragments;
+    const int warp_of = number / kFragments;
     const int f = number % kFragments;
-    const int row = of_warp % S::kWarpsM * (16 * kRF) + f / kLF * 16 + g;
-    const int lane = of_warp / S::kWarpsM * (8 * kLF) + f % kLF * 8 + t * 2;
+    const int row = warp_of % S::kWarpsM * (16 * kRF) + f / kLF * 16 + g;
+    const int lane = warp_of / S::kWarpsM * (8 * kLF) + f % kLF * 8 + t * 2;
     store_two(row, lane, h.x, h.y);
     store_two(row + 8, lane, h.z, h.w);
   }

@@ -48,12 +48,11 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
     const std::int64_t end =
         start + length < params.in_features ? start + length : params.in_features;
     float sum[4] = {};
-    for (std::int64_t k = start + t * 8; k - t * 8 < end; k += 32) {
-      const uint4 x0 = load_eight<false>(x[0], k, end);
-      const uint4 x1 = load_eight<false>(x[1], k, end);
-      const uint4 of_a = load_eight<false>(a, k, end);
+    for (std::int64_t k = start + t * 4; k - t * 4 < end; k += 16) {
+      const uint2 x0 = load_four<false>(x[0], k, end);
+      const uint2 x1 = load_four<false>(x[1], k, end);
+      const uint2 of_a = load_four<false>(a, k, end);
       multiply_16<T>(sum, x0.x, x1.x, x0.y, x1.y, of_a.x, of_a.y);
-      multiply_16<T>(sum, x0.z, x1.z, x0.w, x1.w, of_a.z, of_a.w);
     }
     // With the runs of chains before it that are as long as what it ends.
 #pragma unroll

@@ -12,8 +12,7 @@ struct PanelShrinkPlan {
   std::int32_t chain = 0;  // elements of K
   std::int32_t lane_tiles = 1;
   std::int32_t split = 1;
-  std::int32_t levels = 0;            // a part is the sum of 1 << levels chains
-  std::uint32_t same_bytes = 0x3210;  // a PRMT that changes nothing, not known when compiled
+  std::int32_t levels = 0;  // a part is the sum of 1 << levels chains
 };
 
 struct PanelExpandPlan {

@@ -7,17 +7,18 @@
 #include "kernels/panel/panel_rows.cuh"
 #include "kernels/panel/panel_tuning.h"
 #include "kernels/segment/fragments.cuh"
+#include "kernels/segment/matrices.cuh"
 
 // shrink of a panel.
 //   grid      (row tiles) x (blocks that share the chains) x (lane tiles), the last fastest: they
 //             share x in the L2; full row tiles first
 //   block     a tile of rows of one adapter times lanes of all slices, shared by its warps; chains
 //             one after another
-//   memory    a ring of stages of 64 elements of K of all rows and lanes. A stage is laid out so
-//   that
-//             16 bytes of rows g and g + 1 lie in different banks: bit 6 of a place flips
+//   memory    a ring of stages of 64 elements of K of all rows and lanes, 128 bytes each. Chunk c
+//   of
+//             16 bytes of row r lies at c ^ (r % 8), so that eight rows lie in different banks
 //   barriers  one a stage: what it holds has come, and what is filled next has been read by all
-//   order     a chain is one sum on the tensor cores, 32 elements at a time; chains in pairs, by
+//   order     a chain is one sum on the tensor cores, 16 elements at a time; chains in pairs, by
 //             this block as far as it has room for what waits, the rest by who reads the parts
 //   start     the plan and the ranks are read while the kernel before this one ends
 //   bytes     x once a lane tile, A once a row tile, all but the first from the L2
@@ -41,13 +42,6 @@ struct PanelShrinkBlock {
   static constexpr int kRing = kStages * kStageBytes;
   static_assert(kRows % (16 * kWarpsM) == 0 && kLanes % (8 * kWarpsN) == 0);
 };
-
-// What it is given, in a register of its own.
-__device__ inline std::uint32_t own_register(std::uint32_t value, std::uint32_t same_bytes) {
-  std::uint32_t copy;
-  asm("prmt.b32 %0, %1, %1, %2;" : "=r"(copy) : "r"(value), "r"(same_bytes));
-  return copy;
-}
 
 template <typename T, int kTile>
 __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
@@ -74,7 +68,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   constexpr int kRowsATime = kThreads / kChunks;
   constexpr int kCopies = (kRows + kLanes + kRowsATime - 1) / kRowsATime;
   constexpr int kCopiesOfX = kRows / kRowsATime;
-  static_assert(kRows % kRowsATime == 0 && kThreads % kChunks == 0 && kRowsATime % 2 == 0);
+  static_assert(kRows % kRowsATime == 0 && kThreads % kChunks == 0 && kRowsATime % 8 == 0);
   const int own_row = thread / kChunks;
   const int own_chunk = thread % kChunks;
   const char* from[kCopies];
@@ -117,7 +111,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   const int steps = chains * ((length + kDepth - 1) / kDepth);
   const std::uint32_t ring = shared_address(shared) + S::kTable;
 
-  const std::uint32_t own_place = ring + own_row * kPitch + ((own_chunk ^ (own_row % 2 * 4)) * 16);
+  const std::uint32_t own_place = ring + own_row * kPitch + ((own_chunk ^ (own_row % 8)) * 16);
   int bring_at = first_chain * length;  // the first element of the next step
   int bring_end = bring_at + length;
   int bring_offset = 0;
@@ -171,36 +165,34 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   const int warp_row = warp % S::kWarpsM * (16 * kRF);
   const int warp_lane = warp / S::kWarpsM * (8 * kLF);
   const bool idle = warp_row >= segment.rows || warp_lane >= lanes;
-  const int x_place = S::kTable + (warp_row + g) * kPitch + ((t ^ (g % 2 * 4)) * 16);
-  const int a_place = S::kTable + (kRows + warp_lane + g) * kPitch + ((t ^ (g % 2 * 4)) * 16);
+  // Of x 16 rows and 16 elements at a time, of A eight lanes and 32 elements.
+  const int own = thread % 32;
+  const std::uint32_t x_place =
+      ring + (warp_row + own % 16) * kPitch + (((own / 16) ^ (own % 8)) * 16);
+  const std::uint32_t a_place =
+      ring + (kRows + warp_lane + own % 8) * kPitch + (((own / 8) ^ (own % 8)) * 16);
   float sum[kRF][kLF][4] = {};
   auto* kept = reinterpret_cast<float4*>(shared + S::kTable + S::kRing) + thread;
-  const std::uint32_t same = plan.same_bytes;
   const auto multiply_block = [&](int stage_offset, int b) {
-    // The swizzle lies in bit 6 of a place.
-    const unsigned char* xs = shared + ((x_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128);
-    const unsigned char* as = shared + ((a_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128);
+    // Blocks of 32 elements differ in bit 6 of a place, halves of one in bit 5.
+    const std::uint32_t xs = (x_place ^ (b * 64)) + stage_offset;
+    const std::uint32_t as = (a_place ^ (b * 64)) + stage_offset;
     uint4 a[kLF];
 #pragma unroll
     for (int j = 0; j < kLF; ++j) {
-      a[j] = *reinterpret_cast<const uint4*>(as + j * 8 * kPitch);
+      a[j] = load_matrices(as + j * 8 * kPitch);
     }
 #pragma unroll
     for (int i = 0; i < kRF; ++i) {
-      const uint4 x0 = *reinterpret_cast<const uint4*>(xs + i * 16 * kPitch);
-      const uint4 x1 = *reinterpret_cast<const uint4*>(xs + (i * 16 + 8) * kPitch);
-      // Fragments in registers that follow one another, arranged once for all lanes.
-      const std::uint32_t low[4] = {own_register(x0.x, same), own_register(x1.x, same),
-                                    own_register(x0.y, same), own_register(x1.y, same)};
-      const std::uint32_t high[4] = {own_register(x0.z, same), own_register(x1.z, same),
-                                     own_register(x0.w, same), own_register(x1.w, same)};
+      const uint4 low = load_matrices(xs + i * 16 * kPitch);
+      const uint4 high = load_matrices((xs ^ 32) + i * 16 * kPitch);
 #pragma unroll
       for (int j = 0; j < kLF; ++j) {
-        multiply_16<T>(sum[i][j], low[0], low[1], low[2], low[3], a[j].x, a[j].y);
+        multiply_16<T>(sum[i][j], low.x, low.y, low.z, low.w, a[j].x, a[j].y);
       }
 #pragma unroll
       for (int j = 0; j < kLF; ++j) {
-        multiply_16<T>(sum[i][j], high[0], high[1], high[2], high[3], a[j].z, a[j].w);
+        multiply_16<T>(sum[i][j], high.x, high.y, high.z, high.w, a[j].z, a[j].w);
       }
     }
   };
