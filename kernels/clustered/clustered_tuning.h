@@ -27,8 +27,10 @@ constexpr int kClusteredRows = 8;         // of a tile
 constexpr int kClusteredColumns = 64;     // of a unit, which a warp multiplies at a time
 constexpr int kClusteredFewColumns = 32;  // the same where blocks own lanes
 constexpr int kClusteredPiece = 512;      // elements of K in a slot, of eight lanes: at least
-// Rows in a slot lie so far apart: neighbours on other banks.
-[[nodiscard]] constexpr int clustered_piece_pitch(int piece) { return 2 * piece + 64; }
+// Rows of x and of A lie so many bytes further apart than they are long, an odd number of 16 on
+// from a multiple of 128 or of 64: the same eight elements of eight rows are on different banks.
+constexpr int kClusteredPad = 16;
+[[nodiscard]] constexpr int clustered_piece_pitch(int piece) { return 2 * piece + kClusteredPad; }
 constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a slot
 // Shared bytes, so that two blocks share a multiprocessor.
 constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;

@@ -17,6 +17,15 @@ __device__ inline V load_shared(const char* at) {
   return *reinterpret_cast<const V*>(at);
 }
 
+// The first `left` of 32 elements as load_matrices gives them, eight in each number; zeros for the
+// others. A multiple of 8, which may be none or all.
+__device__ inline void keep_elements(uint4& of, int left) {
+  of.x = left > 0 ? of.x : 0;
+  of.y = left > 8 ? of.y : 0;
+  of.z = left > 16 ? of.z : 0;
+  of.w = left > 24 ? of.w : 0;
+}
+
 // Four lanes of a row: the sums of all chains, `bytes` from one to the next, added.
 __device__ inline float4 add_chains(const char* from, int bytes) {
   float4 chain[kChains];

@@ -17,7 +17,7 @@
 // then is short, and nothing in it asks for weights.
 //   grid      (blocks of a cluster) x (row tiles) x (groups of columns, each with h of its own)
 //   shrink    a warp takes pairs of a chain of K and 16 lanes, dealt over the cluster in order; all
-//             warps bring x, as fragments
+//             warps bring x
 //   sums      of every chain go to every block of the cluster, which adds the eight
 //   expand    a warp takes units of 32 columns, dealt over the cluster and the groups in order
 //   barriers  counting bytes: two a warp, for its A and its B, one a block for all sums; one of the
@@ -136,6 +136,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
 
   // All that is known before x and y are.
   const int chunks = (plan.chain + 63) / 64 * 8;  // of 8 elements of a chain of x, zeros at the end
+  const int x_pitch = chunks * 16 + kClusteredPad;
   const int rows_of_x = min(segment.rows, 8);
   const int x_items = (end_chain - first_chain) * rows_of_x * chunks;
   const float per_chunks = inverse_of(chunks);
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
       const std::int64_t token = s.token_order[segment.first + of];
       chunk.from[n] = static_cast<const T*>(s.x) + token * s.x_stride + k;
     }
-    chunk.to = plan.x + (chain * chunks + at / 4 * 4) * 256 + (row * 4 + at % 4) * 16;
+    chunk.to = plan.x + (chain * kRows + row) * x_pitch + at * 16;
     return chunk;
   };
   constexpr int kAhead = 4;  // chunks of a thread under way together
@@ -240,8 +241,16 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   // Rows g and g + 8 of tile j are columns own_column + 2 * j and the next.
   int own_b = plan.b + g % 4 * eight_bytes + g / 4 * 8 * max_rank + t * 8;
   int own_hidden = kClusteredBarrierBytes + g * Planes::kBytes + t * (Planes::kBytes / 4);
-  // Column g of both tiles of 8 lanes: then a thread has sums of four neighbouring lanes.
-  int own_lanes = (g / 2 * 4 + g % 2) * pitch + t * 16;
+  // Columns 2 t and 2 t + 1 of both tiles of 8 lanes are four neighbouring lanes, of the second
+  // half of a tile those of the other tile first: lanes of a tile lie on different banks. What this
+  // thread says of 32 elements: where 8 of them lie, of one lane.
+  const int half = lane % 8 / 4;
+  std::uint32_t own_lanes = base + (lane % 8 / 2 * 4 + lane % 2 + 2 * half) * pitch + lane / 8 * 16;
+  const int to_second = (1 - 2 * half) * 2 * pitch;
+  // And of 16 elements of 16 rows of x.
+  std::uint32_t own_x = base + plan.x +
+                        (lane / 8 % 2 * (kRows - 8) + min(lane % 8, rows_of_x - 1)) * x_pitch +
+                        lane / 16 * 16;
   int number = block_pair + warp;
   int items_of_h = segment.rows * lanes_of_row;
   settle(unit);
@@ -249,6 +258,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   settle(own_b);
   settle(own_hidden);
   settle(own_lanes);
+  settle(own_x);
   settle(own_rows);
   settle(items_of_h);
   settle(pair.length);
@@ -282,8 +292,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     await_previous_kernel();
   }
 
-  // x as the fragments that an instruction takes: rows g and g + 8 beside each other. What lies in
-  // rows that the tile has not does not matter.
+  // What lies in rows of x that the tile has not does not matter.
   uint4 chunks_in[kAhead][kEights];
   const auto load_x = [&](int first_item) {
 #pragma unroll
@@ -319,11 +328,10 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (first_item + i * 32 * warps < x_items) {
-        const uint4 low = chunks_in[i][0];
-        const uint4 high = chunks_in[i][kEights - 1];
-        auto* const to_x = reinterpret_cast<uint4*>(shared + own_chunks[i].to);
-        to_x[0] = {low.x, high.x, low.y, high.y};
-        to_x[32] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+        for (int n = 0; n < kEights; ++n) {
+          *reinterpret_cast<uint4*>(shared + own_chunks[i].to + 8 * n * x_pitch) = chunks_in[i][n];
+        }
       }
     }
     first_item += kAhead * 32 * warps;
@@ -338,10 +346,17 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   __syncthreads();  // x is there
 #pragma unroll 1
   while (number < end_pair) {
-    const char* const a = shared + lanes_at(number) + own_lanes;
-    const char* const x = shared + plan.x + (pair.chain - first_chain) * chunks * 256 + lane * 16;
+    const std::uint32_t x = own_x + (pair.chain - first_chain) * kRows * x_pitch;
     float sum[2][4] = {};
-    multiply_chain<T>(a, 2 * pitch, x, pair.length, 8 * t, sum);
+    multiply_chain<T>(own_lanes + lanes_at(number), to_second, x, pair.length, sum);
+    if (t >= 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float first = sum[0][i];
+        sum[0][i] = sum[1][i];
+        sum[1][i] = first;
+      }
+    }
     // A row at a time, quad g to blocks g and g + 8.
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {

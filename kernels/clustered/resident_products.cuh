@@ -5,16 +5,17 @@
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/resident_hidden.cuh"
 #include "kernels/segment/fragments.cuh"
+#include "kernels/segment/matrices.cuh"
 
 // The two products of `resident`, from shared memory.
 namespace lora_bench::kernels {
 
-// 16 rows of x, as fragments, times 16 lanes of A; lanes of the second tile lie `to_second` bytes
-// behind. Sums go on over a chain of `length` elements; this thread has the eight from `own` on of
-// every 32. No branch in the loop: else the compiler waits for the loads of what comes next.
+// 16 rows of x times 16 lanes of A, as load_matrices asks for them: 16 elements of x at a time, 32
+// of A; lanes of the second tile lie `to_second` bytes behind. Sums go on over a chain of `length`
+// elements. No branch in the loop: else the compiler waits for the loads of what comes next.
 template <typename T>
-__device__ inline void multiply_chain(const char* a, int to_second, const char* x, int length,
-                                      int own, float (&sum)[2][4]) {
+__device__ inline void multiply_chain(std::uint32_t a, int to_second, std::uint32_t x, int length,
+                                      float (&sum)[2][4]) {
   struct Group {  // 64 elements
     uint4 lanes[2][2];
     uint4 rows[4];
@@ -22,12 +23,12 @@ __device__ inline void multiply_chain(const char* a, int to_second, const char* 
   const auto load = [&](Group& group, int k) {
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      group.rows[step] = load_shared<uint4>(x + 32 * k + 512 * step);
+      group.rows[step] = load_matrices(x + 2 * k + 32 * step);
     }
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
-      group.lanes[0][b] = load_shared<uint4>(a + 2 * (k + 32 * b));
-      group.lanes[1][b] = load_shared<uint4>(a + to_second + 2 * (k + 32 * b));
+      group.lanes[0][b] = load_matrices(a + 2 * (k + 32 * b));
+      group.lanes[1][b] = load_matrices(a + to_second + 2 * (k + 32 * b));
     }
   };
   const auto multiply = [&](const Group& group) {
@@ -63,9 +64,9 @@ __device__ inline void multiply_chain(const char* a, int to_second, const char* 
     load(now, k);
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
-      if (k + 32 * b + own >= length) {  // what lies beyond the chain is not of it
-        now.lanes[0][b] = now.lanes[1][b] = uint4{};
-      }
+      // What lies beyond the chain is not of it.
+      keep_elements(now.lanes[0][b], length - k - 32 * b);
+      keep_elements(now.lanes[1][b], length - k - 32 * b);
     }
     multiply(now);
   }

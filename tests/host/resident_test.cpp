@@ -59,7 +59,7 @@ TEST_CASE("resident: a block has room for its share of the weights and all that 
     CHECK((tuning.b - tuning.a) * tuning.cluster >= kChains * eights * 8 * tuning.lane_pitch);
     CHECK((tuning.shared_bytes - tuning.b) * shares >= shape.columns * shape.max_rank * 2);
     CHECK(tuning.lane_pitch >= 2 * chain_length(shape.in_features));
-    CHECK(tuning.lane_pitch % 128 == 64);  // neighbouring lanes on other banks
+    CHECK(tuning.lane_pitch % 32 == 16);  // eight neighbouring lanes on different banks
     for (const int offset : {tuning.sums, tuning.x, tuning.a, tuning.b}) {
       CHECK(offset % 16 == 0);
     }
