@@ -103,6 +103,7 @@ cudaError_t launch_resident(Number number, Number intermediate, const ShrinkPara
   plan.sums_pitch = static_cast<std::int32_t>(shrink.slices * divide_up(shrink.max_rank, 8) * 8);
   plan.sums = tuning.sums;
   plan.x = tuning.x;
+  plan.x_rows = tuning.x_rows;
   plan.a = tuning.a;
   plan.b = tuning.b;
   share_units(plan, tuning, expand, kResidentColumns);

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
       const std::int64_t token = s.token_order[segment.first + of];
       chunk.from[n] = static_cast<const T*>(s.x) + token * s.x_stride + k;
     }
-    chunk.to = plan.x + (chain * kRows + row) * x_pitch + at * 16;
+    chunk.to = plan.x + (chain * plan.x_rows + row) * x_pitch + at * 16;
     return chunk;
   };
   constexpr int kAhead = 4;  // chunks of a thread under way together
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   __syncthreads();  // x is there
 #pragma unroll 1
   while (number < end_pair) {
-    const std::uint32_t x = own_x + (pair.chain - first_chain) * kRows * x_pitch;
+    const std::uint32_t x = own_x + (pair.chain - first_chain) * plan.x_rows * x_pitch;
     float sum[2][4] = {};
     multiply_chain<T>(own_lanes + lanes_at(number), to_second, x, pair.length, sum);
     if (t >= 2) {

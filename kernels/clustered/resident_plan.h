@@ -13,6 +13,7 @@ struct ResidentPlan {
   std::int32_t sums_pitch = 0;  // floats of a row of sums
   std::int32_t sums = 0;        // offset
   std::int32_t x = 0;
+  std::int32_t x_rows = 8;  // that lie there, of a chain
   std::int32_t a = 0;
   std::int32_t b = 0;
   std::int32_t units_each = 0;  // of 32 columns, over all slices, that every block has

@@ -14,6 +14,7 @@ struct ResidentTuning {
   int warps = 4;           // of a block
   int sums = 0;            // offsets in shared memory: sums of chains, x, A, B
   int x = 0;
+  int x_rows = 8;      // that there is room for, of a tile
   int a = 0;
   int b = 0;
   int lane_pitch = 0;  // bytes of a lane of A
