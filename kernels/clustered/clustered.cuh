@@ -11,7 +11,6 @@
 #include "kernels/link.cuh"
 #include "kernels/params.h"
 #include "kernels/segment/fragments.cuh"
-#include "kernels/segment/matrices.cuh"
 
 // shrink and expand of a tile of at most 8 rows of one adapter by the blocks of a cluster.
 //   grid      (blocks of a cluster) x (row tiles) x (groups of columns, each with h of its own)
@@ -205,7 +204,7 @@ __global__ void __launch_bounds__(512)
   const int end_chain = divide(end_pair + tiles - 1, per_tiles);
   const int chain_bytes = 2 * plan.chain;
   const auto x_pitch_of = [&](int chains) {  // neighbouring rows on other banks
-    return chains * chain_bytes + kClusteredPad;
+    return chains * chain_bytes + kClusteredPadOfX;
   };
   int chains_at_once = end_chain - first_chain;
 #pragma unroll 1
@@ -232,10 +231,7 @@ __global__ void __launch_bounds__(512)
     await_own_copies();
     __syncthreads();  // x is there
   };
-  // What this thread says of a block of 32 elements: where 8 of them lie, of one row.
-  const std::uint32_t x_row =
-      shared_address(x_rows) + min(lane % 8, segment.rows - 1) * x_pitch + lane / 8 * 16;
-  const std::uint32_t a_row = shared_address(ring) + lane % 8 * plan.piece_pitch + lane / 8 * 16;
+  const char* const x_row = x_rows + min(g, segment.rows - 1) * x_pitch + t * 8;
   OwnLanes own_lanes{0, 0, 0, s.slices * ((rank + 1) / 2 * 2), 0.0F};
   if constexpr (kOwned) {
     own_lanes = own_lanes_of(plan.owned, block, s.slices, rank);
@@ -283,29 +279,29 @@ __global__ void __launch_bounds__(512)
     while (pair.chain >= at_hand + chains_at_once) {
       more_x();
     }
-    const std::uint32_t x_chain = x_row + (pair.chain - at_hand) * chain_bytes;
+    const char* const x_chain = x_row + (pair.chain - at_hand) * chain_bytes;
     float sum[4] = {};
     int piece = 0;
 #pragma unroll 1
     do {
       await_phase(barriers + 8 * slot, parity);
       const int end = min(pair.length - piece, plan.piece);
-      const std::uint32_t a = a_row + slot * plan.slot_bytes;
-      const std::uint32_t x = x_chain + 2 * piece;
+      const char* const a = ring + slot * plan.slot_bytes + g * plan.piece_pitch + t * 8;
+      const char* const x = x_chain + 2 * piece;
 #pragma unroll 2
       for (int k = 0; k < end; k += 32 * kGroup) {
         uint4 lanes[kGroup];
         uint4 row[kGroup];
 #pragma unroll
         for (int b = 0; b < kGroup; ++b) {
-          lanes[b] = load_matrices(a + 2 * (k + 32 * b));
-          row[b] = load_matrices(x + 2 * (k + 32 * b));
+          lanes[b] = load_fours(a + 2 * (k + 32 * b));
+          row[b] = load_fours(x + 2 * (k + 32 * b));
         }
         if (k + 32 * kGroup > end) {  // what lies beyond the chain is not of it
 #pragma unroll
           for (int b = 0; b < kGroup; ++b) {
-            keep_elements(lanes[b], end - k - 32 * b);
-            keep_elements(row[b], end - k - 32 * b);
+            keep_fours(lanes[b], end - k - 32 * b - t * 4);
+            keep_fours(row[b], end - k - 32 * b - t * 4);
           }
         }
 #pragma unroll

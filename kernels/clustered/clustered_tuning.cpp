@@ -52,7 +52,7 @@ std::int64_t hidden_bytes(const ClusteredShape& shape) {
 
 std::int64_t x_bytes_of(const ClusteredShape& shape, std::int64_t chains) {
   const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
-  return rows * (chains * chain_length(shape.in_features) * 2 + kClusteredPad);
+  return rows * (chains * chain_length(shape.in_features) * 2 + kClusteredPadOfX);
 }
 
 // Chains that a block has pairs of.
@@ -285,7 +285,7 @@ ClusteredTuning with_longer_pieces(const ClusteredShape& shape, const ClusteredT
       take(6, 1, whole);
     }
   } else if (own.owned > 0 && own.slots == 1) {
-    const int room = (own.slot_bytes / 8 - kClusteredPad) / 2;
+    const int room = (own.slot_bytes / 8 - kClusteredPadOfA) / 2;
     take(own.warps, 1, share_of_chain(static_cast<int>(divide_up(chain, room))));
   } else if (own.slots == 2 && load.deep && own.cluster >= 8) {
     const int third = share_of_chain(3);

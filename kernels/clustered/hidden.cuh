@@ -26,6 +26,22 @@ __device__ inline void keep_elements(uint4& of, int left) {
   of.w = left > 24 ? of.w : 0;
 }
 
+// What a thread has of a row's 32 elements, in their natural order: four of each 16.
+__device__ inline uint4 load_fours(const char* at) {
+  const auto first = load_shared<uint2>(at);
+  const auto second = load_shared<uint2>(at + 32);
+  return {first.x, first.y, second.x, second.y};
+}
+// The same where `left` elements are there from its own first on; zeros for what is not.
+__device__ inline void keep_fours(uint4& of, int left) {
+  if (left <= 0) {
+    of.x = of.y = 0;
+  }
+  if (left <= 16) {
+    of.z = of.w = 0;
+  }
+}
+
 // Four lanes of a row: the sums of all chains, `bytes` from one to the next, added.
 __device__ inline float4 add_chains(const char* from, int bytes) {
   float4 chain[kChains];

@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
 
   // All that is known before x and y are.
   const int chunks = (plan.chain + 63) / 64 * 8;  // of 8 elements of a chain of x, zeros at the end
-  const int x_pitch = chunks * 16 + kClusteredPad;
+  const int x_pitch = chunks * 16 + kResidentPad;
   const int rows_of_x = min(segment.rows, 8);
   const int x_items = (end_chain - first_chain) * rows_of_x * chunks;
   const float per_chunks = inverse_of(chunks);

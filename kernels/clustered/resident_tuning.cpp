@@ -23,14 +23,14 @@ ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster,
   tuning.groups = groups;
   tuning.warps = warps;
   tuning.x_rows = eights == 1 ? static_cast<int>(std::min(shape.tokens, rows)) : 8 * eights;
-  const std::int64_t lane_pitch = 2 * chain_length(shape.in_features) + kClusteredPad;
+  const std::int64_t lane_pitch = 2 * chain_length(shape.in_features) + kResidentPad;
   const std::int64_t sums = kClusteredBarrierBytes + steps * shape.hidden_vectors * 256 * eights;
   const std::int64_t x = sums + kChains * rows * lane_eights * 32;
   const bool aligned = cluster % kChains == 0 || kChains % cluster == 0;
   const std::int64_t chains = std::min(kChains, kChains / cluster + (aligned ? 0 : 2));
   const std::int64_t a =
       x + std::max<std::int64_t>(chains, 1) * tuning.x_rows *
-              (divide_up(chain_length(shape.in_features), 64) * 128 + kClusteredPad);
+              (divide_up(chain_length(shape.in_features), 64) * 128 + kResidentPad);
   const std::int64_t b = a + divide_up(pairs, cluster) * 16 * lane_pitch;
   const std::int64_t all = b + divide_up(units, std::int64_t{cluster} * groups) *
                                    (kResidentColumns / 8) * (16 * shape.max_rank + 32);

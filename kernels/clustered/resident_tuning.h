@@ -14,7 +14,7 @@ struct ResidentTuning {
   int warps = 4;           // of a block
   int sums = 0;            // offsets in shared memory: sums of chains, x, A, B
   int x = 0;
-  int x_rows = 8;      // that there is room for, of a tile
+  int x_rows = 8;  // that there is room for, of a tile
   int a = 0;
   int b = 0;
   int lane_pitch = 0;  // bytes of a lane of A
@@ -25,6 +25,9 @@ struct ResidentTuning {
 };
 
 constexpr int kResidentMostWarps = 8;
+// Rows of x and lanes of A lie so many bytes further apart than they are long, an odd number of 16
+// on from a multiple of 64: the same eight elements of eight of them are on different banks.
+constexpr int kResidentPad = 16;
 constexpr int kResidentColumns = 32;  // of a unit, which a warp multiplies at a time
 
 // Not `fits` where `clustered` is the better one.

@@ -48,7 +48,7 @@ TEST_CASE("clustered: what fits for eight rows fits for every batch, within the 
     const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
     CHECK(tuning.slot_bytes >= 8 * clustered_piece_pitch(tuning.piece));
     CHECK(tuning.slot_bytes >= std::int64_t{tuning.columns} * 2 * (shape.max_rank + rows));
-    CHECK(tuning.x_bytes >= rows * (chain_length(shape.in_features) * 2 + kClusteredPad));
+    CHECK(tuning.x_bytes >= rows * (chain_length(shape.in_features) * 2 + kClusteredPadOfX));
     CHECK(tuning.tiles >= std::min(shape.tokens, shape.active));
   }
   CHECK(taken > 1000);
