@@ -264,6 +264,7 @@ ClusteredTuning with_longer_pieces(const ClusteredShape& shape, const ClusteredT
                                    const Place& place, const Load& load) {
   constexpr int kShort = 704;
   constexpr int kInOne = 1024;
+  constexpr int kLong = 2048;
   const auto chain = static_cast<int>(chain_length(shape.in_features));
   const int whole = static_cast<int>(divide_up(chain, 64) * 64);
   const auto share_of_chain = [&](int pieces) {
@@ -287,7 +288,7 @@ ClusteredTuning with_longer_pieces(const ClusteredShape& shape, const ClusteredT
   } else if (own.owned > 0 && own.slots == 1) {
     const int room = (own.slot_bytes / 8 - kClusteredPadOfA) / 2;
     take(own.warps, 1, share_of_chain(static_cast<int>(divide_up(chain, room))));
-  } else if (own.slots == 2 && load.deep && own.cluster >= 8) {
+  } else if (own.slots == 2 && chain > kLong && own.cluster >= 8) {
     const int third = share_of_chain(3);
     if (!take(6, 2, third)) {
       take(4, 2, third);

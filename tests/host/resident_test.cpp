@@ -55,7 +55,10 @@ TEST_CASE("resident: a block has room for its share of the weights and all that 
     CHECK(tuning.sums - kClusteredBarrierBytes >=
           shape.slices * ((shape.max_rank + 15) / 16) * 16 * rows * 2);
     CHECK(tuning.x - tuning.sums >= kChains * rows * eights * 8 * 4);
-    CHECK(tuning.a - tuning.x >= chain_length(shape.in_features) * 32);
+    CHECK(tuning.x_rows >= std::min(shape.tokens, rows));
+    CHECK((tuning.eights == 1 || tuning.x_rows == rows));
+    CHECK(tuning.a - tuning.x >=
+          tuning.x_rows * (chain_length(shape.in_features) * 2 + kResidentPad));
     CHECK((tuning.b - tuning.a) * tuning.cluster >= kChains * eights * 8 * tuning.lane_pitch);
     CHECK((tuning.shared_bytes - tuning.b) * shares >= shape.columns * shape.max_rank * 2);
     CHECK(tuning.lane_pitch >= 2 * chain_length(shape.in_features));
