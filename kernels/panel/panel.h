@@ -16,6 +16,9 @@ struct PanelSums {
   std::int32_t parts = 1;        // 1, 2, 4 or 8
 };
 
+// Whether grouped tiles are compiled; they run on compute capability 9.0 alone.
+[[nodiscard]] bool panel_has_groups();
+
 // Only lanes below the adapter's rank are written. Needs compute capability 8.0; x and A are kBf16
 // or kFp16. Starts while the kernel before it ends and reads the plan and the ranks meanwhile: that
 // kernel must not be what writes them.

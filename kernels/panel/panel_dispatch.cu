@@ -18,6 +18,14 @@ template <typename H>
 cudaError_t launch_panel_hidden_as(const ShrinkParams& params, const PanelSums& sums,
                                    cudaStream_t stream);
 
+bool panel_has_groups() {
+#ifdef LORA_BENCH_HAVE_SM90A
+  return true;
+#else
+  return false;
+#endif
+}
+
 cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
                                 const PanelShrinkTuning& tuning, const PanelSums& sums,
                                 cudaStream_t stream) {

@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
         if (kMeanwhile && c == 0) {
           bring();
         }
-        await_groups();
+        await_groups<0>();
       }
 #pragma unroll
       for (int s = 0; s < (kGroups ? 0 : kOwnSteps); ++s) {

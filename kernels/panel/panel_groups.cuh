@@ -39,9 +39,11 @@ __device__ inline void end_groups() {
 #endif
 }
 
+// Until at most kOpen of the ended ones are still under way.
+template <int kOpen>
 __device__ inline void await_groups() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOpen) : "memory");
 #endif
 }
 

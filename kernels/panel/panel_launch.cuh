@@ -6,6 +6,7 @@
 #include "kernels/divide_up.h"
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_expand.cuh"
+#include "kernels/panel/panel_grouped.cuh"
 #include "kernels/panel/panel_joined.cuh"
 #include "kernels/panel/panel_plain.cuh"
 #include "kernels/panel/panel_shrink.cuh"
@@ -97,6 +98,15 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
                           {tuning.blocks, PanelJoinedBlock<kTile>::kThreads, tuning.shared_bytes,
                            true, tuning.split},
                           stream, params, plan);
+    } else if constexpr (kPanelShrinkTiles[kTile].grouped) {
+#ifdef LORA_BENCH_HAVE_SM90A
+      return launch_panel(
+          panel_grouped<T, kTile>,
+          {tuning.blocks, PanelGroupedBlock<kTile>::kThreads, tuning.shared_bytes, true}, stream,
+          params, plan);
+#else
+      return cudaErrorNotSupported;
+#endif
     } else {
       return launch_panel(
           panel_shrink<T, kTile>,

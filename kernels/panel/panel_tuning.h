@@ -23,6 +23,7 @@ struct PanelShape {
   std::int64_t multiprocessor_bytes = 228 << 10;  // shared memory, of which a block costs 1 KB more
   bool vectors = true;                            // x, A, B and y can be read 16 bytes at a time
   bool clusters = true;                           // sm_90 and up
+  bool groups = false;                            // products of four warps: sm_90a
   RowTiles row_tiles = {};                        // not known: any that tokens and active let be
 };
 
@@ -30,6 +31,8 @@ constexpr int kPanelDepth = 64;  // elements of K in a stage
 
 // The tiles that are compiled. Of shrink: rows of one adapter times lanes of all its slices.
 // Joined: eight blocks, a chain each, are a cluster that adds them to one part; needs sm_90.
+// Grouped: four warps bring, and four multiply together for every 64 rows; a part is a pair of
+// chains. Needs code for sm_90a.
 struct PanelShrinkTile {
   int rows;
   int lanes;
@@ -40,8 +43,9 @@ struct PanelShrinkTile {
   bool joined = false;
   int depth = kPanelDepth;
   int warps_that_bring = 0;  // and do nothing else; 0: all bring and multiply
+  bool grouped = false;
 };
-constexpr std::array<PanelShrinkTile, 10> kPanelShrinkTiles = {
+constexpr std::array<PanelShrinkTile, 14> kPanelShrinkTiles = {
     {{32, 32, 2, 2, 8, 2},
      {32, 64, 2, 2, 6, 2},
      {64, 32, 4, 2, 6, 2},
@@ -51,7 +55,11 @@ constexpr std::array<PanelShrinkTile, 10> kPanelShrinkTiles = {
      {128, 192, 4, 2, 3, 1},
      {32, 64, 2, 2, 8, 1, true, 128, 4},
      {64, 48, 4, 2, 6, 1, true, 128, 4},
-     {32, 32, 2, 2, 12, 1, true, 128, 4}}};
+     {32, 32, 2, 2, 12, 1, true, 128, 4},
+     {64, 48, 4, 1, 5, 3, false, 64, 4, true},
+     {128, 96, 8, 1, 7, 1, false, 64, 4, true},
+     {128, 128, 8, 1, 6, 1, false, 64, 4, true},
+     {128, 192, 8, 1, 5, 1, false, 64, 4, true}}};
 
 // Of expand: a warp owns 16 rows and `wide` columns of a tile, and an equal share of the lanes:
 // sums go from one share of the warps to the next.
@@ -70,6 +78,8 @@ constexpr std::array<PanelExpandTile, 6> kPanelExpandTiles = {{{1, 4, 1, 128, 2,
                                                                {8, 4, 1, 64, 3, 2},
                                                                {12, 4, 1, 64, 4, 1, 2},
                                                                {16, 4, 1, 64, 3, 1, 2}}};
+
+constexpr int kPanelGroupedLevels = 1;  // as many as registers hold
 
 constexpr int kPanelPlain = -1;  // no tile: takes any shape, slowly
 
@@ -103,16 +113,22 @@ struct PanelExpandTuning {
 }
 
 [[nodiscard]] constexpr int panel_barrier_bytes(const PanelShrinkTile& tile) {
-  return tile.joined ? (2 * tile.stages + 1) * 8 : 0;
+  return tile.joined || tile.grouped ? (2 * tile.stages + (tile.joined ? 1 : 0)) * 8 : 0;
 }
 [[nodiscard]] constexpr int panel_table_bytes(const PanelShrinkTile& tile) {
+  if (tile.grouped) {  // rows that follow begin where the hardware wants them
+    return (panel_barrier_bytes(tile) + tile.rows * 4 + tile.lanes * 16 + 1023) / 1024 * 1024;
+  }
   return (panel_barrier_bytes(tile) + tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128;
 }
 // In shared memory: what a tile takes, with a sum that waits for its neighbour at each level; or
 // with one from each block of the cluster, of an eighth of the tile.
 [[nodiscard]] constexpr int panel_shrink_bytes(const PanelShrinkTile& tile, int levels) {
   return panel_table_bytes(tile) + tile.stages * (tile.rows + tile.lanes) * tile.depth * 2 +
-         (tile.joined ? 1 : levels) * tile.rows * tile.lanes * 4;
+         (tile.grouped  ? 0
+          : tile.joined ? 1
+                        : levels) *
+             tile.rows * tile.lanes * 4;
 }
 [[nodiscard]] constexpr int panel_pitch_of_h(int steps) {  // bytes; rows on different banks
   return steps * 64 + (steps % 2 == 0 ? 64 : 0);

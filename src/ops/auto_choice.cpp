@@ -133,6 +133,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   shape.multiprocessor_bytes = device.multiprocessor_bytes;
   shape.vectors = vectors;
   shape.clusters = device.compute_capability >= 90;
+  shape.groups = device.groups && device.compute_capability == 90;
   shape.row_tiles = row_tiles_of(problem);
   return shape;
 }
@@ -234,7 +235,10 @@ bool expands_in_vectors(const Problem& problem) {
 }
 
 std::string tile_name(const kernels::PanelShrinkTile& tile) {
-  return fmt::format("{}x{}{}", tile.rows, tile.lanes, tile.joined ? "-joined" : "");
+  return fmt::format("{}x{}{}", tile.rows, tile.lanes,
+                     tile.joined    ? "-joined"
+                     : tile.grouped ? "-grouped"
+                                    : "");
 }
 
 std::string tile_name(const kernels::PanelExpandTile& tile) {

@@ -17,6 +17,7 @@ struct AutoDevice {
   std::int64_t multiprocessors = 132;
   std::int64_t shared_bytes = 227 << 10;          // that a block may have
   std::int64_t multiprocessor_bytes = 228 << 10;  // shared memory of each
+  bool groups = true;                             // code for sm_90a is there, if it is an sm_90
 };
 
 // The kernel families of backend `auto`. All keep one order of sums, so that what is chosen changes

@@ -2,6 +2,7 @@
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
+#include "kernels/panel/panel.h"
 #else
 #include "core/error.h"
 #endif
@@ -23,6 +24,7 @@ AutoDevice auto_device(const DeviceFacts& facts) {
   device.multiprocessors = facts.multiprocessors;
   device.shared_bytes = bytes_of(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   device.multiprocessor_bytes = bytes_of(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  device.groups = kernels::panel_has_groups();
   return device;
 }
 

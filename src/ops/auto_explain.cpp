@@ -60,7 +60,9 @@ std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
       tile.rows, tile.lanes, tuning.blocks,
       counted(tuning.blocks / tuning.lane_tiles / tuning.split, "row tile"),
       counted(tuning.lane_tiles, "lane tile"), tuning.split,
-      tile.joined ? ", a cluster that adds its chains" : "",
+      tile.joined    ? ", a cluster that adds its chains"
+      : tile.grouped ? ", four warps multiply together"
+                     : "",
       counted(kernels::panel_parts(tuning.levels), "part"), counted(tile.stages, "stage"),
       bytes(tuning.shared_bytes));
 }

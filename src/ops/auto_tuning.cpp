@@ -92,6 +92,18 @@ std::optional<TuningFault> fault_of_parts(const Tuning& tuning) {
                           tuning.shrink_tile, tuning.split, tuning.parts),
                       "split 8 and 1 part, or 0 of each"});
   }
+  const kernels::PanelShrinkTile* tile = shrink_tile_named(tuning.shrink_tile);
+  const std::int32_t parts = kernels::panel_parts(kernels::kPanelGroupedLevels);
+  if (tile != nullptr && tile->grouped) {
+    return tuning.split <= parts && (tuning.parts == 0 || tuning.parts == parts)
+               ? std::nullopt
+               : std::optional<TuningFault>(
+                     {"tuning.shrink_tile",
+                      fmt::format(
+                          "'tuning.shrink_tile' is {} with tuning.split {}, tuning.parts {}",
+                          tuning.shrink_tile, tuning.split, tuning.parts),
+                      fmt::format("split up to {0} and {0} parts, or 0 of each", parts)});
+  }
   if (tuning.parts == 0 || tuning.parts >= tuning.split) {
     return std::nullopt;
   }
@@ -154,8 +166,17 @@ std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
         "that are not joined",
         tuning.shrink_tile, device.compute_capability / 10, device.compute_capability % 10);
   }
-  const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(chosen.tile)];
-  const bool as_said = (tuning.shrink_tile.empty() || tile_name(tile) == tuning.shrink_tile) &&
+  const kernels::PanelShrinkTile* asked = shrink_tile_named(tuning.shrink_tile);
+  if (asked != nullptr && asked->grouped && !auto_panel_shape(device, problem, true).groups) {
+    return fmt::format(
+        "tuning.shrink_tile {}: needs compute capability 9.0, and code for sm_90a; allowed: tiles "
+        "that are not grouped",
+        tuning.shrink_tile);
+  }
+  const bool plain = chosen.tile == kernels::kPanelPlain;
+  const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(plain ? 0 : chosen.tile)];
+  const bool as_said = !plain &&
+                       (tuning.shrink_tile.empty() || tile_name(tile) == tuning.shrink_tile) &&
                        (tuning.split == 0 || chosen.split == tuning.split) &&
                        (tuning.parts == 0 || kernels::panel_parts(chosen.levels) == tuning.parts);
   return as_said ? ""

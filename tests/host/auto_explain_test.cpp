@@ -93,6 +93,18 @@ TEST_CASE("explain: a cluster that adds the chains of shrink is said, with all w
   CHECK_FALSE(contains(explained(spec, {.compute_capability = 80}), "a cluster that adds"));
 }
 
+TEST_CASE("explain: products of four warps together are said") {
+  Case spec = decode_case(0, 4);
+  spec.batch.prefill = {1024, 1024, 1024, 1024};
+  spec.adapters.rank.list = {64};
+  spec.adapters.max_rank = 64;
+  const std::string text = explained(spec);
+  CAPTURE(text);
+  CHECK(contains(text, "blocks of 12 warps, tiles of 128 rows x "));
+  CHECK(contains(text, ", four warps multiply together; h in 4 parts"));
+  CHECK_FALSE(contains(explained(spec, {.groups = false}), "four warps"));
+}
+
 TEST_CASE("explain: each reason for panels is said") {
   CHECK(contains(explained(decode_case(64, 64), {.compute_capability = 89}),
                  "panel, compute capability 8.9 has no clusters"));

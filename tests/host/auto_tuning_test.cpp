@@ -67,6 +67,10 @@ Tuning drawn_tuning(std::uint64_t index) {
       tuning.split = tuning.split == 8 ? 8 : 0;
       tuning.parts = 0;
     }
+    if (tile.grouped) {
+      tuning.split = tuning.split == 8 ? 4 : tuning.split;
+      tuning.parts = 0;
+    }
     tuning.expand_tile = tile_name(one_of(kernels::kPanelExpandTiles));
   }
   return tuning;
@@ -175,6 +179,11 @@ TEST_CASE("tuning: what a device cannot launch is a sentence with what is allowe
   spec = tuned_case(640, many);
   spec.adapters.max_rank = 260;
   CHECK(contains(why_not(spec), "rank 260 or rows of y have no tile"));
+  const Tuning grouped = with(kPanels, [](Tuning& t) { t.shrink_tile = "128x96-grouped"; });
+  CHECK(why_not(tuned_case(640, grouped)).empty());
+  CHECK(contains(why_not(tuned_case(640, grouped), {.compute_capability = 100}),
+                 "tuning.shrink_tile 128x96-grouped: needs compute capability 9.0"));
+  CHECK(contains(why_not(tuned_case(640, grouped), {.groups = false}), "code for sm_90a"));
 }
 
 TEST_CASE("tuning: a batch or half that it cannot have falls back to what auto chooses") {
@@ -234,6 +243,11 @@ TEST_CASE("tuning: what no device launches is an error of the scenario, with its
                  "'tuning.shrink_tile' is 32x64-joined with tuning.split 4, tuning.parts 0; "
                  "allowed: split 8 and 1 part"));
   CHECK(contains(message("family: panel, parts: 2, shrink_tile: 64x48-joined"), "and 1 part"));
+  CHECK(message("family: panel, split: 4, parts: 4, shrink_tile: 64x48-grouped").empty());
+  CHECK(contains(message("family: panel, parts: 2, shrink_tile: 64x48-grouped"),
+                 "'tuning.shrink_tile' is 64x48-grouped with tuning.split 0, tuning.parts 2; "
+                 "allowed: split up to 4 and 4 parts"));
+  CHECK(contains(message("family: panel, split: 8, shrink_tile: 64x48-grouped"), "split up to 4"));
   CHECK(contains(message("split: 4"),
                  "'tuning.split' with tuning.family auto; allowed: tuning.family panel"));
   CHECK(contains(message("family: panel, warps: 4"), "allowed: tuning.family clustered"));
