@@ -221,6 +221,30 @@ TEST_CASE("clustered: of many lanes each block owns some, in units of few column
   CHECK(std::int64_t{many.owned} * many.cluster * 8 >= shape.slices * shape.max_rank);
 }
 
+// Measured: 37.2 us became 31.2, 26.5 became 23.1, 8.9 became 7.6; a third of 1792 elements was
+// worse.
+TEST_CASE("clustered: a chain of A is as few pieces as a warp has room for, of one length") {
+  ClusteredShape shape = decode(6, 6);
+  shape.max_rank = 256;
+  shape.in_features = 5120;
+  shape.columns = 7680;
+  CHECK(clustered_tuning(shape).piece == 640);
+  shape.max_rank = 192;
+  shape.in_features = 5376;
+  shape.columns = 8192;
+  CHECK(clustered_tuning(shape).piece == 704);
+  CHECK(clustered_tuning(decode(6, 6)).piece == kClusteredPiece);
+  ClusteredShape down = decode(3, 3);
+  down.slices = 1;
+  down.max_rank = 48;
+  down.in_features = 17920;
+  down.columns = 5120;
+  CHECK(clustered_tuning(down).piece == 768);
+  CHECK(clustered_tuning(down).slots == 2);
+  down.in_features = 14336;
+  CHECK(clustered_tuning(down).piece == kClusteredPiece);
+}
+
 TEST_CASE("clustered: short streams leave room for the next kernel, long ones take it") {
   CHECK(clustered_tuning(decode(32, 32)).shared_bytes <= 113 << 10);
   CHECK(clustered_tuning(decode(64, 64)).shared_bytes > 113 << 10);
