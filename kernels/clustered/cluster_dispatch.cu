@@ -83,7 +83,7 @@ cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkPar
   plan.slots = tuning.slots;
   plan.slot_bytes = tuning.slot_bytes;
   plan.piece = tuning.piece;
-  plan.piece_pitch = clustered_piece_pitch(tuning.piece);
+  plan.piece_pitch = tuning.piece_pitch;
   plan.hidden_bytes = tuning.hidden_bytes;
   plan.x_bytes = tuning.x_bytes;
   share_units(plan, tuning, expand, tuning.columns);

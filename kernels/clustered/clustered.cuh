@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(512)
   const int end_chain = divide(end_pair + tiles - 1, per_tiles);
   const int chain_bytes = 2 * plan.chain;
   const auto x_pitch_of = [&](int chains) {  // neighbouring rows on other banks
-    return chains * chain_bytes + kClusteredPadOfX;
+    return chains * chain_bytes + kClusteredPad;
   };
   int chains_at_once = end_chain - first_chain;
 #pragma unroll 1

@@ -27,14 +27,11 @@ constexpr int kClusteredRows = 8;         // of a tile
 constexpr int kClusteredColumns = 64;     // of a unit, which a warp multiplies at a time
 constexpr int kClusteredFewColumns = 32;  // the same where blocks own lanes
 constexpr int kClusteredPiece = 512;      // elements of K in a slot, of eight lanes: at least
-// Rows lie so many bytes further apart than they are long. Those of A in a slot 64: bulk copies to
-// rows 16 bytes off took 1 to 11 % more of a step. Those of x: what eight threads read of four
-// neighbours is on different banks.
-constexpr int kClusteredPadOfA = 64;
-constexpr int kClusteredPadOfX = 32;
-[[nodiscard]] constexpr int clustered_piece_pitch(int piece) {
-  return 2 * piece + kClusteredPadOfA;
-}
+// Rows of x, and of A in a slot, lie so many bytes further apart than they are long: what four
+// threads read of four neighbours is on different banks. Bulk copies like those of A better where
+// they begin on 64 bytes, which weighs more in small clusters, whose warps have long streams.
+constexpr int kClusteredPad = 32;
+constexpr int kClusteredPadOfStreams = 64;
 constexpr int kClusteredBarrierBytes = 512;  // two barriers of the block, one a slot
 // Shared bytes, so that two blocks share a multiprocessor.
 constexpr std::int64_t kClusteredMostOfTwo = 113 << 10;
@@ -53,6 +50,7 @@ struct ClusteredTuning {
   int slots = 1;        // of the ring of a warp
   int slot_bytes = 0;
   int piece = kClusteredPiece;
+  int piece_pitch = 0;   // bytes from lane to lane of it
   int hidden_bytes = 0;  // for h as fragments
   int x_bytes = 0;       // for rows of x: of one chain at least
   int shared_bytes = 0;
