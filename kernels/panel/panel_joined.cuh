@@ -5,7 +5,9 @@
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
 #include "kernels/panel/panel_copies.cuh"
+#include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_plan.h"
+#include "kernels/panel/panel_products.cuh"
 #include "kernels/panel/panel_rows.cuh"
 #include "kernels/panel/panel_shrink.cuh"
 #include "kernels/panel/panel_tuning.h"
@@ -17,11 +19,15 @@
 //   grid      (row tiles) x (lane tiles) x (chains), the last a cluster
 //   block     warps that bring, and warps that multiply: one chain of a tile of rows of one adapter
 //             times lanes of all slices
-//   memory    a ring of stages, of as many elements of K as the tile says. Of every 64 of them
-//             chunk c of 16 bytes of row r lies at c ^ (r % 8): eight rows lie in different banks
+//   memory    a ring of stages, of as many elements of K as the tile says. 64 of them of all rows
+//             and lanes follow each other, chunk c of 16 bytes of row r at c ^ (r % 8): eight rows
+//             lie in different banks, as products of four warps expect it, too
 //   barriers  two a stage: what it holds has come; it has been read. No barrier of the block in the
 //             loop
-//   products  the operands of the next 32 elements are loaded before these are multiplied
+//   products  on sm_90a by groups of four warps (wgmma): 64 rows times some lanes, or 64 lanes
+//   times
+//             all rows where those are fewer. Else mma.sync, the operands of the next 32 elements
+//             loaded before these are multiplied; the same bits
 //   order     that of panel_shrink: a chain 16 elements at a time, chains in pairs
 //   sums      fragment n of all blocks goes to block n modulo the cluster, which adds and writes
 //   it.
@@ -29,7 +35,7 @@
 //             gone
 //   start     what the ring takes of A is asked for before the kernel before this one has ended
 //   bytes     x once a lane tile, A once a row tile, from the L2
-//   bound     latency of products that depend on each other, then the L2
+//   bound     copies from the L2; with mma.sync the latency of products that depend on each other
 namespace lora_bench::kernels {
 
 template <int kTile>
@@ -38,7 +44,7 @@ struct PanelJoinedBlock {
   static constexpr int kRows = kShape.rows;
   static constexpr int kLanes = kShape.lanes;
   static constexpr int kDepth = kShape.depth;
-  static constexpr int kPitch = kDepth * 2;
+  static constexpr int kPitch = 128;  // of 64 elements
   static constexpr int kStages = kShape.stages;
   static constexpr int kWarpsM = kShape.warps_of_rows;
   static constexpr int kMultiply = kWarpsM * kShape.warps_of_lanes;  // warps
@@ -49,10 +55,17 @@ struct PanelJoinedBlock {
   static constexpr int kFragments = kRF * kLF;
   static constexpr int kBarriers = panel_barrier_bytes(kShape);
   static constexpr int kTable = panel_table_bytes(kShape);
-  static constexpr int kStageBytes = (kRows + kLanes) * kPitch;
+  static constexpr int kPlane = (kRows + kLanes) * kPitch;  // of 64 elements
+  static constexpr int kStageBytes = kDepth / 64 * kPlane;
   static constexpr int kRing = kStages * kStageBytes;
   static_assert(kRows % (16 * kWarpsM) == 0 && kLanes % (8 * kShape.warps_of_lanes) == 0);
   static_assert(kDepth % 64 == 0, "two times 32 elements, of which one is loaded early");
+  static constexpr bool kLanesFirst = kRows < 64;  // are the 64 that a group of warps multiplies
+  static constexpr bool kMayGroup =
+      kLanesFirst ? kLanes == 64 && kMultiply == 4 : kWarpsM == 4 && kRF == 1;
+  static constexpr int kWide = kLanesFirst ? kRows : 8 * kLF;  // and so many of the others
+  static_assert(!kMayGroup || kWide == 8 * kFragments);
+  static_assert(kTable % 1024 == 0 && kPlane % 1024 == 0);
   static_assert(kFragments * kMultiply % kChains == 0, "each block of a cluster adds as many");
 };
 
@@ -104,7 +117,8 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
               own_chunk * 16;
   }
   const int limit = min(tile.end, static_cast<int>(params.in_features));
-  const std::uint32_t own_place = ring + own_row * S::kPitch + ((own_chunk ^ (own_row % 8)) * 16);
+  const std::uint32_t own_place =
+      ring + own_chunk / 8 * S::kPlane + own_row * S::kPitch + ((own_chunk % 8 ^ own_row % 8) * 16);
   int at = tile.first;
   const auto bring = [&]<int kFirst, int kEnd>(std::uint32_t place) {
     const std::int64_t offset = std::int64_t{at} * 2;
@@ -164,7 +178,45 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-template <typename T, int kTile>
+// All products of a chain, by warps in groups of four; sums of 16 of the 64 of a group and of eight
+// others each follow one another. A stage is given back when those after it have been asked for.
+template <typename T, typename S>
+__device__ inline void multiply_joined(float (&sum)[S::kWide / 2], std::uint32_t first,
+                                       std::uint32_t second, int steps, std::uint32_t full,
+                                       std::uint32_t read) {
+  const std::uint64_t at_first = rows_of_128(first);
+  const std::uint64_t at_second = rows_of_128(second);
+  int stage = 0;
+  unsigned parity = 0;
+  std::uint32_t before = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    await_phase(full + stage * 8, parity);
+    show_to_groups();  // copies of 16 bytes are no asynchronous ones to products
+    begin_groups();
+    const std::uint64_t in_stage = stage * (S::kStageBytes >> 4);
+#pragma unroll
+    for (int k = 0; k < S::kDepth / 16; ++k) {
+      const std::uint64_t at = in_stage + k / 4 * (S::kPlane >> 4) + k % 4 * 2;
+      multiply_lanes<T, S::kWide>(sum, at_first + at, at_second + at, step > 0 || k > 0);
+    }
+    end_groups();
+    if (step > 0) {
+      await_groups<1>();
+      if (threadIdx.x % 32 == 0) {
+        arrive(before);
+      }
+    }
+    before = read + stage * 8;
+    if (++stage == S::kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+  await_groups<0>();
+}
+
+template <typename T, int kTile, bool kGroups>
 __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
                                   kPanelShrinkTiles[kTile].blocks)
     panel_joined(const __grid_constant__ ShrinkParams params,
@@ -241,8 +293,8 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
   float sum[kRF][kLF][4] = {};
   const auto load = [&](PanelOperands<S>& to, int stage_offset, int b) {
     // Blocks of 32 elements differ in bit 6 of a place, halves of one in bit 5.
-    const std::uint32_t xs = (x_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128;
-    const std::uint32_t as = (a_place ^ (b % 2 * 64)) + stage_offset + b / 2 * 128;
+    const std::uint32_t xs = (x_place ^ (b % 2 * 64)) + stage_offset + b / 2 * S::kPlane;
+    const std::uint32_t as = (a_place ^ (b % 2 * 64)) + stage_offset + b / 2 * S::kPlane;
 #pragma unroll
     for (int i = 0; i < kRF; ++i) {
       to.x[i][0] = load_matrices(xs + i * 16 * S::kPitch);
@@ -268,14 +320,23 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
       }
     }
   };
+  if constexpr (kGroups) {
+    const std::uint32_t x_rows = ring;
+    const std::uint32_t lanes = ring + (kRows + (S::kLanesFirst ? 0 : warp_lane)) * S::kPitch;
+    multiply_joined<T, S>(reinterpret_cast<float(&)[S::kWide / 2]>(sum[0]),
+                          S::kLanesFirst ? lanes : x_rows, S::kLanesFirst ? x_rows : lanes,
+                          tile.steps, full, read);
+  }
   int stage = 0;
   int stage_offset = 0;
   unsigned parity = 0;
   PanelOperands<S> operands[2];
-  await_phase(full, 0);
-  load(operands[0], 0, 0);
+  if constexpr (!kGroups) {
+    await_phase(full, 0);
+    load(operands[0], 0, 0);
+  }
 #pragma unroll 1
-  for (int step = 0; step < tile.steps; ++step) {
+  for (int step = 0; step < (kGroups ? 0 : tile.steps); ++step) {
     // No branch but the wait: where one ends, products have to. So warps without rows or lanes
     // multiply what they find, and stages are multiplied whole, zeros where the chain has ended.
     constexpr int kBlocks = S::kDepth / 32;
@@ -322,6 +383,11 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
     return;  // the first warp stays
   }
   await_phase(joined, 0);
+  const auto store_one = [&](int row, int lane, float value) {
+    if (row < segment.rows && lane < tile.lanes) {
+      plan.sums.sums[tokens[row] * std::int64_t{max_rank} + places[lane]] = value;
+    }
+  };
   const bool pairs = tile.rank % 2 == 0 && max_rank % 2 == 0;
   const auto store_two = [&](int row, int lane, float first, float second) {
     if (row < segment.rows && lane < tile.lanes) {
@@ -348,6 +414,15 @@ __global__ void __launch_bounds__(PanelJoinedBlock<kTile>::kThreads,
     const float4 h = add_in_pairs(part);
     const int warp_of = number / kFragments;
     const int f = number % kFragments;
+    if constexpr (kGroups && S::kLanesFirst) {
+      const int lane = warp_of * 16 + g;
+      const int row = f * 8 + t * 2;
+      store_one(row, lane, h.x);
+      store_one(row + 1, lane, h.y);
+      store_one(row, lane + 8, h.z);
+      store_one(row + 1, lane + 8, h.w);
+      continue;
+    }
     const int row = warp_of % S::kWarpsM * (16 * kRF) + f / kLF * 16 + g;
     const int lane = warp_of / S::kWarpsM * (8 * kLF) + f % kLF * 8 + t * 2;
     store_two(row, lane, h.x, h.y);

@@ -94,7 +94,20 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
   }
   return visit_tile<static_cast<int>(kPanelShrinkTiles.size())>(tuning.tile, [&]<int kTile>() {
     if constexpr (kPanelShrinkTiles[kTile].joined) {
-      return launch_panel(panel_joined<T, kTile>,
+      auto kernel = panel_joined<T, kTile, false>;
+#ifdef LORA_BENCH_HAVE_SM90A
+      if constexpr (PanelJoinedBlock<kTile>::kMayGroup) {
+        cudaFuncAttributes code = {};
+        const cudaError_t error = cudaFuncGetAttributes(&code, kernel);
+        if (error != cudaSuccess) {
+          return error;
+        }
+        if (code.binaryVersion == 90) {
+          kernel = panel_joined<T, kTile, true>;
+        }
+      }
+#endif
+      return launch_panel(kernel,
                           {tuning.blocks, PanelJoinedBlock<kTile>::kThreads, tuning.shared_bytes,
                            true, tuning.split},
                           stream, params, plan);

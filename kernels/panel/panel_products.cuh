@@ -19,9 +19,9 @@ __device__ inline std::uint64_t rows_of_128(std::uint32_t address) {
 }
 
 // The text of an instruction and its operands have to be literal.
-#define LORA_BENCH_REGISTERS_24                      \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11" \
-  ", %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23"
+#define LORA_BENCH_REGISTERS_12 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+#define LORA_BENCH_REGISTERS_16 LORA_BENCH_REGISTERS_12 ", %12, %13, %14, %15"
+#define LORA_BENCH_REGISTERS_24 LORA_BENCH_REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define LORA_BENCH_REGISTERS_48                                  \
   LORA_BENCH_REGISTERS_24                                        \
   ", %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35" \
@@ -38,6 +38,8 @@ __device__ inline std::uint64_t rows_of_128(std::uint32_t address) {
 #define LORA_BENCH_SUMS_8(i)                                                                  \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
+#define LORA_BENCH_SUMS_12 LORA_BENCH_SUMS_8(0), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+#define LORA_BENCH_SUMS_16 LORA_BENCH_SUMS_8(0), LORA_BENCH_SUMS_8(8)
 #define LORA_BENCH_SUMS_24 LORA_BENCH_SUMS_8(0), LORA_BENCH_SUMS_8(8), LORA_BENCH_SUMS_8(16)
 #define LORA_BENCH_SUMS_48 \
   LORA_BENCH_SUMS_24, LORA_BENCH_SUMS_8(24), LORA_BENCH_SUMS_8(32), LORA_BENCH_SUMS_8(40)
@@ -59,7 +61,11 @@ __device__ inline void multiply_lanes(float (&d)[kLanes / 2], std::uint64_t x, s
                                       bool add) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   if constexpr (std::is_same_v<T, __half>) {
-    if constexpr (kLanes == 48) {
+    if constexpr (kLanes == 24) {
+      LORA_BENCH_PRODUCT(24, 12, "f16.f16", 12, 13, 14);
+    } else if constexpr (kLanes == 32) {
+      LORA_BENCH_PRODUCT(32, 16, "f16.f16", 16, 17, 18);
+    } else if constexpr (kLanes == 48) {
       LORA_BENCH_PRODUCT(48, 24, "f16.f16", 24, 25, 26);
     } else if constexpr (kLanes == 96) {
       LORA_BENCH_PRODUCT(96, 48, "f16.f16", 48, 49, 50);
@@ -70,7 +76,11 @@ __device__ inline void multiply_lanes(float (&d)[kLanes / 2], std::uint64_t x, s
       LORA_BENCH_PRODUCT(192, 96, "f16.f16", 96, 97, 98);
     }
   } else {
-    if constexpr (kLanes == 48) {
+    if constexpr (kLanes == 24) {
+      LORA_BENCH_PRODUCT(24, 12, "bf16.bf16", 12, 13, 14);
+    } else if constexpr (kLanes == 32) {
+      LORA_BENCH_PRODUCT(32, 16, "bf16.bf16", 16, 17, 18);
+    } else if constexpr (kLanes == 48) {
       LORA_BENCH_PRODUCT(48, 24, "bf16.bf16", 24, 25, 26);
     } else if constexpr (kLanes == 96) {
       LORA_BENCH_PRODUCT(96, 48, "bf16.bf16", 48, 49, 50);
@@ -91,10 +101,14 @@ __device__ inline void multiply_lanes(float (&d)[kLanes / 2], std::uint64_t x, s
 #undef LORA_BENCH_SUMS_64
 #undef LORA_BENCH_SUMS_48
 #undef LORA_BENCH_SUMS_24
+#undef LORA_BENCH_SUMS_16
+#undef LORA_BENCH_SUMS_12
 #undef LORA_BENCH_SUMS_8
 #undef LORA_BENCH_REGISTERS_96
 #undef LORA_BENCH_REGISTERS_64
 #undef LORA_BENCH_REGISTERS_48
 #undef LORA_BENCH_REGISTERS_24
+#undef LORA_BENCH_REGISTERS_16
+#undef LORA_BENCH_REGISTERS_12
 
 }  // namespace lora_bench::kernels

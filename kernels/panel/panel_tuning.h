@@ -116,10 +116,11 @@ struct PanelExpandTuning {
   return tile.joined || tile.grouped ? (2 * tile.stages + (tile.joined ? 1 : 0)) * 8 : 0;
 }
 [[nodiscard]] constexpr int panel_table_bytes(const PanelShrinkTile& tile) {
-  if (tile.grouped) {  // rows that follow begin where the hardware wants them
-    return (panel_barrier_bytes(tile) + tile.rows * 4 + tile.lanes * 16 + 1023) / 1024 * 1024;
-  }
-  return (panel_barrier_bytes(tile) + tile.rows * 4 + tile.lanes * 8 + 127) / 128 * 128;
+  // What follows begins where products of four warps want rows.
+  const int begin = tile.joined || tile.grouped ? 1024 : 128;
+  const int bytes =
+      panel_barrier_bytes(tile) + tile.rows * 4 + tile.lanes * (tile.grouped ? 16 : 8);
+  return (bytes + begin - 1) / begin * begin;
 }
 // In shared memory: what a tile takes, with a sum that waits for its neighbour at each level; or
 // with one from each block of the cluster, of an eighth of the tile.

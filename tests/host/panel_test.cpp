@@ -261,7 +261,7 @@ TEST_CASE("panel: a cluster adds the chains where blocks are few and parts of h 
   CHECK(tuning.blocks == 64);
   CHECK(tuning.split == kChains);
   CHECK(panel_parts(tuning.levels) == 1);
-  CHECK(tuning.shared_bytes == 205696);
+  CHECK(tuning.shared_bytes == 205824);
   CHECK(panel_workspace_elements(down, tuning) == 256 * 64 + 1056);
 
   const PanelShape qkv = shape_of(128, 1, 3, 64);
@@ -269,7 +269,7 @@ TEST_CASE("panel: a cluster adds the chains where blocks are few and parts of h 
   CHECK(tile_of(qkv).rows == 64);
   CHECK(tile_of(qkv).lanes == 48);
   CHECK(panel_shrink_tuning(qkv).blocks == 64);
-  CHECK(panel_shrink_tuning(qkv).shared_bytes == 185088);
+  CHECK(panel_shrink_tuning(qkv).shared_bytes == 185344);
 }
 
 // Measured, the pair: 12.2 us instead of 14.6 and, with few lanes, 5.7 instead of 6.9.
