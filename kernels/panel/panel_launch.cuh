@@ -7,6 +7,7 @@
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_expand.cuh"
 #include "kernels/panel/panel_grouped.cuh"
+#include "kernels/panel/panel_held.cuh"
 #include "kernels/panel/panel_joined.cuh"
 #include "kernels/panel/panel_plain.cuh"
 #include "kernels/panel/panel_shrink.cuh"
@@ -150,6 +151,14 @@ cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpand
         return error;
       }
       if (code.binaryVersion == 90) {
+        if constexpr (kPanelExpandTiles[kTile].shares > 1) {
+          if (plan.sums.sums != nullptr) {
+            return launch_panel(panel_held<kTile>,
+                                {tuning.blocks, PanelHeldBlock<kTile>::kThreads,
+                                 PanelHeldBlock<kTile>::kSharedBytes, linked},
+                                stream, params, plan);
+          }
+        }
         kernel = panel_expand<T, H, kTile, true>;
       }
     }

@@ -231,7 +231,10 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
   // A block that has a multiprocessor to itself starts with nothing beside it.
   const double start = places > 1 ? 96 : 256;
   const double too_many = places > 1 ? 1.0 / 50 : 0;
+  // Where shares of the warps would multiply the lanes, two tiles are taken together (panel_held).
+  const std::int64_t together = tile.shares > 1 ? 2 : 1;
   const auto time_of = [&](std::int64_t turns, std::int64_t blocks) {
+    turns = divide_up(turns, together) * together;
     const double rounds = std::ceil(rounds_of(shape, blocks, at_once, too_many));
     return (rounds + kUneven) * (static_cast<double>(turns) * columns + start) +
            kWorkInColumns *

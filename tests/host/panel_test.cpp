@@ -408,6 +408,18 @@ TEST_CASE("panel: warps share the lanes of ranks above 128, where a block has me
   CHECK(tile_of(192, 163 << 10) == kPanelPlain);
 }
 
+// Measured, expand alone: 10.4 us instead of 15.4, and 9.6 instead of 15.8.
+TEST_CASE("panel: blocks of ranks above 128 have column tiles in pairs") {
+  PanelShape shape = shape_of(119, 2, 3, 256);
+  shape.row_tiles = tiles_of({118, 1});
+  CHECK(panel_expand_tuning(shape, std::vector<std::int64_t>{5120, 1280, 1280}.data()).chunks ==
+        30);
+  shape = shape_of(79, 2, 3, 192);
+  shape.row_tiles = tiles_of({40, 39});
+  CHECK(panel_expand_tuning(shape, std::vector<std::int64_t>{8192, 1024, 1024}.data()).chunks ==
+        40);
+}
+
 TEST_CASE("panel: ranks above 256 and unaligned rows go to the plain kernels") {
   const std::vector<std::int64_t> widths{4096};
   CHECK(panel_expand_tuning(shape_of(2048, 1, 1, 260), widths.data()).tile == kPanelPlain);

@@ -1,0 +1,396 @@
+#pragma once
+
+#include "kernels/asynchronous.cuh"
+#include "kernels/link.cuh"
+#include "kernels/panel/panel_expand.cuh"
+#include "kernels/panel/panel_groups.cuh"
+#include "kernels/panel/panel_hidden.cuh"
+#include "kernels/panel/panel_plan.h"
+#include "kernels/panel/panel_products.cuh"
+#include "kernels/panel/panel_rows.cuh"
+
+// expand of a panel for ranks above 128, bf16 with an fp32 h on sm_90a: the three parts of h lie in
+// shared memory, as registers hold those of 128 lanes.
+//   grid      that of panel_expand: (row tiles) x (chunks of column tiles), the last fastest
+//   block     two groups of four warps that multiply, and four warps that bring B. An item, two
+//             column tiles of a slice or the last one, belongs to one group: while it adds what it
+//             has to y, the other one multiplies
+//   memory    h of a slice, 64 lanes of a part as the products expect it; a ring of pieces, 64
+//   lanes
+//             of the columns of an item. y goes through registers, asked for before the products
+//   barriers  two a piece: it has come, it has been read; two of both groups a slice: h
+//   order     that of panel_expand
+//   bytes     that of panel_expand
+//   bound     products: three of them for each of the floor; then the L2
+namespace lora_bench::kernels {
+
+template <int kTile>
+struct PanelHeldBlock {
+  static constexpr PanelExpandTile kShape = kPanelExpandTiles[kTile];
+  static constexpr int kRows = 64;
+  static constexpr int kColumns = 128;
+  static constexpr int kLanesOfPiece = 64;
+  static constexpr int kPieces = kShape.steps * 16 / kLanesOfPiece;
+  static constexpr int kGroups = 2;
+  static constexpr int kMultiply = kGroups * 128;  // threads
+  static constexpr int kBring = 128;
+  static constexpr int kThreads = kMultiply + kBring;
+  static constexpr int kTable = 1024;
+  static constexpr int kPartBytes = kRows * 128;  // of 64 lanes of h
+  static constexpr int kHeldBytes = 3 * kPieces * kPartBytes;
+  static constexpr int kPieceBytes = kColumns * 128;
+  static constexpr int kStages = ((226 << 10) - kTable - kHeldBytes) / kPieceBytes;
+  static constexpr int kSharedBytes = kTable + kHeldBytes + kStages * kPieceBytes;
+  static_assert(kShape.warps_of_rows == 4 && kShape.wide == 64 && kShape.warps_of_columns == 1);
+  static_assert(kRows * 12 + 2 * kStages * 8 <= kTable);
+};
+
+// Where a block is in its columns: items of up to two column tiles of a slice.
+struct PanelItems {
+  int slice = 0;
+  int column = 0;
+  int width = 0;
+  int left = 0;  // column tiles, of this item on
+  std::int64_t slice_start = 0;
+
+  __device__ void begin(const ExpandParams& params, int first_tile, int tiles) {
+    left = tiles;
+    slice_start = params.first_column;
+    for (;; ++slice) {
+      width = static_cast<int>(params.width[slice]);
+      const int of_slice = (width + 63) / 64;
+      if (first_tile < of_slice) {
+        column = first_tile * 64;
+        return;
+      }
+      first_tile -= of_slice;
+      slice_start += width;
+    }
+  }
+  __device__ int tiles() const { return min(min(left, 2), (width - column + 63) / 64); }
+  __device__ bool step_on(const ExpandParams& params) {  // true: a slice begins
+    const int done = tiles();
+    left -= done;
+    column += done * 64;
+    if (column < width) {
+      return false;
+    }
+    column = 0;
+    do {
+      slice_start += width;
+      ++slice;
+      width = slice < params.slices ? static_cast<int>(params.width[slice]) : 1;
+    } while (width == 0);
+    return true;
+  }
+};
+
+// Asked for where it stands, whatever lies between it and its use.
+__device__ inline uint4 ask_for_sixteen(const void* from) {
+  uint4 value;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+
+// h of a slice of all rows: parts added up, scaled, cut in three, where the products expect it.
+template <typename S, int kParts>
+__device__ inline void hold_in_three(const PanelSums& sums, const float* slice,
+                                     std::int64_t max_rank, int rows, const std::int32_t* tokens,
+                                     int rank, float scale, unsigned char* held) {
+  constexpr int kFours = S::kPieces * S::kLanesOfPiece / 4;  // of a row
+  constexpr int kBatch = kParts > 4 ? 2 : 4;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < rows * kFours;
+       first += kBatch * S::kMultiply) {
+    const float* row[kBatch];
+    float4 sum[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int item = min(first + i * S::kMultiply, rows * kFours - 1);
+      const int at = item % kFours * 4;
+      row[i] = slice + tokens[item / kFours] * max_rank + (at < rank ? at : 0);
+    }
+    sums_of_parts<kParts>(row, sums.elements, sum);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int item = min(first + i * S::kMultiply, rows * kFours - 1);
+      const int of_row = item / kFours;
+      const int four = item % kFours;
+      const int left = rank - four * 4;
+      const float h[4] = {left > 0 ? __fmul_rn(sum[i].x, scale) : 0.0F,
+                          left > 1 ? __fmul_rn(sum[i].y, scale) : 0.0F,
+                          left > 2 ? __fmul_rn(sum[i].z, scale) : 0.0F,
+                          left > 3 ? __fmul_rn(sum[i].w, scale) : 0.0F};
+      std::uint32_t parts[4][3];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        split_in_three<0xFFFF0000U>(h[e], parts[e]);
+      }
+      unsigned char* to = held + four / 16 * (3 * S::kPartBytes) + of_row * 128 +
+                          ((four % 16 / 2) ^ (of_row % 8)) * 16 + four % 2 * 8;
+#pragma unroll
+      for (int p = 0; p < 3; ++p) {
+        *reinterpret_cast<uint2*>(to + p * S::kPartBytes) = {
+            __byte_perm(parts[0][p], parts[1][p], 0x7632),
+            __byte_perm(parts[2][p], parts[3][p], 0x7632)};
+      }
+    }
+  }
+}
+
+// By the warps that bring: pieces of B in the order of items, lanes ascending.
+template <typename S>
+__device__ inline void bring_pieces(const ExpandParams& params, PanelItems items, int adapter,
+                                    int rank, int thread, std::uint32_t ring, std::uint32_t full,
+                                    std::uint32_t read) {
+  constexpr int kVectors = 8;
+  constexpr int kColumnsATime = S::kBring / kVectors;
+  const int pieces = (rank + S::kLanesOfPiece - 1) / S::kLanesOfPiece;
+  const auto max_rank = static_cast<int>(params.max_rank);
+  const bool whole = max_rank % 8 == 0;  // else columns begin on 8 bytes
+  const int own_column = thread / kVectors;
+  const int vector = thread % kVectors;
+  const std::int64_t column_bytes = max_rank * 2;
+  int stage = 0;
+  unsigned parity = 1;  // the first pieces find their places free
+#pragma unroll 1
+  while (items.left > 0) {
+    const int columns = min(items.tiles() * 64, items.width - items.column);
+    const char* from =
+        static_cast<const char*>(params.b[items.slice]) +
+        (std::int64_t{adapter} * items.width + items.column + own_column) * column_bytes;
+#pragma unroll 1
+    for (int piece = 0; piece < pieces; ++piece) {
+      const int lane = piece * S::kLanesOfPiece + vector * 8;
+      const int bytes = min(max((rank - lane) * 2, 0), 16);
+      const char* of_lane = from + (bytes > 0 ? lane * 2 : 0);
+      await_phase(read + stage * 8, parity);
+#pragma unroll
+      for (int i = 0; i < S::kColumns / kColumnsATime; ++i) {
+        const int column = own_column + i * kColumnsATime;
+        // Fragment column i of tile j is column 8 * (i / 2) + 2 * j + i % 2 of 32.
+        const int place = column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
+        const std::uint32_t to =
+            ring + stage * S::kPieceBytes + place * 128 + ((vector ^ (place % 8)) * 16);
+        if (column < columns) {
+          const char* of_column = of_lane + i * kColumnsATime * column_bytes;
+          if (whole) {
+            copy_sixteen(to, of_column, bytes);
+          } else {
+            copy_eight(to, of_column, min(bytes, 8));
+            copy_eight(to + 8, bytes > 8 ? of_column + 8 : of_column, max(bytes - 8, 0));
+          }
+        }
+      }
+      arrive_with_copies(full + stage * 8);
+      if (++stage == S::kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+    items.step_on(params);
+  }
+  await_own_copies();
+}
+
+template <int kTile>
+__global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
+    panel_held(const __grid_constant__ ExpandParams params,
+               const __grid_constant__ PanelExpandPlan plan) {
+  using T = __nv_bfloat16;
+  using S = PanelHeldBlock<kTile>;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const int block = static_cast<int>(blockIdx.x);
+  const Segment segment = find_panel(params, block / plan.chunks, S::kRows);
+  const int rank = segment.rows > 0 ? params.rank[segment.adapter] : 0;
+  if (rank == 0) {
+    return;
+  }
+  const int thread = static_cast<int>(threadIdx.x);
+  auto** y_rows = reinterpret_cast<char**>(shared);
+  auto* tokens = reinterpret_cast<std::int32_t*>(shared + S::kRows * 8);
+  const std::uint32_t full = shared_address(shared) + S::kRows * 12;
+  const std::uint32_t read = full + S::kStages * 8;
+  unsigned char* held = shared + S::kTable;
+  const std::uint32_t ring = shared_address(held) + S::kHeldBytes;
+  for (int row = thread; row < segment.rows; row += S::kThreads) {
+    tokens[row] = params.token_order[segment.first + row];
+    y_rows[row] = static_cast<char*>(params.y) + tokens[row] * (params.y_stride * 2);
+  }
+  if (thread == 0) {
+    for (int stage = 0; stage < S::kStages; ++stage) {
+      begin_barrier(full + stage * 8, S::kBring);
+      begin_barrier(read + stage * 8, 4);
+    }
+    publish_barriers();
+  }
+  const int chunk = block % plan.chunks;
+  const int first_tile = static_cast<int>(std::int64_t{plan.tiles} * chunk / plan.chunks);
+  PanelItems items;
+  items.begin(params, first_tile,
+              static_cast<int>(std::int64_t{plan.tiles} * (chunk + 1) / plan.chunks) - first_tile);
+  __syncthreads();  // barriers and table
+  if (thread >= S::kMultiply) {
+    bring_pieces<S>(params, items, segment.adapter, rank, thread - S::kMultiply, ring, full, read);
+    return;
+  }
+  const int group = thread / 128;
+  const int warp = thread / 32 % 4;
+  const int lane = thread % 32;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  const int pieces = (rank + S::kLanesOfPiece - 1) / S::kLanesOfPiece;
+  const float scale = params.scale == nullptr ? 1.0F : params.scale[segment.adapter];
+  const float shrink_scale = plan.sums.scale == nullptr ? 1.0F : plan.sums.scale[segment.adapter];
+  const int first_row = warp * 16 + g;
+  char* of_row[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    of_row[i] = first_row + 8 * i < segment.rows ? y_rows[first_row + 8 * i] : nullptr;
+  }
+  uint4 y[4][2];
+  const auto ask_for_y = [&]() {
+    const std::int64_t offset = (items.slice_start + items.column + 8 * t) * 2;
+    const int columns = min(items.tiles() * 64, items.width - items.column);
+#pragma unroll
+    for (int d = 0; d < 4; ++d) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        y[d][i] = uint4{};
+        if (params.add_inputs && of_row[i] != nullptr && 32 * d + 8 * t < columns) {
+          y[d][i] = ask_for_sixteen(of_row[i] + offset + d * 64);
+        }
+      }
+    }
+  };
+  const auto take_hidden = [&]() {
+    const float* slice = plan.sums.sums + items.slice * params.tokens * params.max_rank;
+    const auto hold = [&]<int kParts>() {
+      hold_in_three<S, kParts>(plan.sums, slice, params.max_rank, segment.rows, tokens, rank,
+                               shrink_scale, held);
+    };
+    switch (plan.sums.parts) {
+      case 1:
+        hold.template operator()<1>();
+        break;
+      case 2:
+        hold.template operator()<2>();
+        break;
+      case 4:
+        hold.template operator()<4>();
+        break;
+      default:
+        hold.template operator()<kChains>();
+    }
+    show_to_groups();
+  };
+  const auto meet = [&]() { asm volatile("bar.sync 1, %0;" ::"n"(S::kMultiply) : "memory"); };
+  await_previous_kernel();
+  let_next_kernel_start();
+  take_hidden();
+  meet();
+  const std::uint64_t layout = 1ULL << 62 | std::uint64_t{1024 >> 4} << 32 | 1ULL << 16;
+  const std::uint64_t h_place = layout | shared_address(held) >> 4;
+  const std::uint64_t ring_place = layout | ring >> 4;
+  int stage = 0;
+  unsigned parity = 0;
+  const auto skip = [&](int count) {
+    stage += count;
+    while (stage >= S::kStages) {
+      stage -= S::kStages;
+      parity ^= 1;
+    }
+  };
+  const auto release = [&](int of) {
+    if (lane == 0) {
+      arrive(read + of * 8);
+    }
+  };
+#pragma unroll 1
+  for (int item = 0; items.left > 0; ++item) {
+    if (item % S::kGroups == group) {
+      ask_for_y();
+      float sum[64];
+      int before = 0;
+#pragma unroll 1
+      for (int piece = 0; piece < pieces; ++piece) {
+        await_phase(full + stage * 8, parity);
+        show_to_groups();  // what other threads copied
+        begin_groups();
+        const std::uint64_t b = ring_place + stage * (S::kPieceBytes >> 4);
+        const std::uint64_t h = h_place + piece * (3 * S::kPartBytes >> 4);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+#pragma unroll
+          for (int p = 2; p >= 0; --p) {
+            multiply_lanes<T, 128>(sum, h + p * (S::kPartBytes >> 4) + s * 2, b + s * 2,
+                                   piece > 0 || s > 0 || p < 2);
+          }
+        }
+        end_groups();
+        if (piece > 0) {
+          await_groups<1>();
+          release(before);
+        }
+        before = stage;
+        skip(1);
+      }
+      await_groups<0>();
+      release(before);
+      const int columns = min(items.tiles() * 64, items.width - items.column);
+      const std::int64_t offset = (items.slice_start + items.column + 8 * t) * 2;
+      const T* bias = static_cast<const T*>(params.bias[items.slice]);
+      if (bias != nullptr) {
+        bias += std::int64_t{segment.adapter} * items.width + items.column + 8 * t;
+      }
+#pragma unroll
+      for (int d = 0; d < 4; ++d) {
+        const bool there = 32 * d + 8 * t < columns;
+        float of_bias[8];
+        if (bias != nullptr) {
+          unpack<T>(there ? __ldg(reinterpret_cast<const uint4*>(bias + 32 * d)) : uint4{},
+                    of_bias);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float values[8];
+#pragma unroll
+          for (int e = 0; e < 8; ++e) {
+            values[e] = __fmul_rn(scale, sum[(d * 4 + e / 2) * 4 + i * 2 + e % 2]);
+          }
+          if (bias != nullptr) {
+#pragma unroll
+            for (int e = 0; e < 8; ++e) {
+              values[e] = __fadd_rn(values[e], of_bias[e]);
+            }
+          }
+          if (params.add_inputs) {
+            float of[8];
+            unpack<T>(y[d][i], of);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) {
+              values[e] = __fadd_rn(values[e], of[e]);
+            }
+          }
+          if (there && of_row[i] != nullptr) {
+            *reinterpret_cast<uint4*>(of_row[i] + offset + d * 64) = {
+                packed<T>(values[0], values[1]), packed<T>(values[2], values[3]),
+                packed<T>(values[4], values[5]), packed<T>(values[6], values[7])};
+          }
+        }
+      }
+    } else {
+      skip(pieces);
+    }
+    if (items.step_on(params) && items.left > 0) {
+      meet();  // h has been read
+      take_hidden();
+      meet();
+    }
+  }
+}
+
+}  // namespace lora_bench::kernels
