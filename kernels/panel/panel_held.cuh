@@ -200,6 +200,9 @@ template <int kTile>
 __global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
     panel_held(const __grid_constant__ ExpandParams params,
                const __grid_constant__ PanelExpandPlan plan) {
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  __trap();  // never launched
+#else
   using T = __nv_bfloat16;
   using S = PanelHeldBlock<kTile>;
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -391,6 +394,7 @@ __global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
       meet();
     }
   }
+#endif
 }
 
 }  // namespace lora_bench::kernels
