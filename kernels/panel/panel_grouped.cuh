@@ -220,6 +220,9 @@ __global__ void __launch_bounds__(PanelGroupedBlock<kTile>::kThreads,
     }
   };
   if (group * 64 >= segment.rows) {  // none of its rows is there
+    if (of_group != 0) {
+      return;  // nothing would keep it from falling a whole ring behind the thread that gives back
+    }
 #pragma unroll 1
     for (int step = 0; step < tile.chains * tile.steps; ++step) {
       await_phase(full + stage * 8, parity);
