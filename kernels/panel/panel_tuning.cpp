@@ -169,7 +169,8 @@ bool allowed(const PanelShape& shape, const PanelShrinkSaid& said, const ShrinkC
       panel_shrink_bytes(tile, choice.levels) > shape.shared_bytes) {
     return false;
   }
-  if (tile.grouped && (!shape.groups || choice.levels != kPanelGroupedLevels)) {
+  if (tile.grouped &&
+      (!shape.groups || shape.in_features <= 0 || choice.levels != kPanelGroupedLevels)) {
     return false;
   }
   if (!tile.joined) {

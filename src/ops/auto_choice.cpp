@@ -133,7 +133,10 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   shape.multiprocessor_bytes = device.multiprocessor_bytes;
   shape.vectors = vectors;
   shape.clusters = device.compute_capability >= 90;
-  shape.groups = device.groups && device.compute_capability == 90;
+  // Rows of x are found there by 32 bits that count 16 bytes.
+  constexpr std::int64_t kElementsFound = std::int64_t{1} << 35;
+  shape.groups = device.groups && device.compute_capability == 90 &&
+                 problem.tokens * problem.x_stride < kElementsFound;
   shape.row_tiles = row_tiles_of(problem);
   return shape;
 }

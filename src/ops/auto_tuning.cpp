@@ -169,8 +169,8 @@ std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
   const kernels::PanelShrinkTile* asked = shrink_tile_named(tuning.shrink_tile);
   if (asked != nullptr && asked->grouped && !auto_panel_shape(device, problem, true).groups) {
     return fmt::format(
-        "tuning.shrink_tile {}: needs compute capability 9.0, and code for sm_90a; allowed: tiles "
-        "that are not grouped",
+        "tuning.shrink_tile {}: needs compute capability 9.0, code for sm_90a, and an x below "
+        "64 GiB; allowed: tiles that are not grouped",
         tuning.shrink_tile);
   }
   const bool plain = chosen.tile == kernels::kPanelPlain;

@@ -184,6 +184,11 @@ TEST_CASE("tuning: what a device cannot launch is a sentence with what is allowe
   CHECK(contains(why_not(tuned_case(640, grouped), {.compute_capability = 100}),
                  "tuning.shrink_tile 128x96-grouped: needs compute capability 9.0"));
   CHECK(contains(why_not(tuned_case(640, grouped), {.groups = false}), "code for sm_90a"));
+  spec = tuned_case(640, grouped);
+  spec.layer.x_stride = (std::int64_t{1} << 35) / 640 / 8 * 8;
+  CHECK(why_not(spec).empty());
+  spec.layer.x_stride += 8;
+  CHECK(contains(why_not(spec), "an x below 64 GiB"));
 }
 
 TEST_CASE("tuning: a batch or half that it cannot have falls back to what auto chooses") {

@@ -385,6 +385,9 @@ TEST_CASE(
   CHECK(panel_parts(panel_shrink_tuning(shape, {.tile = tile}).levels) == 4);
   CHECK(panel_shrink_tuning(shape, {.tile = tile, .split = 8}).tile == kPanelPlain);
   CHECK(panel_shrink_tuning(shape, {.tile = tile, .levels = 2}).tile == kPanelPlain);
+  PanelShape nothing = shape;
+  nothing.in_features = 0;
+  CHECK(panel_shrink_tuning(nothing, {.tile = tile}).tile == kPanelPlain);
   shape.vectors = false;
   CHECK(panel_shrink_tuning(shape, {.tile = tile}).tile == kPanelPlain);
 }
