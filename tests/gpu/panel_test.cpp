@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <vector>
+
 #include "device/facts.h"
 #include "ops/panel_backend.h"
 #include "support/need_gpu.h"
@@ -59,6 +61,25 @@ TEST_CASE("panel passes on whole, aligned shapes of every rank class") {
       spec.adapters.rank.list = {rank};
       spec.adapters.max_rank = (rank + 3) / 4 * 4;
       spec.adapters.bias = rows % 3 == 0;
+      check_passes(spec);
+    }
+  }
+}
+
+TEST_CASE("panel passes where h of a rank above 128 lies in shared memory, wherever lanes end") {
+  LORA_BENCH_NEED_GPU()
+  using Ranks = std::vector<std::int64_t>;
+  for (const Ranks& ranks : {Ranks{130}, Ranks{132}, Ranks{133}, Ranks{192}, Ranks{7, 256}}) {
+    for (const std::int64_t rows : {1, 17, 64, 130, 700}) {
+      lora_bench::Case spec = workload_case(rows, static_cast<std::int64_t>(ranks.size()));
+      spec.seed = static_cast<std::uint64_t>(ranks.back() * 1000 + rows);
+      spec.dtype = Dtype::kBf16;
+      spec.intermediate = Dtype::kFp32;
+      spec.layer.in_features = spec.layer.x_stride = 544;
+      spec.layer.widths = {264, 0, 128};
+      spec.layer.y_stride = 392;
+      spec.adapters.rank.list = ranks;
+      spec.adapters.max_rank = (ranks.back() + 3) / 4 * 4;
       check_passes(spec);
     }
   }
