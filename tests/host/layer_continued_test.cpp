@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -12,29 +11,13 @@
 #include "ops/continued_layer.h"
 #include "ops/cpu_backend.h"
 #include "ops/fused_layer.h"
+#include "support/fused_on_host.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"
 
 using namespace lora_bench;
 
 namespace {
-
-// A base product of the cpu backend, of W whose rows have something behind them.
-void launch_dense(const Backend& cpu, const Problem& base, const Operands& operands,
-                  Stream stream) {
-  Problem dense = base;
-  dense.a_stride = 0;
-  const std::int64_t row = bytes_of(base.dtype, base.in_features);
-  const std::int64_t stride = base.a_stride > 0 ? bytes_of(base.dtype, base.a_stride) : row;
-  std::vector<char> w(static_cast<std::size_t>(base.max_rank * row));
-  for (std::int64_t i = 0; i < base.max_rank; ++i) {
-    std::memcpy(w.data() + i * row, static_cast<const char*>(operands.a[0]) + i * stride,
-                static_cast<std::size_t>(row));
-  }
-  Operands of_dense = operands;
-  of_dense.a = {w.data()};
-  cpu.launch(dense, of_dense, stream);
-}
 
 // Writes two parts of h and B behind x and W, and multiplies by all of it.
 class PlainContinued final : public FusedLayer {
@@ -125,28 +108,7 @@ class PlainContinued final : public FusedLayer {
   const Backend& cpu_;
 };
 
-class ContinuedOnHost final : public Backend {
- public:
-  [[nodiscard]] std::string_view name() const override { return "continued-on-host"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return cpu_->workspace_bytes(problem);
-  }
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    launch_dense(*cpu_, problem, operands, stream);
-  }
-  [[nodiscard]] const FusedLayer* fused() const override { return &fused_; }
-  [[nodiscard]] int launches() const { return fused_.launches; }
-
- private:
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({.threads = 1, .isa = ""});
-  PlainContinued fused_{*cpu_};
-};
+using ContinuedOnHost = FusedOnHost<PlainContinued>;
 
 // The same layer with so many rows that there is room behind them.
 LayerProblem many_rows(LayerProblem problem) {

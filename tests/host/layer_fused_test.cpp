@@ -9,6 +9,7 @@
 #include "ops/cpu_backend.h"
 #include "ops/fused_layer.h"
 #include "ops/streamed_product.h"
+#include "support/fused_on_host.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"
 
@@ -85,31 +86,8 @@ class PlainFused final : public FusedLayer {
   const Backend& cpu_;
 };
 
-class FusedOnHost final : public Backend {
- public:
-  [[nodiscard]] std::string_view name() const override { return "fused-on-host"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return cpu_->workspace_bytes(problem);
-  }
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    cpu_->launch(problem, operands, stream);
-  }
-  [[nodiscard]] const FusedLayer* fused() const override { return &fused_; }
-  [[nodiscard]] int fused_launches() const { return fused_.launches; }
-
- private:
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({.threads = 1, .isa = ""});
-  PlainFused fused_{*cpu_};
-};
-
 struct Bench {
-  FusedOnHost base;
+  FusedOnHost<PlainFused> base;
   std::unique_ptr<Backend> lora = make_cpu_backend({.threads = 1, .isa = ""});
   std::unique_ptr<Memory> memory = make_host_memory();
   std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kHost);
@@ -135,7 +113,7 @@ TEST_CASE("a layer whose base adds the adapters' part is proved, integers exactl
     ++proved;
   }
   CHECK(proved > 20);
-  CHECK(bench.base.fused_launches() > 3 * proved);
+  CHECK(bench.base.launches() > 3 * proved);
 }
 
 TEST_CASE("a sum that is rounded once is held to that, and one rounded twice is not taken for it") {
@@ -171,10 +149,10 @@ TEST_CASE("a batch without adapters, and one after it, are launched as they are"
   load_layer(engine, problem, tensors);
   engine.forward(*bench.communicator, Stream{});
   const auto first = outputs_of(engine);
-  const int before = bench.base.fused_launches();
+  const int before = bench.base.launches();
   engine.activate(make_plan(std::vector<std::int32_t>(9, -1), problem.lora.slots));
   engine.forward(*bench.communicator, Stream{});
-  CHECK(bench.base.fused_launches() == before);
+  CHECK(bench.base.launches() == before);
   const auto none = outputs_of(engine);
   engine.forward(*bench.communicator, Stream{}, false);
   CHECK(none == outputs_of(engine));
@@ -183,9 +161,9 @@ TEST_CASE("a batch without adapters, and one after it, are launched as they are"
   CHECK(first == outputs_of(engine));
   // Shrink and expand by themselves, where their times are asked for.
   engine.launch_halves();
-  const int fused = bench.base.fused_launches();
+  const int fused = bench.base.launches();
   engine.forward(*bench.communicator, Stream{});
-  CHECK(bench.base.fused_launches() == fused);
+  CHECK(bench.base.launches() == fused);
 }
 
 TEST_CASE("what cannot be one launch says so") {
