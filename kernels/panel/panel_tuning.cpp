@@ -83,13 +83,14 @@ double shrink_time(const PanelShape& shape, const ShrinkChoice& choice, std::int
 }
 
 // The same where a cluster adds the chains and a block has a multiprocessor for itself. Fitted to
-// three tiles on five shapes of 45 to 512 tokens, one or two adapters of rank 16 to 64, o, qkv and
-// down. Expand starts early on the multiprocessors that are left, which has to be half of them.
+// three tiles on 16 steps of 9 to 332 tokens, one to eight adapters of rank 4 to 192. Expand starts
+// early on the multiprocessors that are left, which have to be most of them.
 double joined_time(const PanelShape& shape, const ShrinkChoice& choice, std::int64_t row_tiles) {
   constexpr double kStart = 2.9;
   constexpr double kOfAStage = 0.083;
-  constexpr double kProductsATime = 1.23e6;
-  constexpr double kLateExpand = 7;
+  constexpr double kProductsATime = 2.1e6;
+  constexpr double kLateExpand = 5.2;
+  constexpr double kEnoughTaken = 0.35;
   constexpr double kBytesOfParts = 3.1e6;
   constexpr double kReadingParts = 1e-4;
   const PanelShrinkTile& tile = kPanelShrinkTiles[static_cast<std::size_t>(choice.tile)];
@@ -101,7 +102,7 @@ double joined_time(const PanelShape& shape, const ShrinkChoice& choice, std::int
          static_cast<double>(stages) *
              (kOfAStage +
               static_cast<double>(tile.rows * tile.lanes * tile.depth) / kProductsATime) +
-         kLateExpand * std::max(taken - 0.5, 0.0) +
+         kLateExpand * std::max(taken - kEnoughTaken, 0.0) +
          static_cast<double>(shape.tokens * lanes * 4) / kBytesOfParts +
          reading_lanes(shape) * kReadingParts;
 }
