@@ -21,27 +21,31 @@ fi
 tools=("$@")
 ((${#tools[@]})) || tools=(memcheck racecheck initcheck synccheck)
 backends=${LORA_BENCH_BACKENDS:-naive,bgmv,grouped,grouped-ordered,chunked,panel,auto}
-watch() {
-  local from=$SECONDS status=0
+watch() {  # TOOL SCENARIO BACKENDS
+  local from=$SECONDS status=0 told=build/$2-$1.txt
   # Host copies of poisoned outputs are the verifier's own doing, not the kernels'.
   compute-sanitizer --tool "$1" --error-exitcode 99 --print-limit 5 \
-    "$tool" verify scenarios/sanitize.yaml --quick --quiet --backends "$backends" \
-    >"build/sanitize-$1.txt" 2>&1 || status=$?
-  echo "$1: exit $status, $((SECONDS - from)) s" >>"build/sanitize-$1.txt"
+    "$tool" verify "scenarios/$2.yaml" --quick --quiet --backends "$3" >"$told" 2>&1 || status=$?
+  echo "$1 of $2: exit $status, $((SECONDS - from)) s" >>"$told"
   return "$status"
 }
 # All at once: each has work for one core, and little for the GPU.
 pids=()
+files=()
 for name in "${tools[@]}"; do
-  watch "$name" &
+  watch "$name" sanitize "$backends" &
   pids+=($!)
+  watch "$name" sanitize-auto auto &
+  pids+=($!)
+  files+=("build/sanitize-$name.txt" "build/sanitize-auto-$name.txt")
 done
 worst=0
-for i in "${!tools[@]}"; do
+for i in "${!pids[@]}"; do
   status=0
   wait "${pids[i]}" || status=$?
   ((status <= worst)) || worst=$status
-  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "build/sanitize-${tools[i]}.txt" | tail -n 1 | sed 's/^=* *//'
-  tail -n 1 "build/sanitize-${tools[i]}.txt"
+  grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "${files[i]}" | tail -n 1 | sed 's/^=* *//'
+  grep -E '^[0-9]+ rows?,' "${files[i]}" | tail -n 1
+  tail -n 1 "${files[i]}"
 done
 exit "$worst"
