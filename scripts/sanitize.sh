@@ -45,7 +45,7 @@ for i in "${!pids[@]}"; do
   wait "${pids[i]}" || status=$?
   ((status <= worst)) || worst=$status
   grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "${files[i]}" | tail -n 1 | sed 's/^=* *//'
-  grep -E '^[0-9]+ rows?,' "${files[i]}" | tail -n 1
+  grep -E '^[0-9]+ rows?:' "${files[i]}" || echo "no rows: it did not end"
   tail -n 1 "${files[i]}"
 done
 exit "$worst"
