@@ -16,6 +16,7 @@
 #include "report/output_file.h"
 #include "report/peers.h"
 #include "report/sink.h"
+#include "scenario/scenario.h"
 
 namespace lora_bench {
 namespace {
@@ -145,8 +146,9 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
     for (const std::string& path : command.out) {
       render(*make_file_sink(path, false, command.columns));
     }
-    print_result(text.str() +
-                 render_model_steps(model_steps(rows, results.rows), command.markdown));
+    print_result(
+        text.str() +
+        render_model_steps(model_steps(rows, results.rows, layers_of_models()), command.markdown));
   }
   if (!notes.empty()) {
     print_note(notes);

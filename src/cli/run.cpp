@@ -130,8 +130,10 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     table->row(row);
   }
   table->finish();
-  print_result(text.str() + render_model_steps(model_steps(report.rows, report.rows), false) +
-               failure_report(report.rows, kFailuresUnderTable));
+  print_result(
+      text.str() +
+      render_model_steps(model_steps(report.rows, report.rows, layers_of_models()), false) +
+      failure_report(report.rows, kFailuresUnderTable));
   print_note(notes + run_summary(report));
   return report.exit;
 }

@@ -1,9 +1,11 @@
 #include "report/model_steps.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -81,12 +83,13 @@ std::string milliseconds(double us) {
 }
 
 std::vector<std::string> line_of(const ModelStep& step) {
-  std::vector<std::string> line{step.model,
-                                step.step,
-                                step.backend,
-                                fmt::format("{}{}", step.tp, step.fully_sharded ? " fully" : ""),
-                                fmt::format("{}", step.tokens),
-                                step.layers};
+  std::vector<std::string> line{
+      step.model,
+      step.step,
+      step.backend,
+      fmt::format("{}{}", step.tp, step.fully_sharded ? " fully" : ""),
+      fmt::format("{}", step.tokens),
+      step.layers + (step.never_run.empty() ? "" : ", no " + step.never_run)};
   if (!step.missing.empty()) {
     line.resize(10);
     line.push_back(step.missing);
@@ -102,14 +105,27 @@ std::vector<std::string> line_of(const ModelStep& step) {
   line.push_back(milliseconds(step.layer_us));
   line.push_back(known ? milliseconds(tax) : "< noise");
   line.push_back(known ? fmt::format("{:.1f}", 100 * tax / step.base_us) : "");
-  line.push_back(rate(step.base_us));
-  line.push_back(rate(step.layer_us));
+  // A model does no tokens with some of its layers.
+  line.push_back(step.never_run.empty() ? rate(step.base_us) : "");
+  line.push_back(step.never_run.empty() ? rate(step.layer_us) : "");
   return line;
+}
+
+// What the model has beside the layers that are in a scenario.
+std::string others_of(const std::string& model, const std::set<std::string>& layers,
+                      const LayersOfModels& models) {
+  std::vector<std::string> others;
+  if (const auto known = models.find(model); known != models.end()) {
+    std::copy_if(known->second.begin(), known->second.end(), std::back_inserter(others),
+                 [&](const std::string& layer) { return layers.count(layer) == 0; });
+  }
+  return fmt::format("{}", fmt::join(others, ", "));
 }
 
 }  // namespace
 
-std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vector<Row>& all) {
+std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vector<Row>& all,
+                                   const LayersOfModels& models) {
   std::map<std::pair<std::string, std::string>, std::set<std::string>> of_model;
   for (const Row& row : all) {
     if (belongs_to_step(row)) {
@@ -141,11 +157,13 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
     if (layers[i].size() == 1) {
       continue;
     }
-    for (const std::string& layer : of_model[{step.scenario, step.model}]) {
+    const std::set<std::string>& of_scenario = of_model[{step.scenario, step.model}];
+    for (const std::string& layer : of_scenario) {
       if (layers[i].count(layer) == 0) {
         miss(step, layer, "not there");
       }
     }
+    step.never_run = others_of(step.model, of_scenario, models);
     step.noise_us = std::sqrt(step.noise_us);
     of_several.push_back(std::move(step));
   }
@@ -160,12 +178,16 @@ std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdow
                                                "base ms", "with LoRA ms", "tax ms", "tax %",
                                                "base tokens/s", "with LoRA tokens/s"}};
   bool divided = false;
+  bool partial = false;
   for (const ModelStep& step : steps) {
     divided = divided || step.tp > 1;
+    partial = partial || !step.never_run.empty();
     lines.push_back(line_of(step));
   }
   std::string text = "\nLinear layers of a step, each as often as the model has it";
-  text += divided ? "; of shards the slowest, without what they exchange:\n" : ":\n";
+  text += divided ? "; of shards the slowest, without what they exchange" : "";
+  text += partial ? "; a line with \"no\" is without those layers, so it has no tokens/s" : "";
+  text += ":\n";
   text += markdown ? "\n" : "";
   return text + (markdown ? markdown_table(lines) : aligned_table(lines));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,17 +21,24 @@ struct ModelStep {
   std::int64_t tokens = 0;
   std::string layers;  // "32 qkv + 32 o"
   double base_us = 0, layer_us = 0;
-  double noise_us = 0;  // of their difference; the layers were measured one by one
-  std::string missing;  // "o is FAILED": then there is no sum
+  double noise_us = 0;    // of their difference; the layers were measured one by one
+  std::string missing;    // "o is FAILED": then there is no sum
+  std::string never_run;  // "gate_up, down": of the model, but in no step of the scenario
 };
+
+// The layers of each model that is known, "qkv", "o", ..., by its name.
+using LayersOfModels = std::map<std::string, std::vector<std::string>>;
 
 // Steps of at least two layers, in the order of their first row. `all`: rows that tell which layers
 // the model has in a scenario, also those that are not shown. A step that lacks one has no sum, nor
-// one with two rows of a layer.
+// one with two rows of a layer. The sum of one that lacks a layer of `models` says so: where a
+// scenario asks for some layers alone that is what they cost, but no step.
 [[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows,
-                                                 const std::vector<Row>& all);
+                                                 const std::vector<Row>& all,
+                                                 const LayersOfModels& models);
 
-// ms a step and tokens/s with and without adapters, a line a step; "" where there is none.
+// ms a step and, of whole steps, tokens/s with and without adapters, a line a step; "" where there
+// is none.
 [[nodiscard]] std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdown);
 
 }  // namespace lora_bench

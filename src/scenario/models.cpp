@@ -89,4 +89,16 @@ std::vector<ModelLayer> load_models() {
   return parse_models(*text, file.string());
 }
 
+std::map<std::string, std::vector<std::string>> layers_of_models() {
+  std::map<std::string, std::vector<std::string>> layers;
+  try {
+    for (const ModelLayer& row : load_models()) {
+      layers[row.model].push_back(row.layer);
+    }
+  } catch (const UsageError&) {
+    return {};
+  }
+  return layers;
+}
+
 }  // namespace lora_bench

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,8 @@ struct ModelLayer {
   std::string source;               // where the sizes were read
 };
 [[nodiscard]] std::vector<ModelLayer> load_models();
+// The names of the layers of each model; none where there is no models.yaml that can be read.
+[[nodiscard]] std::map<std::string, std::vector<std::string>> layers_of_models();
 
 // One entry of the schema, for docs, `list` and the test that holds them together.
 struct FieldDoc {

@@ -30,7 +30,9 @@ Row layer_row(const std::string& case_id, const std::string& layer, double base_
   return row;
 }
 
-std::vector<ModelStep> steps_of(const std::vector<Row>& rows) { return model_steps(rows, rows); }
+std::vector<ModelStep> steps_of(const std::vector<Row>& rows) {
+  return model_steps(rows, rows, {});
+}
 
 }  // namespace
 
@@ -51,7 +53,7 @@ TEST_CASE("a step of a model is the sum of its layers, each as often as it has t
   CHECK(text.find("0.432") != std::string::npos);  // with adapters
   CHECK(text.find("20.0") != std::string::npos);   // per cent
   const std::vector<Row> slow{layer_row("a-qkv", "qkv", 6e6, 7e6), layer_row("a-o", "o", 6e6, 7e6)};
-  const std::string long_text = render_model_steps(model_steps(slow, slow), false);
+  const std::string long_text = render_model_steps(steps_of(slow), false);
   CHECK(long_text.find("384000") != std::string::npos);  // and never an exponent
   CHECK(text.find("44.4k") != std::string::npos);        // 16 tokens in 0.36 ms
 }
@@ -77,13 +79,32 @@ TEST_CASE(
   CHECK(steps[1].missing == "down is not there");
   // What a filter left out is known all the same.
   const std::vector<Row> shown(rows.begin(), rows.begin() + 2);
-  CHECK(model_steps(shown, rows)[0].missing == "down is not there");
-  CHECK(model_steps(shown, shown)[0].missing.empty());
+  CHECK(model_steps(shown, rows, {})[0].missing == "down is not there");
+  CHECK(steps_of(shown)[0].missing.empty());
   // Other models and scenarios have other layers.
   rows[2].model = "another";
   CHECK(steps_of(rows)[1].missing.empty());
   rows.push_back(rows[0]);
   CHECK(steps_of(rows)[0].missing == "qkv is there twice");
+}
+
+TEST_CASE("the sum of a scenario that has some layers of a model says which it is without") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
+  const LayersOfModels models{{"m", {"qkv", "o", "gate_up", "down"}}, {"n", {"mixer"}}};
+  const std::vector<ModelStep> part = model_steps(rows, rows, models);
+  CHECK(part[0].missing.empty());
+  CHECK(part[0].never_run == "gate_up, down");
+  const std::string text = render_model_steps(part, false);
+  CHECK(text.find("32 qkv + 32 o, no gate_up, down") != std::string::npos);
+  CHECK(text.find("is without those layers, so it has no tokens/s:") != std::string::npos);
+  CHECK(text.find("0.48") != std::string::npos);   // base ms
+  CHECK(text.find("33.3k") == std::string::npos);  // 16 tokens in 0.48 ms are none of the model
+  CHECK(render_model_steps(steps_of(rows), false).find("33.3k") != std::string::npos);
+  rows.push_back(layer_row("a-gate_up", "gate_up", 7, 8));
+  rows.push_back(layer_row("a-down", "down", 7, 8));
+  const std::vector<ModelStep> whole = model_steps(rows, rows, models);
+  CHECK(whole[0].never_run.empty());
+  CHECK(render_model_steps(whole, false).find("without those layers") == std::string::npos);
 }
 
 TEST_CASE(
