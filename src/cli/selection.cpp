@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/numbers.h"
+#include "layers/layer_problem.h"
 #include "ops/auto_device.h"
 #include "ops/auto_tuning.h"
 #include "run/select.h"
@@ -86,6 +87,7 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   options.max_cases = selection.max_cases;
   options.check_backend = check_backend;
   options.check_tuning = tuning_fault;
+  options.check_layer = layer_fault;
   if (selection.seed) {
     options.overrides.push_back(fmt::format("seed={}", *selection.seed));
   }

@@ -94,26 +94,34 @@ Exchange exchange_of_h(const ShardedLayer& layer) {
 
 }  // namespace
 
-std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap overlap) {
-  if (comm != Comm::kNone && overlap != Overlap::kAuto && overlap != Overlap::kSerial) {
-    return fmt::format(
-        "layer.overlap {} with layer.comm {}: each GPU has one stream; serial or auto",
-        name(overlap), name(comm));
+std::optional<SettingFault> overlap_fault(const ShardedLayer& layer, Comm comm, Overlap overlap) {
+  const auto fault = [&](const std::string& why, const char* allowed) {
+    return SettingFault{"layer.overlap", fmt::format("layer.overlap {}{}", name(overlap), why),
+                        allowed};
+  };
+  if (overlap == Overlap::kAuto || overlap == Overlap::kSerial) {
+    return std::nullopt;
   }
-  if (description_of(layer.kind).lora_after_exchange && overlap != Overlap::kAuto &&
-      overlap != Overlap::kSerial) {
-    return fmt::format(
-        "layer.overlap {}: the adapters of a {} layer add to what was exchanged; serial or auto",
-        name(overlap), name(layer.kind));
+  if (comm != Comm::kNone) {
+    return fault(fmt::format(" with layer.comm {}: each GPU has one stream", name(comm)),
+                 "serial or auto");
+  }
+  if (description_of(layer.kind).lora_after_exchange) {
+    return fault(
+        fmt::format(": the adapters of a {} layer add to what was exchanged", name(layer.kind)),
+        "serial or auto");
   }
   const bool in_one =
       overlap == Overlap::kDelta || overlap == Overlap::kEpilogue || overlap == Overlap::kFused;
-  return in_one && exchange_of_h(layer) != Exchange::kNone
-             ? fmt::format(
-                   "layer.overlap {}: shards exchange h between shrink and expand; serial, "
-                   "shrink or auto",
-                   name(overlap))
-             : "";
+  if (in_one && exchange_of_h(layer) != Exchange::kNone) {
+    return fault(": shards exchange h between shrink and expand", "serial, shrink or auto");
+  }
+  return std::nullopt;
+}
+
+std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap overlap) {
+  const auto fault = overlap_fault(layer, comm, overlap);
+  return fault ? fmt::format("{}; {}", fault->what, fault->allowed) : "";
 }
 
 bool runs_beside(Overlap overlap) {

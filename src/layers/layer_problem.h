@@ -8,6 +8,7 @@
 #include "device/memory.h"
 #include "layers/shard.h"
 #include "ops/backend.h"
+#include "scenario/scenario.h"
 #include "workload/problem.h"
 
 namespace lora_bench {
@@ -54,7 +55,12 @@ struct LayerProblem {
 // Of a case with op layer.
 [[nodiscard]] ShardedLayer sharded_layer(const Case& spec);
 
+// What the kind or the division of a case's layer rules out, with what would do. For LoadOptions.
+[[nodiscard]] std::optional<SettingFault> layer_fault(const Case& spec);
+
 // Why it is not run so, "" when it is.
+[[nodiscard]] std::optional<SettingFault> overlap_fault(const ShardedLayer& layer, Comm comm,
+                                                        Overlap overlap);
 [[nodiscard]] std::string why_not_overlapped(const ShardedLayer& layer, Comm comm, Overlap overlap);
 
 // What one shard computes: the base, then either LoRA in one go or, where h is exchanged in

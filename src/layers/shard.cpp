@@ -40,48 +40,6 @@ const LoraSharding& sharding_of(const ShardedLayer& layer) {
   return layer.fully_sharded ? *description.full : description.plain;
 }
 
-std::string undivided(const char* what, std::int64_t size, std::int64_t tp) {
-  return fmt::format("{} {} is not divisible by tp {}", what, size, tp);
-}
-
-std::string why_heads_not_sharded(const ShardedLayer& layer) {
-  const std::int64_t heads = layer.kv_heads;
-  if (heads < 1) {
-    return fmt::format("a {} layer needs kv_heads", name(layer.kind));
-  }
-  if (layer.widths[1] % heads != 0 || layer.widths[2] % heads != 0) {
-    return fmt::format("{} kv heads do not divide widths {} and {} of k and v", heads,
-                       layer.widths[1], layer.widths[2]);
-  }
-  if (layer.tp > heads ? layer.tp % heads != 0 : heads % layer.tp != 0) {
-    return fmt::format("of tp {} and {} kv heads neither divides the other", layer.tp, heads);
-  }
-  const std::int64_t head = std::max<std::int64_t>(layer.widths[1] / heads, 1);
-  if (layer.widths[0] % (layer.tp * head) != 0) {
-    return fmt::format("width {} of q is not divisible into heads of {} for tp {}", layer.widths[0],
-                       head, layer.tp);
-  }
-  return "";
-}
-
-std::string why_base_not_sharded(const ShardedLayer& layer, const LayerDescription& description) {
-  if (description.vocabulary) {
-    return "";  // padded
-  }
-  if (description.heads) {
-    return why_heads_not_sharded(layer);
-  }
-  if (description.base == Cut::kInputs && layer.in_features % layer.tp != 0) {
-    return undivided("input width", layer.in_features, layer.tp);
-  }
-  for (const std::int64_t width : layer.widths) {
-    if (description.base == Cut::kOutputs && width % layer.tp != 0) {
-      return undivided("output width", width, layer.tp);
-    }
-  }
-  return "";
-}
-
 std::vector<IndexRange> outputs_of(const ShardedLayer& layer, std::int64_t rank) {
   const LayerDescription& description = description_of(layer.kind);
   if (description.base != Cut::kOutputs) {
@@ -206,43 +164,6 @@ void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
 }
 
 }  // namespace
-
-std::string why_not_sharded(const ShardedLayer& layer) {
-  const LayerDescription& description = description_of(layer.kind);
-  const auto blocks = static_cast<std::int64_t>(layer.widths.size());
-  if (blocks < description.least_blocks || blocks > description.most_blocks) {
-    return fmt::format("a {} layer has {} to {} outputs side by side, not {}", name(layer.kind),
-                       description.least_blocks, description.most_blocks, blocks);
-  }
-  if (layer.tp < 1) {
-    return fmt::format("tp {} is no number of shards", layer.tp);
-  }
-  if (layer.gather_output && !description.may_gather) {
-    return fmt::format("a {} layer does not gather its output: gather_output is of column layers",
-                       name(layer.kind));
-  }
-  if (layer.input_split && (description.base != Cut::kInputs || description.looks_up)) {
-    return fmt::format("every shard of a {} layer has all inputs: input_split is of row layers",
-                       name(layer.kind));
-  }
-  if (std::string why = why_base_not_sharded(layer, description); !why.empty()) {
-    return why;
-  }
-  if (!layer.fully_sharded) {
-    return "";
-  }
-  if (!description.full) {
-    return fmt::format("a {} layer has no fully sharded form", name(layer.kind));
-  }
-  if (description.full->a == Cut::kRank && layer.max_rank % layer.tp != 0) {
-    return undivided("max_rank", layer.max_rank, layer.tp) +
-           ", and a fully sharded layer divides the rank; raise adapters.max_rank";
-  }
-  if (description.base == Cut::kInputs && layer.widths[0] % layer.tp != 0) {
-    return undivided("output width", layer.widths[0], layer.tp);
-  }
-  return "";
-}
 
 Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
   if (const std::string why = why_not_sharded(layer); !why.empty()) {

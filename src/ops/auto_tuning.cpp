@@ -18,18 +18,18 @@ std::string rows_an_adapter(const char* how_many, const Problem& problem) {
                      counted(problem.groups(), "adapter"));
 }
 
-std::optional<TuningFault> fault_of(const std::string& key, std::int64_t value,
-                                    std::initializer_list<std::int64_t> allowed) {
+std::optional<SettingFault> fault_of(const std::string& key, std::int64_t value,
+                                     std::initializer_list<std::int64_t> allowed) {
   if (value == 0 || std::find(allowed.begin(), allowed.end(), value) != allowed.end()) {
     return std::nullopt;
   }
-  return TuningFault{"tuning." + key, fmt::format("'tuning.{}' is {}", key, value),
-                     fmt::format("{}; 0 leaves it to `auto`", fmt::join(allowed, ", "))};
+  return SettingFault{"tuning." + key, fmt::format("'tuning.{}' is {}", key, value),
+                      fmt::format("{}; 0 leaves it to `auto`", fmt::join(allowed, ", "))};
 }
 
 template <typename Tiles>
-std::optional<TuningFault> fault_of(const std::string& key, const std::string& name,
-                                    const Tiles& tiles) {
+std::optional<SettingFault> fault_of(const std::string& key, const std::string& name,
+                                     const Tiles& tiles) {
   std::vector<std::string> names;
   for (const auto& tile : tiles) {
     names.push_back(tile_name(tile));
@@ -37,15 +37,15 @@ std::optional<TuningFault> fault_of(const std::string& key, const std::string& n
   if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) {
     return std::nullopt;
   }
-  return TuningFault{"tuning." + key, fmt::format("'tuning.{}' is '{}'", key, name),
-                     fmt::format("{}", fmt::join(names, ", "))};
+  return SettingFault{"tuning." + key, fmt::format("'tuning.{}' is '{}'", key, name),
+                      fmt::format("{}", fmt::join(names, ", "))};
 }
 
 // A number that speaks of a family which is not asked for would be silently left out.
-std::optional<TuningFault> fault_of_family(const Tuning& tuning) {
+std::optional<SettingFault> fault_of_family(const Tuning& tuning) {
   const auto check = [&](TunedFamily family, const char* key, bool said) {
     return said && tuning.family != family
-               ? std::optional<TuningFault>(
+               ? std::optional<SettingFault>(
                      {std::string("tuning.") + key,
                       fmt::format("'tuning.{}' with tuning.family {}", key, name(tuning.family)),
                       fmt::format("tuning.family {}", name(family))})
@@ -81,11 +81,11 @@ bool is_joined(const Tuning& tuning) {
 }
 
 // A block adds no chains of another one, but in a cluster, which adds all.
-std::optional<TuningFault> fault_of_parts(const Tuning& tuning) {
+std::optional<SettingFault> fault_of_parts(const Tuning& tuning) {
   if (is_joined(tuning)) {
     return (tuning.split == 0 || tuning.split == kernels::kChains) && tuning.parts <= 1
                ? std::nullopt
-               : std::optional<TuningFault>(
+               : std::optional<SettingFault>(
                      {"tuning.shrink_tile",
                       fmt::format(
                           "'tuning.shrink_tile' is {} with tuning.split {}, tuning.parts {}",
@@ -97,7 +97,7 @@ std::optional<TuningFault> fault_of_parts(const Tuning& tuning) {
   if (tile != nullptr && tile->grouped) {
     return tuning.split <= parts && (tuning.parts == 0 || tuning.parts == parts)
                ? std::nullopt
-               : std::optional<TuningFault>(
+               : std::optional<SettingFault>(
                      {"tuning.shrink_tile",
                       fmt::format(
                           "'tuning.shrink_tile' is {} with tuning.split {}, tuning.parts {}",
@@ -107,7 +107,7 @@ std::optional<TuningFault> fault_of_parts(const Tuning& tuning) {
   if (tuning.parts == 0 || tuning.parts >= tuning.split) {
     return std::nullopt;
   }
-  return TuningFault{
+  return SettingFault{
       "tuning.parts",
       fmt::format("'tuning.parts' is {} with tuning.split {}", tuning.parts, tuning.split),
       "at least the split"};
@@ -216,7 +216,7 @@ std::string why_not_expand(const AutoDevice& device, const Problem& problem) {
 
 }  // namespace
 
-std::optional<TuningFault> tuning_fault(const Tuning& tuning) {
+std::optional<SettingFault> tuning_fault(const Tuning& tuning) {
   for (const auto& fault :
        {fault_of_family(tuning), fault_of("cluster", tuning.cluster, {1, 2, 3, 4, 5, 6, 7, 8, 16}),
         fault_of("groups", tuning.groups, {1, 2, 3, 4, 5, 6, 7, 8}),

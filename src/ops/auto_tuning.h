@@ -10,7 +10,7 @@ namespace lora_bench {
 
 // What no device launches: a number or tile that is not compiled, or one of another family than
 // the tuning asks for. For LoadOptions.
-[[nodiscard]] std::optional<TuningFault> tuning_fault(const Tuning& tuning);
+[[nodiscard]] std::optional<SettingFault> tuning_fault(const Tuning& tuning);
 
 // Why the device does not launch the case just as problem.tuning says, with what it would; "" where
 // it does.

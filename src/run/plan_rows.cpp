@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "layers/layer_problem.h"
 #include "report/filter.h"
 #include "run/describe.h"
 #include "run/run.h"
@@ -56,20 +55,6 @@ void refuse_unmatched_cases(const RunRequest& request) {
   }
 }
 
-// A layer that cannot be divided as asked is an error of the scenario, before anything runs.
-void refuse_undivided(const Case& spec) {
-  if (spec.op != Op::kLayer) {
-    return;
-  }
-  const ShardedLayer layer = sharded_layer(spec);
-  const std::string divided = why_not_sharded(layer);
-  const std::string why =
-      divided.empty() ? why_not_overlapped(layer, spec.setup.comm, spec.setup.overlap) : divided;
-  if (!why.empty()) {
-    throw UsageError(fmt::format("{}: case '{}': {}", spec.scenario_file, spec.id, why));
-  }
-}
-
 std::string nothing_selected(const RunRequest& request) {
   std::string text = "no case is left to run";
   if (!request.filters.empty()) {
@@ -113,7 +98,6 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
       if (!id_selected(request, spec.id)) {
         continue;
       }
-      refuse_undivided(spec);
       std::optional<Problem> problem;
       for (const std::string& spelling : names_for(request, spec)) {
         const std::string backend = backend_name(spelling);

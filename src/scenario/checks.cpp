@@ -251,6 +251,20 @@ void check_tuning(const Case& spec, const CaseChecker& checker, const FieldConte
   }
 }
 
+// What another check has refused needs no second sentence.
+void check_division(const Case& spec, const CaseChecker& checker, const FieldContext& context) {
+  if (!context.check_layer || !checker.diagnostics().empty()) {
+    return;
+  }
+  if (const auto fault = context.check_layer(spec)) {
+    checker.fail(
+        fault->key,
+        {"layer.tp", "layer.fully_sharded", "layer.kind", "layer.kv_heads", "adapters.max_rank",
+         "adapters.rank", "layer.out", "layer.in", "layers", "model", "op"},
+        fault->what, fault->allowed);
+  }
+}
+
 void check_measure(const Case& spec, const CaseChecker& checker) {
   const MeasureSettings& measure = spec.measure;
   if (measure.min_samples > measure.max_samples) {
@@ -287,6 +301,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
                         FieldContext& context) {
   if (has_layer) {
     check_layer(spec, checker);
+    check_division(spec, checker, context);
   }
   check_op(spec, checker);
   check_setup(spec, checker);

@@ -36,6 +36,7 @@ class Loader {
     context_.folder = file.parent_path();
     context_.check_backend = options.check_backend;
     context_.check_tuning = options.check_tuning;
+    context_.check_layer = options.check_layer;
   }
 
   Scenario load(const std::string& text) {

@@ -12,8 +12,8 @@
 
 namespace lora_bench {
 
-// What no device launches of a tuning, by its key: "tuning.split".
-struct TuningFault {
+// What cannot be of a case, by the field that says it, "tuning.split", and what can.
+struct SettingFault {
   std::string key, what, allowed;
 };
 
@@ -23,7 +23,9 @@ struct LoadOptions {
   // Throws UsageError for a name that is no backend, which only rooms above know; empty = any name.
   std::function<void(const std::string&)> check_backend;
   // What is wrong with a tuning on any device, which only rooms above know; empty = nothing is.
-  std::function<std::optional<TuningFault>(const Tuning&)> check_tuning;
+  std::function<std::optional<SettingFault>(const Tuning&)> check_tuning;
+  // Why a whole layer cannot be divided or run as a case asks, for the same reason; empty = it can.
+  std::function<std::optional<SettingFault>(const Case&)> check_layer;
 };
 
 // A file with all its cases; every error of the file was already thrown as one UsageError.

@@ -29,7 +29,8 @@ struct FieldContext {
   Traces traces;
   std::filesystem::path folder;  // that trace files are named from
   CheckWord check_backend;       // may be empty
-  std::function<std::optional<TuningFault>(const Tuning&)> check_tuning;  // may be empty
+  std::function<std::optional<SettingFault>(const Tuning&)> check_tuning;  // may be empty
+  std::function<std::optional<SettingFault>(const Case&)> check_layer;     // may be empty
 };
 
 // One key of a scenario: what docs say of it and how it gets into a case. Fields without `read`

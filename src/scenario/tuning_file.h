@@ -37,7 +37,7 @@ struct TuningFile {
 
 [[nodiscard]] std::string tuning_file_text(const TuningFile& tunings);
 
-using CheckTuning = std::function<std::optional<TuningFault>(const Tuning&)>;
+using CheckTuning = std::function<std::optional<SettingFault>(const Tuning&)>;
 // Strict as a scenario is: throws UsageError with all that is wrong, each with its place.
 [[nodiscard]] TuningFile parse_tuning_file(const std::string& text,
                                            const std::filesystem::path& file,

@@ -142,8 +142,9 @@ TEST_CASE("a layer that cannot be divided as asked is an error before anything r
   const ProcessResult result = run_tool({"run", file, "--set", "adapters.max_rank=10"});
   CHECK(result.exit_code == 1);
   CHECK(result.out.empty());
-  CHECK(
-      contains(result.err, "case 'tp4-fully_sharded=true': max_rank 10 is not divisible by tp 4"));
+  CHECK_MESSAGE(contains(result.err, file + ":8:33: max_rank 10 is not divisible by tp 4"),
+                result.err);
+  CHECK(contains(result.err, "allowed: adapters.max_rank 12; or layer.tp 1, 2; or "));
 }
 
 TEST_CASE("an overlap that a layer cannot have is an error before anything runs, others are told") {
@@ -151,8 +152,10 @@ TEST_CASE("an overlap that a layer cannot have is an error before anything runs,
   const std::string file = folder.write("layers.yaml", kLayers);
   const ProcessResult refused = run_tool({"run", file, "--set", "layer.overlap=delta"});
   CHECK(refused.exit_code == 1);
-  CHECK(
-      contains(refused.err, "case 'tp1-fully_sharded=true': layer.overlap delta: shards exchange"));
+  CHECK_MESSAGE(contains(refused.err,
+                         "--set layer.overlap=delta: layer.overlap delta: shards exchange h "
+                         "between shrink and expand; allowed: serial, shrink or auto"),
+                refused.err);
   const std::string out = folder.path("rows.jsonl");
   const ProcessResult taken =
       run_tool({"run", file, "--set", "layer.overlap=epilogue", "--case", "tp4-fully_sharded=false",

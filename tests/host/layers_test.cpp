@@ -268,8 +268,7 @@ TEST_CASE("what cannot be divided is told with its sizes") {
                          .tp = 4,
                          .fully_sharded = true};
   CHECK(why_not_sharded(qkv) ==
-        "max_rank 10 is not divisible by tp 4, and a fully sharded layer divides the rank; raise "
-        "adapters.max_rank");
+        "max_rank 10 is not divisible by tp 4, and a fully sharded layer divides the rank");
   CHECK_THROWS_AS(static_cast<void>(shard_of(qkv, 0)), UsageError);
   struct Fault {
     ShardedLayer layer;

@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/layer_problem.h"
+#include "layers/shard.h"
+#include "scenario/schema.h"
+
+namespace lora_bench {
+namespace {
+
+using Fault = std::optional<SettingFault>;
+
+Fault undivided(const char* what, std::int64_t size, std::int64_t tp) {
+  return SettingFault{"layer.tp", fmt::format("{} {} is not divisible by tp {}", what, size, tp),
+                      ""};
+}
+
+Fault heads_fault(const ShardedLayer& layer) {
+  const std::int64_t heads = layer.kv_heads;
+  constexpr const char* kHeads = "a number of kv heads that divides the widths of k and v";
+  if (heads < 1) {
+    return SettingFault{"layer.kv_heads",
+                        fmt::format("a {} layer needs kv_heads", name(layer.kind)), kHeads};
+  }
+  if (layer.widths[1] % heads != 0 || layer.widths[2] % heads != 0) {
+    return SettingFault{"layer.kv_heads",
+                        fmt::format("{} kv heads do not divide widths {} and {} of k and v", heads,
+                                    layer.widths[1], layer.widths[2]),
+                        kHeads};
+  }
+  if (layer.tp > heads ? layer.tp % heads != 0 : heads % layer.tp != 0) {
+    return SettingFault{
+        "layer.tp",
+        fmt::format("of tp {} and {} kv heads neither divides the other", layer.tp, heads), ""};
+  }
+  const std::int64_t head = std::max<std::int64_t>(layer.widths[1] / heads, 1);
+  if (layer.widths[0] % (layer.tp * head) != 0) {
+    return SettingFault{"layer.tp",
+                        fmt::format("width {} of q is not divisible into heads of {} for tp {}",
+                                    layer.widths[0], head, layer.tp),
+                        ""};
+  }
+  return std::nullopt;
+}
+
+Fault base_fault(const ShardedLayer& layer, const LayerDescription& description) {
+  if (description.vocabulary) {
+    return std::nullopt;  // padded
+  }
+  if (description.heads) {
+    return heads_fault(layer);
+  }
+  if (description.base == Cut::kInputs && layer.in_features % layer.tp != 0) {
+    return undivided("input width", layer.in_features, layer.tp);
+  }
+  for (const std::int64_t width : layer.widths) {
+    if (description.base == Cut::kOutputs && width % layer.tp != 0) {
+      return undivided("output width", width, layer.tp);
+    }
+  }
+  return std::nullopt;
+}
+
+// What a kind has not, whatever its sizes.
+Fault kind_fault(const ShardedLayer& layer, const LayerDescription& description) {
+  const auto blocks = static_cast<std::int64_t>(layer.widths.size());
+  if (blocks < description.least_blocks || blocks > description.most_blocks) {
+    return SettingFault{
+        "layer.kind",
+        fmt::format("a {} layer has {} to {} outputs side by side, not {}", name(layer.kind),
+                    description.least_blocks, description.most_blocks, blocks),
+        "so many widths in layer.out, or another kind"};
+  }
+  if (layer.gather_output && !description.may_gather) {
+    return SettingFault{
+        "layer.gather_output",
+        fmt::format("a {} layer does not gather its output: gather_output is of column layers",
+                    name(layer.kind)),
+        "false"};
+  }
+  if (layer.input_split && (description.base != Cut::kInputs || description.looks_up)) {
+    return SettingFault{
+        "layer.input_split",
+        fmt::format("every shard of a {} layer has all inputs: input_split is of row layers",
+                    name(layer.kind)),
+        "false"};
+  }
+  if (layer.fully_sharded && !description.full) {
+    return SettingFault{"layer.fully_sharded",
+                        fmt::format("a {} layer has no fully sharded form", name(layer.kind)),
+                        "false"};
+  }
+  return std::nullopt;
+}
+
+Fault full_fault(const ShardedLayer& layer, const LayerDescription& description) {
+  if (description.full->a == Cut::kRank && layer.max_rank % layer.tp != 0) {
+    Fault fault = undivided("max_rank", layer.max_rank, layer.tp);
+    fault->what += ", and a fully sharded layer divides the rank";
+    fault->allowed =
+        fmt::format("adapters.max_rank {}", (layer.max_rank + layer.tp - 1) / layer.tp * layer.tp);
+    return fault;
+  }
+  if (description.base == Cut::kInputs && layer.widths[0] % layer.tp != 0) {
+    return undivided("output width", layer.widths[0], layer.tp);
+  }
+  return std::nullopt;
+}
+
+Fault fault_of(const ShardedLayer& layer) {
+  const LayerDescription& description = description_of(layer.kind);
+  if (layer.tp < 1) {
+    return SettingFault{"layer.tp", fmt::format("tp {} is no number of shards", layer.tp), ""};
+  }
+  if (Fault fault = kind_fault(layer, description)) {
+    return fault;
+  }
+  if (Fault fault = base_fault(layer, description)) {
+    return fault;
+  }
+  return layer.fully_sharded ? full_fault(layer, description) : std::nullopt;
+}
+
+// Each of what would do alone, the nearest first.
+std::string remedies(const ShardedLayer& layer, const std::string& nearest) {
+  std::vector<std::string> all;
+  if (!nearest.empty()) {
+    all.push_back(nearest);
+  }
+  ShardedLayer other = layer;
+  std::vector<std::int64_t> fitting;
+  for (other.tp = 1; other.tp <= kMaxShards; ++other.tp) {
+    if (!fault_of(other)) {
+      fitting.push_back(other.tp);
+    }
+  }
+  if (!fitting.empty()) {
+    all.push_back(fmt::format("layer.tp {}", fmt::join(fitting, ", ")));
+  }
+  other = layer;
+  other.fully_sharded = false;
+  if (layer.fully_sharded && !fault_of(other)) {
+    all.emplace_back("layer.fully_sharded false");
+  }
+  return fmt::format("{}", fmt::join(all, "; or "));
+}
+
+}  // namespace
+
+std::string why_not_sharded(const ShardedLayer& layer) {
+  const Fault fault = fault_of(layer);
+  return fault ? fault->what : "";
+}
+
+Fault layer_fault(const Case& spec) {
+  if (spec.op != Op::kLayer) {
+    return std::nullopt;
+  }
+  const ShardedLayer layer = sharded_layer(spec);
+  Fault fault = fault_of(layer);
+  if (!fault) {
+    return overlap_fault(layer, spec.setup.comm, spec.setup.overlap);
+  }
+  if (fault->key == "layer.tp") {
+    fault->allowed = remedies(layer, fault->allowed);
+  }
+  if (!spec.layer.model.empty()) {
+    fault->what = fmt::format("layer {} of {}: {}", spec.layer.name, spec.layer.model, fault->what);
+  }
+  return fault;
+}
+
+}  // namespace lora_bench
