@@ -11,13 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-}  // namespace
-
-fs::path scenario_folder() {
-  if (const char* chosen = std::getenv("LORA_BENCH_SCENARIOS");
-      chosen != nullptr && *chosen != '\0') {
-    return chosen;
-  }
+fs::path shipped_folder() {
   std::error_code error;
   const fs::path binary = fs::read_symlink("/proc/self/exe", error);
   if (!error) {
@@ -27,6 +21,21 @@ fs::path scenario_folder() {
     }
   }
   return LORA_BENCH_SOURCE_SCENARIOS;
+}
+
+}  // namespace
+
+fs::path scenario_folder() {
+  const char* chosen = std::getenv("LORA_BENCH_SCENARIOS");
+  return chosen != nullptr && *chosen != '\0' ? fs::path(chosen) : shipped_folder();
+}
+
+fs::path models_file() {
+  constexpr const char* kName = "models.yaml";
+  const fs::path folder = scenario_folder();
+  std::error_code error;
+  const bool has_none = fs::is_directory(folder, error) && !fs::exists(folder / kName, error);
+  return (has_none ? shipped_folder() : folder) / kName;
 }
 
 fs::path find_scenario(const std::string& path_or_name) {

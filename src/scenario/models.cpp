@@ -82,7 +82,7 @@ std::vector<ModelLayer> parse_models(const std::string& text, const std::string&
 }
 
 std::vector<ModelLayer> load_models() {
-  const fs::path file = scenario_folder() / "models.yaml";
+  const fs::path file = models_file();
   Diagnostics diagnostics;
   const auto text = read_text(file, {}, diagnostics);
   diagnostics.throw_if_any();

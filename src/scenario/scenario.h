@@ -50,6 +50,9 @@ struct Scenario {
 // overrides both.
 [[nodiscard]] std::filesystem::path scenario_folder();
 
+// models.yaml of the scenario folder; the shipped one where a folder of one's own has none.
+[[nodiscard]] std::filesystem::path models_file();
+
 // A path as given, or a bare name looked up in scenario_folder() ("decode" -> decode.yaml).
 [[nodiscard]] std::filesystem::path find_scenario(const std::string& path_or_name);
 

@@ -135,6 +135,22 @@ TEST_CASE("a scenarios folder that is not there is named") {
   CHECK(contains(run_tool({"list", "scenarios"}, options).out, "'/nope'"));
 }
 
+TEST_CASE("a scenarios folder without models has the shipped ones, and one with models its own") {
+  const TemporaryFolder folder;
+  folder.write("mine.yaml", "model: llama-3.1-8b\nlayers: o\nbatch.decode: 1\n");
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_SCENARIOS", folder.folder()}};
+  const ProcessResult shipped = run_tool({"plan", "mine", "--backends", "cpu"}, options);
+  CHECK_MESSAGE(shipped.exit_code == 0, shipped.err);
+  CHECK(contains(run_tool({"list", "models"}, options).out, "llama-3.1-8b"));
+  folder.write("models.yaml",
+               "tiny:\n  source: here\n  blocks: 1\n  layers: {o: {in: 8, out: [8]}}\n");
+  const ProcessResult replaced = run_tool({"plan", "mine", "--backends", "cpu"}, options);
+  CHECK(replaced.exit_code == 1);
+  CHECK_MESSAGE(contains(replaced.err, "allowed: tiny, and what you add"), replaced.err);
+  CHECK_FALSE(contains(run_tool({"list", "models"}, options).out, "llama-3.1-8b"));
+}
+
 TEST_CASE("plan leaves out of its time what does not fit the memory") {
   const TemporaryFolder folder;
   const std::string file =
