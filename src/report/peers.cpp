@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
@@ -268,6 +269,28 @@ std::string wins_text(const Wins& wins) {
   return text;
 }
 
+// A peer that could not run is installed, and its cases run again into the same file: what it
+// was skipped for is no longer so. The rows of a name that was run later, by their place.
+std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
+  const auto name_of = [](const Row& row) {
+    return std::tuple(row.scenario, row.case_id, row.backend, row.repetition);
+  };
+  std::map<std::tuple<std::string, std::string, std::string, std::int64_t>, std::size_t> last_run;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].status != Status::kSkipped) {
+      last_run[name_of(rows[i])] = i;
+    }
+  }
+  std::vector<Row> kept;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto later = last_run.find(name_of(rows[i]));
+    if (rows[i].status != Status::kSkipped || later == last_run.end() || later->second < i) {
+      kept.push_back(rows[i]);
+    }
+  }
+  return kept;
+}
+
 }  // namespace
 
 Results with_peers(Results ours, const Results& peers) {
@@ -275,7 +298,7 @@ Results with_peers(Results ours, const Results& peers) {
   std::set<std::string> unknown;
   const bool one_device = !ours.context.device_identity.empty() &&
                           ours.context.device_identity == peers.context.device_identity;
-  for (const Row& peer : peers.rows) {
+  for (const Row& peer : without_skipped_before(peers.rows)) {
     const std::vector<const Row*> own = ours_of(peer, ours, peers.file);
     if (own.empty()) {
       unknown.insert(peer.case_id);

@@ -10,7 +10,7 @@ namespace lora_bench {
 // Our rows and behind them those that scripts/peers wrote of the same cases. Fills the speedup of
 // ours; gives the peers our floor where both ran on one device, which makes a time below it
 // INVALID. A peer's row of another case of the same name throws UsageError, one of a case that we
-// have not is left out with a warning.
+// have not is left out with a warning, a SKIPPED one of what was run further down without.
 [[nodiscard]] Results with_peers(Results ours, const Results& peers);
 
 // "auto fastest in 15 of 17 cases, vllm in 2", then what each peer is; nothing without peers.

@@ -1,6 +1,7 @@
 #include "report/peers.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <sstream>
@@ -113,6 +114,36 @@ TEST_CASE("the speedup of ours is over the best peer that passed") {
   CHECK_FALSE(find(all, "cpu", 1).speedup.has_value());  // no peer ran that case
   CHECK_FALSE(find(all, "quick").speedup.has_value());
   CHECK(all.warnings.empty());
+}
+
+TEST_CASE(
+    "a SKIPPED row of a peer goes once the same case was run further down, and no other does") {
+  const Row own = ours().rows.front();
+  Row skipped = peer_row(own, "peer", 1);
+  skipped.status = Status::kSkipped;
+  skipped.peer = "not here";
+  skipped.time_us.reset();
+  const auto statuses = [&](const std::vector<Row>& rows) {
+    std::string all;
+    for (const Row& row : with_peers(ours(), peers(rows)).rows) {
+      all += row.peer.empty() ? "" : fmt::format("{} ", name(row.status));
+    }
+    return all;
+  };
+  const Row run = peer_row(own, "peer", 50);
+  CHECK(statuses({skipped, run}) == "PASSED ");
+  CHECK(*find(with_peers(ours(), peers({skipped, run})), "cpu").speedup == doctest::Approx(2));
+  CHECK(notes_on_peers(with_peers(ours(), peers({skipped, run})).rows).back() ==
+        "peer is peer 1.2");
+  Row failed = run;
+  failed.status = Status::kFailed;
+  CHECK(statuses({skipped, failed}) == "FAILED ");
+  CHECK(statuses({run, skipped}) == "PASSED SKIPPED ");
+  CHECK(statuses({skipped, skipped}) == "SKIPPED SKIPPED ");
+  CHECK(statuses({skipped, peer_row(own, "another", 50)}) == "SKIPPED PASSED ");
+  CHECK(statuses({failed, run}) == "FAILED PASSED ");
+  const Row elsewhere = peer_row(ours().rows.back(), "peer", 50);
+  CHECK(statuses({skipped, elsewhere}) == "SKIPPED PASSED ");
 }
 
 TEST_CASE("a peer that was timed in another way gives no speedup") {
