@@ -88,6 +88,7 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   options.check_backend = check_backend;
   options.check_tuning = tuning_fault;
   options.check_layer = layer_fault;
+  options.keep_refused = true;
   if (selection.seed) {
     options.overrides.push_back(fmt::format("seed={}", *selection.seed));
   }

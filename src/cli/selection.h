@@ -34,7 +34,8 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
 
 [[nodiscard]] bool names_scenario(const std::string& text);
 
-// Loads every file; the errors of all files in one UsageError.
+// Loads every file; the errors of all files in one UsageError, but for those of cases alone that
+// plan_rows() refuses where they are chosen.
 [[nodiscard]] std::vector<Scenario> load_selected(const Selection& selection);
 
 // A request with everything the selection says.

@@ -165,17 +165,25 @@ void Filter::refuse_results() const {
   }
 }
 
+bool Filter::Term::holds(const Row& row) const {
+  const Cell cell = cell_of(row, key);
+  const std::optional<double> found = number_of(cell);
+  if (found && number) {
+    return compare_numbers(*found, op, *number);
+  }
+  return !ordered(op) && matches_text(cell, text) == (op == "=");
+}
+
 bool Filter::matches(const Row& row) const {
-  return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) {
-    const Cell cell = cell_of(row, term.key);
-    const std::optional<double> number = number_of(cell);
-    if (number && term.number) {
-      return compare_numbers(*number, term.op, *term.number);
-    }
-    if (ordered(term.op)) {
-      return false;
-    }
-    return matches_text(cell, term.text) == (term.op == "=");
+  return std::all_of(terms_.begin(), terms_.end(),
+                     [&](const Term& term) { return term.holds(row); });
+}
+
+bool Filter::rules_out(const Row& row, const std::vector<std::string_view>& known) const {
+  return std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+    const bool is_known = find_column(term.key) == nullptr ||
+                          std::find(known.begin(), known.end(), term.key) != known.end();
+    return is_known && !term.holds(row);
   });
 }
 

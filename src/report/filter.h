@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/columns.h"
@@ -18,6 +19,9 @@ class Filter {
   explicit Filter(const std::vector<std::string>& expressions,
                   const std::vector<std::string>& swept_keys = {});
   [[nodiscard]] bool matches(const Row& row) const;
+  // The same of a row of which only some columns and the swept keys are known: whether what is
+  // asked of those does not hold.
+  [[nodiscard]] bool rules_out(const Row& row, const std::vector<std::string_view>& known) const;
   // Throws UsageError if a term asks for what only a run can tell.
   void refuse_results() const;
 
@@ -25,6 +29,8 @@ class Filter {
   struct Term {
     std::string expression, key, op, text;
     std::optional<double> number;  // of `text`
+
+    [[nodiscard]] bool holds(const Row& row) const;
   };
   std::vector<Term> terms_;
 };

@@ -124,7 +124,7 @@ void warn(Row& row, const std::string& sentence) {
   row.warning += (row.warning.empty() ? "" : "; ") + sentence;
 }
 
-Row describe_case(const Case& spec, const Problem& problem, const std::string& backend) {
+Row describe_spec(const Case& spec, const std::string& backend) {
   Row row;
   row.scenario = spec.scenario;
   row.case_id = spec.id;
@@ -140,16 +140,44 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.out_features = fmt::format("{}", fmt::join(spec.layer.widths, "+"));
   row.skew = skew_text(spec);
   row.order = name(spec.order);
+  row.slots = spec.adapters.slots;
+  row.rank = largest_rank(spec.adapters.rank);
+  row.no_adapter = spec.no_adapter;
+  row.add_inputs = spec.add_inputs;
+  row.bias = spec.adapters.bias;
+  row.seed = static_cast<std::int64_t>(spec.seed);
+  row.cache = name(spec.measure.cache);
+  row.mode = name(spec.measure.mode);
+  if (spec.op == Op::kLayer) {
+    row.layer_kind = name(spec.setup.kind);
+    row.tp = spec.setup.tp;
+    row.fully_sharded = spec.setup.fully_sharded;
+    row.comm = name(spec.setup.comm);
+    row.layer_count = spec.layer.count > 0 ? std::optional(spec.layer.count) : std::nullopt;
+  }
+  return row;
+}
+
+std::vector<std::string_view> columns_of_spec(const Case& spec) {
+  std::vector<std::string_view> known{
+      "scenario", "case",         "backend",    "point",      "tags",          "op",
+      "dtype",    "intermediate", "scale_at",   "model",      "layer",         "skew",
+      "order",    "slots",        "no_adapter", "add_inputs", "bias",          "seed",
+      "cache",    "mode",         "layer_kind", "tp",         "fully_sharded", "comm"};
+  if (spec.adapters.rank.shares.empty()) {  // else who has the largest is drawn
+    known.emplace_back("rank");
+  }
+  return known;
+}
+
+Row describe_case(const Case& spec, const Problem& problem, const std::string& backend) {
+  Row row = describe_spec(spec, backend);
   row.ranks = ranks_text(problem);
   row.tokens = problem.tokens;
   row.in_features = problem.in_features;
   row.slots = problem.slots;
   row.active = problem.plan.active();
   row.rank = problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
-  row.no_adapter = spec.no_adapter;
-  row.add_inputs = spec.add_inputs;
-  row.bias = spec.adapters.bias;
-  row.seed = static_cast<std::int64_t>(spec.seed);
   row.content = content_of(problem);
   const bool captured = backend == "auto" || backend == "panel";
   row.plan_limits = plan_limits_text({spec.plan.max_tokens, captured ? spec.plan.max_slots : 0});
@@ -158,11 +186,8 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.bytes = work.bytes;
   row.weight_bytes = work.weight_bytes;
   row.flops = work.flops;
-  row.cache = name(spec.measure.cache);
-  row.mode = name(spec.measure.mode);
   if (spec.op == Op::kLayer) {
     describe_layer(row, layer_of(spec, problem), spec.setup.comm);
-    row.layer_count = spec.layer.count > 0 ? std::optional(spec.layer.count) : std::nullopt;
   }
   return row;
 }

@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "measure/ceilings.h"
 #include "measure/measure.h"
@@ -12,6 +14,10 @@
 #include "workload/problem.h"
 
 namespace lora_bench {
+
+// What a case says of itself, before anything is drawn, and the columns that hold it.
+[[nodiscard]] Row describe_spec(const Case& spec, const std::string& backend);
+[[nodiscard]] std::vector<std::string_view> columns_of_spec(const Case& spec);
 
 // The parts of a row, each from what it is about.
 [[nodiscard]] Row describe_case(const Case& spec, const Problem& problem,

@@ -10,6 +10,7 @@
 #include "run/describe.h"
 #include "run/run.h"
 #include "run/select.h"
+#include "scenario/diagnostics.h"
 #include "workload/problem.h"
 
 namespace lora_bench {
@@ -40,6 +41,9 @@ void refuse_unmatched_cases(const RunRequest& request) {
     for (const Case& spec : scenario.cases) {
       ids.push_back(spec.id);
     }
+    for (const RefusedCase& refused : scenario.refused) {
+      ids.push_back(refused.spec.id);
+    }
   }
   for (const std::string& pattern : request.cases) {
     if (std::any_of(ids.begin(), ids.end(),
@@ -53,6 +57,29 @@ void refuse_unmatched_cases(const RunRequest& request) {
     }
     throw UsageError(text);
   }
+}
+
+// What a case draws cannot be known of one that cannot be: only what it says itself rules it out.
+bool may_be_selected(const RunRequest& request, const Filter& filter, const Case& spec) {
+  const std::vector<std::string> names = names_for(request, spec);
+  return id_selected(request, spec.id) &&
+         std::any_of(names.begin(), names.end(), [&](const std::string& spelling) {
+           return !filter.rules_out(describe_spec(spec, backend_name(spelling)),
+                                    columns_of_spec(spec));
+         });
+}
+
+// Cases that nobody asked for stop nothing.
+void refuse_selected(const RunRequest& request, const Filter& filter) {
+  Diagnostics wrong;
+  for (const Scenario& scenario : request.scenarios) {
+    for (const RefusedCase& refused : scenario.refused) {
+      if (may_be_selected(request, filter, refused.spec)) {
+        wrong.add_all(refused.why);
+      }
+    }
+  }
+  wrong.throw_if_any();
 }
 
 std::string nothing_selected(const RunRequest& request) {
@@ -92,6 +119,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
   }
   const Filter filter(request.filters, swept);
   filter.refuse_results();
+  refuse_selected(request, filter);
   std::vector<PlannedRow> rows;
   for (const Scenario& scenario : request.scenarios) {
     for (const Case& spec : scenario.cases) {

@@ -65,7 +65,8 @@ struct PlannedRow {
   std::int64_t repetition = 0;
   std::string spelling;  // of the backend, as the command line takes it
 };
-// Cases x backends after selection; throws UsageError when nothing is left.
+// Cases x backends after selection; throws UsageError when nothing is left, or what is wrong with
+// the cases that are chosen and cannot be.
 [[nodiscard]] std::vector<PlannedRow> plan_rows(const RunRequest& request);
 
 }  // namespace lora_bench

@@ -234,8 +234,7 @@ void check_plan(const Case& spec, const CaseChecker& checker) {
 // Said only when nothing else is wrong: an unknown key may be the batch, misspelled.
 void check_any_batch(const CaseChecker& checker) {
   const Settings& settings = checker.settings();
-  if (checker.diagnostics().empty() && !settings.has("batch.decode") &&
-      !settings.has("batch.prefill")) {
+  if (checker.nothing_wrong() && !settings.has("batch.decode") && !settings.has("batch.prefill")) {
     checker.fail("batch.decode", {},
                  "no tokens: set batch.decode or batch.prefill; batch.decode: 0 asks for an empty "
                  "batch",

@@ -12,12 +12,14 @@ namespace lora_bench {
 // nothing is said that follows from one.
 class CaseChecker {
  public:
+  // `diagnostics` of the case; `of_file` what was wrong before any case was looked at.
   CaseChecker(const Settings& settings, const std::set<std::string>& broken, Location fallback,
-              Diagnostics& diagnostics)
+              Diagnostics& diagnostics, const Diagnostics& of_file)
       : settings_(settings),
         broken_(broken),
         fallback_(std::move(fallback)),
-        diagnostics_(diagnostics) {}
+        diagnostics_(diagnostics),
+        of_file_(of_file) {}
 
   // Where `path` was set, else the first of `others` that was.
   void fail(const std::string& path, const std::vector<std::string>& others,
@@ -26,6 +28,7 @@ class CaseChecker {
 
   [[nodiscard]] const Settings& settings() const { return settings_; }
   [[nodiscard]] Diagnostics& diagnostics() const { return diagnostics_; }
+  [[nodiscard]] bool nothing_wrong() const { return diagnostics_.empty() && of_file_.empty(); }
   [[nodiscard]] bool is_broken(const std::string& path) const { return broken_.contains(path); }
 
  private:
@@ -33,6 +36,7 @@ class CaseChecker {
   const std::set<std::string>& broken_;
   Location fallback_;
   Diagnostics& diagnostics_;
+  const Diagnostics& of_file_;
 };
 
 // Everything that is wrong with a case whose fields are each in range.

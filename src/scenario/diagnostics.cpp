@@ -14,6 +14,12 @@ void Diagnostics::add(Location where, std::string what, std::string allowed,
   }
 }
 
+void Diagnostics::add_all(const std::vector<Diagnostic>& others) {
+  for (const Diagnostic& other : others) {
+    add(other.where, other.what, other.allowed, other.suggestion);
+  }
+}
+
 void Diagnostics::throw_if_any() {
   if (diagnostics_.empty()) {
     return;

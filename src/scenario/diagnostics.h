@@ -13,6 +13,8 @@ namespace lora_bench {
 class Diagnostics {
  public:
   void add(Location where, std::string what, std::string allowed = "", std::string suggestion = "");
+  void add_all(const std::vector<Diagnostic>& others);
+  [[nodiscard]] const std::vector<Diagnostic>& all() const { return diagnostics_; }
   [[nodiscard]] bool empty() const { return diagnostics_.empty(); }
   [[nodiscard]] std::size_t size() const { return diagnostics_.size(); }
   // Throws UsageError, in order of file, line and column, unless empty.

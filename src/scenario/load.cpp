@@ -32,7 +32,7 @@ struct Entry {
 class Loader {
  public:
   Loader(const fs::path& file, const LoadOptions& options)
-      : file_(file), options_(options), sources_(diagnostics_) {
+      : file_(file), options_(options), sources_(diagnostics_), models_(diagnostics_) {
     context_.folder = file.parent_path();
     context_.check_backend = options.check_backend;
     context_.check_tuning = options.check_tuning;
@@ -56,6 +56,7 @@ class Loader {
         build_cases(entry);
       }
       refuse_equal_ids();
+      part_cases();
     }
     diagnostics_.throw_if_any();
     scenario_.content_hash = content_hash(scenario_.cases);
@@ -192,7 +193,7 @@ class Loader {
       broken_.insert("layers");
     } else if (const Value* model = entry.merged.find("model");
                layers == nullptr && model != nullptr) {
-      for (const std::string& layer : models_.layers_of(model->text, diagnostics_)) {
+      for (const std::string& layer : models_.layers_of(model->text)) {
         axis.values.push_back(
             &sources_.keep(make_value(Value::Kind::kScalar, model->where, layer)));
       }
@@ -279,30 +280,50 @@ class Loader {
         read(*setting.field, *setting.value, spec);
       }
     }
-    const CaseChecker checker(settings, broken_, point.where, diagnostics_);
+    Diagnostics of_case;
+    const CaseChecker checker(settings, broken_, point.where, of_case, diagnostics_);
     const bool has_layer = resolve(spec, checker, models_);
     check_combinations(spec, has_layer, checker, context_);
     spec.id = std::move(id);
-    scenario_.cases.push_back(std::move(spec));
-    places_.push_back(point.where);
+    built_.push_back({{std::move(spec), of_case.all()}, point.where});
   }
 
   void refuse_equal_ids() {
     // A pinned field can leave points that differ in nothing; one of each is what was meant.
     std::unordered_map<std::string, std::map<std::string, std::string>> seen;
-    std::vector<Case> kept;
-    for (std::size_t i = 0; i < scenario_.cases.size(); ++i) {
-      Case& spec = scenario_.cases[i];
+    std::vector<Built> kept;
+    for (Built& built : built_) {
+      const Case& spec = built.of.spec;
       const auto [earlier, fresh] = seen.try_emplace(spec.id, spec.point);
       if (fresh) {
-        kept.push_back(std::move(spec));
+        kept.push_back(std::move(built));
       } else if (!pinned_any_ || earlier->second != spec.point) {
-        diagnostics_.add(places_[i], fmt::format("two cases have the id '{}'", spec.id),
+        diagnostics_.add(built.where, fmt::format("two cases have the id '{}'", spec.id),
                          "cases that differ, or a `name` for each");
       }
     }
-    scenario_.cases = std::move(kept);
+    built_ = std::move(kept);
   }
+
+  void part_cases() {
+    for (Built& built : built_) {
+      if (built.of.why.empty()) {
+        scenario_.cases.push_back(std::move(built.of.spec));
+      } else {
+        scenario_.refused.push_back(std::move(built.of));
+      }
+    }
+    if (!options_.keep_refused || scenario_.cases.empty() || !diagnostics_.empty()) {
+      for (const RefusedCase& refused : scenario_.refused) {
+        diagnostics_.add_all(refused.why);
+      }
+    }
+  }
+
+  struct Built {
+    RefusedCase of;  // refused for nothing where it can be
+    Location where;
+  };
 
   fs::path file_;
   const LoadOptions& options_;
@@ -316,7 +337,7 @@ class Loader {
   bool pinned_any_ = false;  // a later file or --set took a field out of a sweep or a case
   std::vector<Entry> entries_;
   std::set<std::string> broken_;
-  std::vector<Location> places_;
+  std::vector<Built> built_;
   Scenario scenario_;
 };
 

@@ -27,7 +27,7 @@ bool resolve_shape(Case& spec, const CaseChecker& checker) {
 bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
   std::vector<std::string> known_models;
   std::vector<std::string> known_layers;
-  for (const ModelLayer& row : models.all(checker.diagnostics())) {
+  for (const ModelLayer& row : models.all()) {
     if (known_models.empty() || known_models.back() != row.model) {
       known_models.push_back(row.model);
     }
@@ -106,23 +106,21 @@ void resolve_setup(Case& spec, const CaseChecker& checker) {
 
 }  // namespace
 
-const std::vector<ModelLayer>& Models::all(Diagnostics& diagnostics) {
+const std::vector<ModelLayer>& Models::all() {
   if (!read_) {
     read_ = true;
     try {
       layers_ = load_models();
     } catch (const UsageError& error) {
-      for (const Diagnostic& diagnostic : error.diagnostics()) {
-        diagnostics.add(diagnostic.where, diagnostic.what, diagnostic.allowed);
-      }
+      diagnostics_.add_all(error.diagnostics());
     }
   }
   return layers_;
 }
 
-std::vector<std::string> Models::layers_of(const std::string& model, Diagnostics& diagnostics) {
+std::vector<std::string> Models::layers_of(const std::string& model) {
   std::vector<std::string> names;
-  for (const ModelLayer& row : all(diagnostics)) {
+  for (const ModelLayer& row : all()) {
     if (row.model == model) {
       names.push_back(row.layer);
     }

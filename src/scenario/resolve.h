@@ -11,12 +11,15 @@ namespace lora_bench {
 // models.yaml, read when it is first asked for.
 class Models {
  public:
+  // `diagnostics` of the scenario: what is wrong with models.yaml is no matter of one case.
+  explicit Models(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
   // The layers of a model; empty when there is no such model (resolve() then says so).
-  [[nodiscard]] std::vector<std::string> layers_of(const std::string& model,
-                                                   Diagnostics& diagnostics);
-  [[nodiscard]] const std::vector<ModelLayer>& all(Diagnostics& diagnostics);
+  [[nodiscard]] std::vector<std::string> layers_of(const std::string& model);
+  [[nodiscard]] const std::vector<ModelLayer>& all();
 
  private:
+  Diagnostics& diagnostics_;
   bool read_ = false;
   std::vector<ModelLayer> layers_;
 };

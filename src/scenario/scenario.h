@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "scenario/case.h"
 
 namespace lora_bench {
@@ -26,6 +27,15 @@ struct LoadOptions {
   std::function<std::optional<SettingFault>(const Tuning&)> check_tuning;
   // Why a whole layer cannot be divided or run as a case asks, for the same reason; empty = it can.
   std::function<std::optional<SettingFault>(const Case&)> check_layer;
+  // Leaves it to who chooses among the cases whether those that cannot be were asked for. Where
+  // none can be, or anything is wrong with the file besides, they are thrown all the same.
+  bool keep_refused = false;
+};
+
+// A case whose fields are right one by one, and cannot be together.
+struct RefusedCase {
+  Case spec;  // as far as it could be read
+  std::vector<Diagnostic> why;
 };
 
 // A file with all its cases; every error of the file was already thrown as one UsageError.
@@ -35,6 +45,7 @@ struct Scenario {
   std::string question;            // what the scenario answers (key `question`)
   std::uint64_t content_hash = 0;  // of the expanded cases: same cases, same hash
   std::vector<Case> cases;
+  std::vector<RefusedCase> refused;     // see LoadOptions::keep_refused
   std::vector<std::string> sweep_keys;  // in the order of the sweep
 };
 

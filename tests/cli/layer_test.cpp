@@ -147,6 +147,22 @@ TEST_CASE("a layer that cannot be divided as asked is an error before anything r
   CHECK(contains(result.err, "allowed: adapters.max_rank 12; or layer.tp 1, 2; or "));
 }
 
+TEST_CASE("a layer that cannot be divided stops no run that leaves it out") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("layers.yaml", kLayers);
+  const std::vector<std::string> run{"run",      file,        "--set",      "adapters.max_rank=10",
+                                     "--quiet",  "--no-time", "--backends", "cpu",
+                                     "--isolate"};
+  std::vector<std::string> filtered = run;
+  filtered.insert(filtered.end(), {"--filter", "fully_sharded=false"});
+  const ProcessResult rest = run_tool(filtered);
+  CHECK_MESSAGE(rest.exit_code == 0, rest.err);
+  CHECK(contains(rest.out, "2 rows: 2 PASSED"));
+  std::vector<std::string> other = run;
+  other.insert(other.end(), {"--filter", "tp=4"});
+  CHECK(run_tool(other).exit_code == 1);
+}
+
 TEST_CASE("an overlap that a layer cannot have is an error before anything runs, others are told") {
   const TemporaryFolder folder;
   const std::string file = folder.write("layers.yaml", kLayers);

@@ -1,10 +1,15 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "layers/layer_problem.h"
+#include "run/describe.h"
+#include "run/run.h"
 #include "scenario/scenario.h"
+#include "workload/batch.h"
 
 using namespace lora_bench;
 
@@ -25,6 +30,27 @@ std::string refusal(const std::string& text, const LoadOptions& options = with_l
   return "accepted";
 }
 
+// The cases that a run of these would have, or what is wrong.
+std::string chosen(const std::string& text, const std::vector<std::string>& filters,
+                   const std::vector<std::string>& cases = {}) {
+  LoadOptions options = with_layers();
+  options.keep_refused = true;
+  try {
+    RunRequest request;
+    request.scenarios = {parse_scenario(text, "test.yaml", options)};
+    request.backends = {"cpu"};
+    request.filters = filters;
+    request.cases = cases;
+    std::string ids;
+    for (const PlannedRow& row : plan_rows(request)) {
+      ids += row.spec->id + " ";
+    }
+    return ids;
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
 const std::string kRow =
     "op: layer\nbatch.decode: 4\nadapters: {slots: 2, rank: 8}\n"
     "layer: {kind: row, in: 12, out: 8}\n";
@@ -43,10 +69,12 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
                 "layer: {kind: column, in: 8, out: 16, tp: 4, fully_sharded: true}\n") ==
         "test.yaml:4:43: max_rank 10 is not divisible by tp 4, and a fully sharded layer divides "
         "the rank; allowed: adapters.max_rank 12; or layer.tp 1, 2; or layer.fully_sharded false");
-  CHECK(refusal("op: layer\nbatch.decode: 4\nmodel: llama-3.1-8b\nlayers: [qkv]\n"
+  CHECK(refusal("op: layer\nbatch.decode: 4\nmodel: llama-3.1-8b\nlayers: [qkv, down]\n"
                 "layer.tp: 3\n") ==
         "test.yaml:5:11: layer qkv of llama-3.1-8b: of tp 3 and 8 kv heads neither divides the "
-        "other; allowed: layer.tp 1, 2, 4, 8, 16, 32");
+        "other; allowed: layer.tp 1, 2, 4, 8, 16, 32\n"
+        "test.yaml:5:11: layer down of llama-3.1-8b: input width 14336 is not divisible by tp 3; "
+        "allowed: layer.tp 1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64");
   CHECK(refusal(kRow + "layer.gather_output: true\n") ==
         "test.yaml:5:22: a row layer does not gather its output: gather_output is of column "
         "layers; allowed: false");
@@ -68,4 +96,66 @@ TEST_CASE("what is wrong with a layer besides keeps how it is divided from being
   CHECK(told.find("'layer.x_stride' is 4") != std::string::npos);
   CHECK(told.find("divisible") == std::string::npos);
   CHECK(refusal(kRow + "layer.tp: 100\n").find("divisible") == std::string::npos);
+}
+
+TEST_CASE("a case that cannot be stops nothing where it is not chosen") {
+  CHECK(chosen(kShards, {}) == kNotBy5);
+  CHECK(chosen(kShards, {}, {"tp4"}) == "tp4 ");
+  CHECK(chosen(kShards, {}, {"tp5"}) == kNotBy5);
+  CHECK(chosen(kShards, {}, {"tp*"}) == kNotBy5);
+  CHECK(chosen(kShards, {"tp<5"}) == "tp1 tp4 ");
+  CHECK(chosen(kShards, {"layer.tp!=5"}) == "tp1 tp4 ");
+  CHECK(chosen(kShards, {"case=tp1"}) == "tp1 ");
+  CHECK(chosen(kShards, {"tp=5"}) == kNotBy5);
+  CHECK(chosen(kShards, {"backend=cpu"}) == kNotBy5);
+  CHECK(chosen(kShards, {"backend!=cpu"}).starts_with("no case is left to run"));
+  // What only a drawn step tells rules out none that cannot be drawn.
+  CHECK(chosen(kShards, {"bytes<1"}) == kNotBy5);
+  CHECK(chosen(kShards, {"bytes<1", "tp=1"}).starts_with("no case is left to run"));
+}
+
+TEST_CASE("any combination that cannot be is of its case, and a value that cannot be of the file") {
+  const std::string layer = "layer: {in: 8, out: 8}\nbatch.decode: 4\n";
+  const std::string ranks = layer + "adapters: {slots: 2, rank: 8}\n";
+  const std::string max_rank = ranks + "sweep: {adapters.max_rank: [4, 8]}\n";
+  CHECK(chosen(max_rank, {}).starts_with("test.yaml:4:29: 'adapters.max_rank' is 4, but a rank"));
+  CHECK(chosen(max_rank, {"case=max_rank8"}) == "max_rank8 ");
+  CHECK(chosen(max_rank, {}, {"max_rank8"}) == "max_rank8 ");
+  const std::string models =
+      "batch.decode: 4\nlayers: qkv\nsweep: {model: [llama-3.1-8b, llama-9]}\n";
+  CHECK(chosen(models, {"model=llama-3*"}) == "llama-3.1-8b ");
+  CHECK(chosen(models, {}).starts_with("test.yaml:3:31: there is no model 'llama-9'"));
+  // Out of range whatever else a case says, a key that is none, and two cases of one id.
+  CHECK(chosen(ranks + "sweep: {adapters.max_rank: [8, 5000]}\n", {}, {"max_rank8"})
+            .starts_with("test.yaml:4:32: 'adapters.max_rank' is '5000'"));
+  CHECK(chosen(max_rank + "sed: 1\n", {}, {"max_rank8"}).find("unknown key 'sed'") !=
+        std::string::npos);
+  CHECK(chosen(layer + "cases: [{name: a}, {name: b, adapters.active: 9}, {name: c}, {name: c}]\n",
+               {}, {"a"})
+            .find("two cases have the id 'c'") != std::string::npos);
+}
+
+TEST_CASE("a scenario of which no case can be is refused whatever is chosen") {
+  CHECK(chosen(kRow + "sweep: {layer.tp: [5, 7]}\n", {}, {"elsewhere"})
+            .starts_with(kNotBy5.substr(0, 12)));
+  CHECK(chosen(kShards, {}, {"elsewhere"}) ==
+        "no case is left to run: --case elsewhere matches none of 3");
+  // Nobody chooses for who loads a scenario without saying so.
+  CHECK(refusal(kShards) == kNotBy5);
+}
+
+TEST_CASE("what a case says of itself is what its row has once it is drawn") {
+  const Scenario scenario =
+      parse_scenario(kRow + "tags: [x]\nno_adapter: 25%\nskew: {zipf: 1}\nseed: 7\ndtype: fp16\n",
+                     "test.yaml", with_layers());
+  const Case& spec = scenario.cases.front();
+  const Row drawn =
+      describe_case(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)), "cpu");
+  const Row said = describe_spec(spec, "cpu");
+  for (const std::string_view key : columns_of_spec(spec)) {
+    const Column* column = find_column(key);
+    REQUIRE_MESSAGE(column != nullptr, std::string(key));
+    CHECK_MESSAGE(column->before_run, std::string(key));
+    CHECK_MESSAGE(column->get(said) == column->get(drawn), std::string(key));
+  }
 }
