@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -68,7 +69,11 @@ ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
   RunRequest request = request_for(options.selection);
   request.backends = {"auto"};
   if (const std::string why_not = why_no_gpu(); !why_not.empty()) {
-    throw EnvironmentError(fmt::format("tune times on a GPU: {}", why_not));
+    throw EnvironmentError(fmt::format(
+        "tune times on a GPU: {}; run it where there is one with its driver, by a lora-bench that "
+        "was built with CUDA (nvcc 12.0 or later); `lora-bench plan {} --backends auto --explain` "
+        "says anywhere what auto launches on an NVIDIA H200",
+        why_not, fmt::join(options.selection.files, " ")));
   }
   const std::vector<PlannedRow> rows = plan_rows(request);
   Timer timer;

@@ -16,6 +16,8 @@ constexpr std::array<std::string_view, 11> kShapeKeys{"op",     "dtype",   "inte
                                                       "out",    "rank",    "tokens",       "rows",
                                                       "tuning", "time_us", "auto_us"};
 
+constexpr std::string_view kTuned = "what `lora-bench tune SCENARIO --out FILE.yaml` wrote";
+
 class TuningReader {
  public:
   TuningReader(const CheckTuning& check, Diagnostics& diagnostics)
@@ -23,6 +25,10 @@ class TuningReader {
 
   TuningFile read(const Value& root) {
     TuningFile tunings;
+    if (is_scenario(root)) {
+      diagnostics_.add(root.where, "a scenario, and no file of tunings", std::string(kTuned));
+      return tunings;
+    }
     if (!is_map(root, "a tuning file", kTopKeys)) {
       return tunings;
     }
@@ -49,6 +55,14 @@ class TuningReader {
   }
 
  private:
+  // Each of its keys would be unknown here, one line a key.
+  [[nodiscard]] static bool is_scenario(const Value& root) {
+    return root.find("shapes") == nullptr &&
+           std::any_of(root.entries.begin(), root.entries.end(), [](const Value::Entry& entry) {
+             return find_field(entry.key) != nullptr || is_group(entry.key);
+           });
+  }
+
   template <std::size_t kCount>
   bool is_map(const Value& value, const std::string& what,
               const std::array<std::string_view, kCount>& keys) {
@@ -168,7 +182,7 @@ TuningFile parse_tuning_file(const std::string& text, const std::filesystem::pat
   if (root) {
     tunings = TuningReader(check_tuning, diagnostics).read(*root);
   } else {
-    diagnostics.add({file.string(), 0, 0}, "the file is empty", "what `lora-bench tune` wrote");
+    diagnostics.add({file.string(), 0, 0}, "the file is empty", std::string(kTuned));
   }
   diagnostics.throw_if_any();
   return tunings;
@@ -177,7 +191,11 @@ TuningFile parse_tuning_file(const std::string& text, const std::filesystem::pat
 TuningFile load_tuning_file(const std::filesystem::path& file, const CheckTuning& check_tuning) {
   Diagnostics diagnostics;
   const auto text = read_text(file, {}, diagnostics);
-  diagnostics.throw_if_any();
+  if (!text) {
+    std::vector<Diagnostic> told = diagnostics.all();
+    told.back().allowed = kTuned;
+    throw UsageError(std::move(told));
+  }
   return parse_tuning_file(*text, file, check_tuning);
 }
 

@@ -222,7 +222,8 @@ TEST_CASE("plan takes a tuning file and says its tuning; a file of another devic
     CHECK(other.exit_code == 1);
     CHECK(contains(other.err, "tunings of 'NVIDIA L4' on 'NVIDIA H200'"));
     CHECK(run_tool({"plan", "smoke", "--tuning", "none.yaml"}).err ==
-          "cannot read none.yaml: No such file or directory\n");
+          "cannot read none.yaml: No such file or directory; allowed: what `lora-bench tune "
+          "SCENARIO --out FILE.yaml` wrote\n");
   }
 }
 
@@ -232,7 +233,11 @@ TEST_CASE("tune without a GPU is one line and exit code 5") {
     const ProcessResult result =
         run_tool({"tune", "anchors", "--time-limit", "5", "--out", folder.path("t.yaml")});
     CHECK(result.exit_code == 5);
-    CHECK(result.err.starts_with("lora-bench: tune times on a GPU: "));
+    CHECK(result.err.starts_with("lora-bench: tune times on a GPU: " + why_no_gpu() + "; run it"));
+    // What it says to do instead can be done here.
+    const std::string command = "lora-bench plan anchors --backends auto --explain";
+    CHECK(contains(result.err, "`" + command + "`"));
+    CHECK(run_tool({"plan", "anchors", "--backends", "auto", "--explain"}).exit_code == 0);
     CHECK(result.err.find('\n') == result.err.size() - 1);
     CHECK_FALSE(std::filesystem::exists(folder.path("t.yaml")));
   }

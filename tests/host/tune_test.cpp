@@ -60,6 +60,29 @@ std::string refused(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a scenario in place of a tuning file is told once, with what belongs there") {
+  const std::string wanted =
+      ":1:1: a scenario, and no file of tunings; allowed: what `lora-bench tune SCENARIO --out "
+      "FILE.yaml` wrote";
+  CHECK(refused("name: decode\nlayer: {in: 64, out: 64}\nbatch.decode: 1\n") == "t.yaml" + wanted);
+  CHECK(refused("sweep: {batch.decode: [1]}\n") == "t.yaml" + wanted);
+  CHECK(refused("batch: {decode: 1}\n") == "t.yaml" + wanted);
+  // One that is a tuning file with a mistake is read as one.
+  CHECK(refused("device: d\ntool: t\ncommit: c\ndate: e\nshapes: []\nname: x\n") ==
+        "t.yaml:6:1: unknown key 'name'; allowed: device, tool, commit, date, shapes; did you mean "
+        "'date'?");
+  CHECK(refused("device: d\ntool: t\ncommit: c\ndate: e\n") ==
+        "t.yaml:1:1: 'shapes' is no list; allowed: a list of maps");
+  try {
+    static_cast<void>(load_tuning_file("smoke", tuning_fault));
+    FAIL("found");
+  } catch (const UsageError& error) {
+    CHECK(std::string(error.what()) ==
+          "cannot read smoke: No such file or directory; allowed: what `lora-bench tune SCENARIO "
+          "--out FILE.yaml` wrote");
+  }
+}
+
 TEST_CASE("search: finds what is fastest in two steps, and times no launch twice") {
   std::map<std::string, int> timed;
   const TuningSearch search = searched([&](const Tuning& tuning, bool) -> std::optional<Timed> {
