@@ -96,7 +96,7 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     const DeviceFacts& facts = targets.facts(space);
     if (spec.op == Op::kLayer) {
       const LayerProblem layer = layer_of(spec, problem);
-      add_layer_floor(row, layer, 0, spec.measure, targets.ceilings(space));
+      add_layer_floor(row, layer, spec.measure, targets.ceilings(space));
       memory = layer_measurement_bytes(layer, spec.measure.cache, facts.cache_bytes);
     } else {
       add_floor(row, problem, spec.measure, targets.ceilings(space));

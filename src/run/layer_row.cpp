@@ -76,9 +76,9 @@ void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
   row.tax_pct = 100 * tax_us / *row.base_us;
 }
 
-void add_layer_floor(Row& row, const LayerProblem& problem, std::int64_t shard,
-                     const MeasureSettings& settings, const Ceilings& ceilings) {
-  const ShardProblem part = shard_problem(problem, shard);
+void add_layer_floor(Row& row, const LayerProblem& problem, const MeasureSettings& settings,
+                     const Ceilings& ceilings) {
+  const ShardProblem part = shard_problem(problem, row.shard.value_or(0));
   const LayerWork work = count_layer_work(part);
   const Floor layer = floor_of(work.layer, part.lora, settings.cache, ceilings);
   const Floor base = floor_of(work.base, part.lora, settings.cache, ceilings);

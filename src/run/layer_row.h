@@ -17,8 +17,8 @@ namespace lora_bench {
 // first shard, which has no less to do than the others.
 void describe_layer(Row& row, const LayerProblem& problem, Comm comm);
 void add_layer_measurement(Row& row, const LayerMeasurement& measurement);
-// floor_us of the shard, and what of it is the adapters'.
-void add_layer_floor(Row& row, const LayerProblem& problem, std::int64_t shard,
-                     const MeasureSettings& settings, const Ceilings& ceilings);
+// floor_us of the shard that the row names, else of the first, and what of it is the adapters'.
+void add_layer_floor(Row& row, const LayerProblem& problem, const MeasureSettings& settings,
+                     const Ceilings& ceilings);
 
 }  // namespace lora_bench

@@ -249,9 +249,8 @@ void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targe
     add_plan_time(row, attempt->plan_s);
   }
   if (attempt->clock) {
-    const std::int64_t shard = attempt->measurement ? attempt->measurement->shard : 0;
     judge_time(row, space, targets, [&](Row& judged, const Ceilings& ceilings) {
-      add_layer_floor(judged, problem, shard, request.spec.measure, ceilings);
+      add_layer_floor(judged, problem, request.spec.measure, ceilings);
     });
     add_thresholds(row, request.thresholds);
   }

@@ -141,7 +141,7 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
   ceilings.peaks = {{Dtype::kBf16, 1e12}};
   LayerProblem problem = row_layer(1, false);
   Row row;
-  add_layer_floor(row, problem, 0, MeasureSettings{}, ceilings);
+  add_layer_floor(row, problem, MeasureSettings{}, ceilings);
   CHECK(row.tax_floor_us.value_or(0) > 0);
   const ShardProblem shard = shard_problem(problem, 0);
   const LayerWork work = count_layer_work(shard);
@@ -152,8 +152,43 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
   CHECK(row.tax_floor_us == doctest::Approx(floor_us(work.layer) - floor_us(work.base)));
   CHECK(*row.tax_floor_us < *row.floor_us);
   problem.lora.plan = make_plan(std::vector<std::int32_t>{-1, -1, -1, -1}, 2);
-  add_layer_floor(row, problem, 0, MeasureSettings{}, ceilings);
+  add_layer_floor(row, problem, MeasureSettings{}, ceilings);
   CHECK(row.tax_floor_us == 0.0);
+}
+
+TEST_CASE(
+    "the floor of a layer is that of the shard that was timed, not of another or of the whole") {
+  constexpr std::int64_t kBytesPerUs = 1 << 20;
+  Ceilings ceilings;  // a straight line, so that a floor tells its bytes
+  ceilings.read_cold = ceilings.read_hot = {{1000000 * kBytesPerUs, 1}};
+  const auto floor_bytes = [&](const LayerProblem& problem, std::int64_t shard) {
+    LayerMeasurement measurement;
+    measurement.layer.samples_s = {1e-3};
+    measurement.layer.summary = summarize(measurement.layer.samples_s);
+    measurement.base_s = 0.5e-3;
+    measurement.shard = shard;
+    Row row;
+    add_layer_measurement(row, measurement);
+    CHECK(row.shard == shard);
+    add_layer_floor(row, problem, MeasureSettings{}, ceilings);
+    return std::array{std::llround(*row.floor_us * kBytesPerUs),
+                      std::llround(*row.tax_floor_us * kBytesPerUs)};
+  };
+  // Half of W and x, all of y; of the first shard a bias. Of A half of the columns, all of B.
+  LayerProblem problem = row_layer(2, false);
+  problem.base_bias = true;
+  constexpr std::int64_t kBase = 2 * (32 * 32 + 4 * 32 + 4 * 32), kAdapters = 2 * 11 * (32 + 32);
+  CHECK(floor_bytes(problem, 0) == std::array<long long, 2>{kBase + 2 * 32 + kAdapters, kAdapters});
+  CHECK(floor_bytes(problem, 1) == std::array<long long, 2>{kBase + kAdapters, kAdapters});
+  // Fully sharded, lanes of A go to the first shards: 4 + 3 and 4 + 0 of the two adapters.
+  problem = row_layer(2, true);
+  problem.layer.kind = LayerKind::kColumn;
+  problem = make_layer_problem(problem.layer, problem.lora);
+  constexpr std::int64_t kColumns = 2 * (16 * 64 + 4 * 64 + 4 * 16), kB = 2 * 11 * 16;
+  for (const std::int64_t shard : {0, 1}) {
+    const std::int64_t added = 2 * (shard == 0 ? 4 + 3 : 4) * 64 + kB;
+    CHECK(floor_bytes(problem, shard) == std::array<long long, 2>{kColumns + added, added});
+  }
 }
 
 TEST_CASE("a shrink that is left out while a layer is timed is found where h is exchanged") {
