@@ -5,6 +5,7 @@ import math
 from statistics import median
 
 TOLERANCE = 1e-6
+LEAST_SAMPLES, SAMPLES_FOR_MEDIAN = 2, 6
 ORDERED = ("time_min_us", "time_q1_us", "time_us", "time_q3_us", "time_max_us")
 OF_A_TIME = tuple(key for key in ORDERED if key != "time_us") + (
     "noise_us", "floor_ratio", "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps")
@@ -15,8 +16,8 @@ OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "
 
 def doubt_about(row):
     """One sentence, or "" where nothing contradicts itself."""
-    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_layer, _about_parts,
-                  _about_floor):
+    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_samples, _about_layer,
+                  _about_parts, _about_floor):
         doubt = check(row)
         if doubt:
             return doubt
@@ -95,6 +96,18 @@ def _about_figures_of_time(row):
         if rate is not None and not _agree(rate * time * scale, row.number(units) or 0):
             return f"{key} is not {units} over time_us"
     return ""
+
+
+def _about_samples(row):
+    if row.text("status") != "PASSED" or row.number("time_us") is None:
+        return ""
+    samples = row.number("samples")
+    if samples is None:
+        samples = len(row.values.get("samples_us") or [])
+    if samples < LEAST_SAMPLES:
+        return "PASSED with a time of fewer than two samples"
+    unknown = samples < SAMPLES_FOR_MEDIAN and not row.text("warning")
+    return "PASSED with too few samples to know the median, and no warning" if unknown else ""
 
 
 def _about_layer(row):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <tuple>
 #include <vector>
 
@@ -103,6 +104,21 @@ std::string doubt_about_figures_of_time(const Row& row) {
   return is_rate(row.compute_TFLOPps, row.flops, *row.time_us, 1e6)
              ? ""
              : "compute_TFLOPps is not flops over time_us";
+}
+
+// Every run takes two, and says where it has too few to know the median (see sampling.cpp).
+std::string doubt_about_samples(const Row& row) {
+  constexpr std::int64_t kLeast = 2, kForMedian = 6;
+  if (row.status != Status::kPassed || !row.time_us) {
+    return "";
+  }
+  const std::int64_t samples = row.samples.value_or(std::ssize(row.samples_us));
+  if (samples < kLeast) {
+    return "PASSED with a time of fewer than two samples";
+  }
+  return samples < kForMedian && row.warning.empty()
+             ? "PASSED with too few samples to know the median, and no warning"
+             : "";
 }
 
 bool is_below_zero(const std::optional<double>& value) { return value && !(*value >= 0); }
@@ -230,7 +246,7 @@ std::string doubt_about(const Row& row) {
 std::string doubt_about_stored(const Row& row) {
   for (const auto check :
        {doubt_about, doubt_about_work, doubt_about_proof, doubt_about_figures_of_time,
-        doubt_about_layer, doubt_about_parts, doubt_about_floor}) {
+        doubt_about_samples, doubt_about_layer, doubt_about_parts, doubt_about_floor}) {
     if (std::string doubt = check(row); !doubt.empty()) {
       return doubt;
     }

@@ -13,7 +13,7 @@ namespace lora_bench {
 [[nodiscard]] std::string doubt_about(const Row& row);
 
 // The same of a row that was stored: no run stores a pass without a proof, without a floor beside
-// its time or below it, work that adds up to nothing, or rates of another time.
+// its time or below it, of too few samples, work that adds up to nothing, or rates of another time.
 // scripts/plotting/doubts.py says the same in Python; tests/golden/doubts.json holds both to it.
 [[nodiscard]] std::string doubt_about_stored(const Row& row);
 

@@ -36,8 +36,8 @@ Row peer_row(const Row& own, const char* backend, double time_us) {
   row.time_us = row.time_q1_us = row.time_q3_us = time_us;
   row.time_min_us = time_us - *own.noise_us;
   row.time_max_us = time_us + *own.noise_us;
-  row.samples_us = {time_us};
-  row.samples = 1;
+  row.samples_us.assign(6, time_us);
+  row.samples = 6;
   row.warning.clear();
   row.threshold_missed.clear();
   row.floor_us.reset();

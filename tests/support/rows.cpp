@@ -68,10 +68,11 @@ Row fixed_row(const char* backend, std::int64_t decode, double time_us) {
   row.time_max_us = time_us * 1.25;
   row.noise_us = 0.25;
   row.plan_us = 1.5;
-  row.samples_us = {time_us * 0.875, time_us, time_us * 1.25};
+  row.samples_us = {time_us * 0.875, time_us * 0.9375, time_us,
+                    time_us,         time_us * 1.0625, time_us * 1.25};
   row.cache = "weights-cold";
   row.mode = "stream";
-  row.samples = 3;
+  row.samples = 6;
   row.launches = 4;
   row.rotation_sets = 4;
   row.rotated_bytes = 125829120;
