@@ -45,6 +45,46 @@ TEST_CASE("the tax of a peer is the time of a launch with its base less that of 
                 result.out, result.err);
 }
 
+TEST_CASE("a peer is warmed up, and has as many samples as the settings ask, never less than two") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const std::string script =
+      "import sys; sys.path.insert(0, sys.argv[1])\n"
+      "import types, timing\n"
+      "def told(run_ms, **settings):\n"
+      "    now, runs = [0.0], []\n"
+      "    timing.time = types.SimpleNamespace(perf_counter=lambda: now[0])\n"
+      "    class Sequence:\n"
+      "        launches, base_clock = [None] * 4, None\n"
+      "        def run_seconds(self):\n"
+      "            now[0] += run_ms * 1e-3\n"
+      "            runs.append(4e-6 * (9 if now[0] < 3.5e-3 else 1))\n"  // cold until 4 ms
+      "            return runs[-1]\n"
+      "    usual = dict(warmup_ms=4, min_samples=6, max_samples=90, min_time_ms=0, "
+      "max_time_ms=1e5,\n"
+      "                 noise_target=0.01)\n"
+      "    samples, _, warning = timing.collect(Sequence(), {**usual, **settings})\n"
+      "    cold = sum(sample > 2e-6 for sample in samples)\n"
+      "    print(len(runs) - len(samples), len(samples), cold, warning)\n"
+      "told(1)\n"
+      "told(1, warmup_ms=20)\n"
+      "told(1, min_samples=12)\n"
+      "told(1, min_samples=1)\n"
+      "told(1, min_time_ms=30)\n"
+      "told(1, min_time_ms=200)\n"
+      "told(1, min_samples=1, max_time_ms=1.5)\n"
+      "told(1, min_samples=40, max_time_ms=4)\n"
+      "told(1e4)\n"
+      "told(1e4, max_time_ms=1)\n"
+      "told(1, max_samples=1)\n";
+  const ProcessResult result = run_process({python, "-c", script, kPeers}, without_bytecode());
+  // Runs before the first sample, samples, those of them that were cold, and the warning.
+  CHECK_MESSAGE(result.out ==
+                    "4 6 0 \n20 6 0 \n4 12 0 \n4 6 0 \n4 30 0 \n4 90 0 \n4 6 0 \n4 20 0 \n1 6 0 \n"
+                    "1 2 0 limit reached after 2 samples: too few to know the median\n"
+                    "4 2 0 limit reached after 2 samples: too few to know the median\n",
+                result.out, result.err);
+}
+
 TEST_CASE("a peer, and the base of its layer, find their weights in no cache") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
