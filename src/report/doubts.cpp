@@ -218,6 +218,14 @@ std::string other_case(const Row& left, const Row& right) {
   return found;
 }
 
+std::string other_work(const Row& left, const Row& right) {
+  const std::string other = other_case(left, right);
+  return other.empty() && std::tie(left.bytes, left.weight_bytes, left.flops) !=
+                              std::tie(right.bytes, right.weight_bytes, right.flops)
+             ? "another case of the same name: other bytes, weight_bytes or flops"
+             : other;
+}
+
 std::string doubt_about(const Row& row) {
   if (row.time_us && !is_time(*row.time_us)) {
     return "time_us is no positive number";
@@ -262,11 +270,7 @@ std::string CasesByName::other(const Row& row, const std::string& place) {
     return "";
   }
   const auto& [first, where] = found->second;
-  std::string other = other_case(first, row);
-  if (other.empty() && std::tie(first.bytes, first.weight_bytes, first.flops) !=
-                           std::tie(row.bytes, row.weight_bytes, row.flops)) {
-    other = "another case of the same name: other bytes, weight_bytes or flops";
-  }
+  const std::string other = other_work(first, row);
   return other.empty() ? "" : fmt::format("{} (the first: {})", other, where);
 }
 

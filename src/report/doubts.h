@@ -21,6 +21,8 @@ namespace lora_bench {
 [[nodiscard]] bool timed_alike(const Row& left, const Row& right);
 // Whether two rows of the same names measured another case: "" or in what they differ.
 [[nodiscard]] std::string other_case(const Row& left, const Row& right);
+// The same of rows of one tool, which count one case alike: what they had to move and multiply too.
+[[nodiscard]] std::string other_work(const Row& left, const Row& right);
 
 // The cases of one file, or of files of one tool, each as its first row tells it.
 class CasesByName {

@@ -35,7 +35,7 @@ std::vector<const Row*> ours_of(const Row& peer, const Results& ours, const std:
     if (!same_names(own, peer)) {
       continue;
     }
-    if (const std::string other = other_case(own, peer); !other.empty()) {
+    if (const std::string other = other_work(own, peer); !other.empty()) {
       throw UsageError(fmt::format(
           "{}: {} on {} cannot stand beside {}: {}; export the case anew from the scenario that "
           "was run there",
@@ -44,6 +44,23 @@ std::vector<const Row*> ours_of(const Row& peer, const Results& ours, const std:
     found.push_back(&own);
   }
   return found;
+}
+
+void refuse_doubtful(Row& peer) {
+  if (const std::string doubt = doubt_about_stored(peer);
+      peer.status == Status::kPassed && !doubt.empty()) {
+    peer.status = Status::kInvalid;
+    peer.message = doubt;
+  }
+}
+
+// The runner of peers knows no floor: what a file says of one is not taken.
+void forget_floor(Row& peer) {
+  peer.floor_us.reset();
+  peer.floor_ratio.reset();
+  peer.bound_by.clear();
+  peer.tax_floor_us.reset();
+  peer.tax_ratio.reset();
 }
 
 void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
@@ -58,11 +75,7 @@ void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
   if (peer.tax_us && peer.tax_floor_us.value_or(0) > 0) {
     peer.tax_ratio = *peer.tax_us / *peer.tax_floor_us;
   }
-  if (const std::string doubt = doubt_about_stored(peer);
-      peer.status == Status::kPassed && !doubt.empty()) {
-    peer.status = Status::kInvalid;
-    peer.message = doubt;
-  }
+  refuse_doubtful(peer);
 }
 
 void add_speedup(Row& own, const CaseGroup& timed) {
@@ -305,6 +318,8 @@ Results with_peers(Results ours, const Results& peers) {
       continue;
     }
     kept.push_back(peer);
+    refuse_doubtful(kept.back());  // before figures that contradict each other are made anew
+    forget_floor(kept.back());
     if (one_device) {
       lend_floor(kept.back(), own);
     }

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
+#include <utility>
 
 #include "core/error.h"
 #include "support/golden.h"
@@ -166,6 +168,58 @@ TEST_CASE("a peer's row of another case of the same name is refused with what to
   CHECK_THROWS_AS(static_cast<void>(with_peers(hashed, peers({drawn}))), UsageError);
 }
 
+TEST_CASE("a peer's row that moved other bytes or did other work than ours is refused") {
+  const Row own = ours().rows.front();
+  for (std::int64_t Row::*const field : {&Row::bytes, &Row::weight_bytes, &Row::flops}) {
+    Row edited = peer_row(own, "peer", 50);
+    edited.*field /= 2;
+    derive_metrics(edited);
+    CHECK(refusal(peers({edited}))
+              .find("cannot stand beside ours.jsonl: another case of the same name: other bytes, "
+                    "weight_bytes or flops; export the case anew") != std::string::npos);
+  }
+}
+
+TEST_CASE("a peer's row that contradicts itself is INVALID, wherever it was measured") {
+  const Row own = ours().rows.front();
+  const std::vector<std::pair<std::string, std::function<void(Row&)>>> edits{
+      {"time_us is not the median of samples_us", [](Row& row) { row.time_us = 40; }},
+      {"PASSED with a time of fewer than two samples",
+       [](Row& row) {
+         row.samples_us = {50};
+         row.samples = 1;
+       }},
+      {"PASSED with too few samples to know the median, and no warning",
+       [](Row& row) {
+         row.samples_us.resize(3);
+         row.samples = 3;
+       }},
+      {"tokens_per_s is not tokens over time_us", [](Row& row) { *row.tokens_per_s *= 2; }},
+      {"bandwidth_GBps is not bytes over time_us", [](Row& row) { *row.bandwidth_GBps *= 2; }},
+      {"floor_ratio is not time_us over floor_us",
+       [](Row& row) {
+         row.floor_us = 20;
+         row.floor_ratio = 1.1;
+       }},
+      {"PASSED without a level that was proved", [](Row& row) { row.levels.clear(); }},
+      {"PASSED with wrong elements", [](Row& row) { row.first_wrong = "token 3"; }}};
+  for (const bool one_device : {true, false}) {
+    CAPTURE(one_device);
+    for (const auto& edit : edits) {
+      const std::string& doubt = edit.first;
+      CAPTURE(doubt);
+      Results theirs = peers({peer_row(own, "peer", 50)});
+      theirs.context.device_identity = one_device ? theirs.context.device_identity : "another";
+      CHECK(find(with_peers(ours(), theirs), "cpu").speedup == doctest::Approx(2));
+      edit.second(theirs.rows.front());
+      const Results all = with_peers(ours(), theirs);
+      CHECK(find(all, "peer").status == Status::kInvalid);
+      CHECK(find(all, "peer").message == doubt);
+      CHECK_FALSE(find(all, "cpu").speedup.has_value());
+    }
+  }
+}
+
 TEST_CASE("a file of our own rows is no file of peers") {
   CHECK(refusal(ours()).find("on cpu is no row of a peer (its 'peer' is empty)") !=
         std::string::npos);
@@ -196,6 +250,23 @@ TEST_CASE("a peer gets our floor on one device alone, and a time below it is INV
   const Results apart = with_peers(ours(), elsewhere);
   CHECK_FALSE(find(apart, "peer").floor_us.has_value());
   CHECK(apart.warnings.size() == 1);
+}
+
+TEST_CASE("what a file of peers says of a floor is not taken") {
+  Row edited = peer_row(ours().rows.front(), "peer", 10);
+  edited.floor_us = 1;
+  edited.bound_by = "launch";
+  derive_metrics(edited);
+  Results theirs = peers({edited});
+  const Results all = with_peers(ours(), theirs);
+  CHECK(find(all, "peer").floor_us == 20.0);
+  CHECK(find(all, "peer").bound_by == "bytes");
+  CHECK(find(all, "peer").status == Status::kInvalid);
+  CHECK(find(all, "peer").message == "PASSED in a time below what the floor allows");
+  theirs.context.device_identity = "another";
+  const Results apart = with_peers(ours(), theirs);
+  CHECK_FALSE(find(apart, "peer").floor_us.has_value());
+  CHECK_FALSE(find(apart, "peer").floor_ratio.has_value());
 }
 
 TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told") {
