@@ -1,0 +1,234 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/cpu_case.h"
+#include "support/dishonest.h"
+
+using namespace lora_bench;
+using namespace lora_bench::test;
+
+TEST_CASE("a result remembered by a look at the operands is found out") {
+  std::map<std::vector<std::uint64_t>, std::vector<float>> known;
+  const auto remember = [&](const Problem& problem, const Operands& operands,
+                            const Backend& backend) {
+    std::vector<std::uint64_t> key{first_eight(operands.a[0]), first_eight(operands.b[0])};
+    for (std::int64_t token = 0; token < problem.tokens; ++token) {
+      key.push_back(
+          first_eight(static_cast<const std::uint16_t*>(operands.x) + token * problem.x_stride));
+    }
+    const auto elements = problem.tokens * problem.y_stride;
+    std::vector<float>& delta = known[key];
+    if (delta.empty()) {
+      std::vector<std::uint16_t> y(static_cast<std::size_t>(elements));
+      Operands alone = operands;
+      alone.y = y.data();
+      Problem overwriting = problem;
+      overwriting.add_inputs = false;
+      backend.launch(overwriting, alone, {});
+      for (std::int64_t index = 0; index < elements; ++index) {
+        delta.push_back(load(Dtype::kBf16, y.data(), index));
+      }
+    }
+    for (std::int64_t index = 0; index < elements; ++index) {
+      if (problem.plan.adapter_of_token[static_cast<std::size_t>(index / problem.y_stride)] >= 0) {
+        store(Dtype::kBf16, operands.y, index,
+              load(Dtype::kBf16, operands.y, index) + delta[static_cast<std::size_t>(index)]);
+      }
+    }
+  };
+  CHECK(verdict_on(decode(), remember).find("wrong values") != std::string::npos);
+  CHECK(known.size() >= 13);
+}
+
+// Looks at no input: what a set adds is known by the address of its B, and forgotten when y is not
+// as it was left.
+TEST_CASE("a delta that is kept while y is as it was left is found out") {
+  const auto every_cache = {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot};
+  for (const CacheMode cache : every_cache) {
+    CAPTURE(name(cache));
+    std::map<const void*, std::vector<std::uint16_t>> left;  // y, by its address
+    std::map<const void*, std::vector<float>> known;
+    const auto lazy = [&](const Problem& problem, const Operands& operands,
+                          const Backend& backend) {
+      const auto elements = static_cast<std::size_t>(problem.tokens * problem.y_stride);
+      auto* y = static_cast<std::uint16_t*>(operands.y);
+      std::vector<std::uint16_t>& before = left[operands.y];
+      if (before != std::vector<std::uint16_t>(y, y + elements)) {
+        known.clear();
+      }
+      std::vector<float>& delta = known[operands.b[0]];
+      if (delta.empty()) {
+        std::vector<std::uint16_t> alone(elements);
+        Operands other = operands;
+        other.y = alone.data();
+        backend.launch(problem, other, {});
+        for (std::size_t index = 0; index < elements; ++index) {
+          delta.push_back(load(Dtype::kBf16, alone.data(), static_cast<std::int64_t>(index)));
+        }
+        backend.launch(problem, operands, {});
+      } else {
+        for (std::size_t index = 0; index < elements; ++index) {
+          const auto at = static_cast<std::int64_t>(index);
+          if (delta[index] != 0) {
+            store(Dtype::kBf16, y, at, load(Dtype::kBf16, y, at) + delta[index]);
+          }
+        }
+      }
+      before.assign(y, y + elements);
+    };
+    CHECK(verdict_on(decode(), lazy, cache).find("wrong values") != std::string::npos);
+  }
+}
+
+TEST_CASE("an h that is kept between samples while most of every row looks the same is found out") {
+  constexpr std::int64_t kLookedAt = 16;
+  Problem problem = decode(Op::kLinear, 32);
+  problem.in_features = problem.x_stride = 1024;
+  const auto look_at = [&](const void* rows, std::int64_t count, std::vector<float>& seen) {
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t i = 0; i < kLookedAt; ++i) {
+        const std::int64_t k = i * problem.in_features / kLookedAt;
+        seen.push_back(load(problem.dtype, rows, row * problem.in_features + k));
+      }
+    }
+  };
+  std::int64_t found_out = 0, seen_through = 0;
+  for (std::uint64_t secret = 0; secret < 4; ++secret) {
+    std::map<std::vector<float>, std::vector<float>> known;
+    Sampled sampled;
+    const auto remember = [&](const Problem& whole, const Operands& operands,
+                              const Backend& backend) {
+      if (sampled(operands)) {
+        backend.launch(whole, operands, {});
+        return;
+      }
+      std::vector<float> key;
+      look_at(operands.x, whole.tokens, key);
+      look_at(operands.a[0], whole.slots * whole.max_rank, key);
+      std::vector<float>& h = known[key];
+      Problem half = whole;
+      Operands given = operands;
+      if (h.empty()) {
+        h.resize(static_cast<std::size_t>(whole.tokens * whole.max_rank));
+        given.h = h.data();
+        half.op = Op::kShrink;
+        backend.launch(half, given, {});
+      }
+      given.h = h.data();
+      half.op = Op::kExpand;
+      backend.launch(half, given, {});
+    };
+    const Measurement measured =
+        measurement_of(problem, Dishonest(remember), CacheMode::kWeightsCold, nullptr, secret);
+    found_out += measured.check_passed ? 0 : 1;
+    seen_through += measured.check_message.starts_with("with another number in ") ? 1 : 0;
+  }
+  CHECK(found_out >= 3);
+  CHECK(seen_through == found_out);
+}
+
+TEST_CASE("an h that is kept while x looks the same is found out") {
+  for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+    CAPTURE(name(cache));
+    std::map<std::pair<const void*, std::uint64_t>, std::uint64_t> last;
+    const auto keep = [&](const Problem& problem, const Operands& operands,
+                          const Backend& backend) {
+      const auto key =
+          std::make_pair(static_cast<const void*>(operands.h), first_eight(operands.x));
+      const auto found = last.find(key);
+      if (found == last.end() || found->second != first_eight(operands.h)) {
+        backend.launch(problem, operands, {});
+        last[key] = first_eight(operands.h);
+      }
+    };
+    CHECK(verdict_on(decode(Op::kShrink), keep, cache).find("wrong values") != std::string::npos);
+  }
+}
+
+TEST_CASE("a plan or a scale that is kept by its address is found out") {
+  for (const bool keeps_plan : {true, false}) {
+    CAPTURE(keeps_plan);
+    std::optional<Plan> plan;
+    std::vector<float> scale;
+    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+      Problem problem = whole;
+      Operands kept = operands;
+      if (!plan) {
+        plan = whole.plan;
+        scale.assign(operands.scale, operands.scale + whole.slots);
+      }
+      if (keeps_plan) {
+        problem.plan = *plan;
+        kept.adapter_of_token = plan->adapter_of_token.data();
+        kept.token_order = plan->token_order.data();
+        kept.active_ids = plan->active_ids.data();
+        kept.group_starts = plan->group_starts.data();
+      } else {
+        kept.scale = scale.data();
+      }
+      backend.launch(problem, kept, {});
+    };
+    CHECK(verdict_on(decode(Op::kLinear, 7), keep).starts_with("with another batch: wrong values"));
+  }
+}
+
+TEST_CASE("an h that is kept where a sample begins with none is found out") {
+  std::map<const void*, std::vector<float>> known;
+  Sampled sampled;
+  const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    std::vector<float>& h = known[operands.a[0]];
+    if (!sampled(operands) || h.empty()) {
+      backend.launch(whole, operands, {});
+      h.assign(static_cast<const float*>(operands.h),
+               static_cast<const float*>(operands.h) + whole.tokens * whole.max_rank);
+      return;
+    }
+    std::copy(h.begin(), h.end(), static_cast<float*>(operands.h));
+    Problem half = whole;
+    half.op = Op::kExpand;
+    backend.launch(half, operands, {});
+  };
+  CHECK(verdict_on(decode(), keep).starts_with("left by the sequence once more: "));
+}
+
+TEST_CASE("an x or an A that is kept where a sample begins is found out") {
+  for (const bool keeps_x : {true, false}) {
+    CAPTURE(keeps_x);
+    std::map<const void*, std::vector<std::uint16_t>> known;
+    Sampled sampled;
+    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+      const void* const at = keeps_x ? operands.x : operands.a[0];
+      const std::int64_t rows = keeps_x ? whole.tokens : whole.slots * whole.max_rank;
+      std::vector<std::uint16_t>& kept = known[at];
+      Operands given = operands;
+      if (sampled(operands)) {
+        if (kept.empty()) {
+          const auto* first = static_cast<const std::uint16_t*>(at);
+          kept.assign(first, first + rows * whole.in_features);
+        }
+        (keeps_x ? given.x : given.a[0]) = kept.data();
+      }
+      backend.launch(whole, given, {});
+    };
+    CHECK(verdict_on(decode(), keep).starts_with("left by the sequence once more: "));
+  }
+}
+
+TEST_CASE("weights of one set used for all of them are found out") {
+  std::vector<const void*> a, b;
+  const auto same = [&](const Problem& problem, const Operands& operands, const Backend& backend) {
+    Operands one = operands;
+    a = a.empty() ? operands.a : a;
+    b = b.empty() ? operands.b : b;
+    one.a = a;
+    one.b = b;
+    backend.launch(problem, one, {});
+  };
+  CHECK(verdict_on(decode(), same).find("wrong values") != std::string::npos);
+}
