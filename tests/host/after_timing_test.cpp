@@ -82,6 +82,70 @@ TEST_CASE("where signs cancel below the bound, launches left out are seen on num
   CHECK_FALSE(measurement_of(problem, Dishonest(tired, deep)).check_message.empty());
 }
 
+// What an earlier run left is no result of the one that is looked at.
+TEST_CASE("launches that are left out of the very run that is looked at are found out") {
+  for (const Op op : {Op::kLinear, Op::kShrink}) {
+    for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold}) {
+      CAPTURE(name(op));
+      CAPTURE(name(cache));
+      Problem problem = decode(op);
+      problem.add_inputs = false;
+      std::vector<std::int64_t> looks;
+      std::int64_t before = 0;
+      const auto count = [&](const Problem& whole, const Operands& operands,
+                             const Backend& backend) {
+        before += looks.empty() ? 1 : 0;
+        backend.launch(whole, operands, {});
+      };
+      const std::int64_t launches =
+          measurement_of(problem, Dishonest(count), cache, &looks).launches;
+      REQUIRE(before > launches);
+      for (const bool all : {true, false}) {
+        CAPTURE(all);
+        std::vector<const void*> outputs;  // in the order of the first launches
+        std::int64_t now = 0;
+        const auto rest = [&](const Problem& whole, const Operands& operands,
+                              const Backend& backend) {
+          const void* const output = op == Op::kShrink ? operands.h : operands.y;
+          if (std::count(outputs.begin(), outputs.end(), output) == 0) {
+            outputs.push_back(output);
+          }
+          const bool looked_at = ++now > before - launches && now <= before;
+          if (!looked_at || (!all && output != outputs.back())) {
+            backend.launch(whole, operands, {});
+          }
+        };
+        CHECK(verdict_on(problem, rest, cache) == "left by the timed launches: wrong values");
+      }
+    }
+  }
+}
+
+TEST_CASE("every h of many is without numbers again within a few samples") {
+  constexpr std::int64_t kSets = 150;
+  const Problem problem = decode(Op::kShrink);
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  OperandSets sets(*memory, problem, tensors, CacheMode::kCold, kSets, 0);
+  const auto numbers = [&](bool write) {
+    std::int64_t count = 0;
+    for (std::int64_t set = 0; set < kSets; ++set) {
+      count += first_eight(sets.operands(set).h) == UINT64_MAX ? 0 : 1;
+      if (write) {
+        std::memset(sets.operands(set).h, 0, 8);
+      }
+    }
+    return count;
+  };
+  CHECK(numbers(true) == 0);
+  for (int sample = 0; sample < 3; ++sample) {
+    sets.poison_h();
+  }
+  CHECK(numbers(true) == 0);
+  sets.poison_every_h();
+  CHECK(numbers(false) == 0);
+}
+
 TEST_CASE("another batch has the workspace that it asks for") {
   Problem problem = decode(Op::kLinear, 8);
   problem.plan = make_plan(std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 1, 1}, problem.slots);

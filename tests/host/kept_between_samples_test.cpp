@@ -13,6 +13,43 @@
 using namespace lora_bench;
 using namespace lora_bench::test;
 
+TEST_CASE(
+    "an x that is kept in samples alone, told by an h without numbers and an older y, is found "
+    "out") {
+  std::vector<std::uint16_t> known;
+  std::optional<std::uint64_t> drawn;
+  bool older = false;
+  Sampled sampled;
+  const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    drawn = drawn ? drawn : first_eight(operands.y);
+    older = first_eight(operands.h) == UINT64_MAX ? first_eight(operands.y) != *drawn : older;
+    const auto* const first = static_cast<const std::uint16_t*>(operands.x);
+    Operands given = operands;
+    if (sampled(operands) && older) {
+      if (known.empty()) {
+        known.assign(first, first + whole.tokens * whole.x_stride);
+      }
+      given.x = known.data();
+    }
+    backend.launch(whole, given, {});
+  };
+  CHECK(verdict_on(decode(), keep).starts_with("left by the sequence once more: "));
+}
+
+TEST_CASE("an h that is kept for other scales of one adapter is found out") {
+  Problem problem = decode();
+  problem.scale_at = ScaleAt::kExpand;
+  problem.plan = make_plan(std::vector<std::int32_t>(6, 0), problem.slots);
+  std::optional<float> scale;
+  const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    scale = scale ? scale : operands.scale[0];
+    Problem part = whole;
+    part.op = operands.scale[0] == *scale ? whole.op : Op::kExpand;
+    backend.launch(part, operands, {});
+  };
+  CHECK(verdict_on(problem, keep).starts_with("with another batch: wrong values"));
+}
+
 TEST_CASE("a result remembered by a look at the operands is found out") {
   std::map<std::vector<std::uint64_t>, std::vector<float>> known;
   const auto remember = [&](const Problem& problem, const Operands& operands,
