@@ -41,6 +41,8 @@ std::vector<std::byte> given(const Problem& problem, const Operands& operands) {
   add(operands.x, problem.tokens * problem.x_stride);
   add(operands.a[0], problem.slots * problem.max_rank * problem.in_features);
   add(operands.b[0], problem.slots * problem.widths[0] * problem.max_rank);
+  const auto* const scale = reinterpret_cast<const std::byte*>(operands.scale);
+  all.insert(all.end(), scale, scale + problem.slots * static_cast<std::int64_t>(sizeof(float)));
   return all;
 }
 
@@ -122,4 +124,5 @@ TEST_CASE("a row of a layer that was never looked at is, once it was timed") {
   });
   CHECK(row.status == Status::kFailed);
   CHECK(row.message.find("after timing") != std::string::npos);
+  CHECK(row.message.find("with other") == std::string::npos);
 }
