@@ -24,33 +24,10 @@ using namespace lora_bench;
 
 namespace {
 
-LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
-  const ShardedLayer layer{.kind = LayerKind::kRow,
-                           .in_features = 64,
-                           .widths = {32},
-                           .max_rank = 8,
-                           .tp = tp,
-                           .fully_sharded = fully_sharded};
-  Problem lora;
-  lora.dtype = Dtype::kBf16;
-  lora.tokens = 4;
-  lora.slots = 2;
-  lora.max_rank = 8;
-  lora.rank = {8, 3};
-  lora.scale = {2.0F, 0.5F};
-  const std::vector<std::int32_t> ids{1, 0, -1, 0};
-  lora.plan = make_plan(ids, lora.slots);
-  return make_layer_problem(layer, lora);
-}
-
 LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backend& lora,
                           double max_time_ms = 2000, bool together = false, bool phases = false) {
   LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
-  MeasureSettings settings;
-  settings.warmup_ms = 0;
-  settings.min_samples = 6;
-  settings.max_samples = 6;
-  settings.min_time_ms = 0;
+  MeasureSettings settings = six_samples();
   settings.max_time_ms = max_time_ms;
   settings.phases = phases;
   return timed_layer(problem, tensors, clock, lora, settings, together);

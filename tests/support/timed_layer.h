@@ -9,12 +9,41 @@
 
 namespace lora_bench {
 
+// Four tokens, one without an adapter, of adapters of ranks 8 and 3.
+inline LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
+  const ShardedLayer layer{.kind = LayerKind::kRow,
+                           .in_features = 64,
+                           .widths = {32},
+                           .max_rank = 8,
+                           .tp = tp,
+                           .fully_sharded = fully_sharded};
+  Problem lora;
+  lora.dtype = Dtype::kBf16;
+  lora.tokens = 4;
+  lora.slots = 2;
+  lora.max_rank = 8;
+  lora.rank = {8, 3};
+  lora.scale = {2.0F, 0.5F};
+  const std::vector<std::int32_t> ids{1, 0, -1, 0};
+  lora.plan = make_plan(ids, lora.slots);
+  return make_layer_problem(layer, lora);
+}
+
+inline MeasureSettings six_samples() {
+  MeasureSettings settings;
+  settings.warmup_ms = 0;
+  settings.min_samples = 6;
+  settings.max_samples = 6;
+  settings.min_time_ms = 0;
+  return settings;
+}
+
 // Times and checks a layer of these tensors on the host as `run` does; `together`: each shard in a
 // memory of its own.
 inline LayerMeasurement timed_layer(const LayerProblem& problem, LayerTensors& tensors,
                                     Clock& clock, const Backend& lora,
-                                    const MeasureSettings& settings, bool together) {
-  const std::unique_ptr<Backend> base = make_cpu_backend({1, ""});
+                                    const MeasureSettings& settings, bool together,
+                                    std::unique_ptr<Backend> base = make_cpu_backend({1, ""})) {
   const std::unique_ptr<Memory> memory = make_host_memory();
   const reference::LayerArithmetic arithmetic = layer_arithmetic(problem, *base, lora);
   const reference::LayerRows oracle =
