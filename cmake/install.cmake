@@ -4,7 +4,7 @@ install(TARGETS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES include/lora_bench_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY scenarios DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml" PATTERN "*.csv")
-install(DIRECTORY tunings DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench OPTIONAL
+install(DIRECTORY tunings DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml")
 
 # In the folders of the repository, so that links lead on and the example finds its header. By name

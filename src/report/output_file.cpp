@@ -52,7 +52,8 @@ std::string OutputFile::read_all() const {
 }
 
 void OutputFile::truncate(std::int64_t bytes) {
-  if (::ftruncate(descriptor_, bytes) != 0) {
+  // Where a file is not appended to, what is written next would leave a hole of zeros.
+  if (::ftruncate(descriptor_, bytes) != 0 || ::lseek(descriptor_, bytes, SEEK_SET) < 0) {
     fail("cannot shorten", errno);
   }
 }

@@ -19,7 +19,7 @@ class OutputFile {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::string read_all() const;
-  void truncate(std::int64_t bytes);
+  void truncate(std::int64_t bytes);  // what is written next follows
   // Handed to the system before it returns: a crash of this process does not lose it.
   void write(std::string_view record);
   // Close, and learn of what a network file system refuses late.

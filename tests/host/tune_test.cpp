@@ -241,6 +241,22 @@ TEST_CASE("tuning file: what is written is read again") {
             .shapes.empty());
 }
 
+TEST_CASE("tuning file: the shipped one of the H200 tells a class of the anchors") {
+  const TuningFile shipped =
+      load_tuning_file(LORA_BENCH_SOURCE_DIR "/tunings/nvidia-h200.yaml", tuning_fault);
+  CHECK(shipped.device == "NVIDIA H200");
+  REQUIRE(shipped.shapes.size() == 1);
+  CHECK(shipped.shapes[0].time_us < shipped.shapes[0].auto_us);
+  std::vector<Scenario> scenarios{
+      load_scenario(LORA_BENCH_SOURCE_DIR "/scenarios/anchors.yaml", {})};
+  apply_tunings(scenarios, shipped, "nvidia-h200.yaml", {}, "NVIDIA H200");
+  for (const Case& spec : scenarios[0].cases) {
+    CAPTURE(spec.id);
+    CHECK((spec.tuning.family == TunedFamily::kPanel) ==
+          (spec.id == "decode128-down-uniform8-r32"));
+  }
+}
+
 TEST_CASE("tuning file: what is wrong is told with its place") {
   const std::string text = tuning_file_text(one_shape());
   const auto with = [&](const std::string& from, const std::string& to) {
