@@ -13,42 +13,20 @@ still runs, is in our time alone. So each kernel after the first allows half a m
                          [--case GLOB]...
 """
 import argparse
-import csv
-import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from nsight import ENVIRONMENT, INCONCLUSIVE, ROOT, Parser, give_up, kernels_of, leave, ncu, need, said
+
 SCENARIO = ROOT / "scenarios" / "clock.yaml"
 # One pass each, as a second would find in the cache what the first has read.
 DURATION = "gpu__time_duration.sum"
-MEMORY = "dram__bytes_read.sum,smsp__cycles_elapsed.avg.per_second"
+MEMORY = "dram__bytes_read.sum", "smsp__cycles_elapsed.avg.per_second"
 HITS = "lts__t_sector_hit_rate.pct"
-UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3,
-         "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
-         "Mhz": 1e-3, "Ghz": 1.0, "hz": 1e-9, "%": 1.0}
-
-USAGE, INCONCLUSIVE, ENVIRONMENT = 1, 4, 5
-
-
-def leave(code, text):
-    print(f"check-clock.py: {text}", file=sys.stderr)
-    sys.exit(code)
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(USAGE, f"{self.format_usage()}check-clock.py: {message}\n")
-
-
-def said(text):
-    """What a run of minutes is doing."""
-    print(f"check-clock.py: {text}", file=sys.stderr, flush=True)
 
 
 def our_rows(tool, asked):
@@ -69,49 +47,16 @@ def name_of(row):
     return f"{row['case']} {row['backend']}"
 
 
-def row_of_kernel(kernel, names):
-    """The name before the kernel's own in "CASE BACKEND/void kernel<...>(...)", None where none of them is.
-    Cases and signatures may hold slashes themselves, so the names are looked for, the longest first."""
-    within = kernel.removeprefix("lora-bench/")  # the range around all of them
-    return next((name for name in sorted(names, key=len, reverse=True) if f"{within}/".startswith(f"{name}/")), None)
-
-
-def value_of(line, metrics):
-    unit = line["Metric Unit"]
-    try:
-        return float(line["Metric Value"].replace(",", "")) * UNITS[unit]
-    except (KeyError, ValueError):
-        leave(ENVIRONMENT, f"ncu gives {metrics} as '{line['Metric Value']}' in '{unit}', which this script "
-                           "cannot read")
-
-
 def profiled(tool, asked, metrics, names):
     """Of each row, by its name: a list with the metrics of each kernel."""
-    command = ["ncu", "--nvtx", "--nvtx-include", "lora-bench/", "--print-nvtx-rename", "kernel",
-               "--cache-control", "none", "--clock-control", "none", "--csv", "--metrics", metrics,
-               tool, "run", str(SCENARIO), *asked, "--profile"]
-    said(f"ncu takes {metrics} of {len(names)} rows")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0 or '"ID"' not in done.stdout:
-        leave(ENVIRONMENT, f"{' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    said(f"ncu takes {', '.join(metrics)} of {len(names)} rows")
+    done = ncu(tool, [SCENARIO, *asked], metrics, "--cache-control", "none")
+    rows = kernels_of(done, names)
     if any(int(passes) > 1 for passes in re.findall(r"(\d+) passes", done.stdout + done.stderr)):
-        leave(ENVIRONMENT, f"ncu needs several passes for {metrics}; ask for less")
-    rows, strange = {}, []
-    for line in csv.DictReader(io.StringIO(done.stdout[done.stdout.index('"ID"'):])):
-        if not (line.get("Metric Name") or "").strip():
-            continue
-        name = row_of_kernel(line["Kernel Name"], names)
-        if name is None:
-            strange.append(line["Kernel Name"])
-            continue
-        kernels = rows.setdefault(name, {})
-        kernels.setdefault(line["ID"], {})[line["Metric Name"]] = value_of(line, metrics)
-    for name in names:
-        if name not in rows:
-            others = ", ".join(map(repr, list(dict.fromkeys(strange))[:3])) or "those of other rows"
-            leave(ENVIRONMENT, f"ncu shows no kernel of '{name}', only {others}; rows are told apart by "
-                               "--print-nvtx-rename kernel, which this ncu may write in another form")
-    return {name: list(kernels.values()) for name, kernels in rows.items()}
+        leave(ENVIRONMENT, f"ncu needs several passes for {', '.join(metrics)}; ask for less")
+    if any(kernel.get(metric) is None for kernels in rows.values() for kernel in kernels for metric in metrics):
+        give_up(done)
+    return rows
 
 
 def main():
@@ -121,14 +66,11 @@ def main():
     parser.add_argument("--case", action="append", default=[], help="as in lora-bench run")
     options = parser.parse_args()
     asked = ["--backends", options.backends, *(word for case in options.case for word in ("--case", case))]
-    if shutil.which(options.tool) is None:
-        leave(USAGE, f"cannot run {options.tool}; name the built lora-bench with --tool")
-    if shutil.which("ncu") is None:
-        leave(ENVIRONMENT, "no ncu in the PATH; Nsight Compute has it, beside the CUDA toolkit")
+    need(options.tool)
     rows = our_rows(options.tool, asked)
     names = [name_of(row) for row in rows]
     durations, memory, hits = (profiled(options.tool, asked, metrics, names)
-                               for metrics in (DURATION, MEMORY, HITS))
+                               for metrics in ([DURATION], MEMORY, [HITS]))
     worst = 0
     print("| case | backend | kernels | ours us | ncu us | difference | ncu GHz | L2 hits % | "
           "read from memory / bytes | |")

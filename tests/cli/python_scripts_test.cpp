@@ -138,16 +138,17 @@ TEST_CASE("the check of the clock says which tool it cannot run") {
 namespace {
 
 // Runs the check of the clock with a tool that writes `rows` and an ncu that prints what a real one
-// said of two rows: bgmv in one kernel of 12.64 us, auto in two of 8 and 1.5 us.
+// said of two rows, as `print` gives it: bgmv in one kernel of 12.64 us, auto in two of 8 and 1.5
+// us.
 ProcessResult run_check_clock(const std::string& python, const TemporaryFolder& folder,
-                              const std::string& rows) {
+                              const std::string& rows, const std::string& print = "cat") {
   const auto executable = [&](const char* name, const std::string& text) {
     const std::string path = folder.write(name, "#!/bin/sh\n" + text);
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   };
   const std::string stored = folder.write("stored.jsonl", rows);
-  executable("ncu", "cat '" + std::string(LORA_BENCH_SOURCE_DIR) + "/tests/golden/ncu.csv'\n");
+  executable("ncu", print + " '" + std::string(LORA_BENCH_SOURCE_DIR) + "/tests/golden/ncu.csv'\n");
   const std::string tool = executable("tool",
                                       "while [ \"$1\" != --out ]; do shift; done\n"
                                       "cp '" +
@@ -182,6 +183,14 @@ TEST_CASE("the check of the clock finds the kernels of a row by its NVTX range, 
   CHECK(differs.exit_code == 3);
   check_refused(run_check_clock(python, folder, context + timed_row("decode=8", "bgmv", "10")), 5,
                 "ncu shows no kernel of 'decode=8 bgmv', only 'shrink-qkv-64 bgmv/void ");
+}
+
+TEST_CASE("the check of the clock compares no metric that ncu has no value of") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  check_refused(run_check_clock(python, folder, timed_row("shrink-qkv-64", "bgmv", "12.9"),
+                                "sed 's|\"%\",\"98.1\"|\"\",\"(!) n/a\"|'"),
+                5, "--metrics lts__t_sector_hit_rate.pct ");
 }
 
 }  // namespace lora_bench::test
