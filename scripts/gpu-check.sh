@@ -3,11 +3,12 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax;
-#     default: all but peers, peers-wide and tax, which need PyTorch
+#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax profile;
+#     default: all but peers, peers-wide and tax, which need PyTorch, and profile, which takes ncu long
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
 #   LORA_BENCH_TAX="*8b"    which cases of tax
+#   LORA_BENCH_PROFILE="decode1-*"   which cases of anchors and auto-wide ncu explains
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
 #   LORA_BENCH_POINTS=160   how many points of peers-wide
 #   LORA_BENCH_PEER_SECONDS=3600   after which a peer begins no case of peers-wide and tax; run again, it goes on
@@ -120,6 +121,15 @@ tax() {
   record tax-table "$tool" report --peers "$out/tax-peers.jsonl" "$out/tax.jsonl" --out "$out/tax.md"
 }
 
+# Where auto is furthest from what it is held to: what ncu counts there.
+profile() {
+  local globs glob wanted=()
+  globs="decode256-down-identical-r64 prefill4096-qkv-4-r64 decode128-down-uniform8-r32 decode64-o-zipf1.5-r64"
+  read -ra globs <<<"${LORA_BENCH_PROFILE:-$globs decode1-gateup-r16 026-* 055-* 073-* 100-* 157-*}"
+  for glob in "${globs[@]}"; do wanted+=(--case "$glob"); done
+  record profile scripts/profile-cases.py anchors auto-wide "${wanted[@]}" --tool "$tool" --out "$out/profile.jsonl"
+}
+
 backends=naive,bgmv,grouped,grouped-ordered,chunked,panel,auto
 run_part() {
   case $1 in
@@ -147,6 +157,7 @@ run_part() {
     peers) peers ;;
     peers-wide) peers_wide ;;
     tax) tax ;;
+    profile) profile ;;
     *)
       echo "gpu-check.sh: no part '$1'" >&2
       exit 1
