@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/sha256.h"
 #include "run/describe.h"
@@ -63,7 +62,7 @@ void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
   row.base_us = measurement.base_s * kMicrosecondsPerSecond;
   row.tax_noise_us = measurement.tax_noise_s * kMicrosecondsPerSecond;
   const double tax_us = *row.time_us - *row.base_us;
-  if (std::fabs(tax_us) <= *row.tax_noise_us) {
+  if (tax_us <= *row.tax_noise_us) {  // which is no less than a tax below 0
     warn(row, fmt::format("tax < noise ({:.3g} us)", *row.tax_noise_us));
     return;
   }

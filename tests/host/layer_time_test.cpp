@@ -284,6 +284,19 @@ TEST_CASE("a tax below its noise is no number") {
   CHECK(*row.tax_pct == doctest::Approx(100 * 0.5 / 9.5));
 }
 
+// Its noise is no less than what it is below 0, but that is worked out in seconds.
+TEST_CASE("a tax below 0 is no number, however its noise is rounded") {
+  LayerMeasurement measurement;
+  measurement.layer.samples_s = {112.1e-6};
+  measurement.layer.summary = summarize(measurement.layer.samples_s);
+  measurement.base_s = 116.6e-6;
+  measurement.tax_noise_s = std::nextafter(4.5e-6, 0.0) * (1 - 1e-14);
+  Row row;
+  add_layer_measurement(row, measurement);
+  CHECK_FALSE(row.tax_us);
+  CHECK(row.warning == "tax < noise (4.5 us)");
+}
+
 TEST_CASE("adapters cost a layer their own weights and products, its rows pass by anyway") {
   const LayerWork plain = count_layer_work(shard_problem(row_layer(2, false), 1));
   // W, x and y; then the lanes of A and B of both adapters.
