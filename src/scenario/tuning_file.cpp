@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
+#include "core/numbers.h"
 #include "scenario/settings.h"
 
 namespace lora_bench {
@@ -15,6 +17,9 @@ constexpr std::array<std::string_view, 5> kTopKeys{"device", "tool", "commit", "
 constexpr std::array<std::string_view, 11> kShapeKeys{"op",     "dtype",   "intermediate", "in",
                                                       "out",    "rank",    "tokens",       "rows",
                                                       "tuning", "time_us", "auto_us"};
+
+// Of a whole layer auto launches the adapters' part, a linear op.
+constexpr const char* kShapeOps = "shrink, expand, linear, embedding, logits";
 
 constexpr std::string_view kTuned = "what `lora-bench tune SCENARIO --out FILE.yaml` wrote";
 
@@ -80,29 +85,106 @@ class TuningReader {
     return true;
   }
 
+  // Whether nothing was wrong with it, told before (of a map that stands twice, as an alias) or
+  // not.
   template <typename Read>
-  void reader(const Value& map, const std::string& key, const std::string& allowed, Read read) {
+  bool reader(const Value& map, const std::string& key, const std::string& allowed, Read read) {
+    Diagnostics wrong;
     if (const Value* value = map.find(key)) {
-      read(Reader(*value, key, allowed, diagnostics_));
+      read(Reader(*value, key, allowed, wrong));
     } else {
-      diagnostics_.add(map.where, fmt::format("'{}' is missing", key), allowed);
+      wrong.add(map.where, fmt::format("'{}' is missing", key), allowed);
     }
+    diagnostics_.add_all(wrong.all());
+    return wrong.empty();
+  }
+
+  void complain(const Value& map, const char* key, const std::string& what,
+                const std::string& allowed) {
+    diagnostics_.add(map.find(key)->where, fmt::format("'{}' {}", key, what), allowed);
   }
 
   void read_text_of(const Value& map, const char* key, std::string& target) {
-    reader(map, key, "any text", [&](const Reader& value) { value.text(target); });
+    const std::string allowed = "text; a number in quotes";
+    const Value* value = map.find(key);
+    if (value != nullptr && value->kind == Value::Kind::kScalar && !value->quoted &&
+        real_in(value->text)) {
+      complain(map, key, "is " + value->text, allowed);
+      return;
+    }
+    reader(map, key, allowed, [&](const Reader& text) { text.text(target); });
   }
-  void read_word_of(const Value& map, const char* key, std::string& target) {
-    reader(map, key, find_field(key)->doc.allowed,
-           [&](const Reader& value) { value.word(target); });
+  // As field `path` of a scenario.
+  bool read_field_of(const Value& map, const char* key, const char* path,
+                     const std::string& allowed, Case& target) {
+    FieldContext context;
+    return reader(map, key, allowed,
+                  [&](const Reader& value) { find_field(path)->read(value, target, context); });
   }
-  void read_size_of(const Value& map, const char* key, std::int64_t& target) {
-    reader(map, key, "an integer from 0 to 16777216",
-           [&](const Reader& value) { value.integer(target, 0, kMaxFeatures); });
+  bool read_power_of(const Value& map, const char* key, std::int64_t most, std::int64_t& target) {
+    if (!reader(map, key, fmt::format("a power of two from 1 to {}", most),
+                [&](const Reader& value) { value.integer(target, 1, most); })) {
+      return false;
+    }
+    const auto value = static_cast<std::uint64_t>(target);
+    if (std::has_single_bit(value)) {
+      return true;
+    }
+    const std::uint64_t power = std::bit_ceil(value);
+    complain(map, key, fmt::format("is {}", value),
+             fmt::format("a power of two, {} holds {} to {}", power, power / 2 + 1, power));
+    return false;
   }
   void read_time_of(const Value& map, const char* key, double& target) {
     reader(map, key, "a number from 0 to 1e12",
            [&](const Reader& value) { value.real(target, 0, 1e12); });
+  }
+
+  // What no case can be would never match, so it is refused as it would be there.
+  void read_layer(const Value& item, ShapeClass& shape) {
+    Case spec;
+    if (read_field_of(item, "op", "op", kShapeOps, spec) && spec.op == Op::kLayer) {
+      complain(item, "op", "is layer, whose adapters are a linear op", kShapeOps);
+    }
+    const std::string& dtypes = find_field("intermediate")->doc.allowed;
+    const bool dtype =
+        read_field_of(item, "dtype", "dtype", find_field("dtype")->doc.allowed, spec);
+    const bool h = read_field_of(item, "intermediate", "intermediate", dtypes, spec);
+    if (dtype && h && spec.intermediate != Dtype::kFp32 && spec.intermediate != spec.dtype) {
+      complain(item, "intermediate",
+               fmt::format("is {} with dtype {}", name(spec.intermediate), name(spec.dtype)),
+               dtypes);
+    }
+    read_field_of(item, "in", "layer.in", find_field("layer.in")->doc.allowed, spec);
+    read_widths(item, spec);
+    shape.op = name(spec.op);
+    shape.dtype = name(spec.dtype);
+    shape.intermediate = name(spec.intermediate);
+    shape.in_features = spec.layer.in_features;
+    shape.widths = spec.layer.widths;
+  }
+
+  void read_widths(const Value& item, Case& spec) {
+    const std::string& allowed = find_field("layer.out")->doc.allowed;
+    const auto& widths = spec.layer.widths;
+    if (!read_field_of(item, "out", "layer.out", allowed, spec)) {
+      return;
+    }
+    if (widths.empty() || widths.size() > std::size_t{kMaxSlices}) {
+      complain(item, "out", fmt::format("has {} widths", widths.size()), allowed);
+    } else if (spec.op == Op::kLogits && widths.size() > 1) {
+      complain(item, "out", fmt::format("has {} widths with op logits", widths.size()), "one");
+    }
+  }
+
+  void read_sizes(const Value& item, ShapeClass& shape) {
+    read_power_of(item, "rank", kMaxRank, shape.rank);
+    const bool tokens = read_power_of(item, "tokens", kMaxTokens, shape.tokens);
+    const bool rows = read_power_of(item, "rows", kMaxTokens, shape.rows);
+    if (tokens && rows && shape.rows > shape.tokens) {
+      complain(item, "rows", fmt::format("is {} with tokens {}", shape.rows, shape.tokens),
+               "at most the tokens");
+    }
   }
 
   TunedShape read_shape(const Value& item) {
@@ -110,16 +192,8 @@ class TuningReader {
     if (!is_map(item, "a shape", kShapeKeys)) {
       return tuned;
     }
-    ShapeClass& shape = tuned.shape;
-    read_word_of(item, "op", shape.op);
-    read_word_of(item, "dtype", shape.dtype);
-    read_word_of(item, "intermediate", shape.intermediate);
-    read_size_of(item, "in", shape.in_features);
-    reader(item, "out", "integers from 0 to 16777216",
-           [&](const Reader& value) { value.integers(shape.widths, 0, kMaxFeatures); });
-    read_size_of(item, "rank", shape.rank);
-    read_size_of(item, "tokens", shape.tokens);
-    read_size_of(item, "rows", shape.rows);
+    read_layer(item, tuned.shape);
+    read_sizes(item, tuned.shape);
     read_time_of(item, "time_us", tuned.time_us);
     read_time_of(item, "auto_us", tuned.auto_us);
     read_tuning(item, tuned.tuning);

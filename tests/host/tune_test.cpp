@@ -270,10 +270,73 @@ TEST_CASE("tuning file: what is wrong is told with its place") {
   CHECK(contains(with("rank: 16", "rnak: 16"), "did you mean 'rank'?"));
   CHECK(contains(with("rank: 16", "rnak: 16"), "'rank' is missing"));
   CHECK(contains(with("device", "machine"), "unknown key 'machine'"));
-  CHECK(contains(with("tokens: 64", "tokens: many"), "'tokens' is 'many'; allowed: an integer"));
+  CHECK(contains(with("tokens: 64", "tokens: many"),
+                 "'tokens' is 'many'; allowed: a power of two from 1 to 1048576"));
   CHECK(contains(refused(text + text.substr(text.find("  - {"))), "t.yaml:9:"));
   CHECK(contains(refused("device: x\nshapes: 3\n"), "'shapes' is no list"));
   CHECK(contains(refused(""), "empty"));
+}
+
+TEST_CASE("tuning file: what no case can be is refused as a scenario would refuse it") {
+  const std::string text = tuning_file_text(one_shape());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    return refused(changed.replace(changed.find(from), from.size(), to));
+  };
+  const std::string ops = "; allowed: shrink, expand, linear, embedding, logits";
+  CHECK(with("op: linear", "op: liner") ==
+        "t.yaml:7:10: 'op' is 'liner'" + ops + "; did you mean 'linear'?");
+  CHECK(with("op: linear", "op: layer") ==
+        "t.yaml:7:10: 'op' is layer, whose adapters are a linear op" + ops);
+  CHECK(
+      contains(with("dtype: bf16", "dtype: bf61"), "'dtype' is 'bf61'; allowed: bf16, fp16, fp32"));
+  const std::string dtypes = "; allowed: fp32 or the same as `dtype`";
+  CHECK(contains(with("intermediate: fp32", "intermediate: x"), "'intermediate' is 'x'" + dtypes));
+  CHECK(contains(with("intermediate: fp32", "intermediate: fp16"),
+                 "'intermediate' is fp16 with dtype bf16" + dtypes));
+  CHECK(with("intermediate: fp32", "intermediate: bf16").empty());
+  CHECK(contains(with("in: 4096", "in: 0"), "'in' is '0'; allowed: an integer from 1 to 16777216"));
+  CHECK(contains(with("out: [4096]", "out: []"), "'out' has 0 widths; allowed: 1 to 64 integers"));
+  std::string logits = text;
+  logits.replace(logits.find("linear"), 6, "logits");
+  CHECK(refused(logits).empty());
+  CHECK(contains(refused(logits.replace(logits.find("[4096]"), 6, "[64, 64]")),
+                 "'out' has 2 widths with op logits; allowed: one"));
+}
+
+TEST_CASE("tuning file: sizes between those of two classes are refused") {
+  const std::string text = tuning_file_text(one_shape());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    return refused(changed.replace(changed.find(from), from.size(), to));
+  };
+  CHECK(with("rows: 1", "rows: 7") ==
+        "t.yaml:7:102: 'rows' is 7; allowed: a power of two, 8 holds 5 to 8");
+  CHECK(contains(with("tokens: 64", "tokens: 65"),
+                 "'tokens' is 65; allowed: a power of two, 128 holds 65 to 128"));
+  CHECK(contains(with("rank: 16", "rank: 48"),
+                 "'rank' is 48; allowed: a power of two, 64 holds 33 to 64"));
+  CHECK(contains(with("rank: 16", "rank: 8192"),
+                 "'rank' is '8192'; allowed: a power of two from 1 to 4096"));
+  CHECK(contains(with("rows: 1", "rows: 128"),
+                 "'rows' is 128 with tokens 64; allowed: at most the tokens"));
+}
+
+TEST_CASE("tuning file: what is missing in an entry and in its alias is told once") {
+  const std::string head = "device: d\ntool: t\ncommit: c\ndate: e\nshapes:\n";
+  const std::string once = refused(head + "  - {op: linear}\n");
+  CHECK(contains(once, "t.yaml:6:5: 'rows' is missing"));
+  CHECK(contains(once, "t.yaml:6:5: 'out' is missing"));
+  CHECK(contains(refused(head + "  - &a {op: linear, rows: 7}\n  - *a\n"), "'rows' is 7; allowed"));
+}
+
+TEST_CASE("tuning file: a number is no name of a tool, nor of a device") {
+  const std::string shapes = "commit: c\ndate: e\nshapes: []\n";
+  CHECK(refused("device: d\ntool: 5\n" + shapes) ==
+        "t.yaml:2:7: 'tool' is 5; allowed: text; a number in quotes");
+  CHECK(refused("device: 1e3\ntool: t\n" + shapes) ==
+        "t.yaml:1:9: 'device' is 1e3; allowed: text; a number in quotes");
+  CHECK(refused("device: \"5\"\ntool: t\n" + shapes).empty());
 }
 
 TEST_CASE("tuning file: cases of its classes are told, those with a tuning of their own are not") {
