@@ -119,14 +119,12 @@ std::vector<Scenario> load_selected(const Selection& selection) {
 namespace {
 
 // Without a GPU nothing is launched, and `plan --explain` explains for an H200.
-void apply_tuning_file(std::vector<Scenario>& scenarios, const std::string& file) {
-  const TuningFile tunings = load_tuning_file(file, tuning_fault);
-  if (why_no_gpu().empty()) {
-    const DeviceFacts facts = gpu_facts();
-    apply_tunings(scenarios, tunings, file, auto_device(facts), facts.name);
-  } else {
-    apply_tunings(scenarios, tunings, file, {}, "NVIDIA H200");
+TuningDevice tuning_device() {
+  if (!why_no_gpu().empty()) {
+    return {.device = {}, .name = "NVIDIA H200", .here = false};
   }
+  const DeviceFacts facts = gpu_facts();
+  return {.device = auto_device(facts), .name = facts.name};
 }
 
 }  // namespace
@@ -135,8 +133,9 @@ RunRequest request_for(const Selection& selection) {
   RunRequest request;
   request.scenarios = load_selected(selection);
   if (!selection.tuning.empty()) {
-    apply_tuning_file(request.scenarios, selection.tuning);
     request.tuning_file = selection.tuning;
+    apply_tunings(request.scenarios, load_tuning_file(selection.tuning, tuning_fault),
+                  selection.tuning, tuning_device());
   }
   request.overrides = selection.overrides;
   if (selection.seed) {

@@ -43,6 +43,21 @@ void hurry(MeasureSettings& measure) {
   measure.min_samples = std::min(measure.min_samples, measure.max_samples);
 }
 
+void refuse_other_device(const TuningFile& tunings, const std::filesystem::path& file,
+                         const TuningDevice& device) {
+  if (tunings.device == device.name) {
+    return;
+  }
+  Diagnostic diagnostic;
+  diagnostic.where.file = file.string();
+  diagnostic.what =
+      device.here ? fmt::format("tunings of '{}' on '{}'", tunings.device, device.name)
+                  : fmt::format("tunings of '{}'; there is no GPU here, and plan explains an '{}'",
+                                tunings.device, device.name);
+  diagnostic.allowed = "a file that `lora-bench tune` wrote on such a device";
+  throw UsageError({diagnostic});
+}
+
 }  // namespace
 
 TuneReport tune(const TuneRequest& request) {
@@ -87,26 +102,19 @@ TuneReport tune(const TuneRequest& request) {
 }
 
 void apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
-                   const std::filesystem::path& file, const AutoDevice& device,
-                   const std::string& device_name) {
-  if (tunings.device != device_name) {
-    Diagnostic diagnostic;
-    diagnostic.where.file = file.string();
-    diagnostic.what = fmt::format("tunings of '{}' on '{}'", tunings.device, device_name);
-    diagnostic.allowed = "a file that `lora-bench tune` wrote on such a device";
-    throw UsageError({diagnostic});
-  }
+                   const std::filesystem::path& file, const TuningDevice& device) {
+  refuse_other_device(tunings, file, device);
   for (Scenario& scenario : scenarios) {
     for (Case& spec : scenario.cases) {
       Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
       const ShapeClass shape = shape_class(problem);
       const auto known = std::find_if(tunings.shapes.begin(), tunings.shapes.end(),
-                                      [&](const auto& tuned) { return tuned.shape == shape; });
+                                      [&](const auto& entry) { return entry.shape == shape; });
       if (known == tunings.shapes.end() || !(spec.tuning == Tuning{})) {
         continue;
       }
       problem.tuning = known->tuning;
-      if (why_not_tuned(device, problem).empty()) {
+      if (why_not_tuned(device.device, problem).empty()) {
         spec.tuning = known->tuning;
       }
     }

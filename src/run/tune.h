@@ -31,10 +31,16 @@ struct TuneReport {
 // its cases.
 [[nodiscard]] TuneReport tune(const TuneRequest& request);
 
+// What tunings are for: the GPU here, or the one that `plan` explains where there is none.
+struct TuningDevice {
+  AutoDevice device;
+  std::string name;
+  bool here = true;
+};
+
 // Tells cases without a tuning of their own what the file says of their class, where the device can
-// launch it. Throws UsageError where the file is of another device than `device_name`.
+// launch it. Throws UsageError where the file is of another device.
 void apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
-                   const std::filesystem::path& file, const AutoDevice& device,
-                   const std::string& device_name);
+                   const std::filesystem::path& file, const TuningDevice& device);
 
 }  // namespace lora_bench

@@ -220,7 +220,9 @@ TEST_CASE("plan takes a tuning file and says its tuning; a file of another devic
     CHECK(contains(plan("NVIDIA H200").out, "panel, as tuning says: family: panel, split: 2"));
     const ProcessResult other = plan("NVIDIA L4");
     CHECK(other.exit_code == 1);
-    CHECK(contains(other.err, "tunings of 'NVIDIA L4' on 'NVIDIA H200'"));
+    CHECK(contains(other.err,
+                   "tunings of 'NVIDIA L4'; there is no GPU here, and plan explains an "
+                   "'NVIDIA H200'"));
     CHECK(run_tool({"plan", "smoke", "--tuning", "none.yaml"}).err ==
           "cannot read none.yaml: No such file or directory; allowed: what `lora-bench tune "
           "SCENARIO --out FILE.yaml` wrote\n");

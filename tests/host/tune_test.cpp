@@ -49,6 +49,17 @@ TuningFile one_shape() {
   return tunings;
 }
 
+const TuningDevice kH200{.device = {}, .name = "NVIDIA H200"};
+
+// Of each of them on `auto`.
+std::vector<PlannedRow> rows_of(const std::vector<Case>& cases) {
+  std::vector<PlannedRow> rows;
+  for (const Case& spec : cases) {
+    rows.push_back({&spec, "auto", 0, "auto"});
+  }
+  return rows;
+}
+
 std::string refused(const std::string& text) {
   try {
     static_cast<void>(parse_tuning_file(text, "t.yaml", tuning_fault));
@@ -188,10 +199,7 @@ TEST_CASE("search: ends when told, and asks only for what the device launches") 
 
 TEST_CASE("tune: classes share the time that is left; what was found is kept at once") {
   const std::vector<Case> cases{layer_case(64, 64), layer_case(60, 60), layer_case(2048, 1)};
-  std::vector<PlannedRow> rows;
-  for (const Case& spec : cases) {
-    rows.push_back({&spec, "auto", 0, "auto"});
-  }
+  const std::vector<PlannedRow> rows = rows_of(cases);
   double now = 0;
   std::size_t kept = 0;
   std::int64_t brief = 0;
@@ -249,7 +257,7 @@ TEST_CASE("tuning file: the shipped one of the H200 tells a class of the anchors
   CHECK(shipped.shapes[0].time_us < shipped.shapes[0].auto_us);
   std::vector<Scenario> scenarios{
       load_scenario(LORA_BENCH_SOURCE_DIR "/scenarios/anchors.yaml", {})};
-  apply_tunings(scenarios, shipped, "nvidia-h200.yaml", {}, "NVIDIA H200");
+  apply_tunings(scenarios, shipped, "nvidia-h200.yaml", kH200);
   for (const Case& spec : scenarios[0].cases) {
     CAPTURE(spec.id);
     CHECK((spec.tuning.family == TunedFamily::kPanel) ==
@@ -345,7 +353,7 @@ TEST_CASE("tuning file: cases of its classes are told, those with a tuning of th
   scenario.cases.back().tuning.family = TunedFamily::kClustered;
   std::vector<Scenario> scenarios{scenario};
   const std::uint64_t before = scenario.content_hash;
-  apply_tunings(scenarios, one_shape(), "t.yaml", {}, "NVIDIA H200");
+  apply_tunings(scenarios, one_shape(), "t.yaml", kH200);
   const std::vector<Case>& cases = scenarios.front().cases;
   CHECK(cases[0].tuning.split == 4);
   CHECK(cases[1].tuning.split == 4);
@@ -357,10 +365,22 @@ TEST_CASE("tuning file: cases of its classes are told, those with a tuning of th
   TuningFile clusters = one_shape();
   clusters.shapes.front().tuning = {.family = TunedFamily::kClustered};
   scenarios = {scenario};
-  apply_tunings(scenarios, clusters, "t.yaml", {.compute_capability = 80}, "NVIDIA H200");
+  apply_tunings(scenarios, clusters, "t.yaml",
+                {.device = {.compute_capability = 80}, .name = "NVIDIA H200"});
   CHECK(scenarios.front().cases[0].tuning == Tuning{});
-  CHECK_THROWS_WITH_AS(apply_tunings(scenarios, clusters, "t.yaml", {}, "NVIDIA L4"),
+  CHECK_THROWS_WITH_AS(apply_tunings(scenarios, clusters, "t.yaml", {{}, "NVIDIA L4"}),
                        "t.yaml: tunings of 'NVIDIA H200' on 'NVIDIA L4'; allowed: a file that "
                        "`lora-bench tune` wrote on such a device",
                        UsageError);
+}
+
+TEST_CASE("tuning file: without a GPU it must be of the one that plan explains") {
+  std::vector<Scenario> scenarios(1);
+  TuningFile other = one_shape();
+  other.device = "NVIDIA H100 80GB HBM3";
+  CHECK_THROWS_WITH_AS(
+      apply_tunings(scenarios, other, "t.yaml", {{}, "NVIDIA H200", false}),
+      "t.yaml: tunings of 'NVIDIA H100 80GB HBM3'; there is no GPU here, and plan explains an "
+      "'NVIDIA H200'; allowed: a file that `lora-bench tune` wrote on such a device",
+      UsageError);
 }
