@@ -110,6 +110,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   if (options.profile) {
     const ProfileReport report = profile(request);
     print_result(report.text);
+    print_notes_on_tuning(request);
     if (report.interrupted) {
       print_note("interrupted; the rows above are those that were launched");
     }
@@ -120,7 +121,8 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   style.columns = options.columns;
   std::ostringstream text;
   const std::unique_ptr<Sink> table = make_table_sink(text, style);  // refuses unknown columns now
-  std::string notes = note_on_replaced(request.out);  // before the run makes the files
+  std::string notes = notes_on_tuning(request);
+  notes += note_on_replaced(request.out);  // before the run makes the files
   if (std::error_code error; request.resume && !std::filesystem::exists(*request.resume, error)) {
     notes += fmt::format("{} is new: nothing to resume\n", request.resume->string());
   }

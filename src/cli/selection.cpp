@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/terminal.h"
 #include "core/error.h"
 #include "core/numbers.h"
 #include "layers/layer_problem.h"
@@ -134,8 +135,9 @@ RunRequest request_for(const Selection& selection) {
   request.scenarios = load_selected(selection);
   if (!selection.tuning.empty()) {
     request.tuning_file = selection.tuning;
-    apply_tunings(request.scenarios, load_tuning_file(selection.tuning, tuning_fault),
-                  selection.tuning, tuning_device());
+    request.tuned =
+        apply_tunings(request.scenarios, load_tuning_file(selection.tuning, tuning_fault),
+                      selection.tuning, tuning_device());
   }
   request.overrides = selection.overrides;
   if (selection.seed) {
@@ -146,6 +148,19 @@ RunRequest request_for(const Selection& selection) {
   request.filters = selection.filters;
   request.cases = selection.cases;
   return request;
+}
+
+std::string notes_on_tuning(const RunRequest& request) {
+  return request.tuning_file.empty()
+             ? ""
+             : tuning_notes(plan_rows(request), request.tuned, request.tuning_file);
+}
+
+void print_notes_on_tuning(const RunRequest& request) {
+  if (std::string notes = notes_on_tuning(request); !notes.empty()) {
+    notes.pop_back();  // print_note ends the line
+    print_note(notes);
+  }
 }
 
 }  // namespace lora_bench

@@ -41,4 +41,8 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
 // A request with everything the selection says.
 [[nodiscard]] RunRequest request_for(const Selection& selection);
 
+// What --tuning does not do for the rows of the request: lines for stderr, or "".
+[[nodiscard]] std::string notes_on_tuning(const RunRequest& request);
+void print_notes_on_tuning(const RunRequest& request);
+
 }  // namespace lora_bench

@@ -133,7 +133,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   if (const auto code = supervised(request, invocation.argv, Makes::kRows)) {
     return *code;
   }
-  const std::string notes = note_on_replaced(request.out);
+  const std::string notes = notes_on_tuning(request) + note_on_replaced(request.out);
   const RunReport report = run(request);
   print_result(proof_table(report.rows) + skip_reasons(report.rows) +
                failure_report(report.rows, kFailuresTold));

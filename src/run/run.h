@@ -16,11 +16,18 @@
 
 namespace lora_bench {
 
+// A case that the file of --tuning has an entry for.
+struct TunedCase {
+  std::string scenario, id;
+  std::string why_not;  // why auto chooses after all: the device cannot launch it; "" = it does not
+};
+
 // What `run` and `verify` were asked to do; the command line fills it.
 struct RunRequest {
   std::vector<Scenario> scenarios;
   std::vector<std::string> overrides;                // the --set values, for repro lines
   std::string tuning_file;                           // that cases were told by, for the same
+  std::vector<TunedCase> tuned;                      // by it
   std::int64_t max_cases = LoadOptions{}.max_cases;  // with which they were loaded, for the same
   std::vector<std::string> backends;  // replaces those of the scenarios when not empty
   bool all_backends = false;          // `verify`: every usable one when none is named

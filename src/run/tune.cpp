@@ -101,25 +101,54 @@ TuneReport tune(const TuneRequest& request) {
   return report;
 }
 
-void apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
-                   const std::filesystem::path& file, const TuningDevice& device) {
+std::vector<TunedCase> apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
+                                     const std::filesystem::path& file,
+                                     const TuningDevice& device) {
   refuse_other_device(tunings, file, device);
+  std::vector<TunedCase> tuned;
   for (Scenario& scenario : scenarios) {
     for (Case& spec : scenario.cases) {
       Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
       const ShapeClass shape = shape_class(problem);
       const auto known = std::find_if(tunings.shapes.begin(), tunings.shapes.end(),
                                       [&](const auto& entry) { return entry.shape == shape; });
-      if (known == tunings.shapes.end() || !(spec.tuning == Tuning{})) {
+      if (known == tunings.shapes.end()) {
+        continue;
+      }
+      tuned.push_back({spec.scenario, spec.id, ""});
+      if (!(spec.tuning == Tuning{})) {
         continue;
       }
       problem.tuning = known->tuning;
-      if (why_not_tuned(device.device, problem).empty()) {
+      tuned.back().why_not = why_not_tuned(device.device, problem);
+      if (tuned.back().why_not.empty()) {
         spec.tuning = known->tuning;
       }
     }
     scenario.content_hash = content_hash(scenario.cases);
   }
+  return tuned;
+}
+
+std::string tuning_notes(const std::vector<PlannedRow>& rows, const std::vector<TunedCase>& tuned,
+                         const std::string& file) {
+  const auto is_of_rows = [&](const TunedCase& known) {
+    return std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) {
+      return row.spec->id == known.id && row.spec->scenario == known.scenario;
+    });
+  };
+  bool fits = false;
+  std::string notes;
+  for (const TunedCase& known : tuned) {
+    if (!is_of_rows(known)) {
+      continue;
+    }
+    fits = true;
+    if (!known.why_not.empty()) {
+      notes += fmt::format("{}: auto chooses, not as {} says: {}\n", known.id, file, known.why_not);
+    }
+  }
+  return fits ? notes : fmt::format("no entry of {} fits a case here\n", file);
 }
 
 }  // namespace lora_bench

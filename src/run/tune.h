@@ -39,8 +39,15 @@ struct TuningDevice {
 };
 
 // Tells cases without a tuning of their own what the file says of their class, where the device can
-// launch it. Throws UsageError where the file is of another device.
-void apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
-                   const std::filesystem::path& file, const TuningDevice& device);
+// launch it; gives those that it has an entry for. Throws UsageError where the file is of another
+// device.
+std::vector<TunedCase> apply_tunings(std::vector<Scenario>& scenarios, const TuningFile& tunings,
+                                     const std::filesystem::path& file, const TuningDevice& device);
+
+// What a user would not see from these rows: that no entry fits a case of theirs, or cannot be
+// launched. Lines for stderr, or "".
+[[nodiscard]] std::string tuning_notes(const std::vector<PlannedRow>& rows,
+                                       const std::vector<TunedCase>& tuned,
+                                       const std::string& file);
 
 }  // namespace lora_bench

@@ -218,6 +218,7 @@ TEST_CASE("plan takes a tuning file and says its tuning; a file of another devic
                        folder.write("t.yaml", "device: " + device + "\n" + text)});
     };
     CHECK(contains(plan("NVIDIA H200").out, "panel, as tuning says: family: panel, split: 2"));
+    CHECK(plan("NVIDIA H200").err.empty());
     const ProcessResult other = plan("NVIDIA L4");
     CHECK(other.exit_code == 1);
     CHECK(contains(other.err,
@@ -226,6 +227,42 @@ TEST_CASE("plan takes a tuning file and says its tuning; a file of another devic
     CHECK(run_tool({"plan", "smoke", "--tuning", "none.yaml"}).err ==
           "cannot read none.yaml: No such file or directory; allowed: what `lora-bench tune "
           "SCENARIO --out FILE.yaml` wrote\n");
+  }
+}
+
+TEST_CASE("a tuning file that does nothing for the cases is told on stderr by every command") {
+  if (!why_no_gpu().empty()) {
+    const TemporaryFolder folder;
+    const auto file = [&](const std::string& in_and_out) {
+      return folder.write("t.yaml",
+                          "device: NVIDIA H200\ntool: t\ncommit: c\ndate: d\nshapes:\n"
+                          "  - {op: linear, dtype: bf16, intermediate: fp32, " +
+                              in_and_out +
+                              ", rank: 16,\n     tokens: 2048, rows: 2048, time_us: 1, auto_us: 2, "
+                              "tuning: {family: resident}}\n");
+    };
+    const std::string tuning = file("in: 64, out: [64]");
+    const std::string note = "no entry of " + tuning + " fits a case here\n";
+    const std::vector<std::string> selection{
+        "smoke", "--case", "decode32-rank16", "--backends", "cpu", "--tuning", tuning};
+    const std::vector<std::vector<std::string>> commands{{"plan"},
+                                                         {"run", "--no-time", "--quiet"},
+                                                         {"verify", "--quick", "--quiet"},
+                                                         {"export", "--to", folder.path("x")}};
+    for (std::vector<std::string> command : commands) {
+      CAPTURE(command.front());
+      command.insert(command.end(), selection.begin(), selection.end());
+      const ProcessResult result = run_tool(command);
+      CHECK(result.exit_code == 0);
+      CHECK(contains(result.err, note));
+      CHECK(result.err.find(note) == result.err.rfind(note));
+    }
+    static_cast<void>(file("in: 4096, out: [4096, 1024, 1024]"));
+    const std::string why_not =
+        "tuning.family resident: the weights of 1 adapter of rank 16 are more than the shared "
+        "memory of clusters that run at once; allowed: clustered, panel\n";
+    CHECK(run_tool({"plan", "anchors", "--backends", "auto", "--tuning", tuning}).err ==
+          "prefill2048-qkv-1-r16: auto chooses, not as " + tuning + " says: " + why_not);
   }
 }
 

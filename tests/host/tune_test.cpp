@@ -374,6 +374,41 @@ TEST_CASE("tuning file: cases of its classes are told, those with a tuning of th
                        UsageError);
 }
 
+TEST_CASE("tuning file: one that fits no case of the rows is told") {
+  Scenario scenario;
+  scenario.cases = {layer_case(64, 64), layer_case(65, 65)};
+  std::vector<Scenario> scenarios{scenario};
+  const std::vector<TunedCase> tuned = apply_tunings(scenarios, one_shape(), "t.yaml", kH200);
+  const std::vector<PlannedRow> rows = rows_of(scenarios.front().cases);
+  CHECK(tuning_notes(rows, tuned, "t.yaml").empty());
+  CHECK(tuning_notes({rows[1]}, tuned, "t.yaml") == "no entry of t.yaml fits a case here\n");
+  // A case with a tuning of its own needs none.
+  scenario.cases[0].tuning.family = TunedFamily::kPanel;
+  scenarios = {scenario};
+  CHECK(tuning_notes(rows_of(scenarios.front().cases),
+                     apply_tunings(scenarios, one_shape(), "t.yaml", kH200), "t.yaml")
+            .empty());
+}
+
+TEST_CASE("tuning file: what the device cannot launch is told as --set would tell it") {
+  Scenario scenario;
+  scenario.cases = {layer_case(64, 64), layer_case(65, 65)};
+  std::vector<Scenario> scenarios{scenario};
+  const TuningDevice a100{.device = {.compute_capability = 80}, .name = "NVIDIA H200"};
+  TuningFile clusters = one_shape();
+  clusters.shapes.front().tuning = {.family = TunedFamily::kClustered};
+  const std::vector<TunedCase> tuned = apply_tunings(scenarios, clusters, "t.yaml", a100);
+  Problem said = problem_of(scenario.cases[0]);
+  said.tuning = clusters.shapes.front().tuning;
+  const std::string why_not = why_not_tuned(a100.device, said);
+  REQUIRE_FALSE(why_not.empty());
+  const std::vector<PlannedRow> rows = rows_of(scenarios.front().cases);
+  CHECK(tuning_notes(rows, tuned, "t.yaml") ==
+        "t64: auto chooses, not as t.yaml says: " + why_not + "\n");
+  // Of rows that are left out nothing is told but that.
+  CHECK(tuning_notes({rows[1]}, tuned, "t.yaml") == "no entry of t.yaml fits a case here\n");
+}
+
 TEST_CASE("tuning file: without a GPU it must be of the one that plan explains") {
   std::vector<Scenario> scenarios(1);
   TuningFile other = one_shape();
