@@ -20,6 +20,15 @@ namespace fs = std::filesystem;
 // What `layers` says for all of the model, as it means where nothing is said.
 constexpr std::string_view kAllLayers = "all";
 
+// What a case says, all of it, as text: two that differ in nothing are one.
+std::map<std::string, std::string> texts_of(const Settings& settings) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [path, setting] : settings.entries()) {
+    texts[path] = canonical(*setting.value);
+  }
+  return texts;
+}
+
 // One entry of `cases`, or the file alone when there are none.
 struct Entry {
   std::string name;
@@ -285,20 +294,23 @@ class Loader {
     const bool has_layer = resolve(spec, checker, models_);
     check_combinations(spec, has_layer, checker, context_);
     spec.id = std::move(id);
-    built_.push_back({{std::move(spec), of_case.all()}, point.where});
+    built_.push_back({{std::move(spec), of_case.all()},
+                      point.where,
+                      pinned_any_ ? texts_of(settings) : std::map<std::string, std::string>()});
   }
 
   void refuse_equal_ids() {
-    // A pinned field can leave points that differ in nothing; one of each is what was meant.
+    // A pinned field can leave cases that differ in nothing, neither in what is swept nor in what
+    // an entry says itself; one of each is what was meant.
     std::unordered_map<std::string, std::map<std::string, std::string>> seen;
     std::vector<Built> kept;
     for (Built& built : built_) {
-      const Case& spec = built.of.spec;
-      const auto [earlier, fresh] = seen.try_emplace(spec.id, spec.point);
+      const std::string& id = built.of.spec.id;
+      const auto [earlier, fresh] = seen.try_emplace(id, built.says);
       if (fresh) {
         kept.push_back(std::move(built));
-      } else if (!pinned_any_ || earlier->second != spec.point) {
-        diagnostics_.add(built.where, fmt::format("two cases have the id '{}'", spec.id),
+      } else if (!pinned_any_ || earlier->second != built.says) {
+        diagnostics_.add(built.where, fmt::format("two cases have the id '{}'", id),
                          "cases that differ, or a `name` for each");
       }
     }
@@ -323,6 +335,7 @@ class Loader {
   struct Built {
     RefusedCase of;  // refused for nothing where it can be
     Location where;
+    std::map<std::string, std::string> says;
   };
 
   fs::path file_;

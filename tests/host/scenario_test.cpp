@@ -221,6 +221,25 @@ TEST_CASE("--set replaces a value, the sweep over it, and what cases say of it")
   CHECK(only_case("seed: 5\n", {"seed=6", "seed=7"}).seed == 7);
 }
 
+TEST_CASE("--set leaves one of the cases that it makes equal, and drops none that still differ") {
+  const auto named = [](const std::string& first, const std::string& second) {
+    return kLayer + "cases: [{name: a, " + first + "}, {name: a, " + second + "}, {name: b}]\n";
+  };
+  const std::vector<std::string> both{"a", "b"};
+  CHECK(ids(parse(named("seed: 1", "seed: 2"), {"seed=3"})) == both);
+  CHECK(ids(parse(named("seed: 1, dtype: fp16", "seed: 2, dtype: fp16"), {"seed=3"})) == both);
+  const std::string two = "two cases have the id 'a'";
+  const std::string unlike = named("seed: 1, dtype: bf16", "seed: 1, dtype: fp16");
+  for (const std::vector<std::string>& set : {std::vector<std::string>{}, {"seed=2"}}) {
+    CHECK(refusal(unlike, set).find(two) != std::string::npos);
+  }
+  CHECK(ids(parse(unlike, {"dtype=fp32"})) == both);
+  CHECK(refusal(named("seed: 1", "seed: 1, dtype: fp16"), {"seed=2"}).find(two) !=
+        std::string::npos);
+  const std::string swept = unlike + "sweep: {adapters.rank: [8, 16]}\n";
+  CHECK(refusal(swept, {"adapters.rank=8"}).find(two) != std::string::npos);
+}
+
 TEST_CASE("--set layers turns a layer of one's own into a named one") {
   const Scenario scenario = parse(kLayer, {"model=llama-3.1-8b", "layers=o"});
   CHECK(scenario.cases.front().layer.in_features == 4096);
