@@ -267,19 +267,13 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   if (part.h == Exchange::kNone && problem.overlap != Overlap::kShrink) {
     return part;
   }
-  part.expand = part.lora;
-  part.expand->op = Op::kExpand;
-  part.lora.op = Op::kShrink;
+  part.expand = half_of(part.lora, Op::kExpand);
+  part.lora = half_of(std::move(part.lora), Op::kShrink);
   part.lora.max_rank = shard.lanes.count;
   for (std::int64_t& of_slot : part.lora.rank) {
     of_slot = rank_in(shard.lanes, of_slot);
   }
   return part;
-}
-
-Problem half_of(Problem linear, Op half) {
-  linear.op = half;
-  return linear;
 }
 
 ExchangedBytes exchanged_bytes(const LayerProblem& problem) {

@@ -86,9 +86,6 @@ struct ShardProblem {
 };
 [[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
 
-// Shrink or expand of a linear op as an op of its own.
-[[nodiscard]] Problem half_of(Problem linear, Op half);
-
 // What a shard must send of a result that is exchanged, however that is done: gathered, its part to
 // all others; summed, all but its share once to add it up and once to hand the sums out.
 struct ExchangedBytes {

@@ -37,8 +37,7 @@ Phases measure_phases(const MeasureRequest& request, const Backend& backend, Mem
                       Clock& clock, const DeviceFacts& device) {
   Phases phases;
   const auto seconds = [&](Op op, const Backend& part, bool checked) {
-    Problem problem = request.problem;
-    problem.op = op;
+    const Problem problem = half_of(request.problem, op);
     MeasureRequest alone{.problem = problem,
                          .settings = request.settings,
                          .seed = request.seed,

@@ -145,10 +145,23 @@ std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
   }
 }
 
+// A half that the op has not launches nothing that a number could be of; who makes a half of a
+// linear op leaves the other's numbers out (half_of).
+std::string why_no_such_half(const Problem& problem) {
+  if (tuning_of_op(problem.tuning, problem.op) == problem.tuning) {
+    return "";
+  }
+  return has_shrink(problem.op)
+             ? fmt::format(
+                   "tuning {{{}}}: op {} launches no expand; allowed: shrink_tile, split, parts",
+                   tuning_text(problem.tuning), name(problem.op))
+             : fmt::format("tuning {{{}}}: op {} launches no shrink; allowed: expand_tile, chunks",
+                           tuning_text(problem.tuning), name(problem.op));
+}
+
 std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
   const Tuning& tuning = problem.tuning;
-  if (!has_shrink(problem.op) ||
-      (tuning.shrink_tile.empty() && tuning.split == 0 && tuning.parts == 0)) {
+  if (tuning.shrink_tile.empty() && tuning.split == 0 && tuning.parts == 0) {
     return "";
   }
   if (!shrinks_in_vectors(problem)) {
@@ -188,7 +201,7 @@ std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
 
 std::string why_not_expand(const AutoDevice& device, const Problem& problem) {
   const Tuning& tuning = problem.tuning;
-  if (!has_expand(problem.op) || (tuning.expand_tile.empty() && tuning.chunks == 0)) {
+  if (tuning.expand_tile.empty() && tuning.chunks == 0) {
     return "";
   }
   const auto chosen = auto_expand_tuning(device, problem, tuning, expands_in_vectors(problem));
@@ -265,6 +278,9 @@ std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   }
   if (problem.tuning.family == TunedFamily::kResident) {
     return why_not_resident(device, problem);
+  }
+  if (std::string no_half = why_no_such_half(problem); !no_half.empty()) {
+    return no_half;
   }
   const std::string shrink = why_not_shrink(device, problem);
   return shrink.empty() ? why_not_expand(device, problem) : shrink;

@@ -73,8 +73,7 @@ void ask(Attempt& attempt) {
 // timed; what is wrong becomes the verdict, what is not supported a warning.
 bool prove_phases(Attempt& attempt) {
   for (const Op op : {Op::kShrink, Op::kExpand}) {
-    Problem phase = attempt.problem;
-    phase.op = op;
+    const Problem phase = half_of(attempt.problem, op);
     if (const Support support = attempt.backend->supports(phase, attempt.facts); !support.yes) {
       attempt.measurement->warnings.push_back(
           fmt::format("no phases: {} alone is not supported: {}", name(op), support.why_not));

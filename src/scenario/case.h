@@ -173,6 +173,9 @@ struct Tuning {
   [[nodiscard]] bool operator==(const Tuning&) const = default;
 };
 
+// Without the numbers of `panel` that speak of a half which the op has not.
+[[nodiscard]] Tuning tuning_of_op(Tuning tuning, Op op);
+
 // What is said, as a scenario would: "family: panel, split: 4"; "" where nothing is.
 [[nodiscard]] std::string tuning_text(const Tuning& tuning);
 

@@ -39,8 +39,7 @@ void Relations::slices_one_by_one() {
 // case says, though the two together may keep it better.
 void Relations::shrink_then_expand() {
   const Step first = shrink_half(base_);
-  Problem second = base_.problem;
-  second.op = Op::kExpand;
+  const Problem second = half_of(base_.problem, Op::kExpand);
   if (!supports(first.problem) || !supports(second)) {
     return;
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scenario/scenario_text.h"
@@ -234,8 +235,12 @@ std::vector<Case> plainer_op(const Case& spec) {
     smaller.with([](Case& next) { next.op = Op::kLinear; });
   }
   if (spec.op == Op::kLinear) {
-    smaller.with([](Case& next) { next.op = Op::kShrink; });
-    smaller.with([](Case& next) { next.op = Op::kExpand; });
+    for (const Op half : {Op::kShrink, Op::kExpand}) {
+      smaller.with([half](Case& next) {
+        next.op = half;
+        next.tuning = tuning_of_op(std::move(next.tuning), half);
+      });
+    }
   }
   return smaller.take();
 }

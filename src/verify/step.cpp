@@ -188,7 +188,7 @@ Step single_slice(const Step& step, std::int64_t slice) {
 
 Step shrink_half(const Step& step) {
   Step result = step;
-  result.problem.op = Op::kShrink;
+  result.problem = half_of(step.problem, Op::kShrink);
   result.problem.bias = false;
   result.tensors.y = nothing_of(step.problem.dtype);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
@@ -200,7 +200,7 @@ Step shrink_half(const Step& step) {
 
 Step expand_half(const Step& step, std::span<const std::byte> h) {
   Step result = step;
-  result.problem.op = Op::kExpand;
+  result.problem = half_of(step.problem, Op::kExpand);
   result.tensors.x = nothing_of(step.problem.dtype);
   for (HostTensor& a : result.tensors.a) {
     a = nothing_of(step.problem.dtype);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "core/sha256.h"
@@ -57,6 +58,12 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
 
 std::int64_t Problem::groups() const {
   return std::max(plan.active(), std::min({max_active, tokens, slots}));
+}
+
+Problem half_of(Problem linear, Op half) {
+  linear.op = half;
+  linear.tuning = tuning_of_op(std::move(linear.tuning), half);
+  return linear;
 }
 
 std::vector<std::int32_t> active_ids_of(const Problem& problem) {

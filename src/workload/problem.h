@@ -41,6 +41,9 @@ struct Problem {
   [[nodiscard]] bool operator==(const Problem&) const = default;
 };
 
+// Shrink or expand of a linear op as an op of its own, told of its tuning what is about it.
+[[nodiscard]] Problem half_of(Problem linear, Op half);
+
 // The plan's arrays with entries for so many groups: ids -1, starts where the last group ends.
 [[nodiscard]] std::vector<std::int32_t> active_ids_of(const Problem& problem);
 [[nodiscard]] std::vector<std::int32_t> group_starts_of(const Problem& problem);

@@ -191,6 +191,45 @@ TEST_CASE("tuning: what a device cannot launch is a sentence with what is allowe
   CHECK(contains(why_not(spec), "an x below 64 GiB"));
 }
 
+TEST_CASE("tuning: a number of a half that the op has not is not taken, a half has its own alone") {
+  const Tuning chunks = with(kPanels, [](Tuning& t) { t.chunks = 7; });
+  const Tuning columns = with(kPanels, [](Tuning& t) { t.expand_tile = "64x64x32"; });
+  const Tuning split = with(kPanels, [](Tuning& t) { t.split = 4; });
+  const Tuning parts = with(kPanels, [](Tuning& t) { t.parts = 8; });
+  const Tuning lanes = with(kPanels, [](Tuning& t) { t.shrink_tile = "64x48-joined"; });
+  const auto of = [](Op op, const Tuning& tuning) {
+    Case spec = tuned_case(640, tuning);
+    spec.op = op;
+    return why_not(spec);
+  };
+  CHECK(of(Op::kShrink, chunks) ==
+        "tuning {family: panel, chunks: 7}: op shrink launches no expand; allowed: shrink_tile, "
+        "split, parts");
+  CHECK(of(Op::kExpand, split) ==
+        "tuning {family: panel, split: 4}: op expand launches no shrink; allowed: expand_tile, "
+        "chunks");
+  CHECK(contains(of(Op::kShrink, columns), "launches no expand"));
+  for (const Tuning& of_shrink : {split, parts, lanes}) {
+    CHECK(contains(of(Op::kExpand, of_shrink), "op expand launches no shrink"));
+    CHECK(contains(of(Op::kEmbedding, of_shrink), "op embedding launches no shrink"));
+    CHECK(of(Op::kShrink, of_shrink).empty());
+    CHECK(of(Op::kLinear, of_shrink).empty());
+  }
+  for (const Tuning& of_expand : {chunks, columns}) {
+    CHECK(of(Op::kExpand, of_expand).empty());
+    CHECK(of(Op::kLinear, of_expand).empty());
+  }
+  // Proofs and phases launch the halves of a linear op.
+  Tuning all = split;
+  all.chunks = 7;
+  const Problem linear = problem_of(tuned_case(640, all));
+  CHECK(half_of(linear, Op::kShrink).tuning == split);
+  CHECK(half_of(linear, Op::kExpand).tuning == chunks);
+  for (const Op op : {Op::kShrink, Op::kExpand}) {
+    CHECK(why_not_tuned({}, half_of(linear, op)).empty());
+  }
+}
+
 TEST_CASE("tuning: a batch or half that it cannot have falls back to what auto chooses") {
   // Relations launch parts and excerpts of a case with its tuning.
   Problem problem = problem_of(tuned_case(64, kClusters));
