@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ops/auto_choice.h"
+#include "ops/auto_tuning.h"
 #include "ops/panel_backend.h"
 #include "support/workload_case.h"
 
@@ -84,6 +85,32 @@ TEST_CASE("auto: high ranks go to panels where tiles of eight rows read weights 
   CHECK(family_of(spec) != AutoFamily::kPanel);
   spec.batch.decode = 9;
   CHECK(family_of(spec) == AutoFamily::kPanel);
+}
+
+TEST_CASE("auto: a dozen adapters of high rank are few, one more are many") {
+  Case spec = serving_case();
+  spec.skew.kind = Skew::kDistinct;
+  spec.adapters.rank.list = {192};
+  spec.adapters.max_rank = 192;
+  const auto nine_rows_of_each = [&](std::int64_t adapters) {
+    spec.adapters.slots = adapters;
+    spec.batch.decode = 9 * adapters;
+    return family_of(spec);
+  };
+  CHECK(nine_rows_of_each(12) == AutoFamily::kPanel);
+  CHECK(nine_rows_of_each(13) == AutoFamily::kClustered);
+}
+
+TEST_CASE("auto: resident that is asked for where it has no room is not launched as clustered") {
+  Case spec = serving_case();
+  spec.skew.kind = Skew::kDistinct;
+  spec.tuning.family = TunedFamily::kResident;
+  const Problem problem = problem_of(spec);
+  CHECK(auto_reason({}, problem) == AutoReason::kNoRoom);
+  CHECK(auto_family({}, problem) == AutoFamily::kPanel);
+  CHECK(why_not_tuned({}, problem) ==
+        "tuning.family resident: the weights of 64 adapters of rank 16 are more than the shared "
+        "memory of clusters that run at once; allowed: clustered, panel");
 }
 
 TEST_CASE("auto: knows the tiles of its batch, but not where it is launched for others") {

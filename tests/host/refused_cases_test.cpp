@@ -32,13 +32,14 @@ std::string refusal(const std::string& text, const LoadOptions& options = with_l
 
 // The cases that a run of these would have, or what is wrong.
 std::string chosen(const std::string& text, const std::vector<std::string>& filters,
-                   const std::vector<std::string>& cases = {}) {
+                   const std::vector<std::string>& cases = {},
+                   const std::vector<std::string>& backends = {"cpu"}) {
   LoadOptions options = with_layers();
   options.keep_refused = true;
   try {
     RunRequest request;
     request.scenarios = {parse_scenario(text, "test.yaml", options)};
-    request.backends = {"cpu"};
+    request.backends = backends;
     request.filters = filters;
     request.cases = cases;
     std::string ids;
@@ -82,6 +83,13 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
                 "kv_heads: 5}\n") ==
         "test.yaml:3:56: 5 kv heads do not divide widths 12 and 12 of k and v; allowed: a number "
         "of kv heads that divides the widths of k and v");
+  // What would not help, or only of the same fault, is not advised.
+  CHECK(refusal("op: layer\nbatch.decode: 4\nadapters: {slots: 2, rank: 8}\n"
+                "layer: {kind: row, in: 10, out: 8, tp: 4, fully_sharded: true}\n") ==
+        "test.yaml:4:40: input width 10 is not divisible by tp 4; allowed: layer.tp 1, 2");
+  CHECK(refusal("op: layer\nbatch.decode: 4\nadapters: {slots: 2, rank: 8}\n"
+                "layer: {kind: replicated, in: 8, out: 8, fully_sharded: true}\n") ==
+        "test.yaml:4:57: a replicated layer has no fully sharded form; allowed: false");
   CHECK(refusal(kRow + "layer.comm: nccl\nlayer.overlap: shrink\n") ==
         "test.yaml:6:16: layer.overlap shrink with layer.comm nccl: each GPU has one stream; "
         "allowed: serial or auto");
@@ -112,6 +120,27 @@ TEST_CASE("a case that cannot be stops nothing where it is not chosen") {
   // What only a drawn step tells rules out none that cannot be drawn.
   CHECK(chosen(kShards, {"bytes<1"}) == kNotBy5);
   CHECK(chosen(kShards, {"bytes<1", "tp=1"}).starts_with("no case is left to run"));
+}
+
+TEST_CASE("a case that cannot be is chosen by any of its backends, by the name that rows say") {
+  const std::vector<std::string> two{"naive", "cpu"};
+  for (const std::string filter : {"backend=naive", "backend=cpu", "backend!=naive"}) {
+    CHECK_MESSAGE(chosen(kShards, {filter}, {}, two) == kNotBy5, filter);
+  }
+  CHECK(chosen(kShards, {"backend=chunked"}, {}, two).starts_with("no case is left to run"));
+  // Nothing is loaded before rows are planned: any file will do.
+  const std::vector<std::string> plugin{"mine=" LORA_BENCH_SOURCE_DIR "/README.md"};
+  CHECK(chosen(kShards, {"backend=mine"}, {}, plugin) == kNotBy5);
+  CHECK(chosen(kShards, {"backend=mine", "tp<5"}, {}, plugin) == "tp1 tp4 ");
+  CHECK(chosen(kShards, {"backend!=mine"}, {}, plugin).starts_with("no case is left to run"));
+}
+
+TEST_CASE("a case that --set makes the twin of another of its name is told, though it cannot be") {
+  const std::string twins = kRow + "cases: [{name: a, seed: 1}, {name: a, seed: 1, layer.tp: 5}]\n";
+  LoadOptions set = with_layers();
+  set.keep_refused = true;
+  set.overrides = {"seed=2"};
+  CHECK(refusal(twins, set).find("two cases have the id 'a'") != std::string::npos);
 }
 
 TEST_CASE("any combination that cannot be is of its case, and a value that cannot be of the file") {

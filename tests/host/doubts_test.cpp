@@ -1,0 +1,32 @@
+#include "report/doubts.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/rows.h"
+
+using namespace lora_bench;
+
+TEST_CASE("rows of one name are of two cases where any column that says which differs") {
+  const Row row = fixed_rows().front();
+  const std::vector<std::pair<std::string, std::function<void(Row&)>>> edits{
+      {"op 'linear' and 'shrink'", [](Row& other) { other.op = "shrink"; }},
+      {"dtype 'bf16' and 'fp16'", [](Row& other) { other.dtype = "fp16"; }},
+      {"tokens '8' and '9'", [](Row& other) { other.tokens = 9; }},
+      {"in_features '4096' and '8192'", [](Row& other) { other.in_features = 8192; }},
+      {"out_features '4096+1024+1024' and '6144'", [](Row& other) { other.out_features = "6144"; }},
+      {"rank '16' and '32'", [](Row& other) { other.rank = 32; }},
+      {"ranks '16' and '8,16'", [](Row& other) { other.ranks = "8,16"; }},
+      {"seed '1' and '2'", [](Row& other) { other.seed = 2; }}};
+  CHECK(other_case(row, row).empty());
+  for (const auto& edit : edits) {
+    Row other = row;
+    edit.second(other);
+    CHECK(other_case(row, other) == "another case of the same name: " + edit.first);
+    CHECK(other_work(row, other) == other_case(row, other));
+  }
+}
