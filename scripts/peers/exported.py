@@ -1,4 +1,5 @@
 """What `lora-bench export` wrote, as docs/export.md lists it, and results for `lora-bench check`."""
+import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,21 @@ def rounded(values, dtype):
     return values
 
 
+def refuse_changed(meta, sealed, name):
+    """The metadata beside the tensors says how a peer is launched and timed, that among them what its row will say:
+    the two must be of one mind, and `row` as it was sealed."""
+    for key in [*meta, *(key for key in sealed if key not in meta)]:
+        value, text = meta.get(key), sealed.get(key, "null")
+        if value != (text if isinstance(value, str) else json.loads(text)):
+            raise ValueError(f"{name} beside it says otherwise of '{key}'")
+    seal = hashlib.sha256((sealed["content"] + sealed["row"]).encode()).hexdigest()[:16]
+    if sealed.get("row_seal") != seal:
+        raise ValueError("'row' of its metadata was changed, or is that of another case")
+    if meta["measure"]["cache"] != meta["row"]["cache"]:
+        raise ValueError(f"'measure' has the cache '{meta['measure']['cache']}', and 'row', which is sealed, "
+                         f"'{meta['row']['cache']}'")
+
+
 class Case:
     """One exported case. Tensors are mapped, not read: only what a peer asks for is loaded."""
 
@@ -38,7 +54,7 @@ class Case:
                 raise ValueError("no safetensors file, or cut short")
             self._entries = json.loads(file.read(length))
         self._begin = 8 + length
-        self._entries.pop("__metadata__")
+        sealed = self._entries.pop("__metadata__")
         end = self._begin + max(entry["data_offsets"][1] for entry in self._entries.values())
         if end != size:
             raise ValueError(f"it has {size} bytes, not the {end} that its header names")
@@ -49,6 +65,7 @@ class Case:
             raise ValueError(f"{beside.name} beside it is no JSON ({error})") from error
         if "row" not in self.meta or "measure" not in self.meta:
             raise ValueError(f"{beside.name} beside it has no 'row' or no 'measure'")
+        refuse_changed(self.meta, sealed, beside.name)
 
     def stored(self, name):
         """The elements as they lie in the file, and their safetensors type."""
