@@ -16,8 +16,8 @@ OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "
 
 def doubt_about(row):
     """One sentence, or "" where nothing contradicts itself."""
-    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_samples, _about_layer,
-                  _about_parts, _about_floor):
+    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_samples, _about_rotation,
+                  _about_layer, _about_parts, _about_floor):
         doubt = check(row)
         if doubt:
             return doubt
@@ -108,6 +108,13 @@ def _about_samples(row):
         return "PASSED with a time of fewer than two samples"
     unknown = samples < SAMPLES_FOR_MEDIAN and not row.text("warning")
     return "PASSED with too few samples to know the median, and no warning" if unknown else ""
+
+
+def _about_rotation(row):
+    # What is cold lies in no cache: of one set, which every launch has, a run says how large it is.
+    cold = row.text("cache") in ("weights-cold", "cold") and (row.number("weight_bytes") or 0) > 0
+    nothing = cold and row.number("rotation_sets") == 1 and row.number("rotated_bytes") == 0
+    return "cold weights, of which no bytes were rotated" if nothing else ""
 
 
 def _about_layer(row):

@@ -121,6 +121,14 @@ std::string doubt_about_samples(const Row& row) {
              : "";
 }
 
+// What is cold lies in no cache: of one set, which every launch has, a run says how large it is.
+std::string doubt_about_rotation(const Row& row) {
+  const bool cold = row.cache == "weights-cold" || row.cache == "cold";
+  return cold && row.weight_bytes > 0 && row.rotation_sets == 1 && row.rotated_bytes == 0
+             ? "cold weights, of which no bytes were rotated"
+             : "";
+}
+
 bool is_below_zero(const std::optional<double>& value) { return value && !(*value >= 0); }
 
 // Sums and quotients of the columns of a layer. A tax below its noise is no number.
@@ -252,9 +260,9 @@ std::string doubt_about(const Row& row) {
 }
 
 std::string doubt_about_stored(const Row& row) {
-  for (const auto check :
-       {doubt_about, doubt_about_work, doubt_about_proof, doubt_about_figures_of_time,
-        doubt_about_samples, doubt_about_layer, doubt_about_parts, doubt_about_floor}) {
+  for (const auto check : {doubt_about, doubt_about_work, doubt_about_proof,
+                           doubt_about_figures_of_time, doubt_about_samples, doubt_about_rotation,
+                           doubt_about_layer, doubt_about_parts, doubt_about_floor}) {
     if (std::string doubt = check(row); !doubt.empty()) {
       return doubt;
     }
