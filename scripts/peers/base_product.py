@@ -30,19 +30,24 @@ def rows_in_double(arrays, x, w, rows):
     return np.concatenate(right, 1), np.concatenate(size, 1)
 
 
-def wrong(case, arrays, x, w, y):
-    """How some rows of y, no one knows which, differ from the product by more than fp32 sums in any order and one
-    rounding explain; "" where they do not."""
-    rows = np.sort(np.random.default_rng().choice(case.tokens, min(MOST_ROWS, case.tokens), replace=False))
-    right, size = rows_in_double(arrays, x, w, rows)
+def far(case, got, right, size):
+    """Which elements differ from the product by more than fp32 sums in any order and one rounding explain."""
     # The last rounding of numbers that are not normal is no share of them.
     allowed = (case.in_features * 2.0**-23 * size
                + case.meta["unit_roundoff_of_output"] * np.abs(right) * (1 + 2.0**-7) + 2.0**-24)
-    apart = np.abs(arrays.in_numpy(arrays.doubled(y, rows)) - right)
-    far = ~(apart <= allowed)
-    if not far.any():
+    return ~(np.abs(got - right) <= allowed)
+
+
+def wrong(case, arrays, x, w, y):
+    """How some rows of y, no one knows which, differ from the product; "" where they do not."""
+    rows = np.sort(np.random.default_rng().choice(case.tokens, min(MOST_ROWS, case.tokens), replace=False))
+    right, size = rows_in_double(arrays, x, w, rows)
+    got = arrays.in_numpy(arrays.doubled(y, rows))
+    wrong_ones = far(case, got, right, size)
+    if not wrong_ones.any():
         return ""
-    row, column = np.argwhere(far)[0]
-    return (f"the product of the layer is wrong in {far.sum()} of {far.size} elements; token {rows[row]}, column "
-            f"{column}: expected {right[row, column]:.9g}, got {right[row, column] + apart[row, column]:.9g} or as far "
+    row, column = np.argwhere(wrong_ones)[0]
+    apart = np.abs(got - right)
+    return (f"the product of the layer is wrong in {wrong_ones.sum()} of {wrong_ones.size} elements; token "
+            f"{rows[row]}, column {column}: expected {right[row, column]:.9g}, got {right[row, column] + apart[row, column]:.9g} or as far "
             "below")

@@ -5,6 +5,7 @@ import time
 import numpy as np
 
 import base_product
+import idle_rows
 from changed_rows import MOST_APART, Changed, apart
 
 MOST_LAUNCHES = 2048  # in a sequence
@@ -255,6 +256,9 @@ def wrong_after_timing(sequence, proved):
         checks.append(("the timed launches left another output than as many untimed", timed,
                        left([clock.run] * rounds)))
     wrong = [(what, _differs(sets, *outputs)) for what, *outputs in checks]
+    sets.restore()
+    clock.run()
+    wrong.append(("the timed launches wrote rows without an adapter", idle_rows.written(sets)))
     return "; ".join(f"{what}: {how}" for what, how in [*wrong, *_wrong_with_another_x(sequence)] if how)
 
 
@@ -291,7 +295,8 @@ def _wrong_on_the_way(sequence, changed):
     launches, overwrites = list(sequence.launches), not sequence.accumulates
     dice = np.random.default_rng()
     places = [int(p) for p in np.sort(dice.choice(len(launches), min(MOST_LOOKS, len(launches)), replace=False))]
-    index, seen = arrays.index(changed.rows), {}
+    idle, seen = idle_rows.drawn(case), {}
+    index = arrays.index(np.concatenate([changed.rows, idle]))
 
     def looked_at(place, launch, output):
         def look():
@@ -315,10 +320,26 @@ def _wrong_on_the_way(sequence, changed):
             before[:, columns] = arrays.in_numpy(x @ arrays.doubled(w, columns).T)
         left = arrays.rows(seen[place], np.arange(len(changed.rows)), _row_axis(case))
         missing = _missing(sets, changed, left, [TURN * number] * (1 if overwrites else rounds), before, columns)
+        told = f"launch {place + 1} of the {len(launches)} timed"
         if missing:
-            return [(f"launch {place + 1} of the {len(launches)} timed left a wrong output once x was another",
-                     missing)]
+            return [(f"{told} left a wrong output once x was another", missing)]
+        written = _written(sets, number, idle, seen[place], overwrites, columns)
+        if written:
+            return [(f"{told} wrote rows without an adapter", written)]
     return []
+
+
+def _written(sets, number, idle, seen, cleared, columns):
+    """What a launch that was looked at wrote into rows without an adapter, which lie behind those that changed."""
+    case, arrays = sets.case, sets.arrays
+    if not len(idle):
+        return ""
+    left = arrays.doubled(seen, slice(seen.shape[0] - len(idle), None))
+    if case.layer:
+        return idle_rows.not_the_product(sets, number, idle, left, columns)
+    before = 0 if cleared else arrays.doubled(sets.y_before, idle)
+    apart = arrays.largest(left - before)
+    return "" if apart == 0 else f"up to {apart:.3g} was added or taken away"
 
 
 def _row_axis(case):
