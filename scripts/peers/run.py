@@ -34,6 +34,10 @@ import conditions
 import timing
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+from plotting.doubts import doubt_about  # noqa: E402
+from plotting.rows import Row, UsageError  # noqa: E402
+
 PASS, USAGE, WRONG, INCONCLUSIVE, ENVIRONMENT = 0, 1, 2, 4, 5
 CODES = {"PASSED": PASS, "FAILED": WRONG, "ERROR": WRONG, "MISTRUSTED": INCONCLUSIVE, "SKIPPED": PASS}
 USUAL_OUT = "peers.jsonl"
@@ -313,24 +317,50 @@ def refuse_others(file, row, context, peer, device):
                                "name another file")
 
 
+def refuse_doubtful(place, row, case):
+    """What no run wrote, or a run of another case, is no row to build on: as `lora-bench run --resume` has it."""
+    try:
+        doubt = doubt_about(Row(row, row.get("point") or {}, place, {}))
+    except UsageError as error:
+        doubt = str(error)
+    if row["status"] not in CODES:
+        doubt = f"status is '{row['status']}'"
+    for key in ("cache", "bytes", "weight_bytes", "flops"):
+        known = case.meta["row"][key]
+        if not doubt and row[key] != known:
+            doubt = f"{key} is '{row[key]}', of the case '{known}'"
+    if doubt:
+        raise Fault(USAGE, f"--resume: {place}: {doubt}; no run writes that: name another file")
+
+
 def rows_in(out, backend, peer, device, cases, timed):
-    """By scenario and case, the rows that an earlier run left; where times are asked, none that were only proved."""
-    contents, rows, context = {names_of(case.meta["row"]): case.meta["row"]["content"] for case in cases}, {}, {}
+    """By scenario and case, all rows that an earlier run left: a later one takes back no earlier. Where times are
+    asked, none that were only proved."""
+    known, rows, context = {names_of(case.meta["row"]): case for case in cases}, {}, {}
     out.seek(0)
-    for line in out:
+    for number, line in enumerate(out, start=1):
+        place = f"{out.name}:{number}"
         try:
             row = json.loads(line)
         except ValueError:  # cut in the middle
             continue
-        if row["kind"] == "context":
-            context = row
-        elif row["backend"] == backend and contents.get(names_of(row), "") == row["content"]:
+        try:
+            if row["kind"] == "context":
+                context = row
+                continue
+            case = known.get(names_of(row))
+            if row["backend"] != backend or case is None or row["content"] != case.meta["row"]["content"]:
+                continue
             if row["peer"] == NOT_HERE != peer:
                 continue  # installed since
             if peer != NOT_HERE:
                 refuse_others(out.name, row, context, peer, device)
+            refuse_doubtful(place, row, case)
             if not (timed and row["status"] == "PASSED" and row["time_us"] is None):
-                rows[names_of(row)] = row
+                rows.setdefault(names_of(row), []).append(row)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise Fault(USAGE, f"--resume: {place}: no row that run.py wrote ({type(error).__name__}: {error}); "
+                               "name another file") from error
     return rows
 
 
@@ -359,7 +389,7 @@ def main():
     label, context = options.label or name, tool.context(arrays)
     with open_out(options.out) as out:
         done = rows_in(out, label, identity, context, cases, not options.no_time) if options.resume else {}
-        statuses = {row["status"] for row in done.values()}
+        statuses = {row["status"] for rows in done.values() for row in rows}
         missing = [case for case in cases if names_of(case.meta["row"]) not in done]
         if not missing:
             print(f"run.py: all {len(cases)} cases have a row of {label} there; without --resume they run again",
