@@ -116,6 +116,9 @@ class Tool:
         self.contexts = [json.loads(line) for line in self.run("device", "--json").stdout.splitlines()]
         # Of a row, as the tool writes them: a line of the list begins with its key, below a heading.
         self.columns = [line.split()[0] for line in self.run("list", "metrics").stdout.splitlines() if line[:1] == " "]
+        # Of the same form, with what is said of one further in.
+        self.backends = [line.split()[0] for line in self.run("list", "backends").stdout.splitlines()
+                         if line[:2] == "  " and line[2:3].strip()]
 
     def run(self, *arguments):
         try:
@@ -364,6 +367,12 @@ def rows_in(out, backend, peer, device, cases, timed):
     return rows
 
 
+def refuse_our_name(label, tool):
+    """Rows of a peer under the name of a backend would stand, and be counted, for that backend."""
+    if label in tool.backends or label.startswith(("mutant:", "fake:")):
+        raise Fault(USAGE, f"'{label}' is the name of a backend of lora-bench; give the peer another with --label")
+
+
 def main():
     begin = time.perf_counter()
     options = parse()
@@ -372,6 +381,7 @@ def main():
     cases = find_cases(options.cases, options.case)
     name, peer = load_peer(options.peer)
     tool = Tool(options.tool)
+    refuse_our_name(options.label or name, tool)
     arrays, identity, reason, turns = None, NOT_HERE, "", Turns(options.turns)
     turns.together()  # a peer may try itself on the GPU
     try:

@@ -81,4 +81,20 @@ TEST_CASE("a case whose row is not as it was sealed, or is timed otherwise, is r
   CHECK_FALSE(fs::exists(folder.path("peers.jsonl")));
 }
 
+TEST_CASE("a peer under the name of a backend of ours is refused") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  for (const std::string label : {"cpu", "auto", "grouped-ordered", "fake:slow"}) {
+    const ProcessResult result = run_peer(python, folder, "numpy", {"--label", label});
+    CHECK(result.exit_code == 1);
+    CHECK_MESSAGE(contains(result.err, "'" + label + "' is the name of a backend of lora-bench; "),
+                  result.err);
+  }
+  const std::string file = folder.write("cpu.py", "from peer_numpy import *\n");
+  CHECK(contains(run_peer(python, folder, file).err, "give the peer another with --label"));
+  CHECK_FALSE(fs::exists(folder.path("peers.jsonl")));
+  CHECK(run_peer(python, folder, file, {"--label", "mine", "--no-time"}).exit_code == 0);
+}
+
 }  // namespace lora_bench::test
