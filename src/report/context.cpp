@@ -7,6 +7,11 @@
 
 namespace lora_bench {
 
+bool same_device(const Context& left, const Context& right) {
+  return left.device_kind == right.device_kind && left.device_name == right.device_name &&
+         left.device_identity == right.device_identity;
+}
+
 std::vector<std::string> context_differences(const Context& left, const Context& right) {
   std::vector<std::string> differences;
   const auto check = [&](const char* what, const std::string& a, const std::string& b) {

@@ -103,6 +103,32 @@ void add_speedups(std::vector<Row>& rows) {
   }
 }
 
+// The devices that a file of peers has times of; one that was not read says only its own.
+std::vector<Context> devices_of(const Results& peers) {
+  return peers.timed_on.empty() ? std::vector{peers.context} : peers.timed_on;
+}
+
+// Beside rows of the host those of one GPU may stand, for their mode tells them apart.
+void refuse_several_devices(const Results& peers) {
+  std::map<std::string, Context> of_kind;
+  for (const Context& device : devices_of(peers)) {
+    const Context& known = of_kind.emplace(device.device_kind, device).first->second;
+    if (!same_device(known, device)) {
+      throw UsageError(fmt::format(
+          "{}: has times of two devices, '{}' ({}) and '{}' ({}); give rows of one of them",
+          peers.file, known.device_name, known.device_identity, device.device_name,
+          device.device_identity));
+    }
+  }
+}
+
+bool ran_on(const Results& peers, const std::string& identity) {
+  const std::vector<Context> devices = devices_of(peers);
+  return !identity.empty() &&
+         std::any_of(devices.begin(), devices.end(),
+                     [&](const Context& device) { return device.device_identity == identity; });
+}
+
 // What both files say of one machine: what was run there differs by its nature.
 std::vector<std::string> differences(const Results& ours, const Results& peers) {
   Context machine = peers.context;
@@ -309,8 +335,8 @@ std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
 Results with_peers(Results ours, const Results& peers) {
   std::vector<Row> kept;
   std::set<std::string> unknown;
-  const bool one_device = !ours.context.device_identity.empty() &&
-                          ours.context.device_identity == peers.context.device_identity;
+  refuse_several_devices(peers);
+  const bool one_device = ran_on(peers, ours.context.device_identity);
   for (const Row& peer : without_skipped_before(peers.rows)) {
     const std::vector<const Row*> own = ours_of(peer, ours, peers.file);
     if (own.empty()) {

@@ -9,8 +9,9 @@ namespace lora_bench {
 
 // Our rows and behind them those that scripts/peers wrote of the same cases. Fills the speedup of
 // ours; gives the peers our floor where both ran on one device, which makes a time below it
-// INVALID. A peer's row of another case of the same name throws UsageError, one of a case that we
-// have not is left out with a warning, a SKIPPED one of what was run further down without.
+// INVALID. Throws UsageError for times of two devices of a kind, and for a peer's row of another
+// case of the same name; one of a case that we have not is left out with a warning, a SKIPPED one
+// of what was run further down without.
 [[nodiscard]] Results with_peers(Results ours, const Results& peers);
 
 // "auto fastest in 15 of 17 cases, vllm in 2", then what each peer is; nothing without peers.

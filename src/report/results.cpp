@@ -45,6 +45,13 @@ std::size_t deepest_nesting(std::string_view line) {
   return deepest;
 }
 
+void add_device(std::vector<Context>& devices, const Context& context) {
+  if (std::none_of(devices.begin(), devices.end(),
+                   [&](const Context& known) { return same_device(known, context); })) {
+    devices.push_back(context);
+  }
+}
+
 class Reader {
  public:
   explicit Reader(std::string file) { results_.file = std::move(file); }
@@ -114,6 +121,9 @@ class Reader {
     } else if (*kind == "row") {
       results_.rows.push_back(row_from_json(json, unknown));
       doubt(results_.rows.back());
+      if (results_.rows.back().time_us) {
+        add_device(results_.timed_on, latest_);
+      }
     } else {
       throw UsageError("'kind' must be \"context\" or \"row\"");
     }
@@ -144,6 +154,7 @@ class Reader {
   }
 
   void take_context(Context context) {
+    latest_ = context;
     if (!has_context_) {
       results_.context = std::move(context);
       has_context_ = true;
@@ -167,6 +178,7 @@ class Reader {
       std::tuple<std::string, std::string, std::string, std::int64_t, std::string, std::string>>
       seen_;
   bool has_context_ = false;
+  Context latest_;  // of the rows that follow
   int number_ = 0;
   std::vector<std::string> unknown_;
 };
@@ -233,6 +245,9 @@ Results merge_results(const std::vector<Results>& files) {
         all.warnings.push_back(
             fmt::format("{} and {}: {}", files.front().file, file.file, difference));
       }
+    }
+    for (const Context& device : file.timed_on) {
+      add_device(all.timed_on, device);
     }
     all.rows.insert(all.rows.end(), file.rows.begin(), file.rows.end());
     all.warnings.insert(all.warnings.end(), file.warnings.begin(), file.warnings.end());

@@ -83,6 +83,8 @@ struct Context {
   std::int64_t seed = 0;
 };
 
+[[nodiscard]] bool same_device(const Context& left, const Context& right);
+
 // What makes figures of two files not comparable, one sentence each: device, driver, runtime,
 // tool version, build, seed, or another content of a scenario that both ran. Empty = the same.
 [[nodiscard]] std::vector<std::string> context_differences(const Context& left,

@@ -48,6 +48,7 @@ struct Results {
   Context context;
   std::vector<Row> rows;
   std::vector<std::string> warnings;
+  std::vector<Context> timed_on = {};  // each device of a row with a time; empty where not read
 };
 [[nodiscard]] Results read_results(const std::filesystem::path& file);
 [[nodiscard]] Results parse_results(const std::string& text, const std::string& name);
