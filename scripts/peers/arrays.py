@@ -117,7 +117,7 @@ class TorchArrays:
         self.torch.mm(x, weights.t(), out=y)
 
     def doubled(self, array, rows):
-        index = rows if isinstance(rows, slice) else self.torch.as_tensor(rows, device=self.device)
+        index = rows if isinstance(rows, slice) else self.index(rows)
         return array[index].double()
 
     def in_numpy(self, array):
