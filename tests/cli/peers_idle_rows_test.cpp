@@ -11,17 +11,11 @@ namespace lora_bench::test {
 
 TEST_CASE("a peer that writes rows without an adapter in any set but the first is FAILED") {
   LORA_BENCH_NEED_NUMPY(python);
-  const std::string stray =
-      "from peer_numpy import *\n"
-      "import peer_numpy\n"
-      "sets = []\n"
-      "def operands(state, a, b):\n"
-      "    sets.append((a, b))\n"
-      "    return sets[-1]\n"
-      "def launch(state, operands):\n"
-      "    peer_numpy.launch(state, operands)\n"
-      "    if operands is not sets[0] WHERE:\n"
-      "        state['y'][state['case'].ids < 0] += np.float32(1)\n";
+  const std::string stray = kNumpyWithSets +
+                            "def launch(state, operands):\n"
+                            "    peer_numpy.launch(state, operands)\n"
+                            "    if operands is not sets[0] WHERE:\n"
+                            "        state['y'][state['case'].ids < 0] += np.float32(1)\n";
   const std::string step =
       "name: one\n"
       "dtype: bf16\n"

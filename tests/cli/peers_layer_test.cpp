@@ -8,12 +8,11 @@
 
 #include "support/json_rows.h"
 #include "support/need_numpy.h"
+#include "support/peer_runs.h"
 #include "support/process.h"
 
 namespace lora_bench::test {
 namespace {
-
-const std::string kRunner = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/peers/run.py";
 
 const char* const kLayers =
     "name: small-layers\n"
@@ -35,15 +34,6 @@ std::string export_layers(const TemporaryFolder& folder) {
       {"export", file, "--backends", "cpu", "--scales-as-written", "--to", folder.path("cases")});
   REQUIRE_MESSAGE(result.exit_code == 0, result.err);
   return file;
-}
-
-ProcessResult run_peer(const std::string& python, const TemporaryFolder& folder,
-                       const std::string& peer) {
-  ProcessOptions options;
-  options.environment["PYTHONDONTWRITEBYTECODE"] = "1";
-  return run_process({python, kRunner, "--cases", folder.path("cases"), "--peer", peer, "--tool",
-                      LORA_BENCH_BINARY, "--out", folder.path("peers.jsonl")},
-                     options);
 }
 
 // The rows of a file as a quiet machine gives them: a quarter of the time is tax, all of it above
@@ -115,16 +105,10 @@ TEST_CASE("a peer's tax on a layer is proved, timed and stands beside ours") {
 TEST_CASE("a peer that leaves out launches whose output another one overwrites is FAILED") {
   LORA_BENCH_NEED_NUMPY(python);
   // Nothing of the sets between the first, which is proved, and the last, which is seen at the end.
-  const std::string lazy =
-      "from peer_numpy import *\n"
-      "import peer_numpy\n"
-      "sets = []\n"
-      "def operands(state, a, b):\n"
-      "    sets.append((a, b))\n"
-      "    return sets[-1]\n"
-      "def launch(state, operands):\n"
-      "    if operands is sets[0] or operands is sets[-1]:\n"
-      "        peer_numpy.launch(state, operands)\n";
+  const std::string lazy = kNumpyWithSets +
+                           "def launch(state, operands):\n"
+                           "    if operands is sets[0] or operands is sets[-1]:\n"
+                           "        peer_numpy.launch(state, operands)\n";
   const std::string step =
       "name: one\n"
       "dtype: bf16\n"

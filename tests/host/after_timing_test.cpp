@@ -14,6 +14,7 @@
 #include "support/cpu_case.h"
 #include "support/dishonest.h"
 #include "support/draws.h"
+#include "support/launch_for.h"
 #include "verify/verify.h"
 #include "workload/excerpt.h"
 
@@ -244,19 +245,13 @@ TEST_CASE("no rows are known to be the ones that are looked at") {
   const std::vector<std::int64_t> usual = sample_rows(problem, 16, 1);
   std::int64_t launches = 0;
   const auto few = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
-    Problem some = whole;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(whole.tokens), kNoAdapter);
     for (const std::int64_t row : usual) {
       ids[static_cast<std::size_t>(row)] =
           whole.plan.adapter_of_token[static_cast<std::size_t>(row)];
     }
-    some.plan = make_plan(ids, whole.slots);
-    Operands cut = operands;
-    cut.adapter_of_token = some.plan.adapter_of_token.data();
-    cut.token_order = some.plan.token_order.data();
-    cut.active_ids = some.plan.active_ids.data();
-    cut.group_starts = some.plan.group_starts.data();
-    ++launches < 40 ? backend.launch(whole, operands, {}) : backend.launch(some, cut, {});
+    ++launches < 40 ? backend.launch(whole, operands, {})
+                    : launch_for(ids, whole, operands, backend);
   };
   CHECK(verdict_on(problem, few).find("wrong values") != std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "measure/fake_clock.h"
 #include "measure/layer_time.h"
+#include "support/launch_for.h"
 #include "support/observed_backend.h"
 #include "support/timed_layer.h"
 
@@ -123,7 +124,6 @@ TEST_CASE("rows that are left as they were while x changes in others are found")
       known.assign(x, x + whole.tokens * whole.x_stride);
       return true;
     }
-    Problem some = whole;
     std::vector<std::int32_t> ids = whole.plan.adapter_of_token;
     for (std::int64_t row = 0; row < whole.tokens; ++row) {
       const std::int64_t first = row * whole.x_stride;
@@ -133,13 +133,7 @@ TEST_CASE("rows that are left as they were while x changes in others are found")
         ++left;
       }
     }
-    some.plan = make_plan(ids, whole.slots);
-    Operands cut = operands;
-    cut.adapter_of_token = some.plan.adapter_of_token.data();
-    cut.token_order = some.plan.token_order.data();
-    cut.active_ids = some.plan.active_ids.data();
-    cut.group_starts = some.plan.group_starts.data();
-    cpu->launch(some, cut, {});
+    test::launch_for(ids, whole, operands, *cpu);
     return false;
   }});
   const LayerMeasurement result = measured(problem, clock, lazy, false, false);

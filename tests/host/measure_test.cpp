@@ -17,6 +17,7 @@
 #include "support/cpu_case.h"
 #include "support/near.h"
 #include "support/observed_backend.h"
+#include "support/short_measure.h"
 #include "support/wrapped_memory.h"
 
 using namespace lora_bench;
@@ -47,17 +48,6 @@ class DeviceLikeMemory : public WrappedMemory {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
 };
 
-MeasureSettings settings(CacheMode cache = CacheMode::kWeightsCold) {
-  MeasureSettings result;
-  result.cache = cache;
-  result.warmup_ms = 1;
-  result.min_samples = 10;
-  result.max_samples = 40;
-  result.min_time_ms = 1;
-  result.max_time_ms = 1e6;
-  return result;
-}
-
 DeviceFacts device(std::int64_t cache_bytes) {
   DeviceFacts facts;
   facts.kind = "cpu";
@@ -67,7 +57,7 @@ DeviceFacts device(std::int64_t cache_bytes) {
 
 struct Bench {
   Problem problem = small_linear();
-  MeasureSettings wanted = settings();
+  MeasureSettings wanted = short_measure();
   std::vector<const void*> weights;  // of each launch
   std::set<const void*> inputs, outputs;
   ObservedBackend backend{{.before = [this](const Problem&, const Operands& operands) {
@@ -114,7 +104,7 @@ TEST_CASE("a sample touches every set, beyond three caches, and shares what must
 
 TEST_CASE("cold rotates the activations too, hot rotates nothing") {
   Bench cold;
-  cold.wanted = settings(CacheMode::kCold);
+  cold.wanted = short_measure(CacheMode::kCold);
   FakeClock cold_clock(constant(1e-6));
   const Measurement rotated = cold.run(cold_clock);
   CHECK(rotated.rotation_sets > 1);
@@ -122,7 +112,7 @@ TEST_CASE("cold rotates the activations too, hot rotates nothing") {
   CHECK(static_cast<std::int64_t>(cold.outputs.size()) == rotated.rotation_sets);
 
   Bench hot;
-  hot.wanted = settings(CacheMode::kHot);
+  hot.wanted = short_measure(CacheMode::kHot);
   FakeClock hot_clock(constant(1e-6));
   const Measurement still = hot.run(hot_clock);
   CHECK(still.rotation_sets == 1);
@@ -382,7 +372,7 @@ TEST_CASE("what the timed launches left is checked, with their number") {
   for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
     CAPTURE(name(cache));
     Bench bench;
-    bench.wanted = settings(cache);
+    bench.wanted = short_measure(cache);
     bench.wanted.max_samples = 500;
     bench.wanted.min_time_ms = 200;  // long enough for y to be restored in between
     std::size_t of_all = 0, of_one = 0;

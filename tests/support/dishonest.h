@@ -16,6 +16,7 @@
 #include "measure/rotation.h"
 #include "ops/cpu_backend.h"
 #include "run/case_runner.h"
+#include "support/short_measure.h"
 
 // Backends that are right only while they are looked at, and what is said of them after timing.
 namespace lora_bench::test {
@@ -88,13 +89,7 @@ inline Measurement measurement_of(const Problem& problem, const Dishonest& backe
                                   CacheMode cache = CacheMode::kWeightsCold,
                                   std::vector<std::int64_t>* launches_on_y = nullptr,
                                   std::uint64_t secret = 12) {
-  MeasureSettings settings;
-  settings.cache = cache;
-  settings.warmup_ms = 1;
-  settings.min_samples = 10;
-  settings.max_samples = 40;
-  settings.min_time_ms = 1;
-  settings.max_time_ms = 1e6;
+  const MeasureSettings settings = short_measure(cache);
   const Numerics numerics = backend.numerics(problem);
   const auto check = [&](const Left& left) {
     CHECK(left.secret == secret);

@@ -12,6 +12,15 @@ namespace lora_bench::test {
 
 inline const std::string kPeers = std::string(LORA_BENCH_SOURCE_DIR) + "/scripts/peers/";
 
+// The beginning of a peer that is NumPy's but for `launch`, and tells its sets of weights apart.
+inline const std::string kNumpyWithSets =
+    "from peer_numpy import *\n"
+    "import peer_numpy\n"
+    "sets = []\n"
+    "def operands(state, a, b):\n"
+    "    sets.append((a, b))\n"
+    "    return sets[-1]\n";
+
 inline ProcessOptions without_bytecode() {
   ProcessOptions options;
   options.environment["PYTHONDONTWRITEBYTECODE"] = "1";
