@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "core/convert.h"
@@ -15,6 +16,15 @@ constexpr std::int64_t kNone = -1;
 
 double number(const Matrix& matrix, std::int64_t row, std::int64_t column) {
   return load(matrix.dtype, matrix.data.data(), row * matrix.columns + column);
+}
+
+std::vector<double> numbers(const Matrix& matrix, std::int64_t row, std::int64_t first,
+                            std::int64_t count) {
+  std::vector<double> all(nth(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    all[nth(i)] = number(matrix, row, first + i);
+  }
+  return all;
 }
 
 // h of one shard: [slice][row * lanes + lane].
@@ -176,6 +186,17 @@ class Model {
                 tokens_[row] * layer_.in_features + input);
   }
 
+  [[nodiscard]] std::vector<std::vector<double>> numbers_of_x(const Shard& shard,
+                                                              std::int64_t inputs) const {
+    std::vector<std::vector<double>> rows(tokens_.size(), std::vector<double>(nth(inputs)));
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      for (std::int64_t k = 0; k < inputs; ++k) {
+        rows[row][nth(k)] = x(row, shard.inputs.first + k, shard);
+      }
+    }
+    return rows;
+  }
+
   [[nodiscard]] std::vector<double> base(std::int64_t rank) const {
     const Shard own = shard_at(rank);
     const Shard of_weights =
@@ -193,17 +214,19 @@ class Model {
         problem_.adds_bias() || (problem_.skip_bias_add && is(LayerFault::kSkippedBiasAdded));
     const bool biased =
         adds && !is(LayerFault::kBiasForgotten) && (first_term || is(LayerFault::kBiasInEveryTerm));
+    const std::int64_t inputs = std::min(own.inputs.count, of_weights.inputs.count);
+    const std::vector<std::vector<double>> x_rows = numbers_of_x(own, inputs);
     std::vector<double> y(tokens_.size() * columns);
-    for (std::size_t row = 0; row < tokens_.size(); ++row) {
-      for (std::size_t column = 0; column < columns; ++column) {
-        double sum =
-            biased && bias_rows[column] != kNone ? number(tensors_.bias, 0, bias_rows[column]) : 0;
-        const std::int64_t inputs = std::min(own.inputs.count, of_weights.inputs.count);
-        for (std::int64_t k = 0; rows[column] != kNone && k < inputs; ++k) {
-          sum += x(row, own.inputs.first + k, own) *
-                 number(tensors_.w, rows[column], of_weights.inputs.first + k);
-        }
-        y[row * columns + column] = sum;
+    for (std::size_t column = 0; column < columns; ++column) {
+      const double bias =
+          biased && bias_rows[column] != kNone ? number(tensors_.bias, 0, bias_rows[column]) : 0;
+      const std::vector<double> w =
+          rows[column] == kNone
+              ? std::vector<double>{}
+              : numbers(tensors_.w, rows[column], of_weights.inputs.first, inputs);
+      for (std::size_t row = 0; row < tokens_.size(); ++row) {
+        y[row * columns + column] =
+            std::inner_product(w.begin(), w.end(), x_rows[row].begin(), bias);
       }
     }
     return y;
@@ -235,12 +258,16 @@ class Model {
              std::vector<double>(tokens_.size() * nth(shard.lanes.count)));
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       const Loaded* const adapter = adapter_of_row(row);
+      std::vector<double> x_row(nth(shard.a_inputs.count));
+      for (std::int64_t k = 0; k < shard.a_inputs.count; ++k) {
+        x_row[nth(k)] = x(row, shard.a_inputs.first + k);
+      }
       for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
         for (std::int64_t lane = 0; adapter->weights.a[slice] && lane < shard.lanes.count; ++lane) {
           const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);
           double sum = 0;
           for (std::int64_t k = 0; of_a >= 0 && k < shard.a_inputs.count; ++k) {
-            sum += x(row, shard.a_inputs.first + k) *
+            sum += x_row[nth(k)] *
                    number(*adapter->weights.a[slice], of_a, first_of_a + input_of_a(k));
           }
           h[slice][row * nth(shard.lanes.count) + nth(lane)] = adapter->scale * sum;
