@@ -186,15 +186,13 @@ class Model {
                 tokens_[row] * layer_.in_features + input);
   }
 
-  [[nodiscard]] std::vector<std::vector<double>> numbers_of_x(const Shard& shard,
-                                                              std::int64_t inputs) const {
-    std::vector<std::vector<double>> rows(tokens_.size(), std::vector<double>(nth(inputs)));
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      for (std::int64_t k = 0; k < inputs; ++k) {
-        rows[row][nth(k)] = x(row, shard.inputs.first + k, shard);
-      }
+  [[nodiscard]] std::vector<double> numbers_of_x(std::size_t row, IndexRange inputs,
+                                                 const Shard* masks = nullptr) const {
+    std::vector<double> all(nth(inputs.count));
+    for (std::int64_t k = 0; k < inputs.count; ++k) {
+      all[nth(k)] = masks != nullptr ? x(row, inputs.first + k, *masks) : x(row, inputs.first + k);
     }
-    return rows;
+    return all;
   }
 
   [[nodiscard]] std::vector<double> base(std::int64_t rank) const {
@@ -215,7 +213,10 @@ class Model {
     const bool biased =
         adds && !is(LayerFault::kBiasForgotten) && (first_term || is(LayerFault::kBiasInEveryTerm));
     const std::int64_t inputs = std::min(own.inputs.count, of_weights.inputs.count);
-    const std::vector<std::vector<double>> x_rows = numbers_of_x(own, inputs);
+    std::vector<std::vector<double>> x_rows;
+    for (std::size_t row = 0; row < tokens_.size(); ++row) {
+      x_rows.push_back(numbers_of_x(row, {own.inputs.first, inputs}, &own));
+    }
     std::vector<double> y(tokens_.size() * columns);
     for (std::size_t column = 0; column < columns; ++column) {
       const double bias =
@@ -258,10 +259,7 @@ class Model {
              std::vector<double>(tokens_.size() * nth(shard.lanes.count)));
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       const Loaded* const adapter = adapter_of_row(row);
-      std::vector<double> x_row(nth(shard.a_inputs.count));
-      for (std::int64_t k = 0; k < shard.a_inputs.count; ++k) {
-        x_row[nth(k)] = x(row, shard.a_inputs.first + k);
-      }
+      const std::vector<double> x_row = numbers_of_x(row, shard.a_inputs);
       for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
         for (std::int64_t lane = 0; adapter->weights.a[slice] && lane < shard.lanes.count; ++lane) {
           const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);
