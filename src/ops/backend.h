@@ -72,8 +72,8 @@ class Backend {
   [[nodiscard]] virtual const FusedLayer* fused() const { return nullptr; }
 };
 
-// Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are resolved
-// by find_backend too but not listed here (see verify/mutants.h and ops/fake.h).
+// Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are not here:
+// run/select.h resolves them too (see verify/mutants.h and ops/fake.h).
 struct BackendEntry {
   std::string name;
   std::string summary;       // one line for `list`
