@@ -168,6 +168,21 @@ TEST_CASE("each invalid file gives exactly the errors that stand at its head") {
   CHECK(files >= 30);
 }
 
+TEST_CASE("scenarios/README names every scenario with its question") {
+  const std::string page = read(kRoot / "scenarios" / "README.md");
+  const std::string key = "\nquestion: ";
+  for (const fs::path& file : yaml_files(kRoot / "scenarios")) {
+    if (file.parent_path() != kRoot / "scenarios") {
+      continue;  // those under verify/ have one row in all
+    }
+    const std::string text = read(file);
+    const std::size_t from = text.find(key) + key.size();
+    const std::string row = "| `" + file.filename().string() + "` | " +
+                            text.substr(from, text.find('\n', from) - from) + " |\n";
+    CHECK_MESSAGE(page.find(row) != std::string::npos, row);
+  }
+}
+
 TEST_CASE("the docs name every field with its values and its default") {
   const std::string page = read(kRoot / "docs" / "scenario-format.md");
   for (const FieldDoc& field : scenario_fields()) {
