@@ -35,7 +35,7 @@ struct Measurement {
   std::vector<double> samples_s;   // seconds per launch, one per run of the sequence
   std::vector<double> baseline_s;  // taken in turn with them, where there is a baseline
   Summary summary;                 // of samples_s
-  double noise_s = 0;  // A/A: |median of even - median of odd interleaved runs|, see docs
+  double noise_s = 0;              // A/A, no less than half the interval of the median, see docs
   std::int64_t rotation_sets = 0;  // operand sets in the sequence
   std::int64_t rotated_bytes = 0;  // their bytes together, of what the cache mode rotates
   std::int64_t launches = 0;       // in one sample

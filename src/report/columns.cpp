@@ -197,7 +197,8 @@ std::vector<Column> time_columns() {
       column({"time_max_us", "max us", "us", "longest sample", "maximum of samples_us"},
              &Row::time_max_us),
       column({"noise_us", "noise us", "us", "difference of the same code with itself (A/A)",
-              "|median of even samples - median of odd samples|"},
+              "max(|median of even samples - median of odd samples|, half the 95 % interval of the "
+              "median)"},
              &Row::noise_us, {true, 8}),
       column({"plan_us", "plan us", "us",
               "time to group the batch's ids by adapter where the backend runs; in no other time",

@@ -6,6 +6,7 @@
 
 #include "compare/compare.h"
 #include "core/random.h"
+#include "measure/statistics.h"
 
 using namespace lora_bench;
 
@@ -42,7 +43,8 @@ Row simulated(double time_us, const Noise& noise, std::uint64_t run) {
   row.time_us = median(row.samples_us);
   row.floor_us = 1;
   row.levels = "exact";  // else no verdict at all
-  row.noise_us = std::abs(median(halves[0]) - median(halves[1]));
+  row.noise_us = std::max(std::abs(median(halves[0]) - median(halves[1])),
+                          median_half_width(row.samples_us));  // as sampling does
   return row;
 }
 
