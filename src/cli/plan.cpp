@@ -51,10 +51,15 @@ void add_row(Span& span, const Case& spec, const Problem& problem) {
   }
 }
 
+struct Explanation {
+  std::vector<std::string> sentences;
+  Tuning tuning;  // that is launched so again
+};
+
 struct Line {
   std::vector<GridCell> cells;
   std::string note;  // why the row will be SKIPPED, "" = it will not
-  std::vector<std::string> explanation;
+  Explanation explanation;
 };
 
 struct Totals {
@@ -134,38 +139,59 @@ std::string totals_text(std::int64_t rows, const Totals& totals) {
                           format_bytes(static_cast<double>(totals.largest_bytes)));
 }
 
+void add(Explanation& explanation, const AutoDevice& device, const Problem& launched) {
+  const std::vector<std::string> sentences = explain_auto(device, launched);
+  explanation.sentences.insert(explanation.sentences.end(), sentences.begin(), sentences.end());
+}
+
 // Of a layer the adapters of one shard: what a GPU that had the whole layer would launch is another
 // thing.
-std::vector<std::string> explanation_of_layer(const AutoDevice& device, const Case& spec,
-                                              const Problem& problem) {
+Explanation explanation_of_layer(const AutoDevice& device, const Case& spec,
+                                 const Problem& problem) {
   LayerProblem layer = layer_of(spec, problem);
   if (spec.setup.overlap != Overlap::kAuto) {
     layer.overlap = spec.setup.overlap;
   }
   if (layer.overlap == Overlap::kFused) {
-    return {"overlap fused: the launch of the base makes the adapters' part, and `auto` none"};
+    return {{"overlap fused: the launch of the base makes the adapters' part, and `auto` none"},
+            {}};
   }
   const ShardProblem part = shard_problem(layer, 0);
-  std::vector<std::string> lines{fmt::format(
-      "adapters of {}, apart from the base; a row of overlap fused has them in the base's launch",
-      spec.setup.tp == 1 ? "the layer" : fmt::format("shard 0 of {}", spec.setup.tp))};
-  for (const std::optional<Problem>& launched : {std::optional(part.lora), part.expand}) {
-    if (launched) {
-      const std::vector<std::string> its = explain_auto(device, *launched);
-      lines.insert(lines.end(), its.begin(), its.end());
-    }
+  Explanation explanation{
+      {fmt::format("adapters of {}, apart from the base; a row of overlap fused has them in the "
+                   "base's launch",
+                   spec.setup.tp == 1 ? "the layer" : fmt::format("shard 0 of {}", spec.setup.tp))},
+      tuning_of_choice(device, part.lora)};
+  add(explanation, device, part.lora);
+  if (part.expand) {
+    const Tuning of_expand = tuning_of_choice(device, *part.expand);
+    explanation.tuning.expand_tile = of_expand.expand_tile;
+    explanation.tuning.chunks = of_expand.chunks;
+    add(explanation, device, *part.expand);
   }
-  return lines;
+  return explanation;
 }
 
 // On the GPU here, or on an H200 where there is none.
-std::vector<std::string> explanation_of(const PlannedRow& planned, Targets& targets) {
+Explanation explanation_of(const PlannedRow& planned, Targets& targets) {
   const Case& spec = *planned.spec;
   const AutoDevice device =
       why_no_gpu().empty() ? auto_device(targets.facts(Space::kDevice)) : AutoDevice{};
   const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  return spec.op == Op::kLayer ? explanation_of_layer(device, spec, problem)
-                               : explain_auto(device, problem);
+  return spec.op == Op::kLayer
+             ? explanation_of_layer(device, spec, problem)
+             : Explanation{explain_auto(device, problem), tuning_of_choice(device, problem)};
+}
+
+// The tuning stands on one line, however narrow the screen is, to be copied into a scenario.
+std::string explanation_text(const Explanation& explanation, int width) {
+  constexpr std::size_t kIndent = 4;
+  std::string text;
+  for (const std::string& sentence : explanation.sentences) {
+    text += wrapped(sentence, width, kIndent);
+  }
+  const std::string tuning = tuning_text(explanation.tuning);
+  return tuning.empty() ? text : text + fmt::format("{:{}}tuning: {{{}}}\n", "", kIndent, tuning);
 }
 
 ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
@@ -192,9 +218,7 @@ ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
   for (const Line& line : lines) {
     text += grid.line(line.cells);
     text += line.note.empty() ? "" : wrapped("SKIPPED: " + line.note, grid.width(), 4);
-    for (const std::string& sentence : line.explanation) {
-      text += wrapped(sentence, grid.width(), 4);
-    }
+    text += explanation_text(line.explanation, grid.width());
   }
   if (options.explain && !explained) {
     text += wrapped("no row of backend auto to explain: add --backends auto", grid.width(), 0);
@@ -215,9 +239,10 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       "plan", "print the cases of scenarios without running them: sizes, floor, memory, time");
   const auto options = std::make_shared<PlanOptions>();
   add_selection(*sub, options->selection, true);
-  sub->add_flag(
-      "--explain", options->explain,
-      "what backend auto would launch for each case and why; without a GPU as on an H200");
+  sub->add_flag("--explain", options->explain,
+                "what backend auto would launch for each case and why, and the tuning that says "
+                "so; without a "
+                "GPU as on an H200");
   sub->callback([options, &invocation] {
     invocation.action = [options, &invocation] { return execute(*options, invocation); };
   });

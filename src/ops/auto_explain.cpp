@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/units.h"
 #include "kernels/divide_up.h"
 #include "ops/auto_tuning.h"
@@ -115,19 +117,57 @@ std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& pr
   return lines;
 }
 
-}  // namespace
-
-std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& problem) {
+// "" where something is launched.
+std::string why_no_launch(const AutoDevice& device, const Problem& problem) {
   if (problem.groups() == 0) {
-    return {"no launch: no token has an adapter"};
+    return "no launch: no token has an adapter";
   }
   DeviceFacts facts;
   facts.compute_capability = device.compute_capability;
-  if (const Support support = tensor_cores_take(problem, facts); !support.yes) {
-    return {support.why_not};
+  const Support support = tensor_cores_take(problem, facts);
+  return support.yes ? why_not_tuned(device, problem) : support.why_not;
+}
+
+void say_clustered(Tuning& tuning, const kernels::ClusteredTuning& chosen) {
+  tuning.family = TunedFamily::kClustered;
+  tuning.cluster = chosen.cluster;
+  tuning.groups = chosen.groups;
+  tuning.warps = chosen.warps;
+  tuning.slots = chosen.slots;
+  if (tuning_fault(tuning)) {
+    tuning.warps = 0;  // auto alone has three warps a block: not said, they are chosen again
   }
-  if (const std::string why_not = why_not_tuned(device, problem); !why_not.empty()) {
-    return {why_not};
+}
+
+// A half without a tile has no number that could be said, and is the same without.
+void say_panel(Tuning& tuning, const AutoDevice& device, const Problem& problem) {
+  tuning.family = TunedFamily::kPanel;
+  if (has_shrink(problem.op)) {
+    const auto chosen =
+        auto_shrink_tuning(device, problem, problem.tuning, shrinks_in_vectors(problem));
+    if (chosen.tile != kernels::kPanelPlain) {
+      tuning.shrink_tile =
+          tile_name(kernels::kPanelShrinkTiles[static_cast<std::size_t>(chosen.tile)]);
+      tuning.split = chosen.split;
+      tuning.parts = kernels::panel_parts(chosen.levels);
+    }
+  }
+  if (has_expand(problem.op)) {
+    const auto chosen =
+        auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
+    if (chosen.tile != kernels::kPanelPlain) {
+      tuning.expand_tile =
+          tile_name(kernels::kPanelExpandTiles[static_cast<std::size_t>(chosen.tile)]);
+      tuning.chunks = chosen.chunks;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& problem) {
+  if (std::string why_not = why_no_launch(device, problem); !why_not.empty()) {
+    return {std::move(why_not)};
   }
   const AutoFamily family = auto_family(device, problem);
   std::vector<std::string> lines{fmt::format("{}, {}", name(family), reason_text(device, problem))};
@@ -143,6 +183,25 @@ std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& p
   const std::vector<std::string> launches = panel_lines(device, problem);
   lines.insert(lines.end(), launches.begin(), launches.end());
   return lines;
+}
+
+Tuning tuning_of_choice(const AutoDevice& device, const Problem& problem) {
+  if (!why_no_launch(device, problem).empty()) {
+    return {};
+  }
+  Tuning tuning = problem.tuning;  // `blocks` is not seen in what is chosen
+  switch (auto_family(device, problem)) {
+    case AutoFamily::kResident:
+      tuning.family = TunedFamily::kResident;
+      break;
+    case AutoFamily::kClustered:
+      say_clustered(tuning, auto_clustered_tuning(device, problem));
+      break;
+    case AutoFamily::kPanel:
+      say_panel(tuning, device, problem);
+      break;
+  }
+  return tuning;
 }
 
 }  // namespace lora_bench

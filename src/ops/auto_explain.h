@@ -12,4 +12,8 @@ namespace lora_bench {
 [[nodiscard]] std::vector<std::string> explain_auto(const AutoDevice& device,
                                                     const Problem& problem);
 
+// The same launch as a tuning says it: with it in the place of problem.tuning that is what is
+// launched again. Says nothing where nothing is launched.
+[[nodiscard]] Tuning tuning_of_choice(const AutoDevice& device, const Problem& problem);
+
 }  // namespace lora_bench

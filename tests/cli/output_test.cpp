@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "device/facts.h"
@@ -183,6 +184,45 @@ TEST_CASE("plan --explain says below rows of auto what it would launch, and of w
   CHECK((contains(result.out, "explained as on an NVIDIA H200") || why_no_gpu().empty()));
 }
 
+// What stands below the only row: its reason, the launch, and the tuning on a line of its own.
+struct Explained {
+  std::string reason, launch, tuning;
+};
+
+Explained explained_in(const std::string& text) {
+  std::istringstream lines(text);
+  Explained explained;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("    tuning: {")) {
+      explained.tuning = line.substr(4) + "\n";
+    } else if (line.starts_with("    ") && !line.starts_with("    SKIPPED: ")) {
+      (explained.reason.empty() ? explained.reason : explained.launch) += line + "\n";
+    }
+  }
+  return explained;
+}
+
+TEST_CASE("the tuning that plan --explain prints, copied into a scenario, is the same launch") {
+  const TemporaryFolder folder;
+  const std::string anchors = read_file(LORA_BENCH_SOURCE_DIR "/scenarios/anchors.yaml");
+  const auto plan = [](const std::string& scenario, const char* id) {
+    const ProcessResult result =
+        run_tool({"plan", scenario, "--case", id, "--backends", "auto", "--explain"});
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    return explained_in(result.out);
+  };
+  for (const char* id : {"decode1-qkv-r16", "decode64-qkv-distinct-r16", "prefill2048-o-32-r128"}) {
+    CAPTURE(id);
+    const Explained chosen = plan("anchors", id);
+    REQUIRE(chosen.tuning.starts_with("tuning: {family: "));
+    const Explained copied = plan(folder.write("t.yaml", anchors + chosen.tuning), id);
+    CHECK(contains(copied.reason, ", as tuning says: "));
+    CHECK(copied.launch == chosen.launch);
+    CHECK(copied.tuning == chosen.tuning);
+  }
+}
+
 TEST_CASE("plan --explain of a layer is about the adapters of one shard") {
   const auto explained = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan",   "layers", "--backends", "auto",      "--explain",
@@ -199,6 +239,8 @@ TEST_CASE("plan --explain of a layer is about the adapters of one shard") {
   CAPTURE(halves);
   CHECK(contains(halves, "    shrink: "));
   CHECK(contains(halves, "    expand: "));
+  CHECK(contains(halves, "    tuning: {family: panel, shrink_tile: "));
+  CHECK(contains(halves, ", chunks: "));
   CHECK(contains(explained({"--filter", "fully_sharded=false", "--set", "layer.fully_sharded=false",
                             "--set", "layer.overlap=fused"}),
                  "the launch of the base makes the adapters' part"));
