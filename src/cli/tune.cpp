@@ -65,7 +65,22 @@ class Timer {
   std::string wrong_;
 };
 
+// What would be ignored was meant to do something.
+void refuse_idle_options(const Selection& selection) {
+  if (!selection.tuning.empty()) {
+    throw UsageError(fmt::format(
+        "tune searches from what auto itself chooses and reads no tunings: leave out --tuning {}; "
+        "run, verify, plan and export read it",
+        selection.tuning));
+  }
+  if (!selection.backends.empty() && selection.backends != std::vector<std::string>{"auto"}) {
+    throw UsageError(fmt::format("tune launches auto and no other backend: leave out --backends {}",
+                                 fmt::join(selection.backends, ",")));
+  }
+}
+
 ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
+  refuse_idle_options(options.selection);
   RunRequest request = request_for(options.selection);
   request.backends = {"auto"};
   if (const std::string why_not = why_no_gpu(); !why_not.empty()) {
@@ -130,6 +145,9 @@ void add_tune(CLI::App& app, Invocation& invocation) {
       "tune", "search what backend auto should launch on this GPU; writes a file for --tuning");
   const auto options = std::make_shared<TuneOptions>();
   add_selection(*sub, options->selection, true);
+  for (const char* idle : {"--tuning", "--backends"}) {
+    sub->get_option(idle)->group("");  // not in the help of what refuses it
+  }
   sub->add_option("--time-limit", options->limit_s, "seconds for all classes of shapes together")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();

@@ -65,6 +65,26 @@ TEST_CASE("exit 1: a threshold that nothing would be timed for is refused before
             .exit_code == 0);
 }
 
+TEST_CASE("exit 1: tune refuses what it would ignore, and does not offer it") {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("t.yaml");
+  const auto told = [&](const char* option, const char* value) {
+    const ProcessResult result = run_tool({"tune", "anchors", "--out", out, option, value});
+    CHECK(result.exit_code == 1);
+    return result.err;
+  };
+  CHECK(told("--tuning", "h200.yaml") ==
+        "tune searches from what auto itself chooses and reads no tunings: leave out --tuning "
+        "h200.yaml; run, verify, plan and export read it\n");
+  CHECK(told("--backends", "auto,naive") ==
+        "tune launches auto and no other backend: leave out --backends auto,naive\n");
+  CHECK(!std::filesystem::exists(out));
+  const std::string help = run_tool({"tune", "--help"}).out;
+  CHECK(contains(help, "--time-limit"));
+  CHECK(!contains(help, "\n  --tuning"));
+  CHECK(!contains(help, "--backends"));
+}
+
 TEST_CASE("exit 1: report does not write over what it reads") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
