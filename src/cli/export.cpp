@@ -149,7 +149,7 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
     code = worse(code, exit_code(status));
     hung = status == Status::kHung;
   }
-  print_notes_on_tuning(request);
+  print_notes_on_tuning(request, planned);
   if (replaced > 0) {
     print_note(fmt::format("replaced {} file{} in {}", replaced, replaced == 1 ? "" : "s",
                            command.folder));

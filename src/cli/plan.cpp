@@ -228,7 +228,7 @@ ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
   }
   text += wrapped(totals_text(static_cast<std::int64_t>(planned.size()), totals), grid.width(), 0);
   print_result(text + hidden_note(grid));
-  print_notes_on_tuning(request);
+  print_notes_on_tuning(request, planned);
   return ExitCode::kPass;
 }
 

@@ -107,26 +107,27 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   if (const auto code = supervised(request, invocation.argv, Makes::kRows)) {
     return *code;
   }
+  const std::vector<PlannedRow> planned = plan_rows(request);
   if (options.profile) {
-    const ProfileReport report = profile(request);
+    const ProfileReport report = profile(request, planned);
     print_result(report.text);
-    print_notes_on_tuning(request);
+    print_notes_on_tuning(request, planned);
     if (report.interrupted) {
       print_note("interrupted; the rows above are those that were launched");
     }
     return report.exit;
   }
-  refuse_unjudged(request, plan_rows(request));
+  refuse_unjudged(request, planned);
   TableStyle style = table_style(invocation);
   style.columns = options.columns;
   std::ostringstream text;
   const std::unique_ptr<Sink> table = make_table_sink(text, style);  // refuses unknown columns now
-  std::string notes = notes_on_tuning(request);
+  std::string notes = notes_on_tuning(request, planned);
   notes += note_on_replaced(request.out);  // before the run makes the files
   if (std::error_code error; request.resume && !std::filesystem::exists(*request.resume, error)) {
     notes += fmt::format("{} is new: nothing to resume\n", request.resume->string());
   }
-  const RunReport report = run(request);
+  const RunReport report = run(request, planned);
   table->begin(report.context);
   for (const Row& row : report.rows) {
     table->row(row);

@@ -150,14 +150,13 @@ RunRequest request_for(const Selection& selection) {
   return request;
 }
 
-std::string notes_on_tuning(const RunRequest& request) {
-  return request.tuning_file.empty()
-             ? ""
-             : tuning_notes(plan_rows(request), request.tuned, request.tuning_file);
+std::string notes_on_tuning(const RunRequest& request, const std::vector<PlannedRow>& planned) {
+  return request.tuning_file.empty() ? ""
+                                     : tuning_notes(planned, request.tuned, request.tuning_file);
 }
 
-void print_notes_on_tuning(const RunRequest& request) {
-  if (std::string notes = notes_on_tuning(request); !notes.empty()) {
+void print_notes_on_tuning(const RunRequest& request, const std::vector<PlannedRow>& planned) {
+  if (std::string notes = notes_on_tuning(request, planned); !notes.empty()) {
     notes.pop_back();  // print_note ends the line
     print_note(notes);
   }

@@ -41,8 +41,9 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
 // A request with everything the selection says.
 [[nodiscard]] RunRequest request_for(const Selection& selection);
 
-// What --tuning does not do for the rows of the request: lines for stderr, or "".
-[[nodiscard]] std::string notes_on_tuning(const RunRequest& request);
-void print_notes_on_tuning(const RunRequest& request);
+// What --tuning does not do for the planned rows: lines for stderr, or "".
+[[nodiscard]] std::string notes_on_tuning(const RunRequest& request,
+                                          const std::vector<PlannedRow>& planned);
+void print_notes_on_tuning(const RunRequest& request, const std::vector<PlannedRow>& planned);
 
 }  // namespace lora_bench

@@ -133,8 +133,9 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   if (const auto code = supervised(request, invocation.argv, Makes::kRows)) {
     return *code;
   }
-  const std::string notes = notes_on_tuning(request) + note_on_replaced(request.out);
-  const RunReport report = run(request);
+  const std::vector<PlannedRow> planned = plan_rows(request);
+  const std::string notes = notes_on_tuning(request, planned) + note_on_replaced(request.out);
+  const RunReport report = run(request, planned);
   print_result(proof_table(report.rows) + skip_reasons(report.rows) +
                failure_report(report.rows, kFailuresTold));
   print_note(notes + run_summary(report));

@@ -114,16 +114,16 @@ ProfiledRow profile_row(const Case& spec, std::shared_ptr<const Backend> backend
                                  : ProfiledRow{Status::kSkipped, launch->why_not};
 }
 
-ProfileReport profile(const RunRequest& request) {
+ProfileReport profile(const RunRequest& request, const std::vector<PlannedRow>& planned) {
   Targets targets;
   ProfileReport report;
   bool launched = false;
-  for (const PlannedRow& planned : plan_rows(request)) {
+  for (const PlannedRow& each : planned) {
     const std::string names =
-        fmt::format("{} {} {}", planned.spec->scenario, planned.spec->id, planned.backend);
+        fmt::format("{} {} {}", each.spec->scenario, each.spec->id, each.backend);
     ProfiledRow row;
     try {
-      row = outcome(planned, targets);
+      row = outcome(each, targets);
     } catch (const EnvironmentError& error) {
       throw EnvironmentError(fmt::format("{}: {}", names, error.what()));
     }

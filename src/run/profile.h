@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "ops/backend.h"
@@ -17,12 +18,13 @@ struct ProfileReport {
   bool interrupted = false;
 };
 
-// For a profiler: launches each chosen row that its backend can do over sets of operands in turn,
+// For a profiler: launches each planned row that its backend can do over sets of operands in turn,
 // as a measurement does, then once more, bare and over operands that no cache holds any more, in a
 // ProfilerRange. Nothing is proved or timed. A backend on the host is not launched, one that hangs
 // ends it.
 // Throws UsageError when nothing can be launched.
-[[nodiscard]] ProfileReport profile(const RunRequest& request);
+[[nodiscard]] ProfileReport profile(const RunRequest& request,
+                                    const std::vector<PlannedRow>& planned);
 
 // One row of it: PASSED when it was launched, else SKIPPED, HUNG or ERROR and why.
 struct ProfiledRow {

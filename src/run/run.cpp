@@ -269,8 +269,7 @@ ExitCode judge(const std::vector<Row>& rows) {
   return any_passed ? code : worse(code, ExitCode::kInconclusive);
 }
 
-RunReport run(const RunRequest& request) {
-  const std::vector<PlannedRow> planned = plan_rows(request);
+RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned) {
   refuse_one_file_twice(request);
   std::unique_ptr<Isolation> isolation;
   if (request.isolate) {

@@ -57,14 +57,6 @@ struct RunReport {
   std::string ending;  // a sentence for stderr when the run ended early or proved nothing
 };
 
-// Runs every case on every backend: row by row into the file sinks, all into the report.
-// Throws UsageError before any work.
-[[nodiscard]] RunReport run(const RunRequest& request);
-
-// The exit code of rows: the worst of them; a missed threshold is kRegression; if none PASSED,
-// at least kInconclusive.
-[[nodiscard]] ExitCode judge(const std::vector<Row>& rows);
-
 // One planned row: which case on which backend.
 struct PlannedRow {
   const Case* spec = nullptr;
@@ -75,5 +67,13 @@ struct PlannedRow {
 // Cases x backends after selection; throws UsageError when nothing is left, or what is wrong with
 // the cases that are chosen and cannot be.
 [[nodiscard]] std::vector<PlannedRow> plan_rows(const RunRequest& request);
+
+// Runs the planned rows of the request: one by one into the file sinks, all into the report.
+// Throws UsageError before any work.
+[[nodiscard]] RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned);
+
+// The exit code of rows: the worst of them; a missed threshold is kRegression; if none PASSED,
+// at least kInconclusive.
+[[nodiscard]] ExitCode judge(const std::vector<Row>& rows);
 
 }  // namespace lora_bench
