@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "cli/invocation.h"
 #include "cli/terminal.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr const char* kUsualValue = "floor_ratio";
 
 struct ReportCommand {
-  std::vector<std::string> files, peers, filters, columns, out;
+  std::vector<std::string> files, peers, filters, cases, columns, out;
   std::vector<std::string> pivot;  // DOWN x ACROSS
   std::string value;
   bool markdown = false;
@@ -38,6 +39,20 @@ std::vector<std::string> swept_keys(const std::vector<Row>& rows) {
     }
   }
   return {keys.begin(), keys.end()};
+}
+
+// Of each case one, however many rows it has.
+std::vector<std::string> case_ids(const std::vector<Row>& rows) {
+  std::set<std::pair<std::string, std::string>> cases;
+  for (const Row& row : rows) {
+    cases.emplace(row.scenario, row.case_id);
+  }
+  std::vector<std::string> ids;
+  ids.reserve(cases.size());
+  for (const auto& [scenario, id] : cases) {
+    ids.push_back(id);
+  }
+  return ids;
 }
 
 void refuse_pivot_in(const std::vector<std::string>& files) {
@@ -115,11 +130,14 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   for (const std::string& warning : results.warnings) {
     print_note(warning);
   }
+  refuse_unmatched_cases(command.cases, case_ids(results.rows), "report");
   const Filter filter(command.filters, swept_keys(results.rows));
   const Context& context = results.context;
   std::vector<Row> rows;
   std::copy_if(results.rows.begin(), results.rows.end(), std::back_inserter(rows),
-               [&](const Row& row) { return filter.matches(row); });
+               [&](const Row& row) {
+                 return case_selected(command.cases, row.case_id) && filter.matches(row);
+               });
   if (rows.empty()) {
     throw UsageError("no row is left to report");
   }
@@ -166,6 +184,9 @@ void add_report(CLI::App& app, Invocation& invocation) {
       ->take_all()
       ->allow_extra_args(false);
   sub->add_option("--filter", command->filters, "keep rows where COLUMN OP VALUE holds")
+      ->take_all()
+      ->allow_extra_args(false);
+  sub->add_option("--case", command->cases, "keep the case of this id (globs allowed)")
       ->take_all()
       ->allow_extra_args(false);
   sub->add_option("--columns", command->columns, "columns of the table (see `list metrics`)")

@@ -174,6 +174,28 @@ bool Filter::Term::holds(const Row& row) const {
   return !ordered(op) && matches_text(cell, text) == (op == "=");
 }
 
+bool case_selected(const std::vector<std::string>& globs, std::string_view id) {
+  return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+           return glob_matches(glob, id);
+         });
+}
+
+void refuse_unmatched_cases(const std::vector<std::string>& globs,
+                            const std::vector<std::string>& ids, std::string_view purpose) {
+  for (const std::string& glob : globs) {
+    if (std::any_of(ids.begin(), ids.end(),
+                    [&](const std::string& id) { return glob_matches(glob, id); })) {
+      continue;
+    }
+    std::string text = fmt::format("no case is left to {}: --case {} matches none of {}", purpose,
+                                   glob, ids.size());
+    if (const std::string near = nearest(glob, ids); !near.empty()) {
+      text += fmt::format("; did you mean '{}'?", near);
+    }
+    throw UsageError(text);
+  }
+}
+
 bool Filter::matches(const Row& row) const {
   return std::all_of(terms_.begin(), terms_.end(),
                      [&](const Term& term) { return term.holds(row); });

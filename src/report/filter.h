@@ -35,6 +35,13 @@ class Filter {
   std::vector<Term> terms_;
 };
 
+// --case: whether one of the globs matches the id; no glob takes every id.
+[[nodiscard]] bool case_selected(const std::vector<std::string>& globs, std::string_view id);
+// A glob that matches nothing is a mistake, whatever the others match: throws UsageError with the
+// nearest of `ids`, "no case is left to `purpose`".
+void refuse_unmatched_cases(const std::vector<std::string>& globs,
+                            const std::vector<std::string>& ids, std::string_view purpose);
+
 // Whole-text match; * any run of characters, ? any one.
 [[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view text);
 

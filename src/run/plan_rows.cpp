@@ -28,16 +28,9 @@ std::vector<std::string> names_for(const RunRequest& request, const Case& spec) 
   return request.all_backends ? usable_backends() : default_backends();
 }
 
-bool id_selected(const RunRequest& request, const std::string& id) {
-  return request.cases.empty() ||
-         std::any_of(request.cases.begin(), request.cases.end(),
-                     [&](const std::string& pattern) { return glob_matches(pattern, id); });
-}
-
-// A name that matches nothing is a mistake, whatever the others match.
-void refuse_unmatched_cases(const RunRequest& request) {
+std::vector<std::string> ids_of(const std::vector<Scenario>& scenarios) {
   std::vector<std::string> ids;
-  for (const Scenario& scenario : request.scenarios) {
+  for (const Scenario& scenario : scenarios) {
     for (const Case& spec : scenario.cases) {
       ids.push_back(spec.id);
     }
@@ -45,24 +38,13 @@ void refuse_unmatched_cases(const RunRequest& request) {
       ids.push_back(refused.spec.id);
     }
   }
-  for (const std::string& pattern : request.cases) {
-    if (std::any_of(ids.begin(), ids.end(),
-                    [&](const std::string& id) { return glob_matches(pattern, id); })) {
-      continue;
-    }
-    std::string text =
-        fmt::format("no case is left to run: --case {} matches none of {}", pattern, ids.size());
-    if (const std::string near = nearest(pattern, ids); !near.empty()) {
-      text += fmt::format("; did you mean '{}'?", near);
-    }
-    throw UsageError(text);
-  }
+  return ids;
 }
 
 // What a case draws cannot be known of one that cannot be: only what it says itself rules it out.
 bool may_be_selected(const RunRequest& request, const Filter& filter, const Case& spec) {
   const std::vector<std::string> names = names_for(request, spec);
-  return id_selected(request, spec.id) &&
+  return case_selected(request.cases, spec.id) &&
          std::any_of(names.begin(), names.end(), [&](const std::string& spelling) {
            return !filter.rules_out(describe_spec(spec, backend_name(spelling)),
                                     columns_of_spec(spec));
@@ -112,7 +94,7 @@ void refuse_twins(const std::vector<PlannedRow>& rows) {
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const RunRequest& request) {
-  refuse_unmatched_cases(request);
+  refuse_unmatched_cases(request.cases, ids_of(request.scenarios), "run");
   std::vector<std::string> swept;
   for (const Scenario& scenario : request.scenarios) {
     swept.insert(swept.end(), scenario.sweep_keys.begin(), scenario.sweep_keys.end());
@@ -123,7 +105,7 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
   std::vector<PlannedRow> rows;
   for (const Scenario& scenario : request.scenarios) {
     for (const Case& spec : scenario.cases) {
-      if (!id_selected(request, spec.id)) {
+      if (!case_selected(request.cases, spec.id)) {
         continue;
       }
       std::optional<Problem> problem;

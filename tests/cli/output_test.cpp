@@ -167,6 +167,37 @@ TEST_CASE("plan leaves out of its time what does not fit the memory") {
   CHECK(contains(run_tool({"plan", "smoke", "--backends", "cpu"}).out, " on an idle machine, "));
 }
 
+TEST_CASE("report takes --case as run does: globs, each of which has to match a case") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write(
+      "small.yaml", small_scenario("cases: [{name: decode2, batch.decode: 2}, {name: decode3, "
+                                   "batch.decode: 3}, {name: other, batch.decode: 4}]\n"));
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", file, "--backends", "cpu", "--no-time", "--repeat", "2", "--out", rows})
+              .exit_code == 0);
+  const auto reported = [&](const std::vector<std::string>& cases) {
+    std::vector<std::string> words{"report", rows};
+    for (const std::string& glob : cases) {
+      words.insert(words.end(), {"--case", glob});
+    }
+    return run_tool(words);
+  };
+  const ProcessResult one = reported({"decode3"});
+  CHECK(contains(one.out, "\n2 rows: 2 PASSED"));
+  CHECK(!contains(one.out, "decode2"));
+  CHECK(contains(reported({"decode*"}).out, "\n4 rows: 4 PASSED"));
+  CHECK(contains(reported({"other", "decode2"}).out, "\n4 rows: 4 PASSED"));
+  const ProcessResult none = reported({"decode*", "dekode3"});
+  CHECK(none.exit_code == 1);
+  CHECK(none.err ==
+        "no case is left to report: --case dekode3 matches none of 3; did you mean 'decode3'?\n");
+  CHECK(run_tool({"run", file, "--case", "decode*", "--case", "dekode3"}).err ==
+        "no case is left to run: --case dekode3 matches none of 3; did you mean 'decode3'?\n");
+  const std::string kept = folder.path("kept.jsonl");
+  REQUIRE(run_tool({"report", rows, "--case", "other", "--out", kept}).exit_code == 0);
+  CHECK(contains(run_tool({"report", kept}).out, "\n2 rows: "));
+}
+
 TEST_CASE("plan --explain says below rows of auto what it would launch, and of which device") {
   const ProcessResult plan =
       run_tool({"plan", "anchors", "--case", "decode64-qkv*", "--backends", "auto,naive"});
