@@ -296,7 +296,7 @@ void refuse_doubtful(const Results& base, const Results& fresh, std::vector<std:
   }
 }
 
-// "base: 2 rows, the first: noisy; new: 1 row: throttled"
+// "base: 2 rows, the first: noisy [a cpu, b cpu]; new: 1 row: throttled [a cpu]"
 std::string doubtful_rows(const Results& base, const Results& fresh) {
   std::string text;
   for (const auto& [which, rows] : {std::pair("base", &base.rows), std::pair("new", &fresh.rows)}) {

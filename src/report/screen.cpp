@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -137,8 +138,21 @@ std::string count_by_status(const std::vector<Row>& rows) {
 
 namespace {
 
-// A warning without its figures: "limit reached: median known to 1.1 %" and "... 2.4 %" are one.
-std::string kind_of(const std::string& warning) { return warning.substr(0, warning.find(':')); }
+// A warning without its figures: "limit reached: median known to 1.1 %" and "... 2.4 %" are one,
+// and so are "tax < noise (1.1 us)" and "... (2.4 us)".
+std::string kind_of(const std::string& warning) {
+  std::string kind = warning.substr(0, warning.find_first_of(":("));
+  std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+  return kind;
+}
+
+// "decode1-o auto, decode8-o auto and 5 more".
+std::string names_of_some(const std::vector<std::string>& rows) {
+  constexpr std::size_t kMost = 3;
+  const std::size_t named = std::min(rows.size(), kMost);
+  std::string text = fmt::format("{}", fmt::join(std::span(rows).first(named), ", "));
+  return named == rows.size() ? text : text + fmt::format(" and {} more", rows.size() - named);
+}
 
 }  // namespace
 
@@ -146,9 +160,11 @@ std::vector<std::string> count_by_warning(const std::vector<Row>& rows) {
   struct Kind {
     int count = 0;
     std::string first;
+    std::vector<std::string> rows;  // repeats are of one name
   };
   std::map<std::string, Kind> kinds;
   for (const Row& row : rows) {
+    const std::string row_name = one_line(row.case_id + " " + row.backend);
     std::istringstream sentences(one_line(row.warning));
     std::set<std::string> of_row;
     for (std::string sentence; std::getline(sentences >> std::ws, sentence, ';');) {
@@ -157,14 +173,17 @@ std::vector<std::string> count_by_warning(const std::vector<Row>& rows) {
       }
       Kind& kind = kinds[kind_of(sentence)];
       kind.first = kind.count++ == 0 ? sentence : kind.first;
+      if (std::find(kind.rows.begin(), kind.rows.end(), row_name) == kind.rows.end()) {
+        kind.rows.push_back(row_name);
+      }
     }
   }
   std::vector<std::string> lines;
   lines.reserve(kinds.size());
   for (const auto& [text, kind] : kinds) {
-    lines.push_back(kind.count == 1
-                        ? fmt::format("1 row: {}", kind.first)
-                        : fmt::format("{} rows, the first: {}", kind.count, kind.first));
+    const std::string counted =
+        kind.count == 1 ? "1 row" : fmt::format("{} rows, the first", kind.count);
+    lines.push_back(fmt::format("{}: {} [{}]", counted, kind.first, names_of_some(kind.rows)));
   }
   return lines;
 }

@@ -33,7 +33,8 @@ struct ScenarioGroup {
 
 // "12 rows: 10 PASSED, 2 SKIPPED".
 [[nodiscard]] std::string count_by_status(const std::vector<Row>& rows);
-// "3 rows: throttled: sw_power_cap", one line a different warning.
+// "1 row: throttled: sw_power_cap [decode8 naive]", one line a kind of warning whatever its
+// figures, with the first of its rows.
 [[nodiscard]] std::vector<std::string> count_by_warning(const std::vector<Row>& rows);
 // The sentences below a row: why it is not PASSED, what threshold it missed or left open.
 [[nodiscard]] std::vector<std::string> notes_of(const Row& row);

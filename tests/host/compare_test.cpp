@@ -265,7 +265,7 @@ TEST_CASE("rows that were measured in doubt are counted, of each file by itself"
   busy.warning = "the machine was busy";
   const CompareReport one = report({timed("a", 100)}, {busy});
   REQUIRE(one.warnings.size() == 1);
-  CHECK(one.warnings.front() == "rows measured in doubt: new: 1 row: the machine was busy");
+  CHECK(one.warnings.front() == "rows measured in doubt: new: 1 row: the machine was busy [a cpu]");
   CHECK(report({timed("a", 100)}, {timed("a", 100)}).warnings.empty());
 }
 

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -10,6 +11,7 @@
 #include "report/columns.h"
 #include "report/csv.h"
 #include "report/json_row.h"
+#include "report/screen.h"
 #include "report/sink.h"
 #include "report/view.h"
 #include "support/golden.h"
@@ -148,9 +150,29 @@ TEST_CASE("repetitions of one backend are no rivals: none is marked best") {
 TEST_CASE("a row that warns of one kind twice counts once") {
   std::vector<Row> rows{fixed_rows()[0]};
   rows[0].warning = "throttled: a; throttled: b";
-  CHECK(table(rows, {}).find("warning: 1 row: throttled: a\n") != std::string::npos);
+  const std::string name = rows[0].case_id + " " + rows[0].backend;
+  CHECK(table(rows, {}).find("warning: 1 row: throttled: a [" + name + "]\n") != std::string::npos);
   rows.push_back(rows[0]);
-  CHECK(table(rows, {}).find("warning: 2 rows, the first: throttled: a\n") != std::string::npos);
+  CHECK(table(rows, {}).find("warning: 2 rows, the first: throttled: a [" + name + "]\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a kind of warning is one line whatever its figures, with its count and rows") {
+  std::vector<Row> rows(5, fixed_rows()[0]);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].case_id = "o" + std::to_string(i);
+    rows[i].backend = "auto";
+    rows[i].warning = fmt::format("tax < noise ({}.5 us)", i);
+  }
+  rows[1].warning += "; limit reached after 3 samples: too few to know the median";
+  rows[4].warning += "; limit reached after 4 samples: too few to know the median";
+  const std::vector<std::string> lines = count_by_warning(rows);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] ==
+        "2 rows, the first: limit reached after 3 samples: too few to know the median [o1 auto, o4 "
+        "auto]");
+  CHECK(lines[1] ==
+        "5 rows, the first: tax < noise (0.5 us) [o0 auto, o1 auto, o2 auto and 2 more]");
 }
 
 TEST_CASE("a table names the columns that its width left no place for") {
