@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "layers/layer_problem.h"
+#include "report/columns.h"
 #include "report/doubts.h"
 #include "run/layer_row.h"
 
@@ -118,6 +120,45 @@ void judge_phase(Row& row, const char* columns, const std::optional<double>& us,
   }
 }
 
+// What a case says of itself: columns and their values. Of ranks by shares who has the largest is
+// drawn: no rank is said.
+std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
+                                                       const std::string& backend) {
+  const auto word = [](std::string_view text) { return Cell{std::string(text)}; };
+  const auto of_layer = [&](const Cell& cell) { return spec.op == Op::kLayer ? cell : Cell{}; };
+  std::vector<std::pair<std::string_view, Cell>> said{
+      {"scenario", spec.scenario},
+      {"case", spec.id},
+      {"backend", backend},
+      {"point", spec.point},
+      {"tags", spec.tags},
+      {"op", word(name(spec.op))},
+      {"dtype", word(name(spec.dtype))},
+      {"intermediate", word(name(spec.intermediate))},
+      {"scale_at", word(name(spec.scale_at))},
+      {"model", spec.layer.model},
+      {"layer", spec.layer.name},
+      {"out_features", fmt::format("{}", fmt::join(spec.layer.widths, "+"))},
+      {"skew", skew_text(spec)},
+      {"order", word(name(spec.order))},
+      {"slots", spec.adapters.slots},
+      {"no_adapter", spec.no_adapter},
+      {"add_inputs", spec.add_inputs},
+      {"bias", spec.adapters.bias},
+      {"seed", static_cast<std::int64_t>(spec.seed)},
+      {"cache", word(name(spec.measure.cache))},
+      {"mode", word(name(spec.measure.mode))},
+      {"layer_kind", of_layer(word(name(spec.setup.kind)))},
+      {"layer_count", of_layer(spec.layer.count > 0 ? Cell{spec.layer.count} : Cell{})},
+      {"tp", of_layer(spec.setup.tp)},
+      {"fully_sharded", of_layer(spec.setup.fully_sharded)},
+      {"comm", of_layer(word(name(spec.setup.comm)))}};
+  if (spec.adapters.rank.shares.empty()) {
+    said.emplace_back("rank", largest_rank(spec.adapters.rank));
+  }
+  return said;
+}
+
 }  // namespace
 
 void warn(Row& row, const std::string& sentence) {
@@ -126,48 +167,18 @@ void warn(Row& row, const std::string& sentence) {
 
 Row describe_spec(const Case& spec, const std::string& backend) {
   Row row;
-  row.scenario = spec.scenario;
-  row.case_id = spec.id;
-  row.backend = backend;
-  row.point = spec.point;
-  row.tags = spec.tags;
-  row.op = name(spec.op);
-  row.dtype = name(spec.dtype);
-  row.intermediate = name(spec.intermediate);
-  row.scale_at = name(spec.scale_at);
-  row.model = spec.layer.model;
-  row.layer = spec.layer.name;
-  row.out_features = fmt::format("{}", fmt::join(spec.layer.widths, "+"));
-  row.skew = skew_text(spec);
-  row.order = name(spec.order);
-  row.slots = spec.adapters.slots;
-  row.rank = largest_rank(spec.adapters.rank);
-  row.no_adapter = spec.no_adapter;
-  row.add_inputs = spec.add_inputs;
-  row.bias = spec.adapters.bias;
-  row.seed = static_cast<std::int64_t>(spec.seed);
-  row.cache = name(spec.measure.cache);
-  row.mode = name(spec.measure.mode);
-  if (spec.op == Op::kLayer) {
-    row.layer_kind = name(spec.setup.kind);
-    row.tp = spec.setup.tp;
-    row.fully_sharded = spec.setup.fully_sharded;
-    row.comm = name(spec.setup.comm);
-    row.layer_count = spec.layer.count > 0 ? std::optional(spec.layer.count) : std::nullopt;
+  for (const auto& [key, cell] : said_by(spec, backend)) {
+    find_column(key)->set(row, cell);
   }
   return row;
 }
 
 std::vector<std::string_view> columns_of_spec(const Case& spec) {
-  std::vector<std::string_view> known{
-      "scenario", "case",         "backend",    "point",      "tags",          "op",
-      "dtype",    "intermediate", "scale_at",   "model",      "layer",         "skew",
-      "order",    "slots",        "no_adapter", "add_inputs", "bias",          "seed",
-      "cache",    "mode",         "layer_kind", "tp",         "fully_sharded", "comm"};
-  if (spec.adapters.rank.shares.empty()) {  // else who has the largest is drawn
-    known.emplace_back("rank");
+  std::vector<std::string_view> keys;
+  for (const auto& [key, cell] : said_by(spec, "")) {
+    keys.push_back(key);
   }
-  return known;
+  return keys;
 }
 
 Row describe_case(const Case& spec, const Problem& problem, const std::string& backend) {

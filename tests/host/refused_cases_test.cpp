@@ -188,3 +188,33 @@ TEST_CASE("what a case says of itself is what its row has once it is drawn") {
     CHECK_MESSAGE(column->get(said) == column->get(drawn), std::string(key));
   }
 }
+
+TEST_CASE("each column that a case says of itself has its value, of the column's type") {
+  Case spec;
+  spec.scenario = spec.id = spec.layer.model = spec.layer.name = "said";
+  spec.point = {{"rank", "8"}};
+  spec.tags = {"x"};
+  spec.op = Op::kLayer;
+  spec.layer.widths = {64};
+  spec.layer.count = 32;
+  spec.setup.tp = 2;
+  spec.adapters.slots = 3;
+  spec.adapters.rank.list = {8};
+  spec.adapters.bias = true;
+  spec.add_inputs = false;
+  spec.no_adapter = 0.25;
+  spec.seed = 7;
+  const Row said = describe_spec(spec, "cpu");
+  const std::vector<std::string_view> keys = columns_of_spec(spec);
+  for (const std::string_view key : keys) {
+    CHECK_MESSAGE(find_column(key)->get(said) != find_column(key)->get(Row{}), std::string(key));
+  }
+  const auto says = [](const std::vector<std::string_view>& columns, std::string_view key) {
+    return std::find(columns.begin(), columns.end(), key) != columns.end();
+  };
+  CHECK(says(keys, "out_features"));
+  CHECK(says(keys, "layer_count"));
+  CHECK(says(keys, "rank"));
+  spec.adapters.rank = {.list = {}, .shares = {{8, 0.5}, {64, 0.5}}};  // who has 64 is drawn
+  CHECK_FALSE(says(columns_of_spec(spec), "rank"));
+}
