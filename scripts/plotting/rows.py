@@ -88,7 +88,15 @@ def read_rows(files, note):
                 raise UsageError(f"{row.place}: no column '{key}'; give a file as `lora-bench run --out` or "
                                  "scripts/peers/run.py writes it")
     refuse_other_machines(rows, note)
-    return rows
+    return sorted(rows, key=order_of)
+
+
+def order_of(row):
+    """What no row tells is the order of a scenario's cases, and `run --shuffle` leaves no trace of it in a file: rows
+    stand by their names instead, numbers in them as numbers (decode8 before decode32), peers behind ours."""
+    def parts(key):
+        return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", row.text(key))]
+    return parts("scenario"), parts("case"), row.text("peer") != "", parts("backend")
 
 
 def read_jsonl(file, text, note):

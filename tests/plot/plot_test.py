@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Pictures of stored rows: plot_test.py."""
-import csv
 import json
 import os
 import re
@@ -60,7 +59,7 @@ class WhatIsDrawn(PlotTest):
         texts, _ = self.drawn("skew", self.changed(SKEW, lambda row: None, backwards=True))
         laws = [text for text in texts if text in {row["skew"] for row in self.stored(SKEW)}]
         self.assertEqual(laws, ["identical", "one-vs-rest", "hot:0.9", "zipf:2", "zipf:1.5", "zipf:1", "uniform",
-                                "distinct", "blocks"])
+                                "blocks", "distinct"])
         for word in ("time of a launch (µs)", "cpu", "mutant:none", "floor",
                      "law by which the batch chooses adapters, and how many it touches"):
             self.assertIn(word, texts)
@@ -134,7 +133,7 @@ class WhatIsDrawn(PlotTest):
         self.assertIn("numpy", texts)
         self.assertIn("1 SKIPPED, the first: decode1-rank8 on vllm", said)
         self.assertIn("1 ERROR, the first: decode1-rank8 on thrower", said)
-        self.assertIn("1 without floor_ratio, 1 SKIPPED, 1 ERROR; --value time_us draws rows without a floor",
+        self.assertIn("1 without floor_ratio, 1 ERROR, 1 SKIPPED; --value time_us draws rows without a floor",
                       self.refused("bars", out))
 
     def test_both_forms_of_rows_that_the_tool_writes_now_are_read(self):
@@ -186,35 +185,23 @@ class WhatIsNoResult(PlotTest):
             self.assertIn(why, said)
 
     def test_repeats_are_drawn_as_their_median(self):
-        rows = self.stored(SMOKE)[:1]
-        with open(self.folder / "repeats.csv", "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, rows[0])
-            writer.writeheader()
-            writer.writerows({**rows[0], "repetition": i, "floor_ratio": ratio,
-                              "floor_us": float(rows[0]["time_us"]) / ratio}
-                             for i, ratio in enumerate((4.4, 2.2, 3.3)))
-        texts, _ = self.drawn("bars", self.folder / "repeats.csv")
+        first = self.stored(SMOKE)[0]
+        repeats = self.written([{**first, "repetition": i, "floor_ratio": ratio,
+                                 "floor_us": float(first["time_us"]) / ratio}
+                                for i, ratio in enumerate((4.4, 2.2, 3.3))])
+        texts, _ = self.drawn("bars", repeats)
         self.assertIn("3.30", texts)
         self.assertFalse({"2.20", "4.40"} & set(texts))
 
     def test_a_repeat_that_is_no_result_stands_for_all(self):
         first = self.stored(SMOKE)[0]
-        rows = [first, {**first, "repetition": "1", "status": "FAILED"}]
-        with open(self.folder / "repeats.csv", "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, first)
-            writer.writeheader()
-            writer.writerows(rows)
-        self.assertIn("1 beside a repeat that is no result, 1 FAILED",
-                      self.refused("bars", self.folder / "repeats.csv"))
+        repeats = self.written([first, {**first, "repetition": "1", "status": "FAILED"}])
+        self.assertIn("1 beside a repeat that is no result, 1 FAILED", self.refused("bars", repeats))
 
     def test_a_repeat_of_another_case_is_no_repeat(self):
         first = self.stored(SMOKE)[0]
-        with open(self.folder / "repeats.csv", "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, first)
-            writer.writeheader()
-            writer.writerows([first, {**first, "repetition": "1", "tokens": "2", "tokens_per_s": ""}])
-        self.assertIn("1 another case of the same name: tokens '1' and '2'",
-                      self.refused("bars", self.folder / "repeats.csv"))
+        repeats = self.written([first, {**first, "repetition": "1", "tokens": "2", "tokens_per_s": ""}])
+        self.assertIn("1 another case of the same name: tokens '1' and '2'", self.refused("bars", repeats))
 
     def test_rows_in_doubt_are_said_in_the_picture(self):
         texts, _ = self.drawn("bars", self.changed(SMOKE, lambda row: row.update(warning="throttled: sw_power_cap")))
@@ -233,7 +220,7 @@ class WhatIsRefused(PlotTest):
                 (["bars", ANCHORS, "--out", "a.jpg"], "--out a.jpg: pictures are .png or .svg"),
                 (["bars", ANCHORS, "--value", "floor_rato"], "--value: unknown column 'floor_rato'; did you mean "
                                                              "'floor_ratio'?"),
-                (["bars", ANCHORS, "--value", "layer"], "anchors.jsonl:2: column 'layer' is 'qkv', no number"),
+                (["bars", ANCHORS, "--value", "layer"], "anchors.jsonl:6: column 'layer' is 'gate_up', no number"),
                 (["bars", ANCHORS, "--filter", "rank"], "--filter 'rank': no operator"),
                 (["bars", ANCHORS, "--filter", "rnak=16"], "unknown column 'rnak'; did you mean 'rank'?"),
                 (["bars", ANCHORS, "--filter", "layer>qkv"], "> compares with a number"),
@@ -280,7 +267,7 @@ class WhatIsRefused(PlotTest):
 
     def test_one_measurement_twice(self):
         self.assertRegex(self.refused("bars", ANCHORS, ANCHORS),
-                         r"anchors\.jsonl:2 and .*anchors\.jsonl:2: the same measurement twice, decode1-qkv-r16 on ")
+                         r"anchors\.jsonl:6 and .*anchors\.jsonl:6: the same measurement twice, decode1-gateup-r16 on ")
 
     def test_two_cache_modes_at_one_place(self):
         rows = self.changed(SMOKE, lambda row: row.update(cache="hot"), "hot.csv")

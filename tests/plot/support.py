@@ -78,14 +78,18 @@ class PlotTest(unittest.TestCase):
         with open(file, newline="", encoding="utf-8") as lines:
             return list(csv.DictReader(lines))
 
-    def changed(self, file, change, name="changed.csv", backwards=False):
-        """A CSV with the rows of a stored one as change(row) leaves them."""
-        rows = self.stored(file)[::-1 if backwards else 1]
-        for row in rows:
-            change(row)
+    def written(self, rows, name="rows.csv"):
+        """A CSV of these rows."""
         path = self.folder / name
         with open(path, "w", newline="", encoding="utf-8") as out:
             writer = csv.DictWriter(out, rows[0])
             writer.writeheader()
             writer.writerows(rows)
         return path
+
+    def changed(self, file, change, name="changed.csv", backwards=False):
+        """A CSV with the rows of a stored one as change(row) leaves them."""
+        rows = self.stored(file)[::-1 if backwards else 1]
+        for row in rows:
+            change(row)
+        return self.written(rows, name)
