@@ -24,9 +24,9 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
   include/lora_bench_backend.h kernels/clustered/README.md kernels/panel/README.md scenarios/README.md
   scripts/check_export.py scripts/produce_output.py
-  scripts/plot.py scripts/plotting/axes.py scripts/plotting/doubts.py scripts/plotting/page.py
-  scripts/plotting/panels.py scripts/plotting/pictures.py scripts/plotting/rows.py scripts/requirements.txt)
-file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/scripts/peers/*.py)
+  scripts/plot.py scripts/requirements.txt)
+file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+  ${PROJECT_SOURCE_DIR}/scripts/peers/*.py ${PROJECT_SOURCE_DIR}/scripts/plotting/*.py)
 lora_bench_install_documents(${modules})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
   FILES_MATCHING PATTERN "*.md"

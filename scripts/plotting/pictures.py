@@ -1,4 +1,4 @@
-"""The four pictures. Each takes rows that are results, a row a measurement, and returns a figure."""
+"""The pictures but `curve`. Each takes rows that are results, a row a measurement, and returns a figure."""
 from dataclasses import dataclass, field
 
 from matplotlib.colors import LogNorm, Normalize
@@ -24,6 +24,8 @@ class Wish:
     title: str
     styles: dict  # backend: colour, marker, hatch
     foot: list = field(default_factory=list)
+    asked: list = field(default_factory=list)  # the rows that are results, and those that are none
+    thresholds: list = field(default_factory=list)  # of `curve`
 
 
 def names(rows, key):
@@ -45,7 +47,8 @@ def bars(rows, wish):
     backends = names(rows, "backend")
     at = rows_at(rows, lambda row: ("/".join(row.text(key) for key in keys), row.text("backend")))
     if len(cases) > MOST_CASES:
-        raise UsageError(f"{len(cases)} cases do not fit in one picture (most {MOST_CASES}); choose with --filter")
+        raise UsageError(f"{len(cases)} cases do not fit in one picture (most {MOST_CASES}); choose with --filter, or "
+                         "draw all of them sorted, a line a backend: plot.py curve")
     values = [row.number(wish.value) for row in rows]
     handles = [Patch(facecolor=wish.styles[backend]["color"], hatch=wish.styles[backend]["hatch"],
                      edgecolor="white", linewidth=0, label=backend) for backend in backends]

@@ -223,8 +223,10 @@ def results(rows, value, note):
     for why, left in left_out.items():
         note(f"not drawn: {len(left)} {why}, the first: {left[0].name()} ({left[0].place})")
     counts = ", ".join(f"{len(left)} {why}" for why, left in left_out.items())
+    if any(row.text("peer") for row in left_out.get("without floor_ratio", [])):
+        note("rows of peers have no floor; `lora-bench report OURS.jsonl --peers THEIRS.jsonl --out BOTH.jsonl` lends "
+             "them ours")
     if not kept:
-        # Rows of peers have none: `lora-bench report --peers` takes it from ours.
         hint = "; --value time_us draws rows without a floor" if "without floor_ratio" in left_out else ""
         raise UsageError(f"{rows[0].place}: no row is left to draw: {counts}{hint}")
     return kept, counts

@@ -63,9 +63,17 @@ TEST_CASE("the installed example is built where it lies, and its checkers are th
   CHECK(built.exit_code == 0);
   for (const char* file :
        {"LICENSE", "CONTRIBUTING.md", "scripts/check_export.py", "scripts/produce_output.py",
-        "scripts/plot.py", "scripts/plotting/rows.py", "docs/results/README.md"}) {
+        "scripts/plot.py", "docs/results/README.md", "docs/pictures/auto-wide.svg"}) {
     CHECK_MESSAGE(fs::exists(documents / file), file);
   }
+  std::size_t modules = 0;
+  for (const auto& entry : fs::directory_iterator(LORA_BENCH_SOURCE_DIR "/scripts/plotting")) {
+    const std::string name = entry.path().filename().string();
+    modules += name.ends_with(".py") ? 1 : 0;
+    CHECK_MESSAGE((!name.ends_with(".py") || fs::exists(documents / "scripts" / "plotting" / name)),
+                  name);
+  }
+  CHECK(modules >= 7);
 }
 
 TEST_CASE("an installed script runs where it lies, a module of one is no program") {
