@@ -197,6 +197,7 @@ def floor_line(x, y, name, wish):
 def heat(rows, wish):
     """A map of the value by rank and tokens for each backend."""
     place = ("rank", "tokens")
+    refuse_what_is_no_grid(wish.asked, place)
     keys, found = panels(rows, place, ("backend",))
     foot = wish.foot + words_along(found, (*place, "ranks"), "Within a map")
     ranks, steps = (sorted({row.count(key) for row in rows}) for key in place)
@@ -221,3 +222,13 @@ def heat(rows, wish):
     set_ticks(bar.ax.yaxis, norm.vmin, norm.vmax, isinstance(norm, LogNorm), most=int(4 * inches))
     bar.set_label(words_of(wish.value))
     return figure
+
+
+def refuse_what_is_no_grid(asked, place):
+    """Of steps that were drawn one by one hardly two share a row or a column: a map of them would be dashes."""
+    down, across = (names(asked, key) for key in place)
+    places, taken = len(down) * len(across), len({tuple(row.text(key) for key in place) for row in asked})
+    if 2 * taken < places:
+        raise UsageError(f"{len(down)} of {place[0]} by {len(across)} of {place[1]}, and only {taken} of these {places} "
+                         "places have a row: a map would be mostly dashes; choose a grid with --filter, or draw all "
+                         "points sorted: plot.py curve")

@@ -13,7 +13,7 @@ import unittest
 sys.dont_write_bytecode = True
 from support import ROOT, SKEW, SMOKE, PlotTest, texts_of  # noqa: E402
 from plotting import curve, page, pictures  # noqa: E402
-from plotting.rows import Row  # noqa: E402
+from plotting.rows import Row, UsageError  # noqa: E402
 
 H200 = ROOT / "docs/results/2026-11-23-nvidia-h200"
 WIDE, OTHERS, VLLM = H200 / "wide.jsonl", H200 / "wide-others.jsonl", H200 / "wide-vllm.jsonl"
@@ -142,6 +142,36 @@ class CurveOfAllPoints(PlotTest):
                 ("bars", "2", "--threshold is of `curve`, which says how many points stay below it, not of `bars`")):
             with self.subTest(threshold):
                 self.assertIn(sentence, self.refused(kind, WIDE, "--threshold", threshold))
+
+
+class MapOfDrawnSteps(PlotTest):
+    def test_a_map_that_would_be_mostly_dashes_is_refused_and_told_what_fits(self):
+        ranks = len({row["rank"] for row in rows_of(WIDE)})
+        tokens = len({row["tokens"] for row in rows_of(WIDE)})
+        taken = len({(row["rank"], row["tokens"]) for row in rows_of(WIDE)})
+        said = self.refused("heat", WIDE)
+        self.assertIn(f"{ranks} of rank by {tokens} of tokens, and only {taken} of these {ranks * tokens} places have a "
+                      "row: a map would be mostly dashes; choose a grid with --filter, or draw all points sorted: "
+                      "plot.py curve", said)
+
+    def test_half_a_grid_is_drawn_and_less_is_not(self):
+        def check(*places):
+            rows = [Row(dict(zip(("rank", "tokens"), place)), {}, "rows:1", {}) for place in places]
+            pictures.refuse_what_is_no_grid(rows, ("rank", "tokens"))
+        check((8, 1), (16, 2), (16, 2))
+        check((8, 1), (8, 2), (8, 4), (16, 4))
+        with self.assertRaisesRegex(UsageError, "3 of rank by 3 of tokens, and only 4 of these 9 places"):
+            check((8, 1), (16, 2), (32, 4), (32, 1))
+
+    def test_a_grid_of_which_most_failed_is_drawn(self):
+        page.use_style()
+        common = {"scenario": "s", "case": "c", "backend": "a", "cache": "hot", "mode": "graph", "floor_ratio": 2.0}
+        grid = {(rank, tokens): Row({**common, "rank": rank, "tokens": tokens}, {}, "rows:1", {})
+                for rank in (8, 16, 32) for tokens in (1, 2, 4)}
+        passed = [grid[place] for place in ((8, 1), (16, 2), (32, 4))]
+        wish = pictures.Wish("floor_ratio", "A title", page.series_style(["a"]), [], list(grid.values()))
+        shown = [text.get_text() for text in pictures.heat(passed, wish).axes[0].texts]
+        self.assertEqual((shown.count("2.00"), shown.count("–")), (3, 6))
 
 
 class PictureOfTheDocs(PlotTest):
