@@ -141,6 +141,20 @@ TEST_CASE("kv heads of a layer are those of its model, or of the scenario that s
   CHECK(kv_heads("gpt-oss-20b", {"layer.kv_heads=4"}) == 4);
 }
 
+TEST_CASE(
+    "no scenario that is timed asks for one shard that is fully sharded, which divides nothing") {
+  std::size_t layers = 0;
+  for (const fs::path& file : yaml_files(kRoot / "scenarios")) {
+    for (const Case& spec : load_scenario(file, {}).cases) {
+      const bool timed = spec.op == Op::kLayer && spec.measure.enabled;
+      layers += timed ? 1 : 0;
+      CAPTURE(spec.scenario + " " + spec.id);
+      CHECK_FALSE((timed && spec.setup.tp == 1 && spec.setup.fully_sharded));
+    }
+  }
+  CHECK(layers > 100);
+}
+
 TEST_CASE("each invalid file gives exactly the errors that stand at its head") {
   std::size_t files = 0;
   for (const fs::path& file : yaml_files(kRoot / "tests" / "golden" / "invalid")) {
