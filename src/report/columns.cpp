@@ -396,6 +396,8 @@ Cell cell_of(const Row& row, std::string_view key) {
   return swept == row.point.end() ? Cell{} : Cell{swept->second};
 }
 
+bool is_tax_known(const Row& row) { return row.tax_us.value_or(0) > row.tax_noise_us.value_or(0); }
+
 void derive_metrics(Row& row) {
   if (!row.time_us || !(*row.time_us > 0)) {
     return;

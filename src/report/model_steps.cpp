@@ -62,24 +62,39 @@ void miss(ModelStep& step, const std::string& layer, std::string_view why) {
   step.missing += fmt::format("{}{} is {}", step.missing.empty() ? "" : ", ", layer, why);
 }
 
-// noise_us holds the square until all layers are in.
 void add(ModelStep& step, const Row& row) {
   const auto count = static_cast<double>(*row.layer_count);
   step.layers +=
       fmt::format("{}{} {}", step.layers.empty() ? "" : " + ", *row.layer_count, row.layer);
-  if (row.status != Status::kPassed || !row.time_us || !row.base_us) {
+  const bool timed = row.time_us && row.base_us && (row.tax_us || row.tax_noise_us);
+  if (row.status != Status::kPassed || !timed) {
     miss(step, row.layer, row.status == Status::kPassed ? "not timed" : name(row.status));
     return;
   }
   step.base_us += count * *row.base_us;
   step.layer_us += count * *row.time_us;
-  const double noise = count * row.tax_noise_us.value_or(0);
-  step.noise_us += noise * noise;
+  if (is_tax_known(row)) {
+    step.tax_us += count * *row.tax_us;
+  } else {
+    step.below_us += count * row.tax_noise_us.value_or(0);
+  }
 }
 
 std::string milliseconds(double us) {
   const double ms = us / 1e3;
   return std::fabs(ms) < 1e3 ? fmt::format("{:.4g}", ms) : fmt::format("{:.0f}", ms);
+}
+
+// The taxes that are below their noise leave a range, or a bound where that reaches 0.
+template <class Text>
+std::string tax_text(const ModelStep& step, Text&& text) {
+  const double least = step.tax_us - step.below_us;
+  const double most = step.tax_us + step.below_us;
+  if (step.below_us == 0) {
+    return text(step.tax_us);
+  }
+  return least > 0 ? fmt::format("{} to {}", text(least), text(most))
+                   : fmt::format("< {}", text(most));
 }
 
 std::vector<std::string> line_of(const ModelStep& step) {
@@ -96,15 +111,14 @@ std::vector<std::string> line_of(const ModelStep& step) {
     line.emplace_back();
     return line;
   }
-  const double tax = step.layer_us - step.base_us;
-  const bool known = std::fabs(tax) > step.noise_us;
   const auto rate = [&](double us) {
     return screen_text(*find_column("tokens_per_s"), static_cast<double>(step.tokens) / us * 1e6);
   };
   line.push_back(milliseconds(step.base_us));
   line.push_back(milliseconds(step.layer_us));
-  line.push_back(known ? milliseconds(tax) : "< noise");
-  line.push_back(known ? fmt::format("{:.1f}", 100 * tax / step.base_us) : "");
+  line.push_back(tax_text(step, milliseconds));
+  line.push_back(
+      tax_text(step, [&](double us) { return fmt::format("{:.1f}", 100 * us / step.base_us); }));
   // A model does no tokens with some of its layers.
   line.push_back(step.never_run.empty() ? rate(step.base_us) : "");
   line.push_back(step.never_run.empty() ? rate(step.layer_us) : "");
@@ -164,7 +178,6 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
       }
     }
     step.never_run = others_of(step.model, of_scenario, models);
-    step.noise_us = std::sqrt(step.noise_us);
     of_several.push_back(std::move(step));
   }
   return of_several;
@@ -179,14 +192,19 @@ std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdow
                                                "base tokens/s", "with LoRA tokens/s"}};
   bool divided = false;
   bool partial = false;
+  bool below_noise = false;
   for (const ModelStep& step : steps) {
     divided = divided || step.tp > 1;
     partial = partial || !step.never_run.empty();
+    below_noise = below_noise || (step.missing.empty() && step.below_us > 0);
     lines.push_back(line_of(step));
   }
   std::string text = "\nLinear layers of a step, each as often as the model has it";
   text += divided ? "; of shards the slowest, without what they exchange" : "";
   text += partial ? "; a line with \"no\" is without those layers, so it has no tokens/s" : "";
+  text += below_noise ? "; a tax that is a range or a bound has layers whose tax is below its "
+                        "noise, each within plus or minus that"
+                      : "";
   text += ":\n";
   text += markdown ? "\n" : "";
   return text + (markdown ? markdown_table(lines) : aligned_table(lines));

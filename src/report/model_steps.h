@@ -21,7 +21,8 @@ struct ModelStep {
   std::int64_t tokens = 0;
   std::string layers;  // "32 qkv + 32 o"
   double base_us = 0, layer_us = 0;
-  double noise_us = 0;    // of their difference; the layers were measured one by one
+  double tax_us = 0;      // of the layers whose tax is above its noise
+  double below_us = 0;    // the noise of the others, whose taxes are within plus or minus that
   std::string missing;    // "o is FAILED": then there is no sum
   std::string never_run;  // "gate_up, down": of the model, but in no step of the scenario
 };
@@ -31,8 +32,9 @@ using LayersOfModels = std::map<std::string, std::vector<std::string>>;
 
 // Steps of at least two layers, in the order of their first row. `all`: rows that tell which layers
 // the model has in a scenario, also those that are not shown. A step that lacks one has no sum, nor
-// one with two rows of a layer. The sum of one that lacks a layer of `models` says so: where a
-// scenario asks for some layers alone that is what they cost, but no step.
+// one with two rows of a layer. The sum of one that lacks a
+// layer of `models` says so: where a scenario asks for some layers alone that is what they cost,
+// but no step.
 [[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows,
                                                  const std::vector<Row>& all,
                                                  const LayersOfModels& models);

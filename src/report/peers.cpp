@@ -221,8 +221,6 @@ struct Taxes {
   std::set<std::pair<std::string, std::string>> own_below, peer_below, below;
 };
 
-bool is_tax_known(const Row& row) { return row.tax_us.value_or(0) > 0; }
-
 using TaxesByBackends = std::map<std::pair<std::string, std::string>, Taxes>;
 
 void add_taxes(TaxesByBackends& taxes, const CaseGroup& timed) {

@@ -68,6 +68,9 @@ struct Row {
 // tokens, bytes and flops: the formulas of the column registry, in one place.
 void derive_metrics(Row& row);
 
+// Whether the adapters' time is known, being above its noise; files of before have taxes below it.
+[[nodiscard]] bool is_tax_known(const Row& row);
+
 // First line of every results file.
 struct Context {
   int schema = 1;

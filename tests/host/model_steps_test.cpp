@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -27,6 +26,9 @@ Row layer_row(const std::string& case_id, const std::string& layer, double base_
   row.base_us = base_us;
   row.time_us = time_us;
   row.tax_noise_us = 0.1;
+  if (time_us - base_us > *row.tax_noise_us) {
+    row.tax_us = time_us - base_us;
+  }
   return row;
 }
 
@@ -47,11 +49,13 @@ TEST_CASE("a step of a model is the sum of its layers, each as often as it has t
   CHECK(steps[0].layers == "32 qkv + 8 o");
   CHECK(steps[0].base_us == doctest::Approx(32 * 10 + 8 * 5));
   CHECK(steps[0].layer_us == doctest::Approx(32 * 12 + 8 * 6));
-  CHECK(steps[0].noise_us == doctest::Approx(std::hypot(32 * 0.1, 8 * 0.1)));
+  CHECK(steps[0].tax_us == doctest::Approx(32 * 2 + 8 * 1));
+  CHECK(steps[0].below_us == 0);
   const std::string text = render_model_steps(steps, false);
-  CHECK(text.find("0.36") != std::string::npos);   // base ms
-  CHECK(text.find("0.432") != std::string::npos);  // with adapters
-  CHECK(text.find("20.0") != std::string::npos);   // per cent
+  CHECK(text.find("0.36") != std::string::npos);     // base ms
+  CHECK(text.find("0.432") != std::string::npos);    // with adapters
+  CHECK(text.find("  0.072") != std::string::npos);  // tax ms
+  CHECK(text.find("20.0") != std::string::npos);     // per cent
   const std::vector<Row> slow{layer_row("a-qkv", "qkv", 6e6, 7e6), layer_row("a-o", "o", 6e6, 7e6)};
   const std::string long_text = render_model_steps(steps_of(slow), false);
   CHECK(long_text.find("384000") != std::string::npos);  // and never an exponent
@@ -118,11 +122,47 @@ TEST_CASE(
   rows[1].model = rows[0].model;
   rows[1].base_us.reset();
   CHECK(steps_of(rows)[0].missing == "o is not timed");
+  rows[1].base_us = 5;
+  rows[1].tax_us.reset();
+  rows[1].tax_noise_us.reset();
+  CHECK(steps_of(rows)[0].missing == "o is not timed");
 }
 
-TEST_CASE("a tax of a step below its noise is no number") {
-  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 10.05), layer_row("a-o", "o", 5, 5)};
-  CHECK(render_model_steps(steps_of(rows), false).find("< noise") != std::string::npos);
+TEST_CASE("a sum with a layer whose tax is below its noise is a range, or a bound, and says so") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 5.05)};
+  rows[1].layer_count = 8;
+  const auto has = [&](const std::string& text) {
+    return render_model_steps(steps_of(rows), false).find(text) != std::string::npos;
+  };
+  // 32 * 2 us, and 8 times from -0.1 to 0.1; of 32 * 10 + 8 * 5 us.
+  CHECK(steps_of(rows)[0].tax_us == doctest::Approx(64));
+  CHECK(steps_of(rows)[0].below_us == doctest::Approx(0.8));
+  CHECK(has("  0.0632 to 0.0648  17.6 to 18.0  "));
+  CHECK(has("; a tax that is a range or a bound has layers whose tax is below its noise, "));
+  // 32 times from -0.1 to 0.1 as well.
+  rows[0].time_us = 10.1;
+  rows[0].tax_us.reset();
+  CHECK(has("  < 0.004"));
+  CHECK(has("  < 1.1  "));
+  // Layers that are quicker with adapters take nothing off the others.
+  rows[0].time_us = 12;
+  rows[0].tax_us = 2;
+  rows[1].time_us = 1;
+  rows[1].tax_noise_us = 4;
+  CHECK(has("  0.032 to 0.096  8.9 to 26.7  "));
+  // A tax that is stored all the same.
+  rows[1].tax_us = -4;
+  CHECK(has("  0.032 to 0.096  8.9 to 26.7  "));
+  rows[1].tax_us.reset();
+  rows[1].tax_noise_us = 8;
+  CHECK(has("  < 0.128"));
+  CHECK(has("  < 35.6"));
+}
+
+TEST_CASE("a sum that is missing says nothing of taxes below their noise") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 10), layer_row("a-o", "o", 5, 6)};
+  rows[1].status = Status::kFailed;
+  CHECK(render_model_steps(steps_of(rows), false).find("bound") == std::string::npos);
 }
 
 TEST_CASE("shards, repetitions and backends are steps of their own") {
