@@ -12,6 +12,12 @@ bool same_device(const Context& left, const Context& right) {
          left.device_identity == right.device_identity;
 }
 
+std::string origin_of(const Context& context) {
+  return fmt::format("{}", fmt::join({context.device_identity, context.driver, context.tool_version,
+                                      context.commit, context.build},
+                                     "|"));
+}
+
 std::vector<std::string> context_differences(const Context& left, const Context& right) {
   std::vector<std::string> differences;
   const auto check = [&](const char* what, const std::string& a, const std::string& b) {

@@ -46,6 +46,7 @@ ModelStep begun_by(const Row& row) {
   step.backend = row.backend;
   step.model = row.model;
   step.repetition = row.repetition;
+  step.origin = row.origin;
   step.tp = *row.tp;
   step.fully_sharded = row.fully_sharded.value_or(false);
   step.tokens = row.tokens;
@@ -148,6 +149,7 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
   }
   std::vector<ModelStep> steps;
   std::vector<std::set<std::string>> layers;
+  std::set<std::size_t> mixed;
   for (const Row& row : rows) {
     if (!belongs_to_step(row)) {
       continue;
@@ -161,6 +163,9 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
       layers.emplace_back();
     }
     add(steps[index], row);
+    if (row.origin != steps[index].origin) {
+      mixed.insert(index);
+    }
     if (!layers[index].insert(row.layer).second) {
       miss(steps[index], row.layer, "there twice");
     }
@@ -176,6 +181,9 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
       if (layers[i].count(layer) == 0) {
         miss(step, layer, "not there");
       }
+    }
+    if (mixed.count(i) > 0) {
+      step.missing = "rows of two machines or builds";
     }
     step.never_run = others_of(step.model, of_scenario, models);
     of_several.push_back(std::move(step));

@@ -15,6 +15,7 @@ struct ModelStep {
   std::string scenario;
   std::string step;  // the case without its layer
   std::string backend, model;
+  std::string origin;  // of its first row
   std::int64_t repetition = 0;
   std::int64_t tp = 1;
   bool fully_sharded = false;
@@ -32,7 +33,7 @@ using LayersOfModels = std::map<std::string, std::vector<std::string>>;
 
 // Steps of at least two layers, in the order of their first row. `all`: rows that tell which layers
 // the model has in a scenario, also those that are not shown. A step that lacks one has no sum, nor
-// one with two rows of a layer. The sum of one that lacks a
+// one with two rows of a layer, or with rows of two machines or builds. The sum of one that lacks a
 // layer of `models` says so: where a scenario asks for some layers alone that is what they cost,
 // but no step.
 [[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows,

@@ -120,6 +120,7 @@ class Reader {
       throw UsageError("the first line must be the context (\"kind\": \"context\")");
     } else if (*kind == "row") {
       results_.rows.push_back(row_from_json(json, unknown));
+      results_.rows.back().origin = origin_of(latest_);
       doubt(results_.rows.back());
       if (results_.rows.back().time_us) {
         add_device(results_.timed_on, latest_);

@@ -62,6 +62,7 @@ struct Row {
   std::string repro;
   // Sampling was cut short. No column, since such a row is shown but never stored.
   bool interrupted = false;
+  std::string origin;  // see origin_of; no column either, since the context says it
 };
 
 // Fills floor_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us, floor_us,
@@ -87,6 +88,9 @@ struct Context {
 };
 
 [[nodiscard]] bool same_device(const Context& left, const Context& right);
+
+// The machine and the build that rows were measured with: times of two are not added up.
+[[nodiscard]] std::string origin_of(const Context& context);
 
 // What makes figures of two files not comparable, one sentence each: device, driver, runtime,
 // tool version, build, seed, or another content of a scenario that both ran. Empty = the same.

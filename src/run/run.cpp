@@ -227,6 +227,7 @@ class Loop {
     const Selected& selected = selected_.at(planned.spelling);
     Row row = row_of(planned, selected);
     row.repetition = planned.repetition;
+    row.origin = origin_of(report_.context);
     report_.rows.push_back(row);
     // A row whose sampling was cut short is shown but not stored: --resume measures it anew.
     if (row.interrupted) {

@@ -55,6 +55,31 @@ TEST_CASE("a layer is proved and timed, each row with its base, shards and tax")
   CHECK(rows == 4);
 }
 
+TEST_CASE("layers of a step that was run in two goes are added up") {
+  const TemporaryFolder folder;
+  folder.write("models.yaml",
+               "tiny:\n  source: here\n  blocks: 3\n"
+               "  layers: {o: {in: 64, out: [64]}, down: {in: 128, out: [64]}}\n");
+  const std::string file = folder.write(
+      "steps.yaml",
+      "name: steps\nop: layer\nmodel: tiny\nlayers: [o, down]\nbatch.decode: 4\n"
+      "adapters: {slots: 2, rank: 8}\n"
+      "measure: {cache: hot, warmup_ms: 1, min_time_ms: 1, max_time_ms: 30, min_samples: 6, "
+      "max_samples: 8}\n");
+  const std::string out = folder.path("rows.jsonl");
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_SCENARIOS", folder.folder()}};
+  const std::vector<std::string> run{"run", file, "--backends", "cpu", "--quiet", "--resume", out};
+  std::vector<std::string> first = run;
+  first.insert(first.end(), {"--filter", "layer=down"});
+  const ProcessResult one = run_tool(first, options);
+  CHECK_FALSE(contains(one.out, "Linear layers of a step"));
+  const ProcessResult both = run_tool(run, options);
+  INFO(one.err, both.out, both.err);
+  CHECK(contains(both.out, "3 down + 3 o"));
+  CHECK_FALSE(contains(both.out, "two machines"));
+}
+
 TEST_CASE("a layer whose adapters are wrong fails") {
   const TemporaryFolder folder;
   const ProcessResult result = run_tool({"run", folder.write("layers.yaml", kLayers), "--no-time",

@@ -165,6 +165,29 @@ TEST_CASE("a sum that is missing says nothing of taxes below their noise") {
   CHECK(render_model_steps(steps_of(rows), false).find("bound") == std::string::npos);
 }
 
+TEST_CASE("a step with rows of two machines or builds has no sum, and each alone has one") {
+  std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("b-qkv", "qkv", 10, 12),
+                        layer_row("a-o", "o", 5, 6), layer_row("b-o", "o", 5, 7)};
+  rows[0].origin = rows[2].origin = "one";
+  rows[1].origin = rows[3].origin = "two";
+  const std::vector<ModelStep> apart = steps_of(rows);
+  REQUIRE(apart.size() == 2);
+  CHECK(apart[0].missing.empty());
+  CHECK(apart[1].missing.empty());
+  rows[3].origin = "three";
+  const std::vector<ModelStep> mixed = steps_of(rows);
+  CHECK(mixed[0].missing.empty());
+  CHECK(mixed[1].missing == "rows of two machines or builds");
+  CHECK(render_model_steps(mixed, false).find("rows of two machines or builds") !=
+        std::string::npos);
+  // The whole step of another machine is no repeat of this one's.
+  rows[1] = rows[0];
+  rows[3] = rows[2];
+  rows[1].origin = rows[3].origin = "two";
+  REQUIRE(steps_of(rows).size() == 1);
+  CHECK(steps_of(rows)[0].missing == "rows of two machines or builds");
+}
+
 TEST_CASE("shards, repetitions and backends are steps of their own") {
   std::vector<Row> rows;
   for (const char* layer : {"qkv", "o"}) {

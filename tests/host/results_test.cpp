@@ -54,6 +54,27 @@ TEST_CASE("a context survives JSON lines") {
   CHECK(context.scenario_hash == fixed_context().scenario_hash);
 }
 
+TEST_CASE("rows know the machine and the build of the context above them") {
+  const auto origin_under = [](const Context& context) {
+    const Results results = parse_results(
+        context_line() + row_line() + to_json_line(context) + "\n" + row_line(), "r.jsonl");
+    REQUIRE(results.rows.size() == 2);
+    CHECK(results.rows.front().origin == origin_of(fixed_context()));
+    return results.rows.back().origin;
+  };
+  Context context = fixed_context();
+  context.started_utc = "2030-01-01T00:00:00Z";
+  context.argv = {"lora-bench", "another"};
+  context.scenario_hash = {{"another", "1"}};
+  CHECK(origin_under(context) == origin_of(fixed_context()));
+  for (std::string Context::*field : {&Context::device_identity, &Context::driver,
+                                      &Context::tool_version, &Context::commit, &Context::build}) {
+    Context other = fixed_context();
+    other.*field += "x";
+    CHECK(origin_under(other) != origin_of(fixed_context()));
+  }
+}
+
 TEST_CASE("every promised key is in every row, whatever the row lacks") {
   const nlohmann::json json = nlohmann::json::parse(to_json_line(Row{}));
   for (const char* key : {"kind", "scenario", "case", "backend", "op", "dtype", "tokens", "active",
