@@ -1,0 +1,132 @@
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "device/facts.h"
+#include "device/memory.h"
+#include "ops/auto_backend.h"
+#include "ops/auto_tuning.h"
+#include "run/select.h"
+#include "support/workload_case.h"
+#include "verify/staging.h"
+#include "verify/verify.h"
+
+using lora_bench::Backend;
+using lora_bench::Dtype;
+using lora_bench::Memory;
+using lora_bench::Problem;
+using lora_bench::Status;
+using lora_bench::TunedFamily;
+using lora_bench::Tuning;
+
+namespace {
+
+Memory& device_memory() {
+  static const std::unique_ptr<Memory> memory = lora_bench::make_device_memory();
+  return *memory;
+}
+
+// Exact, bounded and memory: launches by the thousand, as relations take them, are for a GPU.
+void check_proved(const Backend& backend, const Problem& problem) {
+  const lora_bench::Verdict verdict =
+      verify(problem, backend, device_memory(), {.relations = false});
+  CAPTURE(backend.name());
+  CAPTURE(verdict.message);
+  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+}
+
+bool takes(const Backend& backend, const Problem& problem) {
+  return backend.supports(problem, lora_bench::gpu_facts()).yes;
+}
+
+std::vector<std::byte> bits_of(const Backend& backend, const Problem& problem,
+                               const lora_bench::Tensors& tensors) {
+  lora_bench::Stage stage(device_memory(), problem, tensors, backend.workspace_bytes(problem));
+  stage.launch(backend);
+  CHECK(stage.damage().empty());
+  return stage.output();
+}
+
+// Rows of x, widths and a rank of whole vectors, so that every family takes it.
+lora_bench::Case even_case(std::int64_t tokens, std::int64_t rank, std::int64_t in_features) {
+  lora_bench::Case spec = workload_case(tokens, 3);
+  spec.dtype = Dtype::kBf16;
+  spec.layer.in_features = in_features;
+  spec.layer.x_stride = in_features + 8;
+  spec.layer.widths = {136, 0, 72};
+  spec.layer.y_stride = 216;
+  spec.adapters.rank.list = {rank, 1 + rank / 2};
+  spec.adapters.max_rank = (rank + 7) / 8 * 8;
+  spec.no_adapter = 0.2;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("kernels of every family are right on small random cases") {
+  for (const char* name :
+       {"naive", "bgmv", "grouped", "grouped-ordered", "chunked", "panel", "auto"}) {
+    const auto selected = lora_bench::select_backend(name);
+    const Backend& backend = *selected.backend;
+    int taken = 0;
+    for (std::uint64_t seed = 0; seed < 24; ++seed) {
+      const Problem problem = problem_of(random_case(seed));
+      CAPTURE(seed);
+      if (takes(backend, problem)) {
+        ++taken;
+        check_proved(backend, problem);
+      }
+    }
+    CAPTURE(name);
+    CHECK(taken > 8);
+  }
+}
+
+TEST_CASE("auto is right for every rank class, with few rows an adapter and many") {
+  const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
+  for (const std::int64_t rank : {1, 8, 12, 24, 64, 100, 136, 256}) {
+    for (const std::int64_t tokens : {1, 9, 70}) {
+      lora_bench::Case spec = even_case(tokens, rank, 520);
+      spec.dtype = tokens == 9 ? Dtype::kFp16 : Dtype::kBf16;
+      spec.intermediate = rank == 24 ? spec.dtype : Dtype::kFp32;
+      CAPTURE(rank);
+      CAPTURE(tokens);
+      check_proved(*chosen, problem_of(spec));
+    }
+  }
+}
+
+TEST_CASE("every tile and cluster of auto leaves the same bits") {
+  const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
+  std::vector<Tuning> tunings = {{.family = TunedFamily::kResident}};
+  for (const std::int64_t cluster : {1, 3, 8, 16}) {
+    tunings.push_back({.family = TunedFamily::kClustered, .cluster = cluster});
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    tunings.push_back({.family = TunedFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
+    tunings.push_back({.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
+  }
+  int taken = 0;
+  for (const std::int64_t rank : {16, 72}) {
+    for (const std::int64_t tokens : {7, 40}) {
+      const Problem plain = problem_of(even_case(tokens, rank, 776));
+      const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
+      const auto expected = bits_of(*chosen, plain, tensors);
+      for (const Tuning& tuning : tunings) {
+        Problem tuned = plain;
+        tuned.tuning = tuning;
+        CAPTURE(rank);
+        CAPTURE(tokens);
+        CAPTURE(lora_bench::tuning_text(tuning));
+        if (takes(*chosen, tuned)) {
+          ++taken;
+          CHECK(bits_of(*chosen, tuned, tensors) == expected);
+        }
+      }
+    }
+  }
+  CHECK(taken > 60);
+}

@@ -1,0 +1,113 @@
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "layers/layer_engine.h"
+#include "layers/layer_tensors.h"
+#include "ops/fused_layer.h"
+#include "ops/streamed_product.h"
+#include "run/select.h"
+#include "support/layer_case.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+// The base product of few rows without a library beside it, which needs a GPU.
+class StreamedBase final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "streamed"; }
+  [[nodiscard]] std::string_view summary() const override { return ""; }
+  [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
+    return {streamed_takes(problem), "what kernels/streamed does not take"};
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return streamed_numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    launch_streamed_product(problem, operands, stream);
+  }
+  [[nodiscard]] const FusedLayer* fused() const override { return layer_.get(); }
+
+ private:
+  std::unique_ptr<FusedLayer> layer_ = make_streamed_layer();
+};
+
+LayerProblem few_rows(LayerKind kind, std::int64_t in_features, std::int64_t tokens) {
+  // Where K is short, more columns than blocks keep sums of while h is made.
+  const std::int64_t width = in_features < 64 ? 16 * 132 * 5 : 272;
+  LayerProblem problem = layer_problem(
+      {.kind = kind, .in_features = in_features, .widths = {width, 32}, .max_rank = 16});
+  problem.lora.tokens = tokens;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    ids.push_back(static_cast<std::int32_t>(token % 6) - (tokens > 1 ? 1 : 0));
+  }
+  problem.lora.plan = make_plan(ids, problem.lora.slots);
+  problem.bias_in_product = true;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("a base product of few rows is right, alone and where it adds what adapters add") {
+  const StreamedBase base;
+  const Selected lora = select_backend("auto");
+  const std::unique_ptr<Memory> memory = make_device_memory();
+  int fused = 0;
+  for (const LayerKind kind : {LayerKind::kColumn, LayerKind::kMergedColumn}) {
+    for (const std::int64_t in_features : {32, 2112}) {
+      for (const std::int64_t tokens : {1, 3, 8}) {
+        for (const Overlap overlap : {Overlap::kSerial, Overlap::kFused}) {
+          LayerProblem problem = few_rows(kind, in_features, tokens);
+          problem.lora.dtype = tokens == 8 ? Dtype::kFp16 : Dtype::kBf16;
+          problem.overlap = overlap;
+          problem.base_bias = tokens > 3;
+          CAPTURE(in_features);
+          CAPTURE(tokens);
+          CAPTURE(name(kind));
+          CAPTURE(name(overlap));
+          if (overlap == Overlap::kFused && !why_not_fused(problem, base).empty()) {
+            continue;
+          }
+          fused += overlap == Overlap::kFused ? 1 : 0;
+          const Verdict verdict =
+              verify_layer(problem, base, *lora.backend, *memory, {.relations = false});
+          CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+        }
+      }
+    }
+  }
+  CHECK(fused > 6);
+}
+
+TEST_CASE("a layer in one launch leaves the same bits every time, and serves the next batch") {
+  const StreamedBase base;
+  const Selected lora = select_backend("auto");
+  const std::unique_ptr<Memory> memory = make_device_memory();
+  const std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kDevice);
+  LayerProblem problem = few_rows(LayerKind::kColumn, 1056, 8);
+  REQUIRE(why_not_fused(problem, base).empty());
+  problem.overlap = Overlap::kFused;
+  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+  LayerEngine engine(problem, base, *lora.backend, *memory);
+  load_layer(engine, problem, tensors);
+  const auto after = [&](bool with_lora = true) {
+    engine.poison_results(0);
+    engine.forward(*communicator, Stream{}, with_lora);
+    return engine.output(0);
+  };
+  const Matrix first = after();
+  for (int launch = 0; launch < 4; ++launch) {
+    CHECK(after() == first);
+  }
+  engine.activate(make_plan(std::vector<std::int32_t>(8, -1), problem.lora.slots));
+  CHECK(after() == after(false));
+  engine.activate(problem.lora.plan);
+  CHECK(after() == first);
+  CHECK(engine.damage().empty());
+}

@@ -1,0 +1,29 @@
+#include "kernels/measure/probes.h"
+
+// What finds out how much a device can do at best finds nothing here, and nothing runs beside.
+namespace lora_bench::kernels {
+
+cudaError_t launch_empty(cudaStream_t) { return cudaSuccess; }
+cudaError_t launch_read_stream(const void*, std::int64_t, unsigned*, ProbeGrid, bool,
+                               cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+cudaError_t launch_copy(void*, const void*, std::int64_t, ProbeGrid, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+cudaError_t launch_fill_random(void*, std::int64_t, unsigned, ProbeGrid, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+PeakProbe peak_probe(Number, int) { return {}; }
+cudaError_t launch_peak(Number, int, int, float*, ProbeGrid, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+cudaError_t launch_gate(const volatile unsigned*, volatile unsigned*, std::uint64_t, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+cudaError_t launch_antagonist(const void*, std::int64_t, unsigned*, unsigned*, int, ProbeGrid,
+                              cudaStream_t) {
+  return cudaSuccess;
+}
+
+}  // namespace lora_bench::kernels
