@@ -133,17 +133,22 @@ class Machine {
     blockDim = launch_.block;
     gridDim = launch_.grid;
     const unsigned clusters = launch_.grid.x / launch_.cluster * launch_.grid.y * launch_.grid.z;
+    constexpr int kMostLooks = 10'000;
+    int looks_in_vain = 0;
     unsigned started = 0;
     while (true) {
       if (!ready_.empty()) {
         go_on(*ready_.front());
       } else if (!looking_.empty() && gone_on_) {
         gone_on_ = false;
+        looks_in_vain = 0;
         ready_.swap(looking_);
       } else if (started < clusters) {
         start(started++);
       } else if (alive_ == 0) {
         return;
+      } else if (!looking_.empty() && ++looks_in_vain < kMostLooks) {
+        ready_.swap(looking_);  // who looks at a word may find what it needs, and look at the next
       } else {
         throw std::runtime_error(
             "all threads of an emulated launch wait: " + std::to_string(looking_.size()) + " of " +
