@@ -97,6 +97,20 @@ TEST_CASE("auto is right for every rank class, with few rows an adapter and many
   }
 }
 
+TEST_CASE("auto is right where one slice has eight lanes or less") {
+  const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
+  for (const std::int64_t rank : {3, 8}) {
+    for (const std::int64_t in_features : {72, 2120}) {
+      lora_bench::Case spec = even_case(5, rank, in_features);
+      spec.layer.widths = {136};
+      spec.layer.y_stride = 144;
+      CAPTURE(rank);
+      CAPTURE(in_features);
+      check_proved(*chosen, problem_of(spec));
+    }
+  }
+}
+
 TEST_CASE("every tile and cluster of auto leaves the same bits") {
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   std::vector<Tuning> tunings = {{.family = TunedFamily::kResident}};

@@ -175,6 +175,7 @@ class Machine {
   // Of every eight copies that follow one another, four are late.
   bool next_is_late() { return (copies_++ * 5 / 8) % 2 != 0; }
   void body() { launch_.body(); }
+  [[nodiscard]] std::size_t shared_bytes() const { return launch_.shared_bytes; }
 
   void end_thread() {
     Thread& thread = own();
@@ -420,7 +421,8 @@ void* from_shared(std::uint32_t address) {
   const auto& blocks = machine->own().block->cluster->blocks;
   const unsigned rank = address >> kBlockBits;
   const std::uint32_t offset = address & ((1U << kBlockBits) - 1);
-  if (rank >= blocks.size() || offset >= kSharedBytes) {
+  if (rank >= blocks.size() || (offset >= machine->shared_bytes() &&
+                                (offset < kDynamicBytes || offset >= blocks[rank]->static_end))) {
     trap("an address in no block's shared memory");
   }
   return blocks[rank]->shared.get() + offset;
