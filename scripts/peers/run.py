@@ -29,6 +29,7 @@ from arrays import Missing, arrays_of
 from clocks import clock_for
 from exported import Case, write_results
 from turns import Turns
+import after_timing
 import base_product
 import conditions
 import timing
@@ -202,7 +203,7 @@ def prove_and_time(case, peer, arrays, tool, timed, turns):
         row.update(columns, warning="; ".join(filter(None, [row["warning"], note])))
     if row.get("throttle"):
         row["warning"] = "; ".join(filter(None, [f"throttled: {row['throttle']}", row["warning"]]))
-    wrong = timing.wrong_after_timing(sequence, proved)
+    wrong = after_timing.wrong(sequence, proved)
     if wrong:
         row.update(status="FAILED", message="wrong after timing: " + wrong)
     return row
