@@ -3,17 +3,18 @@ import numpy as np
 
 import base_product
 import idle_rows
-from changed_rows import MOST_APART, Changed, apart
+from expected_rows import MOST_APART, ExpectedRows, affordable, apart, drawn
 from timing import TURN
 
-MOST_LOOKS = 16  # at launches whose output those after them overwrite
-MOST_COLUMNS = 512  # of the product of a layer in such a look
+MOST_LOOKS = 32  # at single launches
 
 
 def wrong(sequence, proved):
     """How what was timed differs from what was proved, "" where it does not: `proved` is what one launch of the
     first set left for the proof."""
-    sets, clock = sequence.sets, sequence.clock
+    sets, clock, launches = sequence.sets, sequence.clock, len(sequence.launches)
+    looks = min(MOST_LOOKS, launches)
+    most_rows = affordable(sets, launches, looks)
     timed = sets.arrays.copied(sets.output())
 
     def left(launches):
@@ -28,110 +29,98 @@ def wrong(sequence, proved):
     elif sets.case.layer:
         checks.append(("the timed launches left another output than one by one", timed, left(sequence.launches)))
     elif sequence.accumulates:
-        rounds = sequence.accumulated // len(sequence.launches)
+        rounds = sequence.accumulated // launches
         checks.append(("the timed launches left another output than as many untimed", timed,
                        left([clock.run] * rounds)))
     found = [(what, _differs(sets, *outputs)) for what, *outputs in checks]
     sets.restore()
     clock.run()
-    found.append(("the timed launches wrote rows without an adapter", idle_rows.written(sets)))
-    return "; ".join(f"{what}: {how}" for what, how in [*found, *_wrong_with_another_x(sequence)] if how)
+    found.append(("the timed launches wrote rows without an adapter", idle_rows.written(sets, most_rows)))
+    if sets.case.meta["shrink"] and sets.case.groups:
+        found.extend(_wrong_with_another_x(sequence, most_rows, looks))
+    return "; ".join(f"{what}: {how}" for what, how in found if how)
 
 
-def _wrong_with_another_x(sequence):
-    """The timed launches once more, on an x that differs in a few rows, held against what they have to come to."""
-    sets, case, arrays = sequence.sets, sequence.sets.case, sequence.sets.arrays
-    if not case.meta["shrink"] or not case.groups:
-        return []
-    changed = Changed(case)
+def _wrong_with_another_x(sequence, most_rows, looks):
+    """The timed launches once more, on an x that differs in the rows looked at, held against what they have to come
+    to."""
+    sets, case = sequence.sets, sequence.sets.case
+    expected = ExpectedRows(case, most_rows)
+    expected.change_x()
     for x in sets.inputs:
-        for row, values in zip(changed.rows, changed.x):
-            arrays.put_row(x, int(row), values)
+        sets.arrays.put_rows(x, expected.rows, expected.x)
     sets.restore()
     sequence.clock.run()
-    left = arrays.rows(sets.output(), changed.rows, _row_axis(case))
     numbers = range(sets.count) if len(sets.states) == 1 else [0]  # whose launches write this output
     turns = [TURN * number for number in numbers] * (len(sequence.launches) // sets.count)
-    before = changed.before()
-    if case.layer:
-        x, w = sets.inputs[0], sets.base_weights[numbers[-1]]
-        turns, before = turns[-1:], base_product.rows_in_double(arrays, x, w, changed.rows)[0].astype(np.float32)
-    missing = _missing(sets, changed, left, turns, before)
+    if case.layer:  # whose product overwrites y
+        turns = turns[-1:]
+    seen = Look(sets, expected.rows, expected.columns).at(sets.output())
+    missing = _missing(sets, expected, numbers[-1], turns, seen)
     if missing:
         return [("the timed launches left a wrong output once x was another", missing)]
-    if sequence.accumulates and len(sets.states) == 1:
-        return []  # y is the sum of all launches
-    return _wrong_on_the_way(sequence, changed)
+    return _wrong_on_the_way(sequence, expected, most_rows, looks)
 
 
-def _wrong_on_the_way(sequence, changed):
-    """The sequence once more, with a look behind some launches, drawn only now: at its end y or h shows nothing of
-    those that another launch overwrote, or that wrote elsewhere."""
+def _wrong_on_the_way(sequence, expected, most_rows, looks):
+    """The sequence once more, with a look behind some launches, drawn only now: its end shows nothing of those that
+    another launch overwrote, or that wrote elsewhere, and little of one among many."""
     sets, case, arrays = sequence.sets, sequence.sets.case, sequence.sets.arrays
-    launches, overwrites = list(sequence.launches), not sequence.accumulates
-    dice = np.random.default_rng()
-    places = [int(p) for p in np.sort(dice.choice(len(launches), min(MOST_LOOKS, len(launches)), replace=False))]
-    idle, seen = idle_rows.drawn(case), {}
-    index = arrays.index(np.concatenate([changed.rows, idle]))
+    launches, count = list(sequence.launches), len(expected.rows)
+    places, idle, seen = drawn(range(len(launches)), looks).tolist(), drawn(idle_rows.of(case), most_rows), {}
+    look = Look(sets, np.concatenate([expected.rows, idle]), expected.columns)
 
     def looked_at(place, launch, output):
-        def look():
-            if overwrites and not case.layer:
-                arrays.clear(output)  # what an earlier launch left there is no answer of this one
+        def launch_and_look():
+            if not case.layer:  # what an earlier launch left there is no answer of this one
+                sets.restore_output(output)
             launch()
-            seen[place] = arrays.taken(output, index, _row_axis(case))
-        return look
+            seen[place] = look.at(output)
+        return launch_and_look
     for place in places:
         launches[place] = looked_at(place, launches[place], sets.output(place % sets.count))
     sequence.clock.load(launches)
     sets.restore()
     sequence.clock.run()
     for place in places:
-        number, rounds, before, columns = place % sets.count, 1 + place // sets.count, changed.before(), slice(None)
-        if case.layer:
-            w = sets.base_weights[number]
-            columns = np.sort(dice.choice(w.shape[0], min(MOST_COLUMNS, w.shape[0]), replace=False))
-            x = arrays.doubled(sets.inputs[min(number, len(sets.inputs) - 1)], changed.rows)
-            before = np.zeros((len(changed.rows), w.shape[0]), np.float32)
-            before[:, columns] = arrays.in_numpy(x @ arrays.doubled(w, columns).T)
-        left = arrays.rows(seen[place], np.arange(len(changed.rows)), _row_axis(case))
-        missing = _missing(sets, changed, left, [TURN * number] * (1 if overwrites else rounds), before, columns)
-        told = f"launch {place + 1} of the {len(launches)} timed"
+        number, told = place % sets.count, f"launch {place + 1} of the {len(launches)} timed"
+        of_rows, of_idle = (look.part(seen[place], some) for some in (slice(count), slice(count, None)))
+        missing = _missing(sets, expected, number, [TURN * number], of_rows)
         if missing:
             return [(f"{told} left a wrong output once x was another", missing)]
-        written = _written(sets, number, idle, seen[place], overwrites, columns)
+        written = idle_rows.changed(sets, number, idle, arrays.in_single(of_idle), expected.columns)
         if written:
             return [(f"{told} wrote rows without an adapter", written)]
     return []
 
 
-def _written(sets, number, idle, seen, cleared, columns):
-    """What a launch that was looked at wrote into rows without an adapter, which lie behind those that changed."""
+class Look:
+    """At some rows of an output, and of y at some columns."""
+
+    def __init__(self, sets, rows, columns):
+        self.arrays, self.axis = sets.arrays, 0 if sets.case.meta["expand"] else 1  # h has slices first
+        self.rows, self.columns = self.arrays.index(rows), self.arrays.index(columns)
+
+    def at(self, output):
+        """Where it is: a graph may hold this."""
+        rows = self.arrays.taken(output, self.rows, self.axis)
+        return self.arrays.taken(rows, self.columns, 1) if self.axis == 0 else rows
+
+    def part(self, seen, rows):
+        return seen[rows] if self.axis == 0 else seen[:, rows]
+
+
+def _missing(sets, expected, number, turns, seen):
+    """How rows that were looked at lack what launches with weights turned so have to add, "" where they do not;
+    `number` is the set of the last of them."""
     case, arrays = sets.case, sets.arrays
-    if not len(idle):
-        return ""
-    left = arrays.doubled(seen, slice(seen.shape[0] - len(idle), None))
+    before, left = expected.before(), arrays.in_single(seen)
     if case.layer:
-        return idle_rows.not_the_product(sets, number, idle, left, columns)
-    before = 0 if cleared else arrays.doubled(sets.y_before, idle)
-    apart = arrays.largest(left - before)
-    return "" if apart == 0 else f"up to {apart:.3g} was added or taken away"
-
-
-def _row_axis(case):
-    return 0 if case.meta["expand"] else 1  # h has slices first
-
-
-def _missing(sets, changed, left, turns, before, columns=slice(None)):
-    """How changed rows of an output lack what launches with weights turned so have to add, "" where they do not."""
-    case, arrays = sets.case, sets.arrays
-    wanted = changed.left(turns, lambda values: arrays.kept(values, case.dtype), before)
-    if case.meta["expand"]:
-        left, wanted, before = left[:, columns], wanted[:, columns], before[:, columns]
-    else:
-        left = left.swapaxes(0, 1)
-    far = apart(left, wanted, before)
-    return f"{100 * far:.3g} % of what they have to add is missing or too much" if not far <= MOST_APART else ""
+        right, _ = base_product.some_in_double(sets, number, expected.rows, expected.columns)
+        before = right.astype(np.float32)
+    wanted = expected.left(turns, lambda values: arrays.kept(values, case.dtype), before)
+    far = apart(left if case.meta["expand"] else left.swapaxes(0, 1), wanted, before)
+    return f"{100 * far:.3g} % of what a row has to get is missing or too much" if not far <= MOST_APART else ""
 
 
 def _differs(sets, left, wanted):

@@ -50,8 +50,8 @@ class NumPyArrays:
     def copy_rows(self, array, to, from_rows):
         array[to] = array[from_rows]
 
-    def put_row(self, array, row, values):
-        array[row] = values
+    def put_rows(self, array, rows, values):
+        array[rows] = values
 
     def index(self, rows):
         return rows
@@ -60,9 +60,9 @@ class NumPyArrays:
         """Some rows of it, kept where it is: a graph may hold this."""
         return np.take(array, index, axis)
 
-    def rows(self, array, rows, axis):
-        """Some rows of it, as fp32 in NumPy."""
-        return np.take(array, rows, axis).astype(np.float32)
+    def in_single(self, array):
+        """As fp32 in NumPy."""
+        return array.astype(np.float32)
 
     def given_back(self, array, kind):
         return np.asarray(array, "<f4"), "F32"
@@ -139,8 +139,8 @@ class TorchArrays:
         to, from_rows = (self.torch.as_tensor(rows, device=self.device) for rows in (to, from_rows))
         array[to] = array[from_rows]
 
-    def put_row(self, array, row, values):
-        array[row] = self.torch.from_numpy(values).to(self.device, array.dtype)
+    def put_rows(self, array, rows, values):
+        array[self.index(rows)] = self.torch.from_numpy(values).to(self.device, array.dtype)
 
     def index(self, rows):
         return self.torch.from_numpy(np.asarray(rows, np.int64)).to(self.device)
@@ -148,8 +148,8 @@ class TorchArrays:
     def taken(self, array, index, axis):
         return array.index_select(axis, index)
 
-    def rows(self, array, rows, axis):
-        return self.taken(array, self.index(rows), axis).float().cpu().numpy()
+    def in_single(self, array):
+        return array.float().cpu().numpy()
 
     def given_back(self, array, kind):
         array = array.detach().cpu().contiguous()

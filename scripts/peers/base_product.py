@@ -30,6 +30,12 @@ def rows_in_double(arrays, x, w, rows):
     return np.concatenate(right, 1), np.concatenate(size, 1)
 
 
+def some_in_double(sets, number, rows, columns):
+    """The same of some columns too, by the weights of a set."""
+    w = sets.arrays.taken(sets.base_weights[number], sets.arrays.index(columns), 0)
+    return rows_in_double(sets.arrays, sets.inputs[min(number, len(sets.inputs) - 1)], w, rows)
+
+
 def far(case, got, right, size):
     """Which elements differ from the product by more than fp32 sums in any order and one rounding explain."""
     # The last rounding of numbers that are not normal is no share of them.

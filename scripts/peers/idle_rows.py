@@ -3,8 +3,7 @@ which is proved."""
 import numpy as np
 
 import base_product
-
-MOST_ROWS = 4  # of a product that is worked out in fp64
+from expected_rows import columns_of, drawn
 
 
 def of(case):
@@ -14,34 +13,33 @@ def of(case):
     return rows if case.meta["expand"] else rows[:0]
 
 
-def drawn(case):
-    """A few, no one knows which."""
-    rows = of(case)
-    return np.sort(np.random.default_rng().choice(rows, min(MOST_ROWS, len(rows)), replace=False))
-
-
-def written(sets):
-    """What launches left in such rows of each y that was not there before, "" where nothing."""
+def written(sets, most):
+    """What launches left in such rows of each y that was not there before, "" where nothing; of a layer in so many."""
     case, arrays, rows = sets.case, sets.arrays, of(sets.case)
     if not len(rows):
         return ""
     if case.layer:
-        rows, number = drawn(case), sets.count - 1
-        return not_the_product(sets, number, rows, arrays.doubled(sets.states[-1][0], rows))
+        rows, columns = drawn(rows, most), columns_of(case)
+        left = arrays.in_single(arrays.taken(sets.states[-1][0], arrays.index(rows), 0))[:, columns]
+        return changed(sets, sets.count - 1, rows, left, columns)
     index = arrays.index(rows)
     before = arrays.taken(sets.y_before, index, 0)
-    for y, _ in sets.states:
-        apart = arrays.largest(arrays.taken(y, index, 0) - before)
-        if not apart == 0:
-            return f"up to {apart:.3g} was added or taken away"
-    return ""
+    return next(filter(None, (_told(arrays.largest(arrays.taken(y, index, 0) - before)) for y, _ in sets.states)), "")
 
 
-def not_the_product(sets, number, rows, left, columns=slice(None)):
-    """How some rows and columns that a layer left differ from what its product, by the weights of a set, left
-    there; "" where they do not."""
-    arrays, w = sets.arrays, sets.base_weights[number]
-    w = arrays.taken(w, arrays.index(np.arange(w.shape[0])[columns]), 0)
-    right, size = base_product.rows_in_double(arrays, sets.inputs[min(number, len(sets.inputs) - 1)], w, rows)
-    far = base_product.far(sets.case, arrays.in_numpy(left)[:, columns], right, size)
+def changed(sets, number, rows, left, columns):
+    """How some rows and columns that a launch of a set left differ from what was there before it, of a layer from what
+    its product left there; "" where they do not."""
+    case, arrays = sets.case, sets.arrays
+    if not len(rows):
+        return ""
+    if not case.layer:
+        before = arrays.in_single(arrays.taken(sets.y_before, arrays.index(rows), 0))[:, columns]
+        return _told(np.max(np.abs(left - before)))
+    right, size = base_product.some_in_double(sets, number, rows, columns)
+    far = base_product.far(case, left, right, size)
     return f"{far.sum()} of {far.size} elements are not those of the product of the layer" if far.any() else ""
+
+
+def _told(apart):
+    return "" if apart == 0 else f"up to {apart:.3g} was added or taken away"

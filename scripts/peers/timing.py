@@ -45,11 +45,14 @@ class Sets:
 
     def restore(self):
         """All outputs as before the first launch: what does nothing must not find its result there."""
-        for y, state in self.states:
-            if y is not None:
-                self.arrays.assign(y, self.y_before)
-            elif not self.case.meta["expand"]:
-                self.arrays.clear(self.peer.hidden(state))
+        for number in range(len(self.states)):
+            self.restore_output(self.output(number))
+
+    def restore_output(self, output):
+        if self.case.meta["expand"]:
+            self.arrays.assign(output, self.y_before)
+        else:
+            self.arrays.clear(output)
 
     def output(self, number=0):
         """What the op returns of a set: y, or h where it is shrink alone."""
