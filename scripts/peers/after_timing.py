@@ -37,7 +37,8 @@ def wrong(sequence, proved):
     clock.run()
     found.append(("the timed launches wrote rows without an adapter", idle_rows.written(sets, most_rows)))
     if sets.case.meta["shrink"] and sets.case.groups:
-        found.extend(_wrong_with_another_x(sequence, most_rows, looks))
+        found.extend(_wrong_with_another_x(sequence, most_rows, looks)
+                     or _wrong_with_other_weights(sequence, most_rows))
     return "; ".join(f"{what}: {how}" for what, how in found if how)
 
 
@@ -91,6 +92,29 @@ def _wrong_on_the_way(sequence, expected, most_rows, looks):
         written = idle_rows.changed(sets, number, idle, arrays.in_single(of_idle), expected.columns)
         if written:
             return [(f"{told} wrote rows without an adapter", written)]
+    return []
+
+
+def _wrong_with_other_weights(sequence, most_rows):
+    """Launches of one set, no one knows which, on the x that was timed, with another number in B and then in A of each
+    adapter, where they lie: an answer that is kept while x is the same shows."""
+    sets, case = sequence.sets, sequence.sets.case
+    expected, number = ExpectedRows(case, most_rows), int(np.random.default_rng().integers(sets.count))
+    look = Look(sets, expected.rows, expected.columns)
+    for x in sets.inputs:
+        sets.arrays.assign(x, sets.x)
+    sequence.clock.load([sets.launches[number]])
+    sets.restore()
+    sequence.clock.run()  # from here on the x of the launch before is that of the next
+    for name, half, change in (("B", "expand", expected.change_b), ("A", "shrink", expected.change_a)):
+        if case.meta[half]:
+            change(TURN * number)
+            sets.replace_weights(number, expected.replaced)
+            sets.restore()
+            sequence.clock.run()
+            missing = _missing(sets, expected, number, [TURN * number], look.at(sets.output(number)))
+            if missing:
+                return [(f"a launch left a wrong output once {name} was another beside the same x", missing)]
     return []
 
 

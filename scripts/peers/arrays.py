@@ -8,10 +8,30 @@ class Missing(Exception):
     """Why a peer cannot run here: the reason of a SKIPPED row."""
 
 
-class NumPyArrays:
+class Arrays:
+    """What both do alike."""
+
+    def put_into(self, to, values):
+        """Copies each array that something holds into that of another of its form, where it lies; says how many."""
+        if self.is_array(to):
+            self.assign(to, values)
+            return 1
+        if isinstance(to, dict):
+            pairs = [(to[key], values[key]) for key in to]
+        elif isinstance(to, (list, tuple)):
+            pairs = zip(to, values)
+        else:
+            pairs = [(value, vars(values)[key]) for key, value in getattr(to, "__dict__", {}).items()]
+        return sum(self.put_into(*pair) for pair in pairs)
+
+
+class NumPyArrays(Arrays):
     """On the host, 16-bit numbers widened to fp32: NumPy alone has no bfloat16."""
 
     on_gpu = False
+
+    def is_array(self, value):
+        return isinstance(value, np.ndarray)
 
     def take(self, stored, kind):
         return widened(stored, kind)
@@ -89,11 +109,14 @@ class NumPyArrays:
         scratch += 1
 
 
-class TorchArrays:
+class TorchArrays(Arrays):
     def __init__(self, device):
         import torch
         self.torch, self.device = torch, torch.device(device)
         self.on_gpu = self.device.type == "cuda"
+
+    def is_array(self, value):
+        return self.torch.is_tensor(value)
 
     def take(self, stored, kind):
         torch = self.torch

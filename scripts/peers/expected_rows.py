@@ -1,5 +1,5 @@
 """Rows of an output that are looked at, and what launches have to leave in them: a row or a launch that was left out
-shows, and an answer that was kept from before once a number in x is another one."""
+shows, and an answer that was kept from before once a number in x, A or B is another one."""
 import numpy as np
 
 from exported import widened
@@ -11,6 +11,7 @@ MOST_KEPT = 1 << 26  # numbers
 COPY = 32  # products in whose time a number is copied, or rounded
 IN_DOUBLE = 8  # and one of the base of a layer is worked out, of rows with an adapter and without
 MOST_TURNED = 1 << 24  # numbers of x at a time
+TRIES = 8  # for a number that tells
 EFFECT = 16  # of a changed number on h, which else is about 1
 MOST_APART = 0.15  # of what a row has to get, in the root mean square: 16-bit h, delta and y take up to 0.08
 
@@ -44,7 +45,7 @@ class ExpectedRows:
         self.x = self._numbers("x", self.rows)[:, :case.in_features]
         slots = case.ids[self.rows]
         self.of_adapters = [(int(slot), np.flatnonzero(slots == slot)) for slot in np.unique(slots)]
-        self._added = {}
+        self.replaced, self._added = {}, {}  # (half, slice, slot, row, column) of weights that are not turned: a number
 
     def change_x(self):
         """Another number at one place of each row, which changes all that the row gets."""
@@ -56,6 +57,25 @@ class ExpectedRows:
                 size = EFFECT / max(float(np.abs(lanes[:, k]).mean()), 2.0**-10)
                 self.x[row, k] = _of_other_sign(self.x[row, k], size)
         self._added = {}
+
+    def change_a(self, turn):
+        """Another number at one place in A of each adapter, of weights turned so, which changes what its rows get."""
+        dice = np.random.default_rng()
+        for slot, some in self.of_adapters:
+            i = self._slice_of(dice.integers(len(self.columns)))[0]
+            lane = int(dice.integers(self.case.rank[slot]))
+            k = max(dice.integers(self.case.in_features, size=TRIES), key=lambda k: abs(self.x[some[0], k]))
+            size = EFFECT / max(abs(float(self.x[some[0], k])), 2.0**-10)
+            self._replace("a", i, slot, lane, int((k - turn) % self.case.in_features), size)
+
+    def change_b(self, turn):
+        """The same in B of each, of a column that is looked at."""
+        dice, hidden, added = np.random.default_rng(), self._hidden([turn])[0], self._added_by([turn])[turn]
+        for slot, some in self.of_adapters:
+            i, column = self._slice_of(dice.integers(len(self.columns)))
+            h, usual = np.abs(hidden[some[0], i]), np.sqrt(np.mean(np.square(added[some[0]])))
+            size = EFFECT * float(usual / max(h.max(), 2.0**-10))
+            self._replace("b", i, slot, int((column - turn) % self.case.widths[i]), int(h.argmax()), size)
 
     def before(self):
         """The output of these rows before any launch."""
@@ -81,7 +101,22 @@ class ExpectedRows:
     def _weights(self, name, i, slot):
         """The lanes in use of an adapter in a slice."""
         weights, rank = self._numbers(f"{name}.{i}", slot), self.case.rank[slot]
+        for (half, of_slice, of_slot, *place), number in self.replaced.items():
+            if (half, of_slice, of_slot) == (name, i, slot):
+                weights[tuple(place)] = number
         return weights[:rank] if name == "a" else weights[:, :rank]
+
+    def _slice_of(self, place):
+        """That of a column that is looked at, and where in it the column lies; the first where no column is."""
+        if not self.case.meta["expand"]:
+            return 0, 0
+        column = int(self.columns[place])
+        i = next(i for i, lane in enumerate(self.case.lanes) if column < lane.stop)
+        return i, column - self.case.lanes[i].start
+
+    def _replace(self, name, i, slot, row, column, size):
+        self.replaced[name, i, slot, row, column] = _of_other_sign(self._weights(name, i, slot)[row, column], size)
+        self._added = {}
 
     def _lanes(self, slot):
         """Of all slices, A of an adapter."""
@@ -126,7 +161,7 @@ class ExpectedRows:
 
 def _of_other_sign(number, size):
     """A power of two near `size`, which any type holds as it is."""
-    return np.copysign(2.0**min(round(np.log2(size)), 14), -number)
+    return float(np.copysign(2.0**min(round(np.log2(size)), 14), -number))
 
 
 def apart(left, wanted, before):

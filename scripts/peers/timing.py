@@ -30,7 +30,7 @@ class Sets:
             base_product.fill_rows(case, arrays, self.x)
         self.a, self.b = ([arrays.take(*case.stored(f"{name}.{i}")) if case.meta[half] else None
                            for i in range(len(case.widths))] for name, half in (("a", "shrink"), ("b", "expand")))
-        self.states, self.launches, self.inputs = [], [], []
+        self.states, self.launches, self.inputs, self.operands = [], [], [], []
         self.base_launches, self.base_weights = [], []  # of a layer: the same without the op
         self._add()
         self.count = self._affordable(touched, cache_bytes, most_sets)
@@ -59,6 +59,15 @@ class Sets:
         y, state = self.states[min(number, len(self.states) - 1)]
         return y if self.case.meta["expand"] else self.peer.hidden(state)
 
+    def replace_weights(self, number, replaced):
+        """Puts others into the operands of a set, where they lie: the same but for some numbers."""
+        _, state = self.states[min(number, len(self.states) - 1)]
+        other = self.peer.operands(state, *self._weights(number, replaced))
+        self.operands.append(other)  # kept, as a table of addresses may say where they are
+        if self.arrays.put_into(self.operands[number], other) == 0:
+            raise ValueError("operands() returned no array in tuples, lists, dictionaries or attributes, so no weights "
+                             "can be changed where they lie, as is done after timing (docs/peers.md, 'A peer of yours')")
+
     def evict(self):
         if self.scratch is not None:
             self.arrays.touch(self.scratch)
@@ -71,10 +80,8 @@ class Sets:
             self.inputs.append(x)
             self.states.append((y, peer.prepare(self.case, x, y, arrays)))
         _, state = self.states[-1]
-        # Turned along K and N, so that padding stays where it is.
-        turned = [[None if w is None else arrays.turned(w, TURN * number, axis) if number else arrays.copied(w)
-                   for w in weights] for weights, axis in ((self.a, 2), (self.b, 1))]
-        operands = peer.operands(state, *turned)
+        operands = peer.operands(state, *self._weights(number))
+        self.operands.append(operands)
         if not self.case.layer:
             self.launches.append(lambda: peer.launch(state, operands))
             return
@@ -92,6 +99,17 @@ class Sets:
             peer.launch(state, operands)
         self.base_launches.append(base)
         self.launches.append(layer)
+
+    def _weights(self, number, replaced=()):
+        """A and B of a set: turned along K and N, so that padding stays where it is; before that some numbers of them
+        are others."""
+        halves = {"a": list(self.a), "b": list(self.b)}
+        for (name, i, *place), value in dict(replaced).items():
+            if halves[name][i] is getattr(self, name)[i]:
+                halves[name][i] = self.arrays.copied(halves[name][i])
+            halves[name][i][tuple(place)] = value
+        return [[None if w is None else self.arrays.turned(w, TURN * number, axis) if number else self.arrays.copied(w)
+                 for w in halves[name]] for name, axis in (("a", 2), ("b", 1))]
 
     def _affordable(self, touched, cache_bytes, most_sets):
         if touched == 0:
