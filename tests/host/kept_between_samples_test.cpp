@@ -13,6 +13,38 @@
 using namespace lora_bench;
 using namespace lora_bench::test;
 
+namespace {
+
+// What a launch added, by a key, is added again.
+struct Remembered {
+  std::map<std::vector<std::uint64_t>, std::vector<float>> known;
+
+  void add(const std::vector<std::uint64_t>& key, const Problem& problem, const Operands& operands,
+           const Backend& backend) {
+    const auto elements = problem.tokens * problem.y_stride;
+    std::vector<float>& delta = known[key];
+    if (delta.empty()) {
+      std::vector<std::byte> y(static_cast<std::size_t>(elements * size_bytes(problem.dtype)));
+      Operands alone = operands;
+      alone.y = y.data();
+      Problem overwriting = problem;
+      overwriting.add_inputs = false;
+      backend.launch(overwriting, alone, {});
+      for (std::int64_t index = 0; index < elements; ++index) {
+        delta.push_back(load(problem.dtype, y.data(), index));
+      }
+    }
+    for (std::int64_t index = 0; index < elements; ++index) {
+      if (problem.plan.adapter_of_token[static_cast<std::size_t>(index / problem.y_stride)] >= 0) {
+        store(problem.dtype, operands.y, index,
+              load(problem.dtype, operands.y, index) + delta[static_cast<std::size_t>(index)]);
+      }
+    }
+  }
+};
+
+}  // namespace
+
 TEST_CASE(
     "an x that is kept in samples alone, told by an h without numbers and an older y, is found "
     "out") {
@@ -51,7 +83,7 @@ TEST_CASE("an h that is kept for other scales of one adapter is found out") {
 }
 
 TEST_CASE("a result remembered by a look at the operands is found out") {
-  std::map<std::vector<std::uint64_t>, std::vector<float>> known;
+  Remembered remembered;
   const auto remember = [&](const Problem& problem, const Operands& operands,
                             const Backend& backend) {
     std::vector<std::uint64_t> key{first_eight(operands.a[0]), first_eight(operands.b[0])};
@@ -59,28 +91,44 @@ TEST_CASE("a result remembered by a look at the operands is found out") {
       key.push_back(
           first_eight(static_cast<const std::uint16_t*>(operands.x) + token * problem.x_stride));
     }
-    const auto elements = problem.tokens * problem.y_stride;
-    std::vector<float>& delta = known[key];
-    if (delta.empty()) {
-      std::vector<std::uint16_t> y(static_cast<std::size_t>(elements));
-      Operands alone = operands;
-      alone.y = y.data();
-      Problem overwriting = problem;
-      overwriting.add_inputs = false;
-      backend.launch(overwriting, alone, {});
-      for (std::int64_t index = 0; index < elements; ++index) {
-        delta.push_back(load(Dtype::kBf16, y.data(), index));
-      }
-    }
-    for (std::int64_t index = 0; index < elements; ++index) {
-      if (problem.plan.adapter_of_token[static_cast<std::size_t>(index / problem.y_stride)] >= 0) {
-        store(Dtype::kBf16, operands.y, index,
-              load(Dtype::kBf16, operands.y, index) + delta[static_cast<std::size_t>(index)]);
-      }
-    }
+    remembered.add(key, problem, operands, backend);
   };
   CHECK(verdict_on(decode(), remember).find("wrong values") != std::string::npos);
-  CHECK(known.size() >= 13);
+  CHECK(remembered.known.size() >= 13);
+}
+
+TEST_CASE("a result that is kept while every number of all inputs but one is the same is found") {
+  enum Input : std::uint8_t { kX, kA, kB };
+  const std::vector<std::pair<Input, std::string>> unseen{{kB, "with another number in B: "},
+                                                          {kA, "with another number in A: "},
+                                                          {kX, "with another number in x: "}};
+  Problem problem_in_fp32 = decode();  // whose deltas are kept as they were
+  problem_in_fp32.dtype = Dtype::kFp32;
+  for (const auto& each : unseen) {
+    const Input input = each.first;
+    const std::string& told = each.second;
+    for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {
+      CAPTURE(told);
+      CAPTURE(name(cache));
+      Remembered remembered;
+      const auto remember = [&](const Problem& problem, const Operands& operands,
+                                const Backend& backend) {
+        // Where the set lies, and all that is seen there.
+        std::vector<std::uint64_t> key{reinterpret_cast<std::uintptr_t>(operands.a[0])};
+        const auto see = [&](Input seen, const void* from, std::int64_t elements) {
+          for (std::int64_t index = 0; seen != input && index < elements; ++index) {
+            key.push_back(static_cast<const std::uint32_t*>(from)[index]);
+          }
+        };
+        see(kX, operands.x, problem.tokens * problem.x_stride);
+        see(kA, operands.a[0], problem.slots * problem.max_rank * problem.in_features);
+        see(kB, operands.b[0], problem.slots * problem.widths[0] * problem.max_rank);
+        remembered.add(key, problem, operands, backend);
+      };
+      const std::string verdict = verdict_on(problem_in_fp32, remember, cache);
+      CHECK_MESSAGE(verdict.starts_with(told), verdict);
+    }
+  }
 }
 
 // Looks at no input: what a set adds is known by the address of its B, and forgotten when y is not
