@@ -132,7 +132,6 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   }
   refuse_unmatched_cases(command.cases, case_ids(results.rows), "report");
   const Filter filter(command.filters, swept_keys(results.rows));
-  const Context& context = results.context;
   std::vector<Row> rows;
   std::copy_if(results.rows.begin(), results.rows.end(), std::back_inserter(rows),
                [&](const Row& row) {
@@ -141,13 +140,6 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   if (rows.empty()) {
     throw UsageError("no row is left to report");
   }
-  const auto render = [&](Sink& sink) {
-    sink.begin(context);
-    for (const Row& row : rows) {
-      sink.row(row);
-    }
-    sink.finish();
-  };
   std::string notes = note_on_replaced({command.out.begin(), command.out.end()});
   if (!notes.empty()) {
     notes.pop_back();  // print_note ends the line
@@ -159,10 +151,11 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
     style.columns = command.columns;
     std::ostringstream text;
     // Refuses unknown columns before a file is opened.
-    render(*(command.markdown ? make_markdown_sink(text, command.columns)
+    render(results, rows,
+           *(command.markdown ? make_markdown_sink(text, command.columns)
                               : make_table_sink(text, style)));
     for (const std::string& path : command.out) {
-      render(*make_file_sink(path, false, command.columns));
+      render(results, rows, *make_file_sink(path, false, command.columns));
     }
     print_result(
         text.str() +

@@ -108,6 +108,7 @@ class RenderedSink : public Sink {
 
   void begin(const Context& context) override { inner_->begin(context); }
   void row(const Row& row) override { inner_->row(row); }
+  void note(const std::string& sentence) override { inner_->note(sentence); }
   void finish() override {
     inner_->finish();
     file_.write(text_.str());

@@ -5,7 +5,6 @@
 #include <ostream>
 #include <utility>
 
-#include "report/peers.h"
 #include "report/screen.h"
 #include "report/sink.h"
 #include "report/view.h"
@@ -48,7 +47,8 @@ bool add_table(const ScenarioGroup& scenario, const std::vector<View>& views, st
   return any_bold;
 }
 
-void add_notes(const std::vector<Row>& rows, bool any_bold, std::string& out) {
+void add_notes(const std::vector<Row>& rows, const std::vector<std::string>& more, bool any_bold,
+               std::string& out) {
   std::string notes;
   for (const Row& row : rows) {
     for (const std::string& note : notes_of(row)) {
@@ -56,7 +56,7 @@ void add_notes(const std::vector<Row>& rows, bool any_bold, std::string& out) {
                            markdown_cell(row.backend), name(row.status), markdown_cell(note));
     }
   }
-  for (const std::string& note : notes_on_peers(rows)) {
+  for (const std::string& note : more) {
     notes += fmt::format("- {}\n", markdown_cell(note));
   }
   for (const std::string& warning : count_by_warning(rows)) {
@@ -76,6 +76,7 @@ class MarkdownSink : public Sink {
 
   void begin(const Context& context) override { context_ = context; }
   void row(const Row& row) override { rows_.push_back(row); }
+  void note(const std::string& sentence) override { notes_.push_back(sentence); }
   void finish() override {
     std::string text = fmt::format(
         "# lora-bench results\n\n- machine: {}, driver {}\n- lora-bench {}, commit {}{}, {}\n"
@@ -89,7 +90,7 @@ class MarkdownSink : public Sink {
     for (const ScenarioGroup& scenario : group_rows(rows_)) {
       any_bold = add_table(scenario, views, text) || any_bold;
     }
-    add_notes(rows_, any_bold, text);
+    add_notes(rows_, notes_, any_bold, text);
     out_ << text;
   }
 
@@ -98,6 +99,7 @@ class MarkdownSink : public Sink {
   std::vector<std::string> columns_;
   Context context_;
   std::vector<Row> rows_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace

@@ -328,6 +328,23 @@ std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
   return kept;
 }
 
+// Of what is shown the rivals too, which were timed as it was.
+std::vector<Row> of_cases_shown(const std::vector<Row>& shown, const std::vector<Row>& all) {
+  std::map<std::pair<std::string, std::string>, CaseGroup> cases;
+  for (const Row& row : shown) {
+    cases[{row.scenario, row.case_id}].push_back(&row);
+  }
+  std::vector<Row> rows;
+  for (const Row& row : all) {
+    const CaseGroup& group = cases[{row.scenario, row.case_id}];
+    if (std::any_of(group.begin(), group.end(),
+                    [&](const Row* known) { return timed_alike(*known, row); })) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 Results with_peers(Results ours, const Results& peers) {
@@ -361,7 +378,9 @@ Results with_peers(Results ours, const Results& peers) {
   return ours;
 }
 
-std::vector<std::string> notes_on_peers(const std::vector<Row>& rows) {
+std::vector<std::string> notes_on_peers(const std::vector<Row>& shown,
+                                        const std::vector<Row>& all) {
+  const std::vector<Row> rows = of_cases_shown(shown, all);
   if (std::none_of(rows.begin(), rows.end(), is_peer)) {
     return {};
   }
@@ -377,6 +396,9 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& rows) {
   }
   for (const auto& [backends, taxes] : taxes_of(rows)) {
     notes.push_back(taxes_text(backends.first, backends.second, taxes));
+  }
+  if (rows.size() > shown.size()) {
+    notes.push_back(fmt::format("counted over all {} rows of these cases", rows.size()));
   }
   for (const Row& row : rows) {
     const std::string note = fmt::format("{} is {}", row.backend, one_line(row.peer));

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "report/doubts.h"
 #include "report/json_row.h"
+#include "report/peers.h"
 #include "report/sink.h"
 
 namespace lora_bench {
@@ -256,10 +257,13 @@ Results merge_results(const std::vector<Results>& files) {
   return all;
 }
 
-void render(const Results& results, Sink& sink) {
+void render(const Results& results, const std::vector<Row>& shown, Sink& sink) {
   sink.begin(results.context);
-  for (const Row& row : results.rows) {
+  for (const Row& row : shown) {
     sink.row(row);
+  }
+  for (const std::string& note : notes_on_peers(shown, results.rows)) {
+    sink.note(note);
   }
   sink.finish();
 }

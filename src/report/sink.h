@@ -16,6 +16,8 @@ class Sink {
   virtual ~Sink() = default;
   virtual void begin(const Context& context) = 0;
   virtual void row(const Row& row) = 0;  // JSON lines and CSV flush here; throws EnvironmentError
+  // A sentence below the rows, where the form has such.
+  virtual void note(const std::string& /*sentence*/) {}
   virtual void finish() = 0;
 };
 
@@ -56,8 +58,8 @@ struct Results {
 // Rows of all, context of the first; differences between contexts become warnings.
 [[nodiscard]] Results merge_results(const std::vector<Results>& files);
 
-// Stored rows through a sink again.
-void render(const Results& results, Sink& sink);
+// Some stored rows through a sink again, with what all rows of their cases say of peers.
+void render(const Results& results, const std::vector<Row>& shown, Sink& sink);
 
 // rows x columns of one value: `--pivot rank x tokens --value floor_ratio`. `down` and `across` are
 // columns or swept keys, `value` is a numeric column. A row that is not PASSED shows its status.

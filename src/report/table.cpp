@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "report/grid.h"
-#include "report/peers.h"
 #include "report/screen.h"
 #include "report/sink.h"
 #include "report/view.h"
@@ -38,8 +37,10 @@ std::string_view colour_of(const View& view, const Row& row) {
 
 class Table {
  public:
-  Table(const std::vector<Row>& rows, const TableStyle& style)
+  Table(const std::vector<Row>& rows, const std::vector<std::string>& notes,
+        const TableStyle& style)
       : rows_(rows),
+        notes_(notes),
         groups_(group_rows(rows)),
         style_(style),
         views_(choose_views(rows, style.columns)),
@@ -68,7 +69,7 @@ class Table {
       out += '\n';
     }
     add_line(count_by_status(rows_) + (has_best_ ? "; * = best backend of its case" : ""), "", out);
-    for (const std::string& note : notes_on_peers(rows_)) {
+    for (const std::string& note : notes_) {
       add_line(note, "", out);
     }
     for (const std::string& warning : count_by_warning(rows_)) {
@@ -127,6 +128,7 @@ class Table {
   }
 
   const std::vector<Row>& rows_;
+  const std::vector<std::string>& notes_;
   std::vector<ScenarioGroup> groups_;
   const TableStyle& style_;
   bool has_best_ = false;
@@ -140,9 +142,10 @@ class TableSink : public Sink {
 
   void begin(const Context& /*context*/) override {}
   void row(const Row& row) override { rows_.push_back(row); }
+  void note(const std::string& sentence) override { notes_.push_back(sentence); }
   void finish() override {
     if (!rows_.empty()) {
-      out_ << Table(rows_, style_).render();
+      out_ << Table(rows_, notes_, style_).render();
     }
   }
 
@@ -150,6 +153,7 @@ class TableSink : public Sink {
   std::ostream& out_;
   TableStyle style_;
   std::vector<Row> rows_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace

@@ -43,6 +43,15 @@ TEST_CASE("a peer's rows are exported, proved, timed and reported beside ours") 
   CHECK(report.exit_code == 0);
   CHECK(contains(report.out, "of 2 cases"));  // both match ours; tests/host/peers_test.cpp has more
   CHECK(contains(report.out, "numpy is NumPy "));
+
+  const std::string page = folder.path("ours.md");
+  const ProcessResult filtered =
+      run_tool({"report", "--peers", folder.path("peers.jsonl"), folder.path("ours.jsonl"),
+                "--filter", "backend=cpu", "--out", page});
+  for (const std::string& text : {filtered.out, read_file(page)}) {
+    CHECK_MESSAGE(contains(text, "of 2 cases"), text, filtered.err);
+    CHECK(contains(text, "counted over all 4 rows of these cases"));
+  }
 }
 
 TEST_CASE("a peer that computes wrongly is FAILED with its evidence and stays in the table") {

@@ -46,7 +46,42 @@ Results beside(const std::vector<Row>& rows, const std::string& identity = "exam
   return with_peers(std::move(ours), peers);
 }
 
+std::vector<std::string> told_of(const std::vector<Row>& rows) {
+  return notes_on_peers(rows, rows);
+}
+
 }  // namespace
+
+TEST_CASE("rows that are not shown change nobody's place in the cases that are") {
+  Row again = of_peer("vllm", 20);
+  again.repetition = 1;
+  again.status = Status::kFailed;
+  std::vector<Row> all = beside({of_peer("vllm", 20), again, of_peer("torch", 50)}).rows;
+  REQUIRE(all.size() == 4);
+  Row elsewhere = all.front();
+  elsewhere.case_id = "elsewhere";
+  all.push_back(elsewhere);
+  // Of vLLM, which would be the fastest, one repeat is wrong.
+  const std::vector<std::string> first{"cpu fastest in 1 of 1 case",
+                                       "counted over all 4 rows of these cases"};
+  const std::vector<Row> passed{all[0], all[1], all[3]};
+  for (const std::vector<Row>& shown : {passed, {all[0]}, {all[1]}}) {
+    const std::vector<std::string> told = notes_on_peers(shown, all);
+    REQUIRE(told.size() == 4);
+    CHECK(std::vector(told.begin(), told.begin() + 2) == first);
+  }
+  // Of rows timed otherwise, those that are shown alone count.
+  for (std::size_t i : {0U, 1U}) {
+    Row hot = all[i];
+    hot.cache = "hot";
+    all.push_back(hot);
+  }
+  CHECK(notes_on_peers(passed, all).front() == first.front());
+  all.resize(5);
+  const std::vector<std::string> whole = told_of(all);
+  CHECK(whole.front() == "cpu fastest in 1 of 1 case; 1 case without a time of both sides");
+  CHECK(whole.size() == 3);
+}
 
 TEST_CASE("the best peer gives the speedup wherever it stands in its file") {
   const Row slow = of_peer("slow", 100);
@@ -60,9 +95,9 @@ TEST_CASE("the widest noise of its repeats is that of a backend, wherever it sta
   const Row wide = of_peer("vllm", 26, 1.5);
   const Row narrow = of_peer("vllm", 26, 0.25);
   for (const auto& order : {std::vector<Row>{wide, narrow}, {narrow, wide}}) {
-    CHECK(notes_on_peers(beside(order).rows).front() == "within the noise in 1 of 1 case");
+    CHECK(told_of(beside(order).rows).front() == "within the noise in 1 of 1 case");
   }
-  CHECK(notes_on_peers(beside({narrow, narrow}).rows).front() == "cpu fastest in 1 of 1 case");
+  CHECK(told_of(beside({narrow, narrow}).rows).front() == "cpu fastest in 1 of 1 case");
 }
 
 TEST_CASE("files that name no device are of no one device: no floor is lent") {

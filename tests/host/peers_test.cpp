@@ -95,10 +95,14 @@ std::string refusal(const Results& other) {
   }
 }
 
+std::vector<std::string> told_of(const std::vector<Row>& rows) {
+  return notes_on_peers(rows, rows);
+}
+
 std::string rendered(const Results& results, bool markdown) {
   std::ostringstream out;
   const auto sink = markdown ? make_markdown_sink(out) : make_table_sink(out, {});
-  render(results, *sink);
+  render(results, results.rows, *sink);
   return out.str();
 }
 
@@ -135,8 +139,7 @@ TEST_CASE(
   const Row run = peer_row(own, "peer", 50);
   CHECK(statuses({skipped, run}) == "PASSED ");
   CHECK(*find(with_peers(ours(), peers({skipped, run})), "cpu").speedup == doctest::Approx(2));
-  CHECK(notes_on_peers(with_peers(ours(), peers({skipped, run})).rows).back() ==
-        "peer is peer 1.2");
+  CHECK(told_of(with_peers(ours(), peers({skipped, run})).rows).back() == "peer is peer 1.2");
   Row failed = run;
   failed.status = Status::kFailed;
   CHECK(statuses({skipped, failed}) == "FAILED ");
@@ -279,7 +282,7 @@ TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told"
   const Results merged = with_peers(own, theirs);
   CHECK(find(merged, "other").tax_floor_us == 2.0);
   CHECK(find(merged, "other").tax_ratio == 8.0);
-  const std::vector<std::string> notes = notes_on_peers(merged.rows);
+  const std::vector<std::string> notes = told_of(merged.rows);
   CHECK(std::count(
             notes.begin(), notes.end(),
             "tax of cpu: 0.25 of that of other in geometric mean of 2 cases, at most 0.25") == 1);
@@ -288,7 +291,7 @@ TEST_CASE("a peer's tax has our floor, and the share of it that ours is is told"
     row.tax_us.reset();
     row.base_us.reset();
   }
-  CHECK(notes_on_peers(with_peers(own, theirs).rows).size() == notes.size() - 1);
+  CHECK(told_of(with_peers(own, theirs).rows).size() == notes.size() - 1);
 }
 
 TEST_CASE("cases whose tax is below its noise are in no mean, but told, with whose tax it is") {
@@ -300,7 +303,7 @@ TEST_CASE("cases whose tax is below its noise are in no mean, but told, with who
   REQUIRE(theirs.rows.size() == 2);
   const auto told = [&] {
     std::string text;
-    for (const std::string& note : notes_on_peers(with_peers(own, theirs).rows)) {
+    for (const std::string& note : told_of(with_peers(own, theirs).rows)) {
       text += note.starts_with("tax of ") ? note : "";
     }
     return text;
@@ -335,7 +338,7 @@ TEST_CASE("the share of a tax is the mean of what can be compared, its most that
     share *= 2;
   }
   std::vector<std::string> told;
-  for (const std::string& note : notes_on_peers(with_peers(own, theirs).rows)) {
+  for (const std::string& note : told_of(with_peers(own, theirs).rows)) {
     if (note.starts_with("tax of ")) {
       told.push_back(note);
     }
@@ -349,7 +352,7 @@ TEST_CASE("the share of a tax is the mean of what can be compared, its most that
 TEST_CASE("the fastest are counted by case, and what nobody can tell is no win") {
   const Results own = ours();
   const auto first_note = [&](const std::vector<Row>& rows) {
-    return notes_on_peers(with_peers(own, peers(rows)).rows).front();
+    return told_of(with_peers(own, peers(rows)).rows).front();
   };
   const Row& at_8 = own.rows[0];
   const Row& at_64 = own.rows[2];
@@ -362,7 +365,7 @@ TEST_CASE("the fastest are counted by case, and what nobody can tell is no win")
   failed.status = Status::kFailed;
   CHECK(first_note({peer_row(at_8, "vllm", 50), failed}) ==
         "cpu fastest in 1 of 1 case; 1 case without a time of both sides");
-  CHECK(notes_on_peers(own.rows).empty());
+  CHECK(told_of(own.rows).empty());
 }
 
 TEST_CASE("a repeat that did not pass stands for its backend: no win, speedup or share of a tax") {
@@ -380,7 +383,7 @@ TEST_CASE("a repeat that did not pass stands for its backend: no win, speedup or
     std::vector<Row> of_peers = theirs;
     of_peers.insert(of_peers.end(), theirs_too.begin(), theirs_too.end());
     all = with_peers(all, peers(of_peers));
-    std::vector<std::string> told = notes_on_peers(all.rows);
+    std::vector<std::string> told = told_of(all.rows);
     told.push_back(find(all, "cpu").speedup ? "cpu has a speedup" : "cpu has none");
     return told;
   };
@@ -413,14 +416,14 @@ TEST_CASE("times that were taken otherwise neither lend a floor nor decide a cas
   warm.cache = "hot";
   const Results all = with_peers(own, peers({warm}));
   CHECK_FALSE(find(all, "vllm").floor_us.has_value());
-  CHECK(notes_on_peers(all.rows).front() == "2 cases without a time of both sides");
+  CHECK(told_of(all.rows).front() == "2 cases without a time of both sides");
 }
 
 TEST_CASE("a win is one beyond the noise of either side, of the median of repeats") {
   Results own = ours();
   own.rows.resize(1);  // cpu in 25 us, known to 0.25
   const auto first_note = [&](const std::vector<Row>& rows) {
-    return notes_on_peers(with_peers(own, peers(rows)).rows).front();
+    return told_of(with_peers(own, peers(rows)).rows).front();
   };
   Row peer = peer_row(own.rows.front(), "vllm", 26);
   CHECK(first_note({peer}) == "cpu fastest in 1 of 1 case");
