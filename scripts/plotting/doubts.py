@@ -5,6 +5,7 @@ import math
 from statistics import median
 
 TOLERANCE = 1e-6
+LEVELS = ("exact", "bounded", "relations", "memory")
 LEAST_SAMPLES, SAMPLES_FOR_MEDIAN = 2, 6
 ORDERED = ("time_min_us", "time_q1_us", "time_us", "time_q3_us", "time_max_us")
 OF_A_TIME = tuple(key for key in ORDERED if key != "time_us") + (
@@ -71,7 +72,15 @@ def _about_work(row):
     return "weight_bytes is more than bytes" if weights > size else ""
 
 
+def _are_levels(text):
+    """Those that were proved, each once and in their order, "+" between them."""
+    levels = text.split("+") if text else []
+    return levels == [level for level in LEVELS if level in levels]
+
+
 def _about_proof(row):
+    if not _are_levels(row.text("levels")):
+        return "levels are not exact, bounded, relations and memory, or some of them in this order"
     for key in ("bound_share", "rows_checked"):
         share = row.number(key)
         if share is not None and not 0 <= share <= 1 + TOLERANCE:
@@ -80,6 +89,8 @@ def _about_proof(row):
         return ""
     if not row.text("levels"):
         return "PASSED without a level that was proved"
+    if row.text("peer") and row.text("levels") != "bounded":
+        return "a peer PASSED at other levels than bounded"
     return "PASSED with wrong elements" if row.text("first_wrong") or row.text("hypothesis") else ""
 
 
@@ -110,11 +121,30 @@ def _about_samples(row):
     return "PASSED with too few samples to know the median, and no warning" if unknown else ""
 
 
+def _is_rotated(row, sets, size):
+    # Of one set; a whole layer rotates its base too, and of a shard its share.
+    touched = {"hot": 0, "cold": row.number("bytes") or 0}.get(row.text("cache"), row.number("weight_bytes") or 0)
+    return size % sets == 0 and (row.text("op") == "layer" or size // sets == touched)
+
+
 def _about_rotation(row):
+    known = [row.number(key) for key in ("rotation_sets", "launches", "rotated_bytes")]
+    if row.text("peer") and row.text("status") == "PASSED" and row.number("time_us") is not None and None in known:
+        return "a peer PASSED with a time and without launches, rotation_sets or rotated_bytes"
+    # A sample goes round all sets as often as it has to.
+    sets = 1 if known[0] is None else known[0]
+    launches = sets if known[1] is None else known[1]
+    if sets < 1 or launches < 1 or launches % sets != 0:
+        return "launches are not once or more round all rotation_sets"
+    cache, size = row.text("cache"), known[2]
+    if cache == "hot" and sets > 1:
+        return "hot weights, of which several sets were rotated"
     # What is cold lies in no cache: of one set, which every launch has, a run says how large it is.
-    cold = row.text("cache") in ("weights-cold", "cold") and (row.number("weight_bytes") or 0) > 0
-    nothing = cold and row.number("rotation_sets") == 1 and row.number("rotated_bytes") == 0
-    return "cold weights, of which no bytes were rotated" if nothing else ""
+    cold = cache in ("weights-cold", "cold") and (row.number("weight_bytes") or 0) > 0
+    if cold and sets == 1 and size == 0:
+        return "cold weights, of which no bytes were rotated"
+    apart = None not in (known[0], size) and not _is_rotated(row, sets, size)
+    return "rotated_bytes are not what rotation_sets hold" if apart else ""
 
 
 def _about_layer(row):

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
+#include <sstream>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -64,7 +67,25 @@ std::string doubt_about_work(const Row& row) {
   return row.weight_bytes > row.bytes ? "weight_bytes is more than bytes" : "";
 }
 
+// Those that were proved, each once and in their order (verify/verify.h), "+" between them.
+bool are_levels(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kLevels{"exact", "bounded", "relations", "memory"};
+  auto next = kLevels.begin();
+  std::istringstream levels(text);
+  for (std::string level; std::getline(levels, level, '+');) {
+    next = std::find(next, kLevels.end(), level);
+    if (next == kLevels.end()) {
+      return false;
+    }
+    ++next;
+  }
+  return text.empty() || text.back() != '+';
+}
+
 std::string doubt_about_proof(const Row& row) {
+  if (!are_levels(row.levels)) {
+    return "levels are not exact, bounded, relations and memory, or some of them in this order";
+  }
   if (!is_share(row.bound_share)) {
     return "bound_share is no share from 0 to 1";
   }
@@ -76,6 +97,9 @@ std::string doubt_about_proof(const Row& row) {
   }
   if (row.levels.empty()) {
     return "PASSED without a level that was proved";
+  }
+  if (!row.peer.empty() && row.levels != "bounded") {
+    return "a peer PASSED at other levels than bounded";
   }
   return row.first_wrong.empty() && row.hypothesis.empty() ? "" : "PASSED with wrong elements";
 }
@@ -121,11 +145,36 @@ std::string doubt_about_samples(const Row& row) {
              : "";
 }
 
-// What is cold lies in no cache: of one set, which every launch has, a run says how large it is.
+// Of one set; a whole layer rotates its base too, and of a shard its share.
+bool is_rotated(const Row& row, std::int64_t sets) {
+  const std::int64_t bytes = row.rotated_bytes.value_or(0);
+  const std::int64_t touched = row.cache == "hot"    ? 0
+                               : row.cache == "cold" ? row.bytes
+                                                     : row.weight_bytes;
+  return bytes % sets == 0 && (row.op == "layer" || bytes / sets == touched);
+}
+
+// A sample goes round all sets as often as it has to.
 std::string doubt_about_rotation(const Row& row) {
+  const std::int64_t sets = row.rotation_sets.value_or(1);
+  const std::int64_t launches = row.launches.value_or(sets);
+  if (!row.peer.empty() && row.status == Status::kPassed && row.time_us &&
+      !(row.rotation_sets && row.launches && row.rotated_bytes)) {
+    return "a peer PASSED with a time and without launches, rotation_sets or rotated_bytes";
+  }
+  if (sets < 1 || launches < 1 || launches % sets != 0) {
+    return "launches are not once or more round all rotation_sets";
+  }
+  if (row.cache == "hot" && sets > 1) {
+    return "hot weights, of which several sets were rotated";
+  }
+  // What is cold lies in no cache: of one set, which every launch has, a run says how large it is.
   const bool cold = row.cache == "weights-cold" || row.cache == "cold";
-  return cold && row.weight_bytes > 0 && row.rotation_sets == 1 && row.rotated_bytes == 0
-             ? "cold weights, of which no bytes were rotated"
+  if (cold && row.weight_bytes > 0 && sets == 1 && row.rotated_bytes == 0) {
+    return "cold weights, of which no bytes were rotated";
+  }
+  return row.rotation_sets && row.rotated_bytes && !is_rotated(row, sets)
+             ? "rotated_bytes are not what rotation_sets hold"
              : "";
 }
 

@@ -146,9 +146,9 @@ TEST_CASE("resume trusts no row that this run would not have written") {
   refused(with_value("weight_bytes", "1"), "the weight_bytes '1', this run '");
   refused(with_value("slots", "99"), "the slots '99', this run '");
   refused(with_value("bound_share", "40"), "bound_share is no share");
-  refused(with_value("levels", "\"exact+bounded+memory+magic\""), "the level 'magic'");
+  refused(with_value("levels", "\"exact+bounded+memory+magic\""), "levels are not exact, bounded");
   refused(with_value("levels", "\"bounded\""), "is proved at 'bounded', this run proves memory");
-  refused(with_value("levels", "\"exact+memory+relations\""), "this run proves memory without");
+  refused(with_value("levels", "\"exact+relations+memory\""), "this run proves memory without");
   refused(with_value("rows_checked", "0.5"), "has the rows_checked 0.5, this run 1");
   refused(with_value("mode", "\"graph\""), "has the mode 'graph', this run 'host'");
   refused(with_value("repetition", "1"), "is repetition 1, this run has those from 0 to 0");
@@ -204,12 +204,17 @@ TEST_CASE("resume takes no time of operands that were rotated otherwise than thi
     REQUIRE(contains(text, "\"status\":\"PASSED\""));
     CHECK(!contains(with("--resume", stored).err, "cannot resume"));
     for (const char* key : {"\"rotation_sets\":", "\"rotated_bytes\":"}) {
-      const std::size_t at = text.find(key) + std::string(key).size();
-      const std::string edited =
-          text.substr(0, at) + "7" + text.substr(text.find_first_of(",}", at));
-      const ProcessResult refused = with("--resume", folder.write("edited.jsonl", edited));
-      CHECK(refused.exit_code == 1);
-      CHECK(contains(refused.err, "and one set of this run has "));
+      for (const char* value : {"7", "null"}) {
+        const std::size_t at = text.find(key) + std::string(key).size();
+        const std::string edited =
+            text.substr(0, at) + value + text.substr(text.find_first_of(",}", at));
+        const ProcessResult refused = with("--resume", folder.write("edited.jsonl", edited));
+        CAPTURE(refused.err);
+        CHECK(refused.exit_code == 1);
+        const bool absent = std::string(value) == "null";
+        CHECK(
+            contains(refused.err, absent ? "and one set of this run has " : "no run writes that"));
+      }
     }
   }
 }

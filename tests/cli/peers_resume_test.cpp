@@ -40,10 +40,13 @@ TEST_CASE("a peer's run resumes no file with a row that no run of its cases wrot
   const std::vector<std::pair<nlohmann::json, std::string>> edits{
       {{{"time_us", 1}}, "time_us is not the median of samples_us"},
       {{{"levels", ""}}, "PASSED without a level that was proved"},
+      {{{"levels", "exact+bounded"}}, "a peer PASSED at other levels than bounded"},
+      {{{"launches", 1}}, "launches are not once or more round all rotation_sets"},
       {{{"rotation_sets", 1}, {"rotated_bytes", 0}},
        "cold weights, of which no bytes were rotated"},
       {{{"status", "GREAT"}}, "status is 'GREAT'"},
-      {{{"cache", "hot"}}, "cache is 'hot', of the case 'weights-cold'"},
+      {{{"cache", "hot"}, {"rotation_sets", 1}, {"rotated_bytes", 0}},
+       "cache is 'hot', of the case 'weights-cold'"},
       {{{"tokens", "many"}}, "column 'tokens' is 'many', no number"}};
   for (const auto& edit : edits) {
     nlohmann::json row = rows.back();

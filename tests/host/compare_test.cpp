@@ -22,7 +22,7 @@ Row timed(const char* case_id, double time_us, double spread = 0.01) {
   row.cache = "weights-cold";
   row.mode = "stream";
   row.status = Status::kPassed;
-  row.levels = "exact,bounded,memory";
+  row.levels = "exact+bounded+memory";
   for (int i = -10; i <= 10; ++i) {
     row.samples_us.push_back(time_us * (1 + spread * i / 10));
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/rows.h"
+#include "verify/verify.h"
 
 using namespace lora_bench;
 
@@ -28,5 +29,20 @@ TEST_CASE("rows of one name are of two cases where any column that says which di
     edit.second(other);
     CHECK(other_case(row, other) == "another case of the same name: " + edit.first);
     CHECK(other_work(row, other) == other_case(row, other));
+  }
+}
+
+TEST_CASE("any levels that are proved, in their order, are no doubt") {
+  const std::vector<Level> all{Level::kExact, Level::kBounded, Level::kRelations, Level::kMemory};
+  for (unsigned chosen = 1; chosen < 16; ++chosen) {
+    Row row = fixed_rows().front();
+    row.levels.clear();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((chosen >> i) % 2 == 1) {
+        row.levels += (row.levels.empty() ? "" : "+") + std::string(name(all[i]));
+      }
+    }
+    CAPTURE(row.levels);
+    CHECK(doubt_about_stored(row).empty());
   }
 }

@@ -24,6 +24,7 @@ Row of_peer(const char* backend, double time_us, double noise_us = 0.25) {
   Row row = fixed_rows().front();
   row.backend = backend;
   row.peer = "1.2";
+  row.levels = "bounded";
   row.time_us = row.time_q1_us = row.time_q3_us = time_us;
   row.time_min_us = time_us - noise_us;
   row.time_max_us = time_us + noise_us;

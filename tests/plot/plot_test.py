@@ -270,7 +270,7 @@ class WhatIsRefused(PlotTest):
                          r"anchors\.jsonl:6 and .*anchors\.jsonl:6: the same measurement twice, decode1-gateup-r16 on ")
 
     def test_two_cache_modes_at_one_place(self):
-        rows = self.changed(SMOKE, lambda row: row.update(cache="hot"), "hot.csv")
+        rows = self.changed(SMOKE, lambda row: row.update(cache="hot", rotation_sets="1", rotated_bytes="0"), "hot.csv")
         self.assertRegex(self.refused("bars", SMOKE, rows),
                          "with another cache, .*--filter cache=weights-cold or cache=hot")
 
