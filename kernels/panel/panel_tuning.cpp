@@ -205,8 +205,7 @@ ShrinkChoice choose_shrink(const PanelShape& shape, const PanelShrinkSaid& said)
         };
         // Groups of one length that fill their tiles are as likely as any others.
         double time = time_of(row_tiles(shape, tile.rows));
-        if (!shape.row_tiles.known() &&
-            shape.tokens % (std::min(shape.active, shape.tokens) * tile.rows) == 0) {
+        if (!shape.row_tiles.known() && shape.tokens % (shape.active * tile.rows) == 0) {
           time = (time + time_of(shape.tokens / tile.rows)) / 2;
         }
         if (best.tile == kPanelPlain || time < least) {

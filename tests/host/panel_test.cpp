@@ -6,8 +6,10 @@
 
 #include "core/random.h"
 #include "kernels/panel/panel_tuning.h"
+#include "support/panel_shapes.h"
 
 using namespace lora_bench::kernels;
+using namespace lora_bench::test;
 
 namespace {
 
@@ -55,25 +57,6 @@ std::int64_t tiles_needed(const Batch& batch, std::int64_t rows_per_tile) {
     tiles += (rows + rows_per_tile - 1) / rows_per_tile;
   }
   return tiles;
-}
-
-RowTiles tiles_of(const std::vector<std::int64_t>& rows) {
-  std::vector<std::int32_t> starts{0};
-  for (const std::int64_t each : rows) {
-    starts.push_back(starts.back() + static_cast<std::int32_t>(each));
-  }
-  return RowTiles(starts);
-}
-
-PanelShape shape_of(std::int64_t tokens, std::int64_t active, std::int64_t slices,
-                    std::int64_t rank) {
-  PanelShape shape;
-  shape.tokens = tokens;
-  shape.active = active;
-  shape.slices = slices;
-  shape.max_rank = rank;
-  shape.in_features = 4096;
-  return shape;
 }
 
 }  // namespace
