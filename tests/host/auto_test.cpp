@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 #include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"
@@ -24,6 +26,23 @@ Case serving_case() {
 
 AutoFamily family_of(const Case& spec, int compute_capability = 90) {
   return auto_family({.compute_capability = compute_capability}, problem_of(spec));
+}
+
+// What a linear op of one packed layer is launched as where each adapter has `rows` rows, and the
+// first of them as many more as rows are left.
+AutoFamily family_of_each(std::int64_t in_features, const std::vector<std::int64_t>& widths,
+                          std::int64_t rank, std::int64_t adapters, std::int64_t rows,
+                          std::int64_t left = 0) {
+  Case spec = serving_case();
+  spec.skew.kind = Skew::kDistinct;
+  spec.layer.in_features = spec.layer.x_stride = in_features;
+  spec.layer.widths = widths;
+  spec.layer.y_stride = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+  spec.adapters.rank.list = {rank};
+  spec.adapters.max_rank = rank;
+  spec.adapters.slots = adapters;
+  spec.batch.decode = rows * adapters + left;
+  return family_of(spec);
 }
 
 }  // namespace
@@ -155,6 +174,86 @@ TEST_CASE("auto: a dozen rows of each of many large adapters go to panels, of sm
   spec.adapters.rank.list = {264};
   spec.adapters.max_rank = 264;
   CHECK(family_of(spec) == AutoFamily::kClustered);  // panel has no tile for it
+}
+
+// Nine rows are two tiles, so 64 adapters bring their weights twice, 71 MB and more: where panels
+// have a tile for the lanes of a slice.
+TEST_CASE("auto: weights that come twice go to panels where lanes fill their tiles") {
+  const auto one_slice = [](std::int64_t rank) {
+    return family_of_each(16384, {1024}, rank, 64, 9);
+  };
+  CHECK(one_slice(16) == AutoFamily::kClustered);
+  CHECK(one_slice(24) == AutoFamily::kPanel);
+  CHECK(one_slice(28) == AutoFamily::kClustered);  // no multiple of eight
+  CHECK(one_slice(32) == AutoFamily::kPanel);
+  const auto two_slices = [](std::int64_t rank) {
+    return family_of_each(16384, {512, 512}, rank, 64, 9);
+  };
+  CHECK(two_slices(24) == AutoFamily::kClustered);
+  CHECK(two_slices(32) == AutoFamily::kPanel);
+  CHECK(family_of_each(4096, {4096}, 256, 16, 17) == AutoFamily::kPanel);
+  CHECK(family_of_each(4096, {4096}, 264, 16, 17) == AutoFamily::kClustered);
+}
+
+// In MB. Rank 128, a layer of 4096 x 4096: 2.1 an adapter, twice of seven 29.4 and of eight 33.6.
+// Rank 192 of up to twelve adapters, 2048 x 2048: 1.57, twice of three 9.4 and of four 12.6.
+TEST_CASE("auto: weights that come twice stay with clusters while they are few") {
+  CHECK(family_of_each(4096, {4096}, 128, 7, 9) == AutoFamily::kClustered);
+  CHECK(family_of_each(4096, {4096}, 128, 8, 9) == AutoFamily::kPanel);
+  CHECK(family_of_each(2048, {2048}, 192, 3, 9) == AutoFamily::kResident);
+  CHECK(family_of_each(2048, {2048}, 192, 4, 9) == AutoFamily::kPanel);
+}
+
+// Weights in KB an adapter, w, and its rows of x and, twice, of y, r: tiles of eight rows bring
+// 2 w + r where panels bring w + r.
+TEST_CASE("auto: how much more tiles of eight rows bring decides") {
+  // w = 836, r = 332: 1.72 times as much, which 2 w alone were not.
+  CHECK(family_of_each(16384, {1024}, 24, 64, 9) == AutoFamily::kPanel);
+  // w = 442, r = 313: 1.59 times; were y not read and written, 1.73.
+  CHECK(family_of_each(1024, {8192}, 24, 64, 9) == AutoFamily::kClustered);
+  // High ranks of few adapters: w = 3146, 12583 of four; two of them in two tiles are 1.47 times
+  // as much, and one 1.23.
+  CHECK(family_of_each(4096, {4096}, 192, 4, 8, 2) == AutoFamily::kPanel);
+  CHECK(family_of_each(4096, {4096}, 192, 4, 8, 1) == AutoFamily::kClustered);
+  // Of many: half of them in three tiles and half in two, w = 3146, r = 406: 2.3 times as much.
+  CHECK(family_of_each(4096, {4096}, 192, 16, 16, 8) == AutoFamily::kPanel);
+}
+
+// Rank 64, 8192 x 8192: 2.1 MB an adapter, 199.2 of 95 and 201.3 of 96. Rank 80, 5000 x 5000, of
+// 125 adapters: 200 to the byte.
+TEST_CASE("auto: large weights and some rows of each go to panels though none come twice") {
+  CHECK(family_of_each(8192, {8192}, 64, 95, 3) == AutoFamily::kClustered);
+  CHECK(family_of_each(8192, {8192}, 64, 96, 3) == AutoFamily::kPanel);
+  CHECK(family_of_each(5000, {5000}, 80, 125, 3) == AutoFamily::kClustered);
+  CHECK(family_of_each(5000, {5000}, 80, 126, 3) == AutoFamily::kPanel);
+  CHECK(family_of_each(8192, {8192}, 64, 96, 2, 76) == AutoFamily::kClustered);  // 268 rows
+  CHECK(family_of_each(8192, {8192}, 64, 96, 2, 77) == AutoFamily::kPanel);      // 2.8 of each
+  CHECK(family_of_each(8192, {8192}, 56, 128, 3) == AutoFamily::kClustered);
+}
+
+TEST_CASE("auto: rows of x that 32 bits cannot find in 16 bytes have no grouped tile") {
+  Problem problem = problem_of(serving_case());
+  problem.tokens = std::int64_t{1} << 20;
+  problem.x_stride = (std::int64_t{1} << 15) - 8;
+  CHECK(auto_panel_shape({}, problem, true).groups);
+  problem.x_stride += 8;
+  CHECK_FALSE(auto_panel_shape({}, problem, true).groups);
+}
+
+TEST_CASE("auto: workspace is for the parts of h that a shrink leaves, if any row has an adapter") {
+  Case spec = serving_case();
+  spec.adapters.slots = 1;
+  spec.batch.decode = 2048;
+  const auto bytes = [&] { return auto_workspace_bytes({}, problem_of(spec), {}); };
+  const Problem problem = problem_of(spec);
+  const int levels = auto_shrink_tuning({}, problem, {}, true).levels;
+  CHECK(kernels::panel_parts(levels) > 1);
+  CHECK(bytes() == kernels::panel_parts(levels) * (3 * 2048 * 16 + 1056) * 4);
+  spec.no_adapter = 1;
+  CHECK(bytes() == 0);
+  spec.no_adapter = 0;
+  spec.op = Op::kExpand;
+  CHECK(bytes() == 0);
 }
 
 TEST_CASE("auto: h that is narrow or of fewer parts takes less memory") {
