@@ -42,6 +42,29 @@ TEST_CASE("honest launches of any problem are told right after timing") {
   }
 }
 
+// What is left of all sets; y as it was and four sets, once more; another number in B, A and x;
+// another x; another batch.
+TEST_CASE("sixteen rows are looked at where all of an output is, four where few are changed") {
+  const Problem problem = decode(Op::kLinear, 40);
+  const MeasureSettings settings = short_measure();
+  std::vector<std::size_t> rows;
+  const auto check = [&](const Left& left) {
+    if (!left.rows.empty()) {
+      rows.push_back(left.rows.size());
+    }
+    return Look{};
+  };
+  DeviceFacts device;
+  device.kind = "cpu";
+  device.cache_bytes = 4 * touched_bytes(problem, CacheMode::kWeightsCold);
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  FakeClock clock([](int, std::int64_t) { return 1e-6; });
+  const Measurement measured = measure({problem, settings, 1, check, nullptr, nullptr},
+                                       Dishonest(honest), *memory, clock, device);
+  CHECK(measured.check_passed);
+  CHECK(rows == std::vector<std::size_t>{16, 4, 4, 4, 4, 4, 4, 4, 4, 16, 16});
+}
+
 TEST_CASE("what a loose declaration lets pass after timing is known to be no proof") {
   for (const Op op : {Op::kLinear, Op::kShrink, Op::kExpand}) {
     for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold, CacheMode::kHot}) {

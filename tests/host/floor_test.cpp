@@ -92,6 +92,8 @@ TEST_CASE("a slice without columns needs nothing, its A included") {
   CHECK(count_work(problem).weight_bytes == (2 * 16 * 4096 + 5120 * 16) * 2);
   problem.op = Op::kShrink;
   CHECK(count_work(problem).weight_bytes == 2 * 16 * 4096 * 2);
+  CHECK(count_work(problem).written_bytes == 2 * 16 * 4);
+  CHECK(count_work(problem).flops == 2 * 2 * 16 * 4096);
 }
 
 TEST_CASE("an empty batch needs nothing and its floor is one launch") {

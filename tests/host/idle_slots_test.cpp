@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "measure/fake_clock.h"
 #include "measure/measure.h"
 #include "measure/operand_sets.h"
@@ -232,6 +233,23 @@ TEST_CASE("of many slots as many sets rotate as of those in use, where a device 
   CHECK(few > 3);
   CHECK(sets_of(512, 100 * kGiga) == few);
   CHECK(sets_of(512, 8 * kGiga) == 1);  // a set has 4 GiB
+}
+
+TEST_CASE("sets beyond the first take half of the memory that a measurement leaves") {
+  const auto backend = make_cpu_backend({1, ""});
+  const std::int64_t cache = 50 << 20;
+  const Problem problem = decode_over(512);
+  const std::int64_t least = measurement_bytes(problem, CacheMode::kWeightsCold, cache) +
+                             backend->workspace_bytes(problem);
+  const std::int64_t set = rotating_allocation_bytes(problem, CacheMode::kWeightsCold) + 1;
+  const auto sets_in = [&](std::int64_t room) {
+    RoomyMemory memory(room);
+    return affordable_sets(problem, *backend, CacheMode::kWeightsCold, cache, memory);
+  };
+  CHECK(sets_in(least + 4 * set) == 3);
+  CHECK(sets_in(least + 4 * set - 1) == 2);
+  CHECK(sets_in(least) == 1);
+  CHECK_THROWS_AS(static_cast<void>(sets_in(least - 1)), CaseError);
 }
 
 TEST_CASE("of weights that no row uses two sets rotate, in samples of many launches") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,14 @@ TEST_CASE("a step with a layer that was not proved has no sum and says which") {
   rows[1].status = Status::kFailed;
   CHECK(steps_of(rows)[0].missing == "o is FAILED");
   CHECK(render_model_steps(steps_of(rows), true).find("o is FAILED") != std::string::npos);
+  // It stands in the last columns, as many as the others have.
+  const std::string table = render_model_steps(steps_of(rows), true);
+  const auto bars = [](const std::string& line) {
+    return std::count(line.begin(), line.end(), '|');
+  };
+  const std::size_t last = table.rfind('\n', table.size() - 2) + 1;
+  CHECK(bars(table.substr(last)) == 13);
+  CHECK(table.find("of shards") == std::string::npos);
   rows[1].status = Status::kPassed;
   rows[1].time_us.reset();
   CHECK(steps_of(rows)[0].missing == "o is not timed");

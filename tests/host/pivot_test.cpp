@@ -58,6 +58,28 @@ TEST_CASE("repeats of one measurement show their median") {
         "             cpu  2.00\n");
 }
 
+TEST_CASE("two repeats show what lies between them") {
+  std::vector<Row> rows(2, fixed_rows().front());
+  rows[0].time_us = 1;
+  rows[1].time_us = 2;
+  CHECK(render_pivot(rows, "backend", "tokens", "time_us", false) ==
+        "time_us (us), median of repeats\n"
+        "backend \\ tokens     8\n"
+        "             cpu  1.50\n");
+}
+
+TEST_CASE("numbers stand in a pivot before texts, also before those that begin as one") {
+  std::vector<Row> rows(3, fixed_rows().front());
+  rows[0].ranks = "8,16";
+  rows[1].ranks = "16";
+  rows[2].ranks = "4";
+  CHECK(render_pivot(rows, "backend", "ranks", "time_us", true) ==
+        "time_us (us)\n\n"
+        "| backend \\\\ ranks | 4 | 16 | 8,16 |\n"
+        "| ---: | ---: | ---: | ---: |\n"
+        "| cpu | 25.0 | 25.0 | 25.0 |\n");
+}
+
 TEST_CASE("unknown keys and values that are no number are refused") {
   const auto refused = [](const char* down, const char* value, const char* what) {
     CHECK_THROWS_WITH_AS(
