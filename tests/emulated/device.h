@@ -3,15 +3,13 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
-#include <math.h>
 #include <vector_functions.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-
-#include <cmath>
 
 #include "emulated/instructions.h"
 #include "emulated/launch.h"
@@ -71,12 +69,6 @@ template <typename T>
 T __shfl_xor_sync(unsigned, T value, int by) {
   return lora_bench::emulated::shuffled(
       value, lora_bench::emulated::own_lane() ^ static_cast<unsigned>(by));
-}
-template <typename T, int = 0>
-T __shfl_sync(unsigned, T value, int from, int width) {
-  const auto lane = static_cast<int>(lora_bench::emulated::own_lane());
-  return lora_bench::emulated::shuffled(value,
-                                        static_cast<unsigned>(lane / width * width + from % width));
 }
 inline unsigned __ballot_sync(unsigned, bool mine) {
   const auto* const all = lora_bench::emulated::meet_in_warp({{mine ? 1U : 0U}});

@@ -37,19 +37,9 @@ class StreamedBase final : public Backend {
   std::unique_ptr<FusedLayer> layer_ = make_streamed_layer();
 };
 
-LayerProblem few_rows(LayerKind kind, std::int64_t in_features, std::int64_t tokens) {
-  // Where K is short, more columns than blocks keep sums of while h is made.
-  const std::int64_t width = in_features < 64 ? 16 * 132 * 5 : 272;
-  LayerProblem problem = layer_problem(
-      {.kind = kind, .in_features = in_features, .widths = {width, 32}, .max_rank = 16});
-  problem.lora.tokens = tokens;
-  std::vector<std::int32_t> ids;
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    ids.push_back(static_cast<std::int32_t>(token % 6) - (tokens > 1 ? 1 : 0));
-  }
-  problem.lora.plan = make_plan(ids, problem.lora.slots);
-  problem.bias_in_product = true;
-  return problem;
+// Where K is short, more columns than blocks keep sums of while h is made.
+std::vector<std::int64_t> widths_for(std::int64_t in_features) {
+  return {in_features < 64 ? 16 * 132 * 5 : 272, 32};
 }
 
 }  // namespace
@@ -63,7 +53,7 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
     for (const std::int64_t in_features : {32, 2112}) {
       for (const std::int64_t tokens : {1, 3, 8}) {
         for (const Overlap overlap : {Overlap::kSerial, Overlap::kFused}) {
-          LayerProblem problem = few_rows(kind, in_features, tokens);
+          LayerProblem problem = few_rows(kind, in_features, widths_for(in_features), tokens);
           problem.lora.dtype = tokens == 8 ? Dtype::kFp16 : Dtype::kBf16;
           problem.overlap = overlap;
           problem.base_bias = tokens > 3;
@@ -90,7 +80,7 @@ TEST_CASE("a layer in one launch leaves the same bits every time, and serves the
   const Selected lora = select_backend("auto");
   const std::unique_ptr<Memory> memory = make_device_memory();
   const std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kDevice);
-  LayerProblem problem = few_rows(LayerKind::kColumn, 1056, 8);
+  LayerProblem problem = few_rows(LayerKind::kColumn, 1056, widths_for(1056), 8);
   REQUIRE(why_not_fused(problem, base).empty());
   problem.overlap = Overlap::kFused;
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);

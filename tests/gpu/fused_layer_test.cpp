@@ -12,18 +12,7 @@ using namespace lora_bench;
 
 namespace {
 
-LayerProblem few_rows(LayerKind kind, std::int64_t in_features, std::int64_t tokens) {
-  LayerProblem problem = layer_problem(
-      {.kind = kind, .in_features = in_features, .widths = {4096, 32}, .max_rank = 16});
-  problem.lora.tokens = tokens;
-  std::vector<std::int32_t> ids;
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    ids.push_back(static_cast<std::int32_t>(token % 6) - (tokens > 1 ? 1 : 0));
-  }
-  problem.lora.plan = make_plan(ids, problem.lora.slots);
-  problem.bias_in_product = true;
-  return problem;
-}
+const std::vector<std::int64_t> kWidths = {4096, 32};
 
 std::string told_base(const Backend& base, const LayerProblem& problem) {
   return base.numerics(shard_problem(problem, 0).base).summation.substr(0, 8);
@@ -39,7 +28,7 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
   for (const LayerKind kind : {LayerKind::kColumn, LayerKind::kMergedColumn}) {
     for (const std::int64_t in_features : {32, 2112, 4096}) {
       for (const std::int64_t tokens : {1, 3, 8}) {
-        LayerProblem problem = few_rows(kind, in_features, tokens);
+        LayerProblem problem = few_rows(kind, in_features, kWidths, tokens);
         for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
           for (const Overlap overlap : {Overlap::kSerial, Overlap::kDelta, Overlap::kFused}) {
             problem.lora.dtype = dtype;
@@ -70,7 +59,7 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
 TEST_CASE("a layer in one launch leaves the same bits every time, and serves the next batch") {
   LORA_BENCH_NEED(why_no_cublaslt())
   const DeviceLayers device;
-  LayerProblem problem = few_rows(LayerKind::kColumn, 4096, 8);
+  LayerProblem problem = few_rows(LayerKind::kColumn, 4096, kWidths, 8);
   REQUIRE(why_not_fused(problem, *device.base).empty());
   problem.overlap = Overlap::kFused;
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);

@@ -46,6 +46,21 @@ inline LayerProblem layer_problem(const ShardedLayer& layer, Dtype dtype = Dtype
   return make_layer_problem(layer, lora);
 }
 
+// A layer of so many rows, of adapters in turn and of none, whose base product adds the bias.
+inline LayerProblem few_rows(LayerKind kind, std::int64_t in_features,
+                             const std::vector<std::int64_t>& widths, std::int64_t tokens) {
+  LayerProblem problem =
+      layer_problem({.kind = kind, .in_features = in_features, .widths = widths, .max_rank = 16});
+  problem.lora.tokens = tokens;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    ids.push_back(static_cast<std::int32_t>(token % 6) - (tokens > 1 ? 1 : 0));
+  }
+  problem.lora.plan = make_plan(ids, problem.lora.slots);
+  problem.bias_in_product = true;
+  return problem;
+}
+
 inline std::vector<LayerProblem> all_layers() {
   std::vector<LayerProblem> all;
   for (const LayerDescription& description : layer_descriptions()) {
