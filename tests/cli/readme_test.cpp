@@ -78,7 +78,8 @@ TEST_CASE("the commands of the README do what it says") {
       {"PATH", tool.parent_path().string() + ":" + std::string(std::getenv("PATH"))},
       {"XDG_CACHE_HOME", LORA_BENCH_TEST_CACHE},
       {"LORA_BENCH_SCENARIOS", LORA_BENCH_SOURCE_DIR "/scenarios"}};
-  // The results that its commands read.
+  // The results that its commands read: stored ones, and those of a reader.
+  fs::create_directory_symlink(LORA_BENCH_SOURCE_DIR "/docs", fs::path(options.folder) / "docs");
   for (const char* rows : {"rows.jsonl", "base.jsonl", "new.jsonl"}) {
     const std::string command = std::string("lora-bench run smoke --backends cpu --out ") + rows;
     REQUIRE(ran_well(command, run_process({"sh", "-c", command}, options)));
