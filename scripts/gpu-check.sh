@@ -15,8 +15,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '2,/^set /{/^#/s/^# \?//p}' "$0"
+  exit 0
+fi
+known="tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax profile"
 parts=("$@")
 ((${#parts[@]})) || parts=(tests device verify self-test anchors aa modes fuzz sanitize clock)
+for part in "${parts[@]}"; do  # before anything is built or run
+  if [[ " $known " != *" $part "* ]]; then
+    echo "gpu-check.sh: no part '$part'" >&2
+    echo "usage: gpu-check.sh [PART...], of: $known; --help says more" >&2
+    exit 1
+  fi
+done
 if ! gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1); then
   echo "gpu-check.sh: nvidia-smi finds no GPU here" >&2
   exit 5
@@ -158,10 +170,6 @@ run_part() {
     peers-wide) peers_wide ;;
     tax) tax ;;
     profile) profile ;;
-    *)
-      echo "gpu-check.sh: no part '$1'" >&2
-      exit 1
-      ;;
   esac
 }
 

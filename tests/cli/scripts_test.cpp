@@ -65,10 +65,23 @@ TEST_CASE("set-up for tests needs more than set-up for building") {
 }
 
 TEST_CASE("a script refuses an argument it does not know") {
-  for (const char* script : {"setup.sh", "format.sh", "test.sh", "fuzz.sh"}) {
+  for (const char* script : {"setup.sh", "format.sh", "test.sh", "fuzz.sh", "gpu-check.sh"}) {
     CAPTURE(script);
     const ProcessResult result = run_process({kScripts + script, "--nonsense"});
     CHECK(result.exit_code == 1);
     CHECK(contains(result.err, "usage: "));
   }
+}
+
+TEST_CASE("the GPU check says without a GPU what parts it has and what it reads") {
+  const ProcessResult help = run_process({kScripts + "gpu-check.sh", "--help"});
+  CHECK(help.exit_code == 0);
+  CHECK(contains(help.out, "parts, in this order: tests device verify"));
+  CHECK(contains(help.out, "LORA_BENCH_PEER_SECONDS=3600"));
+  CHECK(!contains(help.out, "set -euo"));
+  // Refused before the first part runs.
+  const ProcessResult refused = run_process({kScripts + "gpu-check.sh", "anchors", "per"});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "no part 'per'"));
+  CHECK(contains(refused.err, "of: tests device verify self-test"));
 }
