@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -185,6 +186,9 @@ struct Wins {
   std::int64_t incomplete = 0;  // others
   std::int64_t undecided = 0;
   std::map<std::string, std::int64_t> by_backend;
+  // Time of the best peer over that of the best of ours.
+  double logarithms = 0;
+  double least = std::numeric_limits<double>::infinity(), most = 0;
 };
 
 bool taken_alike(const CaseGroup& timed) {
@@ -202,6 +206,10 @@ void count(Wins& wins, const CaseGroup& rows) {
     return;
   }
   ++wins.cases;
+  const double quotient = peer->time_us() / own->time_us();
+  wins.logarithms += std::log(quotient);
+  wins.least = std::min(wins.least, quotient);
+  wins.most = std::max(wins.most, quotient);
   const double apart = own->time_us() - peer->time_us();
   if (std::abs(apart) <= std::max(own->noise_us, peer->noise_us)) {
     ++wins.undecided;
@@ -306,6 +314,14 @@ std::string wins_text(const Wins& wins) {
   return text;
 }
 
+std::string quotients_text(const Wins& wins) {
+  return fmt::format(
+      "the best peer takes {:.2f} times as long as the best of ours in geometric mean of {}, "
+      "{:.2f} to {:.2f}",
+      std::exp(wins.logarithms / static_cast<double>(wins.cases)), cases_text(wins.cases),
+      wins.least, wins.most);
+}
+
 // A peer that could not run is installed, and its cases run again into the same file: what it
 // was skipped for is no longer so. The rows of a name that was run later, by their place.
 std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
@@ -393,6 +409,9 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& shown,
   std::vector<std::string> notes;
   if (!std::all_of(rows.begin(), rows.end(), is_peer)) {
     notes.push_back(wins_text(wins));
+  }
+  if (wins.cases > 1) {  // of one the column speedup says it
+    notes.push_back(quotients_text(wins));
   }
   for (const auto& [backends, taxes] : taxes_of(rows)) {
     notes.push_back(taxes_text(backends.first, backends.second, taxes));

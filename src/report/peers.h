@@ -14,9 +14,9 @@ namespace lora_bench {
 // of what was run further down without.
 [[nodiscard]] Results with_peers(Results ours, const Results& peers);
 
-// "auto fastest in 15 of 17 cases, vllm in 2", then what each peer is; nothing without peers. Of
-// the cases of which a row is shown, over all of their rows that were timed alike: what is left out
-// of a table changes nobody's place.
+// "auto fastest in 15 of 17 cases, vllm in 2", by how much, then what each peer is; nothing without
+// peers. Of the cases of which a row is shown, over all of their rows that were timed alike: what
+// is left out of a table changes nobody's place.
 [[nodiscard]] std::vector<std::string> notes_on_peers(const std::vector<Row>& shown,
                                                       const std::vector<Row>& all);
 

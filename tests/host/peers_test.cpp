@@ -358,6 +358,12 @@ TEST_CASE("the fastest are counted by case, and what nobody can tell is no win")
   const Row& at_64 = own.rows[2];
   CHECK(first_note({peer_row(at_8, "vllm", 50), peer_row(at_64, "vllm", 40)}) ==
         "cpu fastest in 1 of 2 cases, vllm in 1");
+  // 50 us beside 25 of cpu, 40 beside 65 of naive.
+  CHECK(told_of(
+            with_peers(own, peers({peer_row(at_8, "vllm", 50), peer_row(at_64, "vllm", 40)})).rows)
+            .at(1) ==
+        "the best peer takes 1.11 times as long as the best of ours in geometric mean of 2 cases, "
+        "0.62 to 2.00");
   // 25.1 and 25 us differ by less than the noise of 0.25 us.
   CHECK(first_note({peer_row(at_8, "vllm", 25.1), peer_row(at_64, "vllm", 400)}) ==
         "naive fastest in 1 of 2 cases, within the noise in 1");
