@@ -14,6 +14,7 @@
 
 #include "compare/gates.h"
 #include "core/error.h"
+#include "core/units.h"
 #include "report/doubts.h"
 #include "report/screen.h"
 
@@ -204,9 +205,9 @@ ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
   ComparedRow result = judge(base, fresh, options);
   if (result.change == Change::kSame && tax_grew(base, fresh, *result.threshold)) {
     result.reason = fmt::format(
-        "{} from {:.3g} to {:.3g} us, which is less than the threshold of "
+        "{} from {} to {} us, which is less than the threshold of "
         "the whole layer",
-        kTaxGrew, *base.tax_us, *fresh.tax_us);
+        kTaxGrew, format_figure(*base.tax_us), format_figure(*fresh.tax_us));
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace lora_bench {
@@ -23,6 +24,10 @@ std::string scaled(double value, double step, const std::array<std::string_view,
 
 std::string format_bytes(double bytes) {
   return scaled<6>(bytes, 1000, {"B", "kB", "MB", "GB", "TB", "PB"});
+}
+
+std::string format_figure(double value) {
+  return std::abs(value) < 999.5 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
 }
 
 std::string format_seconds(double seconds) {

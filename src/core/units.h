@@ -10,6 +10,9 @@ namespace lora_bench {
 [[nodiscard]] std::string format_bytes(double bytes);
 [[nodiscard]] std::string format_seconds(double seconds);
 
+// "0.145", "12.3", "2215": three significant digits, and no exponent for what is large.
+[[nodiscard]] std::string format_figure(double value);
+
 // "1 row", "3 rows".
 [[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/sha256.h"
+#include "core/units.h"
 #include "run/describe.h"
 
 namespace lora_bench {
@@ -63,7 +64,7 @@ void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
   row.tax_noise_us = measurement.tax_noise_s * kMicrosecondsPerSecond;
   const double tax_us = *row.time_us - *row.base_us;
   if (tax_us <= *row.tax_noise_us) {  // which is no less than a tax below 0
-    warn(row, fmt::format("tax < noise ({:.3g} us)", *row.tax_noise_us));
+    warn(row, fmt::format("tax < noise ({} us)", format_figure(*row.tax_noise_us)));
     return;
   }
   if (measurement.shrink_s && measurement.expand_s) {

@@ -53,6 +53,8 @@ std::string told(std::vector<Row> before, std::vector<Row> after) {
 TEST_CASE("a tax that grew is told where the whole layer is the same") {
   CHECK(told({layer(2)}, {layer(4)}) ==
         "its tax grew from 2 to 4 us, which is less than the threshold of the whole layer");
+  CHECK(told({layer(1200)}, {layer(1240)}) ==
+        "its tax grew from 1200 to 1240 us, which is less than the threshold of the whole layer");
   CHECK(told({layer(4)}, {layer(2)}).empty());
   CHECK(told({layer(2)}, {layer(2.05, 0.01)}).empty());  // 2.5 %
   CHECK(told({layer(2)}, {layer(4, 3)}).empty());

@@ -277,6 +277,10 @@ TEST_CASE("a tax below its noise is no number") {
   add_layer_measurement(row, measurement);
   CHECK_FALSE(row.tax_us);
   CHECK(row.warning == "tax < noise (1 us)");
+  measurement.tax_noise_s = 2214.7e-6;
+  row = Row{};
+  add_layer_measurement(row, measurement);
+  CHECK(row.warning == "tax < noise (2215 us)");
   measurement.tax_noise_s = 0.1e-6;
   row = Row{};
   add_layer_measurement(row, measurement);
