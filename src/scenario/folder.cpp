@@ -58,11 +58,10 @@ fs::path find_scenario(const std::string& path_or_name) {
   std::sort(known.begin(), known.end());
   Diagnostic missing;
   missing.what = fmt::format("there is no scenario '{}'", path_or_name);
-  if (!fs::is_directory(folder, error)) {
-    missing.allowed = fmt::format(
-        "a file; there is no folder '{}' to look for names in: set or "
-        "unset LORA_BENCH_SCENARIOS",
-        folder.string());
+  if (known.empty()) {
+    missing.allowed = fmt::format("a file; there is no {} '{}': set or unset LORA_BENCH_SCENARIOS",
+                                  fs::is_directory(folder, error) ? "scenario in folder" : "folder",
+                                  folder.string());
     throw UsageError(std::vector<Diagnostic>{missing});
   }
   missing.allowed = fmt::format("a file, or one of {}", fmt::join(known, ", "));

@@ -136,6 +136,17 @@ TEST_CASE("a scenarios folder that is not there is named") {
   CHECK(contains(run_tool({"list", "scenarios"}, options).out, "'/nope'"));
 }
 
+TEST_CASE("a scenarios folder without a scenario is named") {
+  const TemporaryFolder folder;
+  folder.write("models.yaml", "");
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_SCENARIOS", folder.folder()}};
+  const ProcessResult run = run_tool({"run", "smoke"}, options);
+  CHECK(run.exit_code == 1);
+  CHECK(contains(run.err, "allowed: a file; there is no scenario in folder '" + folder.folder() +
+                              "': set or unset LORA_BENCH_SCENARIOS"));
+}
+
 TEST_CASE("a scenarios folder without models has the shipped ones, and one with models its own") {
   const TemporaryFolder folder;
   folder.write("mine.yaml", "model: llama-3.1-8b\nlayers: o\nbatch.decode: 1\n");
