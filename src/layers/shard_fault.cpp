@@ -25,7 +25,10 @@ Fault heads_fault(const ShardedLayer& layer) {
   constexpr const char* kHeads = "a number of kv heads that divides the widths of k and v";
   if (heads < 1) {
     return SettingFault{"layer.kv_heads",
-                        fmt::format("a {} layer needs kv_heads", name(layer.kind)), kHeads};
+                        fmt::format("a {} layer needs kv_heads where k and v of widths {} and {} "
+                                    "are not one number of heads of 128 columns",
+                                    name(layer.kind), layer.widths[1], layer.widths[2]),
+                        kHeads};
   }
   if (layer.widths[1] % heads != 0 || layer.widths[2] % heads != 0) {
     return SettingFault{"layer.kv_heads",
@@ -66,14 +69,21 @@ Fault base_fault(const ShardedLayer& layer, const LayerDescription& description)
   return std::nullopt;
 }
 
+std::string outputs(std::int64_t least, std::int64_t most) {
+  if (least < most) {
+    return fmt::format("{} to {} outputs side by side", least, most);
+  }
+  return most == 1 ? "1 output" : fmt::format("{} outputs side by side", most);
+}
+
 // What a kind has not, whatever its sizes.
 Fault kind_fault(const ShardedLayer& layer, const LayerDescription& description) {
   const auto blocks = static_cast<std::int64_t>(layer.widths.size());
   if (blocks < description.least_blocks || blocks > description.most_blocks) {
     return SettingFault{
         "layer.kind",
-        fmt::format("a {} layer has {} to {} outputs side by side, not {}", name(layer.kind),
-                    description.least_blocks, description.most_blocks, blocks),
+        fmt::format("a {} layer has {}, not {}", name(layer.kind),
+                    outputs(description.least_blocks, description.most_blocks), blocks),
         "so many widths in layer.out, or another kind"};
   }
   if (layer.gather_output && !description.may_gather) {

@@ -84,6 +84,18 @@ std::optional<LayerKind> kind_of_model_layer(const std::string& layer) {
   return layer == "o" || layer == "down" ? std::optional(LayerKind::kRow) : std::nullopt;
 }
 
+// Of 128 columns each; 0 where k and v cannot be such heads: a slip, or heads that want to be said.
+// Other kinds have none, but the hash of a case's content has always had this number.
+std::int64_t usual_kv_heads(LayerKind kind, const std::vector<std::int64_t>& widths) {
+  constexpr std::int64_t kHeadColumns = 128;
+  const bool has_heads = kind == LayerKind::kQkv || kind == LayerKind::kMergedQkv;
+  if (has_heads && (widths[1] % kHeadColumns != 0 ||
+                    (widths.size() > 2 && widths[2] != 0 && widths[2] != widths[1]))) {
+    return 0;
+  }
+  return widths[1] / kHeadColumns;
+}
+
 void resolve_setup(Case& spec, const CaseChecker& checker) {
   if (spec.op != Op::kLayer) {
     return;
@@ -98,9 +110,8 @@ void resolve_setup(Case& spec, const CaseChecker& checker) {
     }
     spec.setup.kind = *kind;
   }
-  constexpr std::int64_t kHeadColumns = 128;
   if (spec.setup.kv_heads == 0 && spec.layer.widths.size() > 1) {
-    spec.setup.kv_heads = spec.layer.widths[1] / kHeadColumns;
+    spec.setup.kv_heads = usual_kv_heads(spec.setup.kind, spec.layer.widths);
   }
 }
 

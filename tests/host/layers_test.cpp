@@ -288,7 +288,12 @@ TEST_CASE("what cannot be divided is told with its sizes") {
        "every shard of a column layer has all inputs: input_split is of row layers"},
       {{.kind = K::kMergedColumn, .in_features = 8, .widths = {8}},
        "a merged_column layer has 2 to 64 outputs side by side, not 1"},
-      {{.kind = K::kQkv, .in_features = 8, .widths = {8, 8, 8}}, "a qkv layer needs kv_heads"},
+      {{.kind = K::kQkv, .in_features = 8, .widths = {8, 8}},
+       "a qkv layer has 3 outputs side by side, not 2"},
+      {{.kind = K::kRow, .in_features = 8, .widths = {8, 8}}, "a row layer has 1 output, not 2"},
+      {{.kind = K::kQkv, .in_features = 8, .widths = {8, 8, 8}},
+       "a qkv layer needs kv_heads where k and v of widths 8 and 8 are not one number of heads of "
+       "128 columns"},
       {{.kind = K::kQkv, .in_features = 8, .widths = {24, 12, 12}, .kv_heads = 3, .tp = 2},
        "of tp 2 and 3 kv heads neither divides the other"},
       {{.kind = K::kQkv, .in_features = 8, .widths = {48, 8, 8}, .kv_heads = 4, .tp = 6},

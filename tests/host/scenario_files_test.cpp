@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -139,6 +140,21 @@ TEST_CASE("kv heads of a layer are those of its model, or of the scenario that s
   CHECK(kv_heads("gpt-oss-20b") == 8);  // of 64 columns each
   CHECK(kv_heads("phi-3-medium", {"layer.tp=2"}) == 10);
   CHECK(kv_heads("gpt-oss-20b", {"layer.kv_heads=4"}) == 4);
+}
+
+TEST_CASE("k and v that are not heads of 128 columns ask for their number of heads") {
+  const auto heads_of = [](const std::string& out, const std::string& kind = "qkv") {
+    const std::string layer = fmt::format("{{kind: {}, in: 512, out: {}}}", kind, out);
+    LoadOptions options;
+    options.overrides = {"layer=" + layer};
+    return load_scenario(kRoot / "scenarios" / "layers.yaml", options).cases.front().setup.kv_heads;
+  };
+  CHECK(heads_of("[512, 256, 256]") == 2);
+  CHECK(heads_of("[512, 256, 0]") == 2);
+  CHECK(heads_of("[512, 256, 250]") == 0);
+  CHECK(heads_of("[512, 256, 128]") == 0);
+  CHECK(heads_of("[512, 200, 200]", "merged_qkv") == 0);
+  CHECK(heads_of("[200, 200]", "column") == 1);  // part of the hash of stored rows
 }
 
 TEST_CASE(
