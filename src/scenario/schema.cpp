@@ -82,7 +82,7 @@ const std::vector<Field> kLayer{
       "divide A and h too, as S-LoRA does"},
      [](R r, Case& c, X) { r.boolean(c.setup.fully_sharded); }},
     {{"layer.kv_heads", "integer", "an integer from 0 to 65536", "0: heads of 128 columns",
-      "heads of k and v of a qkv layer"},
+      "heads of k and v of a qkv layer; other kinds ignore it"},
      [](R r, Case& c, X) { r.integer(c.setup.kv_heads, 0, kMaxSlots); }},
     {{"layer.bias", "boolean", "true, false", "false", "the base of a layer has a bias"},
      [](R r, Case& c, X) { r.boolean(c.setup.bias); }},
@@ -90,7 +90,8 @@ const std::vector<Field> kLayer{
       "the base's bias is not added but returned apart"},
      [](R r, Case& c, X) { r.boolean(c.setup.skip_bias); }},
     {{"layer.missing_slices", "boolean", "true, false", "false",
-      "adapters have no A and B for some outputs, each for others; of merged kinds"},
+      "adapters have no A and B for some outputs, each for others; of merged kinds, others ignore "
+      "it"},
      [](R r, Case& c, X) { r.boolean(c.setup.missing_slices); }},
     {{"layer.gather_output", "boolean", "true, false", "false",
       "every shard of a column layer ends with all columns"},
