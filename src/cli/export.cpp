@@ -45,7 +45,7 @@ Selection with_cases_split(const Selection& selection) {
 }
 
 // Files are named after their cases, and rows after the backend that made the output.
-void refuse_mixture(const std::vector<PlannedRow>& planned) {
+void refuse_before_writing(const std::vector<PlannedRow>& planned) {
   for (const PlannedRow& row : planned) {
     if (row.backend != planned.front().backend ||
         row.spec->scenario != planned.front().spec->scenario) {
@@ -60,6 +60,7 @@ void refuse_mixture(const std::vector<PlannedRow>& planned) {
   ids.reserve(planned.size());
   for (const PlannedRow& row : planned) {
     ids.push_back(row.spec->id);
+    refuse_unexported(*row.spec);  // before the files of those before it are written
   }
   refuse_shared_files(ids);
 }
@@ -114,7 +115,7 @@ ExitCode execute(const ExportCommand& command, const Invocation& invocation) {
     return *code;
   }
   const std::vector<PlannedRow> planned = plan_rows(request);
-  refuse_mixture(planned);
+  refuse_before_writing(planned);
   const Selected selected =
       select_backend(planned.front().spelling, planned.front().spec->verify.timeout_s);
   if (!selected.backend) {

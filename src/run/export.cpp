@@ -220,6 +220,13 @@ void refuse_shared_files(const std::vector<std::string>& case_ids) {
   }
 }
 
+void refuse_unexported(const Case& spec) {
+  if (spec.op == Op::kLayer) {
+    static_cast<void>(
+        op_to_export(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec))));
+  }
+}
+
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;
   const Problem drawn = make_problem(spec, draw_batch(spec), draw_adapters(spec));

@@ -31,6 +31,9 @@ struct ExportedFiles {
 // neither letter nor digit nor "-" nor "." becomes "_" in its name.
 void refuse_shared_files(const std::vector<std::string>& case_ids);
 
+// Throws UsageError for a layer that is more than a product and one op.
+void refuse_unexported(const Case& spec);
+
 // Launches the backend once on bounded data and writes inputs, plan, its output, and what the
 // oracle expects of it (docs/export.md lists the tensors), so that others can check us without our
 // code. Throws UsageError when the backend cannot do the case, EnvironmentError when a file cannot

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -220,6 +221,17 @@ TEST_CASE("a layer that is more than a product and one op is not exported") {
     CHECK(refused.exit_code == 1);
     CHECK(contains(refused.err, "is a layer that is not exported; allowed: layer.tp 1"));
   }
+  // Nor is any case before it.
+  const std::string both =
+      folder.write("both.yaml",
+                   "name: both\nop: layer\nlayer: {kind: row, in: 32, out: [32]}\nbatch.decode: 2\n"
+                   "adapters: {slots: 2, rank: 4}\nskew: uniform\nsweep: {layer.tp: [1, 2]}\n");
+  const ProcessResult refused =
+      run_tool({"export", both, "--backends", "cpu", "--to", folder.path("both")});
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.err, "case 'tp2' is a layer that is not exported"));
+  CHECK(refused.out.empty());
+  CHECK_FALSE(std::filesystem::exists(folder.path("both")));
 }
 
 TEST_CASE("check refuses a y before an op that has no y") {
