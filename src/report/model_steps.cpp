@@ -141,6 +141,9 @@ std::string others_of(const std::string& model, const std::set<std::string>& lay
 
 std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vector<Row>& all,
                                    const LayersOfModels& models) {
+  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.base_us; })) {
+    return {};
+  }
   std::map<std::pair<std::string, std::string>, std::set<std::string>> of_model;
   for (const Row& row : all) {
     if (belongs_to_step(row)) {
