@@ -68,11 +68,18 @@ def point(draw):
     return model, layer, kind, tokens, slots, rank, law, batch
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(1, f"{self.format_usage()}draw-wide.py: {message}\n")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--points", type=int, default=160)
     options = parser.parse_args()
+    if options.points < 1:
+        parser.error(f"--points {options.points}: a scenario has one point at least")
     draw = random.Random(options.seed)
     arguments = "".join(f" --{key} {value}" for key, value in vars(options).items() if value != parser.get_default(key))
     print(HEAD.format(arguments=arguments))

@@ -19,8 +19,13 @@ WANTED = ["vllm/envs.py", "vllm/lora/ops/triton_ops/*",
           "vllm-*.dist-info/METADATA", "sglang-*.dist-info/METADATA", "*.dist-info/licenses/LICENSE*"]
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(1, f"{self.format_usage()}unpack.py: {message}\n")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheels", nargs="+", metavar="WHEEL")
     parser.add_argument("--to", required=True, metavar="DIR", help="made if missing")
     options = parser.parse_args()

@@ -113,6 +113,16 @@ TEST_CASE("every Python script parses") {
   CHECK(parsed >= 15);
 }
 
+TEST_CASE("a command line that makes no sense is no wrong result of the small scripts either") {
+  LORA_BENCH_NEED_NUMPY(python);
+  check_refused(run_process({python, kScripts + "draw-wide.py", "--points", "x"}), 1,
+                "draw-wide.py: argument --points: invalid int value: 'x'");
+  check_refused(run_process({python, kScripts + "draw-wide.py", "--points", "0"}), 1,
+                "draw-wide.py: --points 0: a scenario has one point at least");
+  check_refused(run_process({python, kScripts + "peers/unpack.py"}), 1,
+                "unpack.py: the following arguments are required: WHEEL, --to");
+}
+
 TEST_CASE("without NumPy the scripts name the Python that lacks it and how to install for it") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;
