@@ -134,9 +134,6 @@ void say_clustered(Tuning& tuning, const kernels::ClusteredTuning& chosen) {
   tuning.groups = chosen.groups;
   tuning.warps = chosen.warps;
   tuning.slots = chosen.slots;
-  if (tuning_fault(tuning)) {
-    tuning.warps = 0;  // auto alone has three warps a block: not said, they are chosen again
-  }
 }
 
 // A half without a tile has no number that could be said, and is the same without.

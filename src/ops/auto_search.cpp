@@ -33,7 +33,7 @@ std::vector<Change> changes_of(TunedFamily family) {
   if (family == TunedFamily::kClustered) {
     add_changes(changes, Numbers{1, 2, 3, 4, 5, 6, 7, 8, 16}, &Tuning::cluster);
     add_changes(changes, Numbers{1, 2, 3, 4, 5, 6, 7, 8}, &Tuning::groups);
-    add_changes(changes, Numbers{2, 4, 6, 8, 12, 16}, &Tuning::warps);
+    add_changes(changes, Numbers{2, 3, 4, 6, 8, 12, 16}, &Tuning::warps);
     add_changes(changes, Numbers{1, 2, 3, 4}, &Tuning::slots);
     add_changes(changes, Numbers{1, 2}, &Tuning::blocks);
     return changes;

@@ -233,7 +233,7 @@ std::optional<SettingFault> tuning_fault(const Tuning& tuning) {
   for (const auto& fault :
        {fault_of_family(tuning), fault_of("cluster", tuning.cluster, {1, 2, 3, 4, 5, 6, 7, 8, 16}),
         fault_of("groups", tuning.groups, {1, 2, 3, 4, 5, 6, 7, 8}),
-        fault_of("warps", tuning.warps, {2, 4, 6, 8, 12, 16}),
+        fault_of("warps", tuning.warps, {2, 3, 4, 6, 8, 12, 16}),
         fault_of("slots", tuning.slots, {1, 2, 3, 4}), fault_of("blocks", tuning.blocks, {1, 2}),
         fault_of("shrink_tile", tuning.shrink_tile, kernels::kPanelShrinkTiles),
         fault_of("split", tuning.split, {1, 2, 4, 8}),

@@ -197,7 +197,7 @@ const std::vector<Field> kTuning{
     {{"tuning.groups", "integer", "1 to 8; 0 leaves it to `auto`", kAsAuto,
       "family clustered: clusters that share the columns of a row tile"},
      [](R r, Case& c, X) { r.integer(c.tuning.groups, 0, 8); }},
-    {{"tuning.warps", "integer", "2, 4, 6, 8, 12 or 16; 0 leaves it to `auto`", kAsAuto,
+    {{"tuning.warps", "integer", "2, 3, 4, 6, 8, 12 or 16; 0 leaves it to `auto`", kAsAuto,
       "family clustered: warps of a block"},
      [](R r, Case& c, X) { r.integer(c.tuning.warps, 0, 16); }},
     {{"tuning.slots", "integer", "1 to 4; 0 leaves it to `auto`", kAsAuto,

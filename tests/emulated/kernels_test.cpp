@@ -117,6 +117,7 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
   for (const std::int64_t cluster : {1, 3, 8, 16}) {
     tunings.push_back({.family = TunedFamily::kClustered, .cluster = cluster});
   }
+  tunings.push_back({.family = TunedFamily::kClustered, .warps = 3});
   for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
     tunings.push_back({.family = TunedFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
   }

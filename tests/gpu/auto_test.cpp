@@ -107,7 +107,7 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
       });
     }
   }
-  for (const std::int64_t warps : {2, 4, 6, 8, 12, 16}) {
+  for (const std::int64_t warps : {2, 3, 4, 6, 8, 12, 16}) {
     for (const std::int64_t slots : {1, 2, 3, 4}) {
       for (const std::int64_t blocks : {1, 2}) {
         add(TunedFamily::kClustered, [&](Tuning& tuning) {

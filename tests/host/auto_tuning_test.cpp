@@ -51,7 +51,7 @@ Tuning drawn_tuning(std::uint64_t index) {
     Tuning tuning = kClusters;
     tuning.cluster = one_of(Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 16});
     tuning.groups = one_of(Numbers{0, 0, 1, 2, 5, 8});
-    tuning.warps = one_of(Numbers{0, 2, 4, 6, 8, 12, 16});
+    tuning.warps = one_of(Numbers{0, 2, 3, 4, 6, 8, 12, 16});
     tuning.slots = one_of(Numbers{0, 1, 2, 3, 4});
     tuning.blocks = one_of(Numbers{0, 1, 2});
     return tuning;
