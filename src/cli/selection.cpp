@@ -33,6 +33,18 @@ std::string with_case_apart(const std::string& named) {
   return fmt::format("{} --case {}", named.substr(0, slash), named.substr(slash + 1));
 }
 
+// Of a command that asks auto for its own choice.
+std::optional<SettingFault> fault_of_being_tuned(const Tuning& tuning) {
+  if (tuning == Tuning{}) {
+    return std::nullopt;
+  }
+  return SettingFault{
+      "tuning.family",
+      fmt::format("tuning {{{}}}, where tune searches from what auto itself chooses",
+                  tuning_text(tuning)),
+      "a case without tuning: leave it out, or choose others with --case or --filter"};
+}
+
 }  // namespace
 
 bool names_scenario(const std::string& text) {
@@ -87,7 +99,7 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   options.overrides = selection.overrides;
   options.max_cases = selection.max_cases;
   options.check_backend = check_backend;
-  options.check_tuning = tuning_fault;
+  options.check_tuning = selection.takes_tuned ? tuning_fault : fault_of_being_tuned;
   options.check_layer = layer_fault;
   options.keep_refused = true;
   if (selection.seed) {

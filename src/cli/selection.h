@@ -22,7 +22,8 @@ struct Selection {
   std::vector<std::string> filters;
   std::vector<std::string> cases;
   std::vector<std::string> backends;
-  std::string tuning;  // file of `tune`, "" = none
+  std::string tuning;       // file of `tune`, "" = none
+  bool takes_tuned = true;  // cases that say what auto shall launch
   std::optional<std::uint64_t> seed;
   std::int64_t max_cases = LoadOptions{}.max_cases;
 };

@@ -83,6 +83,7 @@ ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
   refuse_idle_options(options.selection);
   RunRequest request = request_for(options.selection);
   request.backends = {"auto"};
+  const std::vector<PlannedRow> rows = plan_rows(request);
   if (const std::string why_not = why_no_gpu(); !why_not.empty()) {
     throw EnvironmentError(fmt::format(
         "tune times on a GPU: {}; run it where there is one with its driver, by a lora-bench that "
@@ -90,7 +91,6 @@ ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
         "says anywhere what auto launches on an NVIDIA H200",
         why_not, fmt::join(options.selection.files, " ")));
   }
-  const std::vector<PlannedRow> rows = plan_rows(request);
   Timer timer;
   const DeviceFacts& facts = timer.targets().facts(Space::kDevice);
   const Context context = make_context(facts, request.scenarios, invocation.argv);
@@ -145,6 +145,7 @@ void add_tune(CLI::App& app, Invocation& invocation) {
       "tune", "search what backend auto should launch on this GPU; writes a file for --tuning");
   const auto options = std::make_shared<TuneOptions>();
   add_selection(*sub, options->selection, true);
+  options->selection.takes_tuned = false;
   for (const char* idle : {"--tuning", "--backends"}) {
     sub->get_option(idle)->group("");  // not in the help of what refuses it
   }

@@ -85,6 +85,34 @@ TEST_CASE("exit 1: tune refuses what it would ignore, and does not offer it") {
   CHECK(!contains(help, "--backends"));
 }
 
+TEST_CASE("exit 1: tune refuses chosen cases that have a tuning of their own, with its place") {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("t.yaml");
+  const std::string file = folder.write("tuned.yaml",
+                                        "layer: {in: 64, out: [64]}\n"
+                                        "batch.decode: 4\n"
+                                        "cases:\n"
+                                        "  - {name: plain}\n"
+                                        "  - {name: told, tuning: {family: panel, split: 4}}\n");
+  const auto tuned = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tune", file, "--out", out});
+    return run_tool(more);
+  };
+  const std::string remedy =
+      ", where tune searches from what auto itself chooses; allowed: a case without tuning: leave "
+      "it out, or choose others with --case or --filter\n";
+  const ProcessResult of_file = tuned({});
+  CHECK(of_file.exit_code == 1);
+  CHECK(of_file.err == file + ":5:35: tuning {family: panel, split: 4}" + remedy);
+  const ProcessResult set = tuned({"--case", "plain", "--set", "tuning.family=clustered"});
+  CHECK(set.exit_code == 1);
+  CHECK(contains(set.err, "--set tuning.family=clustered: tuning {family: clustered}" + remedy));
+  CHECK(!std::filesystem::exists(out));
+  // What is not chosen does no harm: all that may be missing is a GPU.
+  CHECK(tuned({"--case", "plain", "--time-limit", "1"}).exit_code != 1);
+  CHECK(run_tool({"plan", file}).exit_code == 0);
+}
+
 TEST_CASE("exit 1: report does not write over what it reads") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
