@@ -52,6 +52,11 @@ std::vector<std::int64_t> count_to(std::int64_t past) {
 
 }  // namespace
 
+std::int64_t affordable_rows(std::int64_t products_of_row, std::int64_t cores) {
+  const std::int64_t rows = cores * kProductsOfACore / std::max<std::int64_t>(1, products_of_row);
+  return std::clamp(rows, kLeastRows, kMostRows);
+}
+
 std::int64_t AfterTiming::any_set(std::int64_t turn) const {
   return random_index(secret_, kSetStream, turn, sets_.count());
 }
@@ -77,7 +82,7 @@ std::vector<std::int64_t> AfterTiming::any_rows(std::uint64_t stream, std::int64
   return rows;
 }
 
-std::int64_t AfterTiming::affordable_rows() const {
+std::int64_t AfterTiming::rows_of_output() const {
   const Problem& problem = request_.problem;
   const std::int64_t columns =
       std::accumulate(problem.widths.begin(), problem.widths.end(), std::int64_t{0});
@@ -85,8 +90,7 @@ std::int64_t AfterTiming::affordable_rows() const {
       problem.max_rank * ((has_shrink(problem.op) ? problem.in_features * problem.slices() : 0) +
                           (has_expand(problem.op) ? columns : 0));
   const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::int64_t products = std::max<std::int64_t>(1, of_row) * sets_.count();
-  return std::clamp(cores * kProductsOfACore / products, kLeastRows, kMostRows);
+  return affordable_rows(of_row * sets_.count(), cores);
 }
 
 // Of the output in room_.
@@ -147,7 +151,7 @@ std::string AfterTiming::check_output(const Tensors& tensors, std::int64_t outpu
     of_sets = {sets_.count() - 1};
   }
   return check_whole(tensors, output, of_sets, launched.accumulates ? launched.rounds : 1,
-                     any_rows(kRowsStream + static_cast<std::uint64_t>(output), affordable_rows()));
+                     any_rows(kRowsStream + static_cast<std::uint64_t>(output), rows_of_output()));
 }
 
 std::string AfterTiming::left_by(const Tensors& tensors, const Launched& launched) const {

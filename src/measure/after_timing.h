@@ -15,6 +15,10 @@ struct Launched {
   bool accumulates = false;  // else an output holds what its last launch wrote
 };
 
+// Rows of an output for which so many cores soon have what the oracle says. However dear a row is,
+// there are some: an output of which none is looked at would pass unseen.
+[[nodiscard]] std::int64_t affordable_rows(std::int64_t products_of_row, std::int64_t cores);
+
 // Looks at what the timed launches left, where no backend can know that it will look: rows and sets
 // follow from `secret`, which is drawn after timing.
 class AfterTiming {
@@ -44,7 +48,7 @@ class AfterTiming {
 
  private:
   [[nodiscard]] std::vector<std::int64_t> any_rows(std::uint64_t stream, std::int64_t most) const;
-  [[nodiscard]] std::int64_t affordable_rows() const;
+  [[nodiscard]] std::int64_t rows_of_output() const;
   [[nodiscard]] Look check_rows(const Tensors& tensors, const std::vector<std::int64_t>& of_sets,
                                 std::int64_t rounds, std::vector<std::int64_t> rows) const;
   [[nodiscard]] std::string check_whole(const Tensors& tensors, std::int64_t output,

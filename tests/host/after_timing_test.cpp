@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,16 +43,20 @@ TEST_CASE("honest launches of any problem are told right after timing") {
   }
 }
 
-// What is left of all sets; y as it was and four sets, once more; another number in B, A and x;
-// another x; another batch.
-TEST_CASE("sixteen rows are looked at where all of an output is, four where few are changed") {
-  const Problem problem = decode(Op::kLinear, 40);
+namespace {
+
+// How many rows are looked at, look by look, where a look at all of an output finds an infinity in
+// these. What is left of all sets; y as it was and four sets, once more; another number in B, A and
+// x; another x; another batch.
+std::vector<std::size_t> rows_looked_at(const Problem& problem,
+                                        const std::vector<std::int64_t>& infinite_rows) {
   const MeasureSettings settings = short_measure();
   std::vector<std::size_t> rows;
   const auto check = [&](const Left& left) {
-    if (!left.rows.empty()) {
-      rows.push_back(left.rows.size());
+    if (left.rows.empty()) {
+      return Look{.infinite_rows = infinite_rows};
     }
+    rows.push_back(left.rows.size());
     return Look{};
   };
   DeviceFacts device;
@@ -62,7 +67,35 @@ TEST_CASE("sixteen rows are looked at where all of an output is, four where few 
   const Measurement measured = measure({problem, settings, 1, check, nullptr, nullptr},
                                        Dishonest(honest), *memory, clock, device);
   CHECK(measured.check_passed);
-  CHECK(rows == std::vector<std::size_t>{16, 4, 4, 4, 4, 4, 4, 4, 4, 16, 16});
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("sixteen rows are looked at where all of an output is, four where few are changed") {
+  CHECK(rows_looked_at(decode(Op::kLinear, 40), {}) ==
+        std::vector<std::size_t>{16, 4, 4, 4, 4, 4, 4, 4, 4, 16, 16});
+}
+
+TEST_CASE("of all rows with an infinity two more are looked at, where they were not drawn") {
+  Problem problem = decode(Op::kLinear, 40);
+  std::vector<std::int32_t> ids = problem.plan.adapter_of_token;
+  std::fill(ids.begin(), ids.begin() + 20, kNoAdapter);  // nobody owns them: never drawn
+  problem.plan = make_plan(ids, problem.slots);
+  std::vector<std::int64_t> infinite(40);
+  std::iota(infinite.begin(), infinite.end(), 0);
+  CHECK(rows_looked_at(problem, {3}).front() == 17);
+  CHECK(rows_looked_at(problem, infinite).front() == 18);
+  const Problem few = decode(Op::kLinear, 12);  // all drawn, but row 2
+  CHECK(rows_looked_at(few, {0, 1}).front() == 11);
+}
+
+TEST_CASE("of an output whose rows are dear two are looked at, of a cheap one sixteen") {
+  constexpr std::int64_t kDear = std::int64_t{1} << 50;
+  CHECK(affordable_rows(kDear, 1) == 2);
+  CHECK(affordable_rows(1 << 22, 1) == 8);
+  CHECK(affordable_rows(1 << 22, 2) == 16);
+  CHECK(affordable_rows(0, 1) == 16);
 }
 
 TEST_CASE("what a loose declaration lets pass after timing is known to be no proof") {
