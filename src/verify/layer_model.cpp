@@ -173,25 +173,22 @@ class Model {
     return rows;
   }
 
-  // Of ids a one among zeros; a shard that does not mask them finds one in its own part for all.
-  [[nodiscard]] double x(std::size_t row, std::int64_t input, const Shard& shard) const {
-    if (description_.looks_up && is(LayerFault::kIdsNotMasked)) {
-      const std::int64_t id = tensors_.ids[nth(tokens_[row])];
-      return id % shard.inputs.count + shard.inputs.first == input ? 1 : 0;
-    }
-    return x(row, input);
-  }
-  [[nodiscard]] double x(std::size_t row, std::int64_t input) const {
-    return load(problem_.lora.dtype, tensors_.lora.x.data.data(),
-                tokens_[row] * layer_.in_features + input);
-  }
-
-  [[nodiscard]] std::vector<double> numbers_of_x(std::size_t row, IndexRange inputs,
-                                                 const Shard* masks = nullptr) const {
+  [[nodiscard]] std::vector<double> x(std::size_t row, IndexRange inputs) const {
     std::vector<double> all(nth(inputs.count));
     for (std::int64_t k = 0; k < inputs.count; ++k) {
-      all[nth(k)] = masks != nullptr ? x(row, inputs.first + k, *masks) : x(row, inputs.first + k);
+      all[nth(k)] = load(problem_.lora.dtype, tensors_.lora.x.data.data(),
+                         tokens_[row] * layer_.in_features + inputs.first + k);
     }
+    return all;
+  }
+
+  // Of ids a one among zeros; a shard that does not mask them finds one in its own part for all.
+  [[nodiscard]] std::vector<double> x_of_base(std::size_t row, IndexRange inputs) const {
+    if (!description_.looks_up || !is(LayerFault::kIdsNotMasked)) {
+      return x(row, inputs);
+    }
+    std::vector<double> all(nth(inputs.count));
+    all[nth(tensors_.ids[nth(tokens_[row])] % inputs.count)] = 1;
     return all;
   }
 
@@ -215,7 +212,7 @@ class Model {
     const std::int64_t inputs = std::min(own.inputs.count, of_weights.inputs.count);
     std::vector<std::vector<double>> x_rows;
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
-      x_rows.push_back(numbers_of_x(row, {own.inputs.first, inputs}, &own));
+      x_rows.push_back(x_of_base(row, {own.inputs.first, inputs}));
     }
     std::vector<double> y(tokens_.size() * columns);
     for (std::size_t column = 0; column < columns; ++column) {
@@ -259,7 +256,7 @@ class Model {
              std::vector<double>(tokens_.size() * nth(shard.lanes.count)));
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       const Loaded* const adapter = adapter_of_row(row);
-      const std::vector<double> x_row = numbers_of_x(row, shard.a_inputs);
+      const std::vector<double> x_row = x(row, shard.a_inputs);
       for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
         for (std::int64_t lane = 0; adapter->weights.a[slice] && lane < shard.lanes.count; ++lane) {
           const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);
