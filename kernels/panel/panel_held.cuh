@@ -95,49 +95,21 @@ __device__ inline uint4 ask_for_sixteen(const void* from) {
   return value;
 }
 
-// h of a slice of all rows: parts added up, scaled, cut in three, where the products expect it.
-template <typename S, int kParts>
-__device__ inline void hold_in_three(const PanelSums& sums, const float* slice,
-                                     std::int64_t max_rank, int rows, const std::int32_t* tokens,
-                                     int rank, float scale, unsigned char* held) {
-  constexpr int kFours = S::kPieces * S::kLanesOfPiece / 4;  // of a row
-  constexpr int kBatch = kParts > 4 ? 2 : 4;
-#pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < rows * kFours;
-       first += kBatch * S::kMultiply) {
-    const float* row[kBatch];
-    float4 sum[kBatch];
+// Four lanes of h cut in three, where the products expect them.
+template <typename S>
+__device__ inline void hold_in_three(unsigned char* held, int row, int four, const float4& h) {
+  std::uint32_t parts[4][3];
+  split_in_three<0xFFFF0000U>(h.x, parts[0]);
+  split_in_three<0xFFFF0000U>(h.y, parts[1]);
+  split_in_three<0xFFFF0000U>(h.z, parts[2]);
+  split_in_three<0xFFFF0000U>(h.w, parts[3]);
+  unsigned char* to = held + four / 16 * (3 * S::kPartBytes) + row * 128 +
+                      ((four % 16 / 2) ^ (row % 8)) * 16 + four % 2 * 8;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int item = min(first + i * S::kMultiply, rows * kFours - 1);
-      const int at = item % kFours * 4;
-      row[i] = slice + tokens[item / kFours] * max_rank + (at < rank ? at : 0);
-    }
-    sums_of_parts<kParts>(row, sums.elements, sum);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int item = min(first + i * S::kMultiply, rows * kFours - 1);
-      const int of_row = item / kFours;
-      const int four = item % kFours;
-      const int left = rank - four * 4;
-      const float h[4] = {left > 0 ? __fmul_rn(sum[i].x, scale) : 0.0F,
-                          left > 1 ? __fmul_rn(sum[i].y, scale) : 0.0F,
-                          left > 2 ? __fmul_rn(sum[i].z, scale) : 0.0F,
-                          left > 3 ? __fmul_rn(sum[i].w, scale) : 0.0F};
-      std::uint32_t parts[4][3];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        split_in_three<0xFFFF0000U>(h[e], parts[e]);
-      }
-      unsigned char* to = held + four / 16 * (3 * S::kPartBytes) + of_row * 128 +
-                          ((four % 16 / 2) ^ (of_row % 8)) * 16 + four % 2 * 8;
-#pragma unroll
-      for (int p = 0; p < 3; ++p) {
-        *reinterpret_cast<uint2*>(to + p * S::kPartBytes) = {
-            __byte_perm(parts[0][p], parts[1][p], 0x7632),
-            __byte_perm(parts[2][p], parts[3][p], 0x7632)};
-      }
-    }
+  for (int p = 0; p < 3; ++p) {
+    *reinterpret_cast<uint2*>(to + p * S::kPartBytes) = {
+        __byte_perm(parts[0][p], parts[1][p], 0x7632),
+        __byte_perm(parts[2][p], parts[3][p], 0x7632)};
   }
 }
 
@@ -271,23 +243,9 @@ __global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
   };
   const auto take_hidden = [&]() {
     const float* slice = plan.sums.sums + items.slice * params.tokens * params.max_rank;
-    const auto hold = [&]<int kParts>() {
-      hold_in_three<S, kParts>(plan.sums, slice, params.max_rank, segment.rows, tokens, rank,
-                               shrink_scale, held);
-    };
-    switch (plan.sums.parts) {
-      case 1:
-        hold.template operator()<1>();
-        break;
-      case 2:
-        hold.template operator()<2>();
-        break;
-      case 4:
-        hold.template operator()<4>();
-        break;
-      default:
-        hold.template operator()<kChains>();
-    }
+    add_all_parts<S::kPieces * S::kLanesOfPiece / 4, S::kMultiply>(
+        plan.sums, slice, params.max_rank, segment.rows, tokens, rank, shrink_scale,
+        [&](int row, int four, const float4& h) { hold_in_three<S>(held, row, four, h); });
     show_to_groups();
   };
   const auto meet = [&]() { asm volatile("bar.sync 1, %0;" ::"n"(S::kMultiply) : "memory"); };

@@ -28,43 +28,62 @@ __device__ inline void sums_of_parts(const float* const (&row)[kBatch], std::int
   }
 }
 
-// h of a slice of all rows of the block to shared memory, as fp32. H is what it is rounded to.
-template <typename S, typename H, int kParts>
-__device__ inline void hold_parts(const PanelSums& sums, const float* slice, std::int64_t max_rank,
-                                  int rows, const std::int32_t* tokens, int rank, float scale,
-                                  unsigned char* held) {
-  constexpr int kFours = S::kSteps * 4;       // of a row
+// h of a slice of all rows of the block, parts added up and scaled, zeros from the rank on:
+// put(row, four, h) has four neighbouring lanes. By kThreads threads, numbered from 0.
+template <int kParts, int kFours, int kThreads, typename Put>
+__device__ inline void add_parts(const PanelSums& sums, const float* slice, std::int64_t max_rank,
+                                 int rows, const std::int32_t* tokens, int rank, float scale,
+                                 const Put& put) {
   constexpr int kBatch = kParts > 4 ? 2 : 4;  // as many as registers hold
 #pragma unroll 1
   for (int first = static_cast<int>(threadIdx.x); first < rows * kFours;
-       first += kBatch * S::kThreads) {
+       first += kBatch * kThreads) {
     const float* row[kBatch];
     float4 sum[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int item = min(first + i * S::kThreads, rows * kFours - 1);
+      const int item = min(first + i * kThreads, rows * kFours - 1);
       const int at = item % kFours * 4;
       row[i] = slice + tokens[item / kFours] * max_rank + (at < rank ? at : 0);
     }
     sums_of_parts<kParts>(row, sums.elements, sum);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int item = min(first + i * S::kThreads, rows * kFours - 1);
+      const int item = min(first + i * kThreads, rows * kFours - 1);
       const int left = rank - item % kFours * 4;
-      float4 h = {left > 0 ? __fmul_rn(sum[i].x, scale) : 0.0F,
-                  left > 1 ? __fmul_rn(sum[i].y, scale) : 0.0F,
-                  left > 2 ? __fmul_rn(sum[i].z, scale) : 0.0F,
-                  left > 3 ? __fmul_rn(sum[i].w, scale) : 0.0F};
-      if constexpr (sizeof(H) < sizeof(float)) {
-        h = {to_float(from_float<H>(h.x)), to_float(from_float<H>(h.y)),
-             to_float(from_float<H>(h.z)), to_float(from_float<H>(h.w))};
-      }
-      *reinterpret_cast<float4*>(held + item / kFours * S::kPitchOfH + item % kFours * 16) = h;
+      put(item / kFours, item % kFours,
+          float4{left > 0 ? __fmul_rn(sum[i].x, scale) : 0.0F,
+                 left > 1 ? __fmul_rn(sum[i].y, scale) : 0.0F,
+                 left > 2 ? __fmul_rn(sum[i].z, scale) : 0.0F,
+                 left > 3 ? __fmul_rn(sum[i].w, scale) : 0.0F});
     }
   }
 }
 
-// The same of an h that is stored as H.
+// The same for as many parts as there are.
+template <int kFours, int kThreads, typename Put>
+__device__ inline void add_all_parts(const PanelSums& sums, const float* slice,
+                                     std::int64_t max_rank, int rows, const std::int32_t* tokens,
+                                     int rank, float scale, const Put& put) {
+  const auto add = [&]<int kParts>() {
+    add_parts<kParts, kFours, kThreads>(sums, slice, max_rank, rows, tokens, rank, scale, put);
+  };
+  switch (sums.parts) {
+    case 1:
+      add.template operator()<1>();
+      break;
+    case 2:
+      add.template operator()<2>();
+      break;
+    case 4:
+      add.template operator()<4>();
+      break;
+    default:
+      add.template operator()<kChains>();
+  }
+}
+
+// h of a slice that is stored as H to shared memory, as fp32.
 template <typename S, typename H>
 __device__ inline void hold_stored(const H* slice, std::int64_t max_rank, int rows,
                                    const std::int32_t* tokens, int rank, unsigned char* held) {
@@ -78,7 +97,7 @@ __device__ inline void hold_stored(const H* slice, std::int64_t max_rank, int ro
   }
 }
 
-// h of a slice, from wherever it is.
+// h of a slice, from wherever it is. H is what it is rounded to.
 template <typename S, typename H>
 __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& sums,
                                    const Segment& segment, const std::int32_t* tokens, int slice,
@@ -89,23 +108,15 @@ __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& 
                    rank, held);
     return;
   }
-  const auto hold = [&]<int kParts>() {
-    hold_parts<S, H, kParts>(sums, sums.sums + skipped, params.max_rank, segment.rows, tokens, rank,
-                             scale, held);
-  };
-  switch (sums.parts) {
-    case 1:
-      hold.template operator()<1>();
-      break;
-    case 2:
-      hold.template operator()<2>();
-      break;
-    case 4:
-      hold.template operator()<4>();
-      break;
-    default:
-      hold.template operator()<kChains>();
-  }
+  add_all_parts<S::kSteps * 4, S::kThreads>(
+      sums, sums.sums + skipped, params.max_rank, segment.rows, tokens, rank, scale,
+      [&](int row, int four, float4 h) {
+        if constexpr (sizeof(H) < sizeof(float)) {
+          h = {to_float(from_float<H>(h.x)), to_float(from_float<H>(h.y)),
+               to_float(from_float<H>(h.z)), to_float(from_float<H>(h.w))};
+        }
+        *reinterpret_cast<float4*>(held + row * S::kPitchOfH + four * 16) = h;
+      });
 }
 
 }  // namespace lora_bench::kernels
