@@ -79,11 +79,25 @@ __device__ inline void copy_eight(std::uint32_t to, const void* from, int bytes)
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
+__device__ inline void copy_sixteen(void* to, const void* from, int bytes) {
+  copy_sixteen(shared_address(to), from, bytes);
+}
+// The same of 16 whole bytes.
+__device__ inline void copy_sixteen(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 // Arrives as soon as all copies that this thread has asked for are there.
 __device__ inline void arrive_with_copies(std::uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 __device__ inline void await_own_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Copies of a thread since the last call are a group ...
+__device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// ... and this waits until at most `kOpen` of its closed groups are still under way.
+template <int kOpen>
+__device__ inline void await_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
 
 // Between the two calls the blocks of a cluster find out that all of them are there.
 __device__ inline void arrive_in_cluster() {

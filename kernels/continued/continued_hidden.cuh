@@ -151,7 +151,7 @@ __device__ inline void stage_a(const ShrinkParams& shrink, int id, int first_col
                                       (id * shrink.max_rank + lane) * shrink.in_features +
                                       first_column + column
                                 : nullptr;
-    copy_behind(shared + row * pitch + column * 2, there ? a : shrink.x, there ? 16 : 0);
+    copy_sixteen(shared + row * pitch + column * 2, there ? a : shrink.x, there ? 16 : 0);
   }
   close_copies();
 }

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
-#include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_hidden.cuh"
 #include "kernels/panel/panel_plan.h"
@@ -220,8 +220,8 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
         for (int i = 0; i < 16 / kRowsATime; ++i) {
           const int row = y_row + i * kRowsATime;
           if (row < rows) {
-            bring_whole_16(y_ring + bring_offset + y_place(row, y_chunk),
-                           y_rows[warp_row + row] + offset);
+            copy_sixteen(y_ring + bring_offset + y_place(row, y_chunk),
+                         y_rows[warp_row + row] + offset);
           }
         }
       }
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
       }
       bring_offset = bring_offset + S::kStageBytes == S::kRing ? 0 : bring_offset + S::kStageBytes;
     }
-    close_brought();
+    close_copies();
   };
 #pragma unroll 1
   for (int i = 0; i < kStages - 1; ++i) {
@@ -414,7 +414,7 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
     for (int turn = 0; turn < pieces + kShares - 1; ++turn) {
       const bool works = kShares == 1 || (turn >= share && turn - share < pieces);
       if (works) {
-        await_brought<kStages - 2>();
+        await_copies<kStages - 2>();
         if constexpr (kGroups) {  // the copies of this thread, before other threads multiply them
           show_to_groups();
         }

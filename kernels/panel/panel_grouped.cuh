@@ -3,7 +3,6 @@
 #include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
-#include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_products.cuh"
@@ -99,14 +98,14 @@ __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelG
 #pragma unroll
         for (int i = 0; i < kX; ++i) {
           if (own_row + i * kRowsATime < tile.segment.rows) {
-            bring_whole_16(place + i * kRowsATime * 128, xs + offset + std::uint64_t{from[i]} * 16);
+            copy_sixteen(place + i * kRowsATime * 128, xs + offset + std::uint64_t{from[i]} * 16);
           }
         }
 #pragma unroll
         for (int i = 0; i < kA; ++i) {
           if (own_row + i * kRowsATime < tile.lanes) {
-            bring_whole_16(place + S::kBytesOfX + i * kRowsATime * 128,
-                           own_starts[i * kRowsATime] + (offset + own_bytes));
+            copy_sixteen(place + S::kBytesOfX + i * kRowsATime * 128,
+                         own_starts[i * kRowsATime] + (offset + own_bytes));
           }
         }
       } else {  // zeros where the chain or K has ended

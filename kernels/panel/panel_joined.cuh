@@ -4,7 +4,6 @@
 #include "kernels/chains.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
-#include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_products.cuh"
@@ -128,7 +127,7 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
         const int there =
             i < kX ? tile.segment.rows - i * kRowsATime : tile.lanes - (i - kX) * kRowsATime;
         if (there > 0) {
-          bring_whole_16(place + i * kRowsATime * S::kPitch, from[i] + offset);
+          copy_sixteen(place + i * kRowsATime * S::kPitch, from[i] + offset);
         }
       }
     } else {  // zeros where the chain or K has ended

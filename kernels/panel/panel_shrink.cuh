@@ -1,8 +1,8 @@
 #pragma once
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
-#include "kernels/panel/panel_copies.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_rows.cuh"
 #include "kernels/panel/panel_tuning.h"
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
           if (i == 0 || there > 0) {
             if (i + 1 < kCopies || (kRows + kLanes) % kRowsATime == 0 ||
                 own_row + i * kRowsATime < kRows + kLanes) {
-              bring_whole_16(place + i * kRowsATime * kPitch, from[i] + offset);
+              copy_sixteen(place + i * kRowsATime * kPitch, from[i] + offset);
             }
           }
         }
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
       }
       bring_offset = bring_offset + S::kStageBytes == S::kRing ? 0 : bring_offset + S::kStageBytes;
     }
-    close_brought();
+    close_copies();
   };
   await_previous_kernel();
   let_next_kernel_start();
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   int chain = 0;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    await_brought<kStages - 2>();
+    await_copies<kStages - 2>();
     __syncthreads();
     bring();
     if (!idle) {

@@ -7,26 +7,10 @@
 
 #include "kernels/dtype.cuh"
 
-// The instructions that tiles are made of: copies in the background (sm_80 and up), matrix
-// fragments, and the 16 x 8 x 16 product with fp32 sums. A thread with lane number l owns of a
-// 16 x 8 sum the columns 2 (l % 4) and the one after it, in rows l / 4 (first two) and l / 4 + 8.
+// The instructions that tiles are made of (sm_80 and up): matrix fragments, and the 16 x 8 x 16
+// product with fp32 sums. A thread with lane number l owns of a 16 x 8 sum the columns 2 (l % 4)
+// and the one after it, in rows l / 4 (first two) and l / 4 + 8.
 namespace lora_bench::kernels {
-
-// The first `bytes` of 16 are read, the others become zero; `from` may be anything when none is.
-__device__ inline void copy_behind(void* to, const void* from, int bytes) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(from),
-               "r"(bytes)
-               : "memory");
-}
-
-__device__ inline void close_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-
-// Waits until at most `kOpen` of the closed groups of copies are still under way.
-template <int kOpen>
-__device__ inline void await_copies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kOpen) : "memory");
-}
 
 // Four 8 x 8 matrices of 16-bit numbers; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/tile/mma.cuh"
 
 // sums[row][column] = sum over k of left[row][k] * right[column][k], by one block on the tensor
@@ -66,7 +67,7 @@ __device__ inline void fetch_rows(char* stage, const E* const* rows, int count, 
     char* to = stage + offset_in_stage<E, kDepth>(row, chunk);
     const E* from = rows[row];
     if constexpr (kVector) {
-      copy_behind(to, valid > 0 ? from + at : from, valid * static_cast<int>(sizeof(E)));
+      copy_sixteen(to, valid > 0 ? from + at : from, valid * static_cast<int>(sizeof(E)));
     } else {
       alignas(16) E numbers[kPerChunk];
 #pragma unroll
