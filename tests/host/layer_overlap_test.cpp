@@ -85,6 +85,13 @@ TEST_CASE("rows that lose their adapter to another batch or a reset keep nothing
     load_layer(engine, problem, tensors);
     bench.forward(engine);
     engine.reset_adapter(1);
+    const std::vector<Matrix> reset = bench.forward(engine);
+    const std::vector<Matrix> alone = bench.forward(engine, false);
+    for (std::size_t shard = 0; shard < alone.size(); ++shard) {
+      for (const std::int64_t row : {0, 8}) {  // of that slot, of rank 3
+        CHECK(same_row(reset[shard], alone[shard], row));
+      }
+    }
     const std::vector<std::int32_t> ids{-1, 0, 1, -1, 3, -1, 2, 1, -1};
     engine.activate(make_plan(ids, problem.lora.slots));
     const std::vector<Matrix> layer = bench.forward(engine);
