@@ -173,6 +173,12 @@ std::string why_not_fused(const LayerProblem& problem, const Backend& base) {
       !why.empty()) {
     return why;
   }
+  if (const Tuning& tuning = problem.lora.tuning; tuning.family != TunedFamily::kAuto) {
+    return fmt::format(
+        "layer.overlap fused with tuning.family {}: the base's launch makes the adapters' part, "
+        "and `auto` none; another overlap, or tuning.family auto",
+        name(tuning.family));
+  }
   for (const ShardProblem& part : fused_shards(problem)) {
     if (std::string why = base.fused()->why_not(part.base, part.lora); !why.empty()) {
       return why;

@@ -176,6 +176,11 @@ TEST_CASE("what cannot be one launch says so") {
   CHECK(why_not_fused(full, bench.base) ==
         "layer.overlap fused: shards exchange h between shrink and expand; serial, shrink or auto");
   CHECK(chosen_overlap(Overlap::kAuto, full, bench.base) == Overlap::kSerial);
+  LayerProblem told = plain;
+  told.lora.tuning.family = TunedFamily::kPanel;  // which the base's launch would leave out
+  CHECK(why_not_fused(told, bench.base).find("fused with tuning.family panel") !=
+        std::string::npos);
+  CHECK(chosen_overlap(Overlap::kAuto, told, bench.base) == Overlap::kSerial);
   LayerProblem many = plain;
   many.lora.tokens = 10;
   CHECK(why_not_fused(many, bench.base) == "too many rows");
