@@ -9,9 +9,11 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "report/columns.h"
+#include "report/doubts.h"
 #include "report/markdown.h"
 #include "report/text_table.h"
 
@@ -57,6 +59,15 @@ bool same_step(const ModelStep& one, const ModelStep& other) {
   return one.scenario == other.scenario && one.step == other.step && one.backend == other.backend &&
          one.model == other.model && one.repetition == other.repetition && one.tp == other.tp &&
          one.fully_sharded == other.fully_sharded && one.tokens == other.tokens;
+}
+
+// A step has one batch and one set of adapters, whatever the layer.
+bool same_batch(const Row& one, const Row& other) {
+  const auto batch_of = [](const Row& row) {
+    return std::tie(row.dtype, row.intermediate, row.slots, row.active, row.ranks, row.skew,
+                    row.no_adapter, row.seed, row.comm);
+  };
+  return batch_of(one) == batch_of(other);
 }
 
 void miss(ModelStep& step, const std::string& layer, std::string_view why) {
@@ -152,7 +163,9 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
   }
   std::vector<ModelStep> steps;
   std::vector<std::set<std::string>> layers;
+  std::vector<const Row*> first;
   std::set<std::size_t> mixed;
+  std::set<std::size_t> otherwise;
   for (const Row& row : rows) {
     if (!belongs_to_step(row)) {
       continue;
@@ -164,10 +177,14 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
     if (found == steps.end()) {
       steps.push_back(begun);
       layers.emplace_back();
+      first.push_back(&row);
     }
     add(steps[index], row);
     if (row.origin != steps[index].origin) {
       mixed.insert(index);
+    }
+    if (!timed_alike(*first[index], row) || !same_batch(*first[index], row)) {
+      otherwise.insert(index);
     }
     if (!layers[index].insert(row.layer).second) {
       miss(steps[index], row.layer, "there twice");
@@ -187,6 +204,8 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
     }
     if (mixed.count(i) > 0) {
       step.missing = "rows of two machines or builds";
+    } else if (otherwise.count(i) > 0) {
+      step.missing = "rows of two batches, or timed in two ways";
     }
     step.never_run = others_of(step.model, of_scenario, models);
     of_several.push_back(std::move(step));

@@ -33,9 +33,9 @@ using LayersOfModels = std::map<std::string, std::vector<std::string>>;
 
 // Steps of at least two layers, in the order of their first row. `all`: rows that tell which layers
 // the model has in a scenario, also those that are not shown. A step that lacks one has no sum, nor
-// one with two rows of a layer, or with rows of two machines or builds. The sum of one that lacks a
-// layer of `models` says so: where a scenario asks for some layers alone that is what they cost,
-// but no step. Where no layer was timed at all there are none.
+// one with two rows of a layer, or with rows of two machines, builds, batches or ways to time. The
+// sum of one that lacks a layer of `models` says so: where a scenario asks for some layers alone
+// that is what they cost, but no step. Where no layer was timed at all there are none.
 [[nodiscard]] std::vector<ModelStep> model_steps(const std::vector<Row>& rows,
                                                  const std::vector<Row>& all,
                                                  const LayersOfModels& models);

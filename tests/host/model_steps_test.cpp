@@ -179,6 +179,23 @@ TEST_CASE("a sum that is missing says nothing of taxes below their noise") {
   CHECK(render_model_steps(steps_of(rows), false).find("bound") == std::string::npos);
 }
 
+TEST_CASE("a step has no sum of layers of two batches, or that were timed in two ways") {
+  const auto missing = [](const std::function<void(Row&)>& change) {
+    std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
+    rows[0].cache = rows[1].cache = "weights-cold";
+    rows[0].mode = rows[1].mode = "graph";
+    change(rows[1]);
+    return steps_of(rows).front().missing;
+  };
+  CHECK(missing([](Row&) {}).empty());
+  for (const std::function<void(Row&)>& change : std::vector<std::function<void(Row&)>>{
+           [](Row& row) { row.cache = "hot"; }, [](Row& row) { row.mode = "stream"; },
+           [](Row& row) { row.dtype = "fp16"; }, [](Row& row) { row.ranks = "64"; },
+           [](Row& row) { row.active = 1; }, [](Row& row) { row.seed = 7; }}) {
+    CHECK(missing(change) == "rows of two batches, or timed in two ways");
+  }
+}
+
 TEST_CASE("a step with rows of two machines or builds has no sum, and each alone has one") {
   std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("b-qkv", "qkv", 10, 12),
                         layer_row("a-o", "o", 5, 6), layer_row("b-o", "o", 5, 7)};
