@@ -193,6 +193,10 @@ def _about_floor(row):
     size = row.number("bytes") or 0
     # Where bytes bound the time, some may lie in a cache, but not the weights.
     warm = row.text("bound_by") == "bytes" and row.text("cache") != "hot" and size > 0
-    least = floor * ((row.number("weight_bytes") or 0) / size if warm else 1)
-    below = time + (row.number("noise_us") or 0) < least * (1 - TOLERANCE)
-    return "PASSED in a time below what the floor allows" if below else ""
+    least = floor * ((row.number("weight_bytes") or 0) / size if warm else 1) * (1 - TOLERANCE)
+    if time + (row.number("noise_us") or 0) < least:
+        return "PASSED in a time below what the floor allows"
+    base, of_tax = row.number("base_us"), row.number("tax_floor_us")
+    # What the adapters need at least is not the base's.
+    below = None not in (base, of_tax) and base + (row.number("tax_noise_us") or 0) < least - of_tax
+    return "PASSED with a base_us below what the floor allows" if below else ""

@@ -240,8 +240,14 @@ std::string doubt_about_floor(const Row& row) {
     const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
     return row.peer.empty() && !nothing_to_do ? "PASSED with a time and without floor_us" : "";
   }
-  return *row.time_us + row.noise_us.value_or(0) < least_time(row) * (1 - kTolerance)
-             ? "PASSED in a time below what the floor allows"
+  const double least_us = least_time(row) * (1 - kTolerance);
+  if (*row.time_us + row.noise_us.value_or(0) < least_us) {
+    return "PASSED in a time below what the floor allows";
+  }
+  // What the adapters need at least is not the base's.
+  return row.base_us && row.tax_floor_us &&
+                 *row.base_us + row.tax_noise_us.value_or(0) < least_us - *row.tax_floor_us
+             ? "PASSED with a base_us below what the floor allows"
              : "";
 }
 

@@ -98,13 +98,6 @@ void judge_after_timing(Row& row, const Measurement& measurement) {
   }
 }
 
-std::string below_what_is_possible(std::string_view what, double us, double limit_us) {
-  return fmt::format(
-      "{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the ceilings "
-      "are wrong; see `lora-bench device --refresh`",
-      what, us, limit_us);
-}
-
 void judge_phase(Row& row, const char* columns, const std::optional<double>& us,
                  const Problem& phase, const MeasureSettings& settings, const Ceilings& ceilings) {
   const Work work = count_work(phase);
@@ -112,12 +105,8 @@ void judge_phase(Row& row, const char* columns, const std::optional<double>& us,
   if (!us || nothing_to_do || row.status != Status::kPassed) {
     return;
   }
-  const double limit_us =
-      floor_of(work, phase, settings.cache, ceilings).limit_seconds * kMicroseconds;
-  if (*us + row.noise_us.value_or(0) < limit_us) {
-    row.status = Status::kInvalid;
-    row.message = below_what_is_possible(fmt::format("{} of ", columns), *us, limit_us);
-  }
+  judge_part(row, fmt::format("{} of ", columns), *us, row.noise_us.value_or(0),
+             floor_of(work, phase, settings.cache, ceilings));
 }
 
 // What a case says of itself: columns and their values. Of ranks by shares who has the largest is
@@ -280,6 +269,17 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
   judge_phase(row, "expand_us", row.expand_us, half_of(problem, Op::kExpand), settings, ceilings);
 }
 
+void judge_part(Row& row, std::string_view what, double us, double noise_us, const Floor& floor) {
+  const double limit_us = floor.limit_seconds * kMicroseconds;
+  if (row.status == Status::kPassed && us + noise_us < limit_us) {
+    row.status = Status::kInvalid;
+    row.message = fmt::format(
+        "{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the "
+        "ceilings are wrong; see `lora-bench device --refresh`",
+        what, us, limit_us);
+  }
+}
+
 void judge_floor(Row& row, const Floor& floor) {
   row.floor_us = floor.seconds * kMicroseconds;
   row.bound_by = floor.bound_by;
@@ -300,11 +300,8 @@ void judge_floor(Row& row, const Floor& floor) {
     row.status = Status::kInvalid;
     row.message = "the clock cannot be believed: " + doubt;
   }
-  const double limit_us = floor.limit_seconds * kMicroseconds;
-  if (row.status == Status::kPassed && row.floor_us &&
-      time_us + row.noise_us.value_or(0) < limit_us) {
-    row.status = Status::kInvalid;
-    row.message = below_what_is_possible("", time_us, limit_us);
+  if (row.floor_us) {
+    judge_part(row, "", time_us, row.noise_us.value_or(0), floor);
   }
 }
 

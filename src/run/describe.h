@@ -30,6 +30,8 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
                const Ceilings& ceilings);
 // The same of any floor.
 void judge_floor(Row& row, const Floor& floor);
+// INVALID where a part that was timed took less than it can.
+void judge_part(Row& row, std::string_view what, double us, double noise_us, const Floor& floor);
 // Fills threshold_missed, or threshold_undecided where the noise does not allow a verdict.
 void add_thresholds(Row& row, const Thresholds& thresholds);
 

@@ -83,6 +83,9 @@ void add_layer_floor(Row& row, const LayerProblem& problem, const MeasureSetting
   const Floor layer = floor_of(work.layer, part.lora, settings.cache, ceilings);
   const Floor base = floor_of(work.base, part.lora, settings.cache, ceilings);
   judge_floor(row, layer);
+  if (row.base_us && work.base.bytes > 0) {  // of too quick a base the tax is too large
+    judge_part(row, "base_us of ", *row.base_us, row.tax_noise_us.value_or(0), base);
+  }
   // A measured curve may fall where it should rise.
   row.tax_floor_us = std::max(0.0, layer.seconds - base.seconds) * kMicrosecondsPerSecond;
   if (row.tax_us && *row.tax_floor_us > 0) {

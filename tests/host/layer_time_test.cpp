@@ -133,6 +133,28 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
   CHECK(row.tax_floor_us == 0.0);
 }
 
+TEST_CASE("a base that is quicker than its floor allows is INVALID: its tax would be too large") {
+  Ceilings ceilings;
+  ceilings.read_cold = ceilings.read_hot = {{64, 1e-6}, {1 << 30, 1}};
+  const LayerProblem problem = row_layer(1, false);
+  const ShardProblem shard = shard_problem(problem, 0);
+  const double least_us =
+      1e6 * floor_of(count_layer_work(shard).base, shard.lora, CacheMode::kWeightsCold, ceilings)
+                .limit_seconds;
+  const auto judged = [&](double base_us) {
+    Row row;
+    row.status = Status::kPassed;
+    row.time_us = 1e6;
+    row.base_us = base_us;
+    row.tax_noise_us = 0.1 * least_us;
+    add_layer_floor(row, problem, MeasureSettings{}, ceilings);
+    return row;
+  };
+  CHECK(judged(0.91 * least_us).status == Status::kPassed);
+  CHECK(judged(0.89 * least_us).status == Status::kInvalid);
+  CHECK(judged(0.89 * least_us).message.find("base_us of ") == 0);
+}
+
 TEST_CASE(
     "the floor of a layer is that of the shard that was timed, not of another or of the whole") {
   constexpr std::int64_t kBytesPerUs = 1 << 20;
