@@ -116,6 +116,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = 232448;
       break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = 233472;
+      break;
     case cudaDevAttrClockRate:
       *value = 1'980'000;
       break;

@@ -3,31 +3,11 @@
 #include <vector>
 
 #include "ops/cublaslt_library.h"
-#include "ops/fused_layer.h"
 #include "support/device_layers.h"
 #include "support/layer_case.h"
 #include "support/need_gpu.h"
 
 using namespace lora_bench;
-
-namespace {
-
-// Rows of all adapters, few of two of them, and some of none, in no order; ranks are ragged.
-LayerProblem many_rows(LayerProblem problem, std::int64_t tokens) {
-  problem.lora.tokens = tokens;
-  std::vector<std::int32_t> ids;
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    const auto other = static_cast<std::int32_t>(token * 7 % 8 / 2) - 1;
-    const std::int32_t few = token % 64 == 5 ? 3 : token % 64 == 7 ? 4 : other;
-    ids.push_back(token % 2 == 0 ? 1 : few);  // half of them of one adapter
-  }
-  problem.lora.plan = make_plan(ids, problem.lora.slots);
-  problem.overlap = Overlap::kFused;
-  problem.bias_in_product = true;
-  return problem;
-}
-
-}  // namespace
 
 TEST_CASE("a layer that goes on behind its rows is right, of every kind that has room there") {
   LORA_BENCH_NEED(why_no_cublaslt())

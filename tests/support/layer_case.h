@@ -61,6 +61,21 @@ inline LayerProblem few_rows(LayerKind kind, std::int64_t in_features,
   return problem;
 }
 
+// Rows of all adapters, few of two of them, and some of none, in no order; ranks are ragged.
+inline LayerProblem many_rows(LayerProblem problem, std::int64_t tokens) {
+  problem.lora.tokens = tokens;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const auto other = static_cast<std::int32_t>(token * 7 % 8 / 2) - 1;
+    const std::int32_t few = token % 64 == 5 ? 3 : token % 64 == 7 ? 4 : other;
+    ids.push_back(token % 2 == 0 ? 1 : few);  // half of them of one adapter
+  }
+  problem.lora.plan = make_plan(ids, problem.lora.slots);
+  problem.overlap = Overlap::kFused;
+  problem.bias_in_product = true;
+  return problem;
+}
+
 inline std::vector<LayerProblem> all_layers() {
   std::vector<LayerProblem> all;
   for (const LayerDescription& description : layer_descriptions()) {

@@ -1,0 +1,34 @@
+#include <doctest/doctest.h>
+
+#include "device/facts.h"
+#include "support/device_plans.h"
+
+using namespace lora_bench;
+
+TEST_CASE("a plan built by a kernel is the host's, of one block and of clusters") {
+  const auto memory = make_device_memory();
+  PlanBed bed(*memory);
+  const auto check = [&](std::uint64_t seed, std::int64_t tokens, std::int64_t most,
+                         std::int64_t slots, int capability) {
+    CAPTURE(seed);
+    CAPTURE(tokens);
+    CAPTURE(most);
+    CAPTURE(slots);
+    CAPTURE(capability);
+    const Ids ids = drawn_ids(seed, tokens, slots);
+    bed.set(ids);
+    launch_device_plan(bed.plan(tokens, slots), tokens, {most, slots, capability}, {});
+    CHECK(bed.agrees(ids, slots));
+  };
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const std::int64_t tokens = drawn_size(seed, 1, 0, 2500);
+    const std::int64_t slots = drawn_size(seed, 2, 1, kMostSlots);
+    check(seed, tokens, seed % 2 == 0 ? tokens : 2500, slots, seed % 3 == 0 ? 80 : 90);
+  }
+  // Ids that name no slot count as none.
+  bed.set(Ids{1, 5, -7, 0, 2147483647, 1});
+  launch_device_plan(bed.plan(6, 2), 6, {6, 2, 90}, {});
+  CHECK(bed.agrees(Ids{1, -1, -1, 0, -1, 1}, 2));
+  check(1, 4200, 16384, 40, 90);  // eight blocks
+  check(3, 4200, 4200, 40, 80);   // one, which reads its tokens again
+}

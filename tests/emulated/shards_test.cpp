@@ -1,0 +1,72 @@
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "device/memory.h"
+#include "emulated/plain_product.h"
+#include "run/select.h"
+#include "support/layer_case.h"
+#include "verify/layer_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+void check_proved(const LayerProblem& problem) {
+  static const PlainProduct base;
+  static const Selected lora = select_backend("naive");
+  static const std::unique_ptr<Memory> memory = make_device_memory();
+  CAPTURE(told_overlap(problem));
+  const Verdict verdict = verify_layer(problem, base, *lora.backend, *memory, {.relations = false});
+  CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+}
+
+Dtype dtype_in_turn(int turn) {
+  return turn % 3 == 0 ? Dtype::kBf16 : turn % 3 == 1 ? Dtype::kFp16 : Dtype::kFp32;
+}
+
+}  // namespace
+
+TEST_CASE("what shards exchange, look up, reorder and cap is right on the device") {
+  int turn = 0;
+  for (LayerProblem problem : all_layers()) {
+    if (problem.layer.tp > 4) {
+      continue;  // more of the same
+    }
+    problem.lora.dtype = dtype_in_turn(turn++);
+    problem.base_bias = true;
+    problem.bias_in_product = true;
+    if (problem.layer.kind == LayerKind::kLogits) {
+      problem.soft_cap = 1.5F;
+      problem.logit_scale = 0.7F;
+    }
+    check_proved(problem);
+  }
+}
+
+TEST_CASE("a delta that is made apart is added on the device") {
+  int turn = 0;
+  for (LayerProblem problem : all_overlaps()) {
+    if (problem.layer.tp > 2 || problem.overlap != Overlap::kDelta) {
+      continue;
+    }
+    problem.lora.dtype = dtype_in_turn(turn++);
+    check_proved(problem);
+  }
+}
+
+TEST_CASE("a layer that goes on behind its rows is right") {
+  const PlainProduct base;
+  int proved = 0;
+  for (const LayerProblem& few : all_layers()) {
+    LayerProblem problem = many_rows(few, 257 + proved % 3 * 40);
+    if (problem.layer.tp > 2 || !why_not_fused(problem, base).empty()) {
+      continue;
+    }
+    problem.lora.scale_at = proved % 4 < 2 ? ScaleAt::kShrink : ScaleAt::kExpand;
+    check_proved(problem);
+    ++proved;
+  }
+  CHECK(proved > 5);
+}
