@@ -8,9 +8,9 @@
 namespace lora_bench::kernels {
 namespace {
 
-constexpr std::int64_t kVector = 8;         // elements of 16 bytes
-constexpr std::int64_t kLine = 64;          // elements of 128 bytes
-constexpr std::int64_t kLeastTokens = 257;  // below, others hide what adapters add
+constexpr std::int64_t kVectorElements = 8;  // of 16 bytes
+constexpr std::int64_t kLine = 64;           // elements of 128 bytes
+constexpr std::int64_t kLeastTokens = 257;   // below, others hide what adapters add
 constexpr std::int64_t kMostLanes = 256;
 constexpr std::int64_t kMostShared = 227 * 1024;  // of a block
 // So many more columns of the product take as long as y takes to be read and written once more: 2
@@ -72,10 +72,10 @@ std::int64_t continued_few(const std::vector<ContinuedGroup>& groups) {
 }
 
 bool continued_takes(const ContinuedShape& shape) {
-  return shape.tokens >= kLeastTokens && shape.columns % kVector == 0 && shape.slots > 0 &&
+  return shape.tokens >= kLeastTokens && shape.columns % kVectorElements == 0 && shape.slots > 0 &&
          shape.slices > 0 && shape.slices <= kMaxSlices && shape.max_rank > 0 &&
-         shape.max_rank % kVector == 0 && continued_lanes(shape) <= kMostLanes &&
-         shape.depth % kVector == 0 &&
+         shape.max_rank % kVectorElements == 0 && continued_lanes(shape) <= kMostLanes &&
+         shape.depth % kVectorElements == 0 &&
          continued_shared(shape.depth, shape.slices * shape.max_rank).bytes <= kMostShared;
 }
 
