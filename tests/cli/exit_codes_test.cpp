@@ -404,8 +404,7 @@ TEST_CASE("every row of a run reruns alone from its printed command") {
   for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
     const std::size_t start = at + key.size();
     const std::string command = text.substr(start, text.find('"', start) - start);
-    const ProcessResult again =
-        run_tool_in_shell(std::string(LORA_BENCH_BINARY) + " " + command + " --no-time");
+    const ProcessResult again = run_tool_in_shell(tool_path() + " " + command + " --no-time");
     CHECK(again.exit_code == 0);
     CHECK(contains(again.err, "1 row: 1 PASSED"));
     ++commands;
@@ -427,7 +426,7 @@ TEST_CASE("the printed command of a row judges it by the thresholds and relation
   REQUIRE(contains(text, key));
   const std::size_t start = text.find(key) + key.size();
   const std::string command = text.substr(start, text.find('"', start) - start);
-  const ProcessResult again = run_tool_in_shell(std::string(LORA_BENCH_BINARY) + " " + command);
+  const ProcessResult again = run_tool_in_shell(tool_path() + " " + command);
   CAPTURE(command);
   // Without the threshold it would be 0; a busy machine may leave it undecided, which is 4.
   CHECK(again.exit_code >= 3);

@@ -263,12 +263,12 @@ TEST_CASE("a reader that goes away ends nothing but the table") {
 }
 
 TEST_CASE("a full disk under standard output is an environment error") {
-  const ProcessResult result = run_tool_in_shell(LORA_BENCH_BINARY " list fields > /dev/full");
+  const ProcessResult result = run_tool_in_shell(tool_path() + " list fields > /dev/full");
   CHECK(result.exit_code == 5);
   CHECK(contains(result.err, "cannot write to standard output"));
 }
 
-#ifndef LORA_BENCH_SANITIZED  // which reserves more addresses than the limit before main
+// Not of the sanitized tool, which reserves more addresses than the limit before main.
 TEST_CASE("out of memory is said, not crashed") {
   const TemporaryFolder folder;
   const std::string file = folder.write(
@@ -283,7 +283,6 @@ TEST_CASE("out of memory is said, not crashed") {
   CHECK(result.exit_code != 0);
   CHECK((contains(result.out, "memory") || contains(result.err, "memory")));
 }
-#endif
 
 TEST_CASE("a comma-decimal locale changes no digit") {
   const TemporaryFolder folder;
@@ -297,8 +296,7 @@ TEST_CASE("a comma-decimal locale changes no digit") {
   CHECK(contains(read_file(rows), ",0.25,"));
 }
 
-// Under a sanitizer the ceilings, which it has to measure, take three minutes.
-#ifndef LORA_BENCH_SANITIZED
+// Not of the sanitized tool: the ceilings, which it has to measure, take three minutes there.
 TEST_CASE("a home that cannot be written costs the cache, not the run") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
@@ -309,7 +307,6 @@ TEST_CASE("a home that cannot be written costs the cache, not the run") {
   CHECK((result.exit_code == 0 || contains(result.err, " INVALID; exit 4")));
   CHECK(contains(result.err, "cannot be stored in /proc/no-such-place"));
 }
-#endif
 
 TEST_CASE("no GPU is a sentence in the row and in the list") {
   const TemporaryFolder folder;

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "support/draws.h"
 #include "support/process.h"
 
 namespace lora_bench::test {
@@ -36,14 +35,14 @@ std::vector<std::string> commands_again(const std::string& text) {
   static const std::regex kAgain("again: lora-bench (.*)");
   std::vector<std::string> commands;
   for (std::sregex_iterator at(text.begin(), text.end(), kAgain), end; at != end; ++at) {
-    commands.push_back(LORA_BENCH_BINARY " " + (*at)[1].str());
+    commands.push_back(tool_path() + " " + (*at)[1].str());
   }
   return commands;
 }
 
 TEST_CASE("fuzz: no false alarm of the host backend in thousands of random cases") {
   const TemporaryFolder folder;
-  const std::string cases = std::to_string(draws(2000));
+  const std::string cases = tool_is_sanitized() ? "250" : "2000";
   const ProcessResult result = fuzz(folder, {"--backends", "cpu", "--cases", cases});
   CAPTURE(result.out);
   CAPTURE(result.err);
@@ -58,7 +57,7 @@ TEST_CASE("fuzz: faults are found in 300 cases, made tiny, and fail again by the
                                   "slices-swapped", "x-stride-ignored",     "bias-forgotten",
                                   "scale-twice",    "offset-start-ignored", "none-is-first-adapter",
                                   "h-not-zeroed",   "row-too-many",         "order-varies-by-run"};
-  if (kSanitized) {
+  if (tool_is_sanitized()) {
     faults.resize(3);
   }
   for (const std::string& fault : faults) {
@@ -150,7 +149,7 @@ TEST_CASE("fuzz: a crash, a hang and a lost device are failures like others, and
 TEST_CASE("fuzz: a crash is charged to the backend at work, whichever turn it has") {
   std::vector<std::string> orders{"fake:crash,mutant:none,cpu", "cpu,fake:crash,mutant:none",
                                   "mutant:none,cpu,fake:crash"};
-  if (kSanitized) {
+  if (tool_is_sanitized()) {
     orders.resize(1);
   }
   for (const std::string& order : orders) {
@@ -173,12 +172,12 @@ TEST_CASE("fuzz: a crash is charged to the backend at work, whichever turn it ha
 // The processes that a fuzz had when it wrote its first failure.
 int processes_of_fuzz(const std::string& backends) {
   const TemporaryFolder folder;
-  const ProcessResult result = run_tool_in_shell(
-      "" LORA_BENCH_BINARY " fuzz --quick --quiet --seed 1 --cases 1000000 --backends " + backends +
-      " --out " + folder.folder() + " >/dev/null 2>&1 & pid=$!; until [ -e " +
-      folder.path("fuzz-1-2.yaml") +
-      " ]; do kill -0 $pid || exit 1; done;"
-      " wc -w </proc/$pid/task/$pid/children; kill -INT $pid; wait $pid; true");
+  const ProcessResult result =
+      run_tool_in_shell(tool_path() + " fuzz --quick --quiet --seed 1 --cases 1000000 --backends " +
+                        backends + " --out " + folder.folder() +
+                        " >/dev/null 2>&1 & pid=$!; until [ -e " + folder.path("fuzz-1-2.yaml") +
+                        " ]; do kill -0 $pid || exit 1; done;"
+                        " wc -w </proc/$pid/task/$pid/children; kill -INT $pid; wait $pid; true");
   CAPTURE(result.err);
   REQUIRE(result.exit_code == 0);
   return std::stoi(result.out);

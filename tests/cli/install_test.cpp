@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 // The part of the installation that needs no build but the tool's.
 fs::path installed_documents(const TemporaryFolder& folder) {
-  const fs::path build = fs::path(LORA_BENCH_BINARY).parent_path().parent_path();
+  const fs::path build = fs::path(tool_path()).parent_path().parent_path();
   const ProcessResult result = run_process({"cmake", "--install", build.string(), "--prefix",
                                             folder.folder(), "--component", "documents"});
   REQUIRE_MESSAGE(result.exit_code == 0, result.err);

@@ -235,7 +235,7 @@ TEST_CASE("without --out the runner of peers says where it writes") {
   ProcessOptions options = without_bytecode();
   options.folder = folder.folder();
   const ProcessResult result = run_process({python, kPeers + "run.py", "--cases", "cases", "--peer",
-                                            "numpy", "--tool", LORA_BENCH_BINARY, "--no-time"},
+                                            "numpy", "--tool", tool_path(), "--no-time"},
                                            options);
   CHECK(result.exit_code == 0);
   CHECK(contains(result.err, "rows are appended to peers.jsonl; --out names another file"));
@@ -318,7 +318,7 @@ TEST_CASE("FlashInfer that is not here, too old or without a GPU is SKIPPED with
     folder.write("stubs/flashinfer.py", package.first + "\n");
     const ProcessResult result =
         run_process({python, kPeers + "run.py", "--cases", folder.path("cases"), "--peer",
-                     "flashinfer", "--tool", LORA_BENCH_BINARY, "--out", folder.path("f.jsonl")},
+                     "flashinfer", "--tool", tool_path(), "--out", folder.path("f.jsonl")},
                     options);
     CAPTURE(result.err);
     CHECK(result.exit_code == 4);

@@ -444,7 +444,7 @@ TEST_CASE("plan and export take a plugin too") {
   CHECK(run_tool({"check", exported, "--output", exported}).exit_code == 2);
 }
 
-#ifndef LORA_BENCH_SANITIZED  // as the page of README's commands
+// Not of the sanitized tool, as the commands of the README.
 TEST_CASE("the commands of docs/your-kernel.md do what it says") {
   const TemporaryFolder folder;
   fs::create_directories(folder.path("examples"));
@@ -454,7 +454,7 @@ TEST_CASE("the commands of docs/your-kernel.md do what it says") {
   fs::copy(kSource + "/include/lora_bench_backend.h", folder.path("include/lora_bench_backend.h"));
   ProcessOptions options;
   options.folder = folder.path("examples/plugin");
-  options.environment = {{"PATH", fs::path(LORA_BENCH_BINARY).parent_path().string() + ":" +
+  options.environment = {{"PATH", fs::path(tool_path()).parent_path().string() + ":" +
                                       std::string(std::getenv("PATH"))},
                          {"XDG_CACHE_HOME", LORA_BENCH_TEST_CACHE},
                          {"LORA_BENCH_SCENARIOS", kSource + "/scenarios"}};
@@ -472,7 +472,6 @@ TEST_CASE("the commands of docs/your-kernel.md do what it says") {
     CHECK_MESSAGE(contains(all, told), told);
   }
 }
-#endif
 
 }  // namespace
 }  // namespace lora_bench::test

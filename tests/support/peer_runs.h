@@ -58,7 +58,7 @@ inline ProcessResult run_peer(const std::string& python, const TemporaryFolder& 
                               const std::string& peer, const std::vector<std::string>& more = {}) {
   std::vector<std::string> words{
       python,   kPeers + "run.py", "--cases", folder.path("cases"),      "--peer", peer,
-      "--tool", LORA_BENCH_BINARY, "--out",   folder.path("peers.jsonl")};
+      "--tool", tool_path(),       "--out",   folder.path("peers.jsonl")};
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, without_bytecode());
 }

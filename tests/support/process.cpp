@@ -144,8 +144,15 @@ void add_tool_environment(ProcessOptions& options) {
 
 }  // namespace
 
+std::string tool_path() {
+  const char* named = std::getenv("LORA_BENCH_BINARY");
+  return named != nullptr ? named : LORA_BENCH_BINARY;
+}
+
+bool tool_is_sanitized() { return std::getenv("LORA_BENCH_SANITIZED") != nullptr; }
+
 ProcessResult run_tool(std::vector<std::string> arguments, ProcessOptions options) {
-  arguments.insert(arguments.begin(), LORA_BENCH_BINARY);
+  arguments.insert(arguments.begin(), tool_path());
   add_tool_environment(options);
   return run_process(arguments, options);
 }

@@ -32,7 +32,15 @@ struct ProcessOptions {
 [[nodiscard]] ProcessResult run_process(const std::vector<std::string>& command,
                                         const ProcessOptions& options = {});
 
-// The built lora-bench with these arguments and a cache folder of the tests' own.
+// The lora-bench under test: the one built beside the tests, or the one that LORA_BENCH_BINARY
+// names.
+[[nodiscard]] std::string tool_path();
+
+// Whether it was built with a sanitizer (LORA_BENCH_SANITIZED is set then): a case takes several
+// times as long, and few show what a sanitizer looks for.
+[[nodiscard]] bool tool_is_sanitized();
+
+// It with these arguments and a cache folder of the tests' own.
 [[nodiscard]] ProcessResult run_tool(std::vector<std::string> arguments,
                                      ProcessOptions options = {});
 
