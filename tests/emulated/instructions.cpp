@@ -138,46 +138,61 @@ void swizzled_row(Element element, std::uint64_t descriptor, int row, float (&to
   }
 }
 
-void multiply_rows(Element element, int columns, float* d, const float (&low)[16],
-                   const float (&high)[16], std::uint64_t b, bool add) {
-  const int t = static_cast<int>(own_lane() % 4);
-  for (int c = 0; c < columns / 4; ++c) {
-    float column[16];
-    swizzled_row(element, b, c / 2 * 8 + 2 * t + c % 2, column);
-    float& of_low = d[c / 2 * 4 + c % 2];
-    float& of_high = d[c / 2 * 4 + 2 + c % 2];
-    of_low = dot(add ? of_low : 0.0F, low, column);
-    of_high = dot(add ? of_high : 0.0F, high, column);
+// Of a thread: its two rows times the columns that it has sums of.
+struct RowsProduct {
+  Element element;
+  int columns;
+  float* d;
+  std::uint64_t b;
+  bool add;
+
+  void multiply(const float (&low)[16], const float (&high)[16]) const {
+    const int t = static_cast<int>(own_lane() % 4);
+    for (int c = 0; c < columns / 4; ++c) {
+      float column[16];
+      swizzled_row(element, b, c / 2 * 8 + 2 * t + c % 2, column);
+      float& of_low = d[c / 2 * 4 + c % 2];
+      float& of_high = d[c / 2 * 4 + 2 + c % 2];
+      of_low = dot(add ? of_low : 0.0F, low, column);
+      of_high = dot(add ? of_high : 0.0F, high, column);
+    }
   }
-}
+};
 
 }  // namespace
 
 void wgmma_shared(Element element, int columns, float* d, std::uint64_t a, std::uint64_t b,
                   bool add) {
-  const int row = static_cast<int>(threadIdx.x % 128 / 32 * 16 + own_lane() / 4);
-  float low[16];
-  float high[16];
-  swizzled_row(element, a, row, low);
-  swizzled_row(element, a, row + 8, high);
-  multiply_rows(element, columns, d, low, high, b, add);
+  product_of_thread([product = RowsProduct{element, columns, d, b, add}, a] {
+    const int row = static_cast<int>(threadIdx.x % 128 / 32 * 16 + own_lane() / 4);
+    float low[16];
+    float high[16];
+    swizzled_row(product.element, a, row, low);
+    swizzled_row(product.element, a, row + 8, high);
+    product.multiply(low, high);
+  });
 }
 
 void wgmma_registers(Element element, int columns, float* d, const std::uint32_t* a,
                      std::uint64_t b, bool add) {
   const Brought* const all = meet_in_warp({{a[0], a[1], a[2], a[3]}});
-  float rows[2][16];
+  struct Rows {
+    float low[16], high[16];
+  } rows;
   for (unsigned quarter = 0; quarter < 4; ++quarter) {
     const std::uint32_t* const words = all[own_lane() / 4 * 4 + quarter].words;
     for (unsigned half = 0; half < 2; ++half) {
-      for (unsigned i = 0; i < 2; ++i) {
-        const Pair of = numbers(element, words[2 * half + i]);
-        rows[i][8 * half + 2 * quarter] = of.low;
-        rows[i][8 * half + 2 * quarter + 1] = of.high;
-      }
+      const Pair low = numbers(element, words[2 * half]);
+      const Pair high = numbers(element, words[2 * half + 1]);
+      rows.low[8 * half + 2 * quarter] = low.low;
+      rows.low[8 * half + 2 * quarter + 1] = low.high;
+      rows.high[8 * half + 2 * quarter] = high.low;
+      rows.high[8 * half + 2 * quarter + 1] = high.high;
     }
   }
-  multiply_rows(element, columns, d, rows[0], rows[1], b, add);
+  product_of_thread([product = RowsProduct{element, columns, d, b, add}, rows] {
+    product.multiply(rows.low, rows.high);
+  });
 }
 
 void copy_async(std::uint32_t to, const void* from, int bytes, int there) {

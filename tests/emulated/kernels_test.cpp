@@ -145,3 +145,31 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
   }
   CHECK(taken > 60);
 }
+
+TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, and bits stay") {
+  const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
+  const auto check_bits = [&](const Problem& plain, const Tuning& tuning) {
+    Problem tuned = plain;
+    tuned.tuning = tuning;
+    CAPTURE(lora_bench::tuning_text(tuning));
+    REQUIRE(takes(*chosen, tuned));
+    const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
+    CHECK(bits_of(*chosen, tuned, tensors) == bits_of(*chosen, plain, tensors));
+  };
+  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
+    lora_bench::Case spec = even_case(40, 16 * tile.steps, 72);
+    spec.layer.widths = {1480};
+    spec.layer.y_stride = 1480;
+    const Problem wide = problem_of(spec);
+    check_proved(*chosen, wide);
+    check_bits(
+        wide,
+        {.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile), .chunks = 1});
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    constexpr std::int64_t kRounds = 3;
+    const std::int64_t chain = kRounds * tile.stages * tile.depth - 32;
+    check_bits(problem_of(even_case(20, 16, chain * lora_bench::kernels::kChains)),
+               {.family = TunedFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+  }
+}

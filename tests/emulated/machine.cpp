@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -62,12 +63,25 @@ struct Barrier {
 };
 
 using Copies = std::vector<std::function<void()>>;
+using Groups = std::deque<Copies>;  // closed ones, and the open one
 
 void do_all(Copies& copies) {
   for (const std::function<void()>& copy : copies) {
     copy();
   }
   copies.clear();
+}
+
+bool all_done(const Groups& groups) {
+  return std::all_of(groups.begin(), groups.end(),
+                     [](const Copies& group) { return group.empty(); });
+}
+
+void do_but_last(Groups& groups, unsigned count) {
+  while (groups.size() > count + 1) {
+    do_all(groups.front());
+    groups.pop_front();
+  }
 }
 
 struct Cluster {
@@ -85,7 +99,7 @@ struct Thread {
   Warp* warp = nullptr;
   unsigned lane = 0, cluster_turn = 0;
   bool ended = false;
-  std::deque<Copies> copies = std::deque<Copies>(1);  // closed groups, and the open one
+  Groups copies = Groups(1), products = Groups(1);
 };
 
 struct FreeShared {
@@ -143,6 +157,8 @@ class Machine {
         gone_on_ = false;
         looks_in_vain = 0;
         ready_.swap(looking_);
+      } else if (!last_.empty()) {
+        ready_.swap(last_);
       } else if (started < clusters) {
         start(started++);
       } else if (alive_ == 0) {
@@ -169,6 +185,11 @@ class Machine {
   }
   void look_later() {
     looking_.push_back(current_);
+    leave();
+  }
+  // Until nobody else can go on.
+  void go_on_last() {
+    last_.push_back(current_);
     leave();
   }
   void has_gone_on() { gone_on_ = true; }
@@ -232,7 +253,7 @@ class Machine {
   const Launch& launch_;
   static Stacks stacks_;
   std::map<Cluster*, std::unique_ptr<Cluster>> clusters_;
-  std::deque<Thread*> ready_, looking_;
+  std::deque<Thread*> ready_, looking_, last_;
   Thread* current_ = nullptr;
   void* scheduler_ = nullptr;
   unsigned alive_ = 0;
@@ -364,12 +385,26 @@ void copy_of_thread(std::function<void()> copy) {
   }
 }
 void close_copies() { machine->own().copies.emplace_back(); }
-void await_copies(unsigned open_groups) {
-  auto& groups = machine->own().copies;
-  while (groups.size() > open_groups + 1) {
-    do_all(groups.front());
-    groups.pop_front();
+void await_copies(unsigned open_groups) { do_but_last(machine->own().copies, open_groups); }
+
+void product_of_thread(std::function<void()> product) {
+  Groups& groups = machine->own().products;
+  if (all_done(groups) && !machine->next_is_late()) {
+    product();
+  } else {
+    groups.back().push_back(std::move(product));
   }
+}
+void close_products() { machine->own().products.emplace_back(); }
+void await_products(unsigned open_groups) {
+  Groups& groups = machine->own().products;
+  if (!all_done(groups)) {
+    machine->go_on_last();  // what they read may be gone where it was given back too early
+  }
+  do_but_last(groups, open_groups);
+  constexpr unsigned kTogether = 128;      // threads
+  constexpr unsigned kNumberOfFirst = 16;  // after those that a kernel can name
+  meet_by_number(kNumberOfFirst + threadIdx.x / kTogether, kTogether);
 }
 
 void copy_for_barrier(std::uint32_t barrier, std::function<void()> copy) {

@@ -41,6 +41,11 @@ void close_copies();
 void await_copies(unsigned open_groups);
 void copy_for_barrier(std::uint32_t barrier, std::function<void()> copy);
 void do_copies_for(std::uint32_t barrier);
+// The same of products of four warps together, one after the other. Who waits also waits until the
+// other three have done theirs.
+void product_of_thread(std::function<void()> product);
+void close_products();
+void await_products(unsigned open_groups);
 // Has looked at memory that another block may write, in a loop: lets others go on.
 void look_again();
 [[nodiscard]] unsigned own_lane();
