@@ -361,17 +361,27 @@ std::vector<Row> of_cases_shown(const std::vector<Row>& shown, const std::vector
   return rows;
 }
 
+// What to give instead of a file of which nothing fits.
+std::string none_left(const Results& ours) {
+  std::set<std::string> scenarios;
+  for (const Row& row : ours.rows) {
+    scenarios.insert(row.scenario);
+  }
+  return fmt::format("; no peer is left to show: run them on the cases of {}",
+                     fmt::join(scenarios, ", "));
+}
+
 }  // namespace
 
 Results with_peers(Results ours, const Results& peers) {
   std::vector<Row> kept;
-  std::set<std::string> unknown;
+  std::set<std::pair<std::string, std::string>> unknown;
   refuse_several_devices(peers);
   const bool one_device = ran_on(peers, ours.context.device_identity);
   for (const Row& peer : without_skipped_before(peers.rows)) {
     const std::vector<const Row*> own = ours_of(peer, ours, peers.file);
     if (own.empty()) {
-      unknown.insert(peer.case_id);
+      unknown.emplace(peer.scenario, peer.case_id);
       continue;
     }
     kept.push_back(peer);
@@ -385,9 +395,10 @@ Results with_peers(Results ours, const Results& peers) {
     ours.warnings.insert(ours.warnings.end(), warnings.begin(), warnings.end());
   }
   if (!unknown.empty()) {
-    ours.warnings.push_back(fmt::format("{}: {} that {} has not, left out; the first: {}",
+    ours.warnings.push_back(fmt::format("{}: {} that {} has not, left out; the first: {} of {}{}",
                                         peers.file, cases_text(std::ssize(unknown)), ours.file,
-                                        *unknown.begin()));
+                                        unknown.begin()->second, unknown.begin()->first,
+                                        kept.empty() ? none_left(ours) : ""));
   }
   ours.rows.insert(ours.rows.end(), kept.begin(), kept.end());
   add_speedups(ours.rows);

@@ -235,7 +235,21 @@ TEST_CASE("a peer's case that we have not is left out, and said so") {
   CHECK(all.rows.size() == 4);
   REQUIRE(all.warnings.size() == 1);
   CHECK(all.warnings.front() ==
-        "peers.jsonl: 1 case that ours.jsonl has not, left out; the first: elsewhere");
+        "peers.jsonl: 1 case that ours.jsonl has not, left out; the first: elsewhere of decode; "
+        "no peer is left to show: run them on the cases of decode");
+}
+
+TEST_CASE("a file of peers of another scenario is told by the scenario to give") {
+  Row known = peer_row(ours().rows.front(), "peer", 50);
+  Row unknown = known;
+  unknown.scenario = "other";
+  const std::string left_out =
+      "peers.jsonl: 1 case that ours.jsonl has not, left out; the first: " + unknown.case_id +
+      " of other";
+  CHECK(with_peers(ours(), peers({known, unknown})).warnings == std::vector<std::string>{left_out});
+  CHECK(with_peers(ours(), peers({unknown})).warnings ==
+        std::vector<std::string>{left_out +
+                                 "; no peer is left to show: run them on the cases of decode"});
 }
 
 TEST_CASE("a peer gets our floor on one device alone, and a time below it is INVALID") {
