@@ -26,6 +26,10 @@ struct OpenFile {
 };
 
 OpenFile opened(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {  // which opens, and has a size
+    refuse(path, "is a folder; name a file of it");
+  }
   OpenFile file{.path = path, .stream = std::ifstream(path, std::ios::binary | std::ios::ate)};
   const std::streamoff bytes = file.stream ? std::streamoff{file.stream.tellg()} : -1;
   if (bytes < 0) {

@@ -57,7 +57,9 @@ fs::path find_scenario(const std::string& path_or_name) {
   }
   std::sort(known.begin(), known.end());
   Diagnostic missing;
-  missing.what = fmt::format("there is no scenario '{}'", path_or_name);
+  missing.what = fs::is_directory(path_or_name, error)
+                     ? fmt::format("'{}' is a folder, no scenario", path_or_name)
+                     : fmt::format("there is no scenario '{}'", path_or_name);
   if (known.empty()) {
     missing.allowed = fmt::format("a file; there is no {} '{}': set or unset LORA_BENCH_SCENARIOS",
                                   fs::is_directory(folder, error) ? "scenario in folder" : "folder",

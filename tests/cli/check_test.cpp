@@ -304,6 +304,7 @@ TEST_CASE("files that do not fit together are a usage error that says what is wr
   const std::string whole = read_file(exported);
   const std::vector<std::pair<std::string, const char*>> wrong{
       {folder.path("missing"), "cannot be read"},
+      {folder.folder(), "is a folder"},
       {folder.write("empty", ""), "is no safetensors file"},
       {folder.write("cut", whole.substr(0, whole.size() / 2)), "cut short"},
       {folder.write("text", std::string("\x02\0\0\0\0\0\0\0[]", 10)), "there is no tensor"},

@@ -176,6 +176,15 @@ TEST_CASE("a scenario is found by path or by name, else the nearest name is offe
   } catch (const UsageError& error) {
     CHECK(std::string(error.what()).ends_with("did you mean 'smoke'?"));
   }
+  const test::TemporaryFolder folder;
+  try {
+    static_cast<void>(find_scenario(folder.folder()));
+    FAIL("found");
+  } catch (const UsageError& error) {
+    CHECK(std::string(error.what())
+              .starts_with("'" + folder.folder() +
+                           "' is a folder, no scenario; allowed: a file, or"));
+  }
 }
 
 TEST_CASE("the parameter of a skew is refused by its own range") {
