@@ -74,7 +74,7 @@ class Reader {
         fail("not JSON: lora-bench reads .jsonl files of results, and no CSV or Markdown back");
       }
       if (complete) {
-        fail("not valid JSON");
+        fail("not valid JSON, so cut or edited; delete the line to read the others");
       }
       results_.warnings.push_back(
           fmt::format("{}:{}: last line is cut in the middle; dropped", results_.file, number));

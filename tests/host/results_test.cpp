@@ -108,8 +108,10 @@ TEST_CASE("a last line cut in the middle is dropped with a warning, at every pla
 
 TEST_CASE("a broken line elsewhere is refused with its place") {
   const std::string cut = row_line().substr(0, 40);
-  CHECK(refusal(context_line() + cut + "\n" + row_line()) == "r.jsonl:2: not valid JSON");
-  CHECK(refusal(context_line() + cut + "\n") == "r.jsonl:2: not valid JSON");
+  const std::string broken =
+      "r.jsonl:2: not valid JSON, so cut or edited; delete the line to read the others";
+  CHECK(refusal(context_line() + cut + "\n" + row_line()) == broken);
+  CHECK(refusal(context_line() + cut + "\n") == broken);
   CHECK(refusal("") == "r.jsonl:1: no context line; not a results file of lora-bench");
   CHECK(refusal(row_line()).find("r.jsonl:1: the first line must be the context") == 0);
   CHECK(refusal(context_line() + "[1]\n") == "r.jsonl:2: not an object with the key 'kind'");
