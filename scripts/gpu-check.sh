@@ -4,7 +4,7 @@
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
 #     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax profile;
-#     default: all but peers, peers-wide and tax, which need PyTorch, and profile, which takes ncu long
+#     default: all but peers, peers-wide and tax, which need PyTorch, and profile, which needs ncu
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
 #   LORA_BENCH_TAX="*8b"    which cases of tax

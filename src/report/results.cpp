@@ -205,7 +205,7 @@ Results read_results(const std::filesystem::path& file) {
   std::error_code error;
   if (!in || std::filesystem::is_directory(file, error)) {
     throw UsageError(fmt::format("cannot read '{}': {}", file.string(),
-                                 in ? "it is a directory" : std::strerror(errno)));
+                                 in ? "it is a folder" : std::strerror(errno)));
   }
   std::ostringstream text;
   text << in.rdbuf();
