@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "report/columns.h"
-#include "report/doubts.h"
 #include "report/markdown.h"
 #include "report/text_table.h"
 
@@ -61,13 +60,14 @@ bool same_step(const ModelStep& one, const ModelStep& other) {
          one.fully_sharded == other.fully_sharded && one.tokens == other.tokens;
 }
 
-// A step has one batch and one set of adapters, whatever the layer.
-bool same_batch(const Row& one, const Row& other) {
-  const auto batch_of = [](const Row& row) {
-    return std::tie(row.dtype, row.intermediate, row.slots, row.active, row.ranks, row.skew,
-                    row.no_adapter, row.seed, row.comm);
+// A step has one batch and one set of adapters, whatever the layer, and one way to time.
+bool run_alike(const Row& one, const Row& other) {
+  const auto told = [](const Row& row) {
+    return std::tie(row.dtype, row.intermediate, row.scale_at, row.bias, row.slots, row.active,
+                    row.ranks, row.skew, row.order, row.no_adapter, row.seed, row.comm, row.cache,
+                    row.mode);
   };
-  return batch_of(one) == batch_of(other);
+  return told(one) == told(other);
 }
 
 void miss(ModelStep& step, const std::string& layer, std::string_view why) {
@@ -183,7 +183,7 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
     if (row.origin != steps[index].origin) {
       mixed.insert(index);
     }
-    if (!timed_alike(*first[index], row) || !same_batch(*first[index], row)) {
+    if (!run_alike(*first[index], row)) {
       otherwise.insert(index);
     }
     if (!layers[index].insert(row.layer).second) {

@@ -188,11 +188,18 @@ TEST_CASE("a step has no sum of layers of two batches, or that were timed in two
     return steps_of(rows).front().missing;
   };
   CHECK(missing([](Row&) {}).empty());
-  for (const std::function<void(Row&)>& change : std::vector<std::function<void(Row&)>>{
-           [](Row& row) { row.cache = "hot"; }, [](Row& row) { row.mode = "stream"; },
-           [](Row& row) { row.dtype = "fp16"; }, [](Row& row) { row.ranks = "64"; },
-           [](Row& row) { row.active = 1; }, [](Row& row) { row.seed = 7; }}) {
-    CHECK(missing(change) == "rows of two batches, or timed in two ways");
+  const std::vector<std::function<void(Row&)>> changes{
+      [](Row& row) { row.cache = "hot"; },    [](Row& row) { row.mode = "stream"; },
+      [](Row& row) { row.cache.clear(); },    [](Row& row) { row.mode.clear(); },
+      [](Row& row) { row.dtype = "fp16"; },   [](Row& row) { row.intermediate = "bf16"; },
+      [](Row& row) { row.ranks = "64"; },     [](Row& row) { row.scale_at = "expand"; },
+      [](Row& row) { row.bias = true; },      [](Row& row) { row.slots = 2; },
+      [](Row& row) { row.active = 1; },       [](Row& row) { row.skew = "uniform"; },
+      [](Row& row) { row.order = "sorted"; }, [](Row& row) { row.no_adapter = 0.5; },
+      [](Row& row) { row.seed = 7; },         [](Row& row) { row.comm = "nccl"; }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    CAPTURE(i);
+    CHECK(missing(changes[i]) == "rows of two batches, or timed in two ways");
   }
 }
 
