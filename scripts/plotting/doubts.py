@@ -197,6 +197,8 @@ def _about_floor(row):
     if time + (row.number("noise_us") or 0) < least:
         return "PASSED in a time below what the floor allows"
     base, of_tax = row.number("base_us"), row.number("tax_floor_us")
+    if base is not None and of_tax is None:
+        return "" if row.text("peer") else "PASSED with a base_us and without tax_floor_us"
     # What the adapters need at least is not the base's.
-    below = None not in (base, of_tax) and base + (row.number("tax_noise_us") or 0) < least - of_tax
+    below = base is not None and base + (row.number("tax_noise_us") or 0) < least - of_tax
     return "PASSED with a base_us below what the floor allows" if below else ""

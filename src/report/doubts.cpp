@@ -244,9 +244,14 @@ std::string doubt_about_floor(const Row& row) {
   if (*row.time_us + row.noise_us.value_or(0) < least_us) {
     return "PASSED in a time below what the floor allows";
   }
+  if (!row.base_us) {
+    return "";
+  }
+  if (!row.tax_floor_us) {
+    return row.peer.empty() ? "PASSED with a base_us and without tax_floor_us" : "";
+  }
   // What the adapters need at least is not the base's.
-  return row.base_us && row.tax_floor_us &&
-                 *row.base_us + row.tax_noise_us.value_or(0) < least_us - *row.tax_floor_us
+  return *row.base_us + row.tax_noise_us.value_or(0) < least_us - *row.tax_floor_us
              ? "PASSED with a base_us below what the floor allows"
              : "";
 }

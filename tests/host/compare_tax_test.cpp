@@ -24,6 +24,7 @@ Row layer(double tax_us, double tax_noise_us = 0.1) {
   row.time_us = 1000 + tax_us;
   row.samples_us.assign(21, *row.time_us);
   row.floor_us = 500;
+  row.tax_floor_us = 1;
   return row;
 }
 
