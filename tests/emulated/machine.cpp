@@ -141,7 +141,10 @@ class Stacks {
 
 class Machine {
  public:
-  explicit Machine(const Launch& launch) : launch_(launch) {}
+  explicit Machine(const Launch& launch) : launch_(launch) {
+    static std::uint64_t launches = 0;
+    ahead_ = launches++ % 2 != 0;
+  }
 
   void run() {
     blockDim = launch_.block;
@@ -175,7 +178,7 @@ class Machine {
 
   Thread& own() { return *current_; }
   void wake(std::vector<Thread*>& waiting) {
-    ready_.insert(ready_.end(), waiting.begin(), waiting.end());
+    ready_.insert(ahead_ ? ready_.begin() : ready_.end(), waiting.begin(), waiting.end());
     waiting.clear();
     gone_on_ = true;
   }
@@ -259,6 +262,7 @@ class Machine {
   unsigned alive_ = 0;
   std::uint64_t copies_ = 0;
   bool gone_on_ = true;
+  bool ahead_ = false;  // those let go on come before all others, or after them
 };
 
 Stacks Machine::stacks_;
