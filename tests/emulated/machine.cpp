@@ -108,7 +108,7 @@ struct FreeShared {
 
 struct Block {
   uint3 index{};
-  unsigned rank = 0, alive = 0;
+  unsigned rank = 0, alive = 0, read_in_turn = ~0U;  // the turn: of the cluster
   Cluster* cluster = nullptr;
   std::unique_ptr<std::byte, FreeShared> shared;
   std::map<const void*, std::size_t> statics;
@@ -141,10 +141,7 @@ class Stacks {
 
 class Machine {
  public:
-  explicit Machine(const Launch& launch) : launch_(launch) {
-    static std::uint64_t launches = 0;
-    ahead_ = launches++ % 2 != 0;
-  }
+  explicit Machine(const Launch& launch) : launch_(launch) {}
 
   void run() {
     blockDim = launch_.block;
@@ -219,7 +216,10 @@ class Machine {
       all.arrived = 0;
       wake(all.waiting);
     }
-    if (--cluster.alive > 0 && cluster.arrived == cluster.alive) {
+    if (--cluster.alive > 0 && block.alive == 0 && block.read_in_turn == cluster.turn) {
+      trap("a block ends whose memory others may still read");
+    }
+    if (cluster.alive > 0 && cluster.arrived == cluster.alive) {
       release(cluster);
     }
     leave();
@@ -262,7 +262,8 @@ class Machine {
   unsigned alive_ = 0;
   std::uint64_t copies_ = 0;
   bool gone_on_ = true;
-  bool ahead_ = false;  // those let go on come before all others, or after them
+  static inline std::uint64_t launches_ = 0;
+  const bool ahead_ = launches_++ % 2 != 0;  // those let go on come before all others, or after
 };
 
 Stacks Machine::stacks_;
@@ -460,11 +461,19 @@ void* from_shared(std::uint32_t address) {
   const auto& blocks = machine->own().block->cluster->blocks;
   const unsigned rank = address >> kBlockBits;
   const std::uint32_t offset = address & ((1U << kBlockBits) - 1);
-  if (rank >= blocks.size() || (offset >= machine->shared_bytes() &&
-                                (offset < kDynamicBytes || offset >= blocks[rank]->static_end))) {
-    trap("an address in no block's shared memory");
+  if (rank >= blocks.size() || blocks[rank]->alive == 0 ||
+      (offset >= machine->shared_bytes() &&
+       (offset < kDynamicBytes || offset >= blocks[rank]->static_end))) {
+    trap("an address in no block's shared memory, or in that of one that has ended");
   }
   return blocks[rank]->shared.get() + offset;
+}
+
+const void* shared_of_any(std::uint32_t address) {
+  const void* const at = from_shared(address);
+  Cluster& cluster = *machine->own().block->cluster;
+  cluster.blocks[address >> kBlockBits]->read_in_turn = cluster.turn;
+  return at;
 }
 
 void trap(const char* why) {

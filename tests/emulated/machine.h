@@ -55,6 +55,8 @@ void look_again();
 [[nodiscard]] void* static_shared(const void* key, std::size_t bytes);
 [[nodiscard]] std::uint32_t to_shared(const void* address);
 [[nodiscard]] void* from_shared(std::uint32_t address);
+// To be read, also of another block: all of the cluster have to meet before that one ends.
+[[nodiscard]] const void* shared_of_any(std::uint32_t address);
 constexpr unsigned kBlockBits = 24;
 [[nodiscard]] unsigned rank_in_cluster();
 

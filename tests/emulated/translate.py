@@ -41,7 +41,7 @@ CALLS = [
     (r"^bar\.sync (\d+), %0", "meet_by_number({g1}, {0})"),
     (r"^mapa\.shared::cluster", "!{0} = {E}in_block({1}, {2})"),
     (r"^ld\.shared::cluster\.v4\.f32",
-     "!{{ const float4 of = *static_cast<const float4*>({E}from_shared({4})); {0} = of.x; {1} = of.y; {2} = of.z;"
+     "!{{ const float4 of = *static_cast<const float4*>({E}shared_of_any({4})); {0} = of.x; {1} = of.y; {2} = of.z;"
      " {3} = of.w; }}"),
     (r"^st\.async\.\S*\.v2\.f32", "!{{ const float of[] = {{{1}, {2}}}; {E}send({0}, of, 2, {3}); }}"),
     (r"^st\.async\.\S*\.v4\.f32", "!{{ const float of[] = {{{1}, {2}, {3}, {4}}}; {E}send({0}, of, 4, {5}); }}"),
