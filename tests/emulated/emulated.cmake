@@ -30,7 +30,7 @@ target_compile_definitions(lora_bench_translated PRIVATE LORA_BENCH_HAVE_SM90A=1
 # Their warnings are nvcc's affair; no product and sum become one here that are two elsewhere.
 target_compile_options(lora_bench_translated PRIVATE -O1 -w -ffp-contract=off -include emulated/device.h)
 
-set(stands_in instructions.cpp machine.cpp probes.cpp runtime.cpp)
+set(stands_in fibers.cpp instructions.cpp machine.cpp probes.cpp runtime.cpp)
 list(TRANSFORM stands_in PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 add_library(lora_bench_emulated OBJECT ${stands_in})
 set_target_properties(lora_bench_emulated PROPERTIES UNITY_BUILD OFF)

@@ -1,7 +1,5 @@
 #include "emulated/machine.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,36 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "emulated/fibers.h"
+
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
-
-// Keeps the registers that a call must keep and the stack in *from, and goes on where `to` did.
-extern "C" void lora_bench_switch_stack(void** from, void* to);
-asm(R"(
-.text
-.globl lora_bench_switch_stack
-lora_bench_switch_stack:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-)");
 
 namespace lora_bench::emulated {
 namespace {
 
-constexpr std::size_t kStackBytes = 256 << 10;  // untouched pages cost nothing
 constexpr std::size_t kDynamicBytes = 232448;
 constexpr std::size_t kSharedBytes = kDynamicBytes + (48 << 10);
 constexpr unsigned kLanes = 32;
@@ -116,27 +92,6 @@ struct Block {
   std::vector<Warp> warps;
   std::vector<Thread> threads;
   std::map<unsigned, Barrier> barriers;
-};
-
-class Stacks {
- public:
-  void* take() {
-    if (free_.empty()) {
-      void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (stack == MAP_FAILED) {
-        throw std::runtime_error("no room for the stack of an emulated thread");
-      }
-      return stack;
-    }
-    void* stack = free_.back();
-    free_.pop_back();
-    return stack;
-  }
-  void give_back(void* stack) { free_.push_back(stack); }
-
- private:
-  std::vector<void*> free_;
 };
 
 class Machine {
@@ -232,14 +187,14 @@ class Machine {
   }
 
  private:
-  void leave() { lora_bench_switch_stack(&current_->stack_at, scheduler_); }
+  void leave() { switch_stack(&current_->stack_at, scheduler_); }
 
   void go_on(Thread& thread) {
     ready_.pop_front();
     current_ = &thread;
     threadIdx = thread.index;
     blockIdx = thread.block->index;
-    lora_bench_switch_stack(&scheduler_, thread.stack_at);
+    switch_stack(&scheduler_, thread.stack_at);
     if (thread.ended) {
       stacks_.give_back(thread.stack);
       if (thread.block->cluster->alive == 0) {
@@ -275,17 +230,6 @@ void thread_main() {
   std::abort();  // an ended thread does not go on
 }
 
-void* beginning(void* stack) {
-  constexpr std::size_t kKept = 6;  // registers
-  auto* top = reinterpret_cast<void**>(static_cast<std::byte*>(stack) + kStackBytes);
-  *--top = nullptr;  // as a call leaves it: 8 beyond a multiple of 16
-  *--top = reinterpret_cast<void*>(&thread_main);
-  for (std::size_t i = 0; i < kKept; ++i) {
-    *--top = nullptr;
-  }
-  return top;
-}
-
 void Machine::start(unsigned number) {
   auto owned = std::make_unique<Cluster>();
   Cluster& cluster = *owned;
@@ -312,7 +256,7 @@ void Machine::start(unsigned number) {
       thread.warp = &block.warps[i / kLanes];
       thread.lane = i % kLanes;
       thread.stack = stacks_.take();
-      thread.stack_at = beginning(thread.stack);
+      thread.stack_at = beginning(thread.stack, thread_main);
       ++thread.warp->alive;
       ready_.push_back(&thread);
     }
