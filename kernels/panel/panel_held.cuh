@@ -15,9 +15,9 @@
 //   block     two groups of four warps that multiply, and four warps that bring B. An item, two
 //             column tiles of a slice or the last one, belongs to one group: while it adds what it
 //             has to y, the other one multiplies
-//   memory    h of a slice, 64 lanes of a part as the products expect it; a ring of pieces, 64
-//   lanes
-//             of the columns of an item. y goes through registers, asked for before the products
+//   memory    h of a slice, 64 lanes of a part as the products expect it; a ring of pieces, each 64
+//             lanes of the columns of an item. y goes through registers, asked for before the
+//             products
 //   barriers  two a piece: it has come, it has been read; two of both groups a slice: h
 //   order     that of panel_expand
 //   bytes     that of panel_expand

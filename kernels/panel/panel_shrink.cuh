@@ -15,8 +15,7 @@
 //   block     a tile of rows of one adapter times lanes of all slices, shared by its warps; chains
 //             one after another
 //   memory    a ring of stages of 64 elements of K of all rows and lanes, 128 bytes each. Chunk c
-//   of
-//             16 bytes of row r lies at c ^ (r % 8), so that eight rows lie in different banks
+//             (16 bytes) of row r lies at c ^ (r % 8), so that eight rows lie in different banks
 //   barriers  one a stage: what it holds has come, and what is filled next has been read by all
 //   order     a chain is one sum on the tensor cores, 16 elements at a time; chains in pairs, by
 //             this block as far as it has room for what waits, the rest by who reads the parts
