@@ -113,19 +113,30 @@ __device__ inline void hold_in_three(unsigned char* held, int row, int four, con
   }
 }
 
-// By the warps that bring: pieces of B in the order of items, lanes ascending.
+// By the warps that bring: pieces of B in the order of items, lanes ascending. These warps have
+// nobody to hide their instructions behind, and all wait for them: of whole items few a copy.
 template <typename S>
 __device__ inline void bring_pieces(const ExpandParams& params, PanelItems items, int adapter,
                                     int rank, int thread, std::uint32_t ring, std::uint32_t full,
                                     std::uint32_t read) {
   constexpr int kVectors = 8;
   constexpr int kColumnsATime = S::kBring / kVectors;
+  constexpr int kCopies = S::kColumns / kColumnsATime;
+  static_assert(kColumnsATime == 16);
   const int pieces = (rank + S::kLanesOfPiece - 1) / S::kLanesOfPiece;
   const auto max_rank = static_cast<int>(params.max_rank);
   const bool whole = max_rank % 8 == 0;  // else columns begin on 8 bytes
   const int own_column = thread / kVectors;
   const int vector = thread % kVectors;
-  const std::int64_t column_bytes = max_rank * 2;
+  const int column_bytes = max_rank * 2;
+  // Fragment column i of tile j is column 8 * (i / 2) + 2 * j + i % 2 of 32. Sixteen columns on are
+  // two tiles on, 32 a whole run.
+  const int place = own_column % 8 / 2 * 8 + own_column / 8 * 2 + own_column % 2;
+  const std::uint32_t even = ring + place * 128 + (vector ^ (place % 8)) * 16;
+  const std::uint32_t odd = ring + (place + 4) * 128 + (vector ^ ((place + 4) % 8)) * 16;
+  const auto place_of = [&](int i) {
+    return (i % 2 == 0 ? even : odd) + static_cast<std::uint32_t>(i / 2 * 32 * 128);
+  };
   int stage = 0;
   unsigned parity = 1;  // the first pieces find their places free
 #pragma unroll 1
@@ -137,18 +148,23 @@ __device__ inline void bring_pieces(const ExpandParams& params, PanelItems items
 #pragma unroll 1
     for (int piece = 0; piece < pieces; ++piece) {
       const int lane = piece * S::kLanesOfPiece + vector * 8;
-      const int bytes = min(max((rank - lane) * 2, 0), 16);
-      const char* of_lane = from + (bytes > 0 ? lane * 2 : 0);
+      const std::uint32_t at = stage * S::kPieceBytes;
       await_phase(read + stage * 8, parity);
+      const int bytes = min(max((rank - lane) * 2, 0), 16);
+      const char* const of_lane = from + (bytes > 0 ? lane * 2 : 0);
+      if (whole && columns == S::kColumns) {
 #pragma unroll
-      for (int i = 0; i < S::kColumns / kColumnsATime; ++i) {
-        const int column = own_column + i * kColumnsATime;
-        // Fragment column i of tile j is column 8 * (i / 2) + 2 * j + i % 2 of 32.
-        const int place = column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
-        const std::uint32_t to =
-            ring + stage * S::kPieceBytes + place * 128 + ((vector ^ (place % 8)) * 16);
-        if (column < columns) {
-          const char* of_column = of_lane + i * kColumnsATime * column_bytes;
+        for (int i = 0; i < kCopies; ++i) {
+          copy_sixteen(at + place_of(i), of_lane + i * (kColumnsATime * column_bytes), bytes);
+        }
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kCopies; ++i) {
+          const std::uint32_t to = at + place_of(i);
+          const char* const of_column = of_lane + i * (kColumnsATime * column_bytes);
+          if (own_column + i * kColumnsATime >= columns) {
+            continue;
+          }
           if (whole) {
             copy_sixteen(to, of_column, bytes);
           } else {
