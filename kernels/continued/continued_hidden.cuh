@@ -93,6 +93,13 @@ __device__ inline void arrive_and_wait_cluster() {
           : "memory");
 }
 
+// The same without a fence, which would wait for what a thread has written to memory: enough where
+// blocks have only read from each other.
+__device__ inline void part_from_cluster() {
+  arrive_in_cluster();
+  await_cluster();
+}
+
 // What all blocks of the cluster have there, in turn.
 __device__ inline void add_parts(float4& sum, const float* own) {
   float4 part[kContinuedSplits];
@@ -241,7 +248,7 @@ __device__ void make_few(const ContinuedParams& params, int cluster, unsigned ch
       clear_others(params, shrink.token_order[of.start + row % 16], of.id, lane);
     }
   }
-  arrive_and_wait_cluster();  // what others read here is here
+  part_from_cluster();  // what others read here is here
 }
 
 // kTiles: of eight lanes.
@@ -349,7 +356,7 @@ __global__ void __launch_bounds__(kHiddenThreads, kTiles > 8 ? 1 : 2)
   for (int row = own * kWarps + warp; row < rows; row += kContinuedSplits * kWarps) {
     clear_others(params, shrink.token_order[start + row], id, lane);
   }
-  arrive_and_wait_cluster();  // what others read here is here
+  part_from_cluster();  // what others read here is here
 #endif
 }
 
