@@ -46,7 +46,7 @@ CALLS = [
     (r"^st\.async\.\S*\.v2\.f32", "!{{ const float of[] = {{{1}, {2}}}; {E}send({0}, of, 2, {3}); }}"),
     (r"^st\.async\.\S*\.v4\.f32", "!{{ const float of[] = {{{1}, {2}, {3}, {4}}}; {E}send({0}, of, 4, {5}); }}"),
     (r"^red\.\S*\.global\.add\.u32 \[%0\], 1", "!*({0}) += 1"),
-    (r"^ld\.relaxed\.gpu\.global\.u32", "!{0} = {E}look_at({1})"),
+    (r"^ld\.(relaxed|acquire)\.gpu\.global\.u32", "!{0} = {E}look_at({1})"),
     (r"^st\.relaxed\.gpu\.global\.u32", "!*({0}) = {1}"),
     (r"^ld\.global\.cg\.v4\.u32",
      "!{{ const uint4 of = *reinterpret_cast<const uint4*>({4}); {0} = of.x; {1} = of.y; {2} = of.z; {3} = of.w; }}"),
