@@ -3,6 +3,7 @@
 #include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
+#include "kernels/panel/panel_columns.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_hidden.cuh"
 #include "kernels/panel/panel_plan.h"
@@ -105,40 +106,10 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
   const int warp_row = warp % S::kWarpsM * 16;
   const int warp_column = warp / S::kWarpsM * kWide;
   const int rows = min(segment.rows - warp_row, 16);  // of this warp; may be negative
-  // Two cursors over the column tiles: what is brought, and what is worked on.
-  struct Cursor {
-    int slice = 0;
-    int column = 0;
-    int width = 0;
-    std::int64_t slice_start = 0;
-  };
-  Cursor ahead;
-  ahead.slice_start = params.first_column;
-  for (int tile = first_tile;; ++ahead.slice) {
-    ahead.width = static_cast<int>(params.width[ahead.slice]);
-    const int of_slice = (ahead.width + kColumns - 1) / kColumns;
-    if (tile < of_slice) {
-      ahead.column = tile * kColumns;
-      break;
-    }
-    tile -= of_slice;
-    ahead.slice_start += ahead.width;
-  }
-  Cursor now = ahead;
-  const auto step_on = [&](Cursor& cursor) {  // true: a slice begins
-    cursor.column += kColumns;
-    if (cursor.column < cursor.width) {
-      return false;
-    }
-    cursor.column = 0;
-    do {
-      cursor.slice_start += cursor.width;
-      ++cursor.slice;
-      cursor.width =
-          cursor.slice < params.slices ? static_cast<int>(params.width[cursor.slice]) : 1;
-    } while (cursor.width == 0);
-    return true;
-  };
+  // Two walks over the column tiles: what is brought, and what is worked on.
+  PanelColumns ahead;
+  ahead.begin(params, first_tile, kColumns);
+  PanelColumns now = ahead;
   const std::uint32_t ring = shared_address(shared) + S::kTable;
   const auto max_rank = static_cast<int>(params.max_rank);
   // Copies of B: a vector of the lanes of a share, of every so many columns.
@@ -154,10 +125,9 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
   const bool whole = max_rank % 8 == 0;  // else columns begin on 8 bytes
   const int vector_offset = own_bytes > 0 ? own_vector * 16 : 0;
   const std::int64_t column_bytes = max_rank * 2;
-  const auto b_of = [&](const Cursor& cursor) {
-    return static_cast<const char*>(params.b[cursor.slice < params.slices ? cursor.slice : 0]) +
-           (segment.adapter * cursor.width + cursor.column + own_column) * column_bytes +
-           vector_offset;
+  const auto b_of = [&](const PanelColumns& at) {
+    return static_cast<const char*>(params.b[at.slice < params.slices ? at.slice : 0]) +
+           (segment.adapter * at.width + at.column + own_column) * column_bytes + vector_offset;
   };
   // Copies of y: 16 bytes of kRowsATime rows of the warp.
   constexpr int kLanesOfRow = kWide / 8;
@@ -227,7 +197,7 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
       }
       ++brought;
       b += kColumns * column_bytes;
-      if (step_on(ahead)) {
+      if (ahead.step_on(params, kColumns)) {
         b = b_of(ahead);
       }
       bring_offset = bring_offset + S::kStageBytes == S::kRing ? 0 : bring_offset + S::kStageBytes;
@@ -427,7 +397,7 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
         multiply((turn - share) % 2);
         stage_offset =
             stage_offset + S::kStageBytes == S::kRing ? 0 : stage_offset + S::kStageBytes;
-        step_on(now);
+        now.step_on(params, kColumns);
       }
     }
     done += pieces;

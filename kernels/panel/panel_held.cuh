@@ -35,12 +35,14 @@ struct PanelHeldBlock {
   static constexpr int kMultiply = kGroups * 128;  // threads
   static constexpr int kBring = 128;
   static constexpr int kThreads = kMultiply + kBring;
-  static constexpr int kTable = 1024;
+  static constexpr PanelExpandBlockShape kBlock = panel_expand_block(kShape, true, true);
+  static constexpr int kTable = kPanelHeldTable;
   static constexpr int kPartBytes = kRows * 128;  // of 64 lanes of h
-  static constexpr int kHeldBytes = 3 * kPieces * kPartBytes;
-  static constexpr int kPieceBytes = kColumns * 128;
-  static constexpr int kStages = ((226 << 10) - kTable - kHeldBytes) / kPieceBytes;
-  static constexpr int kSharedBytes = kTable + kHeldBytes + kStages * kPieceBytes;
+  static constexpr int kHeldBytes = panel_held_parts_bytes(kShape.steps);
+  static constexpr int kPieceBytes = kPanelHeldPiece;
+  static constexpr int kStages = kBlock.stages;
+  static_assert(kBlock.kind == PanelExpandKind::kHeld && kThreads == 32 * kBlock.warps);
+  static_assert(kHeldBytes == 3 * kPieces * kPartBytes && kPieceBytes == kColumns * 128);
   static_assert(kShape.warps_of_rows == 4 && kShape.wide == 64 && kShape.warps_of_columns == 1);
   static_assert(kRows * 12 + 2 * kStages * 8 <= kTable);
 };

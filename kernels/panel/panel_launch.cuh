@@ -5,6 +5,7 @@
 
 #include "kernels/divide_up.h"
 #include "kernels/panel/panel.h"
+#include "kernels/panel/panel_apart.cuh"
 #include "kernels/panel/panel_expand.cuh"
 #include "kernels/panel/panel_grouped.cuh"
 #include "kernels/panel/panel_held.cuh"
@@ -143,28 +144,33 @@ cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpand
   constexpr bool kMayGroup = false;
 #endif
   return visit_tile<static_cast<int>(kPanelExpandTiles.size())>(tuning.tile, [&]<int kTile>() {
-    auto kernel = panel_expand<T, H, kTile, false>;
+    constexpr PanelExpandTile kShape = kPanelExpandTiles[kTile];
+    const auto launch = [&](auto kernel, bool groups) {
+      const PanelExpandBlockShape block =
+          panel_expand_block(kShape, groups, plan.sums.sums != nullptr);
+      return launch_panel(kernel, {tuning.blocks, 32 * block.warps, block.shared_bytes, linked},
+                          stream, params, plan);
+    };
     if constexpr (kMayGroup) {
       cudaFuncAttributes code = {};
-      const cudaError_t error = cudaFuncGetAttributes(&code, kernel);
+      const cudaError_t error = cudaFuncGetAttributes(&code, panel_expand<T, H, kTile, false>);
       if (error != cudaSuccess) {
         return error;
       }
       if (code.binaryVersion == 90) {
-        if constexpr (kPanelExpandTiles[kTile].shares > 1) {
+        if constexpr (kShape.shares > 1) {
           if (plan.sums.sums != nullptr) {
-            return launch_panel(panel_held<kTile>,
-                                {tuning.blocks, PanelHeldBlock<kTile>::kThreads,
-                                 PanelHeldBlock<kTile>::kSharedBytes, linked},
-                                stream, params, plan);
+            return launch(panel_held<kTile>, true);
           }
         }
-        kernel = panel_expand<T, H, kTile, true>;
+        if constexpr (kShape.apart) {
+          return launch(panel_apart<kTile>, true);
+        } else {
+          return launch(panel_expand<T, H, kTile, true>, true);
+        }
       }
     }
-    return launch_panel(
-        kernel, {tuning.blocks, PanelExpandBlock<kTile>::kThreads, tuning.shared_bytes, linked},
-        stream, params, plan);
+    return launch(panel_expand<T, H, kTile, false>, false);
   });
 }
 

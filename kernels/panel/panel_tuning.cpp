@@ -328,7 +328,6 @@ PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_
   }
   const PanelExpandTile& tile = kPanelExpandTiles[static_cast<std::size_t>(tuning.tile)];
   const std::int64_t rows = 16 * tile.warps_of_rows;
-  tuning.shared_bytes = panel_expand_bytes(tile);
   tuning.column_tiles = count(std::int64_t{tile.wide} * tile.warps_of_columns);
   tuning.chunks = said.chunks > 0 ? std::min(said.chunks, tuning.column_tiles)
                                   : expand_chunks(shape, tile, tuning.column_tiles);

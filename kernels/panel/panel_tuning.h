@@ -71,11 +71,12 @@ struct PanelExpandTile {
   int stages;
   int blocks;
   int shares = 1;
+  bool apart = false;  // on sm_90a warps of their own bring B and y
 };
 constexpr std::array<PanelExpandTile, 6> kPanelExpandTiles = {{{1, 4, 1, 128, 2, 4},
                                                                {2, 4, 1, 64, 3, 4},
                                                                {4, 4, 1, 64, 3, 3},
-                                                               {8, 4, 1, 64, 3, 2},
+                                                               {8, 4, 1, 64, 3, 2, 1, true},
                                                                {12, 4, 1, 64, 4, 1, 2},
                                                                {16, 4, 1, 64, 3, 1, 2}}};
 
@@ -100,7 +101,6 @@ struct PanelExpandTuning {
   int tile = kPanelPlain;
   std::int64_t column_tiles = 0;  // of all slices
   std::int64_t chunks = 1;        // blocks that share the column tiles of a row tile
-  int shared_bytes = 0;
 
   friend bool operator==(const PanelExpandTuning&, const PanelExpandTuning&) = default;
 };
@@ -140,6 +140,35 @@ struct PanelExpandTuning {
   return (rows * 12 + 1023) / 1024 * 1024 +
          tile.stages * (columns * tile.steps * 32 + rows * columns * 2) +
          std::max(rows * panel_pitch_of_h(tile.steps), (tile.shares - 1) * 2 * rows * columns * 4);
+}
+
+// What the warps of a block of expand do: all the same; or some bring what others multiply, and
+// for ranks above 128 h lies in shared memory.
+enum class PanelExpandKind { kAlike, kApart, kHeld };
+struct PanelExpandBlockShape {
+  PanelExpandKind kind;
+  int warps;
+  int stages;
+  int shared_bytes;
+};
+constexpr int kPanelHeldTable = 1024;
+constexpr int kPanelHeldPiece = 128 * 128;                       // bytes of 128 columns, 64 lanes
+[[nodiscard]] constexpr int panel_held_parts_bytes(int steps) {  // h of 64 rows in three parts
+  return 3 * (steps / 4) * 64 * 128;
+}
+// `groups`: products of four warps together, bf16 with an fp32 h on sm_90a; `sums`: of a linear op.
+[[nodiscard]] constexpr PanelExpandBlockShape panel_expand_block(const PanelExpandTile& tile,
+                                                                 bool groups, bool sums) {
+  if (groups && sums && tile.shares > 1) {
+    constexpr int kMost = 226 << 10;
+    const int rest = kPanelHeldTable + panel_held_parts_bytes(tile.steps);
+    const int stages = (kMost - rest) / kPanelHeldPiece;
+    return {PanelExpandKind::kHeld, 12, stages, rest + stages * kPanelHeldPiece};
+  }
+  const int warps = tile.warps_of_rows * tile.warps_of_columns * tile.shares;
+  const bool apart = groups && tile.apart;
+  return {apart ? PanelExpandKind::kApart : PanelExpandKind::kAlike, apart ? 2 * warps : warps,
+          tile.stages, panel_expand_bytes(tile)};
 }
 
 // What a caller says of a launch; -1 and 0 say nothing.
