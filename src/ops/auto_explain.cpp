@@ -69,7 +69,8 @@ std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
       bytes(tuning.shared_bytes));
 }
 
-std::string expand_line(const kernels::PanelExpandTuning& tuning) {
+std::string expand_line(const AutoDevice& device, const Problem& problem,
+                        const kernels::PanelExpandTuning& tuning) {
   if (tuning.blocks == 0) {
     return "expand: nothing to do";
   }
@@ -78,16 +79,22 @@ std::string expand_line(const kernels::PanelExpandTuning& tuning) {
                        counted(tuning.blocks, "block"));
   }
   const auto& tile = kernels::kPanelExpandTiles[static_cast<std::size_t>(tuning.tile)];
+  const bool groups = device.groups && device.compute_capability == 90 &&
+                      problem.dtype == Dtype::kBf16 && problem.intermediate == Dtype::kFp32;
+  const kernels::PanelExpandBlockShape block =
+      kernels::panel_expand_block(tile, groups, has_shrink(problem.op));
   return fmt::format(
       "expand: {} of {}, tiles of {} rows x {} columns, up to {} lanes; {} = {} x {} that share "
-      "{}; "
+      "{}{}{}; "
       "{}, {} of shared memory",
-      counted(tuning.blocks, "block"),
-      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_columns, "warp"),
-      16 * tile.warps_of_rows, tile.wide * tile.warps_of_columns, 16 * tile.steps, tuning.blocks,
+      counted(tuning.blocks, "block"), counted(block.warps, "warp"), 16 * tile.warps_of_rows,
+      tile.wide * tile.warps_of_columns, 16 * tile.steps, tuning.blocks,
       counted(tuning.blocks / tuning.chunks, "row tile"), counted(tuning.chunks, "chunk"),
-      counted(tuning.column_tiles, "column tile"), counted(tile.stages, "stage"),
-      bytes(tuning.shared_bytes));
+      counted(tuning.column_tiles, "column tile"), groups ? ", four warps multiply together" : "",
+      block.kind == kernels::PanelExpandKind::kAlike   ? ""
+      : block.kind == kernels::PanelExpandKind::kApart ? " what four others bring"
+                                                       : " what four others bring, h held",
+      counted(block.stages, "stage"), bytes(block.shared_bytes));
 }
 
 std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& problem) {
@@ -102,7 +109,7 @@ std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& pr
   if (has_expand(problem.op)) {
     const auto tuning =
         auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
-    lines.push_back(expand_line(tuning));
+    lines.push_back(expand_line(device, problem, tuning));
     launches += tuning.blocks > 0 ? 1 : 0;
   } else {
     const std::int64_t elements = problem.slices() * problem.tokens * problem.max_rank;

@@ -105,6 +105,29 @@ TEST_CASE("explain: products of four warps together are said") {
   CHECK_FALSE(contains(explained(spec, {.groups = false}), "four warps"));
 }
 
+TEST_CASE("explain: warps that bring what others multiply are said, with what the launch takes") {
+  Case spec = decode_case(0, 4);
+  spec.batch.prefill = {1024, 1024, 1024, 1024};
+  const auto expand_of = [&](std::int64_t rank, const AutoDevice& device) {
+    spec.adapters.rank.list = {rank};
+    spec.adapters.max_rank = rank;
+    const std::string text = explained(spec, device);
+    return text.substr(text.find("expand: "));
+  };
+  const std::string apart = expand_of(128, {});
+  CAPTURE(apart);
+  CHECK(contains(apart, "blocks of 8 warps, tiles of 64 rows x 64 columns, up to 128 lanes"));
+  CHECK(contains(apart, ", four warps multiply together what four others bring; 3 stages, 112 kB"));
+  const std::string held = expand_of(256, {});
+  CAPTURE(held);
+  CHECK(contains(held, "blocks of 12 warps, tiles of 64 rows x 64 columns, up to 256 lanes"));
+  CHECK(contains(held, "together what four others bring, h held; 8 stages, 230 kB"));
+  const std::string alike = expand_of(256, {.groups = false});
+  CAPTURE(alike);
+  CHECK(contains(alike, "blocks of 8 warps, tiles of 64 rows x 64 columns, up to 256 lanes"));
+  CHECK(contains(alike, " column tiles; 3 stages, 194 kB"));
+}
+
 TEST_CASE("explain: each reason for panels is said") {
   CHECK(contains(explained(decode_case(64, 64), {.compute_capability = 89}),
                  "panel, compute capability 8.9 has no clusters"));
