@@ -23,7 +23,8 @@ endfunction()
 lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
   include/lora_bench_backend.h kernels/clustered/README.md kernels/clustered/tried.md
-  kernels/panel/README.md kernels/panel/tried.md scenarios/README.md
+  kernels/continued/README.md kernels/panel/README.md kernels/panel/tried.md
+  kernels/streamed/README.md scenarios/README.md
   scripts/check_export.py scripts/produce_output.py
   scripts/plot.py scripts/requirements.txt)
 file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}

@@ -127,7 +127,9 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
   int taken = 0;
   for (const std::int64_t rank : {16, 72}) {
     for (const std::int64_t tokens : {7, 40}) {
-      const Problem plain = problem_of(even_case(tokens, rank, 776));
+      lora_bench::Case spec = even_case(tokens, rank, 776);
+      spec.intermediate = rank == 72 && tokens == 40 ? Dtype::kBf16 : Dtype::kFp32;
+      const Problem plain = problem_of(spec);
       const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
       const auto expected = bits_of(*chosen, plain, tensors);
       for (const Tuning& tuning : tunings) {
@@ -160,11 +162,14 @@ TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, a
     lora_bench::Case spec = even_case(40, 16 * tile.steps, 72);
     spec.layer.widths = {1480};
     spec.layer.y_stride = 1480;
-    const Problem wide = problem_of(spec);
-    check_proved(*chosen, wide);
-    check_bits(
-        wide,
-        {.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile), .chunks = 1});
+    for (const Dtype intermediate : {Dtype::kFp32, Dtype::kBf16}) {
+      spec.intermediate = intermediate;
+      const Problem wide = problem_of(spec);
+      check_proved(*chosen, wide);
+      check_bits(
+          wide,
+          {.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile), .chunks = 1});
+    }
   }
   for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
     constexpr std::int64_t kRounds = 3;
