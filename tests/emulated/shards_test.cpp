@@ -56,6 +56,28 @@ TEST_CASE("a delta that is made apart is added on the device") {
   }
 }
 
+TEST_CASE("a delta is added to more rows than a launch has blocks for") {
+  LayerProblem problem = many_rows(all_layers().front(), 1030);
+  problem.overlap = Overlap::kDelta;
+  check_proved(problem);
+}
+
+TEST_CASE(
+    "a layer that goes on behind its rows finds those of more adapters than a warp has lanes") {
+  constexpr std::int32_t kAdapters = 40;
+  LayerProblem problem = many_rows(all_layers().front(), 300);
+  problem.lora.slots = kAdapters;
+  problem.lora.rank.assign(kAdapters, 7);
+  problem.lora.scale.assign(kAdapters, 0.5F);
+  std::vector<std::int32_t> ids;
+  for (std::int32_t token = 0; token < 300; ++token) {
+    ids.push_back(token % 5 == 0 ? kAdapters - 1 : token * 7 % (kAdapters + 1) - 1);
+  }
+  problem.lora.plan = make_plan(ids, kAdapters);
+  CHECK(why_not_fused(problem, PlainProduct()) == "");
+  check_proved(problem);
+}
+
 TEST_CASE("a layer that goes on behind its rows is right") {
   const PlainProduct base;
   int proved = 0;
