@@ -229,8 +229,9 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
   const double columns = tile.wide * tile.warps_of_columns;
   const std::int64_t places = held(shape, tile.blocks, panel_expand_bytes(tile));
   const std::int64_t at_once = shape.multiprocessors * places;
-  // A block that has a multiprocessor to itself starts with nothing beside it.
-  const double start = places > 1 ? 96 : 256;
+  // A block that has a multiprocessor to itself starts with nothing beside it; one whose warps only
+  // bring or only multiply is twice as many warps, half of which do nothing until B has come.
+  const double start = places == 1 ? 256 : tile.apart && shape.groups ? 320 : 96;
   const double too_many = places > 1 ? 1.0 / 50 : 0;
   // Where shares of the warps would multiply the lanes, two tiles are taken together (panel_held).
   const std::int64_t together = tile.shares > 1 ? 2 : 1;
@@ -260,7 +261,8 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
   double least = 0;
   for (std::int64_t turns = 1; turns <= column_tiles; turns += 1 + turns / 16) {
     const std::int64_t chunks = divide_up(column_tiles, turns);
-    const double time = (time_of(turns, most * chunks) + time_of(turns, fewest * chunks)) / 2;
+    const std::int64_t longest = divide_up(column_tiles, chunks);
+    const double time = (time_of(longest, most * chunks) + time_of(longest, fewest * chunks)) / 2;
     if (turns == 1 || time < least) {
       best = chunks;
       least = time;
