@@ -67,6 +67,9 @@ fs::path find_scenario(const std::string& path_or_name) {
     throw UsageError(std::vector<Diagnostic>{missing});
   }
   missing.allowed = fmt::format("a file, or one of {}", fmt::join(known, ", "));
+  if (folder != shipped_folder()) {
+    missing.allowed += fmt::format(", which LORA_BENCH_SCENARIOS has in '{}'", folder.string());
+  }
   missing.suggestion = nearest(path_or_name, known);
   throw UsageError(std::vector<Diagnostic>{missing});
 }

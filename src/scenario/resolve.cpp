@@ -46,10 +46,12 @@ bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
     }
   }
   if (known_layers.empty()) {
-    checker.fail("model", {"layers"}, fmt::format("there is no model '{}'", spec.layer.model),
-                 fmt::format("{}, and what you add to models.yaml beside the shipped scenarios",
-                             fmt::join(known_models, ", ")),
-                 nearest(spec.layer.model, known_models));
+    checker.fail(
+        "model", {"layers"}, fmt::format("there is no model '{}'", spec.layer.model),
+        fmt::format("{}, and what you add to models.yaml beside the shipped scenarios or in "
+                    "the folder that LORA_BENCH_SCENARIOS names",
+                    fmt::join(known_models, ", ")),
+        nearest(spec.layer.model, known_models));
   } else {
     checker.fail(
         "layers", {"model"}, fmt::format("{} has no layer '{}'", spec.layer.model, spec.layer.name),

@@ -147,6 +147,17 @@ TEST_CASE("a scenarios folder without a scenario is named") {
                               "': set or unset LORA_BENCH_SCENARIOS"));
 }
 
+TEST_CASE("who asks a folder of their own for a shipped scenario is told of the folder") {
+  const TemporaryFolder folder;
+  folder.write("mine.yaml", "model: llama-3.1-8b\nlayers: o\nbatch.decode: 1\n");
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_SCENARIOS", folder.folder()}};
+  CHECK(contains(run_tool({"plan", "smoke"}, options).err,
+                 "allowed: a file, or one of mine, which LORA_BENCH_SCENARIOS has in '" +
+                     folder.folder() + "'"));
+  CHECK(!contains(run_tool({"plan", "nosuch"}).err, "LORA_BENCH_SCENARIOS"));
+}
+
 TEST_CASE("a scenarios folder without models has the shipped ones, and one with models its own") {
   const TemporaryFolder folder;
   folder.write("mine.yaml", "model: llama-3.1-8b\nlayers: o\nbatch.decode: 1\n");
