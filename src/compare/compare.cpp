@@ -56,6 +56,18 @@ const Row* not_passed(const std::vector<const Row*>& repeats) {
   return found;
 }
 
+void pool_base(Row& all, const std::vector<const Row*>& repeats) {
+  std::vector<double> bases;
+  for (const Row* row : repeats) {
+    if (row->base_us) {
+      bases.push_back(*row->base_us);
+    }
+  }
+  if (!bases.empty()) {
+    all.base_us = median_of(bases);
+  }
+}
+
 // Known where it is in all of them.
 void pool_tax(Row& all, const std::vector<const Row*>& repeats) {
   std::vector<double> taxes;
@@ -105,6 +117,7 @@ Pooled pooled(const std::vector<const Row*>& repeats) {
   if (!all.samples_us.empty()) {
     all.time_us = median_of(all.samples_us);
   }
+  pool_base(all, repeats);
   pool_tax(all, repeats);
   return {std::move(all), ""};
 }
@@ -165,6 +178,17 @@ bool tax_grew(const Row& base, const Row& fresh, double threshold) {
   return *fresh.tax_us - *base.tax_us > std::max(noise, threshold * *base.tax_us);
 }
 
+// What moved the layer without adapters is no matter of kernels for adapters: a clock, say.
+bool base_moved(const Row& base, const Row& fresh, const ComparedRow& verdict) {
+  if (!base.base_us || !fresh.base_us) {
+    return false;
+  }
+  const double limit = 1 + *verdict.threshold;
+  return verdict.change == Change::kSlower   ? *fresh.base_us > *base.base_us * limit
+         : verdict.change == Change::kFaster ? *fresh.base_us * limit < *base.base_us
+                                             : false;
+}
+
 ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
                          const CompareOptions& options) {
   const Row& base = base_row.row;
@@ -208,6 +232,11 @@ ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
         "{} from {} to {} us, which is less than the threshold of "
         "the whole layer",
         kTaxGrew, format_figure(*base.tax_us), format_figure(*fresh.tax_us));
+  } else if (base_moved(base, fresh, result)) {
+    result.reason = fmt::format(
+        "the layer without adapters moved too, from {} to {} us: another clock, or "
+        "another base product",
+        format_figure(*base.base_us), format_figure(*fresh.base_us));
   }
   return result;
 }

@@ -66,6 +66,37 @@ TEST_CASE("a tax that grew is told where the whole layer is the same") {
   CHECK(told({unknown}, {layer(4)}).empty());
 }
 
+TEST_CASE("a layer that moved as it does without adapters is told as such") {
+  const auto of_base = [](double base_us) {
+    Row row = layer(20);
+    row.base_us = base_us;
+    row.time_us = base_us + 20;
+    row.samples_us.assign(21, *row.time_us);
+    return row;
+  };
+  const ComparedRow slower = compared({of_base(1000)}, {of_base(1100)}).rows.front();
+  CHECK(slower.change == Change::kSlower);
+  CHECK(slower.reason ==
+        "the layer without adapters moved too, from 1000 to 1100 us: another clock, or another "
+        "base product");
+  const ComparedRow faster = compared({of_base(1100)}, {of_base(1000)}).rows.front();
+  CHECK(faster.change == Change::kFaster);
+  CHECK(faster.reason ==
+        "the layer without adapters moved too, from 1100 to 1000 us: another clock, or another "
+        "base product");
+  CHECK(compared({of_base(1000)}, {of_base(1010)}).rows.front().reason.empty());
+
+  CHECK(compared({layer(2)}, {layer(200)}).rows.front().reason.empty());  // slower by its tax
+  CHECK(compared({layer(200)}, {layer(2)}).rows.front().reason.empty());
+
+  std::vector<Row> after{of_base(1000), of_base(1100), of_base(1100)};
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    after[i].repetition = static_cast<std::int64_t>(i);
+  }
+  CHECK(compared({of_base(500)}, after).rows.front().reason.find("500 to 1100 us") !=
+        std::string::npos);
+}
+
 TEST_CASE("the tax of repeats is their median, and as noisy as they are apart") {
   std::vector<Row> after{layer(4), layer(3.9), layer(2)};
   for (std::size_t i = 0; i < after.size(); ++i) {
