@@ -153,8 +153,10 @@ Explanation explanation_of_layer(const AutoDevice& device, const Case& spec,
     layer.overlap = spec.setup.overlap;
   }
   if (layer.overlap == Overlap::kFused) {
-    return {{"overlap fused: the launch of the base makes the adapters' part, and `auto` none"},
-            {}};
+    return {
+        {"overlap fused: the launch of the base makes the adapters' part, and `auto` none; a row "
+         "whose sizes or device do not allow that is SKIPPED"},
+        {}};
   }
   const ShardProblem part = shard_problem(layer, 0);
   Explanation explanation{

@@ -296,7 +296,8 @@ TEST_CASE("plan --explain of a layer is about the adapters of one shard") {
   CHECK(contains(halves, ", chunks: "));
   CHECK(contains(explained({"--filter", "fully_sharded=false", "--set", "layer.fully_sharded=false",
                             "--set", "layer.overlap=fused"}),
-                 "the launch of the base makes the adapters' part"));
+                 "the launch of the base makes the adapters' part, and `auto` none; a row whose "
+                 "sizes or device do not allow that is SKIPPED"));
 }
 
 TEST_CASE("plan takes a tuning file and says its tuning; a file of another device is refused") {
