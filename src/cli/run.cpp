@@ -40,6 +40,7 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
       {"max_floor_ratio", &thresholds.max_floor_ratio},
       {"max_time_us", &thresholds.max_time_us},
       {"min_tokens_per_s", &thresholds.min_tokens_per_s},
+      {"max_tax_pct", &thresholds.max_tax_pct},
   };
   const std::size_t equals = text.find('=');
   const std::string key = text.substr(0, equals);
@@ -61,7 +62,7 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
     throw UsageError({diagnostic});
   }
   diagnostic.what = fmt::format("unknown threshold '{}'", key);
-  diagnostic.allowed = "max_floor_ratio=R, max_time_us=T or min_tokens_per_s=N";
+  diagnostic.allowed = "max_floor_ratio=R, max_time_us=T, min_tokens_per_s=N or max_tax_pct=P";
   diagnostic.suggestion = nearest(key, names);
   throw UsageError({diagnostic});
 }
@@ -156,9 +157,9 @@ void add_run(CLI::App& app, Invocation& invocation) {
                       "continue FILE.jsonl: rows it holds are not run again");
   command->add_option("--samples-to", options->samples_to, "write every time sample to FILE.csv");
   command
-      ->add_option(
-          "--threshold", options->thresholds,
-          "max_floor_ratio=R, max_time_us=T or min_tokens_per_s=N; replaces the scenario's")
+      ->add_option("--threshold", options->thresholds,
+                   "max_floor_ratio=R, max_time_us=T, min_tokens_per_s=N or, of layers, "
+                   "max_tax_pct=P; replaces the scenario's")
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--columns", options->columns, "columns of the table (see `list metrics`)")

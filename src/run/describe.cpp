@@ -324,6 +324,10 @@ void add_thresholds(Row& row, const Thresholds& thresholds) {
     judge_limit(row, "time per token in s", 1 / *row.tokens_per_s, 1 / *thresholds.min_tokens_per_s,
                 noise / (*row.tokens_per_s * *row.tokens_per_s));
   }
+  if (thresholds.max_tax_pct && row.base_us) {  // a tax below its noise is judged as well
+    judge_limit(row, "tax_pct", 100 * (time_us - *row.base_us) / *row.base_us,
+                *thresholds.max_tax_pct, 100 * row.tax_noise_us.value_or(0) / *row.base_us);
+  }
 }
 
 std::string shell_quoted(const std::string& word) {
@@ -357,6 +361,7 @@ std::string repro_command(const Case& spec, const std::string& backend, const Ru
   limit("max_floor_ratio", request.thresholds.max_floor_ratio);
   limit("max_time_us", request.thresholds.max_time_us);
   limit("min_tokens_per_s", request.thresholds.min_tokens_per_s);
+  limit("max_tax_pct", request.thresholds.max_tax_pct);
   command += request.relations ? " --relations" : "";
   command += request.timing ? "" : " --no-time";
   if (request.max_cases != LoadOptions{}.max_cases) {

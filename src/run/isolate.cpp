@@ -38,6 +38,7 @@ std::vector<std::string> worker_command(const RunRequest& request, const std::st
   add_threshold(command, "max_floor_ratio", request.thresholds.max_floor_ratio);
   add_threshold(command, "max_time_us", request.thresholds.max_time_us);
   add_threshold(command, "min_tokens_per_s", request.thresholds.min_tokens_per_s);
+  add_threshold(command, "max_tax_pct", request.thresholds.max_tax_pct);
   if (request.relations) {
     command.emplace_back("--relations");
   }

@@ -16,7 +16,10 @@ const char* named_threshold(const Thresholds& thresholds) {
   if (thresholds.max_time_us) {
     return "max_time_us";
   }
-  return thresholds.min_tokens_per_s ? "min_tokens_per_s" : nullptr;
+  if (thresholds.min_tokens_per_s) {
+    return "min_tokens_per_s";
+  }
+  return thresholds.max_tax_pct ? "max_tax_pct" : nullptr;
 }
 
 }  // namespace
@@ -32,12 +35,19 @@ Thresholds thresholds_of(const Case& spec, const Thresholds& asked) {
   take(thresholds.max_time_us, asked.max_time_us);
   take(thresholds.max_regression, asked.max_regression);
   take(thresholds.min_tokens_per_s, asked.min_tokens_per_s);
+  take(thresholds.max_tax_pct, asked.max_tax_pct);
   return thresholds;
 }
 
 void refuse_unjudged(const RunRequest& request, const std::vector<PlannedRow>& planned) {
   for (const PlannedRow& row : planned) {
-    const char* threshold = named_threshold(thresholds_of(*row.spec, request.thresholds));
+    const Thresholds thresholds = thresholds_of(*row.spec, request.thresholds);
+    if (thresholds.max_tax_pct && row.spec->op != Op::kLayer) {
+      throw UsageError(fmt::format(
+          "threshold max_tax_pct would not be judged: case {} is no layer, so has no tax",
+          row.spec->id));
+    }
+    const char* threshold = named_threshold(thresholds);
     if (threshold == nullptr || (request.timing && row.spec->measure.enabled)) {
       continue;
     }

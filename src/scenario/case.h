@@ -195,6 +195,7 @@ struct Thresholds {
   std::optional<double> max_time_us;
   std::optional<double> max_regression;  // 0.05 = 5 %
   std::optional<double> min_tokens_per_s;
+  std::optional<double> max_tax_pct;  // of a layer: what adapters add, of its base
 };
 
 // One point of a scenario: one value of everything.

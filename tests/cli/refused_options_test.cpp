@@ -56,6 +56,8 @@ TEST_CASE("exit 1: a threshold that nothing would be timed for is refused before
   CHECK(contains(told({file, "--set", "measure=false", "--threshold", "max_time_us=1"}),
                  "nothing is timed with measure: false"));
   CHECK(contains(told({limited, "--no-time"}), "threshold max_time_us of case "));
+  CHECK(contains(told({file, "--threshold", "max_tax_pct=5"}),
+                 "threshold max_tax_pct would not be judged: case "));
   CHECK(
       contains(told({limited, "--set", "measure=false"}), "nothing is timed with measure: false"));
   CHECK(!std::filesystem::exists(out));

@@ -103,6 +103,29 @@ TEST_CASE("a measurement that was cut short says so in its row") {
   CHECK(row.warning == "interrupted");
 }
 
+TEST_CASE("a tax is held to its share of the base, also one that is below its noise") {
+  const auto judged = [](double time_us, double base_us, double tax_noise_us) {
+    Row row = timed_row(time_us, 0.1);
+    row.base_us = base_us;
+    row.tax_noise_us = tax_noise_us;
+    Thresholds thresholds;
+    thresholds.max_tax_pct = 20;
+    add_thresholds(row, thresholds);
+    return row;
+  };
+  CHECK(judged(24, 20, 0.1).threshold_missed.empty());
+  CHECK(judged(25, 20, 0.5).threshold_missed == "tax_pct is 25, allowed 20");
+  const Row undecided = judged(25, 20, 2);
+  CHECK(undecided.threshold_missed.empty());
+  CHECK(undecided.threshold_undecided == "tax_pct is 25, allowed 20, noise 10");
+  CHECK(judged(19, 20, 2).threshold_undecided.empty());
+  Row without = timed_row(24, 0.1);  // no layer
+  Thresholds thresholds;
+  thresholds.max_tax_pct = 1;
+  add_thresholds(without, thresholds);
+  CHECK(without.threshold_missed.empty());
+}
+
 TEST_CASE("every kind of threshold can be missed and met") {
   Row met = timed_row(20, 0.1);
   add_thresholds(met, limits(25, 2.5, 1e6));
@@ -154,9 +177,11 @@ TEST_CASE("a repro line asks of the row what the run asked of it") {
   request.timing = false;
   request.max_cases = 7;
   request.thresholds = limits(0.1, 1.5, 2e6);
+  request.thresholds.max_tax_pct = 30;
   CHECK(repro_command(spec, "cpu", request) ==
         "lora-bench run smoke --case a --backends cpu --threshold max_floor_ratio=1.5 "
-        "--threshold max_time_us=0.1 --threshold min_tokens_per_s=2000000 --relations --no-time "
+        "--threshold max_time_us=0.1 --threshold min_tokens_per_s=2000000 --threshold "
+        "max_tax_pct=30 --relations --no-time "
         "--max-cases 7");
 }
 
