@@ -169,8 +169,9 @@ class Reader {
     doubt.line = doubt.rows++ == 0 ? number_ : doubt.line;
   }
 
-  void doubt(const Row& row) {
+  void doubt(Row& row) {
     if (const std::string sentence = doubt_about_stored(row); !sentence.empty()) {
+      row.doubted = true;
       note(sentence + "; no run writes that: measure the row again");
     }
     if (const std::string other = cases_.other(row, fmt::format("line {}", number_));
