@@ -99,12 +99,20 @@ def order_of(row):
     return parts("scenario"), parts("case"), row.text("peer") != "", parts("backend")
 
 
+def keys_once(pairs):
+    """JSON leaves open which of two values of one key counts."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
 def read_jsonl(file, text, note):
     rows, context = [], None
     for number, line in enumerate(io.StringIO(text), start=1):
         place = f"{file}:{number}"
         try:
-            entry = json.loads(line) if line.strip() else {"kind": "blank"}
+            entry = json.loads(line, object_pairs_hook=keys_once) if line.strip() else {"kind": "blank"}
             kind, point = entry["kind"], dict(entry.get("point", {}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if context is not None and not line.endswith("\n"):

@@ -302,9 +302,10 @@ void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double t
   }
 }
 
-// Every run writes both: without them nothing tells whether both measured the same step alike.
+// Every run writes them: without them nothing tells whether both measured the same step alike.
 void note_untold_cases(const Results& results, std::vector<std::string>& reasons) {
-  for (const auto& [key, field] : {std::pair("content", &Row::content), {"cache", &Row::cache}}) {
+  for (const auto& [key, field] :
+       {std::pair("content", &Row::content), {"cache", &Row::cache}, {"mode", &Row::mode}}) {
     const auto untold =
         std::find_if(results.rows.begin(), results.rows.end(),
                      [field = field](const Row& row) { return (row.*field).empty(); });

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "compare/compare.h"
+#include "report/doubts.h"
 
 namespace lora_bench {
 namespace {
@@ -62,6 +63,15 @@ std::string less_proof(const Row& base, const Row& fresh) {
              : "";
 }
 
+// Fewer sets of weights are less for the caches to hold.
+std::string less_rotated(const Row& base, const Row& fresh) {
+  const std::int64_t sets = fresh.rotation_sets.value_or(0);
+  const bool timed = base.time_us && fresh.time_us && timed_alike(base, fresh);
+  return timed && base.rotation_sets && sets < *base.rotation_sets
+             ? fmt::format("rotation_sets are {} in new, {} in base", sets, *base.rotation_sets)
+             : "";
+}
+
 struct Looser {
   std::string first;
   std::int64_t rows = 0;
@@ -90,7 +100,8 @@ void note_looser_gates(const Results& base, const Results& fresh,
       continue;
     }
     for (const std::string& sentence :
-         {looser_threshold(*before->second, row), less_proof(*before->second, row)}) {
+         {looser_threshold(*before->second, row), less_proof(*before->second, row),
+          less_rotated(*before->second, row)}) {
       if (!sentence.empty()) {
         Looser& looser = found[sentence];
         looser.first = looser.rows++ == 0 ? row.case_id + " on " + row.backend : looser.first;

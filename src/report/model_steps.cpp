@@ -83,6 +83,10 @@ void add(ModelStep& step, const Row& row) {
     miss(step, row.layer, row.status == Status::kPassed ? "not timed" : name(row.status));
     return;
   }
+  if (row.doubted) {
+    miss(step, row.layer, "in doubt");
+    return;
+  }
   step.base_us += count * *row.base_us;
   step.layer_us += count * *row.time_us;
   if (is_tax_known(row)) {

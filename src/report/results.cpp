@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -46,6 +47,28 @@ std::size_t deepest_nesting(std::string_view line) {
   return deepest;
 }
 
+// JSON leaves open which of two values of one key counts: what reads a file otherwise would see
+// another row in it.
+class KeysOnce {
+ public:
+  bool operator()(int /*depth*/, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::object_start) {
+      keys_.emplace_back();
+    } else if (event == Json::parse_event_t::object_end) {
+      keys_.pop_back();
+    } else if (event == Json::parse_event_t::key &&
+               !keys_.back().insert(parsed.get<std::string>()).second) {
+      twice_ = parsed.get<std::string>();
+    }
+    return true;
+  }
+  [[nodiscard]] const std::string& twice() const { return twice_; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::string twice_;
+};
+
 void add_device(std::vector<Context>& devices, const Context& context) {
   if (std::none_of(devices.begin(), devices.end(),
                    [&](const Context& known) { return same_device(known, context); })) {
@@ -68,7 +91,8 @@ class Reader {
     if (deepest_nesting(text) > kDepthLimit) {
       fail("nested too deeply to be a row");
     }
-    const Json json = Json::parse(text, nullptr, false);
+    KeysOnce keys;
+    const Json json = Json::parse(text, std::ref(keys), false);
     if (json.is_discarded()) {
       if (!has_context_ && !text.empty() && text.front() != '{') {
         fail("not JSON: lora-bench reads .jsonl files of results, and no CSV or Markdown back");
@@ -79,6 +103,10 @@ class Reader {
       results_.warnings.push_back(
           fmt::format("{}:{}: last line is cut in the middle; dropped", results_.file, number));
       return;
+    }
+    if (!keys.twice().empty()) {
+      fail(fmt::format("has the key '{}' twice, so edited; delete the line to read the others",
+                       keys.twice()));
     }
     try {
       take(json);
@@ -141,8 +169,9 @@ class Reader {
     doubt.line = doubt.rows++ == 0 ? number_ : doubt.line;
   }
 
-  void doubt(const Row& row) {
+  void doubt(Row& row) {
     if (const std::string sentence = doubt_about_stored(row); !sentence.empty()) {
+      row.doubted = true;
       note(sentence + "; no run writes that: measure the row again");
     }
     if (const std::string other = cases_.other(row, fmt::format("line {}", number_));

@@ -62,7 +62,8 @@ struct Row {
   std::string repro;
   // Sampling was cut short. No column, since such a row is shown but never stored.
   bool interrupted = false;
-  std::string origin;  // see origin_of; no column either, since the context says it
+  std::string origin;    // see origin_of; no column either, since the context says it
+  bool doubted = false;  // it was read from a file, and contradicts itself (see doubts.h)
 };
 
 // Fills floor_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us, floor_us,

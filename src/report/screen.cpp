@@ -96,7 +96,7 @@ CaseGroup timed_rows(const CaseGroup& rows) {
   std::set<std::pair<std::string, bool>> fallen;  // backends, and whether they are peers
   const auto contender = [](const Row* row) { return std::pair(row->backend, row->peer.empty()); };
   for (const Row* row : rows) {
-    if (exit_code(row->status) != ExitCode::kPass) {
+    if (row->doubted || exit_code(row->status) != ExitCode::kPass) {
       fallen.insert(contender(row));
     }
   }

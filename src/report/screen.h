@@ -24,8 +24,8 @@ struct ScenarioGroup {
 };
 [[nodiscard]] std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows);
 
-// Those that passed with a time. A repeat that is wrong or in doubt stands for all of its backend,
-// whatever the others took.
+// Those that passed with a time. A repeat that is wrong, in doubt or contradicts itself stands for
+// all of its backend, whatever the others took.
 [[nodiscard]] CaseGroup timed_rows(const CaseGroup& rows);
 
 // The timed row with the shortest time, if two backends have some and were timed alike; else null.

@@ -12,6 +12,7 @@
 #include "report/doubts.h"
 #include "run/context.h"
 #include "run/describe.h"
+#include "run/thresholds.h"
 #include "verify/verify.h"
 #include "workload/problem.h"
 
@@ -134,6 +135,25 @@ std::string other_timing(const Row& row, const Row& planned, const Case& spec,
   return "";
 }
 
+// What its time says of this run's thresholds: the exit code hangs on it.
+std::string other_judgement(const RunRequest& request, const Row& row, const Case& spec) {
+  if (!row.time_us) {
+    return "";
+  }
+  Row judged = row;
+  judged.threshold_missed.clear();
+  judged.threshold_undecided.clear();
+  add_thresholds(judged, thresholds_of(spec, request.thresholds));
+  for (const char* key : {"max_regression", "threshold_missed", "threshold_undecided"}) {
+    const Column& column = *find_column(key);
+    if (const Cell stored = column.get(row); stored != column.get(judged)) {
+      return fmt::format("has the {} '{}', this run '{}'", key, file_text(stored),
+                         file_text(column.get(judged)));
+    }
+  }
+  return "";
+}
+
 std::string other_repetition(const RunRequest& request, const Row& row) {
   return row.repetition >= 0 && row.repetition < request.repeat
              ? ""
@@ -164,9 +184,10 @@ void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
     const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
     const Row described = describe_case(spec, problem, row.backend);
     refuse_other_description(request, row, described);
-    for (const std::string& other : {other_proof(request, row, spec, problem),
-                                     other_timing(row, described, spec, selected_of(row, selected)),
-                                     other_repetition(request, row)}) {
+    for (const std::string& other :
+         {other_proof(request, row, spec, problem),
+          other_timing(row, described, spec, selected_of(row, selected)),
+          other_judgement(request, row, spec), other_repetition(request, row)}) {
       if (!other.empty()) {
         refuse(request, fmt::format("its row of {} {} {}", row.case_id, row.backend, other));
       }

@@ -135,13 +135,12 @@ TEST_CASE("resume trusts no row that this run would not have written") {
   refused(replaced(text, "\"dtype\":\"", "\"dtype\":\"x"), "dtype");
   refused(replaced(text, "\"tokens\":", "\"tokens\":1"), "tokens");
   refused(replaced(text, "\"rank\":", "\"rank\":1"), "rank");
-  refused(replaced(text, "\"levels\":\"exact", "\"levels\":\"\",\"message\":\"exact"),
-          "PASSED without a level");
   refused(replaced(text, "\"commit\":\"", "\"commit\":\"0"), "commit");
   const auto with_value = [&](const std::string& key, const std::string& value) {
     const std::size_t at = text.find("\"" + key + "\":") + key.size() + 3;
     return text.substr(0, at) + value + text.substr(text.find_first_of(",}", at));
   };
+  refused(with_value("levels", "\"\""), "PASSED without a level");
   refused(with_value("weight_bytes", "0"), "weight_bytes is 0");
   refused(with_value("weight_bytes", "1"), "the weight_bytes '1', this run '");
   refused(with_value("slots", "99"), "the slots '99', this run '");
@@ -158,6 +157,32 @@ TEST_CASE("resume trusts no row that this run would not have written") {
                 folder.write("untimed.jsonl", replaced(text, "\"--no-time\",", ""))});
   CHECK(timed.exit_code == 1);
   CHECK(contains(timed.err, "is PASSED without a time, which this run takes"));
+}
+
+TEST_CASE("resume judges stored times by the thresholds that the run was asked for") {
+  const TemporaryFolder folder;
+  const std::string file =
+      folder.write("small.yaml", small_scenario("thresholds: {max_regression: 2%}\n"));
+  const std::string stored = folder.path("stored.jsonl");
+  const auto with = [&](const std::string& option, const std::string& rows) {
+    return run_tool(
+        {"run", file, "--backends", "cpu", "--threshold", "max_time_us=0.000001", option, rows});
+  };
+  REQUIRE(with("--out", stored).exit_code == 3);
+  CHECK(with("--resume", stored).exit_code == 3);
+  const auto refused = [&](const std::string& key, const std::string& value) {
+    const std::string text = read_file(stored);
+    const std::size_t at = text.find("\"" + key + "\":", text.find('\n')) + key.size() + 3;
+    const std::string edited = text.substr(0, at) + value + text.substr(text.find(",\"", at));
+    const ProcessResult result = with("--resume", folder.write("edited.jsonl", edited));
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "has the " + key + " '"));
+  };
+  refused("threshold_missed", "\"\"");
+  refused("threshold_missed", "\"time_us is 1, allowed 0.5\"");
+  refused("threshold_undecided", "\"time_us is 1, allowed 0.5, noise 1\"");
+  refused("max_regression", "0.5");
 }
 
 TEST_CASE("resume trusts no row of a layer that was proved at less than this run proves") {

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "device/facts.h"
@@ -146,6 +147,36 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
     }
   }
   CHECK(taken > 60);
+}
+
+TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank") {
+  const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
+  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
+    for (const auto& [add_inputs, intermediate] :
+         {std::pair(true, Dtype::kFp32), {false, Dtype::kFp32}, {true, Dtype::kBf16}}) {
+      const std::int64_t lanes = 16 * tile.steps;
+      lora_bench::Case spec = even_case(90, lanes - 5, 72);
+      spec.layer.widths = {264, 0, 136, 72};
+      spec.layer.y_stride = 480;
+      spec.layer.offset_start = 8;
+      spec.adapters.rank.list = {lanes - 5, 0, lanes / 4 + 3};
+      spec.adapters.max_rank = lanes - 4;  // columns of B begin on 8 bytes
+      spec.adapters.bias = true;
+      spec.intermediate = intermediate;
+      spec.add_inputs = add_inputs;
+      spec.adapters.scale = {2.0, 1.0, 0.37};
+      spec.scale_at = add_inputs ? lora_bench::ScaleAt::kShrink : lora_bench::ScaleAt::kExpand;
+      Problem problem = problem_of(spec);
+      problem.tuning = {.family = TunedFamily::kPanel,
+                        .expand_tile = lora_bench::tile_name(tile),
+                        .chunks = add_inputs ? 1 : 3};
+      CAPTURE(lora_bench::tuning_text(problem.tuning));
+      CAPTURE(add_inputs);
+      CAPTURE(name(intermediate));
+      REQUIRE(takes(*chosen, problem));
+      check_proved(*chosen, problem);
+    }
+  }
 }
 
 TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, and bits stay") {

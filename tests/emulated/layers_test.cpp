@@ -75,6 +75,27 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
   CHECK(fused > 6);
 }
 
+TEST_CASE("a layer in one launch is right at ranks that are no whole vectors, and at long ones") {
+  const StreamedBase base;
+  const Selected lora = select_backend("auto");
+  const std::unique_ptr<Memory> memory = make_device_memory();
+  for (const ScaleAt scale_at : {ScaleAt::kShrink, ScaleAt::kExpand}) {
+    for (const std::int64_t rank : {19, 33, 64}) {
+      LayerProblem problem = few_rows(LayerKind::kColumn, 544, {272}, 2);
+      problem.layer.max_rank = problem.lora.max_rank = 64;
+      problem.lora.rank.assign(problem.lora.rank.size(), rank);
+      problem.lora.scale_at = scale_at;
+      problem.overlap = Overlap::kFused;
+      CAPTURE(rank);
+      CAPTURE(name(scale_at));
+      REQUIRE(why_not_fused(problem, base) == "");
+      const Verdict verdict =
+          verify_layer(problem, base, *lora.backend, *memory, {.relations = false});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    }
+  }
+}
+
 TEST_CASE("a layer in one launch leaves the same bits every time, and serves the next batch") {
   const StreamedBase base;
   const Selected lora = select_backend("auto");
@@ -97,6 +118,15 @@ TEST_CASE("a layer in one launch leaves the same bits every time, and serves the
   }
   engine.activate(make_plan(std::vector<std::int32_t>(8, -1), problem.lora.slots));
   CHECK(after() == after(false));
+  // Another batch of as many rows finds nothing of the one before.
+  LayerProblem other = problem;
+  other.lora.plan = make_plan(std::vector<std::int32_t>{1, 1, 0, 3, 0, 0, -1, 4}, other.lora.slots);
+  LayerEngine fresh(other, base, *lora.backend, *memory);
+  load_layer(fresh, other, tensors);
+  fresh.poison_results(0);
+  fresh.forward(*communicator, Stream{}, true);
+  engine.activate(other.lora.plan);
+  CHECK(after() == fresh.output(0));
   engine.activate(problem.lora.plan);
   CHECK(after() == first);
   CHECK(engine.damage().empty());

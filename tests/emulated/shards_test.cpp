@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -75,6 +76,25 @@ TEST_CASE(
   }
   problem.lora.plan = make_plan(ids, kAdapters);
   CHECK(why_not_fused(problem, PlainProduct()) == "");
+  check_proved(problem);
+}
+
+TEST_CASE("a layer that goes on behind its rows adds up all of K, however many warps share it") {
+  ShardedLayer layer = layer_of(LayerKind::kColumn, 1, false);
+  layer.in_features = 2080;  // each block goes round more than once
+  LayerProblem problem = many_rows(layer_problem(layer), 300);
+  problem.lora.slots = 4;
+  problem.lora.rank = {16, 3, 12, 7};
+  problem.lora.scale = {2.0F, 0.5F, 1.0F, -1.0F};
+  std::vector<std::int32_t> ids(300, -1);
+  std::size_t next = 0;
+  for (const std::size_t rows : {24, 40, 80, 150}) {  // tiles of all numbers of sharers
+    const auto id = static_cast<std::int32_t>(next == 0 ? 0 : ids[next - 1] + 1);
+    std::fill_n(ids.begin() + static_cast<std::ptrdiff_t>(next), rows, id);
+    next += rows;
+  }
+  problem.lora.plan = make_plan(ids, problem.lora.slots);
+  REQUIRE(why_not_fused(problem, PlainProduct()) == "");
   check_proved(problem);
 }
 

@@ -339,20 +339,22 @@ TEST_CASE("strict refuses files that were read with warnings") {
                        doctest::Contains("cut in the middle"), UsageError);
 }
 
-TEST_CASE("strict refuses rows that do not tell their step or the state of the caches") {
+TEST_CASE(
+    "strict refuses rows that do not tell their step, the state of the caches or how it was "
+    "timed") {
   CompareOptions strict;
   strict.strict = true;
   const Row whole = timed("a", 10);
   CHECK(report({whole}, {whole}, strict).exit == ExitCode::kPass);
-  for (std::string Row::*field : {&Row::content, &Row::cache}) {
+  for (const auto& [key, field] :
+       {std::pair("content", &Row::content), {"cache", &Row::cache}, {"mode", &Row::mode}}) {
     Row untold = whole;
     (untold.*field).clear();
-    const char* sentence = field == &Row::cache ? "r.jsonl: the row of a on cpu has no cache"
-                                                : "r.jsonl: the row of a on cpu has no content";
+    const std::string sentence = std::string("r.jsonl: the row of a on cpu has no ") + key;
     CHECK(report({whole}, {untold}).exit == ExitCode::kPass);
     for (const auto& [base, fresh] : {std::pair(whole, untold), {untold, whole}}) {
       CHECK_THROWS_WITH_AS(static_cast<void>(report({base}, {fresh}, strict)),
-                           doctest::Contains(sentence), UsageError);
+                           doctest::Contains(sentence.c_str()), UsageError);
     }
   }
 }

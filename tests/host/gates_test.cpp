@@ -99,6 +99,15 @@ TEST_CASE("what new was not held to and base was is said, and refused when stric
   const Results part = edited([](Row& row) { row.rows_checked = 0.25; });
   CHECK(warned(whole, part).find("rows_checked is 0.25 in new, 1 in base") != std::string::npos);
   CHECK(warned(part, whole).empty());
+  const auto rotated = [&](std::int64_t sets) {
+    return edited([=](Row& row) {
+      row.launches = row.rotation_sets = sets;
+      row.rotated_bytes.reset();
+    });
+  };
+  CHECK(warned(rotated(32), rotated(1)).find("rotation_sets are 1 in new, 32 in base (2 rows") !=
+        std::string::npos);
+  CHECK(warned(rotated(1), rotated(32)).empty());
 
   Results gated = base;
   gated.context.argv = {"lora-bench", "run", "decode", "--threshold", "max_floor_ratio=1.5"};

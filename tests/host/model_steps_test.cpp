@@ -79,6 +79,10 @@ TEST_CASE("a step with a layer that was not proved has no sum and says which") {
   rows[1].status = Status::kPassed;
   rows[1].time_us.reset();
   CHECK(steps_of(rows)[0].missing == "o is not timed");
+  rows[1] = layer_row("a-o", "o", 5, 6);
+  rows[1].doubted = true;
+  CHECK(steps_of(rows)[0].missing == "o is in doubt");
+  rows[1].doubted = false;
   for (Row& row : rows) {  // --no-time
     row.time_us.reset();
     row.base_us.reset();

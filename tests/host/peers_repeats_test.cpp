@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "report/json_row.h"
 #include "report/peers.h"
+#include "report/screen.h"
 #include "support/rows.h"
 
 using namespace lora_bench;
@@ -82,6 +84,30 @@ TEST_CASE("rows that are not shown change nobody's place in the cases that are")
   const std::vector<std::string> whole = told_of(all);
   CHECK(whole.front() == "cpu fastest in 1 of 1 case; 1 case without a time of both sides");
   CHECK(whole.size() == 3);
+}
+
+TEST_CASE("a row that was read and contradicts itself is nobody's best time") {
+  Row edited = fixed_rows().front();
+  edited.time_us = 2.5;  // of samples of 25
+  const Results read =
+      parse_results(to_json_line(fixed_context()) + "\n" + to_json_line(fixed_rows().front()) +
+                        "\n" + to_json_line(edited) + "\n",
+                    "ours.jsonl");
+  const Row& sound = read.rows.front();
+  CHECK_FALSE(sound.doubted);
+  REQUIRE(read.rows.back().doubted);
+  const Row peer = of_peer("vllm", 50);
+  CHECK(timed_rows({&sound, &peer}).size() == 2);
+  CHECK(timed_rows({&read.rows.back(), &peer}).size() == 1);
+  CHECK(timed_rows({&sound, &read.rows.back(), &peer}).size() == 1);
+  Results ours = read;
+  ours.rows.erase(ours.rows.begin());
+  Results peers;
+  peers.context = ours.context;
+  peers.rows = {peer};
+  const std::vector<Row> all = with_peers(ours, peers).rows;
+  CHECK_FALSE(all.front().speedup);
+  CHECK(told_of(all).front() == "1 case without a time of both sides");
 }
 
 TEST_CASE("the best peer gives the speedup wherever it stands in its file") {

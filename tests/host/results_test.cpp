@@ -122,6 +122,25 @@ TEST_CASE("a broken line elsewhere is refused with its place") {
             .find("r.jsonl:2: line longer than") == 0);
 }
 
+TEST_CASE("a key that stands twice in a line is refused, wherever it is") {
+  const std::string row = row_line();
+  const std::string said = "r.jsonl:2: has the key '";
+  CHECK(refusal(context_line() + "{\"status\":\"FAILED\"," + row.substr(1))
+            .find(said + "status' twice, so edited") == 0);
+  CHECK(refusal(context_line() + "{\"st\\u0061tus\":\"FAILED\"," + row.substr(1))
+            .find(said + "status' twice") == 0);
+  const std::string in_point =
+      R"({"kind":"row","scenario":"s","case":"c","backend":"b","status":"SKIPPED",)"
+      R"("point":{"rank":"8","rank":"16"}})";
+  CHECK(refusal(context_line() + in_point + "\n").find(said + "rank' twice") == 0);
+  CHECK(refusal("{\"device_name\":\"another\"," + context_line().substr(1))
+            .find("r.jsonl:1: has the key 'device_name' twice") == 0);
+  // A key of a row may be one of its point too.
+  const std::string both = R"({"kind":"row","scenario":"s","case":"c","backend":"b",)"
+                           R"("status":"SKIPPED","point":{"rank":"8"},"rank":8})";
+  CHECK(refusal(context_line() + both + "\n").empty());
+}
+
 TEST_CASE("a key of the wrong type is refused by name") {
   const auto with = [](const char* key, const nlohmann::json& value) {
     nlohmann::json json = nlohmann::json::parse(row_line());

@@ -247,6 +247,8 @@ class WhatIsRefused(PlotTest):
                 (written("context.jsonl", context + "\n"), "context.jsonl: holds no row"),
                 (written("headless.jsonl", row + "\n"), "headless.jsonl:1: a row before any context"),
                 (written("broken.jsonl", f"{context}\n{{\n{row}\n"), "broken.jsonl:2: no line of a results file"),
+                (written("twice.jsonl", context + "\n" + row.replace("{", '{"status":"FAILED",', 1) + "\n"),
+                 "twice.jsonl:2: no line of a results file"),
                 (written("schema.jsonl", context.replace('"schema":1', '"schema":2')), "schema.jsonl:1: schema 2"),
                 (written("list.jsonl", "[]\n"), "list.jsonl:1: no line of a results file"),
                 (written("point.jsonl", f'{context}\n{{"kind":"row","point":5}}\n'), "point.jsonl:2: no line of a"),
