@@ -174,12 +174,16 @@ void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
 void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights) {
   const Problem& lora = part.problem.lora;
   const Problem& expand = part.problem.expand ? *part.problem.expand : lora;
-  // Rows of a matrix of fewer columns than the slot has, below each other in a slot of zeros.
+  // Rows of a matrix of fewer columns than the slot has, below each other. A part that an adapter
+  // lacks is zeros; lanes above the rank of one that it has are nothing to read, so NaN.
+  constexpr std::byte kUnread{0xFF};
   const auto put = [&](GuardedBuffer& buffer, std::int64_t rows, std::int64_t columns,
                        const std::optional<Matrix>& matrix) {
     const std::int64_t stride = bytes_of(lora.dtype, columns);
-    std::vector<std::byte> slot_bytes(static_cast<std::size_t>(rows * stride));
-    for (std::int64_t row = 0; matrix && row < matrix->rows && !matrix->data.empty(); ++row) {
+    const bool has = matrix && !matrix->data.empty();
+    std::vector<std::byte> slot_bytes(static_cast<std::size_t>(rows * stride),
+                                      has ? kUnread : std::byte{});
+    for (std::int64_t row = 0; has && row < matrix->rows; ++row) {
       const std::int64_t row_bytes = bytes_of(lora.dtype, matrix->columns);
       std::memcpy(slot_bytes.data() + row * stride, matrix->data.data() + row * row_bytes,
                   static_cast<std::size_t>(row_bytes));
