@@ -168,8 +168,10 @@ TEST_CASE("resume judges stored times by the thresholds that the run was asked f
     return run_tool(
         {"run", file, "--backends", "cpu", "--threshold", "max_time_us=0.000001", option, rows});
   };
-  REQUIRE(with("--out", stored).exit_code == 3);
-  CHECK(with("--resume", stored).exit_code == 3);
+  // On a busy machine the noise may be as large as the time, and then nothing is decided.
+  const int judged = with("--out", stored).exit_code;
+  REQUIRE((judged == 3 || judged == 4));
+  CHECK(with("--resume", stored).exit_code == judged);
   const auto refused = [&](const std::string& key, const std::string& value) {
     const std::string text = read_file(stored);
     const std::size_t at = text.find("\"" + key + "\":", text.find('\n')) + key.size() + 3;
@@ -179,7 +181,7 @@ TEST_CASE("resume judges stored times by the thresholds that the run was asked f
     CHECK(result.exit_code == 1);
     CHECK(contains(result.err, "has the " + key + " '"));
   };
-  refused("threshold_missed", "\"\"");
+  refused(judged == 3 ? "threshold_missed" : "threshold_undecided", "\"\"");
   refused("threshold_missed", "\"time_us is 1, allowed 0.5\"");
   refused("threshold_undecided", "\"time_us is 1, allowed 0.5, noise 1\"");
   refused("max_regression", "0.5");
