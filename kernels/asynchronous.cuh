@@ -99,6 +99,20 @@ __device__ inline void await_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
+// A place of a ring, and the parity of the phase that is awaited there.
+template <int kPlaces>
+struct RingPlace {
+  int at = 0;
+  unsigned parity;
+  __device__ explicit RingPlace(unsigned first) : parity(first) {}
+  __device__ void next() {
+    if (++at == kPlaces) {
+      at = 0;
+      parity ^= 1;
+    }
+  }
+};
+
 // Between the two calls the blocks of a cluster find out that all of them are there.
 __device__ inline void arrive_in_cluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

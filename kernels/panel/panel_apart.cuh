@@ -54,21 +54,6 @@ struct PanelApartBlock {
   static_assert(kRows * 12 + 2 * kStages * 8 <= kTable);
 };
 
-// A place in the ring.
-template <int kStages>
-struct PanelTurn {
-  int stage = 0;
-  unsigned parity;
-
-  __device__ explicit PanelTurn(unsigned first) : parity(first) {}
-  __device__ void next() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // Where 16 bytes of a column of B lie in a stage, as products of four warps expect them.
 template <typename S>
 __device__ inline int place_of_b(int place, int vector) {
@@ -120,16 +105,16 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
   const int own_y = thread % kVectorsOfY * 8;  // column
   const std::uint32_t place_of_own_y =
       ring + S::kBytesOfB + place_of_y<S>(own_row, thread % kVectorsOfY);
-  PanelTurn<S::kStages> turn(1);  // the first find their places free
+  RingPlace<S::kStages> turn(1);  // the first find their places free
 #pragma unroll 1
   for (int done = 0; done < turns; ++done) {
-    const std::uint32_t stage = turn.stage * S::kStageBytes;
+    const std::uint32_t stage = turn.at * S::kStageBytes;
     const int columns = at.width - at.column;
     const char* const from =
         static_cast<const char*>(params.b[at.slice]) +
         (std::int64_t{segment.adapter} * at.width + at.column + own_column) * column_bytes;
     const std::int64_t offset = (at.slice_start + at.column + own_y) * 2;
-    await_phase(read + turn.stage * 8, turn.parity);
+    await_phase(read + turn.at * 8, turn.parity);
     const char* const of_lane = from + (bytes > 0 ? vector * 16 : 0);
     if (whole && columns >= S::kColumns) {
 #pragma unroll
@@ -162,7 +147,7 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
         }
       }
     }
-    arrive_with_copies(full + turn.stage * 8);
+    arrive_with_copies(full + turn.at * 8);
     turn.next();
     at.step_on(params, S::kColumns);
   }
@@ -272,16 +257,16 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
       arrive(read + waiting * 8);
     }
   };
-  PanelTurn<S::kStages> turn(0);
+  RingPlace<S::kStages> turn(0);
   const auto work = [&](const T* bias) {
-    await_phase(full + turn.stage * 8, turn.parity);
+    await_phase(full + turn.at * 8, turn.parity);
     show_to_groups();  // what other threads copied
     unsigned char* const ys =
-        shared + S::kTable + turn.stage * S::kStageBytes + S::kBytesOfB + warp * S::kWarpBytesOfY;
+        shared + S::kTable + turn.at * S::kStageBytes + S::kBytesOfB + warp * S::kWarpBytesOfY;
     constexpr int kTogether = 8;  // times 8 columns
 #pragma unroll 1
     for (int c = 0; c < S::kColumns / 8; c += kTogether) {
-      const std::uint32_t at = ring + turn.stage * S::kStageBytes + c * 8 * 128;
+      const std::uint32_t at = ring + turn.at * S::kStageBytes + c * 8 * 128;
       const std::uint64_t place = 1ULL << 62 | (8 * 128ULL >> 4) << 32 | 1ULL << 16 | at >> 4;
       const auto lanes_at = [](int s) { return (s / 4 * S::kColumns * 128 + s % 4 * 32) / 16; };
       float sum[kTogether][4];
@@ -335,7 +320,7 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
       }
     }
     __syncwarp();  // sums of all columns of a row
-    waiting = turn.stage;
+    waiting = turn.at;
     columns_waiting = now.width - now.column;
     offset_waiting = (now.slice_start + now.column + y_vector * 8) * 2;
     turn.next();

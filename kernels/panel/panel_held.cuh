@@ -2,6 +2,7 @@
 
 #include "kernels/asynchronous.cuh"
 #include "kernels/link.cuh"
+#include "kernels/panel/panel_columns.cuh"
 #include "kernels/panel/panel_expand.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_hidden.cuh"
@@ -48,42 +49,18 @@ struct PanelHeldBlock {
 };
 
 // Where a block is in its columns: items of up to two column tiles of a slice.
-struct PanelItems {
-  int slice = 0;
-  int column = 0;
-  int width = 0;
+struct PanelItems : PanelColumns {
   int left = 0;  // column tiles, of this item on
-  std::int64_t slice_start = 0;
 
   __device__ void begin(const ExpandParams& params, int first_tile, int tiles) {
     left = tiles;
-    slice_start = params.first_column;
-    for (;; ++slice) {
-      width = static_cast<int>(params.width[slice]);
-      const int of_slice = (width + 63) / 64;
-      if (first_tile < of_slice) {
-        column = first_tile * 64;
-        return;
-      }
-      first_tile -= of_slice;
-      slice_start += width;
-    }
+    PanelColumns::begin(params, first_tile, 64);
   }
   __device__ int tiles() const { return min(min(left, 2), (width - column + 63) / 64); }
   __device__ bool step_on(const ExpandParams& params) {  // true: a slice begins
     const int done = tiles();
     left -= done;
-    column += done * 64;
-    if (column < width) {
-      return false;
-    }
-    column = 0;
-    do {
-      slice_start += width;
-      ++slice;
-      width = slice < params.slices ? static_cast<int>(params.width[slice]) : 1;
-    } while (width == 0);
-    return true;
+    return PanelColumns::step_on(params, done * 64);
   }
 };
 

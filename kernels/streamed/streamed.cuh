@@ -105,20 +105,6 @@ __device__ inline bool has_ended(std::uint32_t barrier, unsigned parity) {
   return ended != 0;
 }
 
-// A place of a ring, and the parity of the phase that is awaited there.
-template <int kPlaces>
-struct StreamedTurn {
-  int at = 0;
-  unsigned parity;
-  __device__ explicit StreamedTurn(unsigned first) : parity(first) {}
-  __device__ void next() {
-    if (++at == kPlaces) {
-      at = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 template <typename T>
 __device__ void copy_weights(const StreamedParams& params, StreamedShare share,
                              const StreamedBarriers& barriers, std::uint32_t stages) {
@@ -126,7 +112,7 @@ __device__ void copy_weights(const StreamedParams& params, StreamedShare share,
   const StreamedColumns columns(params.depth);
   const auto* const w = static_cast<const T*>(params.w);
   const std::uint64_t policy = evict_first();
-  StreamedTurn<kStages> stage(1);  // nobody has filled it yet
+  RingPlace<kStages> stage(1);  // nobody has filled it yet
   for (int unit = share.first; unit < share.last; ++unit) {
     int column = columns.first;
     do {
@@ -163,8 +149,8 @@ __device__ void multiply_units(const StreamedParams& params, StreamedShare share
     }
   };
   load_next(columns.first);
-  StreamedTurn<kStages> stage(0);
-  StreamedTurn<2> of_unit(1);
+  RingPlace<kStages> stage(0);
+  RingPlace<2> of_unit(1);
   for (int unit = share.first; unit < share.last; ++unit) {
     float sum[4] = {};
     int column = columns.first;
@@ -326,7 +312,7 @@ __device__ void finish_units(const StreamedParams& params, const StreamedAdapter
           from_float<T>(total);
     }
   };
-  StreamedTurn<2> of_unit(0);
+  RingPlace<2> of_unit(0);
   const auto await_sums = [&](int unit, float(&total)[kEach]) {
     await_phase(barriers.sums_full + of_unit.at * 8, of_unit.parity);
 #pragma unroll
