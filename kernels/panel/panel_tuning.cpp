@@ -231,7 +231,7 @@ std::int64_t expand_chunks(const PanelShape& shape, const PanelExpandTile& tile,
   const std::int64_t at_once = shape.multiprocessors * places;
   // A block that has a multiprocessor to itself starts with nothing beside it; one whose warps only
   // bring or only multiply is twice as many warps, half of which do nothing until B has come.
-  const double start = places == 1 ? 256 : tile.apart && shape.groups ? 320 : 96;
+  const double start = places == 1 ? 256 : tile.apart && shape.expand_groups ? 320 : 96;
   const double too_many = places > 1 ? 1.0 / 50 : 0;
   // Where shares of the warps would multiply the lanes, two tiles are taken together (panel_held).
   const std::int64_t together = tile.shares > 1 ? 2 : 1;

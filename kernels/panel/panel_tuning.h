@@ -24,6 +24,7 @@ struct PanelShape {
   bool vectors = true;                            // x, A, B and y can be read 16 bytes at a time
   bool clusters = true;                           // sm_90 and up
   bool groups = false;                            // products of four warps: sm_90a
+  bool expand_groups = false;                     // of expand: bf16 with an fp32 h
   RowTiles row_tiles = {};                        // not known: any that tokens and active let be
 };
 

@@ -120,6 +120,11 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
   return shape;
 }
 
+bool expands_in_groups(const AutoDevice& device, const Problem& problem) {
+  return device.groups && device.compute_capability == 90 && problem.dtype == Dtype::kBf16 &&
+         problem.intermediate == Dtype::kFp32;
+}
+
 kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
                                      bool vectors) {
   kernels::PanelShape shape;
@@ -137,6 +142,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   constexpr std::int64_t kElementsFound = std::int64_t{1} << 35;
   shape.groups = device.groups && device.compute_capability == 90 &&
                  problem.tokens * problem.x_stride < kElementsFound;
+  shape.expand_groups = expands_in_groups(device, problem);
   shape.row_tiles = row_tiles_of(problem);
   return shape;
 }

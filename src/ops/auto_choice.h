@@ -49,6 +49,8 @@ enum class AutoReason : std::uint8_t {
 
 [[nodiscard]] kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device,
                                                            const Problem& problem);
+// Whether expand multiplies by products of four warps together.
+[[nodiscard]] bool expands_in_groups(const AutoDevice& device, const Problem& problem);
 // `vectors`: operands can be read 16 bytes at a time.
 [[nodiscard]] kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
                                                    bool vectors);

@@ -79,8 +79,7 @@ std::string expand_line(const AutoDevice& device, const Problem& problem,
                        counted(tuning.blocks, "block"));
   }
   const auto& tile = kernels::kPanelExpandTiles[static_cast<std::size_t>(tuning.tile)];
-  const bool groups = device.groups && device.compute_capability == 90 &&
-                      problem.dtype == Dtype::kBf16 && problem.intermediate == Dtype::kFp32;
+  const bool groups = expands_in_groups(device, problem);
   const kernels::PanelExpandBlockShape block =
       kernels::panel_expand_block(tile, groups, has_shrink(problem.op));
   return fmt::format(

@@ -122,6 +122,11 @@ TEST_CASE("explain: warps that bring what others multiply are said, with what th
   CAPTURE(held);
   CHECK(contains(held, "blocks of 12 warps, tiles of 64 rows x 64 columns, up to 256 lanes"));
   CHECK(contains(held, "together what four others bring, h held; 8 stages, 230 kB"));
+  spec.dtype = Dtype::kFp16;  // whose products of expand are those of one warp
+  CHECK_FALSE(contains(expand_of(128, {}), "four"));
+  CHECK_FALSE(auto_panel_shape({}, problem_of(spec), true).expand_groups);
+  spec.dtype = Dtype::kBf16;
+  CHECK(auto_panel_shape({}, problem_of(spec), true).expand_groups);
   const std::string alike = expand_of(256, {.groups = false});
   CAPTURE(alike);
   CHECK(contains(alike, "blocks of 8 warps, tiles of 64 rows x 64 columns, up to 256 lanes"));

@@ -432,7 +432,7 @@ TEST_CASE(
     "panel: where others bring what four warps multiply, one round of blocks is worth long "
     "chunks") {
   PanelShape shape = shape_of(902, 17, 2, 128);
-  shape.groups = true;
+  shape.expand_groups = true;
   std::vector<std::int64_t> rows(8, 72);
   rows.insert(rows.end(), 8, 36);
   rows.push_back(38);
@@ -442,10 +442,10 @@ TEST_CASE(
     return panel_expand_tuning(shape, widths.data()).chunks;
   };
   CHECK(chunks_of(gate_up) == 10);
-  shape.groups = false;
+  shape.expand_groups = false;
   CHECK(chunks_of(gate_up) == 21);
   shape = shape_of(186, 63, 3, 128);
-  shape.groups = true;
+  shape.expand_groups = true;
   shape.row_tiles = tiles_of(std::vector<std::int64_t>(63, 2));
   CHECK(chunks_of({8192, 1024, 1024}) == 4);
 }
