@@ -9,7 +9,7 @@
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_rows.cuh"
 
-// expand of a panel for ranks of 65 to 128, bf16 with an fp32 h on sm_90a. Products of four warps
+// expand of a panel for ranks of 65 to 128, bf16 on sm_90a. Products of four warps
 // together want a fence behind copies of 16 bytes, and a fence waits for all that its thread has
 // under way: so those that multiply ask for nothing, and others bring.
 //   grid      that of panel_expand: (row tiles) x (chunks of column tiles), the last fastest
@@ -47,8 +47,8 @@ struct PanelApartBlock {
       65536 / kShape.blocks / (kThreads + kBring) / 8 * 8;  // registers
   static constexpr int kLittle = 40;
   static constexpr int kMuch = 2 * kOfAThread - kLittle;
-  static_assert(panel_expand_block(kShape, true, true).kind == PanelExpandKind::kApart);
-  static_assert(kThreads + kBring == 32 * panel_expand_block(kShape, true, true).warps);
+  static_assert(panel_expand_block(kShape, 1, true).kind == PanelExpandKind::kApart);
+  static_assert(kThreads + kBring == 32 * panel_expand_block(kShape, 1, true).warps);
   static_assert(kShape.warps_of_rows == 4 && kShape.warps_of_columns == 1 && kShape.shares == 1);
   static_assert(kSteps % 4 == 0);  // B lies in pieces of 64 lanes
   static_assert(kRows * 12 + 2 * kStages * 8 <= kTable);
@@ -154,7 +154,7 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
   await_own_copies();
 }
 
-template <int kTile>
+template <typename H, int kTile>
 __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartBlock<kTile>::kBring,
                                   kPanelExpandTiles[kTile].blocks)
     panel_apart(const __grid_constant__ ExpandParams params,
@@ -211,7 +211,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
   const int rows = min(segment.rows - warp * 16, 16);  // of this warp; may be negative
   const float scale = params.scale == nullptr ? 1.0F : params.scale[segment.adapter];
   const float shrink_scale = plan.sums.scale == nullptr ? 1.0F : plan.sums.scale[segment.adapter];
-  std::uint32_t hidden[kSteps][3][4];
+  constexpr int kNumbers = kNumbersOfH<H>;
+  std::uint32_t hidden[kSteps][kNumbers][4];
   const auto take_hidden = [&]() {
     const unsigned char* const first_row = held + (warp * 16 + g) * S::kPitchOfH;
 #pragma unroll
@@ -220,12 +221,11 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
       for (int i = 0; i < 4; ++i) {
         const float2 two = *reinterpret_cast<const float2*>(first_row + i % 2 * 8 * S::kPitchOfH +
                                                             s * 64 + i / 2 * 32 + t * 8);
-        std::uint32_t x[3], y[3];
-        split_in_three<0xFFFF0000U>(two.x, x);
-        split_in_three<0xFFFF0000U>(two.y, y);
+        std::uint32_t pairs[kNumbers];
+        pairs_of_two<H>(two.x, two.y, pairs);
 #pragma unroll
-        for (int p = 0; p < 3; ++p) {
-          hidden[s][p][i] = __byte_perm(x[p], y[p], 0x7632);
+        for (int p = 0; p < kNumbers; ++p) {
+          hidden[s][p][i] = pairs[p];
         }
       }
     }
@@ -274,8 +274,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
-        for (int p = 2; p >= 0; --p) {
-          multiply_group(sum, hidden[s][p], place + lanes_at(s), s > 0 || p < 2);
+        for (int p = kNumbers - 1; p >= 0; --p) {
+          multiply_group(sum, hidden[s][p], place + lanes_at(s), s > 0 || p + 1 < kNumbers);
         }
       }
       end_groups();
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
   for (int done = 0; done < turns;) {
     const int pieces = min((now.width - now.column + S::kColumns - 1) / S::kColumns, turns - done);
     meet();  // h of the slice before has been read
-    hold_hidden<S, float>(params, plan.sums, segment, tokens, now.slice, rank, shrink_scale, held);
+    hold_hidden<S, H>(params, plan.sums, segment, tokens, now.slice, rank, shrink_scale, held);
     meet();
     take_hidden();
     const T* bias = static_cast<const T*>(params.bias[now.slice]);

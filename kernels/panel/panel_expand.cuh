@@ -214,7 +214,8 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
   let_next_kernel_start();
 
   HiddenFragment<T, H> hidden[kGroups ? 1 : kOwnSteps];
-  std::uint32_t of_group[kGroups ? kOwnSteps : 1][3][4];
+  constexpr int kNumbers = kNumbersOfH<H>;
+  std::uint32_t of_group[kGroups ? kOwnSteps : 1][kNumbers][4];
   const bool active = kGroups ? warp % S::kWarpsM / 4 * 64 < segment.rows : rows > 0;
   const int first_step = share * kOwnSteps;
   const T* bias = nullptr;
@@ -231,12 +232,11 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
         for (int i = 0; i < 4; ++i) {
           const float2 two = *reinterpret_cast<const float2*>(first_row + i % 2 * 8 * S::kPitchOfH +
                                                               s * 64 + i / 2 * 32 + t * 8);
-          std::uint32_t x[3], y[3];
-          split_in_three<0xFFFF0000U>(two.x, x);
-          split_in_three<0xFFFF0000U>(two.y, y);
+          std::uint32_t pairs[kNumbers];
+          pairs_of_two<H>(two.x, two.y, pairs);
 #pragma unroll
-          for (int p = 0; p < 3; ++p) {
-            of_group[s][p][i] = __byte_perm(x[p], y[p], 0x7632);
+          for (int p = 0; p < kNumbers; ++p) {
+            of_group[s][p][i] = pairs[p];
           }
         }
       }
@@ -294,8 +294,9 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
           const int lanes = kOwnSteps % 4 == 0 ? share * lanes_at(kOwnSteps) + lanes_at(s)
                                                : lanes_at(share * kOwnSteps + s);
 #pragma unroll
-          for (int p = 2; p >= 0; --p) {
-            multiply_group(sum, of_group[s][p], place + lanes, s > 0 || p < 2 || share > 0);
+          for (int p = kNumbers - 1; p >= 0; --p) {
+            multiply_group(sum, of_group[s][p], place + lanes,
+                           s > 0 || p + 1 < kNumbers || share > 0);
           }
         }
         end_groups();

@@ -10,8 +10,8 @@
 #include "kernels/panel/panel_products.cuh"
 #include "kernels/panel/panel_rows.cuh"
 
-// expand of a panel for ranks above 128, bf16 with an fp32 h on sm_90a: the three parts of h lie in
-// shared memory, as registers hold those of 128 lanes.
+// expand of a panel for ranks above 128, bf16 on sm_90a: h, of fp32 in three parts, lies in shared
+// memory, as registers hold that of 128 lanes.
 //   grid      that of panel_expand: (row tiles) x (chunks of column tiles), the last fastest
 //   block     two groups of four warps that multiply, and four warps that bring B. An item, two
 //             column tiles of a slice or the last one, belongs to one group: while it adds what it
@@ -25,7 +25,7 @@
 //   bound     products: three of them for each of the floor; then the L2
 namespace lora_bench::kernels {
 
-template <int kTile>
+template <typename H, int kTile>
 struct PanelHeldBlock {
   static constexpr PanelExpandTile kShape = kPanelExpandTiles[kTile];
   static constexpr int kRows = 64;
@@ -36,14 +36,15 @@ struct PanelHeldBlock {
   static constexpr int kMultiply = kGroups * 128;  // threads
   static constexpr int kBring = 128;
   static constexpr int kThreads = kMultiply + kBring;
-  static constexpr PanelExpandBlockShape kBlock = panel_expand_block(kShape, true, true);
+  static constexpr PanelExpandBlockShape kBlock = panel_expand_block(kShape, kNumbersOfH<H>, true);
   static constexpr int kTable = kPanelHeldTable;
   static constexpr int kPartBytes = kRows * 128;  // of 64 lanes of h
-  static constexpr int kHeldBytes = panel_held_parts_bytes(kShape.steps);
+  static constexpr int kHeldBytes = panel_held_bytes(kShape.steps, kNumbersOfH<H>);
   static constexpr int kPieceBytes = kPanelHeldPiece;
   static constexpr int kStages = kBlock.stages;
   static_assert(kBlock.kind == PanelExpandKind::kHeld && kThreads == 32 * kBlock.warps);
-  static_assert(kHeldBytes == 3 * kPieces * kPartBytes && kPieceBytes == kColumns * 128);
+  static_assert(kHeldBytes == kNumbersOfH<H> * kPieces * kPartBytes &&
+                kPieceBytes == kColumns * 128);
   static_assert(kShape.warps_of_rows == 4 && kShape.wide == 64 && kShape.warps_of_columns == 1);
   static_assert(kRows * 12 + 2 * kStages * 8 <= kTable);
 };
@@ -74,21 +75,18 @@ __device__ inline uint4 ask_for_sixteen(const void* from) {
   return value;
 }
 
-// Four lanes of h cut in three, where the products expect them.
-template <typename S>
-__device__ inline void hold_in_three(unsigned char* held, int row, int four, const float4& h) {
-  std::uint32_t parts[4][3];
-  split_in_three<0xFFFF0000U>(h.x, parts[0]);
-  split_in_three<0xFFFF0000U>(h.y, parts[1]);
-  split_in_three<0xFFFF0000U>(h.z, parts[2]);
-  split_in_three<0xFFFF0000U>(h.w, parts[3]);
-  unsigned char* to = held + four / 16 * (3 * S::kPartBytes) + row * 128 +
+// Four lanes of h as bf16 numbers, where the products expect them.
+template <typename S, typename H>
+__device__ inline void hold_numbers(unsigned char* held, int row, int four, const float4& h) {
+  constexpr int kNumbers = kNumbersOfH<H>;
+  std::uint32_t first[kNumbers], second[kNumbers];
+  pairs_of_two<H>(h.x, h.y, first);
+  pairs_of_two<H>(h.z, h.w, second);
+  unsigned char* to = held + four / 16 * (kNumbers * S::kPartBytes) + row * 128 +
                       ((four % 16 / 2) ^ (row % 8)) * 16 + four % 2 * 8;
 #pragma unroll
-  for (int p = 0; p < 3; ++p) {
-    *reinterpret_cast<uint2*>(to + p * S::kPartBytes) = {
-        __byte_perm(parts[0][p], parts[1][p], 0x7632),
-        __byte_perm(parts[2][p], parts[3][p], 0x7632)};
+  for (int p = 0; p < kNumbers; ++p) {
+    *reinterpret_cast<uint2*>(to + p * S::kPartBytes) = {first[p], second[p]};
   }
 }
 
@@ -163,15 +161,16 @@ __device__ inline void bring_pieces(const ExpandParams& params, PanelItems items
   await_own_copies();
 }
 
-template <int kTile>
-__global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
+template <typename H, int kTile>
+__global__ void __launch_bounds__(PanelHeldBlock<H, kTile>::kThreads, 1)
     panel_held(const __grid_constant__ ExpandParams params,
                const __grid_constant__ PanelExpandPlan plan) {
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // never launched
 #else
   using T = __nv_bfloat16;
-  using S = PanelHeldBlock<kTile>;
+  using S = PanelHeldBlock<H, kTile>;
+  constexpr int kNumbers = kNumbersOfH<H>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int block = static_cast<int>(blockIdx.x);
   const Segment segment = find_panel(params, block / plan.chunks, S::kRows);
@@ -240,7 +239,9 @@ __global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
     const float* slice = plan.sums.sums + items.slice * params.tokens * params.max_rank;
     add_all_parts<S::kPieces * S::kLanesOfPiece / 4, S::kMultiply>(
         plan.sums, slice, params.max_rank, segment.rows, tokens, rank, shrink_scale,
-        [&](int row, int four, const float4& h) { hold_in_three<S>(held, row, four, h); });
+        [&](int row, int four, const float4& h) {
+          hold_numbers<S, H>(held, row, four, rounded_to<H>(h));
+        });
     show_to_groups();
   };
   const auto meet = [&]() { asm volatile("bar.sync 1, %0;" ::"n"(S::kMultiply) : "memory"); };
@@ -277,13 +278,13 @@ __global__ void __launch_bounds__(PanelHeldBlock<kTile>::kThreads, 1)
         show_to_groups();  // what other threads copied
         begin_groups();
         const std::uint64_t b = ring_place + stage * (S::kPieceBytes >> 4);
-        const std::uint64_t h = h_place + piece * (3 * S::kPartBytes >> 4);
+        const std::uint64_t h = h_place + piece * (kNumbers * S::kPartBytes >> 4);
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
 #pragma unroll
-          for (int p = 2; p >= 0; --p) {
+          for (int p = kNumbers - 1; p >= 0; --p) {
             multiply_lanes<T, 128>(sum, h + p * (S::kPartBytes >> 4) + s * 2, b + s * 2,
-                                   piece > 0 || s > 0 || p < 2);
+                                   piece > 0 || s > 0 || p + 1 < kNumbers);
           }
         }
         end_groups();

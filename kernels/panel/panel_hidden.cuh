@@ -4,11 +4,28 @@
 #include "kernels/panel/panel.h"
 #include "kernels/panel/panel_tuning.h"
 #include "kernels/params.h"
+#include "kernels/segment/fragments.cuh"
 #include "kernels/segment/segment.cuh"
 #include "kernels/segment/vectors.cuh"
 
 // How h gets to the shared memory of a block: S is its PanelExpandBlock.
 namespace lora_bench::kernels {
+
+// How many bf16 numbers an element of h is: an fp32 one has no fewer without loss.
+template <typename H>
+constexpr int kNumbersOfH = sizeof(H) == sizeof(float) ? 3 : 1;
+
+// Two neighbouring lanes of h, which were rounded to H, as pairs of such numbers; the lowest last.
+template <typename H>
+__device__ inline void pairs_of_two(float x, float y, std::uint32_t (&pairs)[kNumbersOfH<H>]) {
+  std::uint32_t of_x[3], of_y[3];
+  split_in_three<0xFFFF0000U>(x, of_x);
+  split_in_three<0xFFFF0000U>(y, of_y);
+#pragma unroll
+  for (int p = 0; p < kNumbersOfH<H>; ++p) {
+    pairs[p] = __byte_perm(of_x[p], of_y[p], 0x7632);
+  }
+}
 
 // Four lanes of kBatch rows: the parts added in pairs. All loads are under way together.
 template <int kParts, int kBatch>
@@ -83,6 +100,16 @@ __device__ inline void add_all_parts(const PanelSums& sums, const float* slice,
   }
 }
 
+template <typename H>
+__device__ inline float4 rounded_to(const float4& h) {
+  if constexpr (sizeof(H) == sizeof(float)) {
+    return h;
+  } else {
+    return {to_float(from_float<H>(h.x)), to_float(from_float<H>(h.y)),
+            to_float(from_float<H>(h.z)), to_float(from_float<H>(h.w))};
+  }
+}
+
 // h of a slice that is stored as H to shared memory, as fp32.
 template <typename S, typename H>
 __device__ inline void hold_stored(const H* slice, std::int64_t max_rank, int rows,
@@ -110,12 +137,8 @@ __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& 
   }
   add_all_parts<S::kSteps * 4, S::kThreads>(
       sums, sums.sums + skipped, params.max_rank, segment.rows, tokens, rank, scale,
-      [&](int row, int four, float4 h) {
-        if constexpr (sizeof(H) < sizeof(float)) {
-          h = {to_float(from_float<H>(h.x)), to_float(from_float<H>(h.y)),
-               to_float(from_float<H>(h.z)), to_float(from_float<H>(h.w))};
-        }
-        *reinterpret_cast<float4*>(held + row * S::kPitchOfH + four * 16) = h;
+      [&](int row, int four, const float4& h) {
+        *reinterpret_cast<float4*>(held + row * S::kPitchOfH + four * 16) = rounded_to<H>(h);
       });
 }
 

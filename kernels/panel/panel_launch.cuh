@@ -139,15 +139,15 @@ cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpand
                         stream, params, plan);
   }
 #ifdef LORA_BENCH_HAVE_SM90A
-  constexpr bool kMayGroup = std::is_same_v<T, __nv_bfloat16> && std::is_same_v<H, float>;
+  constexpr bool kMayGroup = std::is_same_v<T, __nv_bfloat16>;
 #else
   constexpr bool kMayGroup = false;
 #endif
   return visit_tile<static_cast<int>(kPanelExpandTiles.size())>(tuning.tile, [&]<int kTile>() {
     constexpr PanelExpandTile kShape = kPanelExpandTiles[kTile];
-    const auto launch = [&](auto kernel, bool groups) {
+    const auto launch = [&](auto kernel, int numbers) {
       const PanelExpandBlockShape block =
-          panel_expand_block(kShape, groups, plan.sums.sums != nullptr);
+          panel_expand_block(kShape, numbers, plan.sums.sums != nullptr);
       return launch_panel(kernel, {tuning.blocks, 32 * block.warps, block.shared_bytes, linked},
                           stream, params, plan);
     };
@@ -160,17 +160,17 @@ cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpand
       if (code.binaryVersion == 90) {
         if constexpr (kShape.shares > 1) {
           if (plan.sums.sums != nullptr) {
-            return launch(panel_held<kTile>, true);
+            return launch(panel_held<H, kTile>, kNumbersOfH<H>);
           }
         }
         if constexpr (kShape.apart) {
-          return launch(panel_apart<kTile>, true);
+          return launch(panel_apart<H, kTile>, kNumbersOfH<H>);
         } else {
-          return launch(panel_expand<T, H, kTile, true>, true);
+          return launch(panel_expand<T, H, kTile, true>, kNumbersOfH<H>);
         }
       }
     }
-    return launch(panel_expand<T, H, kTile, false>, false);
+    return launch(panel_expand<T, H, kTile, false>, 0);
   });
 }
 

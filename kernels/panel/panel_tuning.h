@@ -24,7 +24,7 @@ struct PanelShape {
   bool vectors = true;                            // x, A, B and y can be read 16 bytes at a time
   bool clusters = true;                           // sm_90 and up
   bool groups = false;                            // products of four warps: sm_90a
-  bool expand_groups = false;                     // of expand: bf16 with an fp32 h
+  bool expand_groups = false;                     // of expand: bf16
   RowTiles row_tiles = {};                        // not known: any that tokens and active let be
 };
 
@@ -153,16 +153,19 @@ struct PanelExpandBlockShape {
   int shared_bytes;
 };
 constexpr int kPanelHeldTable = 1024;
-constexpr int kPanelHeldPiece = 128 * 128;                       // bytes of 128 columns, 64 lanes
-[[nodiscard]] constexpr int panel_held_parts_bytes(int steps) {  // h of 64 rows in three parts
-  return 3 * (steps / 4) * 64 * 128;
+constexpr int kPanelHeldPiece = 128 * 128;  // bytes of 128 columns, 64 lanes
+// h of 64 rows, of which an element is so many bf16 numbers.
+[[nodiscard]] constexpr int panel_held_bytes(int steps, int numbers) {
+  return numbers * (steps / 4) * 64 * 128;
 }
-// `groups`: products of four warps together, bf16 with an fp32 h on sm_90a; `sums`: of a linear op.
+// `numbers`: of bf16 that an element of h is, 3 for an fp32 h, where four warps multiply together
+// (bf16 on sm_90a), else 0; `sums`: of a linear op.
 [[nodiscard]] constexpr PanelExpandBlockShape panel_expand_block(const PanelExpandTile& tile,
-                                                                 bool groups, bool sums) {
+                                                                 int numbers, bool sums) {
+  const bool groups = numbers > 0;
   if (groups && sums && tile.shares > 1) {
     constexpr int kMost = 226 << 10;
-    const int rest = kPanelHeldTable + panel_held_parts_bytes(tile.steps);
+    const int rest = kPanelHeldTable + panel_held_bytes(tile.steps, numbers);
     const int stages = (kMost - rest) / kPanelHeldPiece;
     return {PanelExpandKind::kHeld, 12, stages, rest + stages * kPanelHeldPiece};
   }

@@ -120,9 +120,11 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
   return shape;
 }
 
-bool expands_in_groups(const AutoDevice& device, const Problem& problem) {
-  return device.groups && device.compute_capability == 90 && problem.dtype == Dtype::kBf16 &&
-         problem.intermediate == Dtype::kFp32;
+int expand_numbers(const AutoDevice& device, const Problem& problem) {
+  if (!device.groups || device.compute_capability != 90 || problem.dtype != Dtype::kBf16) {
+    return 0;
+  }
+  return problem.intermediate == Dtype::kFp32 ? 3 : 1;
 }
 
 kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
@@ -142,7 +144,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   constexpr std::int64_t kElementsFound = std::int64_t{1} << 35;
   shape.groups = device.groups && device.compute_capability == 90 &&
                  problem.tokens * problem.x_stride < kElementsFound;
-  shape.expand_groups = expands_in_groups(device, problem);
+  shape.expand_groups = expand_numbers(device, problem) > 0;
   shape.row_tiles = row_tiles_of(problem);
   return shape;
 }

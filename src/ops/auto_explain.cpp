@@ -79,9 +79,10 @@ std::string expand_line(const AutoDevice& device, const Problem& problem,
                        counted(tuning.blocks, "block"));
   }
   const auto& tile = kernels::kPanelExpandTiles[static_cast<std::size_t>(tuning.tile)];
-  const bool groups = expands_in_groups(device, problem);
+  const int numbers = expand_numbers(device, problem);
+  const bool groups = numbers > 0;
   const kernels::PanelExpandBlockShape block =
-      kernels::panel_expand_block(tile, groups, has_shrink(problem.op));
+      kernels::panel_expand_block(tile, numbers, has_shrink(problem.op));
   return fmt::format(
       "expand: {} of {}, tiles of {} rows x {} columns, up to {} lanes; {} = {} x {} that share "
       "{}{}{}; "

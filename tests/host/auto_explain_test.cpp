@@ -127,6 +127,11 @@ TEST_CASE("explain: warps that bring what others multiply are said, with what th
   CHECK_FALSE(auto_panel_shape({}, problem_of(spec), true).expand_groups);
   spec.dtype = Dtype::kBf16;
   CHECK(auto_panel_shape({}, problem_of(spec), true).expand_groups);
+  spec.intermediate = Dtype::kBf16;
+  const std::string rounded = expand_of(256, {});
+  CAPTURE(rounded);
+  CHECK(contains(rounded, "together what four others bring, h held; 12 stages, 230 kB"));
+  spec.intermediate = Dtype::kFp32;
   const std::string alike = expand_of(256, {.groups = false});
   CAPTURE(alike);
   CHECK(contains(alike, "blocks of 8 warps, tiles of 64 rows x 64 columns, up to 256 lanes"));

@@ -105,8 +105,8 @@ TEST_CASE("panel: blocks for every tile that any groups can make, within the sha
     CHECK(expand.chunks <= column_tiles + 1);
     CHECK(expand.blocks >= tiles_needed(batch, plainly ? 16 : 16 * wide.warps_of_rows) *
                                (column_tiles > 0 ? expand.chunks : 0));
-    CHECK((plainly || panel_expand_block(wide, false, true).shared_bytes <= shape.shared_bytes));
-    CHECK(panel_expand_block(wide, true, true).shared_bytes <= 227 << 10);  // sm_90a has as much
+    CHECK((plainly || panel_expand_block(wide, 0, true).shared_bytes <= shape.shared_bytes));
+    CHECK(panel_expand_block(wide, 3, true).shared_bytes <= 227 << 10);  // sm_90a has as much
   }
 }
 
