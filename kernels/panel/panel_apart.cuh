@@ -3,6 +3,7 @@
 #include "kernels/asynchronous.cuh"
 #include "kernels/link.cuh"
 #include "kernels/panel/panel_columns.cuh"
+#include "kernels/panel/panel_eight.cuh"
 #include "kernels/panel/panel_expand.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_hidden.cuh"
@@ -294,28 +295,10 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          float values[8];
-#pragma unroll
-          for (int e = 0; e < 8; ++e) {
-            values[e] = __fmul_rn(scale, sum[d * 4 + e / 2][i * 2 + e % 2]);
-          }
-          if (bias != nullptr) {
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-              values[e] = __fadd_rn(values[e], of_bias[e]);
-            }
-          }
           auto* const to = reinterpret_cast<uint4*>(ys + place_of_y<S>(g + 8 * i, c + 4 * d + t));
-          if (params.add_inputs) {
-            float of[8];
-            unpack<T>(*to, of);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-              values[e] = __fadd_rn(values[e], of[e]);
-            }
-          }
-          *to = {packed<T>(values[0], values[1]), packed<T>(values[2], values[3]),
-                 packed<T>(values[4], values[5]), packed<T>(values[6], values[7])};
+          *to = finish_eight<T>(
+              scale, bias != nullptr, of_bias, params.add_inputs,
+              [&](int e) { return sum[d * 4 + e / 2][i * 2 + e % 2]; }, [&] { return *to; });
         }
       }
     }

@@ -4,6 +4,7 @@
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
 #include "kernels/panel/panel_columns.cuh"
+#include "kernels/panel/panel_eight.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_hidden.cuh"
 #include "kernels/panel/panel_plan.h"
@@ -55,18 +56,6 @@ struct PanelExpandBlock {
   static_assert(kSteps % kShares == 0 && kStages > 1);
   static_assert(kSteps < 4 || kSteps % 4 == 0);  // B lies in pieces of 64 lanes
 };
-
-// Two numbers, each rounded once.
-template <typename T>
-__device__ inline std::uint32_t packed(float low, float high) {
-  return bits_of(from_float<T>(low)) | bits_of(from_float<T>(high)) << 16;
-}
-template <>
-__device__ inline std::uint32_t packed<__nv_bfloat16>(float low, float high) {
-  std::uint32_t both;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
 
 template <typename T, typename H, int kTile, bool kGroups>
 __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
@@ -332,28 +321,10 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          float values[8];
-#pragma unroll
-          for (int e = 0; e < 8; ++e) {
-            values[e] = __fmul_rn(scale, sum[d * 4 + e / 2][i % 2 * 2 + e % 2]);
-          }
-          if (bias != nullptr) {
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-              values[e] = __fadd_rn(values[e], of_bias[e]);
-            }
-          }
           auto* place = reinterpret_cast<uint4*>(ys + y_place(g + 8 * i, c + 4 * d + t));
-          if (params.add_inputs) {
-            float of[8];
-            unpack<T>(*place, of);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-              values[e] = __fadd_rn(values[e], of[e]);
-            }
-          }
-          *place = {packed<T>(values[0], values[1]), packed<T>(values[2], values[3]),
-                    packed<T>(values[4], values[5]), packed<T>(values[6], values[7])};
+          *place = finish_eight<T>(
+              scale, bias != nullptr, of_bias, params.add_inputs,
+              [&](int e) { return sum[d * 4 + e / 2][i % 2 * 2 + e % 2]; }, [&] { return *place; });
         }
       }
     }

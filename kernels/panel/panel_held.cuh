@@ -3,6 +3,7 @@
 #include "kernels/asynchronous.cuh"
 #include "kernels/link.cuh"
 #include "kernels/panel/panel_columns.cuh"
+#include "kernels/panel/panel_eight.cuh"
 #include "kernels/panel/panel_expand.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_hidden.cuh"
@@ -313,29 +314,12 @@ __global__ void __launch_bounds__(PanelHeldBlock<H, kTile>::kThreads, 1)
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          float values[8];
-#pragma unroll
-          for (int e = 0; e < 8; ++e) {
-            values[e] = __fmul_rn(scale, sum[(d * 4 + e / 2) * 4 + i * 2 + e % 2]);
-          }
-          if (bias != nullptr) {
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-              values[e] = __fadd_rn(values[e], of_bias[e]);
-            }
-          }
-          if (params.add_inputs) {
-            float of[8];
-            unpack<T>(y[d][i], of);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-              values[e] = __fadd_rn(values[e], of[e]);
-            }
-          }
+          const uint4 eight = finish_eight<T>(
+              scale, bias != nullptr, of_bias, params.add_inputs,
+              [&](int e) { return sum[(d * 4 + e / 2) * 4 + i * 2 + e % 2]; },
+              [&] { return y[d][i]; });
           if (there && of_row[i] != nullptr) {
-            *reinterpret_cast<uint4*>(of_row[i] + offset + d * 64) = {
-                packed<T>(values[0], values[1]), packed<T>(values[2], values[3]),
-                packed<T>(values[4], values[5]), packed<T>(values[6], values[7])};
+            *reinterpret_cast<uint4*>(of_row[i] + offset + d * 64) = eight;
           }
         }
       }
