@@ -26,7 +26,8 @@ cudaError_t launch_as(const StreamedParams& params, const StreamedAdapters& adap
   config.stream = stream;
   config.attrs = &link;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, params, adapters);
+  return cudaLaunchKernelEx(&config, kernel, params, adapters,
+                            streamed_units_together(params.tokens));
 }
 
 template <typename T>

@@ -33,6 +33,8 @@ constexpr int kPitch =
     kStageColumns * 2 + 64;  // rows that a quarter of a warp reads lie in other banks
 constexpr int kStageBytes = kUnitRows * kPitch;
 constexpr int kStages = 3;
+constexpr int kUnderWay = 2;      // stages, once the ring was full: with more, memory is slower
+constexpr int kMostTogether = 2;  // units that share what is read of x
 constexpr int kGroupsEach = kStageColumns / kGroupColumns / kMultiplyWarps;  // of a warp in a stage
 constexpr int kSums = kUnitRows * static_cast<int>(kStreamedMostTokens);  // of one warp in a unit
 constexpr int kKept = 4;                                                  // units that wait for h
@@ -41,6 +43,7 @@ constexpr int kKeptAt = kSumsAt + 2 * kMultiplyWarps * kSums * 4;
 constexpr int kBarriersAt = kKeptAt + kKept * kSums * 4;
 constexpr int kHiddenAt = kBarriersAt + 128;  // as much as the adapters need
 static_assert((2 * kStages + 5) * 8 <= 128);
+static_assert(kUnderWay <= kStages);
 
 // Barriers, in the order in which they lie.
 struct StreamedBarriers {
@@ -106,35 +109,50 @@ __device__ inline bool has_ended(std::uint32_t barrier, unsigned parity) {
 }
 
 template <typename T>
-__device__ void copy_weights(const StreamedParams& params, StreamedShare share,
+__device__ void copy_weights(const StreamedParams& params, StreamedShare share, int together,
                              const StreamedBarriers& barriers, std::uint32_t stages) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const StreamedColumns columns(params.depth);
   const auto* const w = static_cast<const T*>(params.w);
   const std::uint64_t policy = evict_first();
   RingPlace<kStages> stage(1);  // nobody has filled it yet
-  for (int unit = share.first; unit < share.last; ++unit) {
+  RingPlace<kStages> there(0);  // kUnderWay before it
+#pragma unroll
+  for (int i = kUnderWay; i < kStages; ++i) {
+    there.next();
+  }
+  int first_filled = 0;
+  for (int unit = share.first; unit < share.last; unit += together) {
+    const int end = min(unit + together, share.last);
     int column = columns.first;
     do {
       const int bytes = min(kStageColumns, columns.depth - column) * 2;
-      await_phase(barriers.empty + stage.at * 8, stage.parity);
-      if (lane == 0) {
-        expect_bytes(barriers.full + stage.at * 8, bytes * kUnitRows);
+      for (int of = unit; of < end; ++of) {
+        await_phase(barriers.empty + stage.at * 8, stage.parity);
+        if (first_filled < kStages) {
+          ++first_filled;
+        } else {
+          await_phase(barriers.full + there.at * 8, there.parity);
+          there.next();
+        }
+        if (lane == 0) {
+          expect_bytes(barriers.full + stage.at * 8, bytes * kUnitRows);
+        }
+        __syncwarp();
+        if (lane < kUnitRows) {
+          copy_bulk(stages + stage.at * kStageBytes + lane * kPitch,
+                    w + (of * kUnitRows + lane) * params.depth + column, bytes,
+                    barriers.full + stage.at * 8, policy);
+        }
+        stage.next();
       }
-      __syncwarp();
-      if (lane < kUnitRows) {
-        copy_bulk(stages + stage.at * kStageBytes + lane * kPitch,
-                  w + (unit * kUnitRows + lane) * params.depth + column, bytes,
-                  barriers.full + stage.at * 8, policy);
-      }
-      stage.next();
       column = columns.after(column);
     } while (column != columns.first);
   }
 }
 
 template <typename T>
-__device__ void multiply_units(const StreamedParams& params, StreamedShare share,
+__device__ void multiply_units(const StreamedParams& params, StreamedShare share, int together,
                                const StreamedBarriers& barriers, unsigned char* shared) {
   auto* const sums = reinterpret_cast<float*>(shared + kSumsAt);
   const int warp = static_cast<int>(threadIdx.x / 32);
@@ -151,8 +169,9 @@ __device__ void multiply_units(const StreamedParams& params, StreamedShare share
   load_next(columns.first);
   RingPlace<kStages> stage(0);
   RingPlace<2> of_unit(1);
-  for (int unit = share.first; unit < share.last; ++unit) {
-    float sum[4] = {};
+  for (int unit = share.first; unit < share.last; unit += together) {
+    const int units = min(together, share.last - unit);
+    float sum[kMostTogether][4] = {};
     int column = columns.first;
     do {
       uint4 of_x[kGroupsEach];
@@ -161,37 +180,49 @@ __device__ void multiply_units(const StreamedParams& params, StreamedShare share
         of_x[i] = next[i];
       }
       load_next(columns.after(column));
-      await_phase(barriers.full + stage.at * 8, stage.parity);
-      const unsigned char* const w =
-          shared + stage.at * kStageBytes + lane / 4 * kPitch + lane % 4 * 16;
 #pragma unroll
-      for (int i = 0; i < kGroupsEach; ++i) {
-        const int own = (warp + i * kMultiplyWarps) * kGroupColumns;
-        if (column + own < columns.depth) {
-          multiply_group<T>(sum, *reinterpret_cast<const uint4*>(w + own * 2),
-                            *reinterpret_cast<const uint4*>(w + 8 * kPitch + own * 2), of_x[i]);
+      for (int of = 0; of < kMostTogether; ++of) {
+        if (of == units) {
+          break;
         }
+        await_phase(barriers.full + stage.at * 8, stage.parity);
+        const unsigned char* const w =
+            shared + stage.at * kStageBytes + lane / 4 * kPitch + lane % 4 * 16;
+#pragma unroll
+        for (int i = 0; i < kGroupsEach; ++i) {
+          const int own = (warp + i * kMultiplyWarps) * kGroupColumns;
+          if (column + own < columns.depth) {
+            multiply_group<T>(sum[of], *reinterpret_cast<const uint4*>(w + own * 2),
+                              *reinterpret_cast<const uint4*>(w + 8 * kPitch + own * 2), of_x[i]);
+          }
+        }
+        __syncwarp();
+        if (lane == 0) {
+          arrive(barriers.empty + stage.at * 8);
+        }
+        stage.next();
       }
-      __syncwarp();
-      if (lane == 0) {
-        arrive(barriers.empty + stage.at * 8);
-      }
-      stage.next();
       column = columns.after(column);
     } while (column != columns.first);
     // [warp][token][row of W]
-    await_phase(barriers.sums_empty + of_unit.at * 8, of_unit.parity);
-    float* const to =
-        sums + (of_unit.at * kMultiplyWarps + warp) * kSums + lane % 4 * 2 * kUnitRows + lane / 4;
-    to[0] = sum[0];
-    to[kUnitRows] = sum[1];
-    to[8] = sum[2];
-    to[kUnitRows + 8] = sum[3];
-    __syncwarp();
-    if (lane == 0) {
-      arrive(barriers.sums_full + of_unit.at * 8);
+#pragma unroll
+    for (int of = 0; of < kMostTogether; ++of) {
+      if (of == units) {
+        break;
+      }
+      await_phase(barriers.sums_empty + of_unit.at * 8, of_unit.parity);
+      float* const to =
+          sums + (of_unit.at * kMultiplyWarps + warp) * kSums + lane % 4 * 2 * kUnitRows + lane / 4;
+      to[0] = sum[of][0];
+      to[kUnitRows] = sum[of][1];
+      to[8] = sum[of][2];
+      to[kUnitRows + 8] = sum[of][3];
+      __syncwarp();
+      if (lane == 0) {
+        arrive(barriers.sums_full + of_unit.at * 8);
+      }
+      of_unit.next();
     }
-    of_unit.next();
   }
 }
 
@@ -390,7 +421,7 @@ __device__ void finish_units(const StreamedParams& params, const StreamedAdapter
 template <typename T, bool kAdapters>
 __global__ void __launch_bounds__(32 * (kBaseWarps + (kAdapters ? kHiddenWarps : 0)), 2)
     streamed(const __grid_constant__ StreamedParams params,
-             const __grid_constant__ StreamedAdapters adapters) {
+             const __grid_constant__ StreamedAdapters adapters, int together) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();
 #else
@@ -404,7 +435,7 @@ __global__ void __launch_bounds__(32 * (kBaseWarps + (kAdapters ? kHiddenWarps :
   __syncthreads();
   let_next_kernel_start();
   if (warp == kCopyWarp) {
-    copy_weights<T>(params, share, barriers, shared_address(shared));
+    copy_weights<T>(params, share, together, barriers, shared_address(shared));
   } else if (warp > kCopyWarp) {
     if constexpr (kAdapters) {
       make_hidden<T>(params, adapters, share.first * kStreamedRows, share.last * kStreamedRows,
@@ -416,7 +447,7 @@ __global__ void __launch_bounds__(32 * (kBaseWarps + (kAdapters ? kHiddenWarps :
     finish_units<T, kAdapters>(params, adapters, share, barriers, shared);
   } else {
     await_previous_kernel();
-    multiply_units<T>(params, share, barriers, shared);
+    multiply_units<T>(params, share, together, barriers, shared);
   }
 #endif
 }

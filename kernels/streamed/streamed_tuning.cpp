@@ -14,32 +14,9 @@ bool streamed_takes(const StreamedShape& shape) {
          shape.depth % kStreamedGroup == 0 && shape.x_stride % kVector == 0;
 }
 
-namespace {
-
-constexpr std::int64_t kMostBytes = 180'000'000;  // of W; above, the library is 0 to 20 % quicker
-
-std::int64_t bytes_of_w(const StreamedShape& shape) {
-  return shape.columns * shape.depth * shape.element_bytes;
-}
-
-}  // namespace
-
-bool streamed_is_quicker(const StreamedShape& shape) {
-  constexpr std::int64_t kFewBytes = 120'000'000;
-  // cuBLASLt's tiles of few rows have 64 columns. Where they fill the device as often as they are
-  // launched it is as quick, or 4 % quicker.
-  constexpr std::int64_t kTileColumns = 64;
-  const std::int64_t tiles = divide_up(shape.columns, kTileColumns);
-  const std::int64_t waves = divide_up(tiles, shape.multiprocessors);
-  const bool leaves_idle = 5 * tiles < 4 * waves * shape.multiprocessors;
-  return bytes_of_w(shape) <= kFewBytes || (bytes_of_w(shape) <= kMostBytes && leaves_idle);
-}
-
-bool streamed_layer_is_quicker(const StreamedShape& shape) {
-  // What a delta costs, 3 to 10 us, makes good where the base alone takes as long or a little
-  // longer.
-  constexpr std::int64_t kMostBytesOfLayer = 480'000'000;
-  return bytes_of_w(shape) <= kMostBytesOfLayer;
+int streamed_units_together(std::int64_t tokens) {
+  constexpr std::int64_t kFewTokens = 2;  // x of so many is little beside W
+  return tokens <= kFewTokens ? 1 : 2;
 }
 
 std::int64_t streamed_base_depth(const StreamedShape& shape) {

@@ -12,7 +12,6 @@ struct StreamedShape {
   std::int64_t x_stride = 0;
   std::int64_t element_bytes = 2;
   int compute_capability = 90;
-  std::int64_t multiprocessors = 132;
 };
 // Of what adapters add.
 struct StreamedAdaptersShape {
@@ -32,10 +31,8 @@ constexpr std::int64_t kStreamedLanes = 128;
 constexpr std::int64_t kStreamedHidden = 2048;
 
 [[nodiscard]] bool streamed_takes(const StreamedShape& shape);
-// Whether the base alone, or one that adds what adapters add, takes no longer than with cuBLASLt,
-// as measured on an H200.
-[[nodiscard]] bool streamed_is_quicker(const StreamedShape& shape);
-[[nodiscard]] bool streamed_layer_is_quicker(const StreamedShape& shape);
+// Units that share what is read of x.
+[[nodiscard]] int streamed_units_together(std::int64_t tokens);
 // Additions on the longest path of a sum over K: of the base, and of h.
 [[nodiscard]] std::int64_t streamed_base_depth(const StreamedShape& shape);
 [[nodiscard]] std::int64_t streamed_hidden_depth(const StreamedShape& shape);

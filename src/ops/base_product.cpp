@@ -139,7 +139,7 @@ class CublasLtProduct final : public Backend {
     return problem.tokens == 0 || problem.max_rank == 0 || problem.in_features == 0;
   }
   [[nodiscard]] bool streams(const Problem& problem) const {
-    return streams_ && streamed_is_quicker(problem);
+    return streams_ && streamed_takes(problem);
   }
 
   bool streams_;

@@ -23,8 +23,7 @@ kernels::StreamedShape streamed_shape(const Problem& base) {
           .depth = base.in_features,
           .x_stride = base.x_stride,
           .element_bytes = size_bytes(base.dtype),
-          .compute_capability = first_gpu().compute_capability,
-          .multiprocessors = std::max(first_gpu().multiprocessors, 1)};
+          .compute_capability = first_gpu().compute_capability};
 }
 
 }  // namespace
@@ -32,10 +31,6 @@ kernels::StreamedShape streamed_shape(const Problem& base) {
 bool streamed_takes(const Problem& base) {
   return base.intermediate == base.dtype && !base.add_inputs &&
          kernels::streamed_takes(streamed_shape(base));
-}
-
-bool streamed_is_quicker(const Problem& base) {
-  return streamed_takes(base) && kernels::streamed_is_quicker(streamed_shape(base));
 }
 
 Numerics streamed_numerics(const Problem& base) {
@@ -103,11 +98,9 @@ class StreamedLayer final : public FusedLayer {
     }
     return "";
   }
-  [[nodiscard]] bool is_quicker(const Problem& base, const Problem&) const override {
-    return kernels::streamed_layer_is_quicker(streamed_shape(base));
-  }
+  [[nodiscard]] bool is_quicker(const Problem&, const Problem&) const override { return true; }
   [[nodiscard]] bool same_base(const Problem& base, const Problem&) const override {
-    return streamed_is_quicker(base);
+    return streamed_takes(base);
   }
   [[nodiscard]] std::int64_t base_depth(const Problem& base, const Problem&) const override {
     return kernels::streamed_base_depth(streamed_shape(base)) + 1;  // and what adapters add

@@ -9,8 +9,6 @@ namespace lora_bench {
 // The base product of few rows by kernels/streamed, alone or with what adapters add. `base` as
 // base_product.h has it, and adding no y.
 [[nodiscard]] bool streamed_takes(const Problem& base);
-// Than cuBLASLt, for the base alone.
-[[nodiscard]] bool streamed_is_quicker(const Problem& base);
 [[nodiscard]] Numerics streamed_numerics(const Problem& base);
 void launch_streamed_product(const Problem& base, const Operands& operands, Stream stream);
 

@@ -9,7 +9,7 @@ using namespace lora_bench::kernels;
 
 namespace {
 
-StreamedShape decode(std::int64_t tokens) { return {tokens, 6144, 4096, 4096, 2, 90, 132}; }
+StreamedShape decode(std::int64_t tokens) { return {tokens, 6144, 4096, 4096, 2, 90}; }
 
 }  // namespace
 
@@ -36,25 +36,15 @@ TEST_CASE("few rows of 16 bits are streamed on sm_90, in whole groups and units"
   CHECK_FALSE(streamed_takes(shape));
 }
 
-TEST_CASE("what is streamed is what a library takes longer for") {
-  const auto layer = [](std::int64_t columns, std::int64_t depth) {
-    return StreamedShape{1, columns, depth, depth, 2, 90, 132};
-  };
-  CHECK(streamed_is_quicker(layer(6144, 4096)));
-  CHECK(streamed_is_quicker(layer(4096, 14336)));
-  CHECK(streamed_is_quicker(layer(10240, 8192)));        // 160 tiles of 64: 1.2 times 132
-  CHECK_FALSE(streamed_is_quicker(layer(8192, 8192)));   // 128
-  CHECK_FALSE(streamed_is_quicker(layer(28672, 4096)));  // 235 MB
-  CHECK(streamed_layer_is_quicker(layer(8192, 8192)));
-  CHECK(streamed_layer_is_quicker(layer(28672, 4096)));
-  CHECK(streamed_layer_is_quicker(layer(8192, 28672)));
-  CHECK_FALSE(streamed_layer_is_quicker(layer(57344, 8192)));  // 940 MB
+TEST_CASE("rows that are many enough for x to count share what is read of it") {
+  CHECK(streamed_units_together(1) == 1);
+  CHECK(streamed_units_together(2) == 1);
+  CHECK(streamed_units_together(3) == 2);
+  CHECK(streamed_units_together(8) == 2);
 }
 
 TEST_CASE("a sum over K is as deep as the columns of one warp, and the warps") {
-  const auto layer = [](std::int64_t depth) {
-    return StreamedShape{1, 4096, depth, depth, 2, 90, 132};
-  };
+  const auto layer = [](std::int64_t depth) { return StreamedShape{1, 4096, depth, depth, 2, 90}; };
   CHECK(streamed_base_depth(layer(4096)) == 4096 / 8 + 8);
   CHECK(streamed_base_depth(layer(1056)) == 2 * 128 + 8);
   CHECK(streamed_hidden_depth(layer(4096)) == 4096 / 32 + 32);
