@@ -27,8 +27,9 @@ static_assert(std::is_trivially_copyable_v<StreamedParams> && sizeof(StreamedPar
 struct StreamedAdapters {
   ShrinkParams shrink;
   ExpandParams expand;
-  float* partials = nullptr;     // streamed_partials() of them
-  std::uint32_t* met = nullptr;  // two, 0 before the first launch; every launch leaves 0
+  // Both 0 before the first launch.
+  std::uint32_t* words = nullptr;  // streamed_words() of them
+  std::uint32_t* met = nullptr;    // three
 };
 static_assert(std::is_trivially_copyable_v<StreamedAdapters> && sizeof(StreamedAdapters) < 2048);
 

@@ -27,7 +27,9 @@ std::int64_t streamed_base_depth(const StreamedShape& shape) {
 
 std::int64_t streamed_hidden_depth(const StreamedShape& shape) {
   const std::int64_t groups = divide_up(shape.depth, kStreamedGroup);
-  return divide_up(groups, kStreamedSplits) * kStreamedGroup + kStreamedSplits;
+  constexpr std::int64_t kPairs = 5;  // 32 splits, added in pairs
+  static_assert(kStreamedSplits == 1 << kPairs);
+  return divide_up(groups, kStreamedSplits) * kStreamedGroup + kPairs;
 }
 
 bool streamed_takes_adapters(const StreamedShape& shape, const StreamedAdaptersShape& adapters) {
@@ -46,9 +48,10 @@ bool streamed_takes_adapters(const StreamedShape& shape, const StreamedAdaptersS
   return true;
 }
 
-std::int64_t streamed_partials(const StreamedShape& shape, std::int64_t slices,
-                               std::int64_t max_rank) {
-  return kStreamedSplits * slices * shape.tokens * max_rank;
+std::int64_t streamed_words(const StreamedShape& shape, std::int64_t slices,
+                            std::int64_t max_rank) {
+  constexpr std::int64_t kSets = 2;
+  return kSets * kStreamedSplits * slices * shape.tokens * max_rank;
 }
 
 }  // namespace lora_bench::kernels

@@ -39,8 +39,8 @@ constexpr std::int64_t kStreamedHidden = 2048;
 // In a layer that it takes.
 [[nodiscard]] bool streamed_takes_adapters(const StreamedShape& shape,
                                            const StreamedAdaptersShape& adapters);
-// fp32 numbers of workspace.
-[[nodiscard]] std::int64_t streamed_partials(const StreamedShape& shape, std::int64_t slices,
-                                             std::int64_t max_rank);
+// Of four bytes, of workspace.
+[[nodiscard]] std::int64_t streamed_words(const StreamedShape& shape, std::int64_t slices,
+                                          std::int64_t max_rank);
 
 }  // namespace lora_bench::kernels

@@ -46,7 +46,7 @@ Numerics streamed_numerics(const Problem& base) {
 
 namespace {
 
-constexpr std::int64_t kMetBytes = 256;  // before the partial sums
+constexpr std::int64_t kMetBytes = 256;  // before the words
 
 // Of any batch of as many rows.
 kernels::StreamedAdaptersShape streamed_adapters(const Problem& lora) {
@@ -119,9 +119,8 @@ class StreamedLayer final : public FusedLayer {
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& base,
                                              const Problem& lora) const override {
-    return kMetBytes +
-           kernels::streamed_partials(streamed_shape(base), lora.slices(), lora.max_rank) *
-               static_cast<std::int64_t>(sizeof(float));
+    return kMetBytes + kernels::streamed_words(streamed_shape(base), lora.slices(), lora.max_rank) *
+                           static_cast<std::int64_t>(sizeof(std::uint32_t));
   }
   void launch(const Problem& base, const Operands& of_base, const Problem& lora,
               const Operands& of_lora, Stream stream) const override {
@@ -132,7 +131,8 @@ class StreamedLayer final : public FusedLayer {
     adapters.shrink = shrink_params(lora, of_lora);
     adapters.expand = expand_params(lora, of_lora);
     adapters.met = static_cast<std::uint32_t*>(of_lora.workspace);
-    adapters.partials = reinterpret_cast<float*>(static_cast<char*>(of_lora.workspace) + kMetBytes);
+    adapters.words =
+        reinterpret_cast<std::uint32_t*>(static_cast<char*>(of_lora.workspace) + kMetBytes);
     const kernels::StreamedParams params = streamed_params(base, of_base);
     if (!kernels::streamed_copies(params) || !kernels::streamed_copies(adapters)) {
       throw std::logic_error("operands of a fused layer begin on 16 bytes");

@@ -57,5 +57,13 @@ T look_at(const T* at) {  // of memory that others may write meanwhile
   look_again();
   return *const_cast<const volatile T*>(at);
 }
+inline uint4 look_at_four(std::uint32_t* at) {
+  look_again();
+  const uint4 seen = {at[0], at[1], at[2], at[3]};
+  for (int i = 0; i < 4; ++i) {
+    show_to_next(at + i);
+  }
+  return seen;
+}
 
 }  // namespace lora_bench::emulated

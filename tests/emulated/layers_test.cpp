@@ -37,9 +37,11 @@ class StreamedBase final : public Backend {
   std::unique_ptr<FusedLayer> layer_ = make_streamed_layer();
 };
 
-// Where K is short, more columns than blocks keep sums of while h is made.
+// Where K is short, more units of 16 columns than a block keeps sums of while h is made; where it
+// is two stages, a pair of units in each block and one more in some.
 std::vector<std::int64_t> widths_for(std::int64_t in_features) {
-  return {in_features < 64 ? 16 * 132 * 5 : 272, 32};
+  const std::int64_t units = in_features < 64 ? 132 * 9 : in_features < 2048 ? 132 * 2 + 40 : 17;
+  return {16 * units, 32};
 }
 
 }  // namespace
@@ -50,7 +52,7 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
   const std::unique_ptr<Memory> memory = make_device_memory();
   int fused = 0;
   for (const LayerKind kind : {LayerKind::kColumn, LayerKind::kMergedColumn}) {
-    for (const std::int64_t in_features : {32, 2112}) {
+    for (const std::int64_t in_features : {32, 1056, 2112}) {
       for (const std::int64_t tokens : {1, 3, 8}) {
         for (const Overlap overlap : {Overlap::kSerial, Overlap::kFused}) {
           LayerProblem problem = few_rows(kind, in_features, widths_for(in_features), tokens);

@@ -117,6 +117,9 @@ class Machine {
       } else if (started < clusters) {
         start(started++);
       } else if (alive_ == 0) {
+        for (const auto& [to, value] : unseen_) {
+          *to = value;
+        }
         return;
       } else if (!looking_.empty() && ++looks_in_vain < kMostLooks) {
         ready_.swap(looking_);  // who looks at a word may find what it needs, and look at the next
@@ -150,6 +153,20 @@ class Machine {
   void has_gone_on() { gone_on_ = true; }
   // Of every eight copies that follow one another, four are late.
   bool next_is_late() { return (copies_++ * 5 / 8) % 2 != 0; }
+  void write(std::uint32_t* to, std::uint32_t value) {
+    if (next_is_late()) {
+      unseen_[to] = value;
+    } else {
+      *to = value;
+    }
+  }
+  void show(std::uint32_t* to) {
+    if (const auto found = unseen_.find(to); found != unseen_.end()) {
+      *to = found->second;
+      unseen_.erase(found);
+      gone_on_ = true;
+    }
+  }
   void body() { launch_.body(); }
   [[nodiscard]] std::size_t shared_bytes() const { return launch_.shared_bytes; }
 
@@ -212,6 +229,7 @@ class Machine {
   static Stacks stacks_;
   std::map<Cluster*, std::unique_ptr<Cluster>> clusters_;
   std::deque<Thread*> ready_, looking_, last_;
+  std::map<std::uint32_t*, std::uint32_t> unseen_;
   Thread* current_ = nullptr;
   void* scheduler_ = nullptr;
   unsigned alive_ = 0;
@@ -373,6 +391,8 @@ void do_copies_for(std::uint32_t barrier) {
 }
 
 void look_again() { machine->look_later(); }
+void write_unordered(std::uint32_t* to, std::uint32_t value) { machine->write(to, value); }
+void show_to_next(std::uint32_t* to) { machine->show(to); }
 
 unsigned own_lane() { return machine->own().lane; }
 unsigned rank_in_cluster() { return machine->own().block->rank; }

@@ -48,6 +48,10 @@ void close_products();
 void await_products(unsigned open_groups);
 // Has looked at memory that another block may write, in a loop: lets others go on.
 void look_again();
+// A write that no other is ordered with: it may be there at once, or not before somebody has looked
+// and found what was there before; both happen, in turn.
+void write_unordered(std::uint32_t* to, std::uint32_t value);
+void show_to_next(std::uint32_t* to);  // has been looked at
 [[nodiscard]] unsigned own_lane();
 
 // Addresses in shared memory: number of the block in its cluster, and bytes from its first on.

@@ -47,8 +47,8 @@ TEST_CASE("a sum over K is as deep as the columns of one warp, and the warps") {
   const auto layer = [](std::int64_t depth) { return StreamedShape{1, 4096, depth, depth, 2, 90}; };
   CHECK(streamed_base_depth(layer(4096)) == 4096 / 8 + 8);
   CHECK(streamed_base_depth(layer(1056)) == 2 * 128 + 8);
-  CHECK(streamed_hidden_depth(layer(4096)) == 4096 / 32 + 32);
-  CHECK(streamed_hidden_depth(layer(1056)) == 64 + 32);
+  CHECK(streamed_hidden_depth(layer(4096)) == 4096 / 32 + 5);
+  CHECK(streamed_hidden_depth(layer(1056)) == 64 + 5);
 }
 
 TEST_CASE("adapters are streamed with the base as long as h and their rows of B find room") {
@@ -69,5 +69,5 @@ TEST_CASE("adapters are streamed with the base as long as h and their rows of B 
   CHECK_FALSE(streamed_takes_adapters(decode(1), {1, 3, 16, widths.data(), 8}));
   const std::array<std::int64_t, 1> narrow{40};
   CHECK_FALSE(streamed_takes_adapters(decode(1), {1, 1, 16, narrow.data(), 0}));
-  CHECK(streamed_partials(decode(8), 3, 16) == kStreamedSplits * 3 * 8 * 16);
+  CHECK(streamed_words(decode(8), 3, 16) == 2 * kStreamedSplits * 3 * 8 * 16);
 }
