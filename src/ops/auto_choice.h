@@ -49,7 +49,8 @@ enum class AutoReason : std::uint8_t {
 
 [[nodiscard]] kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device,
                                                            const Problem& problem);
-// Of bf16 that an element of h is where expand multiplies by products of four warps together, else 0.
+// How many numbers of bf16 an element of h is where expand multiplies by products of four warps
+// together; else 0.
 [[nodiscard]] int expand_numbers(const AutoDevice& device, const Problem& problem);
 // `vectors`: operands can be read 16 bytes at a time.
 [[nodiscard]] kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
