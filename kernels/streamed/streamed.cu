@@ -1,3 +1,4 @@
+#include "kernels/divide_up.h"
 #include "kernels/streamed/streamed.cuh"
 
 namespace lora_bench::kernels {
@@ -15,19 +16,21 @@ cudaError_t launch_as(const StreamedParams& params, const StreamedAdapters& adap
     return error;
   }
   const std::int64_t units = params.columns / kStreamedRows;
+  const std::int64_t blocks = units < multiprocessors ? units : multiprocessors;
   const std::int64_t hidden = adapters.shrink.slices * params.tokens * adapters.shrink.max_rank;
   cudaLaunchAttribute link = {};
   link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   link.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(units < multiprocessors ? units : multiprocessors));
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(kHiddenAt + (kAdapters ? hidden * 4 : 0));
   config.stream = stream;
   config.attrs = &link;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, params, adapters,
-                            streamed_units_together(params.tokens));
+  return cudaLaunchKernelEx(
+      &config, kernel, params, adapters,
+      streamed_units_together(params.tokens, divide_up(units, blocks), kAdapters));
 }
 
 template <typename T>

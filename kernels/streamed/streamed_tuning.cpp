@@ -14,9 +14,11 @@ bool streamed_takes(const StreamedShape& shape) {
          shape.depth % kStreamedGroup == 0 && shape.x_stride % kVector == 0;
 }
 
-int streamed_units_together(std::int64_t tokens) {
+int streamed_units_together(std::int64_t tokens, std::int64_t units, bool adapters) {
   constexpr std::int64_t kFewTokens = 2;  // x of so many is little beside W
-  return tokens <= kFewTokens ? 1 : 2;
+  // Where a block has but two units, both would end last, and then what adapters add to them.
+  const bool end_at_once = adapters && units <= 2;
+  return tokens <= kFewTokens || end_at_once ? 1 : 2;
 }
 
 std::int64_t streamed_base_depth(const StreamedShape& shape) {

@@ -31,8 +31,8 @@ constexpr std::int64_t kStreamedLanes = 128;
 constexpr std::int64_t kStreamedHidden = 2048;
 
 [[nodiscard]] bool streamed_takes(const StreamedShape& shape);
-// Units that share what is read of x.
-[[nodiscard]] int streamed_units_together(std::int64_t tokens);
+// Units of a block that share what is read of x.
+[[nodiscard]] int streamed_units_together(std::int64_t tokens, std::int64_t units, bool adapters);
 // Additions on the longest path of a sum over K: of the base, and of h.
 [[nodiscard]] std::int64_t streamed_base_depth(const StreamedShape& shape);
 [[nodiscard]] std::int64_t streamed_hidden_depth(const StreamedShape& shape);

@@ -37,10 +37,11 @@ TEST_CASE("few rows of 16 bits are streamed on sm_90, in whole groups and units"
 }
 
 TEST_CASE("rows that are many enough for x to count share what is read of it") {
-  CHECK(streamed_units_together(1) == 1);
-  CHECK(streamed_units_together(2) == 1);
-  CHECK(streamed_units_together(3) == 2);
-  CHECK(streamed_units_together(8) == 2);
+  CHECK(streamed_units_together(2, 14, true) == 1);
+  CHECK(streamed_units_together(3, 14, true) == 2);
+  CHECK(streamed_units_together(8, 3, true) == 2);
+  CHECK(streamed_units_together(8, 2, true) == 1);  // both would end last
+  CHECK(streamed_units_together(8, 2, false) == 2);
 }
 
 TEST_CASE("a sum over K is as deep as the columns of one warp, and the warps") {
