@@ -37,8 +37,8 @@ enum class Comm : std::uint8_t { kNone, kNccl };
 // How the adapters' part of a layer runs beside its base; src/layers says what each means.
 enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue, kFused };
 
-// Which algorithm a base product takes on a GPU: a kernel of our own where it is the quicker one,
-// else the first that the library names; the first; or of those that the library names the one that
+// Which algorithm a base product takes on a GPU: a kernel of our own for few rows, else the
+// first that the library names; the first; or of those that the library names the one that
 // was the quickest when they were timed.
 enum class BaseAlgorithm : std::uint8_t { kAuto, kFirst, kQuickest };
 
