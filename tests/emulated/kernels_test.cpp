@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "device/facts.h"
@@ -152,8 +152,12 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
 TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank") {
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
-    for (const auto& [add_inputs, intermediate] :
-         {std::pair(true, Dtype::kFp32), {false, Dtype::kFp32}, {true, Dtype::kBf16}}) {
+    for (const auto& [add_inputs, dtype, intermediate] :
+         {std::tuple(true, Dtype::kBf16, Dtype::kFp32),
+          {false, Dtype::kBf16, Dtype::kFp32},
+          {true, Dtype::kBf16, Dtype::kBf16},
+          {true, Dtype::kFp16, Dtype::kFp32},
+          {false, Dtype::kFp16, Dtype::kFp16}}) {
       const std::int64_t lanes = 16 * tile.steps;
       lora_bench::Case spec = even_case(90, lanes - 5, 72);
       spec.layer.widths = {264, 0, 136, 72};
@@ -162,6 +166,7 @@ TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank
       spec.adapters.rank.list = {lanes - 5, 0, lanes / 4 + 3};
       spec.adapters.max_rank = lanes - 4;  // columns of B begin on 8 bytes
       spec.adapters.bias = true;
+      spec.dtype = dtype;
       spec.intermediate = intermediate;
       spec.add_inputs = add_inputs;
       spec.adapters.scale = {2.0, 1.0, 0.37};
@@ -172,6 +177,7 @@ TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank
                         .chunks = add_inputs ? 1 : 3};
       CAPTURE(lora_bench::tuning_text(problem.tuning));
       CAPTURE(add_inputs);
+      CAPTURE(name(dtype));
       CAPTURE(name(intermediate));
       REQUIRE(takes(*chosen, problem));
       check_proved(*chosen, problem);
