@@ -98,6 +98,24 @@ TEST_CASE("a layer in one launch is right at ranks that are no whole vectors, an
   }
 }
 
+// A product of h takes two eights of lanes, and four groups of K in a round.
+TEST_CASE("a layer in one launch is right where adapters share a product, over many rounds of K") {
+  const StreamedBase base;
+  const Selected lora = select_backend("auto");
+  const std::unique_ptr<Memory> memory = make_device_memory();
+  for (const std::int64_t max_rank : {8, 24}) {
+    LayerProblem problem = few_rows(LayerKind::kMergedColumn, 4640, {272, 32}, 4);
+    problem.layer.max_rank = problem.lora.max_rank = max_rank;
+    problem.lora.rank = {max_rank, 5, max_rank, 7, 5};
+    problem.overlap = Overlap::kFused;
+    CAPTURE(max_rank);
+    REQUIRE(why_not_fused(problem, base) == "");
+    const Verdict verdict =
+        verify_layer(problem, base, *lora.backend, *memory, {.relations = false});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+  }
+}
+
 TEST_CASE("a layer in one launch leaves the same bits every time, and serves the next batch") {
   const StreamedBase base;
   const Selected lora = select_backend("auto");
