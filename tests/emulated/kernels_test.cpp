@@ -16,6 +16,7 @@
 using lora_bench::Backend;
 using lora_bench::Dtype;
 using lora_bench::Memory;
+using lora_bench::Op;
 using lora_bench::Problem;
 using lora_bench::Status;
 using lora_bench::TunedFamily;
@@ -152,12 +153,15 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
 TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank") {
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
-    for (const auto& [add_inputs, dtype, intermediate] :
-         {std::tuple(true, Dtype::kBf16, Dtype::kFp32),
-          {false, Dtype::kBf16, Dtype::kFp32},
-          {true, Dtype::kBf16, Dtype::kBf16},
-          {true, Dtype::kFp16, Dtype::kFp32},
-          {false, Dtype::kFp16, Dtype::kFp16}}) {
+    for (const auto& [op, add_inputs, dtype, intermediate] :
+         {std::tuple(Op::kLinear, true, Dtype::kBf16, Dtype::kFp32),
+          {Op::kLinear, false, Dtype::kBf16, Dtype::kFp32},
+          {Op::kLinear, true, Dtype::kBf16, Dtype::kBf16},
+          {Op::kLinear, true, Dtype::kFp16, Dtype::kFp32},
+          {Op::kLinear, false, Dtype::kFp16, Dtype::kFp16},
+          {Op::kExpand, true, Dtype::kBf16, Dtype::kBf16},
+          {Op::kExpand, false, Dtype::kBf16, Dtype::kFp32},
+          {Op::kExpand, false, Dtype::kFp16, Dtype::kFp16}}) {
       const std::int64_t lanes = 16 * tile.steps;
       lora_bench::Case spec = even_case(90, lanes - 5, 72);
       spec.layer.widths = {264, 0, 136, 72};
@@ -166,16 +170,19 @@ TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank
       spec.adapters.rank.list = {lanes - 5, 0, lanes / 4 + 3};
       spec.adapters.max_rank = lanes - 4;  // columns of B begin on 8 bytes
       spec.adapters.bias = true;
+      spec.op = op;
       spec.dtype = dtype;
       spec.intermediate = intermediate;
       spec.add_inputs = add_inputs;
       spec.adapters.scale = {2.0, 1.0, 0.37};
-      spec.scale_at = add_inputs ? lora_bench::ScaleAt::kShrink : lora_bench::ScaleAt::kExpand;
+      spec.scale_at = add_inputs && op == Op::kLinear ? lora_bench::ScaleAt::kShrink
+                                                      : lora_bench::ScaleAt::kExpand;
       Problem problem = problem_of(spec);
       problem.tuning = {.family = TunedFamily::kPanel,
                         .expand_tile = lora_bench::tile_name(tile),
                         .chunks = add_inputs ? 1 : 3};
       CAPTURE(lora_bench::tuning_text(problem.tuning));
+      CAPTURE(name(op));
       CAPTURE(add_inputs);
       CAPTURE(name(dtype));
       CAPTURE(name(intermediate));
