@@ -121,7 +121,7 @@ TEST_CASE("a layer in one launch leaves the same bits every time, and serves the
   const Selected lora = select_backend("auto");
   const std::unique_ptr<Memory> memory = make_device_memory();
   const std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kDevice);
-  LayerProblem problem = few_rows(LayerKind::kColumn, 1056, widths_for(1056), 8);
+  LayerProblem problem = few_rows(LayerKind::kMergedColumn, 1056, widths_for(1056), 8);
   REQUIRE(why_not_fused(problem, base).empty());
   problem.overlap = Overlap::kFused;
   const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
