@@ -121,33 +121,38 @@ TEST_CASE("a layer in one launch leaves the same bits every time, and serves the
   const Selected lora = select_backend("auto");
   const std::unique_ptr<Memory> memory = make_device_memory();
   const std::unique_ptr<Communicator> communicator = make_local_communicator(Space::kDevice);
-  LayerProblem problem = few_rows(LayerKind::kMergedColumn, 1056, widths_for(1056), 8);
-  REQUIRE(why_not_fused(problem, base).empty());
-  problem.overlap = Overlap::kFused;
-  const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
-  LayerEngine engine(problem, base, *lora.backend, *memory);
-  load_layer(engine, problem, tensors);
-  const auto after = [&](bool with_lora = true) {
-    engine.poison_results(0);
-    engine.forward(*communicator, Stream{}, with_lora);
-    return engine.output(0);
-  };
-  const Matrix first = after();
-  for (int launch = 0; launch < 4; ++launch) {
+  // Of as many blocks as there may be, and of two, which clear the words of a set in many rounds.
+  for (const auto& widths : {widths_for(1056), {16, 16}}) {
+    CAPTURE(widths.front());
+    LayerProblem problem = few_rows(LayerKind::kMergedColumn, 1056, widths, 8);
+    REQUIRE(why_not_fused(problem, base).empty());
+    problem.overlap = Overlap::kFused;
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerEngine engine(problem, base, *lora.backend, *memory);
+    load_layer(engine, problem, tensors);
+    const auto after = [&](bool with_lora = true) {
+      engine.poison_results(0);
+      engine.forward(*communicator, Stream{}, with_lora);
+      return engine.output(0);
+    };
+    const Matrix first = after();
+    for (int launch = 0; launch < 4; ++launch) {
+      CHECK(after() == first);
+    }
+    engine.activate(make_plan(std::vector<std::int32_t>(8, -1), problem.lora.slots));
+    CHECK(after() == after(false));
+    // Another batch of as many rows finds nothing of the one before.
+    LayerProblem other = problem;
+    other.lora.plan =
+        make_plan(std::vector<std::int32_t>{1, 1, 0, 3, 0, 0, -1, 4}, other.lora.slots);
+    LayerEngine fresh(other, base, *lora.backend, *memory);
+    load_layer(fresh, other, tensors);
+    fresh.poison_results(0);
+    fresh.forward(*communicator, Stream{}, true);
+    engine.activate(other.lora.plan);
+    CHECK(after() == fresh.output(0));
+    engine.activate(problem.lora.plan);
     CHECK(after() == first);
+    CHECK(engine.damage().empty());
   }
-  engine.activate(make_plan(std::vector<std::int32_t>(8, -1), problem.lora.slots));
-  CHECK(after() == after(false));
-  // Another batch of as many rows finds nothing of the one before.
-  LayerProblem other = problem;
-  other.lora.plan = make_plan(std::vector<std::int32_t>{1, 1, 0, 3, 0, 0, -1, 4}, other.lora.slots);
-  LayerEngine fresh(other, base, *lora.backend, *memory);
-  load_layer(fresh, other, tensors);
-  fresh.poison_results(0);
-  fresh.forward(*communicator, Stream{}, true);
-  engine.activate(other.lora.plan);
-  CHECK(after() == fresh.output(0));
-  engine.activate(problem.lora.plan);
-  CHECK(after() == first);
-  CHECK(engine.damage().empty());
 }
