@@ -263,7 +263,7 @@ void Machine::start(unsigned number) {
     block.alive = threads;
     block.cluster = &cluster;
     block.shared.reset(static_cast<std::byte*>(std::aligned_alloc(1024, kSharedBytes)));
-    std::memset(block.shared.get(), 0xA5, kSharedBytes);
+    std::memset(block.shared.get(), 0xFF, kSharedBytes);  // NaN, of any type
     block.warps.resize((threads + kLanes - 1) / kLanes);
     block.threads.resize(threads);
     for (unsigned i = 0; i < threads; ++i) {
