@@ -29,7 +29,7 @@ struct StreamedAdapters {
   ExpandParams expand;
   // Both 0 before the first launch.
   std::uint32_t* words = nullptr;  // streamed_words() of them
-  std::uint32_t* met = nullptr;    // three
+  std::uint32_t* met = nullptr;    // tasks done, blocks that have read, whose turn of two sets
 };
 static_assert(std::is_trivially_copyable_v<StreamedAdapters> && sizeof(StreamedAdapters) < 2048);
 
