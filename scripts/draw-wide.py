@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Draws the points of scenarios/auto-wide.yaml: steps that nobody chose.
 
-  scripts/draw-wide.py [--seed 1] [--points 160] > scenarios/auto-wide.yaml
+  scripts/draw-wide.py [--seed 1] [--points 160] [--most-bytes 1e9] > scenarios/auto-wide.yaml
 
 Each point has a model and layer, 1 to 16384 tokens, 1 to 512 adapters, a rank from 4 to 256 and a law,
-the numbers drawn evenly over their logarithms. Points of more than 1 GB of operands are drawn anew.
+the numbers drawn evenly over their logarithms. Points of more bytes of operands are drawn anew.
 """
 import argparse
 import random
@@ -15,7 +15,6 @@ MODELS = {"llama-3.1-8b": (4096, 6144, 14336, 4096), "llama-3.1-70b": (8192, 102
 LAYERS = ("qkv", "o", "gate_up", "down")
 RANKS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 LAWS = ("uniform", "uniform", "{zipf: 1.0}", "{zipf: 1.5}", "{hot: 80%}", "one-vs-rest")
-MOST_BYTES = 1e9
 HEAD = """\
 # Does `auto` stand near the floor, and before every other backend, on steps that nobody chose? Drawn by
 # `scripts/draw-wide.py{arguments}`: change that, not this.
@@ -39,7 +38,7 @@ def between(draw, least, most):
     return min(most, int(least * (most / least + 1e-9) ** draw.random() + 0.5))
 
 
-def point(draw):
+def point(draw, most_bytes):
     while True:
         model, layer = draw.choice(list(MODELS)), draw.choice(LAYERS)
         k, n = sizes(model, layer)
@@ -47,7 +46,7 @@ def point(draw):
         slots = min(between(draw, 1, 512), tokens)
         slices = {"qkv": 3, "gate_up": 2}.get(layer, 1)
         weights = slots * rank * (slices * k + n)
-        if 2 * (weights + tokens * (k + 2 * n)) <= MOST_BYTES:
+        if 2 * (weights + tokens * (k + 2 * n)) <= most_bytes:
             break
     if slots == 1:
         law = "identical"
@@ -77,14 +76,15 @@ def main():
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--points", type=int, default=160)
+    parser.add_argument("--most-bytes", type=float, default=1e9)
     options = parser.parse_args()
     if options.points < 1:
         parser.error(f"--points {options.points}: a scenario has one point at least")
     draw = random.Random(options.seed)
-    arguments = "".join(f" --{key} {value}" for key, value in vars(options).items() if value != parser.get_default(key))
+    arguments = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in vars(options).items() if value != parser.get_default(key))
     print(HEAD.format(arguments=arguments))
     for number in range(1, options.points + 1):
-        model, layer, kind, tokens, slots, rank, law, batch = point(draw)
+        model, layer, kind, tokens, slots, rank, law, batch = point(draw, options.most_bytes)
         described = ", ".join(f"{key}: {value}" for key, value in batch.items())
         print(f"  - {{name: {number:03}-{layer}-{kind}{tokens}-a{slots}-r{rank}, model: {model}, layers: {layer}, "
               f"batch: {{{described}}}, skew: {law}, adapters: {{slots: {slots}, rank: {rank}}}}}")

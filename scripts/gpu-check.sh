@@ -3,7 +3,7 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax profile;
+#     parts, in this order: tests device verify self-test anchors floor aa modes fuzz sanitize clock peers peers-wide tax profile;
 #     default: all but peers, peers-wide and tax, which need PyTorch, and profile, which needs ncu
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
@@ -11,6 +11,7 @@
 #   LORA_BENCH_PROFILE="decode1-*"   which cases of anchors and auto-wide ncu explains
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
 #   LORA_BENCH_POINTS=160   how many points of peers-wide
+#   LORA_BENCH_FLOOR_POINTS=1000   how many drawn steps of floor
 #   LORA_BENCH_PEER_SECONDS=3600   after which a peer begins no case of peers-wide and tax; run again, it goes on
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,9 +20,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^#/s/^# \?//p}' "$0"
   exit 0
 fi
-known="tests device verify self-test anchors aa modes fuzz sanitize clock peers peers-wide tax profile"
+known="tests device verify self-test anchors floor aa modes fuzz sanitize clock peers peers-wide tax profile"
 parts=("$@")
-((${#parts[@]})) || parts=(tests device verify self-test anchors aa modes fuzz sanitize clock)
+((${#parts[@]})) || parts=(tests device verify self-test anchors floor aa modes fuzz sanitize clock)
 for part in "${parts[@]}"; do  # before anything is built or run
   if [[ " $known " != *" $part "* ]]; then
     echo "gpu-check.sh: no part '$part'" >&2
@@ -142,6 +143,18 @@ profile() {
   record profile scripts/profile-cases.py anchors auto-wide "${wanted[@]}" --tool "$tool" --out "$out/profile.jsonl"
 }
 
+# Is any time below the floor, and how near does a kernel come that only touches the operands? Every backend on some
+# steps, the quickest on all.
+floor() {
+  local file=build/floor.yaml quick=(--set measure.warmup_ms=10 --set measure.min_time_ms=5 --set measure.max_time_ms=40
+    --set verify.max_rows=16 --max-cases 100000 --quiet)
+  scripts/draw-wide.py --seed 2 --points "${LORA_BENCH_FLOOR_POINTS:-1000}" --most-bytes 2.5e8 >"$file"
+  record floor "$tool" run "$file" --backends auto --touch "${quick[@]}" --out "$out/floor.jsonl"
+  record floor-others "$tool" run "$file" --case '??[05]-*' --backends naive,bgmv,grouped,chunked,panel,cublas "${quick[@]}" \
+    --out "$out/floor-others.jsonl"
+  record floor-check scripts/check-floor.py "$out/floor.jsonl" "$out/floor-others.jsonl"
+}
+
 backends=naive,bgmv,grouped,grouped-ordered,chunked,panel,auto
 run_part() {
   case $1 in
@@ -153,6 +166,7 @@ run_part() {
       record anchors "$tool" run anchors --backends "$backends,cublas" --out "$out/anchors.jsonl" \
         --out "$out/anchors.md" --quiet
       ;;
+    floor) floor ;;
     aa)  # the same code a second time: what differs is noise
       record aa-run "$tool" run anchors --backends bgmv --shuffle --out "$out/aa.jsonl" --quiet
       "$tool" report "$out/anchors.jsonl" --filter backend=bgmv --out "$out/aa-base.jsonl" >/dev/null

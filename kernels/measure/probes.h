@@ -15,18 +15,65 @@ struct ProbeGrid {
   unsigned threads_per_block = 256;
 };
 
-// Does nothing: what is left is the cost of a launch.
-[[nodiscard]] cudaError_t launch_empty(cudaStream_t stream);
+// How a launch begins beside the launch before it: after its end; on its way while that one ends,
+// though it touches nothing before the end; or touching its operands at once, as a kernel may with
+// what no launch before it writes.
+enum class Start : std::uint8_t { kApart, kLinked, kEarly };
+
+// Does nothing: what is left is the cost of a launch. A launch that updates what the one before wrote
+// is `launch_update_stream` of a few bytes.
+[[nodiscard]] cudaError_t launch_empty(Start start, cudaStream_t stream);
 
 // Reads [data, data + bytes) once. `sink` (one word) is written only if the exclusive or of all
 // that a thread read happens to be one odd value, which keeps the loads from being dropped.
-// `linked` launches may begin before the launch before them has ended, and read when it has.
 [[nodiscard]] cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* sink,
-                                             ProbeGrid grid, bool linked, cudaStream_t stream);
+                                             ProbeGrid grid, Start start, cudaStream_t stream);
+
+// Reads [data, data + bytes) and writes other bits back in place.
+[[nodiscard]] cudaError_t launch_update_stream(void* data, std::int64_t bytes, ProbeGrid grid,
+                                               Start start, cudaStream_t stream);
 
 // to[i] = from[i].
 [[nodiscard]] cudaError_t launch_copy(void* to, const void* from, std::int64_t bytes,
                                       ProbeGrid grid, cudaStream_t stream);
+
+// The operands of one step, in bytes, as `launch_touch` takes them.
+struct TouchParams {
+  // A, B or bias of one slice, of which the active slots are touched.
+  struct Part {
+    const void* data = nullptr;
+    std::int64_t slot_bytes = 0;    // allocated for one slot, below 4 GiB
+    std::int64_t lane_bytes = 0;    // of a slot what each lane of its rank takes; 0: it has no lanes
+    std::int64_t period_bytes = 0;  // lanes of B lie together in each row of so many bytes; 0: once
+  };
+  // Of the rows that have an adapter.
+  struct Rows {
+    void* data = nullptr;
+    std::int64_t row_bytes = 0;     // at most, of one row; below 4 GiB
+    std::int64_t stride_bytes = 0;  // from one row to the next
+    std::int64_t lane_bytes = 0;    // of an h, whose row is as long as the rank; 0: all of the row
+    bool reads = false, writes = false;
+  };
+  Part part[3 * kMaxSlices];
+  Rows rows[2 + kMaxSlices];
+  int parts = 0, operands = 0;
+  const std::int32_t* adapter_of_token = nullptr;
+  const std::int32_t* token_order = nullptr;
+  const std::int32_t* active_ids = nullptr;
+  const std::int32_t* group_starts = nullptr;
+  const std::int32_t* rank = nullptr;
+  std::int64_t uniform_rank = 0;  // of all active slots; 0: they differ
+  std::int64_t tokens = 0;
+  std::int32_t active = 0;
+  bool backwards = false;    // each warp through its tiles
+  unsigned* sink = nullptr;  // one word, seldom written
+};
+static_assert(std::is_trivially_copyable_v<TouchParams> && sizeof(TouchParams) < 4096);
+
+// Reads every operand of a step once, and reads or writes its output once: no kernel that does the
+// step moves less. What it leaves in the output means nothing.
+[[nodiscard]] cudaError_t launch_touch(const TouchParams& params, int multiprocessors,
+                                       cudaStream_t stream);
 
 // Fills with random bits, finite and full-mantissa when read as bf16, fp16 or fp32: data of one
 // value would draw less power and run at higher clocks.

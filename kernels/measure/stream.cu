@@ -7,14 +7,19 @@ namespace {
 // 16-byte loads that each thread has under way before it uses the first.
 constexpr int kInFlight = 8;
 
-__global__ void empty() {}
-
-// Neighbouring threads read neighbouring vectors; a thread's loads are a grid apart, so that all
-// memory channels are busy from the first wave. Linked, it is on its way while the launch before
-// it ends, but reads nothing that may be that one's result before it is there. Bound: memory.
-__global__ void read_stream(const uint4* __restrict__ data, std::int64_t vectors, unsigned* sink) {
+__global__ void empty() {
   let_next_kernel_start();
   await_previous_kernel();
+}
+
+// Neighbouring threads read neighbouring vectors; a thread's loads are a grid apart, so that all
+// memory channels are busy from the first wave. Bound: memory.
+__global__ void read_stream(const uint4* __restrict__ data, std::int64_t vectors, unsigned* sink,
+                            bool early) {
+  let_next_kernel_start();
+  if (!early) {
+    await_previous_kernel();
+  }
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
   std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   unsigned mixed = 0;
@@ -35,6 +40,32 @@ __global__ void read_stream(const uint4* __restrict__ data, std::int64_t vectors
   }
   if (mixed == 0x5EED1E55U) {
     *sink = mixed;
+  }
+}
+
+// As read_stream, but each vector is written back with its sign bits turned. Bound: memory or L2.
+__global__ void update_stream(uint4* data, std::int64_t vectors) {
+  let_next_kernel_start();
+  await_previous_kernel();
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  constexpr unsigned kSigns = 0x80008000U;
+  for (; i + (kInFlight - 1) * threads < vectors; i += kInFlight * threads) {
+    uint4 loaded[kInFlight];
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) {
+      loaded[j] = data[i + j * threads];
+    }
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) {
+      data[i + j * threads] = make_uint4(loaded[j].x ^ kSigns, loaded[j].y ^ kSigns,
+                                         loaded[j].z ^ kSigns, loaded[j].w ^ kSigns);
+    }
+  }
+  for (; i < vectors; i += threads) {
+    const uint4 loaded = data[i];
+    data[i] = make_uint4(loaded.x ^ kSigns, loaded.y ^ kSigns, loaded.z ^ kSigns,
+                         loaded.w ^ kSigns);
   }
 }
 
@@ -78,15 +109,14 @@ __global__ void fill_random(unsigned* data, std::int64_t words, unsigned seed) {
 
 }  // namespace
 
-cudaError_t launch_empty(cudaStream_t stream) {
-  empty<<<1, 32, 0, stream>>>();
-  return cudaGetLastError();
-}
+namespace {
 
-cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* sink, ProbeGrid grid,
-                               bool linked, cudaStream_t stream) {
+// Code for older architectures waits for nothing, so it must not start early.
+template <typename Kernel, typename... Arguments>
+cudaError_t launch_started(Kernel* kernel, ProbeGrid grid, Start start, cudaStream_t stream,
+                           Arguments... arguments) {
   cudaFuncAttributes code = {};
-  if (const cudaError_t error = cudaFuncGetAttributes(&code, read_stream); error != cudaSuccess) {
+  if (const cudaError_t error = cudaFuncGetAttributes(&code, kernel); error != cudaSuccess) {
     return error;
   }
   cudaLaunchAttribute link = {};
@@ -97,9 +127,25 @@ cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* s
   config.blockDim = dim3(grid.threads_per_block);
   config.stream = stream;
   config.attrs = &link;
-  config.numAttrs = linked && code.ptxVersion >= 90 ? 1U : 0U;  // older code has no wait
-  return cudaLaunchKernelEx(&config, read_stream, static_cast<const uint4*>(data), bytes / 16,
-                            sink);
+  config.numAttrs = start != Start::kApart && code.ptxVersion >= 90 ? 1U : 0U;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+}  // namespace
+
+cudaError_t launch_empty(Start start, cudaStream_t stream) {
+  return launch_started(empty, {1, 32}, start, stream);
+}
+
+cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* sink, ProbeGrid grid,
+                               Start start, cudaStream_t stream) {
+  return launch_started(read_stream, grid, start, stream, static_cast<const uint4*>(data),
+                        bytes / 16, sink, start == Start::kEarly);
+}
+
+cudaError_t launch_update_stream(void* data, std::int64_t bytes, ProbeGrid grid, Start start,
+                                 cudaStream_t stream) {
+  return launch_started(update_stream, grid, start, stream, static_cast<uint4*>(data), bytes / 16);
 }
 
 cudaError_t launch_copy(void* to, const void* from, std::int64_t bytes, ProbeGrid grid,

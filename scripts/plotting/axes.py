@@ -8,10 +8,12 @@ from plotting.page import GREY, WIDTH
 WORDS = {"time_us": "time of a launch (µs)", "floor_us": "floor (µs)", "plan_us": "time to group the ids (µs)",
          "base_us": "time without adapters (µs)", "tax_us": "what adapters add (µs)",
          "tax_pct": "what adapters add (%)", "tax_ratio": "tax / its floor",
-         "floor_ratio": "time / floor", "tokens_per_s": "tokens per second",
+         "floor_ratio": "time / floor", "stream_ratio": "time / one pass over all bytes",
+         "touch_us": "time to touch all operands (µs)", "tokens_per_s": "tokens per second",
          "bandwidth_GBps": "bandwidth (GB/s)", "compute_TFLOPps": "compute (TFLOP/s)",
          "tokens": "tokens in the step", "rank": "rank"}
-TITLES = {"time_us": "Time", "floor_ratio": "Time over floor", "bandwidth_GBps": "Bandwidth",
+TITLES = {"time_us": "Time", "floor_ratio": "Time over floor", "stream_ratio": "Time over one pass over all bytes",
+          "bandwidth_GBps": "Bandwidth",
           "compute_TFLOPps": "Compute", "tokens_per_s": "Tokens per second", "base_us": "Time of the base",
           "tax_us": "Tax", "tax_pct": "Tax", "tax_ratio": "Tax over its floor"}
 WIDE = 12  # largest over smallest value from which an axis is logarithmic
@@ -44,7 +46,7 @@ def set_scale(axis, values, logarithmic, key):
         (axis.axes.set_xscale if is_x else axis.axes.set_yscale)("log")
         margin = 1.15 * (high / low) ** 0.04
         # A ratio has its beginning at 1.
-        low, high = 1.0 if key == "floor_ratio" and low >= 1 else low / margin, high * margin
+        low, high = 1.0 if key in ("floor_ratio", "stream_ratio") and low >= 1 else low / margin, high * margin
     else:
         low, high = 0, 1.08 * high
     (axis.axes.set_xlim if is_x else axis.axes.set_ylim)(low, high)

@@ -9,7 +9,7 @@ LEVELS = ("exact", "bounded", "relations", "memory")
 LEAST_SAMPLES, SAMPLES_FOR_MEDIAN = 2, 6
 ORDERED = ("time_min_us", "time_q1_us", "time_us", "time_q3_us", "time_max_us")
 OF_A_TIME = tuple(key for key in ORDERED if key != "time_us") + (
-    "noise_us", "floor_ratio", "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps")
+    "noise_us", "floor_ratio", "stream_ratio", "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps")
 RATES = (("tokens_per_s", "tokens", 1e-6), ("bandwidth_GBps", "bytes", 1e3), ("compute_TFLOPps", "flops", 1e6))
 # Of two rows of one name: what they must agree in to be of one case.
 OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "ranks", "seed")
@@ -57,9 +57,10 @@ def _about_time(row):
     known = [value for key in ORDERED if (value := row.number(key)) is not None]
     if any(later < earlier * (1 - TOLERANCE) for earlier, later in zip(known, known[1:])):
         return "the least time, the quartiles, the median and the longest time are not in order"
-    floor, ratio = row.number("floor_us"), row.number("floor_ratio")
-    if None not in (time, floor, ratio) and not _agree(ratio * floor, time):
-        return "floor_ratio is not time_us over floor_us"
+    for name in ("floor", "stream"):
+        least, ratio = row.number(f"{name}_us"), row.number(f"{name}_ratio")
+        if None not in (time, least, ratio) and not _agree(ratio * least, time):
+            return f"{name}_ratio is not time_us over {name}_us"
     return ""
 
 
@@ -182,18 +183,19 @@ def _about_parts(row):
 
 
 def _about_floor(row):
-    floor, time = row.number("floor_us"), row.number("time_us")
-    if floor is not None and not _is_time(floor):
-        return "floor_us is no positive number"
+    floor, stream, time = row.number("floor_us"), row.number("stream_us"), row.number("time_us")
+    for value, key in ((floor, "floor_us"), (stream, "stream_us")):
+        if value is not None and not _is_time(value):
+            return f"{key} is no positive number"
     if row.text("status") != "PASSED" or time is None:
         return ""
-    if floor is None:
+    if floor is None and stream is None:
         nothing_to_do = not row.number("bytes") and not row.number("flops")
         return "" if row.text("peer") or nothing_to_do else "PASSED with a time and without floor_us"
     size = row.number("bytes") or 0
-    # Where bytes bound the time, some may lie in a cache, but not the weights.
-    warm = row.text("bound_by") == "bytes" and row.text("cache") != "hot" and size > 0
-    least = floor * ((row.number("weight_bytes") or 0) / size if warm else 1) * (1 - TOLERANCE)
+    # Of one pass over all bytes cold weights at least must come from memory.
+    share = (row.number("weight_bytes") or 0) / size if row.text("cache") != "hot" and size > 0 else 0
+    least = max(floor or 0, (stream or 0) * share) * (1 - TOLERANCE)
     if time + (row.number("noise_us") or 0) < least:
         return "PASSED in a time below what the floor allows"
     base, of_tax = row.number("base_us"), row.number("tax_floor_us")

@@ -14,7 +14,7 @@ from plotting.rows import UsageError
 BAR, BETWEEN_CASES = 0.118, 0.1  # inches
 MOST_CASES = 64
 DASHES = (0, (4, 2))
-FLOOR_OF_RATIOS = "floor: nothing left to gain"
+LINES_OF_RATIOS = {"floor_ratio": "floor: nothing left to gain", "stream_ratio": "one pass over all bytes"}
 NO_RESULT = ["–  no result for this case and backend"]
 
 
@@ -52,8 +52,8 @@ def bars(rows, wish):
     values = [row.number(wish.value) for row in rows]
     handles = [Patch(facecolor=wish.styles[backend]["color"], hatch=wish.styles[backend]["hatch"],
                      edgecolor="white", linewidth=0, label=backend) for backend in backends]
-    if wish.value == "floor_ratio":
-        handles.append(floor_line([], [], FLOOR_OF_RATIOS, wish))
+    if wish.value in LINES_OF_RATIOS:
+        handles.append(floor_line([], [], LINES_OF_RATIOS[wish.value], wish))
     foot = wish.foot + NO_RESULT[:len(rows) < len(cases) * len(backends)]
     group = len(backends) * BAR + BETWEEN_CASES
     figure = new_page(0.5 + len(cases) * group, wish.title, under_title(rows), foot, handles)
@@ -76,7 +76,7 @@ def bars(rows, wish):
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
     axes.set_xlabel(words_of(wish.value) + (", logarithmic" if is_wide(values) else ""))
-    if wish.value == "floor_ratio":
+    if wish.value in LINES_OF_RATIOS:
         axes.axvline(1, color=INK, linewidth=1.2, linestyle=DASHES)
     return figure
 
@@ -175,7 +175,8 @@ def quartiles(row, wish):
 def floor_lines(rows, x_of, value):
     """{name: {x: floor}}: one line for all backends, or a line each where their floors differ by 5 % and more."""
     if value != "time_us":
-        return {FLOOR_OF_RATIOS: {x_of(row): 1.0 for row in sorted(rows, key=x_of)}} if value == "floor_ratio" else {}
+        line = LINES_OF_RATIOS.get(value)
+        return {line: {x_of(row): 1.0 for row in sorted(rows, key=x_of)}} if line else {}
     at = {}
     for row in rows:
         if row.number("floor_us") is not None:

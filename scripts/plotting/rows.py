@@ -122,14 +122,21 @@ def read_jsonl(file, text, note):
                              "FILE.jsonl` wrote") from error
         if kind == "context":
             context = entry
-            if entry.get("schema") != 1:
-                raise UsageError(f"{place}: schema {entry.get('schema')}, of which this script knows only 1; draw "
+            if entry.get("schema") not in (1, 2):
+                raise UsageError(f"{place}: schema {entry.get('schema')}, of which this script knows only 1 and 2; draw "
                                  "with the plot.py of the lora-bench that wrote it")
         elif kind == "row":
             if context is None:
                 raise UsageError(f"{place}: a row before any context; the first line of the file is missing")
-            rows.append(Row(entry, point, place, context))
+            rows.append(Row(with_stream(entry) if context["schema"] == 1 else entry, point, place, context))
     return rows
+
+
+def with_stream(entry):
+    """A row of schema 1, whose floor is one pass over all bytes: today's stream_us, and no floor."""
+    renamed = {"floor_us": "stream_us", "floor_ratio": "stream_ratio"}
+    kept = {renamed.get(key, key): value for key, value in entry.items() if key != "bound_by"}
+    return {**kept, "floor_us": None, "floor_ratio": None}
 
 
 def read_csv(file, text, _note):
@@ -235,7 +242,8 @@ def results(rows, value, note):
         note("rows of peers have no floor; `lora-bench report OURS.jsonl --peers THEIRS.jsonl --out BOTH.jsonl` lends "
              "them ours")
     if not kept:
-        hint = "; --value time_us draws rows without a floor" if "without floor_ratio" in left_out else ""
+        hint = ("; --value stream_ratio or time_us draws rows without a floor" if "without floor_ratio" in left_out
+                else "")
         raise UsageError(f"{rows[0].place}: no row is left to draw: {counts}{hint}")
     return kept, counts
 
@@ -252,7 +260,7 @@ def refuse_same_repeat(repeats):
 def median_row(repeats, value):
     first = repeats[0]
     middle = {}
-    for key in {value, "time_us", "floor_us", "floor_ratio", "time_q1_us", "time_q3_us"} & first.values.keys():
+    for key in {value, "time_us", "floor_us", "floor_ratio", "stream_us", "stream_ratio", "time_q1_us", "time_q3_us"} & first.values.keys():
         known = [number for row in repeats if (number := row.number(key)) is not None]
         middle[key] = median(known) if known else None
     return Row({**first.values, **middle}, first.point, first.place, first.context)

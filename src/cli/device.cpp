@@ -33,15 +33,15 @@ std::string facts_text(const DeviceFacts& facts) {
 }
 
 std::string ceilings_text(const Ceilings& ceilings) {
-  std::string text = fmt::format("  {:<16} {:>10} {:>12} {:>10} {:>12}\n", "read stream", "cold_us",
-                                 "cold_GBps", "hot_us", "hot_GBps");
-  for (std::size_t i = 0; i < ceilings.read_cold.size(); ++i) {
-    const Ceilings::Point& cold = ceilings.read_cold[i];
+  std::string text = fmt::format("  {:<16} {:>10} {:>12} {:>10} {:>12}\n", "bytes", "memory_us",
+                                 "memory_GBps", "cache_us", "cache_GBps");
+  for (std::size_t i = 0; i < ceilings.memory_curve.size(); ++i) {
+    const Ceilings::Point& cold = ceilings.memory_curve[i];
     text +=
         fmt::format("  {:<16} {:>10.2f} {:>12.0f}", format_bytes(static_cast<double>(cold.bytes)),
                     cold.seconds * 1e6, static_cast<double>(cold.bytes) / cold.seconds * 1e-9);
-    if (i < ceilings.read_hot.size()) {
-      const Ceilings::Point& hot = ceilings.read_hot[i];
+    if (i < ceilings.cache_curve.size()) {
+      const Ceilings::Point& hot = ceilings.cache_curve[i];
       text += fmt::format(" {:>10.2f} {:>12.0f}", hot.seconds * 1e6,
                           static_cast<double>(hot.bytes) / hot.seconds * 1e-9);
     }
@@ -57,7 +57,9 @@ std::string ceilings_text(const Ceilings& ceilings) {
     text += fmt::format("  {:<16} {:.3g} TFLOP/s\n", "Eigen fp32",
                         ceilings.product_flops_per_s * 1e-12);
   }
-  text += fmt::format("  {:<16} {:.2f} us\n", "launch", ceilings.launch_seconds * 1e6);
+  text += fmt::format("  {:<16} {:.2f} us; {:.2f} us where it updates what the one before wrote\n",
+                      "launch", ceilings.launch_seconds * 1e6,
+                      ceilings.update_launch_seconds * 1e6);
   if (ceilings.load > kDisturbingLoad) {
     text += fmt::format(
         "  measured under load {:.1f} per core; when it is quiet: lora-bench device --refresh\n",

@@ -31,30 +31,34 @@ struct RunOptions {
   std::vector<std::string> columns;
   std::string resume, samples_to;
   bool relations = false, no_time = false, profile = false, shuffle = false, quiet = false;
-  bool isolate = false, serve_rows = false;
+  bool isolate = false, serve_rows = false, touch = false;
   std::int64_t repeat = 1;
 };
 
+// "max_floor_ratio=R, max_time_us=T or max_tax_pct=P": all that a run judges.
+std::string threshold_usage() {
+  std::string usage;
+  for (const ThresholdField& field : kThresholdFields) {
+    const bool last = &field == &kThresholdFields.back();
+    usage += usage.empty() ? field.usage : fmt::format("{}{}", last ? " or " : ", ", field.usage);
+  }
+  return usage;
+}
+
 void set_threshold(Thresholds& thresholds, const std::string& text) {
-  const std::vector<std::pair<std::string, std::optional<double>*>> known = {
-      {"max_floor_ratio", &thresholds.max_floor_ratio},
-      {"max_time_us", &thresholds.max_time_us},
-      {"min_tokens_per_s", &thresholds.min_tokens_per_s},
-      {"max_tax_pct", &thresholds.max_tax_pct},
-  };
   const std::size_t equals = text.find('=');
   const std::string key = text.substr(0, equals);
   Diagnostic diagnostic;
   diagnostic.where.file = "--threshold " + text;
   std::vector<std::string> names;
-  for (const auto& [name, field] : known) {
-    names.push_back(name);
-    if (name != key || equals == std::string::npos) {
+  for (const ThresholdField& field : kThresholdFields) {
+    names.emplace_back(field.name);
+    if (field.name != key || equals == std::string::npos) {
       continue;
     }
     const auto value = real_in(std::string_view(text).substr(equals + 1));
     if (value && *value > 0) {
-      *field = value;
+      thresholds.*field.value = value;
       return;
     }
     diagnostic.what = fmt::format("'{}' is no threshold", text.substr(equals + 1));
@@ -62,7 +66,7 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
     throw UsageError({diagnostic});
   }
   diagnostic.what = fmt::format("unknown threshold '{}'", key);
-  diagnostic.allowed = "max_floor_ratio=R, max_time_us=T, min_tokens_per_s=N or max_tax_pct=P";
+  diagnostic.allowed = threshold_usage();
   diagnostic.suggestion = nearest(key, names);
   throw UsageError({diagnostic});
 }
@@ -71,7 +75,7 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
 void refuse_beside_profile(const CLI::App& command) {
   std::vector<std::string> given;
   for (const char* option : {"--out", "--resume", "--samples-to", "--threshold", "--columns",
-                             "--relations", "--no-time", "--isolate"}) {
+                             "--relations", "--no-time", "--isolate", "--touch"}) {
     if (command.count(option) > 0) {
       given.emplace_back(option);
     }
@@ -86,6 +90,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   RunRequest request = request_for(options.selection);
   request.relations = options.relations;
   request.timing = !options.no_time;
+  request.touch = options.touch;
   request.shuffle = options.shuffle;
   request.repeat = options.repeat;
   request.isolate = options.isolate;
@@ -172,7 +177,11 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command->add_flag("--relations", options->relations, "prove level 3, the relations, as well");
   command->add_flag("--profile", options->profile,
                     "launch each row once in an NVTX range, for ncu; proves and times nothing");
-  command->add_flag("--no-time", options->no_time, "prove only");
+  CLI::Option* no_time = command->add_flag("--no-time", options->no_time, "prove only");
+  command
+      ->add_flag("--touch", options->touch,
+                 "time beside each row of an op on a GPU a kernel that only touches its operands")
+      ->excludes(no_time);
   command->add_flag("--isolate", options->isolate,
                     "each backend in a process of its own: a crash costs one row");
   command->add_flag("--serve-rows", options->serve_rows)->group("");  // run/worker.h

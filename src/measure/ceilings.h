@@ -22,11 +22,18 @@ struct Ceilings {
     std::int64_t bytes = 0;
     double seconds = 0;
   };
-  std::string identity;          // DeviceFacts::identity it was measured on
-  std::vector<Point> read_cold;  // read stream by size, data from memory; ascending bytes
-  std::vector<Point> read_hot;   // the same, data in the last cache where it fits
+  std::string identity;             // DeviceFacts::identity it was measured on
+  std::int64_t cache_bytes = 0;     // DeviceFacts::cache_bytes of that device
+  // The most that caches can keep from one launch to the next: the L2 of a GPU; on a CPU the last
+  // cache and as much again, for the private caches of its cores.
+  std::int64_t kept_bytes = 0;
+  std::vector<Point> memory_curve;  // reading so many bytes from memory; ascending bytes
+  // Reading, or reading and writing back, so many bytes in all, the same again and again: they come
+  // from the last cache where it holds them.
+  std::vector<Point> cache_curve;
   double copy_bytes_per_s = 0;   // read + written
   double launch_seconds = 0;     // one empty launch in the sequence that is timed
+  double update_launch_seconds = 0;  // one that updates a few bytes which the launch before wrote
   struct Peak {
     Dtype dtype = Dtype::kFp32;
     double flops_per_s = 0;
@@ -60,22 +67,31 @@ constexpr double kDisturbingLoad = 0.5;
 
 // Time to read so many bytes: log-linear between the measured sizes, at the last slope above.
 [[nodiscard]] double read_seconds(const std::vector<Ceilings::Point>& curve, double bytes);
+// Least time in which so many bytes pass between the cores and the last cache, wherever they come
+// from: at the best rate that its curve tells. `chained_bytes` of them can begin to pass only when
+// the launch before has ended: they take as long as the curve says, which has the latency too, and
+// beyond what the cache holds the best rate.
+[[nodiscard]] double cache_seconds(const Ceilings& ceilings, double bytes, double chained_bytes);
 
 // What the case needs at least; formulas in docs/metrics.md.
 struct Work {
   std::int64_t bytes = 0;          // each distinct active adapter once at its own rank, x, y
   std::int64_t weight_bytes = 0;   // the part that is A and B (and bias)
   std::int64_t written_bytes = 0;  // the part that the op writes
+  std::int64_t updated_bytes = 0;  // of what it writes that which it reads first: y that it adds to
   std::int64_t flops = 0;
   std::int64_t rows = 0;  // rows with an adapter of rank > 0
 };
 [[nodiscard]] Work count_work(const Problem& problem);
+// The bytes of one launch in a timed sequence that caches which keep `kept_bytes` cannot spare the
+// memory.
+[[nodiscard]] std::int64_t bytes_from_memory(const Work& work, CacheMode cache,
+                                             std::int64_t kept_bytes);
 
 struct Floor {
-  double seconds = 0;        // the yardstick: every byte at the curve of the cache mode
-  double limit_seconds = 0;  // <= seconds: charges as cold only what cannot be in a cache. A time
-                             // below it by more than its noise is INVALID
-  std::string bound_by;      // of `seconds`: "bytes", "flops" or "launch"
+  double seconds = 0;         // nothing that does the work is faster: a time below is INVALID
+  std::string bound_by;       // the largest term of it: "memory", "cache", "flops" or "launch"
+  double stream_seconds = 0;  // one pass over all bytes at the memory curve, which caches may beat
 };
 [[nodiscard]] Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
                              const Ceilings& ceilings);

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 #include "device/cuda_handles.h"
 #include "device/memory.h"
 #include "kernels/measure/probes.h"
 #include "measure/clock.h"
+#include "measure/curve.h"
 #include "measure/statistics.h"
 
 namespace lora_bench {
@@ -17,10 +19,15 @@ namespace {
 
 using kernels::Number;
 using kernels::ProbeGrid;
+using kernels::Start;
 
 constexpr int kReplays = 15;
 // Launches in one replay at least, so that its time is far above the 0.5 us of an event.
 constexpr std::int64_t kLaunches = 32;
+constexpr std::int64_t kFewBytes = 16;
+// Rows as a step has them, for the probe that touches all operands of one.
+constexpr std::int64_t kRowBytes = 4096;
+constexpr std::int64_t kMostRows = kLargestReadBytes / kRowBytes;
 
 cudaStream_t handle(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
@@ -48,7 +55,13 @@ class DeviceProbe {
         memory_(make_device_memory()),
         room_(room_bytes(facts, *memory_)),
         data_(*memory_, room_),
+        rows_(*memory_, kMostRows * std::int64_t{sizeof(std::int32_t)}),
+        few_(*memory_, 256),
         sink_(*memory_, 256) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(kMostRows));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    memory_->copy_in(rows_.at(0), numbers.data(),
+                     kMostRows * std::int64_t{sizeof(std::int32_t)});
     const CudaStream stream = make_cuda_stream();
     LORA_BENCH_CUDA_CHECK(
         kernels::launch_fill_random(data_.at(0), room_, 1, grid(8), stream.get()));
@@ -59,13 +72,18 @@ class DeviceProbe {
   [[nodiscard]] Ceilings measure() {
     Ceilings ceilings;
     ceilings.identity = facts_.identity;
-    ceilings.launch_seconds = per_launch(std::vector<Launch>(
-        256, [](Stream stream) { LORA_BENCH_CUDA_CHECK(kernels::launch_empty(handle(stream))); }));
+    ceilings.launch_seconds = launch_seconds();
+    ceilings.update_launch_seconds = std::min(best_update(kFewBytes), touch_rows(1, false, true));
     for (std::int64_t bytes = kSmallestReadBytes; bytes <= std::min(kLargestReadBytes, room_);
          bytes *= 2) {
-      ceilings.read_cold.push_back({bytes, best_read(bytes, true)});
-      ceilings.read_hot.push_back({bytes, best_read(bytes, false)});
+      ceilings.memory_curve.push_back({bytes, best_read(bytes, true)});
+      ceilings.cache_curve.push_back(
+          {bytes, std::min({best_read(bytes, false), best_update(bytes / 2),
+                            best_touch(bytes)})});
     }
+    make_monotone(ceilings.memory_curve);
+    make_no_slower_than_pieces(ceilings.memory_curve);
+    make_monotone(ceilings.cache_curve);
     ceilings.copy_bytes_per_s = copy_rate();
     for (const auto& [dtype, number] :
          {std::pair{Dtype::kBf16, Number::kBf16}, std::pair{Dtype::kFp16, Number::kFp16},
@@ -90,17 +108,17 @@ class DeviceProbe {
 
   // Clocks take a while to rise from idle.
   void warm_up() {
-    clock_->load(0, {[this](Stream stream) { read(0, room_, grid(8), false, stream); }});
+    clock_->load(0, {[this](Stream stream) { read(0, room_, grid(8), Start::kApart, stream); }});
     const double until = clock_->now_seconds() + 0.3;
     while (clock_->now_seconds() < until) {
       static_cast<void>(clock_->run_seconds(0));
     }
   }
 
-  void read(std::int64_t offset, std::int64_t bytes, ProbeGrid blocks, bool linked,
+  void read(std::int64_t offset, std::int64_t bytes, ProbeGrid blocks, Start start,
             Stream stream) const {
     LORA_BENCH_CUDA_CHECK(kernels::launch_read_stream(
-        data_.at(offset), bytes, static_cast<unsigned*>(sink()), blocks, linked, handle(stream)));
+        data_.at(offset), bytes, static_cast<unsigned*>(sink()), blocks, start, handle(stream)));
   }
 
   [[nodiscard]] void* sink() const { return sink_.at(0); }
@@ -116,29 +134,106 @@ class DeviceProbe {
     return summarize(samples).median;
   }
 
+  double launch_seconds() {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Start start : {Start::kApart, Start::kLinked}) {
+      best = std::min(best, per_launch(std::vector<Launch>(256, [start](Stream stream) {
+                        LORA_BENCH_CUDA_CHECK(kernels::launch_empty(start, handle(stream)));
+                      })));
+    }
+    return best;
+  }
+
   // Cold: the launches walk through all of the memory, so that nothing is read again before more
   // than three caches of other data. Hot: the same bytes again and again. The best grid counts,
-  // linked or not: a ceiling must not be lower than what a well-chosen kernel reaches.
+  // however it starts: a ceiling must not be lower than what a well-chosen kernel reaches.
   double best_read(std::int64_t bytes, bool cold) {
     constexpr std::int64_t kMostLaunches = 8192;
     const std::int64_t places = room_ / bytes;
     const std::int64_t turned =
         std::min({places, kMostLaunches, 4 * facts_.cache_bytes / bytes + 1});
-    const std::int64_t launches =
-        cold ? std::max(turned, std::min(places, kLaunches))
-             : std::clamp<std::int64_t>(kLargestReadBytes / bytes, 1, kLaunches);
+    const std::int64_t launches = cold ? std::max(turned, std::min(places, kLaunches))
+                                       : launches_over(bytes);
     double best = std::numeric_limits<double>::infinity();
     for (const int blocks : {1, 2, 4, 8}) {
-      for (const bool linked : {false, true}) {
+      for (const Start start : {Start::kApart, Start::kLinked, Start::kEarly}) {
+        if (start == Start::kEarly && !cold) {
+          continue;  // launches that run at the same time would share what they read
+        }
         std::vector<Launch> sequence;
         for (std::int64_t i = 0; i < launches; ++i) {
           const std::int64_t offset = cold ? i * bytes : 0;
-          sequence.emplace_back([this, offset, bytes, blocks, linked](Stream stream) {
-            read(offset, bytes, grid(blocks), linked, stream);
+          sequence.emplace_back([this, offset, bytes, blocks, start](Stream stream) {
+            read(offset, bytes, grid(blocks), start, stream);
           });
         }
         best = std::min(best, per_launch(std::move(sequence)));
       }
+    }
+    return best;
+  }
+
+  // Launches in one replay that go over the same bytes.
+  [[nodiscard]] static std::int64_t launches_over(std::int64_t bytes) {
+    return std::clamp<std::int64_t>(kLargestReadBytes / bytes, 1, kLaunches);
+  }
+
+  // Seconds to read so many bytes and write them back, the same again and again.
+  double best_update(std::int64_t bytes) {
+    const std::vector<ProbeGrid> grids =
+        bytes == kFewBytes ? std::vector<ProbeGrid>{{1, 32}}
+                           : std::vector<ProbeGrid>{grid(1), grid(2), grid(4), grid(8)};
+    double best = std::numeric_limits<double>::infinity();
+    for (const ProbeGrid& blocks : grids) {
+      for (const Start start : {Start::kApart, Start::kLinked}) {
+        const Launch update = [this, bytes, blocks, start](Stream stream) {
+          LORA_BENCH_CUDA_CHECK(kernels::launch_update_stream(data_.at(0), bytes, blocks, start,
+                                                              handle(stream)));
+        };
+        best = std::min(best, per_launch(std::vector<Launch>(
+                                  static_cast<std::size_t>(launches_over(bytes)), update)));
+      }
+    }
+    return best;
+  }
+
+  // The rows of one step that is repeated: x read, y updated, or both. Seconds a launch.
+  double touch_rows(std::int64_t rows, bool reads_x, bool updates_y) {
+    const std::int32_t ends[] = {0, static_cast<std::int32_t>(rows)};
+    memory_->copy_in(few_.at(0), ends, sizeof ends);
+    kernels::TouchParams params;
+    const auto add = [&](std::int64_t offset, bool writes) {
+      params.rows[params.operands++] = {data_.at(offset), kRowBytes, kRowBytes, 0, true, writes};
+    };
+    if (reads_x) {
+      add(0, false);
+    }
+    if (updates_y) {
+      add(reads_x ? rows * kRowBytes : 0, true);
+    }
+    params.token_order = reinterpret_cast<const std::int32_t*>(rows_.at(0));
+    params.adapter_of_token = params.token_order;
+    params.group_starts = reinterpret_cast<const std::int32_t*>(few_.at(0));
+    params.active_ids = params.group_starts;
+    params.rank = params.group_starts;
+    params.uniform_rank = 1;
+    params.tokens = rows;
+    params.active = 1;
+    params.sink = static_cast<unsigned*>(sink());
+    const Launch touch = [this, params](Stream stream) {
+      LORA_BENCH_CUDA_CHECK(
+          kernels::launch_touch(params, facts_.multiprocessors, handle(stream)));
+    };
+    return per_launch(std::vector<Launch>(
+        static_cast<std::size_t>(launches_over(rows * kRowBytes)), touch));
+  }
+
+  // Seconds for so many bytes between cores and cache, read, written or both.
+  double best_touch(std::int64_t bytes) {
+    const std::int64_t rows = bytes / kRowBytes;
+    double best = touch_rows(rows, true, false);
+    if (rows >= 4) {  // as many bytes: a row of y passes twice
+      best = std::min({best, touch_rows(rows / 2, false, true), touch_rows((rows + 2) / 3, true, true)});
     }
     return best;
   }
@@ -179,6 +274,8 @@ class DeviceProbe {
   std::unique_ptr<Memory> memory_;
   std::int64_t room_;
   Block data_;
+  Block rows_;  // the numbers from 0 on, as a plan numbers the rows of a batch
+  Block few_;   // where the one group of that batch starts and ends
   Block sink_;
 };
 

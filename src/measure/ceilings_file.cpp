@@ -15,7 +15,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr int kSchema = 3;  // 3: reads of a GPU also linked
+constexpr int kSchema = 4;
 
 using Json = nlohmann::ordered_json;
 
@@ -128,10 +128,13 @@ std::string ceilings_to_json(const Ceilings& ceilings) {
             {"schema", kSchema},
             {"tool_version", build_facts().version},
             {"identity", ceilings.identity},
-            {"read_cold", curve_to_json(ceilings.read_cold)},
-            {"read_hot", curve_to_json(ceilings.read_hot)},
+            {"cache_bytes", ceilings.cache_bytes},
+            {"kept_bytes", ceilings.kept_bytes},
+            {"memory_curve", curve_to_json(ceilings.memory_curve)},
+            {"cache_curve", curve_to_json(ceilings.cache_curve)},
             {"copy_bytes_per_s", ceilings.copy_bytes_per_s},
             {"launch_seconds", ceilings.launch_seconds},
+            {"update_launch_seconds", ceilings.update_launch_seconds},
             {"peaks", peaks},
             {"product_flops_per_s", ceilings.product_flops_per_s},
             {"load", ceilings.load}};
@@ -149,10 +152,13 @@ std::optional<Ceilings> ceilings_from_json(const std::string& text) {
     }
     Ceilings ceilings;
     ceilings.identity = json.at("identity").get<std::string>();
-    ceilings.read_cold = curve_from_json(json.at("read_cold"));
-    ceilings.read_hot = curve_from_json(json.at("read_hot"));
+    ceilings.cache_bytes = json.at("cache_bytes").get<std::int64_t>();
+    ceilings.kept_bytes = json.at("kept_bytes").get<std::int64_t>();
+    ceilings.memory_curve = curve_from_json(json.at("memory_curve"));
+    ceilings.cache_curve = curve_from_json(json.at("cache_curve"));
     ceilings.copy_bytes_per_s = positive(json.at("copy_bytes_per_s"));
     ceilings.launch_seconds = positive(json.at("launch_seconds"));
+    ceilings.update_launch_seconds = positive(json.at("update_launch_seconds"));
     ceilings.product_flops_per_s = json.at("product_flops_per_s").get<double>();
     ceilings.load = json.at("load").get<double>();
     for (const Json& peak : json.at("peaks")) {
@@ -173,6 +179,8 @@ namespace {
 Ceilings measure_ceilings(const DeviceFacts& device) {
   Ceilings measured = device.kind == "cpu" ? measure_host_ceilings() : measure_device_ceilings();
   measured.identity = device.identity;
+  measured.cache_bytes = device.cache_bytes;
+  measured.kept_bytes = (device.kind == "cpu" ? 2 : 1) * device.cache_bytes;
   return measured;
 }
 

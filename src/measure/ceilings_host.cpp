@@ -116,25 +116,25 @@ double hot_seconds(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t by
 void measure_curves(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t beyond_caches,
                     std::int64_t largest, Ceilings& into) {
   for (std::int64_t bytes = kSmallestReadBytes; bytes <= largest; bytes *= 2) {
-    into.read_cold.push_back({bytes, std::numeric_limits<double>::infinity()});
+    into.memory_curve.push_back({bytes, std::numeric_limits<double>::infinity()});
   }
-  into.read_hot = into.read_cold;
+  into.cache_curve = into.memory_curve;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
-    for (std::size_t i = 0; i < into.read_cold.size(); ++i) {
-      Ceilings::Point& cold = into.read_cold[i];
-      Ceilings::Point& hot = into.read_hot[i];
+    for (std::size_t i = 0; i < into.memory_curve.size(); ++i) {
+      Ceilings::Point& cold = into.memory_curve[i];
+      Ceilings::Point& hot = into.cache_curve[i];
       cold.seconds = std::min(cold.seconds, cold_seconds(pool, buffer, beyond_caches, cold.bytes));
       if (hot.bytes < beyond_caches) {  // nothing larger is hot
         hot.seconds = std::min(hot.seconds, hot_seconds(pool, buffer, hot.bytes));
       }
     }
   }
-  make_monotone(into.read_cold);
-  make_no_slower_than_pieces(into.read_cold);
-  for (std::size_t i = 0; i < into.read_hot.size(); ++i) {
-    into.read_hot[i].seconds = std::min(into.read_hot[i].seconds, into.read_cold[i].seconds);
+  make_monotone(into.memory_curve);
+  make_no_slower_than_pieces(into.memory_curve);
+  for (std::size_t i = 0; i < into.cache_curve.size(); ++i) {
+    into.cache_curve[i].seconds = std::min(into.cache_curve[i].seconds, into.memory_curve[i].seconds);
   }
-  make_monotone(into.read_hot);
+  make_monotone(into.cache_curve);
 }
 
 // Threads of other processes that run or want to, per core: the mean of a short while in which all
@@ -215,7 +215,7 @@ Ceilings measure_host_ceilings() {
   ceilings.load = load_of_others();
   measure_curves(pool, buffer, beyond_caches, largest, ceilings);
   ceilings.copy_bytes_per_s = copy_rate(pool, buffer);
-  ceilings.launch_seconds = launch_cost();
+  ceilings.launch_seconds = ceilings.update_launch_seconds = launch_cost();
   ceilings.product_flops_per_s = product_peak();
   // The cores widen bf16 and fp16 to fp32 before they multiply: one peak for all three.
   const double peak = std::max(register_peak(pool), ceilings.product_flops_per_s);

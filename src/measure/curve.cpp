@@ -37,10 +37,11 @@ std::vector<Ceilings::Point> lower_of(std::vector<Ceilings::Point> curve,
 
 Ceilings best_of(const Ceilings& one, const Ceilings& other) {
   Ceilings best = one;
-  best.read_cold = lower_of(one.read_cold, other.read_cold);
-  best.read_hot = lower_of(one.read_hot, other.read_hot);
+  best.memory_curve = lower_of(one.memory_curve, other.memory_curve);
+  best.cache_curve = lower_of(one.cache_curve, other.cache_curve);
   best.copy_bytes_per_s = std::max(one.copy_bytes_per_s, other.copy_bytes_per_s);
   best.launch_seconds = std::min(one.launch_seconds, other.launch_seconds);
+  best.update_launch_seconds = std::min(one.update_launch_seconds, other.update_launch_seconds);
   best.product_flops_per_s = std::max(one.product_flops_per_s, other.product_flops_per_s);
   best.load = std::min(one.load, other.load);
   for (Ceilings::Peak& peak : best.peaks) {

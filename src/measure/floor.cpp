@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "measure/ceilings.h"
 
@@ -18,17 +19,30 @@ double peak_flops_per_s(const Ceilings& ceilings, Dtype dtype) {
   return best;
 }
 
-// What the caches cannot hold when the timed sequence comes to it.
-std::int64_t certainly_cold_bytes(const Work& work, CacheMode cache) {
-  switch (cache) {
-    case CacheMode::kWeightsCold:
-      return work.weight_bytes;
-    case CacheMode::kCold:
-      return work.bytes - work.written_bytes;  // the last writes may still sit in the cache
-    case CacheMode::kHot:
-      return 0;
+// A cache curve tells the cache's speed up to this share of its size; near its size some of the
+// bytes come from memory.
+constexpr double kShareHeld = 0.5;
+// Below this share of the cache a curve tells more of starting than of the rate.
+constexpr double kLeastShareOfRate = 1.0 / 16;
+// Times are this many times as many bytes apart at least, so that their noise counts little.
+constexpr double kLeastSpanOfRate = 4;
+
+// The best rate at which bytes pass between the cores and the last cache.
+double best_rate(const Ceilings& ceilings) {
+  const std::vector<Ceilings::Point>& curve = ceilings.cache_curve;
+  double bytes_per_s = 0;
+  for (const Ceilings::Point& more : curve) {
+    const auto bytes = static_cast<double>(more.bytes);
+    bytes_per_s = std::max(bytes_per_s, bytes / more.seconds);
+    for (const Ceilings::Point& less : curve) {
+      const auto from = static_cast<double>(less.bytes);
+      if (from >= kLeastShareOfRate * static_cast<double>(ceilings.cache_bytes) &&
+          bytes >= kLeastSpanOfRate * from && more.seconds > less.seconds) {
+        bytes_per_s = std::max(bytes_per_s, (bytes - from) / (more.seconds - less.seconds));
+      }
+    }
   }
-  return 0;
+  return bytes_per_s;
 }
 
 }  // namespace
@@ -59,24 +73,64 @@ double read_seconds(const std::vector<Ceilings::Point>& curve, double bytes) {
   return low.seconds * std::pow(high.seconds / low.seconds, share);
 }
 
+double cache_seconds(const Ceilings& ceilings, double bytes, double chained_bytes) {
+  const std::vector<Ceilings::Point>& curve = ceilings.cache_curve;
+  if (curve.empty()) {
+    return 0;
+  }
+  const double most_held = kShareHeld * static_cast<double>(ceilings.cache_bytes);
+  std::size_t last = 0;  // the largest size that the cache holds
+  while (last + 1 < curve.size() && static_cast<double>(curve[last + 1].bytes) <= most_held) {
+    ++last;
+  }
+  const double bytes_per_s = best_rate(ceilings);
+  const double beyond = chained_bytes - static_cast<double>(curve[last].bytes);
+  const double chained_seconds = beyond <= 0 ? read_seconds(curve, chained_bytes)
+                                             : curve[last].seconds + beyond / bytes_per_s;
+  return std::max(chained_seconds, bytes / bytes_per_s);
+}
+
+std::int64_t bytes_from_memory(const Work& work, CacheMode cache, std::int64_t kept_bytes) {
+  if (cache == CacheMode::kCold) {
+    return work.bytes - work.written_bytes;  // the last writes may still sit in the cache
+  }
+  const std::int64_t cold = cache == CacheMode::kWeightsCold ? work.weight_bytes : 0;
+  // What the launches share lies in the cache but for what exceeds it. Best is to spare the memory
+  // what is read and written back, which it would see twice.
+  const std::int64_t shared = work.bytes - cold - work.updated_bytes;
+  const std::int64_t exceeding = std::max<std::int64_t>(0, shared - kept_bytes);
+  const std::int64_t seen_once = shared - work.updated_bytes;
+  return cold + exceeding + std::max<std::int64_t>(0, exceeding - seen_once);
+}
+
 Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
                const Ceilings& ceilings) {
-  const bool hot = cache == CacheMode::kHot;
   const auto bytes = static_cast<double>(work.bytes);
-  const double bytes_seconds = read_seconds(hot ? ceilings.read_hot : ceilings.read_cold, bytes);
+  const auto from_memory =
+      static_cast<double>(bytes_from_memory(work, cache, ceilings.kept_bytes));
   const double peak = peak_flops_per_s(ceilings, problem.dtype);
   const double flops_seconds = peak > 0 ? static_cast<double>(work.flops) / peak : 0;
-  const double cold_seconds =
-      read_seconds(ceilings.read_cold, static_cast<double>(certainly_cold_bytes(work, cache)));
-  const double least = std::max(flops_seconds, ceilings.launch_seconds);
+  const double stream_seconds = read_seconds(ceilings.memory_curve, bytes);
+  // A launch that adds to what the launch before wrote touches no activation before that one's end.
+  const bool chained = work.updated_bytes > 0 && cache != CacheMode::kCold;
+  const double launch_seconds =
+      chained ? ceilings.update_launch_seconds : ceilings.launch_seconds;
+  const double cache_bound = cache_seconds(
+      ceilings, bytes, chained ? static_cast<double>(work.bytes - work.weight_bytes) : 0);
 
+  const std::pair<const char*, double> terms[] = {
+      {"memory", read_seconds(ceilings.memory_curve, from_memory)},
+      // Where a disturbed run measured a cache that is slower than the memory, memory counts.
+      {"cache", std::min(cache_bound, stream_seconds)},
+      {"flops", flops_seconds},
+      {"launch", launch_seconds}};
   Floor floor;
-  floor.seconds = std::max(bytes_seconds, least);
-  floor.limit_seconds = std::min(
-      floor.seconds, std::max({cold_seconds, read_seconds(ceilings.read_hot, bytes), least}));
-  floor.bound_by = "bytes";
-  if (least > bytes_seconds) {
-    floor.bound_by = flops_seconds > ceilings.launch_seconds ? "flops" : "launch";
+  floor.stream_seconds = std::max({stream_seconds, flops_seconds, launch_seconds});
+  for (const auto& [name, seconds] : terms) {
+    if (floor.bound_by.empty() || seconds > floor.seconds) {
+      floor.seconds = seconds;
+      floor.bound_by = name;
+    }
   }
   return floor;
 }

@@ -33,7 +33,8 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
   }
   if (has_expand(problem.op)) {
     const std::int64_t y_bytes = work.rows * extent.columns * size;
-    read += problem.add_inputs ? y_bytes : 0;
+    work.updated_bytes = problem.add_inputs ? y_bytes : 0;
+    read += work.updated_bytes;
     work.written_bytes += y_bytes;
     work.flops += 2 * ranks_of_rows * extent.columns;
   } else {

@@ -293,17 +293,30 @@ std::vector<Column> layer_columns() {
 
 std::vector<Column> metric_columns() {
   return {
-      column({"floor_us", "floor us", "us", "least time in which this machine can do the case",
-              "max(read time of bytes, flops / peak, launch cost)"},
+      column({"floor_us", "floor us", "us",
+              "least time in which this machine can do the case: nothing right is faster",
+              "max(bytes that no cache can spare at the memory curve, all bytes at the cache "
+              "curve, flops / peak, launch cost)"},
              &Row::floor_us, {true, 3}),
       column({"floor_ratio", "x floor", "1", "how many times the floor the launch takes",
               "time_us / floor_us"},
              &Row::floor_ratio, {true, 1}),
+      column({"stream_us", "stream us", "us",
+              "one pass over all bytes of the case, from memory: a yardstick that caches may beat",
+              "max(all bytes at the memory curve, flops / peak, launch cost)"},
+             &Row::stream_us),
+      column({"stream_ratio", "x stream", "1", "how many times that pass the launch takes",
+              "time_us / stream_us"},
+             &Row::stream_ratio, {true, 8}),
+      column({"touch_us", "touch us", "us",
+              "with `--touch`: a kernel of ours that only touches every operand once, timed alike",
+              ""},
+             &Row::touch_us),
       column({"speedup", "speedup", "1",
               "how many times as long the best PASSED peer takes; only with `report --peers`",
               "least time_us of the peers of the case / time_us"},
              &Row::speedup, {true, 1}),
-      column({"bound_by", "bound by", "", "which term is the floor: bytes, flops or launch", ""},
+      column({"bound_by", "bound by", "", "which term is the floor: memory, cache, flops or launch", ""},
              &Row::bound_by, {true, 7}),
       column({"tokens_per_s", "tokens/s", "1/s", "tokens through this layer in a second",
               "tokens / (time_us * 1e-6)"},
@@ -405,6 +418,9 @@ void derive_metrics(Row& row) {
   const double time_us = *row.time_us;
   if (row.floor_us && *row.floor_us > 0) {
     row.floor_ratio = time_us / *row.floor_us;
+  }
+  if (row.stream_us && *row.stream_us > 0) {
+    row.stream_ratio = time_us / *row.stream_us;
   }
   row.tokens_per_s = static_cast<double>(row.tokens) / (time_us * 1e-6);
   row.bandwidth_GBps = static_cast<double>(row.bytes) / (time_us * 1e3);

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace lora_bench {
@@ -40,12 +41,14 @@ bool in_order(const Row& row) {
   return true;
 }
 
-// What no machine can undercut, as far as a row tells: where bytes bound the time, some of them may
-// lie in a cache, but not the weights (see floor_of).
+// What no machine can undercut, as far as a row tells: its floor and, where weights are cold, their
+// share of one pass over all bytes.
 double least_time(const Row& row) {
-  const bool warm_share = row.bound_by == "bytes" && row.cache != "hot" && row.bytes > 0;
-  return *row.floor_us *
-         (warm_share ? static_cast<double>(row.weight_bytes) / static_cast<double>(row.bytes) : 1);
+  const bool share = row.stream_us && row.cache != "hot" && row.bytes > 0;
+  const double of_weights =
+      share ? *row.stream_us * static_cast<double>(row.weight_bytes) / static_cast<double>(row.bytes)
+            : 0;
+  return std::max(row.floor_us.value_or(0), of_weights);
 }
 
 bool is_share(const std::optional<double>& value) {
@@ -108,7 +111,7 @@ std::string doubt_about_figures_of_time(const Row& row) {
   if (!row.time_us) {
     for (const auto& figure :
          {row.time_min_us, row.time_q1_us, row.time_q3_us, row.time_max_us, row.noise_us,
-          row.floor_ratio, row.tokens_per_s, row.bandwidth_GBps, row.compute_TFLOPps}) {
+          row.floor_ratio, row.stream_ratio, row.tokens_per_s, row.bandwidth_GBps, row.compute_TFLOPps}) {
       if (figure) {
         return "figures of a time without time_us";
       }
@@ -230,13 +233,16 @@ std::string doubt_about_parts(const Row& row) {
 
 // The floor of a peer's row is that of ours, which only `report --peers` knows.
 std::string doubt_about_floor(const Row& row) {
-  if (row.floor_us && !is_time(*row.floor_us)) {
-    return "floor_us is no positive number";
+  for (const auto& [value, key] :
+       {std::pair{row.floor_us, "floor_us"}, std::pair{row.stream_us, "stream_us"}}) {
+    if (value && !is_time(*value)) {
+      return fmt::format("{} is no positive number", key);
+    }
   }
   if (row.status != Status::kPassed || !row.time_us) {
     return "";
   }
-  if (!row.floor_us) {
+  if (!row.floor_us && !row.stream_us) {
     const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
     return row.peer.empty() && !nothing_to_do ? "PASSED with a time and without floor_us" : "";
   }
@@ -315,6 +321,10 @@ std::string doubt_about(const Row& row) {
   if (row.time_us && row.floor_us && row.floor_ratio &&
       !agree(*row.floor_ratio * *row.floor_us, *row.time_us)) {
     return "floor_ratio is not time_us over floor_us";
+  }
+  if (row.time_us && row.stream_us && row.stream_ratio &&
+      !agree(*row.stream_ratio * *row.stream_us, *row.time_us)) {
+    return "stream_ratio is not time_us over stream_us";
   }
   return "";
 }

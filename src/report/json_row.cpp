@@ -15,7 +15,6 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int kSchema = 1;
 
 std::string dump(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
@@ -209,7 +208,7 @@ std::string to_json_line(const Row& row) {
 std::string to_json_line(const Context& context) {
   OrderedJson json;
   json["kind"] = "context";
-  json["schema"] = context.schema;
+  json["schema"] = kResultsSchema;
   visit_context(context, [&](const char* key, const auto& value) { json[key] = value; });
   return dump(json);
 }
@@ -240,10 +239,10 @@ Context context_from_json(const Json& json, std::vector<std::string>& unknown) {
     throw UsageError("context without the key 'schema'");
   }
   const std::int64_t number = read_count("schema", *schema);
-  if (number > kSchema) {
+  if (number > kResultsSchema) {
     throw UsageError(fmt::format(
         "schema {} is newer than this lora-bench reads (up to {}); use a newer lora-bench", number,
-        kSchema));
+        kResultsSchema));
   }
   if (number < 1) {
     throw UsageError(fmt::format("schema {} does not exist; the first is 1", number));

@@ -59,6 +59,8 @@ void refuse_doubtful(Row& peer) {
 void forget_floor(Row& peer) {
   peer.floor_us.reset();
   peer.floor_ratio.reset();
+  peer.stream_us.reset();
+  peer.stream_ratio.reset();
   peer.bound_by.clear();
   peer.tax_floor_us.reset();
   peer.tax_ratio.reset();
@@ -66,8 +68,9 @@ void forget_floor(Row& peer) {
 
 void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
   for (const Row* own : ours) {
-    if (!peer.floor_us && own->floor_us && timed_alike(*own, peer)) {
+    if (!peer.stream_us && own->stream_us && timed_alike(*own, peer)) {
       peer.floor_us = own->floor_us;
+      peer.stream_us = own->stream_us;
       peer.bound_by = own->bound_by;
       peer.tax_floor_us = own->tax_floor_us;
     }

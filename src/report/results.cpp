@@ -149,6 +149,9 @@ class Reader {
       throw UsageError("the first line must be the context (\"kind\": \"context\")");
     } else if (*kind == "row") {
       results_.rows.push_back(row_from_json(json, unknown));
+      if (latest_.schema == 1) {
+        rename_first_floor(results_.rows.back());
+      }
       results_.rows.back().origin = origin_of(latest_);
       doubt(results_.rows.back());
       if (results_.rows.back().time_us) {
@@ -164,13 +167,30 @@ class Reader {
     }
   }
 
+  [[nodiscard]] std::string doubt_of_stored(const Row& row) const {
+    const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
+    const bool has_floor = row.floor_us || !row.peer.empty() || nothing_to_do;
+    const bool timed = row.status == Status::kPassed && row.time_us;
+    return latest_.schema > 1 && timed && !has_floor ? "PASSED with a time and without floor_us"
+                                                     : doubt_about_stored(row);
+  }
+
+  // A row of schema 1 knows no floor that holds, only the yardstick.
+  static void rename_first_floor(Row& row) {
+    row.stream_us = row.floor_us;
+    row.stream_ratio = row.floor_ratio;
+    row.floor_us.reset();
+    row.floor_ratio.reset();
+    row.bound_by.clear();
+  }
+
   void note(const std::string& sentence) {
     Doubt& doubt = doubts_[sentence];
     doubt.line = doubt.rows++ == 0 ? number_ : doubt.line;
   }
 
   void doubt(Row& row) {
-    if (const std::string sentence = doubt_about_stored(row); !sentence.empty()) {
+    if (const std::string sentence = doubt_of_stored(row); !sentence.empty()) {
       row.doubted = true;
       note(sentence + "; no run writes that: measure the row again");
     }

@@ -48,7 +48,8 @@ struct Row {
   std::string cache, mode;
   std::optional<std::int64_t> samples, launches, rotation_sets, rotated_bytes;
   // metrics
-  std::optional<double> floor_us, floor_ratio, tokens_per_s, bandwidth_GBps, compute_TFLOPps;
+  std::optional<double> floor_us, floor_ratio, stream_us, stream_ratio, touch_us;
+  std::optional<double> tokens_per_s, bandwidth_GBps, compute_TFLOPps;
   std::optional<double> speedup;  // over the best peer, where there are peers
   std::string bound_by;
   std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
@@ -66,16 +67,20 @@ struct Row {
   bool doubted = false;  // it was read from a file, and contradicts itself (see doubts.h)
 };
 
-// Fills floor_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us, floor_us,
-// tokens, bytes and flops: the formulas of the column registry, in one place.
+// Fills floor_ratio, stream_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us,
+// floor_us, stream_us, tokens, bytes and flops: the formulas of the column registry, in one place.
 void derive_metrics(Row& row);
 
 // Whether the adapters' time is known, being above its noise; files of before have taxes below it.
 [[nodiscard]] bool is_tax_known(const Row& row);
 
+// Schema of the results files that are written. In files of schema 1 floor_us and floor_ratio are
+// what stream_us and stream_ratio are since; reading renames them.
+constexpr int kResultsSchema = 2;
+
 // First line of every results file.
 struct Context {
-  int schema = 1;
+  int schema = kResultsSchema;  // of the file that it was read from
   std::string tool_version, commit, build, compiler, cuda_compiler;
   bool dirty = false;
   std::string device_kind, device_name, device_identity, driver, runtime;

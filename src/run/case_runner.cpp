@@ -12,6 +12,7 @@
 #include "measure/measure.h"
 #include "measure/phases.h"
 #include "measure/plan_time.h"
+#include "ops/touch_probe.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_row.h"
@@ -38,10 +39,12 @@ struct Attempt {
   std::shared_ptr<Clock> clock;  // null = proof only
   DeviceFacts facts;
   bool relations = false;
+  bool touch = false;
   Support support;
   Numerics declared;
   std::optional<Verdict> verdict;
   std::optional<Measurement> measurement;
+  std::optional<Measurement> touch_measurement;
   std::optional<double> plan_s;
 };
 
@@ -130,6 +133,11 @@ void prove_and_time(Attempt& attempt) {
   if (!attempt.measurement->interrupted) {
     attempt.plan_s = plan_seconds(attempt.problem, *attempt.memory, *attempt.clock, attempt.facts);
   }
+  if (attempt.touch && !attempt.measurement->interrupted) {
+    request.check = nullptr;
+    attempt.touch_measurement =
+        measure(request, *make_touch_probe(), *attempt.memory, *attempt.clock, attempt.facts);
+  }
   if (attempt.spec.measure.phases && attempt.problem.op == Op::kLinear && prove_phases(attempt)) {
     attempt.measurement->phases =
         measure_phases(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
@@ -160,6 +168,7 @@ std::shared_ptr<Attempt> prepare(const CaseRequest& request, const KeptGroundwor
   attempt->memory = watched(targets.memory(space), attempt->pulse);
   attempt->facts = targets.facts(space);
   attempt->relations = request.relations;
+  attempt->touch = request.touch && space == Space::kDevice;
   return attempt;
 }
 
@@ -168,6 +177,9 @@ void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targ
   if (attempt.measurement) {
     add_measurement(row, *attempt.measurement);
     add_plan_time(row, attempt.plan_s);
+    if (attempt.touch_measurement) {
+      add_touch_time(row, *attempt.touch_measurement);
+    }
   }
   if (attempt.clock) {
     judge_time(row, request.backend.backend->space(), targets,

@@ -18,6 +18,7 @@ struct CaseRequest {
   const Selected& backend;
   bool relations = false;
   bool timing = true;
+  bool touch = false;  // see RunRequest
   Thresholds thresholds;
   std::string repro;  // the command that makes this row again
 };

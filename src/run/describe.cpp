@@ -250,6 +250,10 @@ void add_measurement(Row& row, const Measurement& measurement) {
   judge_after_timing(row, measurement);
 }
 
+void add_touch_time(Row& row, const Measurement& touch) {
+  row.touch_us = finite(touch.summary.median * kMicroseconds);
+}
+
 void add_plan_time(Row& row, std::optional<double> plan_s) {
   row.plan_us.reset();
   if (plan_s) {
@@ -270,28 +274,29 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
 }
 
 void judge_part(Row& row, std::string_view what, double us, double noise_us, const Floor& floor) {
-  const double limit_us = floor.limit_seconds * kMicroseconds;
-  if (row.status == Status::kPassed && us + noise_us < limit_us) {
+  const double floor_us = floor.seconds * kMicroseconds;
+  if (row.status == Status::kPassed && us + noise_us < floor_us) {
     row.status = Status::kInvalid;
     row.message = fmt::format(
         "{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the "
         "ceilings are wrong; see `lora-bench device --refresh`",
-        what, us, limit_us);
+        what, us, floor_us);
   }
 }
 
 void judge_floor(Row& row, const Floor& floor) {
+  // Who has nothing to do may launch nothing: no least time stands against that.
+  const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
   row.floor_us = floor.seconds * kMicroseconds;
+  row.stream_us = floor.stream_seconds * kMicroseconds;
   row.bound_by = floor.bound_by;
   if (!row.time_us) {
     return;
   }
   const double time_us = *row.time_us;
-  // Who has nothing to do may launch nothing: no least time stands against that.
-  const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
   if (nothing_to_do && time_us < *row.floor_us) {
     row.floor_us.reset();
-    row.floor_ratio.reset();
+    row.stream_us.reset();
     row.bound_by.clear();
   }
   derive_metrics(row);
@@ -318,6 +323,10 @@ void add_thresholds(Row& row, const Thresholds& thresholds) {
   if (thresholds.max_floor_ratio && row.floor_ratio) {
     judge_limit(row, "floor_ratio", *row.floor_ratio, *thresholds.max_floor_ratio,
                 noise_us / row.floor_us.value_or(time_us));
+  }
+  if (thresholds.max_stream_ratio && row.stream_ratio) {
+    judge_limit(row, "stream_ratio", *row.stream_ratio, *thresholds.max_stream_ratio,
+                noise_us / row.stream_us.value_or(time_us));
   }
   if (thresholds.min_tokens_per_s && row.tokens_per_s) {
     const double noise = *row.tokens_per_s * noise_us / time_us;
@@ -355,15 +364,14 @@ std::string repro_command(const Case& spec, const std::string& backend, const Ru
   if (!request.tuning_file.empty()) {
     command += " --tuning " + shell_quoted(request.tuning_file);
   }
-  const auto limit = [&](const char* key, const std::optional<double>& value) {
-    command += value ? fmt::format(" --threshold {}={}", key, *value) : "";
-  };
-  limit("max_floor_ratio", request.thresholds.max_floor_ratio);
-  limit("max_time_us", request.thresholds.max_time_us);
-  limit("min_tokens_per_s", request.thresholds.min_tokens_per_s);
-  limit("max_tax_pct", request.thresholds.max_tax_pct);
+  for (const ThresholdField& field : kThresholdFields) {
+    if (const std::optional<double>& value = request.thresholds.*field.value) {
+      command += fmt::format(" --threshold {}={}", field.name, *value);
+    }
+  }
   command += request.relations ? " --relations" : "";
   command += request.timing ? "" : " --no-time";
+  command += request.touch ? " --touch" : "";
   if (request.max_cases != LoadOptions{}.max_cases) {
     command += fmt::format(" --max-cases {}", request.max_cases);
   }

@@ -24,8 +24,10 @@ namespace lora_bench {
                                 const std::string& backend);
 void add_verdict(Row& row, const Verdict& verdict);
 void add_measurement(Row& row, const Measurement& measurement);
+void add_touch_time(Row& row, const Measurement& touch);
 void add_plan_time(Row& row, std::optional<double> plan_s);
-// floor, ratio, rates; makes the row INVALID when the time is below what is possible.
+// Fills floor_us, stream_us, ratios and rates; makes the row INVALID when its time is below the
+// floor by more than its noise.
 void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings,
                const Ceilings& ceilings);
 // The same of any floor.

@@ -35,15 +35,17 @@ std::vector<std::string> worker_command(const RunRequest& request, const std::st
   for (const std::string& text : request.overrides) {
     command.insert(command.end(), {"--set", text});
   }
-  add_threshold(command, "max_floor_ratio", request.thresholds.max_floor_ratio);
-  add_threshold(command, "max_time_us", request.thresholds.max_time_us);
-  add_threshold(command, "min_tokens_per_s", request.thresholds.min_tokens_per_s);
-  add_threshold(command, "max_tax_pct", request.thresholds.max_tax_pct);
+  for (const ThresholdField& field : kThresholdFields) {
+    add_threshold(command, field.name, request.thresholds.*field.value);
+  }
   if (request.relations) {
     command.emplace_back("--relations");
   }
   if (!request.timing) {
     command.emplace_back("--no-time");
+  }
+  if (request.touch) {
+    command.emplace_back("--touch");
   }
   command.emplace_back("--");
   for (const Scenario& scenario : request.scenarios) {

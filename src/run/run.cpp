@@ -218,6 +218,7 @@ class Loop {
                      .backend = selected,
                      .relations = request_.relations,
                      .timing = request_.timing,
+                     .touch = request_.touch,
                      .thresholds = thresholds_of(*planned.spec, request_.thresholds),
                      .repro = repro_command(*planned.spec, planned.spelling, request_)},
                     targets_, groundwork_);

@@ -35,6 +35,7 @@ struct RunRequest {
   std::vector<std::string> cases;  // globs of case ids; empty = all
   bool relations = false;          // level 3 as well
   bool timing = true;
+  bool touch = false;    // beside each time that of a kernel that only touches the operands
   bool shuffle = false;  // rows in an order drawn from the seed
   std::int64_t repeat = 1;
   std::vector<std::filesystem::path> out;

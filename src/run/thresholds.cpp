@@ -2,40 +2,32 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "core/error.h"
 
 namespace lora_bench {
 namespace {
 
 const char* named_threshold(const Thresholds& thresholds) {
-  if (thresholds.max_floor_ratio) {
-    return "max_floor_ratio";
+  for (const ThresholdField& field : kThresholdFields) {
+    if (thresholds.*field.value) {
+      return field.name;
+    }
   }
-  if (thresholds.max_time_us) {
-    return "max_time_us";
-  }
-  if (thresholds.min_tokens_per_s) {
-    return "min_tokens_per_s";
-  }
-  return thresholds.max_tax_pct ? "max_tax_pct" : nullptr;
+  return nullptr;
 }
 
 }  // namespace
 
 Thresholds thresholds_of(const Case& spec, const Thresholds& asked) {
   Thresholds thresholds = spec.thresholds;
-  const auto take = [](std::optional<double>& to, const std::optional<double>& value) {
-    if (value) {
-      to = value;
+  for (const ThresholdField& field : kThresholdFields) {
+    if (asked.*field.value) {
+      thresholds.*field.value = asked.*field.value;
     }
-  };
-  take(thresholds.max_floor_ratio, asked.max_floor_ratio);
-  take(thresholds.max_time_us, asked.max_time_us);
-  take(thresholds.max_regression, asked.max_regression);
-  take(thresholds.min_tokens_per_s, asked.min_tokens_per_s);
-  take(thresholds.max_tax_pct, asked.max_tax_pct);
+  }
+  if (asked.max_regression) {
+    thresholds.max_regression = asked.max_regression;
+  }
   return thresholds;
 }
 

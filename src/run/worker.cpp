@@ -142,6 +142,7 @@ ExitCode serve_rows(const RunRequest& request) {
                      .backend = desk.backend(spelling),
                      .relations = request.relations,
                      .timing = request.timing,
+                     .touch = request.touch,
                      .thresholds = thresholds_of(spec, request.thresholds),
                      .repro = repro_command(spec, spelling, request)},
                     desk.targets, desk.groundwork);
@@ -160,6 +161,7 @@ ExitCode serve_cases(const std::vector<std::string>& spellings, double timeout_s
                      .backend = desk.backend(spelling),
                      .relations = false,  // the case says it itself
                      .timing = false,
+                     .touch = false,
                      .thresholds = {},
                      .repro = {}},
                     desk.targets, desk.groundwork);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -192,11 +193,25 @@ struct PlanLimits {
 
 struct Thresholds {
   std::optional<double> max_floor_ratio;
+  std::optional<double> max_stream_ratio;
   std::optional<double> max_time_us;
   std::optional<double> max_regression;  // 0.05 = 5 %
   std::optional<double> min_tokens_per_s;
   std::optional<double> max_tax_pct;  // of a layer: what adapters add, of its base
 };
+
+// The thresholds that a run judges by itself; max_regression needs a second run.
+struct ThresholdField {
+  const char* name;
+  const char* usage;
+  std::optional<double> Thresholds::*value;
+};
+inline constexpr std::array<ThresholdField, 5> kThresholdFields{
+    {{"max_floor_ratio", "max_floor_ratio=R", &Thresholds::max_floor_ratio},
+     {"max_stream_ratio", "max_stream_ratio=R", &Thresholds::max_stream_ratio},
+     {"max_time_us", "max_time_us=T", &Thresholds::max_time_us},
+     {"min_tokens_per_s", "min_tokens_per_s=N", &Thresholds::min_tokens_per_s},
+     {"max_tax_pct", "max_tax_pct=P", &Thresholds::max_tax_pct}}};
 
 // One point of a scenario: one value of everything.
 struct Case {

@@ -64,6 +64,7 @@ std::string hashed_text(const Case& spec) {
   text += fmt::format("{}|{}|{}|{}|", hashed_text(limits.max_floor_ratio),
                       hashed_text(limits.max_time_us), hashed_text(limits.max_regression),
                       hashed_text(limits.min_tokens_per_s));
+  text += limits.max_stream_ratio ? hashed_text(limits.max_stream_ratio) + "|" : "";
   text += limits.max_tax_pct ? hashed_text(limits.max_tax_pct) + "|" : "";
   text += fmt::format("{}|{}|{}|{}|", verify.enabled, verify.relations, verify.max_rows,
                       verify.timeout_s);

@@ -3,11 +3,15 @@
 // What finds out how much a device can do at best finds nothing here, and nothing runs beside.
 namespace lora_bench::kernels {
 
-cudaError_t launch_empty(cudaStream_t) { return cudaSuccess; }
-cudaError_t launch_read_stream(const void*, std::int64_t, unsigned*, ProbeGrid, bool,
+cudaError_t launch_empty(Start, cudaStream_t) { return cudaSuccess; }
+cudaError_t launch_read_stream(const void*, std::int64_t, unsigned*, ProbeGrid, Start,
                                cudaStream_t) {
   return cudaErrorNotSupported;
 }
+cudaError_t launch_update_stream(void*, std::int64_t, ProbeGrid, Start, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+cudaError_t launch_touch(const TouchParams&, int, cudaStream_t) { return cudaErrorNotSupported; }
 cudaError_t launch_copy(void*, const void*, std::int64_t, ProbeGrid, cudaStream_t) {
   return cudaErrorNotSupported;
 }

@@ -16,10 +16,10 @@ namespace {
 Ceilings sample() {
   Ceilings ceilings;
   ceilings.identity = "GPU-1234 \"quoted\"";
-  ceilings.read_cold = {{65536, 1e-5}, {131072, 1.7e-5}};
-  ceilings.read_hot = {{65536, 1.0 / 3e6}};
+  ceilings.memory_curve = {{65536, 1e-5}, {131072, 1.7e-5}};
+  ceilings.cache_curve = {{65536, 1.0 / 3e6}};
   ceilings.copy_bytes_per_s = 4.22e12;
-  ceilings.launch_seconds = 5e-7;
+  ceilings.launch_seconds = ceilings.update_launch_seconds = 5e-7;
   ceilings.peaks = {{Dtype::kBf16, 7.5e14}, {Dtype::kFp32, 5e13}};
   ceilings.product_flops_per_s = 2.5e11;
   ceilings.load = 1.4;
@@ -63,10 +63,10 @@ TEST_CASE("stored ceilings come back to the last bit") {
   const std::optional<Ceilings> back = ceilings_from_json(ceilings_to_json(sample()));
   REQUIRE(back);
   CHECK(back->identity == sample().identity);
-  REQUIRE(back->read_cold.size() == 2);
-  CHECK(back->read_cold[1].bytes == 131072);
-  CHECK(back->read_cold[1].seconds == 1.7e-5);
-  CHECK(back->read_hot[0].seconds == 1.0 / 3e6);
+  REQUIRE(back->memory_curve.size() == 2);
+  CHECK(back->memory_curve[1].bytes == 131072);
+  CHECK(back->memory_curve[1].seconds == 1.7e-5);
+  CHECK(back->cache_curve[0].seconds == 1.0 / 3e6);
   CHECK(back->copy_bytes_per_s == 4.22e12);
   CHECK(back->launch_seconds == 5e-7);
   CHECK(back->product_flops_per_s == 2.5e11);
@@ -82,13 +82,13 @@ TEST_CASE("a record that is cut, empty or absurd counts as none") {
     CHECK_FALSE(ceilings_from_json(whole.substr(0, length)));
   }
   Ceilings absurd = sample();
-  absurd.read_cold[0].seconds = 0;
+  absurd.memory_curve[0].seconds = 0;
   CHECK_FALSE(ceilings_from_json(ceilings_to_json(absurd)));
   absurd = sample();
-  absurd.read_cold[1].bytes = 1;
+  absurd.memory_curve[1].bytes = 1;
   CHECK_FALSE(ceilings_from_json(ceilings_to_json(absurd)));
   absurd = sample();
-  absurd.read_hot.clear();
+  absurd.cache_curve.clear();
   CHECK_FALSE(ceilings_from_json(ceilings_to_json(absurd)));
 }
 

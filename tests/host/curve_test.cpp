@@ -56,26 +56,26 @@ TEST_CASE("curves of no or one point are left alone") {
 
 TEST_CASE("of two measurements of one machine each better figure counts") {
   Ceilings busy;
-  busy.read_cold = {{100, 4.0}, {200, 5.0}};
-  busy.read_hot = {{100, 1.0}, {200, 5.0}};
+  busy.memory_curve = {{100, 4.0}, {200, 5.0}};
+  busy.cache_curve = {{100, 1.0}, {200, 5.0}};
   busy.copy_bytes_per_s = 10;
   busy.launch_seconds = 2e-6;
   busy.product_flops_per_s = 7;
   busy.load = 1.5;
   busy.peaks = {{Dtype::kFp32, 3.0}, {Dtype::kBf16, 9.0}};
   Ceilings quiet = busy;
-  quiet.read_cold = {{100, 2.0}, {200, 6.0}};
-  quiet.read_hot = {{100, 1.5}, {200, 3.0}};
+  quiet.memory_curve = {{100, 2.0}, {200, 6.0}};
+  quiet.cache_curve = {{100, 1.5}, {200, 3.0}};
   quiet.copy_bytes_per_s = 12;
   quiet.launch_seconds = 1e-6;
   quiet.product_flops_per_s = 8;
   quiet.load = 0.1;
   quiet.peaks = {{Dtype::kBf16, 8.0}, {Dtype::kFp32, 4.0}};
   const Ceilings best = best_of(busy, quiet);
-  CHECK(best.read_cold[0].seconds == 2.0);
-  CHECK(best.read_cold[1].seconds == 5.0);
-  CHECK(best.read_hot[0].seconds == 1.0);
-  CHECK(best.read_hot[1].seconds == 3.0);
+  CHECK(best.memory_curve[0].seconds == 2.0);
+  CHECK(best.memory_curve[1].seconds == 5.0);
+  CHECK(best.cache_curve[0].seconds == 1.0);
+  CHECK(best.cache_curve[1].seconds == 3.0);
   CHECK(best.copy_bytes_per_s == 12);
   CHECK(best.launch_seconds == 1e-6);
   CHECK(best.product_flops_per_s == 8);

@@ -217,12 +217,12 @@ TEST_CASE("progress tells no time before a row has ended") {
 
 TEST_CASE("who has nothing to do may launch nothing") {
   Row row = timed_row(0.001, 0);
-  judge_floor(row, {.seconds = 1e-6, .limit_seconds = 1e-6, .bound_by = "launch"});
+  judge_floor(row, {.seconds = 1e-6, .bound_by = "launch", .stream_seconds = 1e-6});
   CHECK(row.status == Status::kPassed);
   CHECK_FALSE(row.floor_us);
   CHECK_FALSE(row.floor_ratio);
   Row launches = timed_row(2, 0);
-  judge_floor(launches, {.seconds = 1e-6, .limit_seconds = 1e-6, .bound_by = "launch"});
+  judge_floor(launches, {.seconds = 1e-6, .bound_by = "launch", .stream_seconds = 1e-6});
   CHECK(*launches.floor_us == doctest::Approx(1));
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("phases of a step without adapters may take no time") {
   problem.scale = {1};
   problem.plan = make_plan(std::vector<std::int32_t>{-1}, 1);
   Ceilings ceilings;
-  ceilings.read_cold = ceilings.read_hot = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
+  ceilings.memory_curve = ceilings.cache_curve = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
   ceilings.copy_bytes_per_s = 1e11;
   ceilings.launch_seconds = 1e-6;
   ceilings.peaks = {{Dtype::kBf16, 1e12}};
@@ -258,8 +258,8 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   problem.scale = {1};
   problem.plan = make_plan(std::vector<std::int32_t>{0}, 1);
   Ceilings ceilings;
-  ceilings.read_cold = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
-  ceilings.read_hot = {{1 << 16, 0.5e-6}, {1 << 30, 1e-2}};
+  ceilings.memory_curve = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
+  ceilings.cache_curve = {{1 << 16, 0.5e-6}, {1 << 30, 1e-2}};
   ceilings.copy_bytes_per_s = 1e11;
   ceilings.launch_seconds = 1e-7;
   ceilings.peaks = {{Dtype::kBf16, 1e12}, {Dtype::kFp32, 1e12}};
@@ -288,14 +288,14 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
     add_floor(zeroing, problem, MeasureSettings{}, ceilings);
     CHECK((zeroing.status == Status::kPassed) == shrink);
   }
-  // A phase is held to its limit, not its floor, and to that with the noise.
+  // A phase is held to its own floor, with the noise.
   Problem shrink = problem;
   shrink.op = Op::kShrink;
   const Floor floor = floor_of(count_work(shrink), shrink, CacheMode::kWeightsCold, ceilings);
-  const double limit_us = floor.limit_seconds * 1e6;
-  REQUIRE(floor.limit_seconds < 0.99 * floor.seconds);
+  const double floor_us = floor.seconds * 1e6;
+  REQUIRE(floor.seconds < 0.99 * floor.stream_seconds);
   for (const auto& [us, noise_us] :
-       {std::pair{1.005 * limit_us, 0.0}, std::pair{0.9 * limit_us, 0.2 * limit_us}}) {
+       {std::pair{1.005 * floor_us, 0.0}, std::pair{0.9 * floor_us, 0.2 * floor_us}}) {
     Row honest = timed_row(1e6, noise_us);
     honest.shrink_us = us;
     add_floor(honest, problem, MeasureSettings{}, ceilings);

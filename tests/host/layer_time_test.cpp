@@ -114,7 +114,7 @@ TEST_CASE("a tax is known no better than the times that it is the difference of"
 
 TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row has one") {
   Ceilings ceilings;
-  ceilings.read_cold = ceilings.read_hot = {{64, 1e-6}, {1 << 30, 1}};
+  ceilings.memory_curve = ceilings.cache_curve = {{64, 1e-6}, {1 << 30, 1}};
   ceilings.peaks = {{Dtype::kBf16, 1e12}};
   LayerProblem problem = row_layer(1, false);
   Row row;
@@ -135,12 +135,12 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
 
 TEST_CASE("a base that is quicker than its floor allows is INVALID: its tax would be too large") {
   Ceilings ceilings;
-  ceilings.read_cold = ceilings.read_hot = {{64, 1e-6}, {1 << 30, 1}};
+  ceilings.memory_curve = ceilings.cache_curve = {{64, 1e-6}, {1 << 30, 1}};
   const LayerProblem problem = row_layer(1, false);
   const ShardProblem shard = shard_problem(problem, 0);
   const double least_us =
       1e6 * floor_of(count_layer_work(shard).base, shard.lora, CacheMode::kWeightsCold, ceilings)
-                .limit_seconds;
+                .seconds;
   const auto judged = [&](double base_us) {
     Row row;
     row.status = Status::kPassed;
@@ -159,7 +159,7 @@ TEST_CASE(
     "the floor of a layer is that of the shard that was timed, not of another or of the whole") {
   constexpr std::int64_t kBytesPerUs = 1 << 20;
   Ceilings ceilings;  // a straight line, so that a floor tells its bytes
-  ceilings.read_cold = ceilings.read_hot = {{1000000 * kBytesPerUs, 1}};
+  ceilings.memory_curve = ceilings.cache_curve = {{1000000 * kBytesPerUs, 1}};
   const auto floor_bytes = [&](const LayerProblem& problem, std::int64_t shard) {
     LayerMeasurement measurement;
     measurement.layer.samples_s = {1e-3};

@@ -77,7 +77,8 @@ Row fixed_row(const char* backend, std::int64_t decode, double time_us) {
   row.rotation_sets = 4;
   row.rotated_bytes = 7600000;
   row.floor_us = 20;
-  row.bound_by = "bytes";
+  row.stream_us = 25;
+  row.bound_by = "memory";
   row.bytes = 2000000;
   row.weight_bytes = 1900000;
   row.flops = 10000000;
@@ -93,6 +94,7 @@ Row without_time(Row row, Status status, const char* message) {
   for (const char* key :
        {"time_us", "time_min_us", "time_q1_us", "time_q3_us", "time_max_us", "noise_us", "plan_us",
         "samples_us", "samples", "launches", "rotation_sets", "rotated_bytes", "floor_ratio",
+        "stream_ratio",
         "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps", "cache", "mode"}) {
     find_column(key)->set(bare, Cell{});
   }
