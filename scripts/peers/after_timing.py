@@ -1,5 +1,4 @@
 """What is asked of a peer after it was timed: whether what was timed is what was proved."""
-import math
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from timing import TURN
 
 MOST_LOOKS = 32  # at single launches
 MOST_OF_LARGEST = 0.02  # that two outputs may differ by
-LAUNCHES_OF_THAT = 64  # after which roundings alone can part two y of 16 bits that far
+OF_ONE_BY_ONE = 1.5  # times what two runs of the same launches one by one differ by, where they do
 
 
 def wrong(sequence, proved):
@@ -154,23 +153,22 @@ def _missing(sets, expected, number, turns, seen):
 
 def _graph_differs(sequence, left):
     """How the graph differs from its launches one by one, "" where it does not. Launches that leave another output each
-    time add in no fixed order, and have the room of that."""
+    time add in no fixed order; the graph may then differ from them by a little more than they do from one another."""
     graph, one_by_one = left([sequence.clock.run]), left(sequence.launches)
-    how = _differs(sequence.sets, graph, one_by_one)
-    if how and sequence.accumulates and sequence.sets.arrays.largest(left(sequence.launches) - one_by_one) > 0:
-        how = _differs(sequence.sets, graph, one_by_one, len(sequence.launches) // len(sequence.sets.states))
+    sets = sequence.sets
+    how = _differs(sets, graph, one_by_one)
+    if how and sequence.accumulates:
+        apart = sets.arrays.largest(left(sequence.launches) - one_by_one)
+        how = _differs(sets, graph, one_by_one, OF_ONE_BY_ONE * apart)
     return how
 
 
-def _differs(sets, left, wanted, roundings=1):
-    """Whether two outputs differ by more than the order of sums explains, or what was done is missing in one; in
-    `roundings` launches y may have been rounded to another neighbour."""
+def _differs(sets, left, wanted, room=0):
+    """Whether two outputs differ by more than the order of sums explains, or by more than `room` where that is more, or
+    what was done is missing in one."""
     arrays = sets.arrays
     apart, size = arrays.largest(left - wanted), arrays.largest(wanted)
     done, needed = ((arrays.largest(y if sets.y_before is None else y - sets.y_before)) for y in (left, wanted))
-    # A sum that meets in another order may round y to a neighbour. Two y that differ are rounded apart or together by
-    # each launch after that: they part as a random walk does, with the root of the launches.
-    room = MOST_OF_LARGEST * max(1.0, math.sqrt(roundings / LAUNCHES_OF_THAT))
-    if apart <= room * size and done >= 0.5 * needed:
+    if apart <= max(MOST_OF_LARGEST * size, room) and done >= 0.5 * needed:
         return ""
     return f"up to {apart:.3g} of {size:.3g}"
