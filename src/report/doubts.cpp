@@ -45,9 +45,9 @@ bool in_order(const Row& row) {
 // share of one pass over all bytes.
 double least_time(const Row& row) {
   const bool share = row.stream_us && row.cache != "hot" && row.bytes > 0;
-  const double of_weights =
-      share ? *row.stream_us * static_cast<double>(row.weight_bytes) / static_cast<double>(row.bytes)
-            : 0;
+  const double of_weights = share ? *row.stream_us * static_cast<double>(row.weight_bytes) /
+                                        static_cast<double>(row.bytes)
+                                  : 0;
   return std::max(row.floor_us.value_or(0), of_weights);
 }
 
@@ -109,9 +109,9 @@ std::string doubt_about_proof(const Row& row) {
 
 std::string doubt_about_figures_of_time(const Row& row) {
   if (!row.time_us) {
-    for (const auto& figure :
-         {row.time_min_us, row.time_q1_us, row.time_q3_us, row.time_max_us, row.noise_us,
-          row.floor_ratio, row.stream_ratio, row.tokens_per_s, row.bandwidth_GBps, row.compute_TFLOPps}) {
+    for (const auto& figure : {row.time_min_us, row.time_q1_us, row.time_q3_us, row.time_max_us,
+                               row.noise_us, row.floor_ratio, row.stream_ratio, row.tokens_per_s,
+                               row.bandwidth_GBps, row.compute_TFLOPps}) {
       if (figure) {
         return "figures of a time without time_us";
       }
