@@ -3,8 +3,9 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors floor aa modes fuzz sanitize clock peers peers-wide tax profile;
-#     default: all but peers, peers-wide and tax, which need PyTorch, and profile, which needs ncu
+#     parts, in this order: tests device verify self-test anchors floor aa modes fuzz sanitize clock peers peers-wide tax profile
+#     counters; default: all but peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
+#     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
 #   LORA_BENCH_TAX="*8b"    which cases of tax
@@ -20,7 +21,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^#/s/^# \?//p}' "$0"
   exit 0
 fi
-known="tests device verify self-test anchors floor aa modes fuzz sanitize clock peers peers-wide tax profile"
+known="tests device verify self-test anchors floor aa modes fuzz sanitize clock peers peers-wide tax profile counters"
 parts=("$@")
 ((${#parts[@]})) || parts=(tests device verify self-test anchors floor aa modes fuzz sanitize clock)
 for part in "${parts[@]}"; do  # before anything is built or run
@@ -155,6 +156,31 @@ floor() {
   record floor-check scripts/check-floor.py "$out/floor.jsonl" "$out/floor-others.jsonl"
 }
 
+# What a launch must read from memory is counted there: all its weights, less 1 % for what the counters miss.
+counted_right() {
+  python3 - "$1" <<'END'
+import json
+import sys
+
+rows = [row for row in map(json.loads, open(sys.argv[1], encoding="utf-8")) if row["kind"] == "row" and row["status"] == "PASSED"]
+counted = [row for row in rows if row["dram_read_bytes"] is not None]
+less = [row for row in counted if row["dram_read_bytes"] < 0.99 * row["weight_bytes"]]
+for row in counted:
+    share = f"{row['dram_read_bytes'] / row['weight_bytes']:.3f}" if row["weight_bytes"] else "-"
+    print(f"{row['case']} {row['backend']}: {row['dram_read_bytes']} B read, {share} of the weights"
+          + (": LESS THAN MUST COME FROM MEMORY" if row in less else ""))
+print(f"{len(rows)} PASSED rows, {len(counted)} counted, {len(less)} that read less than their weights")
+sys.exit(2 if less else 0 if counted and len(counted) == len(rows) else 4)
+END
+}
+
+# What the GPU counts of one launch of each anchor; then whether counting left the times as they are.
+counters() {
+  record counters "$tool" run anchors --backends "$backends,cublas" --counters --out "$out/counters.jsonl" --quiet
+  record counters-read counted_right "$out/counters.jsonl"
+  [[ ! -e $out/anchors.jsonl ]] || record counters-times "$tool" compare "$out/anchors.jsonl" "$out/counters.jsonl"
+}
+
 backends=naive,bgmv,grouped,grouped-ordered,chunked,panel,auto
 run_part() {
   case $1 in
@@ -184,6 +210,7 @@ run_part() {
     peers-wide) peers_wide ;;
     tax) tax ;;
     profile) profile ;;
+    counters) counters ;;
   esac
 }
 

@@ -31,7 +31,7 @@ struct RunOptions {
   std::vector<std::string> columns;
   std::string resume, samples_to;
   bool relations = false, no_time = false, profile = false, shuffle = false, quiet = false;
-  bool isolate = false, serve_rows = false, touch = false;
+  bool isolate = false, serve_rows = false, touch = false, counters = false;
   std::int64_t repeat = 1;
 };
 
@@ -75,7 +75,7 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
 void refuse_beside_profile(const CLI::App& command) {
   std::vector<std::string> given;
   for (const char* option : {"--out", "--resume", "--samples-to", "--threshold", "--columns",
-                             "--relations", "--no-time", "--isolate", "--touch"}) {
+                             "--relations", "--no-time", "--isolate", "--touch", "--counters"}) {
     if (command.count(option) > 0) {
       given.emplace_back(option);
     }
@@ -94,6 +94,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   request.shuffle = options.shuffle;
   request.repeat = options.repeat;
   request.isolate = options.isolate;
+  request.counters = options.counters;
   request.quiet = options.quiet;
   request.argv = invocation.argv;
   request.out.assign(options.out.begin(), options.out.end());
@@ -177,6 +178,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command->add_flag("--relations", options->relations, "prove level 3, the relations, as well");
   command->add_flag("--profile", options->profile,
                     "launch each row once in an NVTX range, for ncu; proves and times nothing");
+  command->add_flag("--counters", options->counters,
+                    "count bytes from memory, L2 hits and SM cycles of one launch, by CUPTI");
   CLI::Option* no_time = command->add_flag("--no-time", options->no_time, "prove only");
   command
       ->add_flag("--touch", options->touch,

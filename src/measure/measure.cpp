@@ -65,8 +65,7 @@ class Bench {
         sets_(memory, request.problem, tensors_, cache_,
               affordable_sets(request.problem, backend, cache_, device.cache_bytes, memory),
               backend.workspace_bytes(request.problem)),
-        evicts_(cache_ != CacheMode::kHot && touched_bytes(request.problem, cache_) > 0 &&
-                sets_.count() * touched_bytes(request.problem, cache_) <= 3 * device.cache_bytes),
+        evicts_(needs_eviction(request.problem, cache_, sets_.count(), device.cache_bytes)),
         eviction_(memory, evicts_ ? device.cache_bytes : 0),
         sequence_(sequence_for(memory.space())),
         own_load_(memory.space() == Space::kHost ? 1.0 : 0.0) {}

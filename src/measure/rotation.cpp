@@ -106,4 +106,10 @@ std::int64_t affordable_sets(const Problem& problem, const Backend& backend, Cac
   return std::clamp<std::int64_t>(1 + std::min(kMostUploaded / uploaded, room / one), 1, wanted);
 }
 
+bool needs_eviction(const Problem& problem, CacheMode cache, std::int64_t sets,
+                    std::int64_t cache_bytes) {
+  const std::int64_t touched = touched_bytes(problem, cache);
+  return cache != CacheMode::kHot && touched > 0 && sets * touched <= 3 * cache_bytes;
+}
+
 }  // namespace lora_bench

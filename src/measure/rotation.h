@@ -24,4 +24,9 @@ namespace lora_bench {
                                            CacheMode cache, std::int64_t cache_bytes,
                                            Memory& memory);
 
+// Whether so many sets leave some of what rotates in the last cache, so that it has to be evicted
+// before they are gone round, and that only once.
+[[nodiscard]] bool needs_eviction(const Problem& problem, CacheMode cache, std::int64_t sets,
+                                  std::int64_t cache_bytes);
+
 }  // namespace lora_bench

@@ -6,8 +6,8 @@
 #include <cublas_v2.h>
 #include <fmt/format.h>
 
+#include "device/found_library.h"
 #include "ops/cublas_types.h"
-#include "ops/found_library.h"
 #endif
 
 namespace lora_bench {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "device/cuda_handles.h"
+#include "device/found_library.h"
 #include "ops/cublas_types.h"
-#include "ops/found_library.h"
 #endif
 
 namespace lora_bench {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "ops/found_library.h"
+#include "device/found_library.h"
 #endif
 
 namespace lora_bench {

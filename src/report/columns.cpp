@@ -340,6 +340,25 @@ std::vector<Column> metric_columns() {
   };
 }
 
+// Of `run --counters`; empty elsewhere.
+std::vector<Column> counter_columns() {
+  return {
+      column({"dram_read_bytes", "read B", "B",
+              "with `run --counters`: bytes that one launch had read from memory", ""},
+             &Row::dram_read_bytes, {true, 4}),
+      column({"dram_written_bytes", "written B", "B",
+              "with `run --counters`: bytes that were written to memory meanwhile", ""},
+             &Row::dram_written_bytes, {true, 6}),
+      column(
+          {"l2_hit_rate", "L2 hits", "1",
+           "with `run --counters`: share of the L2's look-ups that found their sector there", ""},
+          &Row::l2_hit_rate, {true, 5}),
+      column({"sm_cycles", "SM cycles", "1",
+              "with `run --counters`: cycles in which the busiest multiprocessor had work", ""},
+             &Row::sm_cycles, {true, 6}),
+  };
+}
+
 std::vector<Column> condition_columns() {
   return {
       column({"clock_mhz", "MHz", "MHz", "SM clock of a GPU, frequency of a CPU", ""},
@@ -378,7 +397,7 @@ constexpr std::array<std::string_view, 38> kBeforeRun{
 std::vector<Column> all_columns() {
   std::vector<Column> all;
   for (auto* part : {&identity_columns, &case_columns, &time_columns, &layer_columns,
-                     &metric_columns, &proof_columns, &condition_columns}) {
+                     &metric_columns, &counter_columns, &proof_columns, &condition_columns}) {
     std::vector<Column> some = part();
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }

@@ -53,6 +53,9 @@ struct Row {
   std::optional<double> speedup;  // over the best peer, where there are peers
   std::string bound_by;
   std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
+  // counted by the GPU in one launch, with --counters
+  std::optional<std::int64_t> dram_read_bytes, dram_written_bytes, sm_cycles;
+  std::optional<double> l2_hit_rate;
   // conditions
   std::optional<double> clock_mhz, temperature_c, power_w, load;
   std::string throttle, governor;

@@ -13,6 +13,7 @@
 #include "measure/phases.h"
 #include "measure/plan_time.h"
 #include "ops/touch_probe.h"
+#include "run/counted_row.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_row.h"
@@ -209,8 +210,8 @@ void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& 
     row = skipped(std::move(row), attempt->support.why_not);
     return;
   }
-  const std::int64_t needed =
-      needed_bytes(attempt->problem, request.spec, attempt->facts, request.timing);
+  const std::int64_t needed = needed_bytes(attempt->problem, request.spec, attempt->facts,
+                                           request.timing || request.count != nullptr);
   if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
     row = skipped(std::move(row), std::move(why));
     return;
@@ -221,6 +222,7 @@ void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& 
   }
   if (worked(row, attempt, prove_and_time)) {
     fill_row(row, *attempt, request, targets);
+    count_row(row, attempt->problem, request, targets);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/launch_counters.h"
 #include "measure/measure.h"
 #include "report/row.h"
 #include "run/select.h"
@@ -20,7 +21,8 @@ struct CaseRequest {
   bool timing = true;
   bool touch = false;  // see RunRequest
   Thresholds thresholds;
-  std::string repro;  // the command that makes this row again
+  std::string repro;            // the command that makes this row again
+  CountLaunch count = nullptr;  // counts one launch of a PASSED row; empty = nothing is counted
 };
 
 // The groundwork of the case in hand, from the row of one backend to that of the next. Gone with

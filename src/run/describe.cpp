@@ -372,6 +372,7 @@ std::string repro_command(const Case& spec, const std::string& backend, const Ru
   command += request.relations ? " --relations" : "";
   command += request.timing ? "" : " --no-time";
   command += request.touch ? " --touch" : "";
+  command += request.counters ? " --counters" : "";
   if (request.max_cases != LoadOptions{}.max_cases) {
     command += fmt::format(" --max-cases {}", request.max_cases);
   }

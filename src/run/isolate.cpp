@@ -47,6 +47,9 @@ std::vector<std::string> worker_command(const RunRequest& request, const std::st
   if (request.touch) {
     command.emplace_back("--touch");
   }
+  if (request.counters) {
+    command.emplace_back("--counters");
+  }
   command.emplace_back("--");
   for (const Scenario& scenario : request.scenarios) {
     command.push_back(scenario.cases.front().scenario_file);

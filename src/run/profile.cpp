@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-
 #include "core/error.h"
 #include "device/profiler_range.h"
-#include "measure/operand_sets.h"
-#include "measure/rotation.h"
+#include "measure/lone_launch.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/select.h"
@@ -16,21 +12,6 @@
 
 namespace lora_bench {
 namespace {
-
-constexpr double kWarmSeconds = 0.1;
-
-// Launches one set after the other until clocks, code and address translation are as they are in a
-// measurement. The turn is then at the first.
-void warm_up(const Backend& backend, const Problem& problem, const OperandSets& sets,
-             Memory& memory) {
-  const auto start = std::chrono::steady_clock::now();
-  do {
-    for (std::int64_t set = 0; set < sets.count(); ++set) {
-      backend.launch(problem, sets.operands(set), {});
-    }
-    memory.synchronize();
-  } while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(kWarmSeconds));
-}
 
 // Everything the working thread touches, owned here, so that a hung backend can be left behind.
 struct ProfiledLaunch {
@@ -52,16 +33,11 @@ void launch_in_range(ProfiledLaunch& launch) {
     launch.why_not = support.why_not;
     return;
   }
-  const Tensors tensors = draw_tensors(problem, Fill::kTiming, spec.seed);
-  const std::int64_t cache_bytes = launch.facts.cache_bytes;
-  const OperandSets sets(
-      memory, problem, tensors, CacheMode::kCold,
-      std::max<std::int64_t>(
-          affordable_sets(problem, backend, CacheMode::kCold, cache_bytes, memory), 2),
-      backend.workspace_bytes(problem));
-  warm_up(backend, problem, sets, memory);
+  LoneLaunch lone(problem, spec.seed, CacheMode::kCold, backend, memory, launch.facts);
+  lone.warm_up();
+  lone.prepare();
   const ProfilerRange range(spec.id + ' ' + std::string(backend.name()));
-  backend.launch(problem, sets.operands(0), {});
+  lone.launch();
   memory.synchronize();
 }
 

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/error.h"
+#include "device/counter_session.h"
 #include "run/case_runner.h"
 #include "run/ceilings_anew.h"
 #include "run/context.h"
@@ -50,12 +53,49 @@ std::map<std::string, Selected> select_all(const std::vector<PlannedRow>& rows) 
 
 // The machine the file speaks of: the GPU if any chosen backend works there.
 Space main_space(const std::map<std::string, Selected>& selected) {
-  for (const auto& [name, entry] : selected) {
-    if (entry.backend && entry.backend->space() == Space::kDevice) {
-      return Space::kDevice;
-    }
+  return std::any_of(selected.begin(), selected.end(),
+                     [](const auto& entry) { return runs_on_gpu(entry.second); })
+             ? Space::kDevice
+             : Space::kHost;
+}
+
+std::int64_t layers_among(const std::vector<PlannedRow>& planned) {
+  return std::count_if(planned.begin(), planned.end(),
+                       [](const PlannedRow& row) { return row.spec->op == Op::kLayer; });
+}
+
+// What counts the launches of a run that asked for it; null for one that did not. Throws
+// EnvironmentError where counters cannot be read, and UsageError where nothing would be counted.
+std::shared_ptr<const CounterSession> open_counters(const RunRequest& request,
+                                                    const std::vector<PlannedRow>& planned,
+                                                    Space space) {
+  if (!request.counters) {
+    return nullptr;
   }
-  return Space::kHost;
+  auto session = std::make_shared<const CounterSession>();
+  if (space == Space::kHost) {
+    throw UsageError(fmt::format(
+        "--counters would count nothing: it counts on a GPU, where none of the chosen backends "
+        "runs ({})",
+        fmt::join(spellings(planned), ", ")));
+  }
+  if (layers_among(planned) == std::ssize(planned)) {
+    throw UsageError("--counters would count nothing: all chosen rows are whole layers");
+  }
+  return session;
+}
+
+std::vector<std::string> what_is_not_counted(const CounterSession& session,
+                                             const std::vector<PlannedRow>& planned) {
+  std::vector<std::string> notes;
+  if (!session.missing().empty()) {
+    notes.push_back(session.missing());
+  }
+  const std::int64_t layers = layers_among(planned);
+  if (layers > 0) {
+    notes.push_back(fmt::format("{} rows of whole layers are not counted", layers));
+  }
+  return notes;
 }
 
 // Two sinks on one file would write over each other's rows, and --out empties what --resume keeps.
@@ -157,13 +197,15 @@ bool can_go_on(const Row& row, const Selected& selected) {
 class Loop {
  public:
   Loop(const RunRequest& request, RunReport& report, FileSinks& sinks,
-       const std::map<std::string, Selected>& selected, Targets& targets, Isolation* isolation)
+       const std::map<std::string, Selected>& selected, Targets& targets, Isolation* isolation,
+       CountLaunch count)
       : request_(request),
         report_(report),
         sinks_(sinks),
         selected_(selected),
         targets_(targets),
-        isolation_(isolation) {}
+        isolation_(isolation),
+        count_(std::move(count)) {}
 
   void over(const std::vector<PlannedRow>& planned) {
     std::set<Identity> done;
@@ -220,7 +262,8 @@ class Loop {
                      .timing = request_.timing,
                      .touch = request_.touch,
                      .thresholds = thresholds_of(*planned.spec, request_.thresholds),
-                     .repro = repro_command(*planned.spec, planned.spelling, request_)},
+                     .repro = repro_command(*planned.spec, planned.spelling, request_),
+                     .count = runs_on_gpu(selected) ? count_ : nullptr},
                     targets_, groundwork_);
   }
 
@@ -251,6 +294,7 @@ class Loop {
   Targets& targets_;
   KeptGroundwork groundwork_;
   Isolation* isolation_;  // null = rows run in this process
+  CountLaunch count_;     // empty = nothing is counted
 };
 
 }  // namespace
@@ -280,14 +324,22 @@ RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned)
   const std::map<std::string, Selected> selected =
       isolation ? isolation->selected() : select_all(planned);
   const Space space = isolation ? isolation->space() : main_space(selected);
+  const std::shared_ptr<const CounterSession> counters = open_counters(request, planned, space);
+  CountLaunch count;
   Targets targets;
   RunReport report;
+  if (counters) {
+    count = [counters](const std::function<void()>& prepare, const std::function<void()>& launch) {
+      return counters->count(prepare, launch);
+    };
+    report.notes = what_is_not_counted(*counters, planned);
+  }
   report.context = make_context(targets.facts(space), request.scenarios, request.argv);
   report.rows = resumed_rows(request, report.context, selected, planned);
   FileSinks sinks(request, report.context);
   sinks.replay(report.rows, request.resume.has_value());
   try {
-    Loop(request, report, sinks, selected, targets, isolation.get()).over(planned);
+    Loop(request, report, sinks, selected, targets, isolation.get(), count).over(planned);
   } catch (const EnvironmentError& error) {
     report.ending = error.what();
     report.exit = worse(report.exit, ExitCode::kEnvironment);

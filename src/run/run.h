@@ -45,6 +45,7 @@ struct RunRequest {
   Thresholds thresholds;  // each that is set replaces the scenario's
   bool resumable = true;  // whether the command of argv takes --resume
   bool isolate = false;   // each backend in a process of its own
+  bool counters = false;  // of one launch of each PASSED row on a GPU
   bool quiet = false;
   std::vector<std::string> argv;
 };

@@ -84,6 +84,10 @@ Selected select_backend(const std::string& name, double most_seconds) {
   return {name, entry.why_not_here, entry.why_not_here.empty() ? entry.make() : nullptr, ""};
 }
 
+bool runs_on_gpu(const Selected& selected) {
+  return selected.backend && selected.backend->space() == Space::kDevice;
+}
+
 std::string why_not_here(const std::string& name) {
   if (starts_with(name, kMutantPrefix)) {
     return why_no_mutant(name.substr(kMutantPrefix.size()));

@@ -18,6 +18,9 @@ struct Selected {
   std::string plugin;                      // path and hash of a plugin's file, else ""
 };
 
+// False where it is not usable here.
+[[nodiscard]] bool runs_on_gpu(const Selected& selected);
+
 // A plugin that does not come back from being loaded: exit code 2. The thread that loads it is
 // left behind (run/watch.h).
 class LoadingHung : public std::runtime_error {

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "device/counter_session.h"
 #include "report/json_row.h"
 #include "run/case_runner.h"
 #include "run/child.h"
@@ -132,19 +133,22 @@ ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of
 ExitCode serve_rows(const RunRequest& request) {
   const std::string& spelling = request.backends.front();
   const double most_seconds = request.scenarios.front().cases.front().verify.timeout_s;
+  const CountLaunch count = request.counters ? count_by_own_session() : nullptr;
   return serve({spelling}, most_seconds, [&](Desk& desk, const std::string& asked) {
     std::istringstream numbers(asked);
     std::size_t scenario = 0;
     std::size_t number = 0;
     numbers >> scenario >> number;
     const Case& spec = request.scenarios.at(scenario).cases.at(number);
+    const Selected& backend = desk.backend(spelling);
     return run_case({.spec = spec,
-                     .backend = desk.backend(spelling),
+                     .backend = backend,
                      .relations = request.relations,
                      .timing = request.timing,
                      .touch = request.touch,
                      .thresholds = thresholds_of(spec, request.thresholds),
-                     .repro = repro_command(spec, spelling, request)},
+                     .repro = repro_command(spec, spelling, request),
+                     .count = runs_on_gpu(backend) ? count : nullptr},
                     desk.targets, desk.groundwork);
   });
 }

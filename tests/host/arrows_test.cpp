@@ -67,6 +67,7 @@ const std::vector<ThirdParty>& third_parties() {
        {"cuda", "nvml", "cub/", "cublas"},
        {"device", "ops", "verify", "measure", "kernels"}},
       {"NCCL", {"nccl"}, {"ops"}},
+      {"CUPTI", {"cupti"}, {"device"}},
   };
   return kThirdParties;
 }
@@ -245,6 +246,7 @@ TEST_CASE("an include that breaks an arrow is objected to") {
   CHECK(objection({"verify", "Eigen/Dense"}) == "verify must not see Eigen");
   CHECK(objection({"scenario", "nlohmann/json.hpp"}) == "scenario must not see nlohmann-json");
   CHECK(objection({"run", "cuda_runtime.h"}) == "run must not see the CUDA runtime");
+  CHECK(objection({"run", "cupti_range_profiler.h"}) == "run must not see CUPTI");
   CHECK(objection({"kernels", "fmt/format.h", true}) == "nvcc must not see fmt");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lora_bench {
 
@@ -9,7 +10,10 @@ namespace lora_bench {
 class FoundLibrary {
  public:
   // `product` "cuBLAS", `stem` libcublas.so, `version` the major one that the tool was built with.
-  FoundLibrary(const std::string& product, const std::string& stem, int version);
+  // It is looked for where the loader looks (LD_LIBRARY_PATH among others), then in `folders`, then
+  // in that of the toolkit's libraries.
+  FoundLibrary(const std::string& product, const std::string& stem, int version,
+               const std::vector<std::string>& folders = {});
 
   // Leaves `function` null and says so in missing() where the library lacks the symbol.
   template <typename Function>
