@@ -20,8 +20,8 @@ struct ProbeGrid {
 // what no launch before it writes.
 enum class Start : std::uint8_t { kApart, kLinked, kEarly };
 
-// Does nothing: what is left is the cost of a launch. A launch that updates what the one before wrote
-// is `launch_update_stream` of a few bytes.
+// Does nothing: what is left is the cost of a launch. A launch that updates what the one before
+// wrote is `launch_update_stream` of a few bytes.
 [[nodiscard]] cudaError_t launch_empty(Start start, cudaStream_t stream);
 
 // Reads [data, data + bytes) once. `sink` (one word) is written only if the exclusive or of all
@@ -42,8 +42,8 @@ struct TouchParams {
   // A, B or bias of one slice, of which the active slots are touched.
   struct Part {
     const void* data = nullptr;
-    std::int64_t slot_bytes = 0;    // allocated for one slot, below 4 GiB
-    std::int64_t lane_bytes = 0;    // of a slot what each lane of its rank takes; 0: it has no lanes
+    std::int64_t slot_bytes = 0;  // allocated for one slot, below 4 GiB
+    std::int64_t lane_bytes = 0;  // of a slot what each lane of its rank takes; 0: it has no lanes
     std::int64_t period_bytes = 0;  // lanes of B lie together in each row of so many bytes; 0: once
   };
   // Of the rows that have an adapter.
@@ -96,6 +96,11 @@ struct PeakProbe {
 // launches behind it: at about 1024 the host blocks inside the launch and never opens the gate.
 [[nodiscard]] cudaError_t launch_gate(const volatile unsigned* open, volatile unsigned* timed_out,
                                       std::uint64_t timeout_ns, cudaStream_t stream);
+
+// Spins for so many clocks of a multiprocessor in every block and touches no memory. It takes no
+// early start, and the launch after it begins when its last block has ended: it stands between
+// launches of an op as the other kernels of an engine do.
+[[nodiscard]] cudaError_t launch_separator(int clocks, ProbeGrid grid, cudaStream_t stream);
 
 // Work beside other work: every block reads `data` for a number of rounds that is drawn anew for
 // each block and each launch, `most_rounds` at most, and then ends. `turn` (one word, any value)

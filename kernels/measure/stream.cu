@@ -64,8 +64,8 @@ __global__ void update_stream(uint4* data, std::int64_t vectors) {
   }
   for (; i < vectors; i += threads) {
     const uint4 loaded = data[i];
-    data[i] = make_uint4(loaded.x ^ kSigns, loaded.y ^ kSigns, loaded.z ^ kSigns,
-                         loaded.w ^ kSigns);
+    data[i] =
+        make_uint4(loaded.x ^ kSigns, loaded.y ^ kSigns, loaded.z ^ kSigns, loaded.w ^ kSigns);
   }
 }
 

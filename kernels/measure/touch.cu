@@ -9,7 +9,7 @@ namespace lora_bench::kernels {
 namespace {
 
 constexpr int kLanes = 32;
-constexpr int kInFlight = 8;            // vectors that a lane has under way
+constexpr int kInFlight = 8;              // vectors that a lane has under way
 constexpr unsigned kSigns = 0x80008000U;  // turned in y, so that its numbers stay finite
 
 __host__ __device__ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -24,7 +24,7 @@ struct Tile {
 };
 
 template <typename Vector>
-constexpr std::uint32_t kTileBytes = kLanes * kInFlight * sizeof(Vector);
+constexpr std::uint32_t kTileBytes = kLanes* kInFlight * sizeof(Vector);
 
 __device__ bool touched(const Tile& tile, std::uint32_t at) {
   return at < tile.end && (tile.period == 0 || at % tile.period < tile.used);
@@ -41,8 +41,8 @@ __device__ uint4 turned(uint4 value) {
   return {value.x ^ kSigns, value.y ^ kSigns, value.z ^ kSigns, value.w ^ kSigns};
 }
 
-// Neighbouring lanes touch neighbouring vectors. Weights pass once and must not push out of the cache
-// what the next launch finds there.
+// Neighbouring lanes touch neighbouring vectors. Weights pass once and must not push out of the
+// cache what the next launch finds there.
 template <typename Vector>
 __device__ unsigned touch_tile(const Tile& tile, bool passes, bool reads, bool writes) {
   Vector loaded[kInFlight] = {};
@@ -136,11 +136,11 @@ __device__ unsigned touch_rows(const TouchParams& params, std::int64_t rows, std
   return 0;
 }
 
-// Each warp takes one tile at a time; the warps of the grid take neighbouring ones, tiles of weights
-// and of rows in turn, so that memory and cache work at the same time. Weights are touched at once,
-// since no launch before this one writes them, rows when the launch before has ended. In every
-// second launch each warp goes through its tiles backwards: what exceeds the cache is then not what
-// the launch starts with. Bound: memory, or the L2.
+// Each warp takes one tile at a time; the warps of the grid take neighbouring ones, tiles of
+// weights and of rows in turn, so that memory and cache work at the same time. Weights are touched
+// at once, since no launch before this one writes them, rows when the launch before has ended. In
+// every second launch each warp goes through its tiles backwards: what exceeds the cache is then
+// not what the launch starts with. Bound: memory, or the L2.
 template <typename Vector>
 __global__ void touch(const __grid_constant__ TouchParams params, std::int64_t weight_tiles,
                       std::int64_t tiles_of_all_tokens) {
@@ -148,7 +148,8 @@ __global__ void touch(const __grid_constant__ TouchParams params, std::int64_t w
   const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / kLanes;
   const std::int64_t first = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kLanes;
   const std::int64_t rows = params.active == 0 ? 0 : params.group_starts[params.active];
-  const std::int64_t row_tiles = params.tokens == 0 ? 0 : tiles_of_all_tokens / params.tokens * rows;
+  const std::int64_t row_tiles =
+      params.tokens == 0 ? 0 : tiles_of_all_tokens / params.tokens * rows;
   const std::int64_t all = weight_tiles + row_tiles;
   const double share = all == 0 ? 0 : static_cast<double>(row_tiles) / static_cast<double>(all);
   unsigned mixed = 0;
@@ -157,9 +158,9 @@ __global__ void touch(const __grid_constant__ TouchParams params, std::int64_t w
     const std::int64_t turn = first + (params.backwards ? turns - 1 - step : step) * warps;
     // Of the first `turn` tiles so many are rows; the last turn is none too many.
     const auto before = static_cast<std::int64_t>(static_cast<double>(turn) * share);
-    const auto after =
-        turn + 1 == all ? row_tiles
-                        : static_cast<std::int64_t>(static_cast<double>(turn + 1) * share);
+    const auto after = turn + 1 == all
+                           ? row_tiles
+                           : static_cast<std::int64_t>(static_cast<double>(turn + 1) * share);
     if (after > before) {
       mixed ^= touch_rows<Vector>(params, rows, before);
     } else {
@@ -184,11 +185,10 @@ cudaError_t launch(const TouchParams& params, int multiprocessors, cudaStream_t 
   for (int operand = 0; operand < params.operands; ++operand) {
     row_tiles += params.tokens * ceil_div(params.rows[operand].row_bytes, kTileBytes<Vector>);
   }
-  const std::int64_t blocks = std::clamp<std::int64_t>(
-      ceil_div(weight_tiles + row_tiles, kWarps), 1, std::int64_t{multiprocessors} * 8);
+  const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(weight_tiles + row_tiles, kWarps),
+                                                       1, std::int64_t{multiprocessors} * 8);
   cudaFuncAttributes code = {};
-  if (const cudaError_t error = cudaFuncGetAttributes(&code, touch<Vector>);
-      error != cudaSuccess) {
+  if (const cudaError_t error = cudaFuncGetAttributes(&code, touch<Vector>); error != cudaSuccess) {
     return error;
   }
   cudaLaunchAttribute link = {};

@@ -57,9 +57,9 @@ std::string ceilings_text(const Ceilings& ceilings) {
     text += fmt::format("  {:<16} {:.3g} TFLOP/s\n", "Eigen fp32",
                         ceilings.product_flops_per_s * 1e-12);
   }
-  text += fmt::format("  {:<16} {:.2f} us; {:.2f} us where it updates what the one before wrote\n",
-                      "launch", ceilings.launch_seconds * 1e6,
-                      ceilings.update_launch_seconds * 1e6);
+  text +=
+      fmt::format("  {:<16} {:.2f} us; {:.2f} us where it updates what the one before wrote\n",
+                  "launch", ceilings.launch_seconds * 1e6, ceilings.update_launch_seconds * 1e6);
   if (ceilings.load > kDisturbingLoad) {
     text += fmt::format(
         "  measured under load {:.1f} per core; when it is quiet: lora-bench device --refresh\n",

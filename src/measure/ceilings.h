@@ -22,8 +22,8 @@ struct Ceilings {
     std::int64_t bytes = 0;
     double seconds = 0;
   };
-  std::string identity;             // DeviceFacts::identity it was measured on
-  std::int64_t cache_bytes = 0;     // DeviceFacts::cache_bytes of that device
+  std::string identity;          // DeviceFacts::identity it was measured on
+  std::int64_t cache_bytes = 0;  // DeviceFacts::cache_bytes of that device
   // The most that caches can keep from one launch to the next: the L2 of a GPU; on a CPU the last
   // cache and as much again, for the private caches of its cores.
   std::int64_t kept_bytes = 0;
@@ -31,8 +31,8 @@ struct Ceilings {
   // Reading, or reading and writing back, so many bytes in all, the same again and again: they come
   // from the last cache where it holds them.
   std::vector<Point> cache_curve;
-  double copy_bytes_per_s = 0;   // read + written
-  double launch_seconds = 0;     // one empty launch in the sequence that is timed
+  double copy_bytes_per_s = 0;       // read + written
+  double launch_seconds = 0;         // one empty launch in the sequence that is timed
   double update_launch_seconds = 0;  // one that updates a few bytes which the launch before wrote
   struct Peak {
     Dtype dtype = Dtype::kFp32;

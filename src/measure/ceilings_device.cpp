@@ -60,8 +60,7 @@ class DeviceProbe {
         sink_(*memory_, 256) {
     std::vector<std::int32_t> numbers(static_cast<std::size_t>(kMostRows));
     std::iota(numbers.begin(), numbers.end(), 0);
-    memory_->copy_in(rows_.at(0), numbers.data(),
-                     kMostRows * std::int64_t{sizeof(std::int32_t)});
+    memory_->copy_in(rows_.at(0), numbers.data(), kMostRows * std::int64_t{sizeof(std::int32_t)});
     const CudaStream stream = make_cuda_stream();
     LORA_BENCH_CUDA_CHECK(
         kernels::launch_fill_random(data_.at(0), room_, 1, grid(8), stream.get()));
@@ -78,8 +77,7 @@ class DeviceProbe {
          bytes *= 2) {
       ceilings.memory_curve.push_back({bytes, best_read(bytes, true)});
       ceilings.cache_curve.push_back(
-          {bytes, std::min({best_read(bytes, false), best_update(bytes / 2),
-                            best_touch(bytes)})});
+          {bytes, std::min({best_read(bytes, false), best_update(bytes / 2), best_touch(bytes)})});
     }
     make_monotone(ceilings.memory_curve);
     make_no_slower_than_pieces(ceilings.memory_curve);
@@ -152,8 +150,8 @@ class DeviceProbe {
     const std::int64_t places = room_ / bytes;
     const std::int64_t turned =
         std::min({places, kMostLaunches, 4 * facts_.cache_bytes / bytes + 1});
-    const std::int64_t launches = cold ? std::max(turned, std::min(places, kLaunches))
-                                       : launches_over(bytes);
+    const std::int64_t launches =
+        cold ? std::max(turned, std::min(places, kLaunches)) : launches_over(bytes);
     double best = std::numeric_limits<double>::infinity();
     for (const int blocks : {1, 2, 4, 8}) {
       for (const Start start : {Start::kApart, Start::kLinked, Start::kEarly}) {
@@ -187,8 +185,8 @@ class DeviceProbe {
     for (const ProbeGrid& blocks : grids) {
       for (const Start start : {Start::kApart, Start::kLinked}) {
         const Launch update = [this, bytes, blocks, start](Stream stream) {
-          LORA_BENCH_CUDA_CHECK(kernels::launch_update_stream(data_.at(0), bytes, blocks, start,
-                                                              handle(stream)));
+          LORA_BENCH_CUDA_CHECK(
+              kernels::launch_update_stream(data_.at(0), bytes, blocks, start, handle(stream)));
         };
         best = std::min(best, per_launch(std::vector<Launch>(
                                   static_cast<std::size_t>(launches_over(bytes)), update)));
@@ -221,11 +219,10 @@ class DeviceProbe {
     params.active = 1;
     params.sink = static_cast<unsigned*>(sink());
     const Launch touch = [this, params](Stream stream) {
-      LORA_BENCH_CUDA_CHECK(
-          kernels::launch_touch(params, facts_.multiprocessors, handle(stream)));
+      LORA_BENCH_CUDA_CHECK(kernels::launch_touch(params, facts_.multiprocessors, handle(stream)));
     };
-    return per_launch(std::vector<Launch>(
-        static_cast<std::size_t>(launches_over(rows * kRowBytes)), touch));
+    return per_launch(
+        std::vector<Launch>(static_cast<std::size_t>(launches_over(rows * kRowBytes)), touch));
   }
 
   // Seconds for so many bytes between cores and cache, read, written or both.
@@ -233,7 +230,8 @@ class DeviceProbe {
     const std::int64_t rows = bytes / kRowBytes;
     double best = touch_rows(rows, true, false);
     if (rows >= 4) {  // as many bytes: a row of y passes twice
-      best = std::min({best, touch_rows(rows / 2, false, true), touch_rows((rows + 2) / 3, true, true)});
+      best = std::min(
+          {best, touch_rows(rows / 2, false, true), touch_rows((rows + 2) / 3, true, true)});
     }
     return best;
   }

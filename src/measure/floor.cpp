@@ -85,8 +85,8 @@ double cache_seconds(const Ceilings& ceilings, double bytes, double chained_byte
   }
   const double bytes_per_s = best_rate(ceilings);
   const double beyond = chained_bytes - static_cast<double>(curve[last].bytes);
-  const double chained_seconds = beyond <= 0 ? read_seconds(curve, chained_bytes)
-                                             : curve[last].seconds + beyond / bytes_per_s;
+  const double chained_seconds =
+      beyond <= 0 ? read_seconds(curve, chained_bytes) : curve[last].seconds + beyond / bytes_per_s;
   return std::max(chained_seconds, bytes / bytes_per_s);
 }
 
@@ -106,15 +106,13 @@ std::int64_t bytes_from_memory(const Work& work, CacheMode cache, std::int64_t k
 Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
                const Ceilings& ceilings) {
   const auto bytes = static_cast<double>(work.bytes);
-  const auto from_memory =
-      static_cast<double>(bytes_from_memory(work, cache, ceilings.kept_bytes));
+  const auto from_memory = static_cast<double>(bytes_from_memory(work, cache, ceilings.kept_bytes));
   const double peak = peak_flops_per_s(ceilings, problem.dtype);
   const double flops_seconds = peak > 0 ? static_cast<double>(work.flops) / peak : 0;
   const double stream_seconds = read_seconds(ceilings.memory_curve, bytes);
   // A launch that adds to what the launch before wrote touches no activation before that one's end.
   const bool chained = work.updated_bytes > 0 && cache != CacheMode::kCold;
-  const double launch_seconds =
-      chained ? ceilings.update_launch_seconds : ceilings.launch_seconds;
+  const double launch_seconds = chained ? ceilings.update_launch_seconds : ceilings.launch_seconds;
   const double cache_bound = cache_seconds(
       ceilings, bytes, chained ? static_cast<double>(work.bytes - work.weight_bytes) : 0);
 

@@ -33,7 +33,8 @@ std::int64_t uniform_rank(const Problem& problem) {
 
 void add_weights(TouchParams& params, const Problem& problem, const Operands& operands) {
   const std::int64_t size = size_bytes(problem.dtype);
-  const auto add = [&](const void* data, std::int64_t slot, std::int64_t lane, std::int64_t period) {
+  const auto add = [&](const void* data, std::int64_t slot, std::int64_t lane,
+                       std::int64_t period) {
     if (data != nullptr) {
       params.part[params.parts++] = {data, slot, lane, period};
     }

@@ -19,6 +19,7 @@ struct CaseRequest {
   bool relations = false;
   bool timing = true;
   bool touch = false;  // see RunRequest
+  bool alone = true;   // time it between other launches as well
   Thresholds thresholds;
   std::string repro;  // the command that makes this row again
 };

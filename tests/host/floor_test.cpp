@@ -148,10 +148,7 @@ TEST_CASE("what launches share is charged to the cache, and the stream charges a
 TEST_CASE("of what launches share the memory sees what exceeds the cache") {
   constexpr std::int64_t kKept = 1000;
   // x 600, y 500 read and 500 written: 1100 bytes lie in the cache, 100 of x too many.
-  const Work work{.bytes = 4600,
-                  .weight_bytes = 3000,
-                  .written_bytes = 500,
-                  .updated_bytes = 500};
+  const Work work{.bytes = 4600, .weight_bytes = 3000, .written_bytes = 500, .updated_bytes = 500};
   CHECK(bytes_from_memory(work, CacheMode::kWeightsCold, kKept) == 3000 + 100);
   CHECK(bytes_from_memory(work, CacheMode::kWeightsCold, 1100) == 3000);
   // All of x and 300 of y too many; what is read and written back passes twice.

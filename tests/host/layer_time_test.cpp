@@ -139,8 +139,8 @@ TEST_CASE("a base that is quicker than its floor allows is INVALID: its tax woul
   const LayerProblem problem = row_layer(1, false);
   const ShardProblem shard = shard_problem(problem, 0);
   const double least_us =
-      1e6 * floor_of(count_layer_work(shard).base, shard.lora, CacheMode::kWeightsCold, ceilings)
-                .seconds;
+      1e6 *
+      floor_of(count_layer_work(shard).base, shard.lora, CacheMode::kWeightsCold, ceilings).seconds;
   const auto judged = [&](double base_us) {
     Row row;
     row.status = Status::kPassed;

@@ -94,8 +94,7 @@ Row without_time(Row row, Status status, const char* message) {
   for (const char* key :
        {"time_us", "time_min_us", "time_q1_us", "time_q3_us", "time_max_us", "noise_us", "plan_us",
         "samples_us", "samples", "launches", "rotation_sets", "rotated_bytes", "floor_ratio",
-        "stream_ratio",
-        "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps", "cache", "mode"}) {
+        "stream_ratio", "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps", "cache", "mode"}) {
     find_column(key)->set(bare, Cell{});
   }
   return bare;
