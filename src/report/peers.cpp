@@ -57,14 +57,12 @@ void refuse_doubtful(Row& peer) {
 
 // The runner of peers knows no floor: what a file says of one is not taken.
 void forget_floor(Row& peer) {
-  peer.floor_us.reset();
-  peer.floor_ratio.reset();
-  peer.stream_us.reset();
-  peer.stream_ratio.reset();
-  peer.alone_ratio.reset();
+  for (std::optional<double>* figure :
+       {&peer.floor_us, &peer.floor_ratio, &peer.stream_us, &peer.stream_ratio, &peer.alone_ratio,
+        &peer.tax_floor_us, &peer.tax_ratio}) {
+    figure->reset();
+  }
   peer.bound_by.clear();
-  peer.tax_floor_us.reset();
-  peer.tax_ratio.reset();
 }
 
 void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
