@@ -20,7 +20,18 @@ __global__ void gate(const volatile unsigned* open, volatile unsigned* timed_out
   }
 }
 
+__global__ void separator(int clocks) {
+  const long long start = clock64();
+  while (clock64() - start < clocks) {
+  }
+}
+
 }  // namespace
+
+cudaError_t launch_separator(int clocks, ProbeGrid grid, cudaStream_t stream) {
+  separator<<<grid.blocks, grid.threads_per_block, 0, stream>>>(clocks);
+  return cudaGetLastError();
+}
 
 cudaError_t launch_gate(const volatile unsigned* open, volatile unsigned* timed_out,
                         std::uint64_t timeout_ns, cudaStream_t stream) {

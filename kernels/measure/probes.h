@@ -97,6 +97,11 @@ struct PeakProbe {
 [[nodiscard]] cudaError_t launch_gate(const volatile unsigned* open, volatile unsigned* timed_out,
                                       std::uint64_t timeout_ns, cudaStream_t stream);
 
+// Spins for so many clocks of a multiprocessor in every block and touches no memory. It takes no
+// early start, and the launch after it begins when its last block has ended: it stands between
+// launches of an op as the other kernels of an engine do.
+[[nodiscard]] cudaError_t launch_separator(int clocks, ProbeGrid grid, cudaStream_t stream);
+
 // Work beside other work: every block reads `data` for a number of rounds that is drawn anew for
 // each block and each launch, `most_rounds` at most, and then ends. `turn` (one word, any value)
 // counts the blocks; `sink` as above.

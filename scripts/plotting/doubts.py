@@ -9,7 +9,8 @@ LEVELS = ("exact", "bounded", "relations", "memory")
 LEAST_SAMPLES, SAMPLES_FOR_MEDIAN = 2, 6
 ORDERED = ("time_min_us", "time_q1_us", "time_us", "time_q3_us", "time_max_us")
 OF_A_TIME = tuple(key for key in ORDERED if key != "time_us") + (
-    "noise_us", "floor_ratio", "stream_ratio", "tokens_per_s", "bandwidth_GBps", "compute_TFLOPps")
+    "noise_us", "floor_ratio", "stream_ratio", "alone_us", "alone_ratio", "tokens_per_s", "bandwidth_GBps",
+    "compute_TFLOPps")
 RATES = (("tokens_per_s", "tokens", 1e-6), ("bandwidth_GBps", "bytes", 1e3), ("compute_TFLOPps", "flops", 1e6))
 # Of two rows of one name: what they must agree in to be of one case.
 OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "ranks", "seed")
@@ -17,8 +18,8 @@ OF_THE_CASE = ("op", "dtype", "tokens", "in_features", "out_features", "rank", "
 
 def doubt_about(row):
     """One sentence, or "" where nothing contradicts itself."""
-    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_samples, _about_rotation,
-                  _about_layer, _about_parts, _about_floor):
+    for check in (_about_time, _about_work, _about_proof, _about_figures_of_time, _about_time_alone,
+                  _about_samples, _about_rotation, _about_layer, _about_parts, _about_floor):
         doubt = check(row)
         if doubt:
             return doubt
@@ -108,6 +109,17 @@ def _about_figures_of_time(row):
         if rate is not None and not _agree(rate * time * scale, row.number(units) or 0):
             return f"{key} is not {units} over time_us"
     return ""
+
+
+def _about_time_alone(row):
+    alone, noise, dropped, floor, ratio = (row.number(key) for key in (
+        "alone_us", "alone_noise_us", "samples_dropped", "floor_us", "alone_ratio"))
+    if alone is not None and not _is_time(alone):
+        return "alone_us is no positive number"
+    if (noise or 0) < 0 or (dropped or 0) < 0:
+        return "alone_noise_us or samples_dropped is below 0"
+    apart = None not in (alone, floor, ratio) and not _agree(ratio * floor, alone)
+    return "alone_ratio is not alone_us over floor_us" if apart else ""
 
 
 def _about_samples(row):

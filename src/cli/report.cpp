@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/invocation.h"
+#include "cli/selection.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "report/columns.h"
@@ -27,7 +28,7 @@ constexpr const char* kUsualValue = "floor_ratio";
 struct ReportCommand {
   std::vector<std::string> files, peers, filters, cases, columns, out;
   std::vector<std::string> pivot;  // DOWN x ACROSS
-  std::string value;
+  std::string value, rank_by;
   bool markdown = false;
 };
 
@@ -98,6 +99,9 @@ void refuse_idle_options(const ReportCommand& command) {
   if (!command.pivot.empty() && !command.columns.empty()) {
     throw UsageError("--columns chooses those of the table, not of --pivot; leave one of them out");
   }
+  if (!command.pivot.empty() && !command.rank_by.empty()) {
+    throw UsageError("--rank-by orders rows of the table, not of --pivot; leave one of them out");
+  }
 }
 
 // The file would be emptied of what this report leaves out: filtered rows, columns, samples.
@@ -125,7 +129,7 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   refuse_own_input(command);
   Results results = read_all(command.files);
   if (!command.peers.empty()) {
-    results = with_peers(std::move(results), read_all(command.peers));
+    results = with_peers(std::move(results), read_all(command.peers), command.rank_by);
   }
   for (const std::string& warning : results.warnings) {
     print_note(warning);
@@ -149,13 +153,16 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   } else {
     TableStyle style = table_style(invocation);
     style.columns = command.columns;
+    style.rank_by = command.rank_by;
     std::ostringstream text;
     // Refuses unknown columns before a file is opened.
     render(results, rows,
-           *(command.markdown ? make_markdown_sink(text, command.columns)
-                              : make_table_sink(text, style)));
+           *(command.markdown ? make_markdown_sink(text, command.columns, command.rank_by)
+                              : make_table_sink(text, style)),
+           command.rank_by);
     for (const std::string& path : command.out) {
-      render(results, rows, *make_file_sink(path, false, command.columns));
+      render(results, rows, *make_file_sink(path, false, command.columns, command.rank_by),
+             command.rank_by);
     }
     print_result(
         text.str() +
@@ -185,6 +192,7 @@ void add_report(CLI::App& app, Invocation& invocation) {
   sub->add_option("--columns", command->columns, "columns of the table (see `list metrics`)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  add_rank_by(*sub, command->rank_by, kRanksRows);
   sub->add_option("--out", command->out, "also write FILE (.csv, .md, .jsonl or .txt)")
       ->take_all()
       ->allow_extra_args(false);

@@ -29,7 +29,7 @@ struct RunOptions {
   std::vector<std::string> out;
   std::vector<std::string> thresholds;
   std::vector<std::string> columns;
-  std::string resume, samples_to;
+  std::string resume, samples_to, rank_by;
   bool relations = false, no_time = false, profile = false, shuffle = false, quiet = false;
   bool isolate = false, serve_rows = false, touch = false, counters = false;
   std::int64_t repeat = 1;
@@ -75,7 +75,8 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
 void refuse_beside_profile(const CLI::App& command) {
   std::vector<std::string> given;
   for (const char* option : {"--out", "--resume", "--samples-to", "--threshold", "--columns",
-                             "--relations", "--no-time", "--isolate", "--touch", "--counters"}) {
+                             "--rank-by", "--relations", "--no-time", "--isolate", "--touch",
+                             "--counters"}) {
     if (command.count(option) > 0) {
       given.emplace_back(option);
     }
@@ -99,6 +100,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   request.argv = invocation.argv;
   request.out.assign(options.out.begin(), options.out.end());
   request.columns = options.columns;
+  request.rank_by = options.rank_by;
   if (!options.resume.empty()) {
     request.resume = options.resume;
   }
@@ -127,6 +129,7 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   refuse_unjudged(request, planned);
   TableStyle style = table_style(invocation);
   style.columns = options.columns;
+  style.rank_by = options.rank_by;
   std::ostringstream text;
   const std::unique_ptr<Sink> table = make_table_sink(text, style);  // refuses unknown columns now
   std::string notes = notes_on_tuning(request, planned);
@@ -171,6 +174,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command->add_option("--columns", options->columns, "columns of the table (see `list metrics`)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  add_rank_by(*command, options->rank_by, kRanksRows);
   command->add_option("--repeat", options->repeat, "run the whole list so many times")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -58,6 +58,10 @@ bool names_scenario(const std::string& text) {
 
 CLI::Validator seed_validator() { return {why_no_seed, ""}; }
 
+void add_rank_by(CLI::App& command, std::string& rank_by, const std::string& what) {
+  command.add_option("--rank-by", rank_by, what)->check(CLI::IsMember({"time_us", "alone_us"}));
+}
+
 void add_selection(CLI::App& command, Selection& selection, bool files_required) {
   CLI::Option* files =
       command.add_option("scenario", selection.files,

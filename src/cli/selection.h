@@ -33,6 +33,11 @@ struct Selection {
 
 void add_selection(CLI::App& command, Selection& selection, bool files_required);
 
+constexpr const char* kRanksRows =
+    "rows of a case in the order of this column, the quickest first and marked";
+// --rank-by, with what it does for this command.
+void add_rank_by(CLI::App& command, std::string& rank_by, const std::string& what);
+
 [[nodiscard]] bool names_scenario(const std::string& text);
 
 // Loads every file; the errors of all files in one UsageError, but for those of cases alone that

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "ops/auto_device.h"
 #include "report/output_file.h"
+#include "report/screen.h"
 #include "run/case_runner.h"
 #include "run/context.h"
 #include "run/interrupt.h"
@@ -23,7 +25,7 @@ namespace {
 
 struct TuneOptions {
   Selection selection;
-  std::string out;
+  std::string out, rank_by;
   double limit_s = 600;
   bool quiet = false;
 };
@@ -36,13 +38,15 @@ double seconds_now() {
 // a bit.
 class Timer {
  public:
-  Timer() : auto_(select_backend("auto")) {}
+  explicit Timer(std::string rank_by)
+      : auto_(select_backend("auto")), rank_by_(std::move(rank_by)) {}
 
   std::optional<Timed> time_of(const Case& spec) {
     const Row row = run_case({.spec = spec,
                               .backend = auto_,
                               .relations = false,
                               .timing = true,
+                              .alone = rank_column(rank_by_) == "alone_us",
                               .thresholds = {},
                               .repro = ""},
                              targets_, kept_);
@@ -50,16 +54,18 @@ class Timer {
       wrong_ = fmt::format("{} with tuning {{{}}} is {}: {}", spec.id, row.tuning, name(row.status),
                            row.message);
     }
-    if (row.status != Status::kPassed || !row.time_us || row.interrupted) {
+    const std::optional<double> us = ranked_us(row, rank_by_);
+    if (row.status != Status::kPassed || !us || row.interrupted) {
       return std::nullopt;
     }
-    return Timed{*row.time_us, row.noise_us.value_or(0)};
+    return Timed{*us, ranked_noise_us(row, rank_by_)};
   }
   [[nodiscard]] const std::string& wrong() const { return wrong_; }
   [[nodiscard]] Targets& targets() { return targets_; }
 
  private:
   Selected auto_;
+  std::string rank_by_;
   Targets targets_;
   KeptGroundwork kept_;
   std::string wrong_;
@@ -91,7 +97,7 @@ ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
         "says anywhere what auto launches on an NVIDIA H200",
         why_not, fmt::join(options.selection.files, " ")));
   }
-  Timer timer;
+  Timer timer(options.rank_by);
   const DeviceFacts& facts = timer.targets().facts(Space::kDevice);
   const Context context = make_context(facts, request.scenarios, invocation.argv);
   OutputFile file(options.out, false);
@@ -152,6 +158,7 @@ void add_tune(CLI::App& app, Invocation& invocation) {
   sub->add_option("--time-limit", options->limit_s, "seconds for all classes of shapes together")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  add_rank_by(*sub, options->rank_by, "the time that shall be the least");
   sub->add_option("--out", options->out, "FILE.yaml to write; kept up to date while it searches")
       ->required();
   sub->add_flag("--quiet", options->quiet, "no progress on stderr");

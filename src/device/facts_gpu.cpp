@@ -71,6 +71,12 @@ std::string why_no_gpu() {
   return kReason;
 }
 
+std::string gpu_identity(int gpu) {
+  cudaDeviceProp properties{};
+  LORA_BENCH_CUDA_CHECK(cudaGetDeviceProperties(&properties, gpu));
+  return uuid_text(properties.uuid);
+}
+
 DeviceFacts gpu_facts() {
   if (const std::string reason = why_no_gpu(); !reason.empty()) {
     throw EnvironmentError(reason);

@@ -3,10 +3,13 @@
 #include "core/error.h"
 #include "device/facts.h"
 #include "device/memory.h"
+#include "device/nvml.h"
 
 namespace lora_bench {
 
 std::string why_no_gpu() { return "this lora-bench was built without CUDA"; }
+
+std::string gpu_identity(int) { return ""; }
 
 DeviceFacts gpu_facts() { throw EnvironmentError(why_no_gpu()); }
 

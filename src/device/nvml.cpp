@@ -58,7 +58,36 @@ const Nvml& nvml() {
   return kNvml;
 }
 
+// Null where the library or the GPU is not there.
+NvmlDevice find_device(const std::string& identity) {
+  NvmlDevice device = nullptr;
+  return nvml().device_by_uuid != nullptr &&
+                 nvml().device_by_uuid(identity.c_str(), &device) == kSuccess
+             ? device
+             : nullptr;
+}
+
+double sm_clock_mhz(NvmlDevice device) {
+  unsigned value = 0;
+  return device != nullptr && nvml().clock_info != nullptr &&
+                 nvml().clock_info(device, kSmClock, &value) == kSuccess
+             ? value
+             : std::numeric_limits<double>::quiet_NaN();
+}
+
 }  // namespace
+
+SmClock::SmClock(const std::string& identity) : device_(find_device(identity)) {}
+
+double SmClock::mhz() {
+  constexpr std::chrono::milliseconds kStands{2};
+  const auto now = std::chrono::steady_clock::now();
+  if (now - read_at_ >= kStands) {
+    mhz_ = sm_clock_mhz(static_cast<NvmlDevice>(device_));
+    read_at_ = now;
+  }
+  return mhz_;
+}
 
 std::string nvml_driver_version() {
   std::array<char, 96> text{};
@@ -71,15 +100,12 @@ std::string nvml_driver_version() {
 
 GpuReadings read_gpu(const std::string& identity) {
   GpuReadings readings;
-  NvmlDevice device = nullptr;
-  if (nvml().device_by_uuid == nullptr ||
-      nvml().device_by_uuid(identity.c_str(), &device) != kSuccess) {
+  const NvmlDevice device = find_device(identity);
+  if (device == nullptr) {
     return readings;
   }
+  readings.sm_clock_mhz = sm_clock_mhz(device);
   unsigned value = 0;
-  if (nvml().clock_info != nullptr && nvml().clock_info(device, kSmClock, &value) == kSuccess) {
-    readings.sm_clock_mhz = value;
-  }
   if (nvml().temperature != nullptr &&
       nvml().temperature(device, kGpuTemperature, &value) == kSuccess) {
     readings.temperature_c = value;

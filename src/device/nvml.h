@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -15,7 +16,24 @@ struct GpuReadings {
   std::string throttle;  // "" = none, or not known
 };
 
+// The SM clock of one GPU alone, for reading it often: the GPU is looked up once, and a reading
+// stands for 2 ms.
+class SmClock {
+ public:
+  // `identity` as in DeviceFacts.
+  explicit SmClock(const std::string& identity);
+  // NaN where it is not known.
+  [[nodiscard]] double mhz();
+
+ private:
+  void* device_ = nullptr;  // NVML's handle; null where there is none
+  double mhz_ = std::numeric_limits<double>::quiet_NaN();
+  std::chrono::steady_clock::time_point read_at_{};
+};
+
 [[nodiscard]] std::string nvml_driver_version();
+// `identity` of the GPU that CUDA knows by this number.
+[[nodiscard]] std::string gpu_identity(int gpu);
 // `identity` as in DeviceFacts: "GPU-...".
 [[nodiscard]] GpuReadings read_gpu(const std::string& identity);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,15 @@ class Clock {
   [[nodiscard]] virtual double resolution_seconds() const = 0;
   // Seconds since some start, for warm-up and time limits.
   [[nodiscard]] virtual double now_seconds() = 0;
+  // A launch of something else that touches no operand, begins only when the launch before it has
+  // ended, and lets the next begin only when it has ended itself. Empty where launches never
+  // overlap.
+  [[nodiscard]] virtual Launch separator() { return nullptr; }
+  // What multiprocessors are clocked at now, the slowest of several GPUs; NaN where it is not
+  // known.
+  [[nodiscard]] virtual double sm_clock_mhz() { return std::numeric_limits<double>::quiet_NaN(); }
+  // Leaves the device alone for a while. Where no clock is read nobody asks for it.
+  virtual void rest(double /*seconds*/) {}
 };
 
 [[nodiscard]] std::unique_ptr<Clock> make_host_clock();

@@ -9,11 +9,14 @@
 #include <map>
 #include <span>
 #include <stdexcept>
+#include <thread>
 
 #include "core/error.h"
 #include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
+#include "device/nvml.h"
+#include "kernels/measure/probes.h"
 #include "measure/device_gate.h"
 #include "measure/gpu_conditions.h"
 
@@ -24,6 +27,11 @@ namespace {
 // launch. A launch of a backend may be several kernels.
 constexpr std::size_t kQueued = 200;
 
+// About 3 us at 2 GHz: longer than what the device needs to make the next launch ready, so that a
+// separator hides that as a kernel of an engine does.
+constexpr int kSeparatorClocks = 6000;
+constexpr unsigned kThreadsOfSeparator = 128;  // of its one block a multiprocessor
+
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -32,7 +40,11 @@ double steady_seconds() {
 // them.
 class DeviceClock final : public Clock {
  public:
-  explicit DeviceClock(LaunchMode mode) : mode_(mode), identity_(gpu_facts().identity) {}
+  DeviceClock(LaunchMode mode, const DeviceFacts& gpu)
+      : mode_(mode),
+        identity_(gpu.identity),
+        multiprocessors_(static_cast<unsigned>(gpu.multiprocessors)),
+        sm_clock_(gpu.identity) {}
 
   void load(int slot, std::vector<Launch> sequence) override {
     Loaded& loaded = slots_[slot];
@@ -80,6 +92,17 @@ class DeviceClock final : public Clock {
   [[nodiscard]] Conditions conditions() override { return gpu_conditions(identity_); }
   [[nodiscard]] double resolution_seconds() const override { return kGpuResolutionSeconds; }
   [[nodiscard]] double now_seconds() override { return steady_seconds(); }
+  [[nodiscard]] Launch separator() override {
+    return [blocks = multiprocessors_](Stream stream) {
+      LORA_BENCH_CUDA_CHECK(kernels::launch_separator(kSeparatorClocks,
+                                                      {blocks, kThreadsOfSeparator},
+                                                      static_cast<cudaStream_t>(stream.handle)));
+    };
+  }
+  [[nodiscard]] double sm_clock_mhz() override { return sm_clock_.mhz(); }
+  void rest(double seconds) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
 
  private:
   struct Loaded {
@@ -132,6 +155,8 @@ class DeviceClock final : public Clock {
 
   LaunchMode mode_;
   std::string identity_;
+  unsigned multiprocessors_;
+  SmClock sm_clock_;
   CudaStream stream_ = make_cuda_stream();
   CudaEvent start_ = make_cuda_event();
   CudaEvent stop_ = make_cuda_event();
@@ -143,7 +168,7 @@ class DeviceClock final : public Clock {
 }  // namespace
 
 std::unique_ptr<Clock> make_device_clock(LaunchMode mode) {
-  return std::make_unique<DeviceClock>(mode);
+  return std::make_unique<DeviceClock>(mode, gpu_facts());
 }
 
 }  // namespace lora_bench

@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
+#include <limits>
 #include <map>
 #include <span>
 #include <stdexcept>
+#include <thread>
 
 #include "core/error.h"
 #include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
+#include "device/nvml.h"
 #include "measure/device_gate.h"
 #include "measure/gpu_conditions.h"
 
@@ -32,6 +36,7 @@ class GpuGroupClock final : public Clock {
       const CurrentGpu current(gpu);
       streams_.push_back(static_cast<cudaStream_t>(gpus_->stream(gpu)));
       timers_.emplace_back();
+      sm_clocks_.emplace_back(gpu_identity(gpu));
     }
   }
 
@@ -75,6 +80,16 @@ class GpuGroupClock final : public Clock {
   [[nodiscard]] double now_seconds() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
+  }
+  [[nodiscard]] double sm_clock_mhz() override {
+    double slowest = std::numeric_limits<double>::quiet_NaN();
+    for (SmClock& clock : sm_clocks_) {
+      slowest = std::fmin(slowest, clock.mhz());  // what is not known is left out
+    }
+    return slowest;
+  }
+  void rest(double seconds) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
 
  private:
@@ -150,6 +165,7 @@ class GpuGroupClock final : public Clock {
   std::string identity_;
   std::vector<cudaStream_t> streams_;
   std::deque<Timer> timers_;
+  std::vector<SmClock> sm_clocks_;
   std::map<int, Loaded> slots_;
 };
 

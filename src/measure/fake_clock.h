@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "measure/clock.h"
 
@@ -22,6 +24,20 @@ class FakeClock final : public Clock {
   [[nodiscard]] double resolution_seconds() const override { return resolution_seconds_; }
   [[nodiscard]] double now_seconds() override { return now_seconds_; }
 
+  [[nodiscard]] Launch separator() override { return separator_; }
+  [[nodiscard]] double sm_clock_mhz() override {
+    return sm_clock_ ? sm_clock_() : std::numeric_limits<double>::quiet_NaN();
+  }
+  void rest(double seconds) override {
+    advance(seconds);
+    rested_seconds_ += seconds;
+  }
+
+  // Without one launches never overlap.
+  void set_separator(Launch separator) { separator_ = std::move(separator); }
+  // Asked once a reading; without it no clock is known.
+  void set_sm_clock(std::function<double()> mhz) { sm_clock_ = std::move(mhz); }
+  [[nodiscard]] double rested_seconds() const { return rested_seconds_; }
   void set_conditions(Conditions conditions) { conditions_ = std::move(conditions); }
   void set_resolution_seconds(double seconds) { resolution_seconds_ = seconds; }
   // Time that passes outside of runs.
@@ -38,6 +54,9 @@ class FakeClock final : public Clock {
   Script script_;
   std::map<int, Slot> slots_;
   Conditions conditions_;
+  Launch separator_;
+  std::function<double()> sm_clock_;
+  double rested_seconds_ = 0;
   double resolution_seconds_ = 1e-9;
   double now_seconds_ = 0;
 };

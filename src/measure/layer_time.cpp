@@ -34,15 +34,8 @@ std::int64_t layer_sets(const LayerProblem& problem, CacheMode cache, std::int64
 }
 
 double noise_of_tax(const Measurement& measured, double tax_s) {
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < std::min(measured.samples_s.size(), measured.baseline_s.size());
-       ++i) {
-    differences.push_back(measured.samples_s[i] - measured.baseline_s[i]);
-  }
-  const Summary summary = summarize(differences);
-  const double half_width = median_half_width(differences);
-  const double spread = std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2;
-  return std::max({spread, std::fabs(summary.median - tax_s), measured.noise_s, -tax_s});
+  const Known added = median_difference(measured.samples_s, measured.baseline_s);
+  return std::max({added.half_width, std::fabs(added.value - tax_s), measured.noise_s, -tax_s});
 }
 
 namespace {
@@ -158,10 +151,12 @@ class LayerBench {
     take_samples({.settings = settings_,
                   .launches = passes * measured.rotation_sets,
                   .own_load = space_ == Space::kHost ? 1.0 : 0.0,
-                  .prepare = [this, rank] { prepare(rank); },
+                  .prepare = [this, rank](int) { prepare(rank); },
                   .stop = request_.stop,
-                  .against_baseline = true},
+                  .against_baseline = true,
+                  .highest_mhz = highest_mhz_},
                  clock_, measured);
+    highest_mhz_ = measured.highest_mhz;
     for (LayerEngine& layer : layers_) {
       layer.poison_results(rank);
     }
@@ -199,9 +194,10 @@ class LayerBench {
     take_samples({.settings = settings_,
                   .launches = measured.layer.launches,
                   .own_load = space_ == Space::kHost ? 1.0 : 0.0,
-                  .prepare = [this] { eviction_.run(); },
+                  .prepare = [this](int) { eviction_.run(); },
                   .stop = request_.stop,
-                  .against_baseline = true},
+                  .against_baseline = true,
+                  .highest_mhz = highest_mhz_},
                  clock_, halves);
     if (halves.interrupted) {
       return;
@@ -350,6 +346,7 @@ class LayerBench {
   std::unique_ptr<Communicator> communicator_;
   std::deque<LayerEngine> layers_;    // whose addresses stay
   std::vector<std::int64_t> passes_;  // of each shard's sequence
+  double highest_mhz_ = 0;            // SM clock that samples of this layer have read
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ class TogetherBench {
     take_samples({.settings = request_.settings,
                   .launches = passes * sets_,
                   .own_load = home_.space() == Space::kHost ? 1.0 : 0.0,
-                  .prepare = [this] { prepare(); },
+                  .prepare = [this](int) { prepare(); },
                   .stop = request_.stop,
                   .against_baseline = true},
                  clock_, layer);

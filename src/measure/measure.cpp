@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "measure/after_timing.h"
+#include "measure/alone.h"
 #include "measure/eviction.h"
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
@@ -76,9 +77,12 @@ class Bench {
     result.rotated_bytes =
         cache_ == CacheMode::kHot ? 0 : sets_.count() * touched_bytes(request_.problem, cache_);
     load();
-    take_samples({request_.settings, launches_, own_load_, [this] { prepare(); }, request_.stop},
-                 clock_, result);
-    check(result);
+    take_samples(sampling(), clock_, result);
+    if (request_.check) {
+      check(result);
+    } else {
+      time_alone(result);
+    }
     return result;
   }
 
@@ -160,16 +164,49 @@ class Bench {
     eviction_.run();
   }
 
-  void check(Measurement& result) {
-    if (!request_.check) {
-      return;
+  [[nodiscard]] Sampling sampling() {
+    return {.settings = request_.settings,
+            .launches = launches_,
+            .own_load = own_load_,
+            .prepare = [this](int) { prepare(); },
+            .stop = request_.stop,
+            .highest_mhz = request_.highest_mhz};
+  }
+
+  // Whether it took launches of its own: where these never overlap, it is the time that is known.
+  bool time_alone(Measurement& result) {
+    if (!request_.alone || result.interrupted) {
+      return false;
     }
-    const AfterTiming after(request_, sets_, request_.secret ? request_.secret() : drawn_secret(),
-                            room_);
-    result.check_message = check_timed(after);
-    if (!result.check_message.empty()) {
-      result.check_message = "left by the timed launches: " + result.check_message;
-    } else {
+    const Launch separator = clock_.separator();
+    if (!separator) {
+      result.alone_s = result.summary.median;
+      result.alone_noise_s = result.noise_s;
+      return false;
+    }
+    load_alone(clock_, separator, sequence_to(sets_.count() - 1));
+    sets_.restore_y();
+    accumulated_ = oldest_ = 0;
+    sample_alone(sampling(), clock_, result);
+    return true;
+  }
+
+  // Of rows and sets that nobody knew before.
+  [[nodiscard]] AfterTiming looks_now() {
+    return {request_, sets_, request_.secret ? request_.secret() : drawn_secret(), room_};
+  }
+
+  void check(Measurement& result) {
+    const auto look_at = [&](int slot) {
+      const std::string wrong = check_timed(looks_now(), slot);
+      result.check_message = wrong.empty() ? "" : "left by the timed launches: " + wrong;
+    };
+    look_at(0);
+    if (result.check_message.empty() && time_alone(result)) {
+      look_at(kAlone);
+    }
+    if (result.check_message.empty()) {
+      const AfterTiming after = looks_now();
       result.replayed = check_replayed(after, result.summary.median);
       result.check_message = result.replayed.wrong.empty()
                                  ? check_remembered(after)
@@ -181,16 +218,16 @@ class Bench {
   // What the timed launches themselves left behind: a backend that is right only while it is
   // checked leaves too little. An output that is overwritten tells nothing of its age, so there the
   // sequence as it was timed runs once more over a fresh one.
-  std::string check_timed(const AfterTiming& after) {
+  std::string check_timed(const AfterTiming& after, int slot) {
     if (!accumulates()) {
       sets_.restore_y();
       sets_.poison_every_h();
-      static_cast<void>(clock_.run_seconds(0));
+      static_cast<void>(clock_.run_seconds(slot));
     }
     // As old as y ever was: what is left out late may not show in one restored a moment ago.
     while (accumulates() && accumulated_ + launches_ / sets_.outputs() <= oldest_) {
       prepare();
-      static_cast<void>(clock_.run_seconds(0));
+      static_cast<void>(clock_.run_seconds(slot));
     }
     const std::int64_t launches_a_round = sets_.count() / sets_.outputs();
     return after.left_by(tensors_, {accumulated_ / launches_a_round, accumulates()});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,7 +40,13 @@ struct Measurement {
   std::int64_t rotation_sets = 0;  // operand sets in the sequence
   std::int64_t rotated_bytes = 0;  // their bytes together, of what the cache mode rotates
   std::int64_t launches = 0;       // in one sample
+  // The same launches, each between two of something else, see docs/measuring.md; empty where that
+  // was not measured or is no more than its noise.
+  std::optional<double> alone_s, alone_noise_s;
   Conditions before, after;
+  double clock_mhz = std::numeric_limits<double>::quiet_NaN();  // SM clock, median of samples_s
+  double highest_mhz = 0;             // SM clock that later samples are held against; 0 = not known
+  std::int64_t samples_dropped = 0;   // which were taken at a lowered clock
   bool interrupted = false;           // sampling was ended early by `stop`
   std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;           // the output after timing was compared once more
@@ -72,6 +79,8 @@ struct MeasureRequest {
   // Drawn after timing: which rows and sets are looked at. Of tests alone, the others leave it
   // empty for one that nobody can know.
   std::function<std::uint64_t()> secret = nullptr;
+  bool alone = true;       // fill alone_s as well
+  double highest_mhz = 0;  // as in Sampling
 };
 
 [[nodiscard]] Measurement measure(const MeasureRequest& request, const Backend& backend,

@@ -42,7 +42,9 @@ Phases measure_phases(const MeasureRequest& request, const Backend& backend, Mem
                          .settings = request.settings,
                          .seed = request.seed,
                          .check = nullptr,
-                         .stop = request.stop};
+                         .stop = request.stop,
+                         .alone = false,
+                         .highest_mhz = request.highest_mhz};
     if (checked) {
       alone.check = request.check;
     }

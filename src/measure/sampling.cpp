@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "core/units.h"
+#include "measure/clock_watch.h"
 
 namespace lora_bench {
 namespace {
@@ -19,11 +22,13 @@ constexpr std::int64_t kSamplesForMedian = 6;  // fewer say nothing about how we
 // A case too slow for its least samples within the most time gets so many times the time for them.
 constexpr double kTimesOverdrawn = 5;
 
-// Time by the clock; by the runs themselves where a clock stands still between them.
+// Time by the clock; by the runs themselves where a clock stands still between them. Rests and
+// dropped samples do not count.
 class Elapsed {
  public:
   explicit Elapsed(Clock& clock) : clock_(clock), start_(clock.now_seconds()) {}
   void ran(double seconds) { runs_ += seconds; }
+  void lost(double seconds) { start_ += seconds; }
   [[nodiscard]] double seconds() const { return std::max(clock_.now_seconds() - start_, runs_); }
 
  private:
@@ -35,15 +40,17 @@ class Elapsed {
 bool asked_to_stop(const Sampling& sampling) { return sampling.stop && sampling.stop(); }
 
 double run_once(const Sampling& sampling, Clock& clock, int slot) {
-  sampling.prepare();
-  return clock.run_seconds(slot);
+  sampling.prepare(sampling.first_slot + slot);
+  return clock.run_seconds(sampling.first_slot + slot);
 }
 
-void warm_up(const Sampling& sampling, Clock& clock) {
+void warm_up(const Sampling& sampling, Clock& clock, ClockWatch& watch) {
   Elapsed elapsed(clock);
+  watch.saw(clock.sm_clock_mhz());
   int slot = 0;
   do {
     elapsed.ran(run_once(sampling, clock, slot));
+    watch.saw(clock.sm_clock_mhz());
     slot = 1 - slot;
   } while (elapsed.seconds() < sampling.settings.warmup_ms * kMilliseconds &&
            !asked_to_stop(sampling));
@@ -55,45 +62,124 @@ double uncertainty(const std::vector<double>& samples) {
   return median > 0 ? median_half_width(samples) / median : 0;
 }
 
-void collect(const Sampling& sampling, Clock& clock, Measurement& into) {
-  const MeasureSettings& settings = sampling.settings;
-  const std::int64_t runs = sampling.against_baseline ? 2 : 1;  // for one sample
-  const std::int64_t at_least = kLeastSamples * runs;
-  const std::int64_t most = std::max(settings.max_samples * runs, at_least);
-  const std::int64_t least = std::max(settings.min_samples, kSamplesForMedian) * runs;
-  const double most_seconds = settings.max_time_ms * kMilliseconds;
-  Elapsed elapsed(clock);
-  for (std::int64_t count = 0; count < most; ++count) {
-    if (count >= at_least) {
-      if (asked_to_stop(sampling)) {
-        into.interrupted = true;
-        return;
+// Takes samples, one by one or each after one of the baseline.
+class Collector {
+ public:
+  Collector(const Sampling& sampling, Clock& clock, ClockWatch& watch, Measurement& into)
+      : sampling_(sampling), clock_(clock), watch_(watch), into_(into), elapsed_(clock) {}
+
+  void run() {
+    const std::int64_t most = std::max(sampling_.settings.max_samples, kLeastSamples);
+    while (kept() < most && !is_enough()) {
+      rest();
+      if (watch_.is_out_of_time()) {
+        if (kept() >= kSamplesForMedian) {
+          break;
+        }
+        drop_kept();
+        watch_.give_up();
       }
-      const double seconds = elapsed.seconds();
-      if (seconds >= (count < least ? kTimesOverdrawn * most_seconds : most_seconds)) {
-        break;
-      }
-      if (count >= settings.min_samples * runs && seconds >= settings.min_time_ms * kMilliseconds &&
-          uncertainty(into.samples_s) <= settings.noise_target) {
-        return;
-      }
+      take();
     }
-    const double seconds = run_once(sampling, clock, static_cast<int>(count % 2));
-    elapsed.ran(seconds);
-    const bool baseline = sampling.against_baseline && count % 2 == 0;
-    (baseline ? into.baseline_s : into.samples_s)
-        .push_back(seconds / static_cast<double>(sampling.launches));
+    warn_of_limit();
+    warn_of_clock();
   }
-  const double known = uncertainty(into.samples_s);
-  if (!(known <= settings.noise_target)) {
-    into.warnings.push_back(
+
+ private:
+  [[nodiscard]] std::int64_t kept() const { return std::ssize(into_.samples_s); }
+
+  // Because of what was asked for, or of the time that it took.
+  bool is_enough() {
+    const MeasureSettings& settings = sampling_.settings;
+    if (kept() < kLeastSamples) {
+      return false;
+    }
+    if (asked_to_stop(sampling_)) {
+      into_.interrupted = true;
+      return true;
+    }
+    const double most_seconds = settings.max_time_ms * kMilliseconds;
+    const std::int64_t least = std::max(settings.min_samples, kSamplesForMedian);
+    const double seconds = elapsed_.seconds();
+    return seconds >= (kept() < least ? kTimesOverdrawn * most_seconds : most_seconds) ||
+           (kept() >= settings.min_samples && seconds >= settings.min_time_ms * kMilliseconds &&
+            uncertainty(into_.samples_s) <= settings.noise_target);
+  }
+
+  void rest() {
+    const double seconds = watch_.rest_seconds();
+    if (!(seconds > 0)) {
+      return;
+    }
+    if (asked_to_stop(sampling_)) {
+      watch_.give_up();
+      return;
+    }
+    const double before = clock_.now_seconds();
+    clock_.rest(seconds);
+    elapsed_.lost(clock_.now_seconds() - before);
+    watch_.rested(seconds);
+  }
+
+  void take() {
+    const double before = clock_.now_seconds();
+    double mhz = std::numeric_limits<double>::quiet_NaN();
+    const auto sample = [&](int slot) {
+      const double seconds = run_once(sampling_, clock_, slot);
+      mhz = std::fmin(mhz, clock_.sm_clock_mhz());
+      return seconds;
+    };
+    const double baseline = sampling_.against_baseline ? sample(0) : 0;
+    const double seconds = sample(sampling_.against_baseline ? 1 : static_cast<int>(kept() % 2));
+    if (!watch_.keeps(mhz, baseline + seconds)) {
+      elapsed_.lost(clock_.now_seconds() - before);
+      return;
+    }
+    if (watch_.outdated()) {
+      drop_kept();
+      return;
+    }
+    elapsed_.ran(baseline + seconds);
+    const auto launches = static_cast<double>(sampling_.launches);
+    if (sampling_.against_baseline) {
+      into_.baseline_s.push_back(baseline / launches);
+    }
+    into_.samples_s.push_back(seconds / launches);
+  }
+
+  void drop_kept() {
+    watch_.drop_kept();
+    into_.samples_s.clear();
+    into_.baseline_s.clear();
+  }
+
+  void warn_of_limit() {
+    const double target = sampling_.settings.noise_target;
+    const double known = uncertainty(into_.samples_s);
+    if (into_.interrupted || known <= target) {
+      return;
+    }
+    into_.warnings.push_back(
         std::isfinite(known)
             ? fmt::format("limit reached: median known to {:.1f} %, target {:.1f} %", 100 * known,
-                          100 * settings.noise_target)
-            : fmt::format("limit reached after {} samples: too few to know the median",
-                          into.samples_s.size()));
+                          100 * target)
+            : fmt::format("limit reached after {} samples: too few to know the median", kept()));
   }
-}
+
+  void warn_of_clock() {
+    if (watch_.has_given_up() && !into_.interrupted) {
+      into_.warnings.push_back(fmt::format(
+          "low clock: {:.0f} MHz, {:.0f} MHz were read before and did not come back in {:.1f} s",
+          watch_.median_mhz(), watch_.highest_mhz(), watch_.lost_seconds()));
+    }
+  }
+
+  const Sampling& sampling_;
+  Clock& clock_;
+  ClockWatch& watch_;
+  Measurement& into_;
+  Elapsed elapsed_;
+};
 
 // A against A: the gap between the medians of the two slots, but no less than what the spread of
 // the samples lets the median wander, since two medians may meet by luck.
@@ -120,10 +206,14 @@ void warn_of_conditions(const Conditions& conditions, std::vector<std::string>& 
 }  // namespace
 
 void take_samples(const Sampling& sampling, Clock& clock, Measurement& into) {
-  warm_up(sampling, clock);
+  ClockWatch watch(sampling.highest_mhz);
+  warm_up(sampling, clock, watch);
   into.before = clock.conditions();
-  collect(sampling, clock, into);
+  Collector(sampling, clock, watch, into).run();
   into.after = clock.conditions();
+  into.clock_mhz = watch.median_mhz();
+  into.samples_dropped = watch.dropped();
+  into.highest_mhz = watch.has_given_up() ? watch.median_mhz() : watch.highest_mhz();
   into.launches = sampling.launches;
   into.summary = summarize(into.samples_s);
   into.noise_s = noise_of(into.samples_s);

@@ -6,17 +6,21 @@
 
 namespace lora_bench {
 
-// Warms up, samples slots 0 and 1 in turn until the settings say enough, and fills samples,
-// summary, noise, conditions and warnings. `launches` is in one run of a slot; `prepare` is called
-// before each run, outside of the timed window.
+// Warms up, samples two slots in turn until the settings say enough, and fills samples, summary,
+// noise, clocks, conditions and warnings. Samples at a lowered clock are dropped (see
+// ClockWatch). `launches` is in one run of a slot; `prepare` is called with the slot before each
+// run, outside of the timed window.
 struct Sampling {
   const MeasureSettings& settings;
   std::int64_t launches = 1;
   double own_load = 1;  // load per core that this measurement itself makes
-  std::function<void()> prepare;
+  std::function<void(int slot)> prepare;
   std::function<bool()> stop;  // may be empty
-  // Slot 0 is something else that the time of slot 1 is held against: its samples are kept apart.
+  // The first slot is something else that the time of the second is held against: its samples are
+  // kept apart, and dropped with those that were taken after them.
   bool against_baseline = false;
+  int first_slot = 0;      // of the two
+  double highest_mhz = 0;  // SM clock that earlier samples have read; 0 where there are none
 };
 void take_samples(const Sampling& sampling, Clock& clock, Measurement& into);
 

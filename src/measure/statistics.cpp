@@ -61,4 +61,14 @@ double median_half_width(std::span<const double> samples) {
   return (sorted[sorted.size() - rank] - sorted[rank - 1]) / 2;
 }
 
+Known median_difference(std::span<const double> samples, std::span<const double> baseline) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < std::min(samples.size(), baseline.size()); ++i) {
+    differences.push_back(samples[i] - baseline[i]);
+  }
+  const Summary summary = summarize(differences);
+  const double half_width = median_half_width(differences);
+  return {summary.median, std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2};
+}
+
 }  // namespace lora_bench

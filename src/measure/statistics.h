@@ -14,4 +14,12 @@ struct Summary {
 // the samples' unit. 0 for a single sample is not claimed: needs at least 6, else infinity.
 [[nodiscard]] double median_half_width(std::span<const double> samples);
 
+// The median of what each sample took longer than the one of the baseline before it, and half of
+// its 95 % interval; with fewer than six pairs half of their range.
+struct Known {
+  double value = 0, half_width = 0;
+};
+[[nodiscard]] Known median_difference(std::span<const double> samples,
+                                      std::span<const double> baseline);
+
 }  // namespace lora_bench

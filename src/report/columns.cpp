@@ -200,6 +200,14 @@ std::vector<Column> time_columns() {
               "max(|median of even samples - median of odd samples|, half the 95 % interval of the "
               "median)"},
              &Row::noise_us, {true, 8}),
+      column({"alone_us", "alone us", "us",
+              "what one launch adds between two of something else, with which it cannot overlap; "
+              "not of layers",
+              "median of (sequence with separators - separators) / launches"},
+             &Row::alone_us),
+      column({"alone_noise_us", "alone noise us", "us", "how well alone_us is known",
+              "half the 95 % interval of the median of those differences"},
+             &Row::alone_noise_us),
       column({"plan_us", "plan us", "us",
               "time to group the batch's ids by adapter where the backend runs; in no other time",
               "median of 9 runs of many builds"},
@@ -231,6 +239,9 @@ std::vector<Column> time_columns() {
           {"mode", "mode", "", "how launches are submitted: graph or stream; host on the CPU", ""},
           &Row::mode),
       column({"samples", "samples", "", "samples kept", ""}, &Row::samples),
+      column({"samples_dropped", "dropped", "",
+              "samples dropped since the SM clock was low; empty where no clock is read", ""},
+             &Row::samples_dropped),
       column({"launches", "launches", "", "launches in one sample", ""}, &Row::launches),
       column({"rotation_sets", "sets", "", "operand sets that one sample rotates through", ""},
              &Row::rotation_sets),
@@ -312,9 +323,12 @@ std::vector<Column> metric_columns() {
               "with `--touch`: a kernel of ours that only touches every operand once, timed alike",
               ""},
              &Row::touch_us),
+      column({"alone_ratio", "x floor alone", "1",
+              "how many times the floor the launch takes between others", "alone_us / floor_us"},
+             &Row::alone_ratio),
       column({"speedup", "speedup", "1",
               "how many times as long the best PASSED peer takes; only with `report --peers`",
-              "least time_us of the peers of the case / time_us"},
+              "least time_us of the peers of the case / time_us; with --rank-by alone_us of that"},
              &Row::speedup, {true, 1}),
       column({"bound_by", "bound by", "", "which term is the floor: memory, cache, flops or launch",
               ""},
@@ -361,7 +375,8 @@ std::vector<Column> counter_columns() {
 
 std::vector<Column> condition_columns() {
   return {
-      column({"clock_mhz", "MHz", "MHz", "SM clock of a GPU, frequency of a CPU", ""},
+      column({"clock_mhz", "MHz", "MHz",
+              "SM clock of a GPU, median over its samples; frequency of a CPU after them", ""},
              &Row::clock_mhz),
       column({"temperature_c", "deg C", "degC", "temperature of the device", ""},
              &Row::temperature_c),
@@ -438,6 +453,9 @@ void derive_metrics(Row& row) {
   const double time_us = *row.time_us;
   if (row.floor_us && *row.floor_us > 0) {
     row.floor_ratio = time_us / *row.floor_us;
+    if (row.alone_us) {
+      row.alone_ratio = *row.alone_us / *row.floor_us;
+    }
   }
   if (row.stream_us && *row.stream_us > 0) {
     row.stream_ratio = time_us / *row.stream_us;

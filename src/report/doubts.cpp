@@ -107,11 +107,25 @@ std::string doubt_about_proof(const Row& row) {
   return row.first_wrong.empty() && row.hypothesis.empty() ? "" : "PASSED with wrong elements";
 }
 
+std::string doubt_about_time_alone(const Row& row) {
+  if (row.alone_us && !is_time(*row.alone_us)) {
+    return "alone_us is no positive number";
+  }
+  if (row.alone_noise_us.value_or(0) < 0 || row.samples_dropped.value_or(0) < 0) {
+    return "alone_noise_us or samples_dropped is below 0";
+  }
+  return row.alone_us && row.floor_us && row.alone_ratio &&
+                 !agree(*row.alone_ratio * *row.floor_us, *row.alone_us)
+             ? "alone_ratio is not alone_us over floor_us"
+             : "";
+}
+
 std::string doubt_about_figures_of_time(const Row& row) {
   if (!row.time_us) {
-    for (const auto& figure : {row.time_min_us, row.time_q1_us, row.time_q3_us, row.time_max_us,
-                               row.noise_us, row.floor_ratio, row.stream_ratio, row.tokens_per_s,
-                               row.bandwidth_GBps, row.compute_TFLOPps}) {
+    for (const auto& figure :
+         {row.time_min_us, row.time_q1_us, row.time_q3_us, row.time_max_us, row.noise_us,
+          row.floor_ratio, row.stream_ratio, row.alone_us, row.alone_ratio, row.tokens_per_s,
+          row.bandwidth_GBps, row.compute_TFLOPps}) {
       if (figure) {
         return "figures of a time without time_us";
       }
@@ -330,9 +344,10 @@ std::string doubt_about(const Row& row) {
 }
 
 std::string doubt_about_stored(const Row& row) {
-  for (const auto check : {doubt_about, doubt_about_work, doubt_about_proof,
-                           doubt_about_figures_of_time, doubt_about_samples, doubt_about_rotation,
-                           doubt_about_layer, doubt_about_parts, doubt_about_floor}) {
+  for (const auto check :
+       {doubt_about, doubt_about_work, doubt_about_proof, doubt_about_figures_of_time,
+        doubt_about_time_alone, doubt_about_samples, doubt_about_rotation, doubt_about_layer,
+        doubt_about_parts, doubt_about_floor}) {
     if (std::string doubt = check(row); !doubt.empty()) {
       return doubt;
     }

@@ -100,11 +100,14 @@ class CsvSink : public Sink {
 // Markdown and text are laid out when all rows are there.
 class RenderedSink : public Sink {
  public:
-  RenderedSink(const std::filesystem::path& path, const std::vector<std::string>& columns)
+  RenderedSink(const std::filesystem::path& path, const std::vector<std::string>& columns,
+               const std::string& rank_by)
       : file_(path, false),
         inner_(path.extension() == ".md"
-                   ? make_markdown_sink(text_, columns)
-                   : make_table_sink(text_, {.width = 0, .colour = false, .columns = columns})) {}
+                   ? make_markdown_sink(text_, columns, rank_by)
+                   : make_table_sink(
+                         text_,
+                         {.width = 0, .colour = false, .columns = columns, .rank_by = rank_by})) {}
 
   void begin(const Context& context) override { inner_->begin(context); }
   void row(const Row& row) override { inner_->row(row); }
@@ -149,7 +152,8 @@ void refuse_to_replace_others(const std::filesystem::path& path) {
 }  // namespace
 
 std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append,
-                                     const std::vector<std::string>& columns) {
+                                     const std::vector<std::string>& columns,
+                                     const std::string& rank_by) {
   const std::string extension = path.extension().string();
   if (!append) {
     refuse_to_replace_others(path);
@@ -169,7 +173,7 @@ std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool app
     throw UsageError(
         fmt::format("cannot continue '{}': only .jsonl and .csv can be continued", path.string()));
   }
-  return std::make_unique<RenderedSink>(path, columns);
+  return std::make_unique<RenderedSink>(path, columns, rank_by);
 }
 
 }  // namespace lora_bench

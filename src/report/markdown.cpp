@@ -19,7 +19,8 @@ std::string command_of(const Context& context) {
 std::string or_unknown(const std::string& text) { return text.empty() ? "unknown" : text; }
 
 // Whether any cell is bold.
-bool add_table(const ScenarioGroup& scenario, const std::vector<View>& views, std::string& out) {
+bool add_table(const ScenarioGroup& scenario, const std::vector<View>& views,
+               std::string_view rank_by, std::string& out) {
   bool any_bold = false;
   out += fmt::format("\n## {}\n\n", markdown_cell(scenario.name));
   if (!scenario.settings.empty()) {
@@ -32,11 +33,11 @@ bool add_table(const ScenarioGroup& scenario, const std::vector<View>& views, st
   }
   out += fmt::format("|\n{}|\n", rule);
   for (const CaseGroup& group : scenario.cases) {
-    const Row* best = best_of(group);
+    const Row* best = best_of(group, rank_by);
     for (const Row* row : group) {
       for (const View& view : views) {
         const std::string cell = markdown_cell(view.text(*row));
-        const bool bold = row == best && view.key == "time_us";
+        const bool bold = row == best && view.key == rank_column(rank_by);
         any_bold = any_bold || bold;
         const std::string_view stars = bold ? "**" : "";
         out += fmt::format("| {}{}{} ", stars, cell, stars);
@@ -71,8 +72,8 @@ void add_notes(const std::vector<Row>& rows, const std::vector<std::string>& mor
 
 class MarkdownSink : public Sink {
  public:
-  MarkdownSink(std::ostream& out, std::vector<std::string> columns)
-      : out_(out), columns_(std::move(columns)) {}
+  MarkdownSink(std::ostream& out, std::vector<std::string> columns, std::string rank_by)
+      : out_(out), columns_(std::move(columns)), rank_by_(std::move(rank_by)) {}
 
   void begin(const Context& context) override { context_ = context; }
   void row(const Row& row) override { rows_.push_back(row); }
@@ -85,10 +86,10 @@ class MarkdownSink : public Sink {
         or_unknown(context_.tool_version), or_unknown(context_.commit),
         context_.dirty ? " (dirty)" : "", or_unknown(context_.build),
         or_unknown(context_.started_utc), command_of(context_));
-    const std::vector<View> views = choose_views(rows_, columns_);
+    const std::vector<View> views = choose_views(rows_, columns_, rank_by_);
     bool any_bold = false;
-    for (const ScenarioGroup& scenario : group_rows(rows_)) {
-      any_bold = add_table(scenario, views, text) || any_bold;
+    for (const ScenarioGroup& scenario : group_rows(rows_, rank_by_)) {
+      any_bold = add_table(scenario, views, rank_by_, text) || any_bold;
     }
     add_notes(rows_, notes_, any_bold, text);
     out_ << text;
@@ -97,6 +98,7 @@ class MarkdownSink : public Sink {
  private:
   std::ostream& out_;
   std::vector<std::string> columns_;
+  std::string rank_by_;
   Context context_;
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
@@ -115,10 +117,10 @@ std::string markdown_cell(const std::string& text) {
   return escaped;
 }
 
-std::unique_ptr<Sink> make_markdown_sink(std::ostream& out,
-                                         const std::vector<std::string>& columns) {
+std::unique_ptr<Sink> make_markdown_sink(std::ostream& out, const std::vector<std::string>& columns,
+                                         const std::string& rank_by) {
   check_view_keys(columns);
-  return std::make_unique<MarkdownSink>(out, columns);
+  return std::make_unique<MarkdownSink>(out, columns, rank_by);
 }
 
 }  // namespace lora_bench

@@ -57,13 +57,12 @@ void refuse_doubtful(Row& peer) {
 
 // The runner of peers knows no floor: what a file says of one is not taken.
 void forget_floor(Row& peer) {
-  peer.floor_us.reset();
-  peer.floor_ratio.reset();
-  peer.stream_us.reset();
-  peer.stream_ratio.reset();
+  for (std::optional<double>* figure :
+       {&peer.floor_us, &peer.floor_ratio, &peer.stream_us, &peer.stream_ratio, &peer.alone_ratio,
+        &peer.tax_floor_us, &peer.tax_ratio}) {
+    figure->reset();
+  }
   peer.bound_by.clear();
-  peer.tax_floor_us.reset();
-  peer.tax_ratio.reset();
 }
 
 void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
@@ -82,16 +81,18 @@ void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
   refuse_doubtful(peer);
 }
 
-void add_speedup(Row& own, const CaseGroup& timed) {
+void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {
+  const std::optional<double> own_us = ranked_us(own, rank_by);
   for (const Row* peer : timed) {
-    if (is_peer(*peer) && timed_alike(own, *peer)) {
-      const double speedup = *peer->time_us / *own.time_us;
+    const std::optional<double> peer_us = ranked_us(*peer, rank_by);
+    if (own_us && peer_us && is_peer(*peer) && timed_alike(own, *peer)) {
+      const double speedup = *peer_us / *own_us;
       own.speedup = std::min(own.speedup.value_or(speedup), speedup);
     }
   }
 }
 
-void add_speedups(std::vector<Row>& rows) {
+void add_speedups(std::vector<Row>& rows, const std::string& rank_by) {
   for (Row& row : rows) {
     row.speedup.reset();
   }
@@ -100,7 +101,7 @@ void add_speedups(std::vector<Row>& rows) {
       const CaseGroup timed = timed_rows(group);
       for (const Row* row : timed) {
         if (!is_peer(*row)) {
-          add_speedup(rows[static_cast<std::size_t>(row - rows.data())], timed);
+          add_speedup(rows[static_cast<std::size_t>(row - rows.data())], timed, rank_by);
         }
       }
     }
@@ -159,17 +160,21 @@ struct Contender {
   }
 };
 
-std::vector<Contender> contenders_of(const CaseGroup& timed) {
+std::vector<Contender> contenders_of(const CaseGroup& timed, const std::string& rank_by) {
   std::vector<Contender> all;
   for (const Row* row : timed) {
+    const std::optional<double> us = ranked_us(*row, rank_by);
+    if (!us) {
+      continue;
+    }
     auto found = std::find_if(all.begin(), all.end(), [&](const Contender& known) {
       return known.backend == row->backend && known.peer == is_peer(*row);
     });
     if (found == all.end()) {
       found = all.insert(all.end(), Contender{row->backend, is_peer(*row), {}, 0});
     }
-    found->times_us.push_back(*row->time_us);
-    found->noise_us = std::max(found->noise_us, row->noise_us.value_or(0));
+    found->times_us.push_back(*us);
+    found->noise_us = std::max(found->noise_us, ranked_noise_us(*row, rank_by));
   }
   return all;
 }
@@ -199,9 +204,9 @@ bool taken_alike(const CaseGroup& timed) {
                      [&](const Row* row) { return timed_alike(*timed.front(), *row); });
 }
 
-void count(Wins& wins, const CaseGroup& rows) {
+void count(Wins& wins, const CaseGroup& rows, const std::string& rank_by) {
   const CaseGroup timed = timed_rows(rows);
-  const std::vector<Contender> contenders = contenders_of(timed);
+  const std::vector<Contender> contenders = contenders_of(timed, rank_by);
   const Contender* own = fastest(contenders, false);
   const Contender* peer = fastest(contenders, true);
   if (own == nullptr || peer == nullptr || !taken_alike(timed)) {
@@ -376,7 +381,7 @@ std::string none_left(const Results& ours) {
 
 }  // namespace
 
-Results with_peers(Results ours, const Results& peers) {
+Results with_peers(Results ours, const Results& peers, const std::string& rank_by) {
   std::vector<Row> kept;
   std::set<std::pair<std::string, std::string>> unknown;
   refuse_several_devices(peers);
@@ -404,12 +409,12 @@ Results with_peers(Results ours, const Results& peers) {
                                         kept.empty() ? none_left(ours) : ""));
   }
   ours.rows.insert(ours.rows.end(), kept.begin(), kept.end());
-  add_speedups(ours.rows);
+  add_speedups(ours.rows, rank_by);
   return ours;
 }
 
-std::vector<std::string> notes_on_peers(const std::vector<Row>& shown,
-                                        const std::vector<Row>& all) {
+std::vector<std::string> notes_on_peers(const std::vector<Row>& shown, const std::vector<Row>& all,
+                                        const std::string& rank_by) {
   const std::vector<Row> rows = of_cases_shown(shown, all);
   if (std::none_of(rows.begin(), rows.end(), is_peer)) {
     return {};
@@ -417,7 +422,7 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& shown,
   Wins wins;
   for (const ScenarioGroup& scenario : group_rows(rows)) {
     for (const CaseGroup& group : scenario.cases) {
-      count(wins, group);
+      count(wins, group, rank_by);
     }
   }
   std::vector<std::string> notes;

@@ -306,12 +306,13 @@ Results merge_results(const std::vector<Results>& files) {
   return all;
 }
 
-void render(const Results& results, const std::vector<Row>& shown, Sink& sink) {
+void render(const Results& results, const std::vector<Row>& shown, Sink& sink,
+            const std::string& rank_by) {
   sink.begin(results.context);
   for (const Row& row : shown) {
     sink.row(row);
   }
-  for (const std::string& note : notes_on_peers(shown, results.rows)) {
+  for (const std::string& note : notes_on_peers(shown, results.rows, rank_by)) {
     sink.note(note);
   }
   sink.finish();

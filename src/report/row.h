@@ -42,14 +42,16 @@ struct Row {
   std::optional<double> bound_share, rows_checked;
   // time, in us per launch
   std::optional<double> time_us, time_min_us, time_q1_us, time_q3_us, time_max_us, noise_us;
+  std::optional<double> alone_us, alone_noise_us;               // of an op between others
   std::optional<double> plan_us;                                // beside time_us, in no total
   std::optional<double> zero_us, shrink_us, expand_us, gap_us;  // parts of a linear op
   std::vector<double> samples_us;
   std::string cache, mode;
-  std::optional<std::int64_t> samples, launches, rotation_sets, rotated_bytes;
+  std::optional<std::int64_t> samples, samples_dropped, launches, rotation_sets, rotated_bytes;
   // metrics
   std::optional<double> floor_us, floor_ratio, stream_us, stream_ratio, touch_us;
   std::optional<double> tokens_per_s, bandwidth_GBps, compute_TFLOPps;
+  std::optional<double> alone_ratio;
   std::optional<double> speedup;  // over the best peer, where there are peers
   std::string bound_by;
   std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
@@ -70,8 +72,9 @@ struct Row {
   bool doubted = false;  // it was read from a file, and contradicts itself (see doubts.h)
 };
 
-// Fills floor_ratio, stream_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps from time_us,
-// floor_us, stream_us, tokens, bytes and flops: the formulas of the column registry, in one place.
+// Fills floor_ratio, stream_ratio, alone_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps
+// from time_us, floor_us, stream_us, alone_us, tokens, bytes and flops: the formulas of the column
+// registry, in one place.
 void derive_metrics(Row& row);
 
 // Whether the adapters' time is known, being above its noise; files of before have taxes below it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -42,6 +43,15 @@ std::string shared_settings(const ScenarioGroup& group) {
   return fmt::format("{}", fmt::join(shared, ", "));
 }
 
+void sort_by(CaseGroup& group, std::string_view rank_by) {
+  const auto time_of = [&](const Row* row) {
+    return ranked_us(*row, rank_by).value_or(std::numeric_limits<double>::infinity());
+  };
+  std::stable_sort(group.begin(), group.end(), [&](const Row* left, const Row* right) {
+    return time_of(left) < time_of(right);
+  });
+}
+
 }  // namespace
 
 std::size_t screen_width(std::string_view text) {
@@ -75,7 +85,19 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows) {
+std::string_view rank_column(std::string_view rank_by) {
+  return rank_by == "alone_us" ? "alone_us" : "time_us";
+}
+
+std::optional<double> ranked_us(const Row& row, std::string_view rank_by) {
+  return rank_column(rank_by) == "alone_us" ? row.alone_us : row.time_us;
+}
+
+double ranked_noise_us(const Row& row, std::string_view rank_by) {
+  return (rank_column(rank_by) == "alone_us" ? row.alone_noise_us : row.noise_us).value_or(0);
+}
+
+std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows, std::string_view rank_by) {
   std::vector<ScenarioGroup> scenarios;
   std::map<std::string, std::size_t> scenario_index;
   std::map<std::pair<std::string, std::string>, std::size_t> case_index;
@@ -88,6 +110,11 @@ std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows) {
   }
   for (ScenarioGroup& scenario : scenarios) {
     scenario.settings = shared_settings(scenario);
+    for (CaseGroup& group : scenario.cases) {
+      if (!rank_by.empty()) {
+        sort_by(group, rank_by);
+      }
+    }
   }
   return scenarios;
 }
@@ -107,8 +134,9 @@ CaseGroup timed_rows(const CaseGroup& rows) {
   return timed;
 }
 
-const Row* best_of(const CaseGroup& rows) {
-  const CaseGroup timed = timed_rows(rows);
+const Row* best_of(const CaseGroup& rows, std::string_view rank_by) {
+  CaseGroup timed = timed_rows(rows);
+  std::erase_if(timed, [&](const Row* row) { return !ranked_us(*row, rank_by); });
   const bool alike = std::all_of(timed.begin(), timed.end(), [&](const Row* row) {
     return row->cache == timed.front()->cache && row->mode == timed.front()->mode;
   });
@@ -118,8 +146,8 @@ const Row* best_of(const CaseGroup& rows) {
   if (!rivals || !alike) {
     return nullptr;
   }
-  return *std::min_element(timed.begin(), timed.end(), [](const Row* left, const Row* right) {
-    return *left->time_us < *right->time_us;
+  return *std::min_element(timed.begin(), timed.end(), [&](const Row* left, const Row* right) {
+    return *ranked_us(*left, rank_by) < *ranked_us(*right, rank_by);
   });
 }
 

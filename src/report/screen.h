@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,14 +23,23 @@ struct ScenarioGroup {
   std::string settings;  // "linear, bf16, weights-cold, graph": what all its rows share
   std::vector<CaseGroup> cases;
 };
-[[nodiscard]] std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows);
+// With `rank_by` the rows of a case stand the quickest first, those without such a time last.
+[[nodiscard]] std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows,
+                                                    std::string_view rank_by = "");
+
+// The time by which rows of a case are ranked, and how well it is known: by "alone_us" the one
+// between others, else time_us. A `rank_by` of "" ranks by time_us and leaves rows in their order.
+[[nodiscard]] std::optional<double> ranked_us(const Row& row, std::string_view rank_by);
+[[nodiscard]] double ranked_noise_us(const Row& row, std::string_view rank_by);
+// The column of it: "time_us" or "alone_us".
+[[nodiscard]] std::string_view rank_column(std::string_view rank_by);
 
 // Those that passed with a time. A repeat that is wrong, in doubt or contradicts itself stands for
 // all of its backend, whatever the others took.
 [[nodiscard]] CaseGroup timed_rows(const CaseGroup& rows);
 
 // The timed row with the shortest time, if two backends have some and were timed alike; else null.
-[[nodiscard]] const Row* best_of(const CaseGroup& rows);
+[[nodiscard]] const Row* best_of(const CaseGroup& rows, std::string_view rank_by = "");
 
 // "12 rows: 10 PASSED, 2 SKIPPED".
 [[nodiscard]] std::string count_by_status(const std::vector<Row>& rows);

@@ -25,6 +25,7 @@ struct TableStyle {
   int width = 0;  // 0 = unlimited
   bool colour = false;
   std::vector<std::string> columns;  // keys; empty = the default set
+  std::string rank_by = {};          // as in group_rows
 };
 
 // By extension: .csv .jsonl .md .txt; any other is a UsageError naming these. The file is opened
@@ -34,14 +35,16 @@ struct TableStyle {
 // the header (CSV) or the context (JSONL) is another one. A write that fails throws
 // EnvironmentError and leaves the rows before it whole; the process must ignore SIGPIPE and SIGXFSZ
 // to get there.
-// `columns` are those of .md and .txt; the other two keep every column.
+// `columns` and `rank_by` are those of .md and .txt; the other two keep every column and the order.
 [[nodiscard]] std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool append,
-                                                   const std::vector<std::string>& columns = {});
+                                                   const std::vector<std::string>& columns = {},
+                                                   const std::string& rank_by = "");
 // Rendered at finish(): groups by swept key, marks the best backend of a case, colours floor ratio.
 [[nodiscard]] std::unique_ptr<Sink> make_table_sink(std::ostream& out, const TableStyle& style);
 
-[[nodiscard]] std::unique_ptr<Sink> make_markdown_sink(
-    std::ostream& out, const std::vector<std::string>& columns = {});
+[[nodiscard]] std::unique_ptr<Sink> make_markdown_sink(std::ostream& out,
+                                                       const std::vector<std::string>& columns = {},
+                                                       const std::string& rank_by = "");
 
 // A results file back into memory. A last line cut in the middle is dropped and reported in
 // `warnings`; any other broken line is a UsageError with file:line.
@@ -59,7 +62,8 @@ struct Results {
 [[nodiscard]] Results merge_results(const std::vector<Results>& files);
 
 // Some stored rows through a sink again, with what all rows of their cases say of peers.
-void render(const Results& results, const std::vector<Row>& shown, Sink& sink);
+void render(const Results& results, const std::vector<Row>& shown, Sink& sink,
+            const std::string& rank_by = "");
 
 // rows x columns of one value: `--pivot rank x tokens --value floor_ratio`. `down` and `across` are
 // columns or swept keys, `value` is a numeric column. A row that is not PASSED shows its status.

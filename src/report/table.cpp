@@ -41,21 +41,21 @@ class Table {
         const TableStyle& style)
       : rows_(rows),
         notes_(notes),
-        groups_(group_rows(rows)),
+        groups_(group_rows(rows, style.rank_by)),
         style_(style),
-        views_(choose_views(rows, style.columns)),
+        views_(choose_views(rows, style.columns, style.rank_by)),
         grid_(columns_of(views_), style.width, style.colour) {
     const bool timed = std::any_of(views_.begin(), views_.end(),
-                                   [](const View& view) { return view.key == "time_us"; });
+                                   [&](const View& view) { return is_ranked(view); });
     for (const ScenarioGroup& scenario : groups_) {
       for (const CaseGroup& group : scenario.cases) {
-        has_best_ = has_best_ || (timed && best_of(group) != nullptr);
+        has_best_ = has_best_ || (timed && best_of(group, style_.rank_by) != nullptr);
       }
     }
     for (const ScenarioGroup& scenario : groups_) {
       for (const CaseGroup& group : scenario.cases) {
         for (const Row* row : group) {
-          grid_.widen(cells(*row, best_of(group) == row));
+          grid_.widen(cells(*row, best_of(group, style_.rank_by) == row));
         }
       }
     }
@@ -87,10 +87,14 @@ class Table {
     return columns;
   }
 
+  [[nodiscard]] bool is_ranked(const View& view) const {
+    return view.key == rank_column(style_.rank_by);
+  }
+
   std::vector<GridCell> cells(const Row& row, bool best) const {
     std::vector<GridCell> cells;
     for (const View& view : views_) {
-      const bool marked = view.key == "time_us" && has_best_;
+      const bool marked = is_ranked(view) && has_best_;
       cells.push_back({view.text(row) + (!marked ? "" : best ? "*" : " "), colour_of(view, row)});
     }
     return cells;
@@ -117,7 +121,7 @@ class Table {
       if (spaced) {
         out += '\n';
       }
-      const Row* best = best_of(group);
+      const Row* best = best_of(group, style_.rank_by);
       for (const Row* row : group) {
         out += grid_.line(cells(*row, row == best));
         for (const std::string& note : notes_of(*row)) {

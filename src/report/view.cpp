@@ -48,7 +48,8 @@ std::string View::text(const Row& row) const {
                                     : file_text(cell_of(row, key)));
 }
 
-std::vector<View> choose_views(const std::vector<Row>& rows, const std::vector<std::string>& keys) {
+std::vector<View> choose_views(const std::vector<Row>& rows, const std::vector<std::string>& keys,
+                               std::string_view rank_by) {
   std::vector<View> views;
   for (const std::string& key : keys) {
     if (const Column* column = find_column(key)) {
@@ -64,9 +65,12 @@ std::vector<View> choose_views(const std::vector<Row>& rows, const std::vector<s
     return views;
   }
   for (const Column& column : columns()) {
-    const View view = view_of(column);
-    if (column.in_table && std::any_of(rows.begin(), rows.end(),
-                                       [&](const Row& row) { return !view.text(row).empty(); })) {
+    View view = view_of(column);
+    const bool ranks = column.key == rank_by;
+    view.priority = ranks ? 0 : view.priority;
+    if ((column.in_table || ranks) && std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
+          return !view.text(row).empty();
+        })) {
       views.push_back(view);
     }
   }

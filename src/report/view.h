@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/columns.h"
@@ -17,10 +18,12 @@ struct View {
   [[nodiscard]] std::string text(const Row& row) const;
 };
 
-// The columns asked for; with none, the default set without those that are empty in every row. A
+// The columns asked for; with none, the default set and the one that ranks, without those that are
+// empty in every row. A
 // key that no row has as a swept key is a UsageError that names the nearest.
 [[nodiscard]] std::vector<View> choose_views(const std::vector<Row>& rows,
-                                             const std::vector<std::string>& keys);
+                                             const std::vector<std::string>& keys,
+                                             std::string_view rank_by = "");
 // The same error as far as it can be told before there are rows: a swept key has a dot, or is
 // found later.
 void check_view_keys(const std::vector<std::string>& keys);

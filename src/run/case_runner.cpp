@@ -41,6 +41,7 @@ struct Attempt {
   DeviceFacts facts;
   bool relations = false;
   bool touch = false;
+  bool alone = true;
   Support support;
   Numerics declared;
   std::optional<Verdict> verdict;
@@ -122,7 +123,8 @@ void prove_and_time(Attempt& attempt) {
                          .settings = attempt.spec.measure,
                          .seed = attempt.spec.seed,
                          .check = nullptr,
-                         .stop = interrupted};
+                         .stop = interrupted,
+                         .alone = attempt.alone};
   if (attempt.spec.verify.enabled) {
     request.check = [&](const Left& left) {
       const bool whole = left.problem.op == attempt.problem.op;
@@ -134,10 +136,13 @@ void prove_and_time(Attempt& attempt) {
   if (!attempt.measurement->interrupted) {
     attempt.plan_s = plan_seconds(attempt.problem, *attempt.memory, *attempt.clock, attempt.facts);
   }
+  request.highest_mhz = attempt.measurement->highest_mhz;
   if (attempt.touch && !attempt.measurement->interrupted) {
-    request.check = nullptr;
+    MeasureRequest of_touch = request;
+    of_touch.check = nullptr;
+    of_touch.alone = false;
     attempt.touch_measurement =
-        measure(request, *make_touch_probe(), *attempt.memory, *attempt.clock, attempt.facts);
+        measure(of_touch, *make_touch_probe(), *attempt.memory, *attempt.clock, attempt.facts);
   }
   if (attempt.spec.measure.phases && attempt.problem.op == Op::kLinear && prove_phases(attempt)) {
     attempt.measurement->phases =
@@ -170,6 +175,7 @@ std::shared_ptr<Attempt> prepare(const CaseRequest& request, const KeptGroundwor
   attempt->facts = targets.facts(space);
   attempt->relations = request.relations;
   attempt->touch = request.touch && space == Space::kDevice;
+  attempt->alone = request.alone;
   return attempt;
 }
 

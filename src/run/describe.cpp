@@ -217,6 +217,10 @@ void add_measurement(Row& row, const Measurement& measurement) {
   row.time_q3_us = measurement.summary.q3 * kMicroseconds;
   row.time_max_us = measurement.summary.max * kMicroseconds;
   row.noise_us = finite(measurement.noise_s * kMicroseconds);
+  if (measurement.alone_s && measurement.alone_noise_s) {
+    row.alone_us = *measurement.alone_s * kMicroseconds;
+    row.alone_noise_us = finite(*measurement.alone_noise_s * kMicroseconds);
+  }
   if (measurement.phases) {
     const Phases& phases = *measurement.phases;
     row.zero_us = finite(phases.zero_s * kMicroseconds);
@@ -234,7 +238,11 @@ void add_measurement(Row& row, const Measurement& measurement) {
   row.launches = measurement.launches;
   row.rotation_sets = measurement.rotation_sets;
   row.rotated_bytes = measurement.rotated_bytes;
-  row.clock_mhz = finite(measurement.after.clock_mhz);
+  const bool clock_read = std::isfinite(measurement.clock_mhz);
+  row.clock_mhz = clock_read ? measurement.clock_mhz : finite(measurement.after.clock_mhz);
+  if (clock_read) {
+    row.samples_dropped = measurement.samples_dropped;
+  }
   row.temperature_c = finite(measurement.after.temperature_c);
   row.power_w = finite(measurement.after.power_w);
   row.load = finite(measurement.before.load);

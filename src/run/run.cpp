@@ -126,7 +126,7 @@ class FileSinks {
       add(make_file_sink(*request.resume, append), context);
     }
     for (const std::filesystem::path& path : request.out) {
-      add(make_file_sink(path, false, request.columns), context);
+      add(make_file_sink(path, false, request.columns, request.rank_by), context);
     }
     if (request.samples_to) {
       add(make_samples_sink(*request.samples_to), context);

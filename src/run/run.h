@@ -40,6 +40,7 @@ struct RunRequest {
   std::int64_t repeat = 1;
   std::vector<std::filesystem::path> out;
   std::vector<std::string> columns;  // of those that are tables; empty = the default set
+  std::string rank_by;               // of those as well, see report/screen.h
   std::optional<std::filesystem::path> resume;
   std::optional<std::filesystem::path> samples_to;
   Thresholds thresholds;  // each that is set replaces the scenario's

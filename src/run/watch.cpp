@@ -124,6 +124,9 @@ class WatchedClock final : public Clock {
   [[nodiscard]] Conditions conditions() override { return inner_->conditions(); }
   [[nodiscard]] double resolution_seconds() const override { return inner_->resolution_seconds(); }
   [[nodiscard]] double now_seconds() override { return inner_->now_seconds(); }
+  [[nodiscard]] Launch separator() override { return inner_->separator(); }
+  [[nodiscard]] double sm_clock_mhz() override { return inner_->sm_clock_mhz(); }
+  void rest(double seconds) override { inner_->rest(seconds); }
 
  private:
   std::shared_ptr<Clock> inner_;

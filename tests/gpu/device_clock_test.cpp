@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "measure/alone.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
 #include "ops/naive_backend.h"
@@ -43,6 +44,46 @@ TEST_CASE("a sequence of n launches takes about n times as long as one") {
     const double ratio = least_of_ten(*clock, 1) / least_of_ten(*clock, 0);
     CHECK(ratio > 3);
     CHECK(ratio < 5);
+  }
+}
+
+TEST_CASE("a kernel that takes no early start adds between separators what it takes back to back") {
+  LORA_BENCH_NEED_GPU()
+  lora_bench::Case spec = workload_case(512, 8);
+  spec.layer.in_features = 4096;
+  spec.layer.x_stride = 4096;
+  const lora_bench::Problem problem = problem_of(spec);
+  const auto memory = lora_bench::make_device_memory();
+  const LoadedProblem loaded(problem, draw_tensors(problem, lora_bench::Fill::kTiming, 1), *memory);
+  const auto naive = lora_bench::make_naive_backend();
+  const lora_bench::Launch launch = [&](Stream stream) {
+    naive->launch(problem, loaded.operands, stream);
+  };
+  constexpr std::size_t kLaunches = 100;
+  for (const LaunchMode mode : {LaunchMode::kGraph, LaunchMode::kStream}) {
+    const auto clock = lora_bench::make_device_clock(mode);
+    const std::vector<lora_bench::Launch> launches(kLaunches, launch);
+    clock->load(0, launches);
+    lora_bench::load_alone(*clock, clock->separator(), launches);
+    const double separators = least_of_ten(*clock, lora_bench::kSeparators);
+    const double added = least_of_ten(*clock, lora_bench::kAlone) - separators;
+    CHECK(separators / kLaunches > 2e-6);
+    CHECK(separators / kLaunches < 10e-6);
+    const double ratio = added / least_of_ten(*clock, 0);
+    CHECK(ratio > 0.9);
+    CHECK(ratio < 1.1);
+  }
+}
+
+TEST_CASE("the SM clock is read where NVML is there, the same as with the other conditions") {
+  LORA_BENCH_NEED_GPU()
+  const auto clock = lora_bench::make_device_clock(LaunchMode::kGraph);
+  const double mhz = clock->sm_clock_mhz();
+  const double among_others = clock->conditions().clock_mhz;
+  CHECK((mhz > 0) == (among_others > 0));
+  if (mhz > 0) {
+    CHECK(mhz > 100);
+    CHECK(mhz < 10000);
   }
 }
 

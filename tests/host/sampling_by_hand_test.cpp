@@ -31,7 +31,7 @@ Measurement sampled(const MeasureSettings& settings, const std::vector<double>& 
   clock.set_conditions(conditions);
   clock.set_resolution_seconds(resolution_seconds);
   Measurement result;
-  take_samples({.settings = settings, .prepare = [] {}, .stop = {}}, clock, result);
+  take_samples({.settings = settings, .prepare = [](int) {}, .stop = {}}, clock, result);
   return result;
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("what is held against a baseline has its least samples beside as many 
     clock.load(slot, {[](Stream) {}});
   }
   Measurement result;
-  take_samples({.settings = settings, .prepare = [] {}, .stop = {}, .against_baseline = true},
+  take_samples({.settings = settings, .prepare = [](int) {}, .stop = {}, .against_baseline = true},
                clock, result);
   CHECK(result.samples_s.size() == 8);
   CHECK(result.baseline_s.size() == 8);
