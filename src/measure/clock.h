@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "device/gpu_group.h"
+#include "device/system_files.h"
 #include "ops/backend.h"
 #include "scenario/case.h"
 
@@ -20,6 +23,9 @@ struct Conditions {
   std::string throttle;  // "" = none; "sw_power_cap", "hw_thermal" ...
   double load = 0;       // load average of the last minute per core (CPU)
   std::string governor;  // CPU frequency governor
+  std::optional<CpuTimes> cpu = {};  // of this process (CPU)
+  // A fixed piece of work that is no backend's (CPU): where it takes longer, the machine is slower.
+  double yardstick_s = std::numeric_limits<double>::quiet_NaN();
 };
 
 using Launch = std::function<void(Stream)>;

@@ -40,6 +40,7 @@ struct Measurement {
   std::int64_t rotated_bytes = 0;  // their bytes together, of what the cache mode rotates
   std::int64_t launches = 0;       // in one sample
   Conditions before, after;
+  std::optional<double> stolen_share;  // of the CPU time wanted while sampling, see CpuTimes
   bool interrupted = false;           // sampling was ended early by `stop`
   std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;           // the output after timing was compared once more

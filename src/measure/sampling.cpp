@@ -124,6 +124,7 @@ void take_samples(const Sampling& sampling, Clock& clock, Measurement& into) {
   into.before = clock.conditions();
   collect(sampling, clock, into);
   into.after = clock.conditions();
+  into.stolen_share = share_of_others(into.before.cpu, into.after.cpu);
   into.launches = sampling.launches;
   into.summary = summarize(into.samples_s);
   into.noise_s = noise_of(into.samples_s);

@@ -54,7 +54,7 @@ struct Row {
   std::string bound_by;
   std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
   // conditions
-  std::optional<double> clock_mhz, temperature_c, power_w, load;
+  std::optional<double> clock_mhz, temperature_c, power_w, load, stolen_share, yardstick_us;
   std::string throttle, governor;
   std::optional<double> max_regression;  // of the scenario, for `compare`; 0.05 = 5 %
   // thresholds that this row missed, and those that the noise left open, "; " between them
