@@ -36,7 +36,7 @@ def parsed():
     parser.add_argument("--tool", default=str(ROOT / "build/release/src/lora-bench"))
     parser.add_argument("--scenario", default="smoke")
     parser.add_argument("--backends", default="cpu")
-    parser.add_argument("--repeat", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--threshold", default="", help="of compare; default: the scenario's")
     parser.add_argument("--time-limit", type=float, default=300, help="seconds for each condition")
     parser.add_argument("--only", action="append", choices=["idle", "load", "slower"])

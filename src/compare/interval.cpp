@@ -92,8 +92,8 @@ Shift shift_of(std::span<const double> base, std::span<const double> fresh, doub
   }
   std::sort(ratios.begin(), ratios.end());
   const std::size_t count = ratios.size();
-  const auto rank = static_cast<std::size_t>(
-      rank_of_end(std::ssize(base), std::ssize(fresh), level));
+  const auto rank =
+      static_cast<std::size_t>(rank_of_end(std::ssize(base), std::ssize(fresh), level));
   return {(ratios[(count - 1) / 2] + ratios[count / 2]) / 2, ratios[rank - 1],
           ratios[count - rank]};
 }

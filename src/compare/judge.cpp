@@ -54,16 +54,17 @@ std::string percent(double share) {
 std::string too_few(const Repeats& base, const Repeats& fresh, std::int64_t rows) {
   const std::int64_t needed = least_repeats(kFalseAlarms / static_cast<double>(rows));
   const Repeats& disturbed = base.disturbed > 0 ? base : fresh;
-  std::string text = fmt::format(
-      "base has {} repeat{}, new {}; {} of each are needed to judge {} row{}: ",
-      base.times_us.size(), base.times_us.size() == 1 ? "" : "s", fresh.times_us.size(), needed,
-      rows, rows == 1 ? "" : "s");
+  std::string text =
+      fmt::format("base has {} repeat{}, new {}; {} of each are needed to judge {} row{}: ",
+                  base.times_us.size(), base.times_us.size() == 1 ? "" : "s", fresh.times_us.size(),
+                  needed, rows, rows == 1 ? "" : "s");
   if (base.disturbed + fresh.disturbed == 0) {
     return text + fmt::format("run both with --repeat {}", needed);
   }
-  return text + fmt::format("{} of base and {} of new were disturbed ({}): a quieter machine would "
-                            "tell, or a larger --repeat",
-                            base.disturbed, fresh.disturbed, disturbed.disturbance);
+  return text + fmt::format(
+                    "{} of base and {} of new were disturbed ({}): a quieter machine would "
+                    "tell, or a larger --repeat",
+                    base.disturbed, fresh.disturbed, disturbed.disturbance);
 }
 
 // What stands between a change and a verdict, in logarithms.
@@ -76,8 +77,7 @@ struct Noise {
 
 std::string advice(const Noise& noise, double least_threshold) {
   const std::string wider =
-      least_threshold > 1 ? ""
-                          : fmt::format(", or --threshold {:.1f}%", least_threshold * 100);
+      least_threshold > 1 ? "" : fmt::format(", or --threshold {:.1f}%", least_threshold * 100);
   if (noise.of_machine > std::max(noise.of_runs, noise.of_repeats)) {
     return fmt::format(
         "the machine itself was {} faster or slower in one run (yardstick_us): run base and new in "
@@ -123,8 +123,7 @@ ComparedRow judge(const Repeats& base, const Repeats& fresh, const CompareOption
   result.ratio = std::exp(shift.median);
   result.noise_share = std::expm1(noise.sum());
   const double beyond = limit + noise.of_runs + noise.of_machine;
-  const double at_most =
-      shift_of(base.times_us, fresh.times_us, kMissed).high + noise.of_machine;
+  const double at_most = shift_of(base.times_us, fresh.times_us, kMissed).high + noise.of_machine;
   if (shift.low > beyond) {
     result.change = Change::kSlower;
   } else if (shift.high < -beyond) {

@@ -21,8 +21,8 @@ const Row* stands_for_all(const std::vector<const Row*>& repeats) {
       found = row;
     }
   }
-  const auto untimed = std::find_if(repeats.begin(), repeats.end(),
-                                    [](const Row* row) { return !row->time_us; });
+  const auto untimed =
+      std::find_if(repeats.begin(), repeats.end(), [](const Row* row) { return !row->time_us; });
   return found == nullptr && untimed != repeats.end() ? *untimed : found;
 }
 

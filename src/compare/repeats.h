@@ -11,7 +11,7 @@ namespace lora_bench {
 // All repeats of one row. A repeat is the unit that verdicts rest on: its samples were taken within
 // a second, and say little about what the machine does in the next.
 struct Repeats {
-  Row row;                     // the first, with medians over the repeats; or the one that is wrong
+  Row row;  // the first, with medians over the repeats; or the one that is wrong
   std::vector<double> times_us;       // of each undisturbed repeat its median
   std::vector<double> yardsticks_us;  // of the same, where they have one
   std::int64_t disturbed = 0;         // repeats that are left out

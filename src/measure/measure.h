@@ -41,9 +41,9 @@ struct Measurement {
   std::int64_t launches = 0;       // in one sample
   Conditions before, after;
   std::optional<double> stolen_share;  // of the CPU time wanted while sampling, see CpuTimes
-  bool interrupted = false;           // sampling was ended early by `stop`
-  std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
-  bool check_passed = true;           // the output after timing was compared once more
+  bool interrupted = false;            // sampling was ended early by `stop`
+  std::vector<std::string> warnings;   // "throttled: sw_power_cap", "noisy: ..."
+  bool check_passed = true;            // the output after timing was compared once more
   std::string check_message;
   Look replayed;                 // the sequence once more after timing, of what tells most
   std::optional<Phases> phases;  // where they were asked for

@@ -46,15 +46,14 @@ class Yardstick {
       results_[static_cast<std::size_t>(piece)] = chain + static_cast<double>(sum);
     });
     for (int wake = 0; wake < kWakes; ++wake) {
-      pool.run(pool.threads(), [&](std::int64_t item) {
-        results_[static_cast<std::size_t>(item)] += 1;
-      });
+      pool.run(pool.threads(),
+               [&](std::int64_t item) { results_[static_cast<std::size_t>(item)] += 1; });
     }
   }
 
   std::vector<std::uint64_t> memory_ = std::vector<std::uint64_t>(kPieces * kWordsOfPiece, 1);
-  std::vector<double> results_ = std::vector<double>(static_cast<std::size_t>(
-      std::max<std::int64_t>(kPieces, shared_thread_pool().threads())));
+  std::vector<double> results_ = std::vector<double>(
+      static_cast<std::size_t>(std::max<std::int64_t>(kPieces, shared_thread_pool().threads())));
 };
 
 }  // namespace

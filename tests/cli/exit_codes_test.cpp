@@ -130,8 +130,8 @@ TEST_CASE("exit 1: an unknown backend of a scenario is told with its place") {
                  "--set backends=fake:wrnog: unknown fake behaviour"));
 }
 
-// A results file of one row, so often repeated, whose repeats differ by a thousandth at most; `more`
-// is further keys of each.
+// A results file of one row, so often repeated, whose repeats differ by a thousandth at most;
+// `more` is further keys of each.
 std::string rows_of(const TemporaryFolder& folder, const std::string& name, double time_us,
                     int repeats, const std::string& more = "") {
   std::string text = "{\"kind\":\"context\",\"schema\":1}\n";
@@ -162,21 +162,20 @@ TEST_CASE("exit 0 and 3: compare takes the threshold as a scenario does") {
 TEST_CASE("exit 4: compare of too few repeats, of disturbed ones, of a threshold below the noise") {
   const TemporaryFolder folder;
   const std::string base = rows_of(folder, "base.jsonl", 100, 8);
-  const ProcessResult few =
-      run_tool({"compare", base, rows_of(folder, "few.jsonl", 150, 2)});
+  const ProcessResult few = run_tool({"compare", base, rows_of(folder, "few.jsonl", 150, 2)});
   CHECK(few.exit_code == 4);
   CHECK(contains(few.out, "INCONCLUSIVE"));
   CHECK(contains(few.out, "run both with --repeat 5"));
-  for (const char* disturbed : {",\"stolen_share\":0.2", ",\"throttle\":\"hw_thermal\"",
-                                ",\"load\":2.5"}) {
+  for (const char* disturbed :
+       {",\"stolen_share\":0.2", ",\"throttle\":\"hw_thermal\"", ",\"load\":2.5"}) {
     CAPTURE(disturbed);
     const ProcessResult result =
         run_tool({"compare", base, rows_of(folder, "busy.jsonl", 150, 8, disturbed)});
     CHECK(result.exit_code == 4);
     CHECK(contains(result.out, "disturbed"));
   }
-  const ProcessResult below = run_tool(
-      {"compare", base, rows_of(folder, "same.jsonl", 100, 8), "--threshold", "0.001%"});
+  const ProcessResult below =
+      run_tool({"compare", base, rows_of(folder, "same.jsonl", 100, 8), "--threshold", "0.001%"});
   CHECK(below.exit_code == 4);
   CHECK(contains(below.out, "below the noise of every row"));
 }
@@ -364,8 +363,7 @@ TEST_CASE("exit 4: a backend that was named passes by no other") {
   const TemporaryFolder folder;
   const std::string file = folder.write("small.yaml", small_scenario());
   for (const char* command : {"run", "verify"}) {
-    const ProcessResult result =
-        run_tool({command, file, "--backends", "fake:unsupported,cpu"});
+    const ProcessResult result = run_tool({command, file, "--backends", "fake:unsupported,cpu"});
     CAPTURE(result.err);
     CHECK(result.exit_code == 4);
     CHECK(contains(result.err, "fake:unsupported was named and has no PASSED row: 1 SKIPPED: "));

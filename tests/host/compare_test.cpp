@@ -92,8 +92,7 @@ TEST_CASE("the given threshold beats the row's, and the row's beats the default"
   // A row of base without one has the default, which new cannot loosen.
   CHECK(judged(timed("a", 100), allowing(104, 0.10)).change == Change::kSlower);
   CHECK(judged(timed("a", 102), allowing(104, 0.01)).change == Change::kSlower);
-  CHECK(judged(timed("a", 100), allowing(104, 0.10), threshold_of(0.02)).change ==
-        Change::kSlower);
+  CHECK(judged(timed("a", 100), allowing(104, 0.10), threshold_of(0.02)).change == Change::kSlower);
 }
 
 TEST_CASE("noise above the threshold leaves only a change beyond both") {
@@ -221,8 +220,7 @@ TEST_CASE("another machine, driver or scenario warns, and is refused when strict
 }
 
 TEST_CASE("a given threshold below the noise of every row is inconclusive, and told") {
-  const CompareReport found =
-      report({timed("a", 100)}, {timed("a", 100)}, threshold_of(0.00001));
+  const CompareReport found = report({timed("a", 100)}, {timed("a", 100)}, threshold_of(0.00001));
   CHECK(found.exit == ExitCode::kInconclusive);
   REQUIRE(found.warnings.size() == 2);
   CHECK(found.warnings.front().starts_with(
@@ -240,8 +238,9 @@ TEST_CASE("the threshold that an inconclusive row names can be judged") {
   REQUIRE(hidden.least_threshold.has_value());
   CHECK(judged(base, timed("a", 101, 0.05), threshold_of(*hidden.least_threshold)).change ==
         Change::kSame);
-  CHECK(judged(base, timed("a", 101, 0.05), threshold_of(*hidden.least_threshold - 0.0015))
-            .change == Change::kInconclusive);
+  CHECK(
+      judged(base, timed("a", 101, 0.05), threshold_of(*hidden.least_threshold - 0.0015)).change ==
+      Change::kInconclusive);
 }
 
 TEST_CASE("a hidden change is never one of 0.0 %") {

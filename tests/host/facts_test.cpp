@@ -27,8 +27,7 @@ TEST_CASE("a thread's schedstat tells what it ran and what it waited") {
 }
 
 TEST_CASE("stolen time is the eighth figure of all CPUs together") {
-  const std::string stat =
-      "cpu  92509 0 10726 21195 294 0 151 604 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+  const std::string stat = "cpu  92509 0 10726 21195 294 0 151 604 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
   CHECK(lora_bench::parse_stolen_s(stat, 100).value_or(0) == doctest::Approx(6.04));
   CHECK_FALSE(lora_bench::parse_stolen_s("cpu  1 2 3 4 5 6 7\n", 100).has_value());
   CHECK_FALSE(lora_bench::parse_stolen_s("intr 1 2 3 4 5 6 7 8 9\n", 100).has_value());

@@ -177,8 +177,8 @@ std::vector<Row> repeats_like(const Row& row, double spread, std::int64_t count)
     const double factor = 1 + spread * place;
     Row repeat = row;
     repeat.repetition = i;
-    for (auto* time : {&repeat.time_us, &repeat.time_min_us, &repeat.time_q1_us,
-                       &repeat.time_q3_us, &repeat.time_max_us}) {
+    for (auto* time : {&repeat.time_us, &repeat.time_min_us, &repeat.time_q1_us, &repeat.time_q3_us,
+                       &repeat.time_max_us}) {
       if (*time) {
         **time *= factor;
       }
