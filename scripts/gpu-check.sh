@@ -193,11 +193,11 @@ run_part() {
         --out "$out/anchors.md" --quiet
       ;;
     floor) floor ;;
-    aa)  # the same code a second time: what differs is noise
-      record aa-run "$tool" run anchors --backends bgmv --shuffle --out "$out/aa.jsonl" --quiet
-      "$tool" report "$out/anchors.jsonl" --filter backend=bgmv --out "$out/aa-base.jsonl" >/dev/null
-      record aa "$tool" compare "$out/aa-base.jsonl" "$out/aa.jsonl"
-      rm "$out/aa-base.jsonl"
+    aa)  # the same code twice: what differs is noise
+      for which in base new; do
+        record "aa-$which" "$tool" run anchors --backends bgmv --repeat 7 --out "$out/aa-$which.jsonl" --quiet
+      done
+      record aa "$tool" compare "$out/aa-base.jsonl" "$out/aa-new.jsonl"
       ;;
     modes) record modes "$tool" run modes --backends bgmv --out "$out/modes.jsonl" --quiet ;;
     fuzz)  # in one process: several take turns on the device, and are slower together than one

@@ -1,5 +1,6 @@
 // A complete host kernel for lora-bench: `make`, then
 // `lora-bench run smoke --backends ./libmine.so`. docs/your-kernel.md goes through it.
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -96,6 +97,17 @@ void misbehave(const lora_bench_problem& p) {
   (void)p;
 }
 
+// A right kernel that takes so many percent longer: make FAULT=-DMINE_SLOWER_PCT=20
+void take_longer(std::chrono::steady_clock::time_point start) {
+#ifdef MINE_SLOWER_PCT
+  const auto now = std::chrono::steady_clock::now();
+  const auto end = now + (now - start) * (MINE_SLOWER_PCT) / 100;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+#endif
+  (void)start;
+}
+
 int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o, void* /*stream*/,
                char* error, int64_t bytes) {
 #ifdef MINE_REFUSES
@@ -106,6 +118,7 @@ int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o, void* 
   (void)error;
   (void)bytes;
   misbehave(*p);
+  const auto start = std::chrono::steady_clock::now();
   for (int64_t token = 0; token < p->tokens; ++token) {
     const int32_t adapter = o->adapter_of_token[token];
     if (adapter < 0 || o->rank[adapter] == 0) {
@@ -118,6 +131,7 @@ int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o, void* 
       expand_row(*p, *o, token);
     }
   }
+  take_longer(start);
   return 0;
 }
 

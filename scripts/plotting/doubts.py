@@ -83,7 +83,7 @@ def _are_levels(text):
 def _about_proof(row):
     if not _are_levels(row.text("levels")):
         return "levels are not exact, bounded, relations and memory, or some of them in this order"
-    for key in ("bound_share", "rows_checked"):
+    for key in ("bound_share", "rows_checked", "stolen_share"):
         share = row.number(key)
         if share is not None and not 0 <= share <= 1 + TOLERANCE:
             return f"{key} is no share from 0 to 1"

@@ -25,124 +25,8 @@ using Identity = std::tuple<std::string, std::string, std::string>;
 
 Identity identity(const Row& row) { return {row.scenario, row.case_id, row.backend}; }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
-// One row for all repeats. Runs differ more than the samples of one run, so the spread of the
-// repeats counts as noise. A repeat that did not pass stands for all, a wrong one before others;
-// one whose figures contradict each other leaves the whole without a verdict.
-struct Pooled {
-  Row row;
-  std::string doubt;
-};
-
-bool wrong(Status status) { return exit_code(status) == ExitCode::kWrongResult; }
-bool doubtful(Status status) { return exit_code(status) == ExitCode::kInconclusive; }
-
 std::string with_message(const Row& row, std::string reason) {
   return row.message.empty() ? reason : reason + ": " + row.message;
-}
-
-const Row* not_passed(const std::vector<const Row*>& repeats) {
-  const Row* found = nullptr;
-  for (const Row* row : repeats) {
-    const bool first = found == nullptr && row->status != Status::kPassed;
-    if (first || (wrong(row->status) && !wrong(found->status))) {
-      found = row;
-    }
-  }
-  return found;
-}
-
-void pool_base(Row& all, const std::vector<const Row*>& repeats) {
-  std::vector<double> bases;
-  for (const Row* row : repeats) {
-    if (row->base_us) {
-      bases.push_back(*row->base_us);
-    }
-  }
-  if (!bases.empty()) {
-    all.base_us = median_of(bases);
-  }
-}
-
-// Known where it is in all of them.
-void pool_tax(Row& all, const std::vector<const Row*>& repeats) {
-  std::vector<double> taxes;
-  double noise_us = 0;
-  for (const Row* row : repeats) {
-    if (!row->tax_us) {
-      all.tax_us.reset();
-      return;
-    }
-    taxes.push_back(*row->tax_us);
-    noise_us = std::max(noise_us, row->tax_noise_us.value_or(0));
-  }
-  const auto [least, most] = std::minmax_element(taxes.begin(), taxes.end());
-  all.tax_noise_us = std::max(noise_us, (*most - *least) / 2);
-  all.tax_us = median_of(taxes);
-}
-
-Pooled pooled(const std::vector<const Row*>& repeats) {
-  if (const Row* row = not_passed(repeats)) {
-    return {*row, ""};
-  }
-  CasesByName cases;
-  for (const Row* row : repeats) {
-    if (std::string doubt = doubt_about_stored(*row); !doubt.empty()) {
-      return {*row, std::move(doubt)};
-    }
-    const std::string repeat = fmt::format("repeat {}", row->repetition);
-    if (const std::string other = cases.other(*row, repeat); !other.empty()) {
-      return {*repeats.front(), fmt::format("{} is {}", repeat, other)};
-    }
-  }
-  Row all = *repeats.front();
-  double least = std::numeric_limits<double>::infinity();
-  double most = 0;
-  all.samples_us.clear();
-  for (const Row* row : repeats) {
-    all.samples_us.insert(all.samples_us.end(), row->samples_us.begin(), row->samples_us.end());
-    all.noise_us = std::max(all.noise_us.value_or(0), row->noise_us.value_or(0));
-    if (row->time_us) {
-      least = std::min(least, *row->time_us);
-      most = std::max(most, *row->time_us);
-    }
-  }
-  if (most > least) {
-    all.noise_us = std::max(all.noise_us.value_or(0), (most - least) / 2);
-  }
-  if (!all.samples_us.empty()) {
-    all.time_us = median_of(all.samples_us);
-  }
-  pool_base(all, repeats);
-  pool_tax(all, repeats);
-  return {std::move(all), ""};
-}
-
-std::vector<Pooled> pool_repeats(const std::vector<Row>& rows) {
-  std::map<Identity, std::vector<std::size_t>> index;
-  std::vector<std::vector<const Row*>> groups;
-  for (const Row& row : rows) {
-    std::vector<std::size_t>& candidates = index[identity(row)];
-    const auto found = std::find_if(candidates.begin(), candidates.end(), [&](std::size_t i) {
-      return timed_alike(*groups[i].front(), row);
-    });
-    if (found != candidates.end()) {
-      groups[*found].push_back(&row);
-    } else {
-      candidates.push_back(groups.size());
-      groups.push_back({&row});
-    }
-  }
-  std::vector<Pooled> result;
-  result.reserve(groups.size());
-  for (const auto& group : groups) {
-    result.push_back(pooled(group));
-  }
-  return result;
 }
 
 ComparedRow without_verdict(const Row& row, Change change, std::string reason) {
@@ -156,11 +40,11 @@ ComparedRow without_verdict(const Row& row, Change change, std::string reason) {
 }
 
 ComparedRow added(const Row& fresh) {
-  if (wrong(fresh.status)) {
+  if (is_wrong(fresh.status)) {
     return without_verdict(fresh, Change::kBroken,
                            fmt::format("not in base, {} in new", name(fresh.status)));
   }
-  if (doubtful(fresh.status)) {
+  if (is_doubtful(fresh.status)) {
     return without_verdict(
         fresh, Change::kInconclusive,
         with_message(fresh, fmt::format("not in base, {} in new", name(fresh.status))));
@@ -189,18 +73,19 @@ bool base_moved(const Row& base, const Row& fresh, const ComparedRow& verdict) {
                                              : false;
 }
 
-ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
-                         const CompareOptions& options) {
+// What needs no judgement of times; nothing where both have times that can be held against each
+// other.
+std::optional<ComparedRow> settled(const Repeats& base_row, const Repeats& fresh_row) {
   const Row& base = base_row.row;
   const Row& fresh = fresh_row.row;
   const bool base_passed = base.status == Status::kPassed;
   const bool fresh_passed = fresh.status == Status::kPassed;
-  if (!fresh_passed && (base_passed || wrong(fresh.status))) {
+  if (!fresh_passed && (base_passed || is_wrong(fresh.status))) {
     return without_verdict(fresh, Change::kBroken,
                            with_message(fresh, fmt::format("{} in base, {} in new",
                                                            name(base.status), name(fresh.status))));
   }
-  if (doubtful(fresh.status)) {
+  if (is_doubtful(fresh.status)) {
     return without_verdict(fresh, Change::kInconclusive,
                            with_message(fresh, fmt::format("{} in base, {} in new",
                                                            name(base.status), name(fresh.status))));
@@ -226,7 +111,14 @@ ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
         fresh, Change::kInconclusive,
         base_row.doubt.empty() ? "new: " + fresh_row.doubt : "base: " + base_row.doubt);
   }
-  ComparedRow result = judge(base, fresh, options);
+  return std::nullopt;
+}
+
+ComparedRow judged(const Repeats& base_row, const Repeats& fresh_row, const CompareOptions& options,
+                   std::int64_t rows) {
+  const Row& base = base_row.row;
+  const Row& fresh = fresh_row.row;
+  ComparedRow result = judge(base_row, fresh_row, options, rows);
   if (result.change == Change::kSame && tax_grew(base, fresh, *result.threshold)) {
     result.reason = fmt::format(
         "{} from {} to {} us, which is less than the threshold of "
@@ -241,23 +133,31 @@ ComparedRow compare_rows(const Pooled& base_row, const Pooled& fresh_row,
   return result;
 }
 
-std::vector<ComparedRow> match(const std::vector<Pooled>& base, const std::vector<Pooled>& fresh,
+std::vector<ComparedRow> match(const std::vector<Repeats>& base, const std::vector<Repeats>& fresh,
                                const CompareOptions& options) {
-  std::multimap<Identity, const Pooled*> unmatched;
-  for (const Pooled& row : fresh) {
+  std::multimap<Identity, const Repeats*> unmatched;
+  for (const Repeats& row : fresh) {
     unmatched.emplace(identity(row.row), &row);
   }
   std::vector<ComparedRow> result;
-  for (const Pooled& row : base) {
+  std::vector<std::pair<const Repeats*, const Repeats*>> timed;
+  for (const Repeats& row : base) {
     const auto [first, last] = unmatched.equal_range(identity(row.row));
     const auto found = std::find_if(
         first, last, [&](const auto& entry) { return timed_alike(row.row, entry.second->row); });
     if (found == last) {
       result.push_back(without_verdict(row.row, Change::kMissing, "not in new"));
-    } else {
-      result.push_back(compare_rows(row, *found->second, options));
-      unmatched.erase(found);
+      continue;
     }
+    if (std::optional<ComparedRow> verdict = settled(row, *found->second)) {
+      result.push_back(std::move(*verdict));
+    } else {
+      timed.emplace_back(&row, found->second);
+    }
+    unmatched.erase(found);
+  }
+  for (const auto& [before, after] : timed) {
+    result.push_back(judged(*before, *after, options, std::ssize(timed)));
   }
   for (const auto& [key, row] : unmatched) {
     result.push_back(added(row->row));
@@ -289,16 +189,17 @@ bool decided(const ComparedRow& row) {
          row.change == Change::kSlower;
 }
 
-void refuse_threshold_below_noise(const std::vector<ComparedRow>& rows, double threshold) {
-  double quietest = std::numeric_limits<double>::infinity();
+void note_threshold_below_noise(const std::vector<ComparedRow>& rows, double threshold,
+                                std::vector<std::string>& warnings) {
+  double least = std::numeric_limits<double>::infinity();
   for (const ComparedRow& row : rows) {
-    quietest = std::min(quietest, row.noise_share.value_or(quietest));
+    least = std::min(least, row.least_threshold.value_or(least));
   }
-  if (std::isfinite(quietest) && quietest > threshold) {
-    throw UsageError(fmt::format(
-        "threshold of {:.6g} % is below the noise of every row; the quietest can tell a change of "
-        "{:.2f} %: raise the threshold or measure more samples",
-        threshold * 100, std::ceil(quietest * 1e4) / 100));
+  if (std::isfinite(least) && std::none_of(rows.begin(), rows.end(), decided)) {
+    warnings.push_back(
+        fmt::format("threshold of {:.6g} % is below the noise of every row; the quietest can be "
+                    "told from {:.6g} % on",
+                    threshold * 100, least * 100));
   }
 }
 
@@ -407,9 +308,9 @@ CompareReport compare(const Results& base, const Results& fresh, const CompareOp
   if (const std::string doubts = doubtful_rows(base, fresh); !doubts.empty()) {
     report.warnings.push_back("rows measured in doubt: " + doubts);
   }
-  report.rows = match(pool_repeats(base.rows), pool_repeats(fresh.rows), options);
+  report.rows = match(group_repeats(base.rows), group_repeats(fresh.rows), options);
   if (options.threshold_given) {
-    refuse_threshold_below_noise(report.rows, options.threshold);
+    note_threshold_below_noise(report.rows, options.threshold, report.warnings);
   }
   std::int64_t grown = 0;
   for (const ComparedRow& row : report.rows) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/repeats.h"
 #include "core/status.h"
 #include "report/sink.h"
 
@@ -32,9 +33,9 @@ struct CompareOptions {
 struct ComparedRow {
   std::string scenario, case_id, backend;
   std::optional<double> base_us, new_us, ratio;
-  // The smallest change that these samples can tell from none, as a share, and the threshold that
-  // was applied. Above the threshold only a change beyond both is a verdict.
+  // What stands between a change and a verdict, as a share, and the threshold that was applied.
   std::optional<double> noise_share, threshold;
+  std::optional<double> least_threshold;  // of an inconclusive row: from this on it would be SAME
   Change change = Change::kInconclusive;
   std::string reason;       // one sentence
   bool other_case = false;  // why it was not compared, which is no pass
@@ -46,14 +47,15 @@ struct CompareReport {
   ExitCode exit = ExitCode::kPass;
 };
 
-// Rows are matched by scenario, case, backend, cache and mode; repeats of one row are pooled.
-// Throws UsageError when `strict` and the contexts differ, and when a given threshold is below the
-// noise of every row.
+// Rows are matched by scenario, case, backend, cache and mode. Throws UsageError when `strict` and
+// the contexts differ.
 [[nodiscard]] CompareReport compare(const Results& base, const Results& fresh,
                                     const CompareOptions& options);
 
-// Verdict on two PASSED rows; the method is in docs/comparing.md.
-[[nodiscard]] ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& options);
+// Verdict on two rows that PASSED and were timed, one of so many that are judged together: the
+// chance of a false alarm is shared among them. The method is in docs/comparing.md.
+[[nodiscard]] ComparedRow judge(const Repeats& base, const Repeats& fresh,
+                                const CompareOptions& options, std::int64_t rows);
 
 [[nodiscard]] std::string render_compare(const CompareReport& report, bool markdown,
                                          const TableStyle& style);

@@ -2,13 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
 
 #include "compare/compare.h"
 #include "compare/interval.h"
+#include "compare/repeats.h"
 
 namespace lora_bench {
 namespace {
+
+// Of comparisons of the same code that end with a row called SLOWER, and as many with one called
+// FASTER, whatever the number of rows.
+constexpr double kFalseAlarms = 0.01;
+// Of rows that are slower by the threshold and are called SAME.
+constexpr double kMissed = 0.05;
 
 double threshold_for(const Row& base, const Row& fresh, const CompareOptions& options) {
   if (options.threshold_given) {
@@ -19,25 +26,23 @@ double threshold_for(const Row& base, const Row& fresh, const CompareOptions& op
   return std::min(before, fresh.max_regression.value_or(before));
 }
 
-bool usable(const MedianInterval& interval) {
-  return std::isfinite(interval.high) && std::isfinite(interval.median) && interval.median > 0;
+bool usable(const std::vector<double>& times) {
+  return std::all_of(times.begin(), times.end(),
+                     [](double time) { return std::isfinite(time) && time > 0; });
 }
 
-double log_distance(double upper, double lower) {
-  return lower > 0 ? std::log(upper / lower) : std::numeric_limits<double>::infinity();
+// In logarithms, as all distances here: a ratio of 2 and one of 1/2 are equally far from none.
+double apart(const std::vector<double>& times) {
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  return std::log(*most / *least);
 }
 
-double noise_of(const Row& row, double median) {
-  const double noise = row.noise_us.value_or(0);
-  return std::isfinite(noise) ? noise / median : 0;
-}
-
-double length(std::initializer_list<double> parts) {
-  double square = 0;
-  for (const double part : parts) {
-    square += part * part;
+// By how much a fixed piece of work took longer or shorter in one of the runs.
+double machine_moved(const Repeats& base, const Repeats& fresh) {
+  if (base.yardsticks_us.empty() || fresh.yardsticks_us.empty()) {
+    return 0;
   }
-  return std::sqrt(square);
+  return std::abs(std::log(median_of(fresh.yardsticks_us) / median_of(base.yardsticks_us)));
 }
 
 // Never "0.0 %" for what is not nothing.
@@ -46,92 +51,91 @@ std::string percent(double share) {
                        : fmt::format("{:.1f} %", share * 100);
 }
 
-std::string too_few(const Row& row, const char* which) {
-  const std::int64_t count = row.samples_us.empty()
-                                 ? row.samples.value_or(0)
-                                 : static_cast<std::int64_t>(row.samples_us.size());
-  return fmt::format(
-      "{} has {} samples, {} are needed: raise measure.max_samples or measure.max_time_ms, or run "
-      "with --repeat {}",
-      which, count, kLeastSamples, count > 0 ? (kLeastSamples + count - 1) / count : kLeastSamples);
+std::string too_few(const Repeats& base, const Repeats& fresh, std::int64_t rows) {
+  const std::int64_t needed = least_repeats(kFalseAlarms / static_cast<double>(rows));
+  const Repeats& disturbed = base.disturbed > 0 ? base : fresh;
+  std::string text =
+      fmt::format("base has {} repeat{}, new {}; {} of each are needed to judge {} row{}: ",
+                  base.times_us.size(), base.times_us.size() == 1 ? "" : "s", fresh.times_us.size(),
+                  needed, rows, rows == 1 ? "" : "s");
+  if (base.disturbed + fresh.disturbed == 0) {
+    return text + fmt::format("run both with --repeat {}", needed);
+  }
+  return text + fmt::format(
+                    "{} of base and {} of new were disturbed ({}): a quieter machine would "
+                    "tell, or a larger --repeat",
+                    base.disturbed, fresh.disturbed, disturbed.disturbance);
 }
 
-// What would bring a verdict. A median is known better by the root of the number of its samples;
-// what a row differs from itself beyond that (`apart` against `known`) no sample mends.
-std::string advice(double half, double limit, double known, double apart) {
-  constexpr double kMostTimes = 100;  // more is no advice
-  const double share = std::expm1(half);
+// What stands between a change and a verdict, in logarithms.
+struct Noise {
+  double of_repeats = 0;  // half the interval of the shift
+  double of_runs = 0;     // the repeats of one run are so far apart
+  double of_machine = 0;  // the machine itself moved between the runs
+  [[nodiscard]] double sum() const { return of_repeats + of_runs + of_machine; }
+};
+
+std::string advice(const Noise& noise, double least_threshold) {
   const std::string wider =
-      share > 1 ? "" : fmt::format(", or --threshold {:.1f}%", std::ceil(share * 1e3) / 10);
-  const double times = limit > 0 ? std::ceil((half / limit) * (half / limit)) : kMostTimes + 1;
-  if (apart > known) {
+      least_threshold > 1 ? "" : fmt::format(", or --threshold {:.1f}%", least_threshold * 100);
+  if (noise.of_machine > std::max(noise.of_runs, noise.of_repeats)) {
     return fmt::format(
-        "the same code differs by more than its samples explain: a quieter machine "
-        "or locked clocks would tell{}",
-        wider);
+        "the machine itself was {} faster or slower in one run (yardstick_us): run base and new in "
+        "turn, or locked clocks{} would tell",
+        percent(std::expm1(noise.of_machine)), wider);
   }
-  return times > kMostTimes
-             ? fmt::format("a quieter machine would tell{}", wider)
-             : fmt::format(
-                   "{:.0f} times the samples (measure.max_samples and measure.max_time_ms, "
-                   "or --repeat {:.0f}) would tell{}",
-                   times, times, wider);
+  return fmt::format("more repeats or a quieter machine would tell{}", wider);
 }
 
 }  // namespace
 
-ComparedRow judge(const Row& base, const Row& fresh, const CompareOptions& options) {
+ComparedRow judge(const Repeats& base, const Repeats& fresh, const CompareOptions& options,
+                  std::int64_t rows) {
   ComparedRow result;
-  result.scenario = fresh.scenario;
-  result.case_id = fresh.case_id;
-  result.backend = fresh.backend;
-  result.base_us = base.time_us;
-  result.new_us = fresh.time_us;
-  const double threshold = threshold_for(base, fresh, options);
+  result.scenario = fresh.row.scenario;
+  result.case_id = fresh.row.case_id;
+  result.backend = fresh.row.backend;
+  result.base_us = base.row.time_us;
+  result.new_us = fresh.row.time_us;
+  const double threshold = threshold_for(base.row, fresh.row, options);
   result.threshold = threshold;
   const double largest =
-      std::max(base.max_regression.value_or(0), fresh.max_regression.value_or(0));
+      std::max(base.row.max_regression.value_or(0), fresh.row.max_regression.value_or(0));
   if (!(threshold >= 0) || !(options.threshold_given || largest <= 1)) {
     result.reason =
         fmt::format("max_regression of {} is no threshold", threshold >= 0 ? largest : threshold);
     return result;
   }
-  const std::optional<MedianInterval> before = median_interval(base);
-  const std::optional<MedianInterval> after = median_interval(fresh);
-  if (!before || !after) {
-    result.reason = before ? too_few(fresh, "new") : too_few(base, "base");
-    return result;
-  }
-  if (!usable(*before) || !usable(*after)) {
+  if (!usable(base.times_us) || !usable(fresh.times_us)) {
     result.reason = "a time is not a positive number";
     return result;
   }
-  const double noise = length({noise_of(base, before->median), noise_of(fresh, after->median)});
-  // Distances in logarithms: a ratio of 2 and one of 1/2 are equally far from none.
-  const double known_below =
-      length({log_distance(after->median, after->low), log_distance(before->high, before->median)});
-  const double known_above =
-      length({log_distance(after->high, after->median), log_distance(before->median, before->low)});
-  const double known = std::max(known_below, known_above);
-  const double half = length({known, noise});
-  const double change = std::log(after->median / before->median);
+  const double level = kFalseAlarms / static_cast<double>(std::max<std::int64_t>(rows, 1));
+  if (rank_of_end(std::ssize(base.times_us), std::ssize(fresh.times_us), level) == 0) {
+    result.reason = too_few(base, fresh, std::max<std::int64_t>(rows, 1));
+    return result;
+  }
+  const Shift shift = shift_of(base.times_us, fresh.times_us, level);
+  const Noise noise{(shift.high - shift.low) / 2,
+                    std::max(apart(base.times_us), apart(fresh.times_us)),
+                    machine_moved(base, fresh)};
   const double limit = std::log1p(threshold);
-  // A verdict needs a change beyond the threshold that is also no noise; where the noise is above
-  // the threshold, the whole interval has to lie beyond it.
-  const double needed = half > limit ? limit + half : limit;
-  result.base_us = before->median;
-  result.new_us = after->median;
-  result.ratio = after->median / before->median;
-  result.noise_share = std::expm1(half);
-  if (std::abs(change) > needed) {
-    result.change = change > 0 ? Change::kSlower : Change::kFaster;
-  } else if (half > limit) {
+  result.ratio = std::exp(shift.median);
+  result.noise_share = std::expm1(noise.sum());
+  const double beyond = limit + noise.of_runs + noise.of_machine;
+  const double at_most = shift_of(base.times_us, fresh.times_us, kMissed).high + noise.of_machine;
+  if (shift.low > beyond) {
+    result.change = Change::kSlower;
+  } else if (shift.high < -beyond) {
+    result.change = Change::kFaster;
+  } else if (at_most <= limit) {
+    result.change = Change::kSame;
+  } else {
+    result.least_threshold = std::ceil(std::expm1(at_most) * 1e3) / 1e3;
     const std::string hidden =
         threshold == 0 ? "every smaller change" : "a change of " + percent(threshold);
     result.reason = fmt::format("noise of {} hides {}: {}", percent(*result.noise_share), hidden,
-                                advice(half, limit, known, noise));
-  } else {
-    result.change = Change::kSame;
+                                advice(noise, *result.least_threshold));
   }
   return result;
 }

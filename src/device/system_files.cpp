@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -155,6 +156,58 @@ int running_others(const std::string& loadavg) {
   text.imbue(std::locale::classic());
   text >> averages[0] >> averages[1] >> averages[2] >> running;
   return text ? std::max(0, running - 1) : 0;
+}
+
+std::optional<CpuTimes> parse_schedstat(const std::string& text) {
+  constexpr double kNanoseconds = 1e-9;
+  std::string_view rest;
+  const auto ran = parse_integer(text, &rest);
+  const auto waited = parse_integer(rest);
+  if (!ran || !waited) {
+    return std::nullopt;
+  }
+  return CpuTimes{static_cast<double>(*ran) * kNanoseconds,
+                  static_cast<double>(*waited) * kNanoseconds, 0};
+}
+
+std::optional<double> parse_stolen_s(const std::string& stat, double ticks_per_s) {
+  constexpr int kStolen = 8;  // "cpu", then user, nice, system, idle, iowait, irq, softirq, steal
+  std::istringstream words(stat.substr(0, stat.find('\n')));
+  std::vector<std::string> line;
+  for (std::string word; words >> word;) {
+    line.push_back(word);
+  }
+  if (line.size() <= kStolen || line.front() != "cpu" || !(ticks_per_s > 0)) {
+    return std::nullopt;
+  }
+  const auto ticks = parse_integer(line[kStolen]);
+  return ticks ? std::optional(static_cast<double>(*ticks) / ticks_per_s) : std::nullopt;
+}
+
+std::optional<CpuTimes> own_cpu_times() {
+  CpuTimes all;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    const auto times = parse_schedstat(read_text(thread.path() / "schedstat"));
+    all.ran_s += times ? times->ran_s : 0;
+    all.waited_s += times ? times->waited_s : 0;
+  }
+  all.stolen_s = parse_stolen_s(read_text("/proc/stat"), static_cast<double>(sysconf(_SC_CLK_TCK)))
+                     .value_or(0);
+  return all.ran_s > 0 ? std::optional(all) : std::nullopt;
+}
+
+std::optional<double> share_of_others(const std::optional<CpuTimes>& before,
+                                      const std::optional<CpuTimes>& after) {
+  if (!before || !after) {
+    return std::nullopt;
+  }
+  // Threads that have ended since take their times along.
+  const double ran_s = std::max(0.0, after->ran_s - before->ran_s);
+  const double others_s = std::max(0.0, after->waited_s - before->waited_s) +
+                          std::max(0.0, after->stolen_s - before->stolen_s);
+  const double wanted_s = ran_s + others_s;
+  return wanted_s > 0 ? std::optional(others_s / wanted_s) : std::nullopt;
 }
 
 std::int64_t available_memory_bytes() {

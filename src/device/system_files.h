@@ -32,6 +32,23 @@ namespace lora_bench {
 // when it is not told.
 [[nodiscard]] int running_others(const std::string& loadavg);
 
+// What this process got of the CPUs and what it did not get, in seconds since some start.
+struct CpuTimes {
+  double ran_s = 0;     // its threads together
+  double waited_s = 0;  // they were ready to run, and others ran
+  double stolen_s = 0;  // a hypervisor ran others while this machine had work
+};
+// The times of one thread from the text of its schedstat, nanoseconds both; nothing when it is not
+// told.
+[[nodiscard]] std::optional<CpuTimes> parse_schedstat(const std::string& text);
+// Stolen seconds of all CPUs from the text of /proc/stat, which counts ticks.
+[[nodiscard]] std::optional<double> parse_stolen_s(const std::string& stat, double ticks_per_s);
+// Of this process now; nothing where the kernel does not tell.
+[[nodiscard]] std::optional<CpuTimes> own_cpu_times();
+// Of the CPU time that was wanted between two readings the share that others had, from 0 to 1.
+[[nodiscard]] std::optional<double> share_of_others(const std::optional<CpuTimes>& before,
+                                                    const std::optional<CpuTimes>& after);
+
 // Bytes that this process may still take: MemAvailable, less if its cgroup has a lower limit.
 [[nodiscard]] std::int64_t available_memory_bytes();
 

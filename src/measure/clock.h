@@ -4,10 +4,12 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "device/gpu_group.h"
+#include "device/system_files.h"
 #include "ops/backend.h"
 #include "scenario/case.h"
 
@@ -18,9 +20,12 @@ struct Conditions {
   double clock_mhz = 0;  // SM clock, or CPU frequency
   double temperature_c = 0;
   double power_w = 0;
-  std::string throttle;  // "" = none; "sw_power_cap", "hw_thermal" ...
-  double load = 0;       // load average of the last minute per core (CPU)
-  std::string governor;  // CPU frequency governor
+  std::string throttle;              // "" = none; "sw_power_cap", "hw_thermal" ...
+  double load = 0;                   // load average of the last minute per core (CPU)
+  std::string governor;              // CPU frequency governor
+  std::optional<CpuTimes> cpu = {};  // of this process (CPU)
+  // A fixed piece of work that is no backend's (CPU): where it takes longer, the machine is slower.
+  double yardstick_s = std::numeric_limits<double>::quiet_NaN();
 };
 
 using Launch = std::function<void(Stream)>;

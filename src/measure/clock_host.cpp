@@ -7,6 +7,7 @@
 
 #include "device/system_files.h"
 #include "measure/clock.h"
+#include "measure/yardstick.h"
 
 namespace lora_bench {
 namespace {
@@ -56,6 +57,8 @@ class HostClock final : public Clock {
     now.power_w = kUnknown;
     now.load = number_or_unknown(read_text("/proc/loadavg")) / usable_cores();
     now.governor = governor();
+    now.yardstick_s = yardstick_seconds();
+    now.cpu = own_cpu_times();
     return now;
   }
 

@@ -214,6 +214,7 @@ void take_samples(const Sampling& sampling, Clock& clock, Measurement& into) {
   into.clock_mhz = watch.median_mhz();
   into.samples_dropped = watch.dropped();
   into.highest_mhz = watch.has_given_up() ? watch.median_mhz() : watch.highest_mhz();
+  into.stolen_share = share_of_others(into.before.cpu, into.after.cpu);
   into.launches = sampling.launches;
   into.summary = summarize(into.samples_s);
   into.noise_s = noise_of(into.samples_s);

@@ -95,6 +95,9 @@ std::string doubt_about_proof(const Row& row) {
   if (!is_share(row.rows_checked)) {
     return "rows_checked is no share from 0 to 1";
   }
+  if (!is_share(row.stolen_share)) {
+    return "stolen_share is no share from 0 to 1";
+  }
   if (row.status != Status::kPassed) {
     return "";
   }
@@ -277,6 +280,22 @@ std::string doubt_about_floor(const Row& row) {
 }
 
 }  // namespace
+
+std::string disturbance(const Row& row) {
+  constexpr double kBusyLoad = 1.5;  // per core, one of them its own
+  if (!row.throttle.empty()) {
+    return fmt::format("throttled: {}", row.throttle);
+  }
+  if (row.stolen_share) {
+    return *row.stolen_share > kMostStolenShare
+               ? fmt::format("stolen: others had {:.0f} % of the CPU time", 100 * *row.stolen_share)
+               : "";
+  }
+  // Where the kernel does not tell, the load of the last minute is all there is.
+  return row.load.value_or(0) > kBusyLoad
+             ? fmt::format("busy machine: load {:.1f} per core", *row.load)
+             : "";
+}
 
 bool timed_alike(const Row& left, const Row& right) {
   const auto alike = [](const std::string& a, const std::string& b) {

@@ -17,6 +17,12 @@ namespace lora_bench {
 // scripts/plotting/doubts.py says the same in Python; tests/golden/doubts.json holds both to it.
 [[nodiscard]] std::string doubt_about_stored(const Row& row);
 
+// What kept the machine from giving a row's backend all that it has while it was timed, one
+// sentence; "" = nothing that is known. The result is right, but its time is not the code's alone.
+[[nodiscard]] std::string disturbance(const Row& row);
+// Of the CPU time wanted: what others take below that does not show in a median.
+constexpr double kMostStolenShare = 0.05;
+
 // Whether two rows agree in cache and mode; one that was not timed may say neither.
 [[nodiscard]] bool timed_alike(const Row& left, const Row& right);
 // Whether two rows of the same names measured another case: "" or in what they differ.

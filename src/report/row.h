@@ -59,7 +59,7 @@ struct Row {
   std::optional<std::int64_t> dram_read_bytes, dram_written_bytes, sm_cycles;
   std::optional<double> l2_hit_rate;
   // conditions
-  std::optional<double> clock_mhz, temperature_c, power_w, load;
+  std::optional<double> clock_mhz, temperature_c, power_w, load, stolen_share, yardstick_us;
   std::string throttle, governor;
   std::optional<double> max_regression;  // of the scenario, for `compare`; 0.05 = 5 %
   // thresholds that this row missed, and those that the noise left open, "; " between them

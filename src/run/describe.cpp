@@ -246,10 +246,16 @@ void add_measurement(Row& row, const Measurement& measurement) {
   row.temperature_c = finite(measurement.after.temperature_c);
   row.power_w = finite(measurement.after.power_w);
   row.load = finite(measurement.before.load);
+  row.stolen_share = measurement.stolen_share;
+  row.yardstick_us =
+      finite((measurement.before.yardstick_s + measurement.after.yardstick_s) / 2 * kMicroseconds);
   row.throttle = measurement.after.throttle;
   row.governor = measurement.after.governor;
   for (const std::string& sentence : measurement.warnings) {
     warn(row, sentence);
+  }
+  if (row.stolen_share > kMostStolenShare) {
+    warn(row, disturbance(row));
   }
   row.interrupted = measurement.interrupted;
   if (row.interrupted) {

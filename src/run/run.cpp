@@ -297,6 +297,44 @@ class Loop {
   CountLaunch count_;     // empty = nothing is counted
 };
 
+// Sentences on the backends that were named and of which no row PASSED: others that did say nothing
+// about them. One of which a row is wrong has said so itself.
+std::vector<std::string> named_without_pass(const RunRequest& request,
+                                            const std::vector<PlannedRow>& planned,
+                                            const std::vector<Row>& rows) {
+  std::set<std::string> named;
+  for (const PlannedRow& row : planned) {
+    if (std::find(request.backends.begin(), request.backends.end(), row.spelling) !=
+        request.backends.end()) {
+      named.insert(row.backend);
+    }
+  }
+  std::vector<std::string> sentences;
+  for (const std::string& backend : named) {
+    std::map<Status, std::int64_t> counts;
+    std::string why;
+    for (const Row& row : rows) {
+      if (row.backend == backend) {
+        ++counts[row.status];
+        why = why.empty() ? row.message : why;
+      }
+    }
+    const bool told = std::any_of(counts.begin(), counts.end(), [](const auto& count) {
+      return count.first == Status::kPassed || exit_code(count.first) == ExitCode::kWrongResult;
+    });
+    if (counts.empty() || told) {
+      continue;
+    }
+    std::vector<std::string> each;
+    for (const auto& [status, count] : counts) {
+      each.push_back(fmt::format("{} {}", count, name(status)));
+    }
+    sentences.push_back(fmt::format("{} was named and has no PASSED row: {}{}{}", backend,
+                                    fmt::join(each, ", "), why.empty() ? "" : ": ", why));
+  }
+  return sentences;
+}
+
 }  // namespace
 
 ExitCode judge(const std::vector<Row>& rows) {
@@ -351,7 +389,9 @@ RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned)
     report.exit = worse(report.exit, ExitCode::kEnvironment);
   }
   report.exit = worse(report.exit, judge(report.rows));
-  if (report.interrupted) {
+  const std::vector<std::string> unproved = named_without_pass(request, planned, report.rows);
+  report.notes.insert(report.notes.end(), unproved.begin(), unproved.end());
+  if (report.interrupted || !unproved.empty()) {
     report.exit = worse(report.exit, ExitCode::kInconclusive);
   }
   return report;

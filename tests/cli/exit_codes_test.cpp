@@ -130,28 +130,54 @@ TEST_CASE("exit 1: an unknown backend of a scenario is told with its place") {
                  "--set backends=fake:wrnog: unknown fake behaviour"));
 }
 
-TEST_CASE("compare takes the threshold as a scenario does") {
+// A results file of one row, so often repeated, whose repeats differ by a thousandth at most;
+// `more` is further keys of each.
+std::string rows_of(const TemporaryFolder& folder, const std::string& name, double time_us,
+                    int repeats, const std::string& more = "") {
+  std::string text = "{\"kind\":\"context\",\"schema\":1}\n";
+  for (int i = 0; i < repeats; ++i) {
+    text +=
+        "{\"kind\":\"row\",\"scenario\":\"a\",\"case\":\"b\",\"backend\":\"cpu\","
+        "\"status\":\"PASSED\",\"levels\":\"exact\",\"floor_us\":1,\"samples\":20,"
+        "\"repetition\":" +
+        std::to_string(i) + ",\"time_us\":" + std::to_string(time_us * (1 + i * 1e-4)) + more +
+        "}\n";
+  }
+  return folder.write(name, text);
+}
+
+TEST_CASE("exit 0 and 3: compare takes the threshold as a scenario does") {
   const TemporaryFolder folder;
-  const auto rows_of = [&](const std::string& name, const std::string& time_us) {
-    std::string samples = time_us;
-    for (int i = 1; i < 20; ++i) {
-      samples += "," + time_us;
-    }
-    return folder.write(name,
-                        "{\"kind\":\"context\",\"schema\":1}\n"
-                        "{\"kind\":\"row\",\"scenario\":\"a\",\"case\":\"b\",\"backend\":\"cpu\","
-                        "\"status\":\"PASSED\",\"levels\":\"exact\",\"noise_us\":0,\"floor_us\":1,"
-                        "\"time_us\":" +
-                            time_us + ",\"samples_us\":[" + samples + "]}\n");
-  };
-  const std::string base = rows_of("base.jsonl", "100");
-  const std::string slower = rows_of("new.jsonl", "106");
-  for (const char* threshold : {"5%", "0.05", "5.9%"}) {
+  const std::string base = rows_of(folder, "base.jsonl", 100, 8);
+  const std::string slower = rows_of(folder, "new.jsonl", 106, 8);
+  for (const char* threshold : {"5%", "0.05", "5.7%"}) {
     CHECK(run_tool({"compare", base, slower, "--threshold", threshold}).exit_code == 3);
   }
   for (const char* threshold : {"7%", "0.07", "100%", "1"}) {
     CHECK(run_tool({"compare", base, slower, "--threshold", threshold}).exit_code == 0);
   }
+  CHECK(run_tool({"compare", slower, base}).exit_code == 0);
+}
+
+TEST_CASE("exit 4: compare of too few repeats, of disturbed ones, of a threshold below the noise") {
+  const TemporaryFolder folder;
+  const std::string base = rows_of(folder, "base.jsonl", 100, 8);
+  const ProcessResult few = run_tool({"compare", base, rows_of(folder, "few.jsonl", 150, 2)});
+  CHECK(few.exit_code == 4);
+  CHECK(contains(few.out, "INCONCLUSIVE"));
+  CHECK(contains(few.out, "run both with --repeat 5"));
+  for (const char* disturbed :
+       {",\"stolen_share\":0.2", ",\"throttle\":\"hw_thermal\"", ",\"load\":2.5"}) {
+    CAPTURE(disturbed);
+    const ProcessResult result =
+        run_tool({"compare", base, rows_of(folder, "busy.jsonl", 150, 8, disturbed)});
+    CHECK(result.exit_code == 4);
+    CHECK(contains(result.out, "disturbed"));
+  }
+  const ProcessResult below =
+      run_tool({"compare", base, rows_of(folder, "same.jsonl", 100, 8), "--threshold", "0.001%"});
+  CHECK(below.exit_code == 4);
+  CHECK(contains(below.out, "below the noise of every row"));
 }
 
 TEST_CASE("exit 1: a scenario error says file, line and column, before any work") {
@@ -331,6 +357,22 @@ TEST_CASE("exit 4: everything skipped is not a pass") {
   const ProcessResult result = run_tool({"run", file, "--backends", "fake:unsupported"});
   CHECK(result.exit_code == 4);
   CHECK(contains(result.out, "SKIPPED"));
+}
+
+TEST_CASE("exit 4: a backend that was named passes by no other") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  for (const char* command : {"run", "verify"}) {
+    const ProcessResult result = run_tool({command, file, "--backends", "fake:unsupported,cpu"});
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 4);
+    CHECK(contains(result.err, "fake:unsupported was named and has no PASSED row: 1 SKIPPED: "));
+    CHECK(!contains(result.err, "cpu was named"));
+  }
+  // A scenario may name backends of other machines.
+  const std::string naming =
+      folder.write("naming.yaml", small_scenario("backends: [fake:unsupported, cpu]\n"));
+  CHECK(run_tool({"run", naming, "--no-time"}).exit_code == 0);
 }
 
 TEST_CASE("exit 4: an unverified time is not trusted") {

@@ -17,6 +17,35 @@ TEST_CASE("who runs besides the reader is told by the fourth figure of the load"
   CHECK(lora_bench::running_others("unknown") == 0);
 }
 
+TEST_CASE("a thread's schedstat tells what it ran and what it waited") {
+  const auto times = lora_bench::parse_schedstat("2500000000 500000000 77\n");
+  REQUIRE(times.has_value());
+  CHECK(times->ran_s == doctest::Approx(2.5));
+  CHECK(times->waited_s == doctest::Approx(0.5));
+  CHECK_FALSE(lora_bench::parse_schedstat("").has_value());
+  CHECK_FALSE(lora_bench::parse_schedstat("12").has_value());
+}
+
+TEST_CASE("stolen time is the eighth figure of all CPUs together") {
+  const std::string stat = "cpu  92509 0 10726 21195 294 0 151 604 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+  CHECK(lora_bench::parse_stolen_s(stat, 100).value_or(0) == doctest::Approx(6.04));
+  CHECK_FALSE(lora_bench::parse_stolen_s("cpu  1 2 3 4 5 6 7\n", 100).has_value());
+  CHECK_FALSE(lora_bench::parse_stolen_s("intr 1 2 3 4 5 6 7 8 9\n", 100).has_value());
+  CHECK_FALSE(lora_bench::parse_stolen_s("", 100).has_value());
+}
+
+TEST_CASE("the share of others is what was wanted and not got") {
+  using lora_bench::CpuTimes;
+  CHECK(lora_bench::share_of_others(CpuTimes{1, 1, 1}, CpuTimes{4, 1.5, 1.5}).value_or(-1) ==
+        doctest::Approx(0.25));
+  CHECK(lora_bench::share_of_others(CpuTimes{1, 1, 1}, CpuTimes{2, 1, 1}).value_or(-1) == 0);
+  // A thread that ended takes its times along.
+  CHECK(lora_bench::share_of_others(CpuTimes{1, 3, 1}, CpuTimes{2, 1, 1}).value_or(-1) == 0);
+  CHECK_FALSE(lora_bench::share_of_others(CpuTimes{1, 1, 1}, CpuTimes{1, 1, 1}).has_value());
+  CHECK_FALSE(lora_bench::share_of_others({}, CpuTimes{2, 1, 1}).has_value());
+  CHECK_FALSE(lora_bench::share_of_others(CpuTimes{2, 1, 1}, {}).has_value());
+}
+
 TEST_CASE("sizes are read with the units that /proc and /sys use") {
   CHECK(lora_bench::parse_size_bytes("32768K\n") == std::int64_t{32} << 20);
   CHECK(lora_bench::parse_size_bytes("  16117268 kB") == std::int64_t{16117268} * 1024);

@@ -71,8 +71,11 @@ TEST_CASE("what new was not held to and base was is said, and refused when stric
   sampled.content = "0123456789abcdef";
   sampled.samples_us.assign(9, *sampled.time_us);
   sampled.samples = 9;
-  Results base = results({sampled, sampled});
-  base.rows.back().backend = "naive";
+  Results base = results(repeats_like(sampled));
+  for (Row repeat : repeats_like(sampled)) {
+    repeat.backend = "naive";
+    base.rows.push_back(std::move(repeat));
+  }
   const auto edited = [&](const auto& edit) {
     Results changed = base;
     for (Row& row : changed.rows) {
@@ -84,16 +87,16 @@ TEST_CASE("what new was not held to and base was is said, and refused when stric
   const Results looser = edited([](Row& row) { row.max_regression = 0.5; });
   CHECK(warned(base, base).empty());
   CHECK(warned(base, limited) ==
-        "new was held to less than base: max_regression is 0.05 in new, none (0.03) in base (2 "
+        "new was held to less than base: max_regression is 0.05 in new, none (0.03) in base (16 "
         "rows, the first: qkv/decode=8 on cpu)");
   CHECK(warned(base, edited([](Row& row) { row.max_regression = 0.02; })).empty());
   CHECK(warned(looser, limited).empty());
   CHECK(warned(limited, looser) ==
-        "new was held to less than base: max_regression is 0.5 in new, 0.05 in base (2 rows, the "
+        "new was held to less than base: max_regression is 0.5 in new, 0.05 in base (16 rows, the "
         "first: qkv/decode=8 on cpu)");
   CHECK(warned(limited, base).find("max_regression is none in new") != std::string::npos);
   const Results less = edited([](Row& row) { row.levels = "bounded+memory"; });
-  CHECK(warned(base, less).find("not proved in new: exact (2 rows") != std::string::npos);
+  CHECK(warned(base, less).find("not proved in new: exact (16 rows") != std::string::npos);
   CHECK(warned(less, base).empty());
   const Results whole = edited([](Row& row) { row.rows_checked = 1; });
   const Results part = edited([](Row& row) { row.rows_checked = 0.25; });
@@ -105,7 +108,7 @@ TEST_CASE("what new was not held to and base was is said, and refused when stric
       row.rotated_bytes.reset();
     });
   };
-  CHECK(warned(rotated(32), rotated(1)).find("rotation_sets are 1 in new, 32 in base (2 rows") !=
+  CHECK(warned(rotated(32), rotated(1)).find("rotation_sets are 1 in new, 32 in base (16 rows") !=
         std::string::npos);
   CHECK(warned(rotated(1), rotated(32)).empty());
 

@@ -57,6 +57,13 @@ TEST_CASE("half a core of load beside its own is no other's, more is told") {
   CHECK(warns(sampled(settings_of(6), {1}, conditions), "busy machine: load 1.6 per core"));
 }
 
+TEST_CASE("what a clock does not tell of the CPU is no share of others") {
+  Conditions conditions;
+  CHECK_FALSE(sampled(settings_of(6), {1}, conditions).stolen_share.has_value());
+  conditions.cpu = CpuTimes{1, 1, 1};  // the same before and after
+  CHECK_FALSE(sampled(settings_of(6), {1}, conditions).stolen_share.has_value());
+}
+
 TEST_CASE("a sample of a hundred ticks of the clock is a time, a shorter one is told") {
   CHECK_FALSE(warns(sampled(settings_of(6), {1}, {}, 1.0 / 128), "short: "));
   CHECK_FALSE(warns(sampled(settings_of(6), {100}, {}, 1), "short: "));

@@ -167,3 +167,28 @@ Row random_row(std::uint64_t seed) {
   }
   return row;
 }
+
+std::vector<Row> repeats_like(const Row& row, double spread, std::int64_t count) {
+  std::vector<Row> rows;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double place =
+        count > 1 ? 2 * static_cast<double>(i) / static_cast<double>(count - 1) - 1 : 0;
+    const double factor = 1 + spread * place;
+    Row repeat = row;
+    repeat.repetition = i;
+    for (auto* time : {&repeat.time_us, &repeat.time_min_us, &repeat.time_q1_us, &repeat.time_q3_us,
+                       &repeat.time_max_us}) {
+      if (*time) {
+        **time *= factor;
+      }
+    }
+    for (double& sample : repeat.samples_us) {
+      sample *= factor;
+    }
+    if (repeat.floor_ratio) {
+      derive_metrics(repeat);
+    }
+    rows.push_back(std::move(repeat));
+  }
+  return rows;
+}
