@@ -39,6 +39,12 @@ TEST_CASE("one fitting architecture of the list is enough, and an unreadable one
   CHECK_FALSE(architecture_fits("", 90));
 }
 
+TEST_CASE("a build says which architectures it has code for, and when it is one alone") {
+  CHECK(architectures_text("90a") == "sm_90a alone");
+  CHECK(architectures_text("80 89 90a 100") == "sm_80, sm_89, sm_90a, sm_100");
+  CHECK(architectures_text("86-real native") == "sm_86, native");
+}
+
 TEST_CASE("every reason for having no GPU is a sentence of its own") {
   CHECK(why_no_device({.driver_version = 0, .runtime_version = 13000}) ==
         "no NVIDIA driver: libcuda.so.1 cannot be loaded");
