@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -228,6 +229,33 @@ TEST_CASE("a step with rows of two machines or builds has no sum, and each alone
   rows[1].origin = rows[3].origin = "two";
   REQUIRE(steps_of(rows).size() == 1);
   CHECK(steps_of(rows)[0].missing == "rows of two machines or builds");
+}
+
+TEST_CASE("steps fit 100 columns, whatever the names are, and say all that they are of") {
+  const std::string long_name(70, 'n');
+  for (const std::string& name : {std::string("decode16"), long_name}) {
+    CAPTURE(name);
+    std::vector<Row> rows;
+    for (const char* layer : {"qkv", "o", "gate_up", "down"}) {
+      rows.push_back(layer_row(name + "-" + layer, layer, 10, 10.05));
+      rows.push_back(layer_row("mixed-" + std::string(layer), layer, 100, 200));
+    }
+    rows[0].time_us = 12.5;
+    rows[0].tax_us = 2.5;
+    rows[3].status = Status::kFailed;
+    const LayersOfModels models{{"m", {"qkv", "o", "gate_up", "down", "experts"}}};
+    const std::string text = render_model_steps(model_steps(rows, rows, models), false);
+    CAPTURE(text);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      CHECK(line.size() <= 100);
+    }
+    CHECK(text.find("m, tp 1: 32 qkv + 32 o + 32 gate_up + 32 down, no experts\n") !=
+          std::string::npos);
+    CHECK(text.find(name) != std::string::npos);
+    CHECK(text.find("0.0704 to 0.0896") != std::string::npos);
+    CHECK(text.find("no sum: o is FAILED") != std::string::npos);
+  }
 }
 
 TEST_CASE("shards, repetitions and backends are steps of their own") {
