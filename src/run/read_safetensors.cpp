@@ -172,7 +172,8 @@ StoredTensors read_safetensors(const std::filesystem::path& path) {
   stored.file = path;
   std::map<std::string, Entry> entries;
   try {
-    for (const auto& [name, json] : header_of(file, text).items()) {
+    const nlohmann::json header = header_of(file, text);
+    for (const auto& [name, json] : header.items()) {
       if (name == "__metadata__") {
         stored.metadata = json.get<std::map<std::string, std::string>>();
       } else {

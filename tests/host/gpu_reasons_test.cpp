@@ -6,6 +6,7 @@
 #include "device/nvml.h"
 
 using lora_bench::architecture_fits;
+using lora_bench::architectures_text;
 using lora_bench::DriverFacts;
 using lora_bench::why_no_device;
 

@@ -147,7 +147,8 @@ TEST_CASE(
   fs::create_directory(folder);
   const auto ids = [&](const std::string& text) {
     std::ofstream(folder / "t.csv", std::ios::binary) << text;
-    const std::string scenario = "layer: {in: 64, out: 64}\nskew: {trace: t.csv}\n";
+    const std::string scenario =
+        "layer: {in: 64, out: 64}\nadapters.slots: 8\nbatch.decode: 4\nskew: {trace: t.csv}\n";
     return parse_scenario(scenario, folder / "test.yaml", {}).cases.front().skew.trace;
   };
   using Ids = std::vector<std::int32_t>;
