@@ -1,8 +1,9 @@
 # Decides LORA_BENCH_HAVE_CUDA and the architectures.
 
-# Named, never `native`: that configures silently to nothing on a machine without a GPU.
+# That of the GPU here, "" where there is none. Named, never `native`: that configures silently to
+# nothing on a machine without a GPU.
 function(lora_bench_own_architecture out)
-  set(${out} 90a PARENT_SCOPE)
+  set(${out} "" PARENT_SCOPE)
   find_program(NVIDIA_SMI nvidia-smi)
   mark_as_advanced(NVIDIA_SMI)
   if(NOT NVIDIA_SMI)
@@ -29,6 +30,10 @@ if(LORA_BENCH_RELEASE_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80 89 90a 100)
 elseif(NOT CMAKE_CUDA_ARCHITECTURES)
   lora_bench_own_architecture(architecture)
+  if(NOT architecture)
+    set(architecture 90a)
+    set(LORA_BENCH_ASSUMED_ARCHITECTURE ON CACHE INTERNAL "no GPU was here to ask")
+  endif()
   set(CMAKE_CUDA_ARCHITECTURES ${architecture} CACHE STRING "CUDA architectures")
 endif()
 
@@ -55,6 +60,12 @@ if(CMAKE_CUDA_COMPILER)
   endif()
   find_package(CUDAToolkit REQUIRED)
   set(LORA_BENCH_HAVE_CUDA ON)
+  if(LORA_BENCH_ASSUMED_ARCHITECTURE AND CMAKE_CUDA_ARCHITECTURES STREQUAL "90a")
+    message(STATUS "CUDA code for sm_90a alone (H100, H200), as there was no GPU here to ask; for others "
+      "-DCMAKE_CUDA_ARCHITECTURES=89, or -DLORA_BENCH_RELEASE_ARCHITECTURES=ON")
+  else()
+    message(STATUS "CUDA code for ${CMAKE_CUDA_ARCHITECTURES}")
+  endif()
 elseif(LORA_BENCH_CUDA STREQUAL "ON")
   message(FATAL_ERROR "LORA_BENCH_CUDA=ON, but no CUDA compiler works here; "
     "set CUDACXX to nvcc, or see CMakeFiles/CMakeError.log in the build folder")

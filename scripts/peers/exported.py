@@ -1,6 +1,7 @@
 """What `lora-bench export` wrote, as docs/export.md lists it, and results for `lora-bench check`."""
 import hashlib
 import json
+import math
 from functools import cached_property
 from pathlib import Path
 
@@ -42,6 +43,28 @@ def refuse_changed(meta, sealed, name):
                          f"'{meta['row']['cache']}'")
 
 
+def keys_once(pairs):
+    """JSON leaves open which of two values of one key counts."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("its header has a key twice")
+    return found
+
+
+def refuse_untidy(entries):
+    """Every byte belongs to one tensor, and every tensor fills its bytes, as `lora-bench check` asks too."""
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        shape, (begin, after) = entry["shape"], entry["data_offsets"]
+        if any(type(number) is not int or number < 0 for number in [*shape, begin, after]):
+            raise ValueError(f"'shape' or 'data_offsets' of tensor '{name}' holds what is no whole number from 0 on")
+        if begin != end:
+            raise ValueError(f"tensor '{name}' begins at byte {begin} of the data, where byte {end} is next")
+        if after - begin != math.prod(shape) * np.dtype(STORED[entry["dtype"]]).itemsize:
+            raise ValueError(f"tensor '{name}' does not fill its {after - begin} bytes")
+        end = after
+
+
 class Case:
     """One exported case. Tensors are mapped, not read: only what a peer asks for is loaded."""
 
@@ -52,12 +75,13 @@ class Case:
             length = int.from_bytes(file.read(8), "little")
             if 8 + length > size:
                 raise ValueError("no safetensors file, or cut short")
-            self._entries = json.loads(file.read(length))
+            self._entries = json.loads(file.read(length), object_pairs_hook=keys_once)
         self._begin = 8 + length
         sealed = self._entries.pop("__metadata__")
         end = self._begin + max(entry["data_offsets"][1] for entry in self._entries.values())
         if end != size:
             raise ValueError(f"it has {size} bytes, not the {end} that its header names")
+        refuse_untidy(self._entries)
         beside = self.path.with_suffix(".json")
         try:
             self.meta = json.loads(beside.read_bytes())

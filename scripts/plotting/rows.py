@@ -2,6 +2,7 @@
 import csv
 import difflib
 import fnmatch
+import hashlib
 import io
 import json
 import math
@@ -27,6 +28,7 @@ class Row:
     point: dict    # swept key: value
     place: str     # FILE:LINE
     context: dict  # what a .jsonl file says of its machine; empty for a CSV
+    changed: bool = False  # since it was written, as its seal tells
 
     def text(self, key):
         value = self.values.get(key, self.point.get(key))
@@ -107,6 +109,14 @@ def keys_once(pairs):
     return found
 
 
+def is_changed(line, sealed):
+    """Whether the seal of a line is that of another, or missing where lines are sealed (src/report/json_text.h)."""
+    body, mark, seal = line.rstrip().rpartition(',"seal":"')
+    if not mark:
+        return sealed
+    return hashlib.sha256((body + "}").encode()).hexdigest()[:16] + '"}' != seal
+
+
 def read_jsonl(file, text, note):
     rows, context = [], None
     for number, line in enumerate(io.StringIO(text), start=1):
@@ -128,7 +138,8 @@ def read_jsonl(file, text, note):
         elif kind == "row":
             if context is None:
                 raise UsageError(f"{place}: a row before any context; the first line of the file is missing")
-            rows.append(Row(with_stream(entry) if context["schema"] == 1 else entry, point, place, context))
+            rows.append(Row(with_stream(entry) if context["schema"] == 1 else entry, point, place, context,
+                            is_changed(line, context.get("sealed", False))))
     return rows
 
 
@@ -210,7 +221,7 @@ def why_no_result(row, value):
     """"" for a row that was proved, knows a positive value and does not contradict itself."""
     if row.values["status"] != "PASSED":
         return row.values["status"]
-    doubt = doubt_about(row)
+    doubt = doubt_about(row) or ("changed after it was written" if row.changed else "")
     if doubt:
         return doubt
     number = row.number(value)

@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/version.h"
+#include "device/architectures.h"
 #include "run/interrupt.h"
 #include "run/select.h"
 #include "run/watch.h"
@@ -19,12 +20,13 @@ namespace {
 
 std::string version_text() {
   const BuildFacts& build = build_facts();
-  return fmt::format(
-      "lora-bench {} (commit {}{}, {})\ncompiled by {}; CUDA {}{}\nwith {}\n", build.version,
-      build.commit, build.dirty ? ", modified" : "", build.build_type, build.compiler,
-      build.cuda_compiler,
-      build.cuda_architectures.empty() ? "" : fmt::format(" for {}", build.cuda_architectures),
-      build.dependencies);
+  return fmt::format("lora-bench {} (commit {}{}, {})\ncompiled by {}; CUDA {}{}\nwith {}\n",
+                     build.version, build.commit, build.dirty ? ", modified" : "", build.build_type,
+                     build.compiler, build.cuda_compiler,
+                     build.cuda_architectures.empty()
+                         ? ""
+                         : fmt::format(" for {}", architectures_text(build.cuda_architectures)),
+                     build.dependencies);
 }
 
 void add_options(CLI::App& app, Invocation& invocation) {

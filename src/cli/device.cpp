@@ -6,6 +6,8 @@
 #include "cli/invocation.h"
 #include "cli/terminal.h"
 #include "core/units.h"
+#include "core/version.h"
+#include "device/architectures.h"
 #include "device/facts.h"
 #include "measure/ceilings.h"
 #include "report/json_row.h"
@@ -89,10 +91,19 @@ ExitCode tell_contexts(const std::vector<std::string>& argv) {
   return ExitCode::kPass;
 }
 
+// A GPU that this build has no code for is as good as none.
+std::string built_for() {
+  const std::string_view architectures = build_facts().cuda_architectures;
+  return architectures.empty()
+             ? "this build has no CUDA code\n"
+             : fmt::format("this build has CUDA code for {}\n", architectures_text(architectures));
+}
+
 ExitCode execute(bool refresh) {
   if (!tell(cpu_facts(), refresh)) {
     return ExitCode::kInconclusive;
   }
+  print_result(built_for());
   const std::string reason = why_no_gpu();
   if (!reason.empty()) {
     print_result(fmt::format("no GPU: {}\n", reason));

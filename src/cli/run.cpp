@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <sstream>
 
@@ -46,23 +47,25 @@ std::string threshold_usage() {
 }
 
 void set_threshold(Thresholds& thresholds, const std::string& text) {
-  const std::size_t equals = text.find('=');
+  const std::size_t equals = std::min(text.find('='), text.size());
   const std::string key = text.substr(0, equals);
   Diagnostic diagnostic;
   diagnostic.where.file = "--threshold " + text;
   std::vector<std::string> names;
   for (const ThresholdField& field : kThresholdFields) {
     names.emplace_back(field.name);
-    if (field.name != key || equals == std::string::npos) {
+    if (field.name != key) {
       continue;
     }
-    const auto value = real_in(std::string_view(text).substr(equals + 1));
+    const std::string given = text.substr(std::min(equals + 1, text.size()));
+    const auto value = real_in(given);
     if (value && *value > 0) {
       thresholds.*field.value = value;
       return;
     }
-    diagnostic.what = fmt::format("'{}' is no threshold", text.substr(equals + 1));
-    diagnostic.allowed = "a number above 0";
+    diagnostic.what = given.empty() ? fmt::format("'{}' has no value", key)
+                                    : fmt::format("'{}' is no threshold", given);
+    diagnostic.allowed = fmt::format("a number above 0, as in {}=1.5", key);
     throw UsageError({diagnostic});
   }
   diagnostic.what = fmt::format("unknown threshold '{}'", key);

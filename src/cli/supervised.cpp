@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <new>
+#include <thread>
 
 #include "cli/terminal.h"
 #include "core/error.h"
@@ -28,6 +30,8 @@ namespace {
 
 constexpr int kDescriptor = 6;
 constexpr int kNotEnded = -1;
+constexpr std::chrono::seconds kTimeToLeave{10};
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 // In memory that both processes see.
 struct Supervision {
@@ -75,6 +79,26 @@ bool debugged() {
     execv("/proc/self/exe", arguments);
   }
   _exit(127);
+}
+
+// The wait status of the child; nothing when it had told its exit code, and so had nothing left to
+// do, and was ended as it did not leave: a thread or a destructor of a plugin may never end.
+std::optional<int> wait_for(pid_t child, const Supervision& shared) {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> told;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (!told && shared.own_end.load() != kNotEnded) {
+      told = Clock::now();
+    }
+    if (told && Clock::now() - *told > kTimeToLeave) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      return std::nullopt;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return status;
 }
 
 ExitCode ended(const Supervision& shared, int status, const std::vector<std::string>& plugins,
@@ -134,10 +158,16 @@ std::optional<ExitCode> supervised(const RunRequest& request, const std::vector<
   if (child < 0) {
     cannot_start();
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  const std::optional<int> status = wait_for(child, *shared);
+  if (!status) {
+    print_note(
+        fmt::format("lora-bench: with plugin {}: did not leave within {} s of its end, with "
+                    "the work done and written, and was ended: a thread or a destructor of "
+                    "the plugin goes on",
+                    fmt::join(plugins, ", "), kTimeToLeave.count()));
+    return static_cast<ExitCode>(shared->own_end.load());
   }
-  return ended(*shared, status, plugins, makes);
+  return ended(*shared, *status, plugins, makes);
 }
 
 void join_supervisor() {

@@ -17,8 +17,9 @@ namespace lora_bench {
 // What the command makes, and so what is left of it: rows as --out has them, or nothing more.
 enum class Makes : std::uint8_t { kRows, kOther };
 
-// The exit code of that child; nothing when the work is to be done here: no plugin is called in
-// this process, this is the child, or a debugger watches this process.
+// The exit code of that child, which is ended by force where it has done its work and does not
+// leave within ten seconds; nothing when the work is to be done here: no plugin is called in this
+// process, this is the child, or a debugger watches this process.
 [[nodiscard]] std::optional<ExitCode> supervised(const RunRequest& request,
                                                  const std::vector<std::string>& argv, Makes makes);
 

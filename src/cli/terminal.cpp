@@ -1,6 +1,5 @@
 #include "cli/terminal.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "run/progress.h"
 
 namespace lora_bench {
 
@@ -24,13 +24,7 @@ bool use_colour(const Invocation& invocation) {
   return isatty(STDOUT_FILENO) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
 }
 
-int terminal_width() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
-    return 0;
-  }
-  return size.ws_col;
-}
+int terminal_width() { return terminal_columns(STDOUT_FILENO); }
 
 TableStyle table_style(const Invocation& invocation) {
   return {.width = terminal_width(), .colour = use_colour(invocation), .columns = {}};

@@ -1,9 +1,11 @@
 #include "device/architectures.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <sstream>
+#include <vector>
 
 namespace lora_bench {
 namespace {
@@ -35,6 +37,16 @@ bool architecture_fits(const std::string& built, int compute_capability) {
     }
   }
   return false;
+}
+
+std::string architectures_text(std::string_view built) {
+  std::istringstream entries{std::string(built)};
+  std::vector<std::string> names;
+  for (std::string entry; entries >> entry;) {
+    const bool numbered = entry.front() >= '0' && entry.front() <= '9';
+    names.push_back((numbered ? "sm_" : "") + entry.substr(0, entry.find('-')));
+  }
+  return fmt::format("{}{}", fmt::join(names, ", "), names.size() == 1 ? " alone" : "");
 }
 
 std::string cuda_version_text(int version) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace lora_bench {
 
@@ -8,6 +9,9 @@ namespace lora_bench {
 // compute capability (90): a plain number carries PTX that newer devices compile, "-real" runs on
 // its own major version from its minor on, "a" on exactly its own, "f" on its family.
 [[nodiscard]] bool architecture_fits(const std::string& built, int compute_capability);
+
+// The same architectures, apart by blanks, for people: "90a" is "sm_90a alone".
+[[nodiscard]] std::string architectures_text(std::string_view built);
 
 // What the runtime said when it was asked for devices, in its own terms; 0 = none.
 struct DriverFacts {

@@ -36,8 +36,8 @@ class LayerEngine {
       : LayerEngine(problem, std::vector<ShardPlace>{{base, lora, memory}}) {}
 
   void load_base(const Matrix& w, const Matrix& bias);  // W [N, K]; bias [1, N], empty without
-  // Cuts the weights for each shard; lanes above the adapter's rank and blocks that it leaves alone
-  // become zero. The slot keeps nothing of what it held.
+  // Cuts the weights for each shard. Blocks that the adapter leaves alone become zero; lanes above
+  // its rank, which nothing may read, become NaN. The slot keeps nothing of what it held.
   void set_adapter(std::int64_t slot, const AdapterWeights& given, float scale);
   void reset_adapter(std::int64_t slot);
   void activate(const Plan& plan);                     // of as many tokens

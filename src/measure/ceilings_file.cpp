@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "core/regular_file.h"
 #include "core/version.h"
 #include "measure/ceilings.h"
 
@@ -79,6 +80,9 @@ std::vector<Ceilings::Point> curve_from_json(const Json& points) {
 
 std::optional<Ceilings> read_stored(const std::filesystem::path& file,
                                     const std::string& identity) {
+  if (!why_no_file(file).empty()) {
+    return std::nullopt;
+  }
   std::ifstream stream(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   std::optional<Ceilings> ceilings = ceilings_from_json(text);

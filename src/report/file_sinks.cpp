@@ -11,6 +11,7 @@
 #include "report/columns.h"
 #include "report/csv.h"
 #include "report/json_row.h"
+#include "report/json_text.h"
 #include "report/output_file.h"
 #include "report/sink.h"
 
@@ -24,10 +25,14 @@ class JsonLinesSink : public Sink {
 
   void begin(const Context& context) override {
     if (!append_ || !continues(context)) {
-      file_.write(to_json_line(context) + '\n');
+      file_.write(saying_sealed(to_json_line(context)) + '\n');
     }
   }
-  void row(const Row& row) override { file_.write(to_json_line(row) + '\n'); }
+  // A row in doubt gets no seal, as one would hide the doubt.
+  void row(const Row& row) override {
+    const std::string line = to_json_line(row);
+    file_.write((row.doubted ? line : with_seal(line)) + '\n');
+  }
   void finish() override { file_.close(); }
 
  private:

@@ -8,12 +8,15 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "report/columns.h"
+#include "report/grid.h"
 #include "report/markdown.h"
+#include "report/screen.h"
 #include "report/text_table.h"
 
 namespace lora_bench {
@@ -113,25 +116,22 @@ std::string tax_text(const ModelStep& step, Text&& text) {
                    : fmt::format("< {}", text(most));
 }
 
-std::vector<std::string> line_of(const ModelStep& step) {
-  std::vector<std::string> line{
-      step.model,
-      step.step,
-      step.backend,
-      fmt::format("{}{}", step.tp, step.fully_sharded ? " fully" : ""),
-      fmt::format("{}", step.tokens),
-      step.layers + (step.never_run.empty() ? "" : ", no " + step.never_run)};
-  if (!step.missing.empty()) {
-    line.resize(10);
-    line.push_back(step.missing);
-    line.emplace_back();
-    return line;
-  }
+using Cells = std::vector<std::string>;
+
+std::string tp_text(const ModelStep& step) {
+  return fmt::format("{}{}", step.tp, step.fully_sharded ? " fully" : "");
+}
+
+std::string layers_text(const ModelStep& step) {
+  return step.layers + (step.never_run.empty() ? "" : ", no " + step.never_run);
+}
+
+// Of a step that has a sum.
+Cells figures_of(const ModelStep& step) {
   const auto rate = [&](double us) {
     return screen_text(*find_column("tokens_per_s"), static_cast<double>(step.tokens) / us * 1e6);
   };
-  line.push_back(milliseconds(step.base_us));
-  line.push_back(milliseconds(step.layer_us));
+  Cells line{milliseconds(step.base_us), milliseconds(step.layer_us)};
   line.push_back(tax_text(step, milliseconds));
   line.push_back(
       tax_text(step, [&](double us) { return fmt::format("{:.1f}", 100 * us / step.base_us); }));
@@ -139,6 +139,89 @@ std::vector<std::string> line_of(const ModelStep& step) {
   line.push_back(step.never_run.empty() ? rate(step.base_us) : "");
   line.push_back(step.never_run.empty() ? rate(step.layer_us) : "");
   return line;
+}
+
+constexpr std::size_t kFigures = 6;
+
+std::string table_in_markdown(const std::vector<ModelStep>& steps) {
+  std::vector<Cells> lines{{"model", "step", "backend", "tp", "tokens", "layers", "base ms",
+                            "with LoRA ms", "tax ms", "tax %", "base tokens/s",
+                            "with LoRA tokens/s"}};
+  for (const ModelStep& step : steps) {
+    Cells line{
+        step.model,       step.step, step.backend, tp_text(step), fmt::format("{}", step.tokens),
+        layers_text(step)};
+    Cells figures(kFigures);
+    if (step.missing.empty()) {
+      figures = figures_of(step);
+    } else {
+      figures[kFigures - 2] = step.missing;
+    }
+    line.insert(line.end(), figures.begin(), figures.end());
+    lines.push_back(std::move(line));
+  }
+  return markdown_table(lines);
+}
+
+constexpr int kScreen = 100;  // columns that text keeps to
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// Steps of one model, of the same layers and shards. Where the names leave no room for the figures
+// they stand in lines of their own.
+std::string table_of_group(const std::vector<const ModelStep*>& steps) {
+  const Cells titles{"tokens", "base ms",    "with LoRA ms",   "tax ms",
+                     "tax %",  "base tok/s", "with LoRA tok/s"};
+  std::vector<Cells> named{{"step", "backend"}};
+  std::vector<Cells> figures{titles};
+  for (const ModelStep* step : steps) {
+    named.push_back({step->step, step->backend});
+    figures.push_back({fmt::format("{}", step->tokens)});
+    const Cells of_step = step->missing.empty() ? figures_of(*step) : Cells(kFigures);
+    figures.back().insert(figures.back().end(), of_step.begin(), of_step.end());
+  }
+  std::vector<Cells> joined = named;
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    joined[i].insert(joined[i].end(), figures[i].begin(), figures[i].end());
+  }
+  std::vector<std::string> lines = split(aligned_table(joined));
+  const bool folded = screen_width(lines.front()) + 2 > kScreen;
+  lines = folded ? split(aligned_table(figures)) : lines;
+  std::string text = fmt::format("  {}\n", lines.front());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    text +=
+        folded ? wrapped(fmt::format("{} {}:", steps[i]->step, steps[i]->backend), kScreen, 2) : "";
+    text += fmt::format("  {}\n", lines[i + 1]);
+    text += steps[i]->missing.empty()
+                ? ""
+                : wrapped(fmt::format("no sum: {}", steps[i]->missing), kScreen, 4);
+  }
+  return text;
+}
+
+std::string table_in_text(const std::vector<ModelStep>& steps) {
+  std::vector<std::pair<std::string, std::vector<const ModelStep*>>> groups;
+  for (const ModelStep& step : steps) {
+    std::string title = fmt::format("{}, tp {}: {}", step.model, tp_text(step), layers_text(step));
+    const auto found = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& group) { return group.first == title; });
+    auto& group = found == groups.end()
+                      ? groups.emplace_back(std::move(title), std::vector<const ModelStep*>())
+                      : *found;
+    group.second.push_back(&step);
+  }
+  std::string text;
+  for (const auto& [title, of_group] : groups) {
+    text += wrapped(title, kScreen, 0) + table_of_group(of_group);
+  }
+  return text;
 }
 
 // What the model has beside the layers that are in a scenario.
@@ -221,9 +304,6 @@ std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdow
   if (steps.empty()) {
     return "";
   }
-  std::vector<std::vector<std::string>> lines{{"model", "step", "backend", "tp", "tokens", "layers",
-                                               "base ms", "with LoRA ms", "tax ms", "tax %",
-                                               "base tokens/s", "with LoRA tokens/s"}};
   bool divided = false;
   bool partial = false;
   bool below_noise = false;
@@ -231,17 +311,16 @@ std::string render_model_steps(const std::vector<ModelStep>& steps, bool markdow
     divided = divided || step.tp > 1;
     partial = partial || !step.never_run.empty();
     below_noise = below_noise || (step.missing.empty() && step.below_us > 0);
-    lines.push_back(line_of(step));
   }
-  std::string text = "\nLinear layers of a step, each as often as the model has it";
-  text += divided ? "; of shards the slowest, without what they exchange" : "";
-  text += partial ? "; a line with \"no\" is without those layers, so it has no tokens/s" : "";
-  text += below_noise ? "; a tax that is a range or a bound has layers whose tax is below its "
+  std::string note = "Linear layers of a step, each as often as the model has it";
+  note += divided ? "; of shards the slowest, without what they exchange" : "";
+  note += partial ? "; a line with \"no\" is without those layers, so it has no tokens/s" : "";
+  note += below_noise ? "; a tax that is a range or a bound has layers whose tax is below its "
                         "noise, each within plus or minus that"
                       : "";
-  text += ":\n";
-  text += markdown ? "\n" : "";
-  return text + (markdown ? markdown_table(lines) : aligned_table(lines));
+  note += ":";
+  return markdown ? fmt::format("\n{}\n\n{}", note, table_in_markdown(steps))
+                  : fmt::format("\n{}{}", wrapped(note, kScreen, 0), table_in_text(steps));
 }
 
 }  // namespace lora_bench

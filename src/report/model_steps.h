@@ -25,10 +25,10 @@ struct ModelStep {
   double tax_us = 0;      // of the layers whose tax is above its noise
   double below_us = 0;    // the noise of the others, whose taxes are within plus or minus that
   std::string missing;    // "o is FAILED": then there is no sum
-  std::string never_run;  // "gate_up, down": of the model, but in no step of the scenario
+  std::string never_run;  // "gate_up, experts": of the model, but in no step of the scenario
 };
 
-// The layers of each model that is known, "qkv", "o", ..., by its name.
+// The layers of each model that is known, "qkv", "o", ..., and what else it runs, by its name.
 using LayersOfModels = std::map<std::string, std::vector<std::string>>;
 
 // Steps of at least two layers, in the order of their first row. `all`: rows that tell which layers

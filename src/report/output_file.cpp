@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,11 +16,41 @@
 namespace lora_bench {
 
 OutputFile::OutputFile(std::filesystem::path path, bool append) : path_(std::move(path)) {
-  const int flags = O_CREAT | O_CLOEXEC | (append ? O_RDWR | O_APPEND : O_WRONLY | O_TRUNC);
+  // Without O_NONBLOCK opening a pipe that nobody reads would wait for a reader.
+  const int flags = O_CREAT | O_CLOEXEC | O_NONBLOCK | (append ? O_RDWR | O_APPEND : O_WRONLY);
   descriptor_ = ::open(path_.c_str(), flags, 0666);
   if (descriptor_ < 0) {
     fail("cannot open", errno);
   }
+  struct stat opened {};
+  if (::fstat(descriptor_, &opened) != 0 ||
+      ::fcntl(descriptor_, F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    close_and_fail("cannot open", errno);
+  }
+  if (S_ISREG(opened.st_mode)) {
+    lock();
+    if (!append && ::ftruncate(descriptor_, 0) != 0) {
+      close_and_fail("cannot empty", errno);
+    }
+  }
+}
+
+// The system takes the lock back when the file is closed, however the program ends. Where a file
+// system knows no locks there is none.
+void OutputFile::lock() {
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+    return;
+  }
+  ::close(std::exchange(descriptor_, -1));
+  throw EnvironmentError(
+      fmt::format("cannot write '{}': another lora-bench is writing it; wait for its end, or name "
+                  "another file",
+                  path_.string()));
+}
+
+void OutputFile::close_and_fail(const char* action, int error) {
+  ::close(std::exchange(descriptor_, -1));
+  fail(action, error);
 }
 
 OutputFile::~OutputFile() {

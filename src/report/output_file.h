@@ -8,7 +8,8 @@
 namespace lora_bench {
 
 // A file written in whole records: one that cannot be written is taken back, so that what was
-// there before it stays readable. Errors are EnvironmentError naming the file and the reason.
+// there before it stays readable. It is locked while it is open, so that no two runs write into it.
+// Errors are EnvironmentError naming the file and the reason.
 class OutputFile {
  public:
   // Creates or empties the file; with `append` keeps what it holds and continues behind it.
@@ -27,6 +28,8 @@ class OutputFile {
 
  private:
   [[noreturn]] void fail(const char* action, int error) const;
+  [[noreturn]] void close_and_fail(const char* action, int error);
+  void lock();
   std::filesystem::path path_;
   int descriptor_ = -1;
 };

@@ -1,20 +1,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <tuple>
 
 #include "core/error.h"
+#include "core/regular_file.h"
 #include "report/doubts.h"
 #include "report/json_row.h"
+#include "report/json_text.h"
 #include "report/peers.h"
 #include "report/sink.h"
 
@@ -27,47 +28,19 @@ constexpr std::size_t kLineLimit = std::size_t{16} << 20;
 // A row is flat but for lists; the bound keeps the parser's stack safe from hostile nesting.
 constexpr int kDepthLimit = 4;
 
-std::size_t deepest_nesting(std::string_view line) {
-  std::size_t depth = 0;
-  std::size_t deepest = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quoted) {
-      i += c == '\\' ? 1 : 0;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
-    }
+// What the samples of a stored row deny, beyond what any row must be (see doubts.h).
+std::string doubt_about_kept_samples(const Row& row) {
+  if (row.status != Status::kPassed || !row.time_us) {
+    return "";
   }
-  return deepest;
+  if (row.samples.value_or(0) > 0 && row.samples_us.empty()) {
+    return "PASSED with a time and without the samples_us that it is the median of";
+  }
+  return row.noise_us == 0.0 && row.time_q1_us && row.time_q3_us &&
+                 *row.time_q1_us < *row.time_q3_us
+             ? "noise_us is 0, though the quartiles are apart"
+             : "";
 }
-
-// JSON leaves open which of two values of one key counts: what reads a file otherwise would see
-// another row in it.
-class KeysOnce {
- public:
-  bool operator()(int /*depth*/, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) {
-      keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys_.pop_back();
-    } else if (event == Json::parse_event_t::key &&
-               !keys_.back().insert(parsed.get<std::string>()).second) {
-      twice_ = parsed.get<std::string>();
-    }
-    return true;
-  }
-  [[nodiscard]] const std::string& twice() const { return twice_; }
-
- private:
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-  std::string twice_;
-};
 
 void add_device(std::vector<Context>& devices, const Context& context) {
   if (std::none_of(devices.begin(), devices.end(),
@@ -82,17 +55,17 @@ class Reader {
 
   void line(std::string_view text, int number, bool complete) {
     number_ = number;
-    if (text.find_first_not_of(" \t\r") == std::string_view::npos) {
-      return;
-    }
     if (text.size() > kLineLimit) {
       fail(fmt::format("line longer than {} bytes", kLineLimit));
+    }
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) {
+      return;
     }
     if (deepest_nesting(text) > kDepthLimit) {
       fail("nested too deeply to be a row");
     }
-    KeysOnce keys;
-    const Json json = Json::parse(text, std::ref(keys), false);
+    std::string twice;
+    const Json json = parse_keys_once(text, twice);
     if (json.is_discarded()) {
       if (!has_context_ && !text.empty() && text.front() != '{') {
         fail("not JSON: lora-bench reads .jsonl files of results, and no CSV or Markdown back");
@@ -104,12 +77,12 @@ class Reader {
           fmt::format("{}:{}: last line is cut in the middle; dropped", results_.file, number));
       return;
     }
-    if (!keys.twice().empty()) {
+    if (!twice.empty()) {
       fail(fmt::format("has the key '{}' twice, so edited; delete the line to read the others",
-                       keys.twice()));
+                       twice));
     }
     try {
-      take(json);
+      take(json, seal_of_line(text.substr(0, text.find_last_not_of(" \t\r") + 1)));
     } catch (const UsageError& error) {
       fail(error.what());
     }
@@ -137,7 +110,7 @@ class Reader {
     throw UsageError(fmt::format("{}:{}: {}", results_.file, number_, what));
   }
 
-  void take(const Json& json) {
+  void take(const Json& json, Seal seal) {
     const auto kind = json.is_object() ? json.find("kind") : json.end();
     if (!json.is_object() || kind == json.end()) {
       throw UsageError("not an object with the key 'kind'");
@@ -145,6 +118,7 @@ class Reader {
     std::vector<std::string> unknown;
     if (*kind == "context") {
       take_context(context_from_json(json, unknown));
+      sealed_ = json.contains(kSealedKey);
     } else if (!has_context_) {
       throw UsageError("the first line must be the context (\"kind\": \"context\")");
     } else if (*kind == "row") {
@@ -153,7 +127,7 @@ class Reader {
         rename_first_floor(results_.rows.back());
       }
       results_.rows.back().origin = origin_of(latest_);
-      doubt(results_.rows.back());
+      doubt(results_.rows.back(), seal);
       if (results_.rows.back().time_us) {
         add_device(results_.timed_on, latest_);
       }
@@ -161,7 +135,8 @@ class Reader {
       throw UsageError("'kind' must be \"context\" or \"row\"");
     }
     for (std::string& key : unknown) {
-      if (std::find(unknown_.begin(), unknown_.end(), key) == unknown_.end()) {
+      if (key != kSealKey && key != kSealedKey &&
+          std::find(unknown_.begin(), unknown_.end(), key) == unknown_.end()) {
         unknown_.push_back(std::move(key));
       }
     }
@@ -189,10 +164,16 @@ class Reader {
     doubt.line = doubt.rows++ == 0 ? number_ : doubt.line;
   }
 
-  void doubt(Row& row) {
-    if (const std::string sentence = doubt_of_stored(row); !sentence.empty()) {
+  void doubt(Row& row, Seal seal) {
+    std::string sentence = doubt_of_stored(row);
+    sentence = sentence.empty() ? doubt_about_kept_samples(row) : sentence;
+    if (!sentence.empty()) {
       row.doubted = true;
       note(sentence + "; no run writes that: measure the row again");
+    } else if (seal == Seal::kBroken || (seal == Seal::kNone && sealed_)) {
+      row.doubted = true;
+      note(fmt::format("the row was changed after it was written, as its seal {}: measure it again",
+                       seal == Seal::kBroken ? "is that of another line" : "is missing"));
     }
     if (const std::string other = cases_.other(row, fmt::format("line {}", number_));
         !other.empty()) {
@@ -229,7 +210,8 @@ class Reader {
       std::tuple<std::string, std::string, std::string, std::int64_t, std::string, std::string>>
       seen_;
   bool has_context_ = false;
-  Context latest_;  // of the rows that follow
+  bool sealed_ = false;  // whether the rows that follow have seals
+  Context latest_;       // of the rows that follow
   int number_ = 0;
   std::vector<std::string> unknown_;
 };
@@ -250,15 +232,36 @@ Results parse_results(const std::string& text, const std::string& name) {
 }
 
 Results read_results(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::error_code error;
-  if (!in || std::filesystem::is_directory(file, error)) {
-    throw UsageError(fmt::format("cannot read '{}': {}", file.string(),
-                                 in ? "it is a folder" : std::strerror(errno)));
+  const std::string why = why_no_file(file);
+  std::ifstream in;
+  if (why.empty()) {
+    in.open(file, std::ios::binary);
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_results(text.str(), file.string());
+  if (!why.empty() || !in) {
+    throw UsageError(fmt::format("cannot read '{}': {}", file.string(),
+                                 why.empty() ? std::strerror(errno) : why));
+  }
+  Reader reader(file.string());
+  std::string line;  // so far; no longer than the limit, however long the file is without a newline
+  int number = 0;
+  std::array<char, 65536> block{};
+  while (in.read(block.data(), block.size()) || in.gcount() > 0) {
+    std::string_view left(block.data(), static_cast<std::size_t>(in.gcount()));
+    while (!left.empty()) {
+      const std::size_t newline = left.find('\n');
+      const bool complete = newline != std::string_view::npos;
+      line.append(left.substr(0, newline));
+      if (complete || line.size() > kLineLimit) {
+        reader.line(line, ++number, true);
+        line.clear();
+      }
+      left.remove_prefix(complete ? newline + 1 : left.size());
+    }
+  }
+  if (!line.empty()) {
+    reader.line(line, ++number, false);
+  }
+  return reader.finish();
 }
 
 namespace {

@@ -1,11 +1,13 @@
 #include "run/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 #include "core/units.h"
+#include "report/screen.h"
 
 namespace lora_bench {
 
@@ -21,7 +23,7 @@ void Progress::begin(const std::string& what) {
 
 void Progress::say(const std::string& count, const std::string& what) {
   if (shown_) {
-    fmt::print(stderr, "\r\033[K[{}] {}", count, what);
+    fmt::print(stderr, "\r\033[K{}", progress_line(count, what, terminal_columns(STDERR_FILENO)));
     std::fflush(stderr);
   }
 }
@@ -33,6 +35,17 @@ void Progress::clear() {
     fmt::print(stderr, "\r\033[K");
     std::fflush(stderr);
   }
+}
+
+int terminal_columns(int descriptor) {
+  winsize size{};
+  return isatty(descriptor) != 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string progress_line(const std::string& count, const std::string& what, int columns) {
+  constexpr int kUsualColumns = 80;  // of a terminal that does not tell
+  const int room = (columns > 0 ? columns : kUsualColumns) - 1;
+  return clipped(one_line(fmt::format("[{}] {}", count, what)), static_cast<std::size_t>(room));
 }
 
 std::string progress_text(std::int64_t done, std::int64_t total, double seconds) {

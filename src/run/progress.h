@@ -28,6 +28,13 @@ class Progress {
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
+// Of the terminal behind a descriptor; 0 where it is none or does not tell.
+[[nodiscard]] int terminal_columns(int descriptor);
+
+// "[3 of 120] what", shorter than the terminal is wide: a line that it breaks is not rewritten.
+[[nodiscard]] std::string progress_line(const std::string& count, const std::string& what,
+                                        int columns);
+
 // "3 of 120, 12 s left" from rows done and seconds spent; no time before the first row ended.
 [[nodiscard]] std::string progress_text(std::int64_t done, std::int64_t total, double seconds);
 

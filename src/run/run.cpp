@@ -118,12 +118,27 @@ void refuse_one_file_twice(const RunRequest& request) {
   }
 }
 
+// 0 where there is none.
+std::uintmax_t bytes_of(const std::optional<std::filesystem::path>& file) {
+  std::error_code none;
+  const std::uintmax_t bytes = file ? std::filesystem::file_size(*file, none) : 0;
+  return none ? 0 : bytes;
+}
+
 class FileSinks {
  public:
-  FileSinks(const RunRequest& request, const Context& context) {
+  // `resumed_bytes`: of the file of --resume when its rows were read.
+  FileSinks(const RunRequest& request, const Context& context, std::uintmax_t resumed_bytes) {
     if (request.resume) {
       const bool append = std::filesystem::exists(*request.resume);
-      add(make_file_sink(*request.resume, append), context);
+      std::unique_ptr<Sink> sink = make_file_sink(*request.resume, append);
+      if (bytes_of(request.resume) != resumed_bytes) {  // before it was locked
+        throw EnvironmentError(
+            fmt::format("cannot resume {}: another lora-bench wrote rows into it just now; run "
+                        "the command again",
+                        request.resume->string()));
+      }
+      add(std::move(sink), context);
     }
     for (const std::filesystem::path& path : request.out) {
       add(make_file_sink(path, false, request.columns, request.rank_by), context);
@@ -373,8 +388,9 @@ RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned)
     report.notes = what_is_not_counted(*counters, planned);
   }
   report.context = make_context(targets.facts(space), request.scenarios, request.argv);
+  const std::uintmax_t resumed_bytes = bytes_of(request.resume);
   report.rows = resumed_rows(request, report.context, selected, planned);
-  FileSinks sinks(request, report.context);
+  FileSinks sinks(request, report.context, resumed_bytes);
   sinks.replay(report.rows, request.resume.has_value());
   try {
     Loop(request, report, sinks, selected, targets, isolation.get(), count).over(planned);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/regular_file.h"
 #include "scenario/settings.h"
 
 namespace lora_bench {
@@ -27,9 +28,8 @@ std::optional<std::string> read_text(const fs::path& file, const Location& where
     diagnostics.add(where, fmt::format("cannot read {}: {}", file.string(), why));
     return std::nullopt;
   };
-  std::error_code error;
-  if (fs::is_directory(file, error)) {
-    return refuse("it is a folder");
+  if (const std::string why = why_no_file(file); !why.empty()) {
+    return refuse(why);
   }
   errno = 0;
   std::ifstream stream(file, std::ios::binary);

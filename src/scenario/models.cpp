@@ -46,15 +46,31 @@ void read_layer(const Value::Entry& entry, ModelLayer layer, std::vector<ModelLa
   layers.push_back(std::move(layer));
 }
 
+// The names in `lacks`; nothing where it is no list of words.
+std::optional<std::vector<std::string>> lacking(const Value* value) {
+  std::vector<std::string> names;
+  if (value == nullptr) {
+    return names;
+  }
+  bool good = value->kind == Value::Kind::kList && !value->items.empty();
+  for (const Value& item : value->items) {
+    good = good && item.kind == Value::Kind::kScalar && !item.text.empty();
+    names.push_back(item.text);
+  }
+  return good ? std::optional(names) : std::nullopt;
+}
+
 void read_model(const Value::Entry& entry, std::vector<ModelLayer>& layers,
                 Diagnostics& diagnostics) {
   const Value* source = entry.value.find("source");
   const auto blocks = positive(entry.value.find("blocks"));
   const Value* shapes = entry.value.find("layers");
+  const auto lacks = lacking(entry.value.find("lacks"));
   if (source == nullptr || source->text.empty() || !blocks || shapes == nullptr ||
-      shapes->entries.empty()) {
+      shapes->entries.empty() || !lacks) {
     diagnostics.add(entry.where, fmt::format("model '{}' is not understood", entry.key),
-                    "a map with source, blocks and layers");
+                    "a map with source, blocks and layers, and `lacks`, a list of names, where no "
+                    "layer here is a part of the model");
     return;
   }
   for (const Value::Entry& layer : shapes->entries) {
@@ -81,24 +97,46 @@ std::vector<ModelLayer> parse_models(const std::string& text, const std::string&
   return layers;
 }
 
+std::map<std::string, std::vector<std::string>> parse_parts(const std::string& text,
+                                                            const std::string& file) {
+  std::map<std::string, std::vector<std::string>> parts;
+  for (const ModelLayer& layer : parse_models(text, file)) {
+    parts[layer.model].push_back(layer.layer);
+  }
+  Diagnostics diagnostics;
+  const auto root = parse_yaml(text, file, diagnostics);
+  for (auto& [model, names] : parts) {
+    const auto lacks = lacking(root->find(model)->find("lacks"));
+    if (lacks) {
+      names.insert(names.end(), lacks->begin(), lacks->end());
+    }
+  }
+  return parts;
+}
+
+namespace {
+
+std::string text_of_models(const fs::path& file) {
+  Diagnostics diagnostics;
+  auto text = read_text(file, {}, diagnostics);
+  diagnostics.throw_if_any();
+  return std::move(*text);
+}
+
+}  // namespace
+
 std::vector<ModelLayer> load_models() {
   const fs::path file = models_file();
-  Diagnostics diagnostics;
-  const auto text = read_text(file, {}, diagnostics);
-  diagnostics.throw_if_any();
-  return parse_models(*text, file.string());
+  return parse_models(text_of_models(file), file.string());
 }
 
 std::map<std::string, std::vector<std::string>> layers_of_models() {
-  std::map<std::string, std::vector<std::string>> layers;
   try {
-    for (const ModelLayer& row : load_models()) {
-      layers[row.model].push_back(row.layer);
-    }
+    const fs::path file = models_file();
+    return parse_parts(text_of_models(file), file.string());
   } catch (const UsageError&) {
     return {};
   }
-  return layers;
 }
 
 }  // namespace lora_bench

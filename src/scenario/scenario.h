@@ -78,7 +78,7 @@ struct ModelLayer {
   std::string source;               // where the sizes were read
 };
 [[nodiscard]] std::vector<ModelLayer> load_models();
-// The names of the layers of each model; none where there is no models.yaml that can be read.
+// The names of the layers of each model and what it `lacks`; none where models.yaml is unreadable.
 [[nodiscard]] std::map<std::string, std::vector<std::string>> layers_of_models();
 
 // One entry of the schema, for docs, `list` and the test that holds them together.

@@ -307,7 +307,9 @@ TEST_CASE("files that do not fit together are a usage error that says what is wr
       {folder.folder(), "is a folder"},
       {folder.write("empty", ""), "is no safetensors file"},
       {folder.write("cut", whole.substr(0, whole.size() / 2)), "cut short"},
-      {folder.write("text", std::string("\x02\0\0\0\0\0\0\0[]", 10)), "there is no tensor"},
+      {folder.write("text", std::string("\x02\0\0\0\0\0\0\0[]", 10)),
+       "its header is no JSON object"},
+      {folder.write("more", whole + "x"), "has 1 bytes behind its last tensor"},
       {folder.write("x", extract(whole, "x").file()), "the result is BF16 ["},
       {folder.write("ids", extract(whole, "rank").file()), "the result is I64 ["},
   };

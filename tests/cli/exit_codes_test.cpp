@@ -205,6 +205,13 @@ TEST_CASE("exit 1: a filter that matches nothing, an unknown column, an unknown 
   const ProcessResult threshold = run_tool({"run", "smoke", "--threshold", "max_time=3"});
   CHECK(threshold.exit_code == 1);
   CHECK(contains(threshold.err, "did you mean 'max_time_us'?"));
+  for (const char* text : {"max_floor_ratio", "max_floor_ratio="}) {
+    const ProcessResult without = run_tool({"run", "smoke", "--threshold", text});
+    CHECK(without.exit_code == 1);
+    CHECK(without.err == std::string("--threshold ") + text +
+                             ": 'max_floor_ratio' has no value; allowed: a number above 0, as in "
+                             "max_floor_ratio=1.5\n");
+  }
 }
 
 TEST_CASE("exit 1: a number that is none is refused, not bent into one") {

@@ -1,9 +1,16 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <regex>
 #include <string>
+#include <vector>
 
+#include "support/json_rows.h"
 #include "support/process.h"
 #include "support/small_scenario.h"
 
@@ -86,6 +93,91 @@ TEST_CASE("an interrupted verify says no command that cannot be run") {
   CHECK_FALSE(contains(cut.err, "can be resumed"));
 }
 
+TEST_CASE("what is no file is refused before it is opened, wherever a file is read") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  REQUIRE(::mkfifo(folder.path("pipe.jsonl").c_str(), 0600) == 0);
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string including = folder.write("including.yaml", "include: pipe\n");
+  const std::string tracing =
+      folder.write("tracing.yaml", "layer: {in: 8, out: [8]}\nskew: {trace: pipe}\n");
+  const std::vector<std::vector<std::string>> lines{
+      {"run", pipe},
+      {"run", including},
+      {"run", tracing},
+      {"run", file, "--tuning", pipe},
+      {"run", file, "--backends", "cpu", "--resume", folder.path("pipe.jsonl")},
+      {"report", pipe},
+      {"compare", pipe, pipe},
+      {"check", pipe, "--output", pipe},
+  };
+  for (const std::vector<std::string>& line : lines) {
+    CAPTURE(line);
+    const ProcessResult result = run_tool(line);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "it is a pipe, and only files are read"));
+  }
+  const ProcessResult device = run_tool({"report", "/dev/zero"});
+  CHECK(device.exit_code == 1);
+  CHECK(contains(device.err, "cannot read '/dev/zero': it is a device"));
+}
+
+TEST_CASE("a line without an end is refused before it is in memory") {
+  const TemporaryFolder folder;
+  const std::string endless = folder.write("rows.jsonl", "{");
+  std::filesystem::resize_file(endless, std::uintmax_t{1} << 40);  // no block of it is on the disk
+  const ProcessResult result = run_tool({"report", endless});
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, "rows.jsonl:1: line longer than 16777216 bytes"));
+}
+
+TEST_CASE("a file that a run is writing is refused to another, which runs nothing") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  const std::vector<std::string> run{"run", file, "--backends", "cpu", "--no-time"};
+  const auto with = [&](const std::string& option) {
+    std::vector<std::string> command = run;
+    command.insert(command.end(), {option, rows});
+    return run_tool(command);
+  };
+  REQUIRE(with("--out").exit_code == 0);
+  const std::string text = read_file(rows);
+  const int held = ::open(rows.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(held, LOCK_EX) == 0);  // as a run that goes on holds it
+  for (const char* option : {"--out", "--resume", "--samples-to"}) {
+    const ProcessResult second = with(option);
+    CAPTURE(second.err);
+    CHECK(second.exit_code == 5);
+    CHECK(contains(second.err, "rows.jsonl': another lora-bench is writing it; wait for its end"));
+    CHECK(read_file(rows) == text);
+  }
+  ::close(held);
+  CHECK(with("--resume").exit_code == 0);
+}
+
+TEST_CASE("rows that were edited are refused by a strict comparison") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("small.yaml", small_scenario());
+  const std::string rows = folder.path("rows.jsonl");
+  REQUIRE(run_tool({"run", file, "--backends", "cpu", "--no-time", "--out", rows}).exit_code == 0);
+  const std::string text = read_file(rows);
+  CHECK(contains(text, R"("sealed":true})"));
+  const std::string edited = folder.write(
+      "edited.jsonl",
+      std::regex_replace(text, std::regex(R"("warning":"[^"]*")"), R"("warning":"none at all")"));
+  const ProcessResult strict = run_tool({"compare", "--strict", rows, edited});
+  CAPTURE(strict.err);
+  CHECK(strict.exit_code == 1);
+  CHECK(contains(strict.err, "edited.jsonl:2: the row was changed after it was written"));
+  // Writing it out again takes no doubt away.
+  const std::string again = folder.path("again.jsonl");
+  CHECK(run_tool({"report", edited, "--out", again}).exit_code == 0);
+  CHECK(contains(run_tool({"report", again}).err, "as its seal is missing: measure it again"));
+}
+
 TEST_CASE("a results file cut in the middle of a line is resumed without that row") {
   const TemporaryFolder folder;
   const std::string file =
@@ -112,7 +204,7 @@ TEST_CASE("resume trusts no row that this run would not have written") {
     return run_tool(command);
   };
   REQUIRE(with("--out", stored).exit_code == 0);
-  const std::string text = read_file(stored);
+  const std::string text = unsealed(read_file(stored));
   const std::size_t row = text.find('\n') + 1;
   const auto resumed = [&](const std::string& edited) {
     return with("--resume", folder.write("edited.jsonl", edited));
@@ -173,7 +265,7 @@ TEST_CASE("resume judges stored times by the thresholds that the run was asked f
   REQUIRE((judged == 3 || judged == 4));
   CHECK(with("--resume", stored).exit_code == judged);
   const auto refused = [&](const std::string& key, const std::string& value) {
-    const std::string text = read_file(stored);
+    const std::string text = unsealed(read_file(stored));
     const std::size_t at = text.find("\"" + key + "\":", text.find('\n')) + key.size() + 3;
     const std::string edited = text.substr(0, at) + value + text.substr(text.find(",\"", at));
     const ProcessResult result = with("--resume", folder.write("edited.jsonl", edited));
@@ -198,7 +290,7 @@ TEST_CASE("resume trusts no row of a layer that was proved at less than this run
     return run_tool(command);
   };
   REQUIRE(with("--out", stored).exit_code == 0);
-  const std::string text = read_file(stored);
+  const std::string text = unsealed(read_file(stored));
   CHECK(with("--resume", stored).exit_code == 0);
   const std::string memory = "+memory\"";
   const std::size_t at = text.find(memory);
@@ -227,7 +319,7 @@ TEST_CASE("resume takes no time of operands that were rotated otherwise than thi
       return run_tool(command);
     };
     static_cast<void>(with("--out", stored));
-    const std::string text = read_file(stored);
+    const std::string text = unsealed(read_file(stored));
     REQUIRE(contains(text, "\"status\":\"PASSED\""));
     CHECK(!contains(with("--resume", stored).err, "cannot resume"));
     for (const char* key : {"\"rotation_sets\":", "\"rotated_bytes\":"}) {

@@ -81,6 +81,21 @@ TEST_CASE("a case whose row is not as it was sealed, or is timed otherwise, is r
   CHECK_FALSE(fs::exists(folder.path("peers.jsonl")));
 }
 
+TEST_CASE("a case in which a byte belongs to no tensor is refused") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  export_cases(folder);
+  std::string whole = read_file(folder.path("cases/decode8-rank8.safetensors"));
+  const std::string first = "\"data_offsets\":[0,";
+  REQUIRE(contains(whole, first));
+  whole.replace(whole.find(first), first.size(), "\"data_offsets\":[1,");
+  const std::string file = folder.write("cases/decode8-rank8.safetensors", whole);
+  const ProcessResult result = run_peer(python, folder, "numpy", {"--cases", file});
+  CHECK(result.exit_code == 1);
+  CHECK_MESSAGE(contains(result.err, "begins at byte 1 of the data, where byte 0 is next"),
+                result.err);
+}
+
 TEST_CASE("a peer under the name of a backend of ours is refused") {
   LORA_BENCH_NEED_NUMPY(python);
   const TemporaryFolder folder;

@@ -23,6 +23,7 @@ std::string library_with(const TemporaryFolder& folder, const std::string& fault
   static const std::string kCode = R"(#include "lora_bench_backend.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 static int32_t supports(const lora_bench_problem* p, const lora_bench_device* d, char* w, int64_t n) {
   (void)p; (void)d; (void)w; (void)n;
 #ifdef EXITS_IN_SUPPORTS
@@ -83,6 +84,9 @@ static void numerics(const lora_bench_problem* p, lora_bench_numerics* n) {
 }
 static const lora_bench_descriptor descriptor = {
     ABI, SIZE, "bad", "bad", SPACE, 0, supports, numerics, 0, LAUNCH};
+#ifdef STAYS
+__attribute__((destructor)) static void stay(void) { for (;;) pause(); }
+#endif
 #ifdef ANOTHER
 const int another_build = 1;
 #endif
@@ -103,7 +107,7 @@ const lora_bench_descriptor* lora_bench_backend(void) { return &descriptor; }
   const std::string source = folder.write(fault + ".c", kCode);
   const std::string library = folder.path("lib" + fault + ".so");
   const ProcessResult built = run_process(
-      {"cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pedantic",
+      {"cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-pedantic",
        "-D" + fault, "-shared", "-fPIC", "-I" + kSource + "/include", "-o", library, source});
   REQUIRE_MESSAGE(built.exit_code == 0, built.err);
   return library;
@@ -313,6 +317,18 @@ TEST_CASE("a plugin that ends the program is no pass, and its message says what 
   CHECK(contains(planned.err, "in supports; the work ends here\n"));
   CHECK(run_tool({"export", "smoke/decode8-rank8", "--backends", library, "--to", folder.folder()})
             .exit_code == 2);
+}
+
+TEST_CASE("a plugin that never lets the program end costs neither rows nor the exit code") {
+  const TemporaryFolder folder;
+  const std::string rows = folder.path("rows.jsonl");
+  const ProcessResult result = run_smoke(library_with(folder, "STAYS") + ",cpu", {"--out", rows});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 2);  // it computes nothing
+  CHECK(contains(result.out, "FAILED"));
+  CHECK(
+      contains(result.err, "did not leave within 10 s of its end, with the work done and written"));
+  CHECK(contains(read_file(rows), "\"backend\":\"cpu\""));
 }
 
 TEST_CASE("a run with a plugin that is interrupted still gives its table") {

@@ -215,6 +215,17 @@ TEST_CASE("progress tells no time before a row has ended") {
   CHECK(progress_text(2, 12, 4) == "3 of 12, 20.0 s left");
 }
 
+TEST_CASE("a line of progress is shorter than the terminal that would break it") {
+  const std::string what =
+      "layers decode16-qkv-llama-3.1-8b-tp4-fully_sharded-long-names-of-cases cpu";
+  CHECK(progress_line("3 of 12", "smoke a cpu", 80) == "[3 of 12] smoke a cpu");
+  CHECK(progress_line("3 of 12", what, 200) == "[3 of 12] " + what);
+  CHECK(progress_line("3 of 12", what, 80).size() == 79);
+  CHECK(progress_line("3 of 12", what, 80).ends_with(".."));
+  CHECK(progress_line("3 of 12", what, 0).size() == 79);  // a terminal that does not tell
+  CHECK(progress_line("3 of 12", "two\nlines", 80) == "[3 of 12] two lines");
+}
+
 TEST_CASE("who has nothing to do may launch nothing") {
   Row row = timed_row(0.001, 0);
   judge_floor(row, {.seconds = 1e-6, .bound_by = "launch", .stream_seconds = 1e-6});

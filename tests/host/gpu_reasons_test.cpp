@@ -6,6 +6,7 @@
 #include "device/nvml.h"
 
 using lora_bench::architecture_fits;
+using lora_bench::architectures_text;
 using lora_bench::DriverFacts;
 using lora_bench::why_no_device;
 
@@ -37,6 +38,12 @@ TEST_CASE("one fitting architecture of the list is enough, and an unreadable one
   CHECK_FALSE(architecture_fits("90a,100", 89));
   CHECK_FALSE(architecture_fits("native", 90));
   CHECK_FALSE(architecture_fits("", 90));
+}
+
+TEST_CASE("a build says which architectures it has code for, and when it is one alone") {
+  CHECK(architectures_text("90a") == "sm_90a alone");
+  CHECK(architectures_text("80 89 90a 100") == "sm_80, sm_89, sm_90a, sm_100");
+  CHECK(architectures_text("86-real native") == "sm_86, native");
 }
 
 TEST_CASE("every reason for having no GPU is a sentence of its own") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ Row layer_row(const std::string& case_id, const std::string& layer, double base_
 
 std::vector<ModelStep> steps_of(const std::vector<Row>& rows) {
   return model_steps(rows, rows, {});
+}
+
+// The text as it would stand in one line.
+std::string unfolded(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 }  // namespace
@@ -118,7 +125,8 @@ TEST_CASE("the sum of a scenario that has some layers of a model says which it i
   CHECK(part[0].never_run == "gate_up, down");
   const std::string text = render_model_steps(part, false);
   CHECK(text.find("32 qkv + 32 o, no gate_up, down") != std::string::npos);
-  CHECK(text.find("is without those layers, so it has no tokens/s:") != std::string::npos);
+  CHECK(unfolded(text).find("is without those layers, so it has no tokens/s:") !=
+        std::string::npos);
   CHECK(text.find("0.48") != std::string::npos);   // base ms
   CHECK(text.find("33.3k") == std::string::npos);  // 16 tokens in 0.48 ms are none of the model
   CHECK(render_model_steps(steps_of(rows), false).find("33.3k") != std::string::npos);
@@ -150,7 +158,7 @@ TEST_CASE("a sum with a layer whose tax is below its noise is a range, or a boun
   std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 5.05)};
   rows[1].layer_count = 8;
   const auto has = [&](const std::string& text) {
-    return render_model_steps(steps_of(rows), false).find(text) != std::string::npos;
+    return unfolded(render_model_steps(steps_of(rows), false)).find(text) != std::string::npos;
   };
   // 32 * 2 us, and 8 times from -0.1 to 0.1; of 32 * 10 + 8 * 5 us.
   CHECK(steps_of(rows)[0].tax_us == doctest::Approx(64));
@@ -230,6 +238,33 @@ TEST_CASE("a step with rows of two machines or builds has no sum, and each alone
   CHECK(steps_of(rows)[0].missing == "rows of two machines or builds");
 }
 
+TEST_CASE("steps fit 100 columns, whatever the names are, and say all that they are of") {
+  const std::string long_name(70, 'n');
+  for (const std::string& name : {std::string("decode16"), long_name}) {
+    CAPTURE(name);
+    std::vector<Row> rows;
+    for (const char* layer : {"qkv", "o", "gate_up", "down"}) {
+      rows.push_back(layer_row(name + "-" + layer, layer, 10, 10.05));
+      rows.push_back(layer_row("mixed-" + std::string(layer), layer, 100, 200));
+    }
+    rows[0].time_us = 12.5;
+    rows[0].tax_us = 2.5;
+    rows[3].status = Status::kFailed;
+    const LayersOfModels models{{"m", {"qkv", "o", "gate_up", "down", "experts"}}};
+    const std::string text = render_model_steps(model_steps(rows, rows, models), false);
+    CAPTURE(text);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      CHECK(line.size() <= 100);
+    }
+    CHECK(text.find("m, tp 1: 32 qkv + 32 o + 32 gate_up + 32 down, no experts\n") !=
+          std::string::npos);
+    CHECK(text.find(name) != std::string::npos);
+    CHECK(text.find("0.0704 to 0.0896") != std::string::npos);
+    CHECK(text.find("no sum: o is FAILED") != std::string::npos);
+  }
+}
+
 TEST_CASE("shards, repetitions and backends are steps of their own") {
   std::vector<Row> rows;
   for (const char* layer : {"qkv", "o"}) {
@@ -245,6 +280,6 @@ TEST_CASE("shards, repetitions and backends are steps of their own") {
     }
   }
   CHECK(steps_of(rows).size() == 8);
-  CHECK(render_model_steps(steps_of(rows), false).find("without what they exchange") !=
+  CHECK(unfolded(render_model_steps(steps_of(rows), false)).find("without what they exchange") !=
         std::string::npos);
 }

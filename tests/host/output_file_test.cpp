@@ -1,9 +1,11 @@
 #include "report/output_file.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <string>
 
+#include "core/error.h"
 #include "support/process.h"
 
 using lora_bench::OutputFile;
@@ -23,4 +25,33 @@ TEST_CASE("what is written once a file was shortened follows what was left") {
     file.close();
     CHECK(lora_bench::test::read_file(path) == "whole\nagain\n");
   }
+}
+
+TEST_CASE("a file that is being written is refused to others, and keeps what it holds") {
+  const lora_bench::test::TemporaryFolder scratch;
+  const std::string path = scratch.path("rows.txt");
+  {
+    OutputFile first(path, false);
+    first.write("first\n");
+    for (const bool append : {false, true}) {
+      CAPTURE(append);
+      CHECK_THROWS_WITH_AS(OutputFile(path, append),
+                           doctest::Contains("another lora-bench is writing it"),
+                           lora_bench::EnvironmentError);
+    }
+    CHECK(lora_bench::test::read_file(path) == "first\n");
+  }
+  OutputFile(path, true).write("second\n");
+  CHECK(lora_bench::test::read_file(path) == "first\nsecond\n");
+  OutputFile(path, false).write("third\n");
+  CHECK(lora_bench::test::read_file(path) == "third\n");
+}
+
+TEST_CASE("two may write where nothing is kept, and a pipe that nobody reads is an error at once") {
+  const OutputFile one("/dev/null", false);
+  CHECK_NOTHROW(OutputFile("/dev/null", false));
+  const lora_bench::test::TemporaryFolder scratch;
+  REQUIRE(::mkfifo(scratch.path("pipe.txt").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(OutputFile(scratch.path("pipe.txt"), false),
+                       doctest::Contains("cannot open"), lora_bench::EnvironmentError);
 }

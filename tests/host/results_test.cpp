@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "report/columns.h"
 #include "report/json_row.h"
+#include "report/json_text.h"
 #include "report/sink.h"
 #include "support/rows.h"
 
@@ -222,6 +223,52 @@ TEST_CASE("a stored row that contradicts itself is read with its place, the caus
             "r.jsonl:2: " + doubt + "; no run writes that: measure the row again");
     }
   }
+}
+
+TEST_CASE("a sealed row that was changed is in doubt, whatever was changed and made to agree") {
+  const std::string context = saying_sealed(to_json_line(fixed_context())) + "\n";
+  const auto warnings = [&](const std::string& row) {
+    const Results results = parse_results(context + row + "\n", "r.jsonl");
+    CHECK(results.rows.front().doubted == !results.warnings.empty());
+    return results.warnings;
+  };
+  const std::string sealed = with_seal(to_json_line(fixed_rows().front()));
+  CHECK(warnings(sealed).empty());
+  CHECK(warnings(sealed + "\r").empty());
+  const std::string said = "r.jsonl:2: the row was changed after it was written, as its seal ";
+  const auto edited = [&](const auto& edit) {
+    Row row = fixed_rows().front();
+    edit(row);
+    derive_metrics(row);
+    const std::string line = to_json_line(row);  // with the seal of what was there before
+    const std::vector<std::string> found =
+        warnings(line.substr(0, line.size() - 1) + sealed.substr(sealed.rfind(",\"seal\"")));
+    return found.size() == 1 && found.front() == said + "is that of another line: measure it again";
+  };
+  CHECK(edited([](Row& row) { *row.floor_us /= 2; }));
+  CHECK(edited([](Row& row) { row.warning += "no"; }));
+  CHECK(edited([](Row& row) { *row.noise_us /= 2; }));
+  const std::vector<std::string> bare = warnings(to_json_line(fixed_rows().front()));
+  REQUIRE(bare.size() == 1);
+  CHECK(bare.front() == said + "is missing: measure it again");
+  // Files of tools that seal nothing.
+  CHECK(parse_results(context_line() + row_line(), "r.jsonl").warnings.empty());
+}
+
+TEST_CASE("a row whose samples were taken out, or whose noise was, is in doubt without any seal") {
+  const auto warning = [](const auto& edit) {
+    Row row = fixed_rows().front();
+    edit(row);
+    const auto found = parse_results(context_line() + to_json_line(row) + "\n", "r.jsonl").warnings;
+    return found.empty() ? "" : found.front();
+  };
+  CHECK(warning([](Row&) {}).empty());
+  CHECK(warning([](Row& row) { row.samples_us.clear(); }) ==
+        "r.jsonl:2: PASSED with a time and without the samples_us that it is the median of; no run "
+        "writes that: measure the row again");
+  CHECK(warning([](Row& row) { row.noise_us = 0; }) ==
+        "r.jsonl:2: noise_us is 0, though the quartiles are apart; no run writes that: measure the "
+        "row again");
 }
 
 TEST_CASE("rows told twice and another case under known names are read with a warning") {

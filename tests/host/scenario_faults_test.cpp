@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <clocale>
 #include <filesystem>
@@ -57,11 +58,17 @@ std::string repeat(const std::string& text, std::size_t times) {
 
 }  // namespace
 
-TEST_CASE("a file that is missing, a folder or too long is refused by name") {
+TEST_CASE("a file that is missing, a folder, a pipe, a device or too long is refused by name") {
   const test::TemporaryFolder folder;
   CHECK(load_refusal(folder.path("none.yaml")) ==
         "cannot read " + folder.path("none.yaml") + ": No such file or directory");
   CHECK(load_refusal(folder.folder()) == "cannot read " + folder.folder() + ": it is a folder");
+  REQUIRE(::mkfifo(folder.path("pipe.yaml").c_str(), 0600) == 0);
+  CHECK(
+      load_refusal(folder.path("pipe.yaml")) ==
+      "cannot read " + folder.path("pipe.yaml") +
+          ": it is a pipe, and only files are read; write what it gives into a file and name that");
+  CHECK(load_refusal("/dev/zero").starts_with("cannot read /dev/zero: it is a device, and only "));
   const fs::path large = folder.write("large.yaml", std::string(10 << 20, '#'));
   CHECK(load_refusal(large) == "cannot read " + large.string() + ": longer than 1048576 bytes");
 }

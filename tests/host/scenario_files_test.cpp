@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -127,6 +128,39 @@ TEST_CASE("models name where their sizes were read and agree with themselves") {
       }
     }
   }
+}
+
+TEST_CASE("a model of which a part alone is listed names the rest, so that no sum is its step") {
+  const auto layers = layers_of_models();
+  CHECK(layers.at("gpt-oss-20b") == std::vector<std::string>{"qkv", "o", "experts"});
+  CHECK(layers.at("qwen3-8b") == std::vector<std::string>{"qkv", "o", "gate_up", "down"});
+  for (const auto& [model, names] : layers) {  // an MLP, or the name of what stands for it
+    CAPTURE(model);
+    CHECK(names.size() >= 3);
+  }
+}
+
+TEST_CASE(
+    "a trace is a list, or the column `adapter` of a table, and may begin with a byte order mark") {
+  const fs::path folder =
+      fs::temp_directory_path() / fmt::format("lora-bench-trace-{}", ::getpid());
+  fs::create_directory(folder);
+  const auto ids = [&](const std::string& text) {
+    std::ofstream(folder / "t.csv", std::ios::binary) << text;
+    const std::string scenario =
+        "layer: {in: 64, out: 64}\nadapters.slots: 8\nbatch.decode: 4\nskew: {trace: t.csv}\n";
+    return parse_scenario(scenario, folder / "test.yaml", {}).cases.front().skew.trace;
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(ids("3, 0 1\n") == Ids{3, 0, 1});
+  CHECK(ids("3\n0\n1\n") == Ids{3, 0, 1});
+  CHECK(ids("3,0,\n1\n") == Ids{3, 0, 1});
+  CHECK(ids("\xEF\xBB\xBF"
+            "3\n0\n") == Ids{3, 0});
+  CHECK(ids("\xEF\xBB\xBF"
+            "adapter\r\n3\r\n0\r\n") == Ids{3, 0});
+  CHECK(ids("# of a day\nwhen, adapter, prompt\n17, 2, 900\n\n18, -1, 70000\n") == Ids{2, -1});
+  fs::remove_all(folder);
 }
 
 TEST_CASE("kv heads of a layer are those of its model, or of the scenario that says so") {

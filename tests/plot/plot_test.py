@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Pictures of stored rows: plot_test.py."""
+import hashlib
 import json
 import os
 import re
@@ -189,6 +190,16 @@ class WhatIsNoResult(PlotTest):
         for why in ("PASSED without a level that was proved", "without floor_ratio",
                     "floor_ratio is not time_us over floor_us"):
             self.assertIn(why, said)
+
+    def test_a_row_that_was_changed_after_it_was_written_is_not_drawn(self):
+        context, first, second, third = ANCHORS.read_text(encoding="utf-8").splitlines()[:4]
+        sealed = [line[:-1] + f',"seal":"{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}'
+                  for line in (first, second)]
+        file = self.folder / "sealed.jsonl"
+        file.write_text("\n".join([context[:-1] + ',"sealed":true}', sealed[0],
+                                   sealed[1].replace('"warning":"', '"warning":"x'), third, ""]), encoding="utf-8")
+        _, said = self.drawn("bars", file)
+        self.assertRegex(said, "not drawn: 2 changed after it was written, the first: .*sealed.jsonl:[34]")
 
     def test_repeats_are_drawn_as_their_median(self):
         first = self.stored(SMOKE)[0]
