@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
-#include "core/error.h"
+#include "report/output_file.h"
 
 namespace lora_bench {
 namespace {
@@ -24,32 +20,22 @@ std::string csv_quoted(const std::string& text) {
 
 class SamplesSink final : public Sink {
  public:
-  explicit SamplesSink(const std::filesystem::path& path) : path_(path), file_(path) {
-    check("opened");
-  }
+  explicit SamplesSink(const std::filesystem::path& path) : file_(path, false) {}
   void begin(const Context& /*context*/) override {
-    file_ << "scenario,case,backend,repetition,sample,time_us\n";
-    check("written");
+    file_.write("scenario,case,backend,repetition,sample,time_us\n");
   }
   void row(const Row& row) override {
+    std::string lines;
     for (std::size_t i = 0; i < row.samples_us.size(); ++i) {
-      file_ << fmt::format("{},{},{},{},{},{}\n", csv_quoted(row.scenario), csv_quoted(row.case_id),
+      lines += fmt::format("{},{},{},{},{},{}\n", csv_quoted(row.scenario), csv_quoted(row.case_id),
                            csv_quoted(row.backend), row.repetition, i, row.samples_us[i]);
     }
-    file_.flush();
-    check("written");
+    file_.write(lines);
   }
-  void finish() override {}
+  void finish() override { file_.close(); }
 
  private:
-  void check(const char* what) {
-    if (!file_) {
-      throw EnvironmentError(
-          fmt::format("{} cannot be {}: {}", path_.string(), what, std::strerror(errno)));
-    }
-  }
-  std::filesystem::path path_;
-  std::ofstream file_;
+  OutputFile file_;
 };
 
 }  // namespace
