@@ -100,6 +100,7 @@ TEST_CASE("what a kernel writes into a result file ends the run with a sentence"
       CAPTURE(result.err);
       CHECK(result.exit_code == 5);
       CHECK(contains(result.err, file + "' holds what this program did not write there"));
+      run.back() = folder.path("isolated-" + file);
       run.emplace_back("--isolate");
       CHECK(run_tool(run).exit_code == 0);
     }
