@@ -34,7 +34,7 @@ struct PlanOptions {
 // bytes of its operands: an idle machine's rate, and that of a busy one with many rows to compare.
 constexpr double kProofBytesPerSecond = 0.2e9;
 constexpr double kSlowProofBytesPerSecond = 0.03e9;
-constexpr double kMostSecondsBesides = 0.2;  // threads, buffers, graphs
+constexpr double kMostSecondsBesides = 0.5;  // threads, buffers, graphs, looks at single launches
 
 struct Span {
   double least_s = 0, most_s = 0;

@@ -13,7 +13,24 @@ namespace {
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 constexpr std::int64_t kOfAThread = std::int64_t{2} << 20;
 
+// The byte of each number that has its sign: the last one, in little endian.
+template <typename Change>
+void change_signs(std::span<std::byte> numbers, std::int64_t bytes_of_each, const Change& change) {
+  const auto step = static_cast<std::size_t>(bytes_of_each);
+  for (std::size_t last = step; last <= numbers.size(); last += step) {
+    change(numbers[last - 1]);
+  }
+}
+
 }  // namespace
+
+void negate(std::span<std::byte> numbers, std::int64_t bytes_of_each) {
+  change_signs(numbers, bytes_of_each, [](std::byte& byte) { byte ^= std::byte{0x80}; });
+}
+
+void make_positive(std::span<std::byte> numbers, std::int64_t bytes_of_each) {
+  change_signs(numbers, bytes_of_each, [](std::byte& byte) { byte &= std::byte{0x7F}; });
+}
 
 std::vector<std::byte> zero_bytes(std::int64_t count) {
   std::vector<std::byte> bytes;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace lora_bench {
@@ -16,5 +17,9 @@ void resize_bytes(std::vector<std::byte>& bytes, std::int64_t count);
 void copy_bytes(void* to, const void* from, std::int64_t count);
 // Of so many bytes each, compared on all cores where they are many.
 [[nodiscard]] bool same_bytes(const void* left, const void* right, std::int64_t count);
+
+// Floating-point numbers of so many bytes each, with the other sign or without one.
+void negate(std::span<std::byte> numbers, std::int64_t bytes_of_each);
+void make_positive(std::span<std::byte> numbers, std::int64_t bytes_of_each);
 
 }  // namespace lora_bench

@@ -84,6 +84,15 @@ class CudaMemory final : public Memory {
     }
   }
 
+  void enqueue_copy(void* stream, void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0) {
+      const CurrentGpu current(gpu_);
+      LORA_BENCH_CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes),
+                                            cudaMemcpyDeviceToDevice,
+                                            static_cast<cudaStream_t>(stream)));
+    }
+  }
+
   void synchronize() override {
     const CurrentGpu current(gpu_);
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());

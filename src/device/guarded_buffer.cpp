@@ -28,6 +28,11 @@ const Band& guard_pattern() {
   return kPattern;
 }
 
+constexpr std::int64_t kPageBytes = 4096;
+// What is allocated beside the contents: the guards, room to shift between them, and a page more,
+// so that behind the contents at least one page is whole (device/write_watch.h).
+constexpr std::int64_t kExtraBytes = kAlignmentBytes + 2 * GuardedBuffer::kGuardBytes + kPageBytes;
+
 // Up to this size one copy of everything takes less than a copy of each part: on a device each is a
 // call that waits.
 constexpr std::int64_t kOneCopyBytes = std::int64_t{64} << 10;
@@ -79,10 +84,9 @@ GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t mi
   if (bytes < 0 || misalign < 0 || misalign >= kAlignmentBytes) {
     throw std::logic_error("guarded buffer: sizes must be >= 0, misalign below 256");
   }
-  constexpr std::int64_t kExtra = kAlignmentBytes + 2 * kGuardBytes;
   // A size near the limit is left to the allocator, which refuses it by name.
-  const bool absurd = bytes > std::numeric_limits<std::int64_t>::max() - kExtra;
-  base_ = static_cast<std::byte*>(memory.allocate(absurd ? bytes : bytes + kExtra));
+  const bool absurd = bytes > std::numeric_limits<std::int64_t>::max() - kExtraBytes;
+  base_ = static_cast<std::byte*>(memory.allocate(absurd ? bytes : bytes + kExtraBytes));
   std::byte* start = base_ + kGuardBytes + misalign;
   data_ = start;
   try {
@@ -91,6 +95,10 @@ GuardedBuffer::GuardedBuffer(Memory& memory, std::int64_t bytes, std::int64_t mi
     memory.release(base_);
     throw;
   }
+}
+
+std::span<std::byte> GuardedBuffer::allocation() const {
+  return {base_, base_ == nullptr ? 0 : static_cast<std::size_t>(bytes_ + kExtraBytes)};
 }
 
 // The guards, and the contents or poison between them.

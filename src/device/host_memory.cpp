@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "core/error.h"
@@ -22,6 +26,8 @@ namespace {
 // A page that the processor translates once for 512 of the common size: what streams through a
 // large buffer reads it as fast as the ceilings, which are measured on such pages.
 constexpr std::int64_t kLargePage = std::int64_t{2} << 20;
+// What fills one begins on one: whole pages can be watched (device/write_watch.h).
+constexpr std::int64_t kPage = 4096;
 
 // Linux promises more memory than it has and kills the process on touch: larger requests are
 // checked first. Smaller ones are not worth reading /proc for.
@@ -41,7 +47,8 @@ class HostMemory final : public Memory {
     const bool large = bytes >= kLargePage;
     const auto size = static_cast<std::size_t>(bytes) + 1;
     void* address = nullptr;
-    if (::posix_memalign(&address, large ? kLargePage : kAlignmentBytes, size) != 0) {
+    const std::int64_t alignment = large ? kLargePage : bytes >= kPage ? kPage : kAlignmentBytes;
+    if (::posix_memalign(&address, static_cast<std::size_t>(alignment), size) != 0) {
       refuse(bytes);
     }
     if (large) {
@@ -93,6 +100,22 @@ std::int64_t heap_bytes() {
   const struct mallinfo2 heap = mallinfo2();
   return static_cast<std::int64_t>(heap.uordblks + heap.hblkhd);
 #endif
+}
+
+std::int64_t mapped_bytes() {
+  std::int64_t pages = 0;  // the first number
+  std::istringstream(read_text("/proc/self/statm")) >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+std::int64_t open_descriptors() {
+  std::error_code none;
+  const std::filesystem::directory_iterator open("/proc/self/fd", none);
+  return none ? 0 : std::distance(begin(open), end(open));
+}
+
+void Memory::enqueue_copy(void* /*stream*/, void* to, const void* from, std::int64_t bytes) {
+  copy_within(to, from, bytes);
 }
 
 std::function<void()> Memory::record(std::function<void(void* stream)> enqueue) {

@@ -28,6 +28,9 @@ class Memory {
   virtual void copy_out(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void copy_within(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill(void* to, std::byte value, std::int64_t bytes) = 0;
+  // Puts a copy within this memory on a stream, behind the launches that are there, and does not
+  // wait for it: it may be recorded as they are. A host copies at once.
+  virtual void enqueue_copy(void* stream, void* to, const void* from, std::int64_t bytes);
   // Called before a launch, so that it finds what was copied in, and after it: surfaces its errors.
   virtual void synchronize() = 0;
   [[nodiscard]] virtual std::int64_t available_bytes() const = 0;
@@ -39,6 +42,9 @@ class Memory {
 [[nodiscard]] std::unique_ptr<Memory> make_host_memory();
 // What this process has taken from its heap and not given back.
 [[nodiscard]] std::int64_t heap_bytes();
+// What it has mapped, heaps and stacks included, and how many file descriptors it has open.
+[[nodiscard]] std::int64_t mapped_bytes();
+[[nodiscard]] std::int64_t open_descriptors();
 // Of one of this host's GPUs. Throws EnvironmentError with the reason (no driver, no device, built
 // without CUDA).
 [[nodiscard]] std::unique_ptr<Memory> make_device_memory(int gpu = 0);
@@ -67,6 +73,8 @@ class GuardedBuffer {
 
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  // All that was allocated: the contents, the guards, and what is left over behind them.
+  [[nodiscard]] std::span<std::byte> allocation() const;
   void upload(const void* from, std::int64_t bytes);
   void upload(std::span<const std::byte> from) {
     upload(from.data(), static_cast<std::int64_t>(from.size()));

@@ -84,6 +84,11 @@ class MirroredMemory final : public Memory {
     }
   }
 
+  // Of launches, which come between what is sent and what is fetched.
+  void enqueue_copy(void* stream, void* to, const void* from, std::int64_t bytes) override {
+    inner_->enqueue_copy(stream, to, from, bytes);
+  }
+
   void synchronize() override {
     send();
     inner_->synchronize();

@@ -28,11 +28,6 @@ constexpr std::size_t kInfiniteRows = 2;
 // Multiply-adds of the oracle on one core, about 0.1 s.
 constexpr std::int64_t kProductsOfACore = std::int64_t{1} << 25;
 
-bool owned(const Problem& problem, std::int64_t row) {
-  const std::int64_t slot = problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
-  return slot >= 0 && problem.rank[static_cast<std::size_t>(slot)] > 0;
-}
-
 std::int64_t output_row_bytes(const Problem& problem) {
   return has_expand(problem.op) ? problem.y_stride * size_bytes(problem.dtype)
                                 : problem.max_rank * size_bytes(problem.intermediate);
@@ -52,6 +47,17 @@ std::vector<std::int64_t> count_to(std::int64_t past) {
 
 }  // namespace
 
+std::vector<std::int64_t> owned_rows(const Problem& problem) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    const std::int64_t slot = problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
+    if (slot >= 0 && problem.rank[static_cast<std::size_t>(slot)] > 0) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 std::int64_t affordable_rows(std::int64_t products_of_row, std::int64_t cores) {
   const std::int64_t rows = cores * kProductsOfACore / std::max<std::int64_t>(1, products_of_row);
   return std::clamp(rows, kLeastRows, kMostRows);
@@ -66,12 +72,7 @@ std::int64_t AfterTiming::any_place(std::int64_t past) const {
 }
 
 std::vector<std::int64_t> AfterTiming::any_rows(std::uint64_t stream, std::int64_t most) const {
-  std::vector<std::int64_t> rows;
-  for (std::int64_t row = 0; row < request_.problem.tokens; ++row) {
-    if (owned(request_.problem, row)) {
-      rows.push_back(row);
-    }
-  }
+  std::vector<std::int64_t> rows = owned_rows(request_.problem);
   const auto all = static_cast<std::int64_t>(rows.size());
   const std::int64_t wanted = std::min(most, all);
   for (std::int64_t index = 0; index < wanted; ++index) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/dtype.h"
 #include "measure/after_timing.h"
 #include "measure/alone.h"
@@ -12,6 +13,7 @@
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
 #include "measure/sampling.h"
+#include "measure/single_launches.h"
 #include "measure/small_changes.h"
 
 namespace lora_bench {
@@ -36,20 +38,6 @@ struct Sequence {
 // Long against the clock's resolution and the cost of starting a run.
 Sequence sequence_for(Space space) {
   return space == Space::kHost ? Sequence{1e-3, 1} : Sequence{200e-6, 64};
-}
-
-void make_positive(HostTensor& tensor) {
-  const auto bytes = static_cast<std::size_t>(size_bytes(tensor.dtype));
-  for (std::size_t last = bytes; last <= tensor.data.size(); last += bytes) {
-    tensor.data[last - 1] &= std::byte{0x7F};
-  }
-}
-
-void negate(HostTensor& tensor) {
-  const auto bytes = static_cast<std::size_t>(size_bytes(tensor.dtype));
-  for (std::size_t last = bytes; last <= tensor.data.size(); last += bytes) {
-    tensor.data[last - 1] ^= std::byte{0x80};  // the sign, in little endian
-  }
 }
 
 // Everything of one measurement that the sampling does not see.
@@ -206,13 +194,42 @@ class Bench {
       look_at(kAlone);
     }
     if (result.check_message.empty()) {
-      const AfterTiming after = looks_now();
-      result.replayed = check_replayed(after, result.summary.median);
-      result.check_message = result.replayed.wrong.empty()
-                                 ? check_remembered(after)
-                                 : "left by the sequence once more: " + result.replayed.wrong;
+      result.check_message = check_again(looks_now(), result);
     }
     result.check_passed = result.check_message.empty();
+  }
+
+  std::string check_again(const AfterTiming& after, Measurement& result) {
+    result.single = check_single_launches(after);
+    if (!result.single.wrong.empty()) {
+      return "left by single launches of the sequence: " + result.single.wrong;
+    }
+    result.replayed = check_replayed(after, result.summary.median);
+    return result.replayed.wrong.empty()
+               ? check_remembered(after)
+               : "left by the sequence once more: " + result.replayed.wrong;
+  }
+
+  SingleLaunches check_single_launches(const AfterTiming& after) {
+    const auto run = [this](std::vector<Launch> sequence) {
+      clock_.load(0, std::move(sequence));
+      if (accumulates()) {
+        // A device's clock runs what it loads once before it records it.
+        const std::int64_t times = memory_.space() == Space::kHost ? 1 : 2;
+        accumulated_ += times * launches_ / sets_.outputs();
+        if (accumulated_ > most_accumulated(request_.problem.dtype)) {
+          sets_.restore_y();
+          accumulated_ = launches_ / sets_.outputs();
+        }
+      }
+      sets_.poison_h();
+      static_cast<void>(clock_.run_seconds(0));
+    };
+    return SingleLaunchLooks({request_, tensors_, sets_, memory_, launches_,
+                              [this](std::int64_t set) { return launch_of(set); }, run,
+                              [this] { return clock_.now_seconds(); }},
+                             after.secret())
+        .look();
   }
 
   // What the timed launches themselves left behind: a backend that is right only while it is
@@ -246,8 +263,10 @@ class Bench {
     Look look = replay(after, turns, false);
     if (look.wrong.empty() && 2 * look.unproved > look.compared &&
         has_shrink(request_.problem.op) && takes_one_sign(request_.problem)) {
-      make_positive(tensors_.x);
-      std::for_each(tensors_.a.begin(), tensors_.a.end(), make_positive);
+      make_positive(tensors_.x.data, size_bytes(tensors_.x.dtype));
+      for (HostTensor& a : tensors_.a) {
+        make_positive(a.data, size_bytes(a.dtype));
+      }
       sets_.renew_inputs();
       look = replay(after, turns, true);
     }
@@ -362,7 +381,8 @@ class Bench {
     }
     changed(shrinks ? "x" : "h", change_rows);
     if (wrong.empty()) {
-      negate(shrinks ? tensors_.x : tensors_.h);
+      HostTensor& rows = shrinks ? tensors_.x : tensors_.h;
+      negate(rows.data, size_bytes(rows.dtype));
       sets_.renew_inputs();
       sets_.poison_every_h();
       wrong = once(after.many_rows());

@@ -22,14 +22,29 @@ struct Look {
   std::int64_t compared = 0;  // elements of the op that were held against the oracle
   std::int64_t unproved = 0;  // of these, accepted whether launches were left out or not
   std::vector<std::int64_t> infinite_rows = {};  // of the whole: the oracle is to be asked of them
+  std::int64_t telling_rows = 0;                 // in which a launch left out would have been seen
 };
+
+// What was seen of launches one by one, in runs of the timed sequence that copy a piece of the
+// output before and after each launch that is looked at.
+struct SingleLaunches {
+  std::string wrong = {};       // "" = nothing
+  std::int64_t looks = 0;       // at one launch each
+  std::int64_t telling = 0;     // of these, where a launch left out would have been seen
+  std::int64_t whole_runs = 0;  // runs in which every launch was such a look
+};
+// The least share of left-out work that shows in so many looks but once in a thousand times.
+[[nodiscard]] double unseen_share(const SingleLaunches& seen);
+// Whether more could be missing from the time than a comparison may be wrong by.
+[[nodiscard]] bool too_much_unseen(const SingleLaunches& seen);
 
 // Seconds of the parts of a linear op, each launched by itself.
 struct Phases {
   double zero_s = 0;  // 0 where nothing is set to zero
   double shrink_s = 0;
   double expand_s = 0;
-  std::vector<Look> replayed;  // of each that was checked, as Measurement::replayed
+  std::vector<Look> replayed;          // of each that was checked, as Measurement::replayed
+  std::vector<SingleLaunches> single;  // the same
 };
 
 struct Measurement {
@@ -52,6 +67,7 @@ struct Measurement {
   std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;           // the output after timing was compared once more
   std::string check_message;
+  SingleLaunches single;         // launches of the sequence one by one
   Look replayed;                 // the sequence once more after timing, of what tells most
   std::optional<Phases> phases;  // where they were asked for
 };
@@ -66,6 +82,9 @@ struct Left {
   std::vector<std::int64_t> rows;       // to hold against the oracle; none = scan the whole
   std::vector<std::int64_t> true_rows;  // what messages call each row of `problem`
   std::uint64_t secret = 0;             // from which elements of the rows are drawn
+  // Pieces of rows: where each begins in its slice. What lay there before the launch is in the
+  // tensors, and is what a launch that was left out leaves. Empty: whole rows.
+  std::vector<std::int64_t> first_columns = {};
 };
 
 struct MeasureRequest {

@@ -323,6 +323,16 @@ void OperandSets::renew_expand(std::int64_t set) {
   }
 }
 
+std::byte* OperandSets::inputs_of_set(std::int64_t set) const {
+  const auto index = static_cast<std::size_t>(output_of_set(set));
+  return static_cast<std::byte*>((has_shrink(problem_.op) ? x_ : h_)[index].data());
+}
+
+std::byte* OperandSets::output_of(std::int64_t set) const {
+  const auto index = static_cast<std::size_t>(output_of_set(set));
+  return static_cast<std::byte*>((has_expand(problem_.op) ? y_ : h_)[index].data());
+}
+
 void OperandSets::download_output(std::int64_t output, std::vector<std::byte>& to) const {
   memory_.synchronize();
   const auto index = static_cast<std::size_t>(output);

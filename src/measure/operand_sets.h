@@ -51,6 +51,9 @@ class OperandSets {
   // B and bias of one set, or of all: launches of a set without them add nothing to y.
   void clear_expand(std::int64_t set);
   void clear_expand();
+  // Rows that a set's launch reads, of x or a given h, and the output that it writes.
+  [[nodiscard]] std::byte* inputs_of_set(std::int64_t set) const;
+  [[nodiscard]] std::byte* output_of(std::int64_t set) const;
   void download_output(std::int64_t output, std::vector<std::byte>& to) const;
 
   // Of the guards around every operand; "" = none.

@@ -55,6 +55,7 @@ Phases measure_phases(const MeasureRequest& request, const Backend& backend, Mem
     }
     if (checked) {
       phases.replayed.push_back(measurement.replayed);
+      phases.single.push_back(measurement.single);
     }
     return measurement.summary.median;
   };

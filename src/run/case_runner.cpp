@@ -62,9 +62,10 @@ std::int64_t needed_bytes(const Problem& problem, const Case& spec, const Device
 // The first place of what is wrong, in the rows of the whole.
 std::string told(const Left& left, std::int64_t wrong, std::int64_t compared,
                  const Mismatch& first) {
+  const auto token = static_cast<std::size_t>(first.token);
+  const std::int64_t before = left.first_columns.empty() ? 0 : left.first_columns[token];
   return fmt::format("{} of {} elements; token {}, column {}: expected {}, got {}", wrong, compared,
-                     left.true_rows[static_cast<std::size_t>(first.token)], first.column,
-                     first.expected, first.got);
+                     left.true_rows[token], before + first.column, first.expected, first.got);
 }
 
 void ask(Attempt& attempt) {
@@ -279,10 +280,11 @@ Look check_left(const Numerics& numerics, const Left& left) {
   const Comparison comparison =
       left.rounds == 1 && left.sets.size() == 1
           ? compare_output(left.problem, *left.sets.front(), numerics, left.output.data(),
-                           left.rows)
+                           left.rows, left.first_columns.empty() ? Idle::kZero : Idle::kAsBefore)
           : compare_accumulated(left.problem, left.sets, numerics, left.output.data(), left.rounds,
                                 left.rows, left.secret);
   look.compared = comparison.owned;
+  look.telling_rows = comparison.telling_rows;
   look.unproved = std::llround(comparison.zero_share * static_cast<double>(comparison.owned));
   look.wrong = comparison.wrong == 0
                    ? ""

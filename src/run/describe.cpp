@@ -87,6 +87,20 @@ void judge_after_timing(Row& row, const Measurement& measurement) {
     row.message = fmt::format("wrong after timing, right before it: {}", measurement.check_message);
     return;
   }
+  std::vector<SingleLaunches> single{measurement.single};
+  if (measurement.phases) {
+    single.insert(single.end(), measurement.phases->single.begin(),
+                  measurement.phases->single.end());
+  }
+  const auto unseen = std::find_if(single.begin(), single.end(), too_much_unseen);
+  if (unseen != single.end() && row.status == Status::kPassed) {
+    row.status = Status::kMistrusted;
+    row.message = fmt::format(
+        "after timing: {:.1f} % of the launches could have been left out unseen ({} of {} looks at "
+        "one launch would have told); declare numerics no looser than the kernel is",
+        100 * unseen_share(*unseen), unseen->telling, unseen->looks);
+    return;
+  }
   const auto found = std::find_if(looks.begin(), looks.end(), vague);
   if (found != looks.end() && row.status == Status::kPassed) {
     row.status = Status::kMistrusted;

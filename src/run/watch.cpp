@@ -91,6 +91,9 @@ class WatchedMemory final : public Memory {
     const Inside inside(*pulse_, Call::kWait);
     inner_->fill(to, value, bytes);
   }
+  void enqueue_copy(void* stream, void* to, const void* from, std::int64_t bytes) override {
+    inner_->enqueue_copy(stream, to, from, bytes);
+  }
   void synchronize() override {
     const Inside inside(*pulse_, Call::kWait);
     inner_->synchronize();

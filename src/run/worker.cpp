@@ -72,11 +72,14 @@ void share_calls() {
 
 // What a worker has made and goes on with from one request to the next.
 struct Desk {
+  Desk(double most_seconds, bool many_small)
+      : targets(many_small), most_seconds_of_loading(most_seconds) {}
+
   std::map<std::string, Selected> backends;  // by spelling
-  Targets targets{true};
+  Targets targets;
   KeptGroundwork groundwork;
 
-  double most_seconds_of_loading = 0;
+  double most_seconds_of_loading;
 
   const Selected& backend(const std::string& spelling) {
     auto found = backends.find(spelling);
@@ -94,12 +97,13 @@ struct Desk {
 // Row by request until there are no more.
 using RowOf = std::function<Row(Desk& desk, const std::string& asked)>;
 
+// Mirrored memory is for proofs alone: what is copied there is sent when it is synchronized, and
+// timing does not wait for that before each run.
 ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of_loading,
-               const RowOf& row_of) {
+               bool proves_alone, const RowOf& row_of) {
   share_calls();
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash takes no line along that was printed
-  Desk desk;
-  desk.most_seconds_of_loading = most_seconds_of_loading;
+  Desk desk(most_seconds_of_loading, proves_alone);
   std::string ready = "host ";
   try {
     for (const std::string& spelling : spellings) {
@@ -134,7 +138,8 @@ ExitCode serve_rows(const RunRequest& request) {
   const std::string& spelling = request.backends.front();
   const double most_seconds = request.scenarios.front().cases.front().verify.timeout_s;
   const CountLaunch count = request.counters ? count_by_own_session() : nullptr;
-  return serve({spelling}, most_seconds, [&](Desk& desk, const std::string& asked) {
+  const bool proves_alone = !request.timing && !request.counters;
+  return serve({spelling}, most_seconds, proves_alone, [&](Desk& desk, const std::string& asked) {
     std::istringstream numbers(asked);
     std::size_t scenario = 0;
     std::size_t number = 0;
@@ -154,7 +159,7 @@ ExitCode serve_rows(const RunRequest& request) {
 }
 
 ExitCode serve_cases(const std::vector<std::string>& spellings, double timeout_s) {
-  return serve(spellings, timeout_s, [](Desk& desk, const std::string& asked) {
+  return serve(spellings, timeout_s, true, [](Desk& desk, const std::string& asked) {
     const nlohmann::json request = nlohmann::json::parse(asked);
     const std::string spelling = request.at("backend");
     if (request.at("fresh")) {

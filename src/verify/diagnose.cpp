@@ -35,6 +35,8 @@ const std::vector<Entry>& entries() {
        test_base_rows_written},
       {{"unused-memory-read", "NaN from rank padding, an unused slot or an unwritten buffer"},
        test_unused_memory_read},
+      {{"truncated-result", "the result is cut to the output type, not rounded"},
+       test_truncated_result},
       {{"rounded-delta",
         "delta is rounded to the output type before it is added, or is not though declared"},
        test_rounded_delta},

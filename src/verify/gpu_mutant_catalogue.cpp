@@ -210,7 +210,8 @@ Entries delta_faults() {
         "rounded-delta", "design"}},
       {Gpu::kDeltaTwice, {"gpu-delta-twice", "delta is added twice", "double-add", "design"}},
       {Gpu::kYTruncated,
-       {"gpu-y-truncated", "y is truncated to the output type, not rounded", "", "design"}},
+       {"gpu-y-truncated", "y is truncated to the output type, not rounded", "truncated-result",
+        "design"}},
       {Gpu::kExpandTwice, {"gpu-expand-twice", "expand is launched twice", "", "design"}},
   };
 }

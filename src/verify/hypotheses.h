@@ -40,6 +40,7 @@ using Test = std::string (*)(const Evidence&);
 [[nodiscard]] std::string test_missing_scale(const Evidence& evidence);
 [[nodiscard]] std::string test_double_scale(const Evidence& evidence);
 [[nodiscard]] std::string test_wrong_scale(const Evidence& evidence);
+[[nodiscard]] std::string test_truncated_result(const Evidence& evidence);
 [[nodiscard]] std::string test_rounded_delta(const Evidence& evidence);
 [[nodiscard]] std::string test_low_precision_intermediate(const Evidence& evidence);
 [[nodiscard]] std::string test_low_precision_partials(const Evidence& evidence);

@@ -88,6 +88,14 @@ std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row) {
   return told < kEnough || factors.least > factors.most ? std::nullopt : std::optional(factors);
 }
 
+// The next number of the format towards zero, or the value itself.
+double cut_to(reference::Number number, double value) {
+  const double nearest = reference::round_to(number, value);
+  return std::fabs(nearest) > std::fabs(value) && std::isfinite(value)
+             ? std::copysign(std::fabs(nearest) - reference::spacing(number, value), value)
+             : nearest;
+}
+
 double to_bf16(double value) { return reference::round_to(reference::Number::kBf16, value); }
 double to_fp16(double value) { return reference::round_to(reference::Number::kFp16, value); }
 double cut_to_bf16(double value) {
@@ -218,6 +226,26 @@ std::string test_wrong_scale(const Evidence& evidence) {
   }
   return fmt::format("the delta is a constant multiple of the right one: {}",
                      fmt::join(parts, ", "));
+}
+
+std::string test_truncated_result(const Evidence& evidence) {
+  if (evidence.number == reference::Number::kFp32 || evidence.rows.empty()) {
+    return "";
+  }
+  for (const WrongRow& row : evidence.rows) {
+    for (std::size_t column = 0; column < row.got.size(); ++column) {
+      const double expected = row.right.expected[column];
+      const double bound = row.right.bound[column];
+      const bool explained = row.right.owned[column] != 0
+                                 ? cut_to(evidence.number, expected - bound) <= row.got[column] &&
+                                       row.got[column] <= cut_to(evidence.number, expected + bound)
+                                 : row.wrong[column] == 0;
+      if (!explained) {
+        return "";
+      }
+    }
+  }
+  return rows_that(evidence, "hold") + " the result cut to the output type instead of rounded";
 }
 
 std::string test_rounded_delta(const Evidence& evidence) {

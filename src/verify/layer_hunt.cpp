@@ -157,6 +157,7 @@ void try_right_layers(const std::vector<TellingLayer>& layers, SelfTestReport& r
   const std::unique_ptr<Memory> memory = make_host_memory();
   const auto note = [&](const char* what, const TellingLayer& layer, const Verdict& verdict) {
     ++report.correct_cases;
+    report.correct_passed += verdict.status == Status::kPassed ? 1 : 0;
     if (verdict.status != Status::kPassed) {
       ++report.false_alarms;
       report.alarm_messages.push_back(fmt::format("{}, {}: {}", what, layer.id, verdict.message));

@@ -152,6 +152,8 @@ FaultEntries expand_faults() {
       {Fault::kFp16Saturates,
        {"fp16-saturates", "what fp16 cannot hold is its largest number, not infinite", "", "design",
         Part::kRelations}},
+      {Fault::kYTruncated,
+       {"y-truncated", "y is cut to the output type, not rounded", "truncated-result", "design"}},
       {Fault::kBiasForgotten,
        {"bias-forgotten", "the bias is not added", "bias-forgotten", "design"}},
       {Fault::kBiasTwice, {"bias-twice", "the bias is added twice", "double-bias", "design"}},
@@ -213,19 +215,105 @@ FaultEntries memory_faults() {
       {Fault::kMemoryKept,
        {"memory-kept", "every launch allocates and never frees", "memory-kept", "design",
         Part::kRelations}},
+      {Fault::kMappingKept,
+       {"mapping-kept", "every launch maps a page and never unmaps it", "memory-kept", "design",
+        Part::kRelations}},
+      {Fault::kDescriptorKept,
+       {"descriptor-kept", "every launch opens a file and never closes it", "memory-kept", "design",
+        Part::kRelations}},
+      {Fault::kMemoryKeptWhenAsked,
+       {"memory-kept-when-asked", "`supports` allocates and never frees", "memory-kept", "design",
+        Part::kRelations}},
+      {Fault::kMappingKeptWhenAsked,
+       {"mapping-kept-when-asked", "`supports` maps a page and never unmaps it", "memory-kept",
+        "design", Part::kRelations}},
+      {Fault::kDescriptorKeptWhenAsked,
+       {"descriptor-kept-when-asked", "`supports` opens a file and never closes it", "memory-kept",
+        "design", Part::kRelations}},
+  };
+}
+
+FaultEntries put_back_faults() {
+  return {
+      {Fault::kXPutBack,
+       {"x-put-back", "a row of x is scratch space, and is put back", "input-changed", "design",
+        Part::kMemory}},
+      {Fault::kWeightsPutBack,
+       {"weights-put-back", "a weight is overwritten, and is put back", "input-changed", "design",
+        Part::kMemory}},
+      {Fault::kPlanPutBack,
+       {"plan-put-back", "an adapter id is overwritten, and is put back", "input-changed", "design",
+        Part::kMemory}},
+      {Fault::kScalePutBack,
+       {"scale-put-back", "a scale is overwritten, and is put back", "input-changed", "design",
+        Part::kMemory}},
+      {Fault::kBeforeTheStartPutBack,
+       {"before-the-start-put-back", "what lies before the output is overwritten, and is put back",
+        "written-outside", "design", Part::kMemory}},
+      {Fault::kFarPastTheEndPutBack,
+       {"far-past-the-end-put-back",
+        "what lies a page behind the output is overwritten, and is put back", "written-outside",
+        "design", Part::kMemory}},
+  };
+}
+
+// All declare 16 partial sums in bf16, which no exact level can judge.
+FaultEntries loose_faults() {
+  return {
+      {Fault::kLooseRow,
+       {"loose-row", "declared loosely, the delta of one row is 20 % too large", "wrong-scale",
+        "design"}},
+      {Fault::kLooseDelta,
+       {"loose-delta", "declared loosely, every delta is 20 % too small", "wrong-scale", "design"}},
+      {Fault::kLooseColumn,
+       {"loose-column", "declared loosely, every eighth column of delta is 25 % too large", "",
+        "design"}},
+      {Fault::kLooseNoise,
+       {"loose-noise", "declared loosely, deltas are up to 20 % off, each by another share", "",
+        "design"}},
+      {Fault::kLooseScale,
+       {"loose-scale", "declared loosely, the scale is 15 % too large", "wrong-scale", "design"}},
+      {Fault::kLooseLaneLost,
+       {"loose-lane-lost", "declared loosely, the last rank lane is left out", "lost-rank-lane",
+        "design"}},
+      {Fault::kLooseKTailLost,
+       {"loose-k-tail-lost", "declared loosely, the last 32 elements of sums over K are left out",
+        "lost-k-tail", "design"}},
+      {Fault::kLooseSliceLess,
+       {"loose-slice-less", "declared loosely, the delta of the last slice is 20 % too small", "",
+        "design"}},
   };
 }
 
 FaultEntries all_faults() {
   FaultEntries all;
   for (const FaultEntries& part :
-       {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults()}) {
+       {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults(),
+        put_back_faults(), loose_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
 }
 
 }  // namespace
+
+float loose_factor(Fault fault, const DeltaAt& at, std::int64_t slices) {
+  switch (fault) {
+    case Fault::kLooseRow:
+      return at.token == at.operands.token_order[0] ? 1.2F : 1;
+    case Fault::kLooseDelta:
+      return 0.8F;
+    case Fault::kLooseColumn:
+      return at.column % 8 == 3 ? 1.25F : 1;
+    case Fault::kLooseNoise:
+      return 1 +
+             static_cast<float>((at.token * 31 + at.column * 17 + at.slice * 7) % 41 - 20) / 100;
+    case Fault::kLooseSliceLess:
+      return at.slice == slices - 1 ? 0.8F : 1;
+    default:
+      return 1;
+  }
+}
 
 const std::vector<FaultEntry>& fault_catalogue() {
   static const FaultEntries kEntries = all_faults();

@@ -69,6 +69,7 @@ enum class Fault : std::uint8_t {
   kOverwrittenTimesZero,
   kYTwice,
   kFp16Saturates,
+  kYTruncated,
   kBiasForgotten,
   kBiasTwice,
   kBiasOnBaseRows,
@@ -90,7 +91,36 @@ enum class Fault : std::uint8_t {
   kXChanged,
   kWeightsChanged,
   kMemoryKept,
+  // ... and that is given back, or was asked for by something else than a launch.
+  kMappingKept,
+  kDescriptorKept,
+  kMemoryKeptWhenAsked,
+  kMappingKeptWhenAsked,
+  kDescriptorKeptWhenAsked,
+  kXPutBack,
+  kWeightsPutBack,
+  kPlanPutBack,
+  kScalePutBack,
+  kBeforeTheStartPutBack,
+  kFarPastTheEndPutBack,
+  // Errors that a loose declaration of narrow partial sums would hide.
+  kLooseRow,
+  kLooseDelta,
+  kLooseColumn,
+  kLooseNoise,
+  kLooseScale,
+  kLooseLaneLost,
+  kLooseKTailLost,
+  kLooseSliceLess,
 };
+
+[[nodiscard]] constexpr bool declares_loosely(Fault fault) { return fault >= Fault::kLooseRow; }
+// What such a fault multiplies a delta with.
+struct DeltaAt {
+  const Operands& operands;
+  std::int64_t token = 0, slice = 0, column = 0;
+};
+[[nodiscard]] float loose_factor(Fault fault, const DeltaAt& at, std::int64_t slices);
 
 struct FaultEntry {
   Fault fault = Fault::kNone;

@@ -23,14 +23,15 @@ DeviceFacts facts_for(const Backend& backend) {
   return backend.space() == Space::kDevice ? gpu_facts() : cpu_facts();
 }
 
-Verdict verdict_of(const Case& spec, const Backend& backend, bool relations,
+Verdict verdict_of(const Case& spec, const Backend& backend, bool relations, const Prover& prover,
                    Part without = Part::kNone) {
   const std::unique_ptr<Memory> memory = memory_of(backend);
   VerifyOptions options;
   options.relations = relations;
   options.seed = spec.seed;
   options.without = without;
-  return verify(problem_of(spec), backend, *memory, options);
+  return prover ? prover(problem_of(spec), backend, *memory, options)
+                : verify(problem_of(spec), backend, *memory, options);
 }
 
 // "relations: permuted rows" where the level alone says little.
@@ -43,7 +44,7 @@ std::string caught_at(const Failure& failure) {
 }  // namespace
 
 SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part without,
-                 const Stop& stop) {
+                 const Stop& stop, const Prover& prover) {
   SelfTestRow row;
   row.fault = fault;
   for (const Case& spec : cases) {
@@ -54,7 +55,7 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part 
     if (!mutant->supports(problem_of(spec), facts_for(*mutant)).yes) {
       continue;
     }
-    const Verdict verdict = verdict_of(spec, *mutant, true, without);
+    const Verdict verdict = verdict_of(spec, *mutant, true, prover, without);
     if (verdict.failure) {
       row.caught = true;
       row.level = caught_at(*verdict.failure);
@@ -66,16 +67,18 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part 
   return row;
 }
 
-SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases, const Stop& stop) {
-  SelfTestRow row = hunt(doc.fault, cases, Part::kNone, stop);
+SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases, const Stop& stop,
+                           const Prover& prover) {
+  SelfTestRow row = hunt(doc.fault, cases, Part::kNone, stop, prover);
   const bool any_name = doc.hypothesis.empty() && doc.fault.starts_with(kGpuPrefix);
   row.named_right = any_name || row.hypothesis == doc.hypothesis;
-  row.part_needed = doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone, stop).caught;
+  row.part_needed =
+      doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone, stop, prover).caught;
   return row;
 }
 
 void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
-                 SelfTestReport& report, const Stop& stop) {
+                 SelfTestReport& report, const Stop& stop, const Prover& prover) {
   const DeviceFacts here = facts_for(backend);
   for (std::int64_t index = 0; index < cases && !stop(); ++index) {
     const Case spec = random_case(seed, static_cast<std::uint64_t>(index));
@@ -84,8 +87,9 @@ void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
     }
     std::string alarm;
     try {
-      const Verdict verdict = verdict_of(spec, backend, index % 4 == 0);
+      const Verdict verdict = verdict_of(spec, backend, index % 4 == 0, prover);
       alarm = verdict.failure ? verdict.message : "";
+      report.correct_passed += verdict.status == Status::kPassed && verdict.compared > 0 ? 1 : 0;
     } catch (const std::exception& error) {
       alarm = error.what();
     }

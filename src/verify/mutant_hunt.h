@@ -11,17 +11,23 @@ namespace lora_bench {
 
 using ProgressLine = std::function<void(const std::string&)>;
 
+// How a backend is proved on a problem: `verify`, which an empty one stands for, or what a test
+// puts in its place to see the self-test notice.
+using Prover =
+    std::function<Verdict(const Problem&, const Backend&, Memory&, const VerifyOptions&)>;
+
 // The first case that catches the mutant, the level and the hypothesis that were named. Ends early,
 // with a row that says nothing, when `stop` says so.
 [[nodiscard]] SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases,
-                               Part without = Part::kNone, const Stop& stop = never);
+                               Part without = Part::kNone, const Stop& stop = never,
+                               const Prover& prover = {});
 
 // The same with the verdict on the name, and on the part of the proof that is to catch it alone.
 [[nodiscard]] SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases,
-                                         const Stop& stop = never);
+                                         const Stop& stop = never, const Prover& prover = {});
 
 // A backend that claims to be right over random cases; a failure is a false alarm.
 void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
-                 SelfTestReport& report, const Stop& stop = never);
+                 SelfTestReport& report, const Stop& stop = never, const Prover& prover = {});
 
 }  // namespace lora_bench

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/convert.h"
 #include "verify/mutant_faults.h"
@@ -40,6 +41,19 @@ const void* rounded_down(const void* address) {
   return static_cast<const std::byte*>(address) - excess;
 }
 
+// Towards zero; fp32 holds what it is given.
+float cut_to(Dtype dtype, float value) {
+  std::uint16_t bits = 0;
+  if (size_bytes(dtype) != sizeof bits) {
+    return value;
+  }
+  store(dtype, &bits, 0, value);
+  if (std::fabs(load(dtype, &bits, 0)) > std::fabs(value)) {
+    --bits;  // the next magnitude below
+  }
+  return load(dtype, &bits, 0);
+}
+
 float rounded_to(Dtype dtype, float value) {
   float rounded = 0;
   store(dtype, &rounded, 0, value);
@@ -67,6 +81,9 @@ float scaled(const Launch& launch, float value, std::int32_t adapter) {
   if (launch.is(Fault::kScaleOfNeighbour)) {
     return value * scale[(adapter + 1) % launch.problem.slots];
   }
+  if (launch.is(Fault::kLooseScale)) {
+    return value * scale[adapter] * 1.15F;
+  }
   if (launch.is(Fault::kScaleTwoPercent)) {
     return value * scale[adapter] * 1.02F;
   }
@@ -78,7 +95,7 @@ float scaled(const Launch& launch, float value, std::int32_t adapter) {
 
 std::int64_t summed_elements(const Launch& launch) {
   const std::int64_t all = launch.problem.in_features;
-  if (launch.is(Fault::kLostKTail32)) {
+  if (launch.is(Fault::kLostKTail32) || launch.is(Fault::kLooseKTailLost)) {
     return all > 32 ? all - 32 : all;
   }
   if (launch.is(Fault::kLostKTail1)) {
@@ -176,7 +193,7 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
 
 std::int64_t lanes_to_expand(const Launch& launch, std::int32_t adapter) {
   const std::int64_t rank = rank_of(launch, adapter);
-  if (launch.is(Fault::kRankLaneLost)) {
+  if (launch.is(Fault::kRankLaneLost) || launch.is(Fault::kLooseLaneLost)) {
     return std::max<std::int64_t>(rank - 1, 0);
   }
   if (launch.is(Fault::kRank32Halved) && rank == 32) {
@@ -307,12 +324,16 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     if (skips_column(launch, slice, column) || index > problem.tokens * problem.y_stride) {
       continue;
     }
-    const float delta = biased(launch, delta_of(launch, task, slice, column), task, slice, column);
+    const float off =
+        loose_factor(launch.fault, {launch.operands, task.token, slice, column}, problem.slices());
+    const float delta =
+        biased(launch, off * delta_of(launch, task, slice, column), task, slice, column);
     const float before = load(problem.dtype, launch.operands.y, index);
     const float y = added_to_y(launch, delta, before);
     const bool saturates = launch.is(Fault::kFp16Saturates) && problem.dtype == Dtype::kFp16;
+    const float kept = launch.is(Fault::kYTruncated) ? cut_to(problem.dtype, y) : y;
     store(problem.dtype, launch.operands.y, index,
-          saturates ? std::clamp(y, -kLargestFp16, kLargestFp16) : y);
+          saturates ? std::clamp(kept, -kLargestFp16, kLargestFp16) : kept);
   }
 }
 
@@ -344,7 +365,10 @@ class MutantKernel final : public Backend {
     return "host kernel with a fault on purpose, to test the verifier";
   }
   [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override {
+    keep_when_asked(fault_);
+    return {};
+  }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   // True for the correct kernel; whatever a fault makes untrue is for the verifier to find.
@@ -353,6 +377,7 @@ class MutantKernel final : public Backend {
     numerics.shrink_depth = (problem.in_features + kPartials - 1) / kPartials + kPartials;
     numerics.expand_depth = problem.max_rank + 2;
     numerics.partials = kPartials;
+    numerics.partial = declares_loosely(fault_) ? Dtype::kBf16 : Dtype::kFp32;
     numerics.intermediate = problem.intermediate;
     numerics.replays_other_batches = true;
     numerics.summation = "16 fp32 partial sums over K, joined in order; fp32 over the rank";

@@ -1,7 +1,12 @@
 #include "verify/mutant_stray.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "core/convert.h"
 
@@ -85,7 +90,77 @@ void keep_memory() {
   last = new Kept{last, {}};
 }
 
+void keep_mapping() {
+  static_cast<void>(
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+// No more than a process may have that goes on to other mutants.
+void keep_descriptor() {
+  constexpr std::size_t kMost = 400;
+  static std::vector<int> kept;
+  if (kept.size() == kMost) {
+    std::for_each(kept.begin(), kept.end(), ::close);
+    kept.clear();
+  }
+  kept.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+// A volatile pointer, so that both writes are made.
+void write_and_put_back(const void* input, std::int64_t byte) {
+  if (input != nullptr) {
+    volatile auto* const bytes =
+        static_cast<volatile unsigned char*>(const_cast<void*>(input)) + byte;
+    const unsigned char before = *bytes;
+    *bytes = static_cast<unsigned char>(before ^ 1U);
+    *bytes = before;
+  }
+}
+
+void put_back(const Problem& problem, const Operands& operands, Fault fault) {
+  const Output output = output_of(problem, operands);
+  constexpr std::int64_t kPage = 4096;
+  switch (fault) {
+    case Fault::kXPutBack:
+      write_and_put_back(operands.x, 0);
+      break;
+    case Fault::kWeightsPutBack:
+      write_and_put_back(has_shrink(problem.op) ? operands.a[0] : operands.b[0], 0);
+      break;
+    case Fault::kPlanPutBack:
+      write_and_put_back(operands.adapter_of_token, 0);
+      break;
+    case Fault::kScalePutBack:
+      write_and_put_back(operands.scale, 0);
+      break;
+    case Fault::kBeforeTheStartPutBack:
+      write_and_put_back(output.data, -1);
+      break;
+    case Fault::kFarPastTheEndPutBack:
+      write_and_put_back(output.data, output.elements * size_bytes(output.dtype) + kPage - 1);
+      break;
+    default:
+      break;
+  }
+}
+
 }  // namespace
+
+void keep_when_asked(Fault fault) {
+  switch (fault) {
+    case Fault::kMemoryKeptWhenAsked:
+      keep_memory();
+      break;
+    case Fault::kMappingKeptWhenAsked:
+      keep_mapping();
+      break;
+    case Fault::kDescriptorKeptWhenAsked:
+      keep_descriptor();
+      break;
+    default:
+      break;
+  }
+}
 
 void write_stray(const Problem& problem, const Operands& operands, Fault fault) {
   const Output output = output_of(problem, operands);
@@ -117,7 +192,14 @@ void write_stray(const Problem& problem, const Operands& operands, Fault fault) 
     case Fault::kMemoryKept:
       keep_memory();
       break;
+    case Fault::kMappingKept:
+      keep_mapping();
+      break;
+    case Fault::kDescriptorKept:
+      keep_descriptor();
+      break;
     default:
+      put_back(problem, operands, fault);
       break;
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ class Relations {
   void many_runs();
   void other_batches();
   void memory_given_back();
+  void expect_given_back(const char* what, const std::function<void()>& turn);
   void replay_over(const Step& recorded, const std::vector<Step>& batches,
                    const std::vector<std::int64_t>& base_rows);
   // relations_of_parts.cpp: the whole and its parts, narrow and wide

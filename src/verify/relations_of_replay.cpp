@@ -115,26 +115,63 @@ void Relations::many_runs() {
   }
 }
 
-// What every round of launches takes and none gives back. Not what the first ones take: code that
-// is loaded, buffers that are kept for later. On a device what others take may vary by itself, so
-// three rounds must take the same.
+// What every round of launches, or of questions, takes and none gives back. Not what the first ones
+// take: code that is loaded, buffers that are kept for later. What others take may vary by itself,
+// so three rounds must take the same.
 void Relations::memory_given_back() {
   const std::vector<std::int64_t> rows = spread_rows(base_.problem.tokens, kLeastRowsOfManyRuns);
   const Step step = select_rows(base_, rows);
   Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
-  const auto taken_by_round = [&] {
-    const bool device = memory_.space() == Space::kDevice;
-    const std::int64_t before = device ? -memory_.available_bytes() : heap_bytes();
-    for (int i = 0; i < kLaunchesOfARound; ++i) {
-      stage.launch(backend_);
-    }
-    return (device ? -memory_.available_bytes() : heap_bytes()) - before;
+  expect_given_back("launches", [&] { stage.launch(backend_); });
+  expect_given_back("questions", [&] {
+    static_cast<void>(supports(step.problem));
+    static_cast<void>(backend_.numerics(step.problem));
+    static_cast<void>(backend_.workspace_bytes(step.problem));
+  });
+}
+
+void Relations::expect_given_back(const char* what, const std::function<void()>& turn) {
+  struct Taken {
+    const char* unit;
+    std::int64_t count;
   };
-  taken_by_round();
-  const std::int64_t taken = taken_by_round();
-  if (taken > 0 && taken_by_round() == taken && taken_by_round() == taken) {
-    failed_ = true;
-    failure_.what += fmt::format(": {} launches keep {} bytes for good", kLaunchesOfARound, taken);
+  const bool device = memory_.space() == Space::kDevice;
+  const auto taken = [&] {
+    std::vector<Taken> now{{"file descriptors", open_descriptors()}};
+    if (device) {
+      now.push_back({"bytes", -memory_.available_bytes()});
+    } else {
+      now.push_back({"bytes", heap_bytes()});
+      now.push_back({"bytes mapped", mapped_bytes()});
+    }
+    return now;
+  };
+  const auto by_round = [&] {
+    const std::vector<Taken> before = taken();
+    for (int i = 0; i < kLaunchesOfARound; ++i) {
+      turn();
+    }
+    std::vector<Taken> more = taken();
+    for (std::size_t index = 0; index < more.size(); ++index) {
+      more[index].count -= before[index].count;
+    }
+    return more;
+  };
+  by_round();
+  const std::vector<Taken> first = by_round();
+  const auto takes = [](const Taken& each) { return each.count > 0; };
+  if (failed_ || std::none_of(first.begin(), first.end(), takes)) {
+    return;
+  }
+  const std::vector<Taken> second = by_round();
+  const std::vector<Taken> third = by_round();
+  for (std::size_t index = 0; index < first.size() && !failed_; ++index) {
+    const std::int64_t count = first[index].count;
+    if (count > 0 && second[index].count == count && third[index].count == count) {
+      failed_ = true;
+      failure_.what += fmt::format(": {} {} keep {} {} for good", kLaunchesOfARound, what, count,
+                                   first[index].unit);
+    }
   }
 }
 

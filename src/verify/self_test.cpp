@@ -61,6 +61,7 @@ void try_layer_faults(SelfTestReport& report, const ProgressLine& progress, cons
 
 bool sound(const SelfTestReport& report) {
   return !report.rows.empty() && report.false_alarms == 0 &&
+         10 * report.correct_passed >= 9 * report.correct_cases &&
          std::all_of(report.rows.begin(), report.rows.end(), [](const SelfTestRow& row) {
            return row.caught && row.named_right && row.part_needed;
          });

@@ -8,6 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/random.h"
+#include "device/write_watch.h"
 
 namespace lora_bench {
 namespace {
@@ -159,6 +160,43 @@ void Stage::launch(const Backend& backend) {
   memory_->synchronize();
   backend.launch(*problem_, operands_, Stream{});
   memory_->synchronize();
+}
+
+Stage::Touched Stage::launch_watched(const Backend& backend) {
+  if (memory_->space() != Space::kHost) {
+    launch(backend);
+    return {};
+  }
+  std::vector<WriteWatch::Range> ranges;
+  for (const Staged& staged : staged_) {
+    const std::span<std::byte> all = staged.buffer.allocation();
+    if (staged.source != nullptr && !all.empty()) {
+      ranges.push_back({staged.name, all});
+    }
+  }
+  const auto inputs = std::ssize(ranges);
+  for (const Staged& staged : staged_) {
+    const std::span<std::byte> all = staged.buffer.allocation();
+    if (staged.source == nullptr && !all.empty()) {
+      auto* const start = static_cast<std::byte*>(staged.buffer.data());
+      ranges.push_back({"memory before " + staged.name, {all.data(), start}});
+      ranges.push_back({"memory behind " + staged.name,
+                        {start + staged.buffer.bytes(), all.data() + all.size()}});
+    }
+  }
+  const std::vector<std::string> names = [&] {
+    const WriteWatch watch(ranges);
+    launch(backend);
+    return watch.written();
+  }();
+  Touched touched;
+  for (std::size_t index = ranges.size(); index-- > 0;) {
+    if (std::find(names.begin(), names.end(), ranges[index].name) != names.end()) {
+      (static_cast<std::int64_t>(index) < inputs ? touched.input : touched.outside) =
+          ranges[index].name;
+    }
+  }
+  return touched;
 }
 
 std::function<void()> Stage::record(const Backend& backend, Load* beside) {

@@ -38,6 +38,13 @@ class Stage {
 
   // Launches, waits, and lets what the backend throws pass.
   void launch(const Backend& backend);
+  // The same while it is watched, on a host, who writes what is not to be written. A write within
+  // the page in which an operand ends shows only where it is not put back.
+  struct Touched {
+    std::string input;    // the first input that was written; "" = none
+    std::string outside;  // "memory before y", or behind it
+  };
+  [[nodiscard]] Touched launch_watched(const Backend& backend);
   // Records the launch of the step at hand, which must outlive what is returned: that runs it over
   // what the buffers hold then. `beside` is recorded with it.
   [[nodiscard]] std::function<void()> record(const Backend& backend, Load* beside = nullptr);

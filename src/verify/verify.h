@@ -96,7 +96,10 @@ struct Comparison {
   // Of owned elements, for which what is accepted holds what an op that does nothing would leave
   // (after many launches, what half of them would), or has no end.
   double zero_share = 0;
-  double largest_partial = 0;  // exact fill: see reference::Rows and reference::exact_limit
+  // Rows in most of whose elements the bound alone reaches an eighth of what the op adds there.
+  std::int64_t coarse_rows = 0;
+  std::int64_t telling_rows = 0;  // of whose owned elements some would not be accepted so
+  double largest_partial = 0;     // exact fill: see reference::Rows and reference::exact_limit
   std::vector<std::int64_t> wrong_rows;  // ascending
   std::vector<Mismatch> first;
 };
@@ -111,9 +114,11 @@ struct Comparison {
 // without adapter (or with one of rank 0) must be as `tensors` has them, bit for bit; unowned lanes
 // of h may hold anything. Used by verify and once more after timing. `got` is the whole output in
 // the dtype of the op's result.
+// An op that does nothing leaves 0 in an output that is written over, or what `tensors` has there.
+enum class Idle : std::uint8_t { kZero, kAsBefore };
 [[nodiscard]] Comparison compare_output(const Problem& problem, const Tensors& tensors,
                                         const Numerics& numerics, const void* got,
-                                        std::vector<std::int64_t> rows);
+                                        std::vector<std::int64_t> rows, Idle idle = Idle::kZero);
 // With what the groundwork knows of the oracle; `tensors` are its own.
 [[nodiscard]] Comparison compare_output(Groundwork& groundwork, const Tensors& tensors,
                                         const Numerics& numerics, const void* got,

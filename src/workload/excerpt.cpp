@@ -68,6 +68,19 @@ std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots, std::in
   return slot * elements + (element + distance(elements, set)) % elements;
 }
 
+void copy_elements_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                          std::int64_t set, std::int64_t first, std::int64_t count, std::byte* to) {
+  const std::int64_t bytes = size_bytes(tensor.dtype);
+  const std::int64_t end = (slot + 1) * (tensor.elements / slots);
+  while (count > 0) {
+    const std::int64_t at = drawn_element(tensor, slots, slot, set, first);
+    const std::int64_t here = std::min(count, end - at);
+    to = std::copy_n(tensor.data.data() + at * bytes, here * bytes, to);
+    first += here;
+    count -= here;
+  }
+}
+
 std::int64_t element_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t set,
                             std::int64_t index) {
   const std::int64_t elements = tensor.elements / slots;

@@ -27,6 +27,10 @@ void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t
 [[nodiscard]] std::int64_t element_of_set(const HostTensor& tensor, std::int64_t slots,
                                           std::int64_t set, std::int64_t index);
 
+// Copies `count` elements of a slot, from `first` on, as operand set `set` has them.
+void copy_elements_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
+                          std::int64_t set, std::int64_t first, std::int64_t count, std::byte* to);
+
 // Some rows of a problem and the adapters that they use, as a problem of its own: what an oracle
 // needs of them, of many operand sets, is small.
 struct Excerpt {

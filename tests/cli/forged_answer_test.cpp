@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "support/process.h"
 
@@ -30,6 +31,31 @@ static const lora_bench_descriptor descriptor = {
 const lora_bench_descriptor* lora_bench_backend(void) { return &descriptor; }
 )";
 
+// The example, which is right, but writes into every file that this process has open for writing.
+constexpr const char* kScribbler = R"(
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define lora_bench_backend whole
+#include "EXAMPLE"
+#undef lora_bench_backend
+static int32_t scribble(const lora_bench_problem* p, const lora_bench_operands* o, void* s, char* e,
+                        int64_t n) {
+  for (int descriptor = 3; descriptor < 64; ++descriptor) {
+    struct stat file;
+    if (fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink > 0) {
+      (void)!WRITE;
+    }
+  }
+  return whole()->launch(p, o, s, e, n);
+}
+extern "C" const lora_bench_descriptor* lora_bench_backend(void) {
+  static lora_bench_descriptor d = *whole();
+  d.launch = scribble;
+  return &d;
+}
+)";
+
 }  // namespace
 
 TEST_CASE("a kernel cannot answer for the process that it runs in") {
@@ -48,6 +74,36 @@ TEST_CASE("a kernel cannot answer for the process that it runs in") {
     CHECK(result.exit_code == 2);
     CHECK_FALSE(contains(result.out, "PASSED"));
     CHECK(contains(result.out, "answered what was not asked"));
+  }
+}
+
+TEST_CASE("what a kernel writes into a result file ends the run with a sentence") {
+  for (const std::string write :
+       {R"(write(descriptor, "{}\n", 3))", R"(pwrite(descriptor, "X", 1, 1))"}) {
+    for (const std::string file : {"rows.jsonl", "rows.csv"}) {
+      CAPTURE(write);
+      CAPTURE(file);
+      const TemporaryFolder folder;
+      std::string code = kScribbler;
+      code.replace(code.find("EXAMPLE"), 7, kSource + "/examples/plugin/mine.cpp");
+      code.replace(code.find("WRITE"), 5, write);
+      const std::string library = folder.path("libscribbler.so");
+      const ProcessResult built =
+          run_process({"c++", "-std=c++20", "-O2", "-shared", "-fPIC", "-I" + kSource + "/include",
+                       "-o", library, folder.write("scribbler.cpp", code)});
+      REQUIRE_MESSAGE(built.exit_code == 0, built.err);
+      std::vector<std::string> run{
+          "run",        "smoke",          "--case", "decode8-rank8",  "--no-time",
+          "--backends", library + ",cpu", "--out",  folder.path(file)};
+      const ProcessResult result = run_tool(run);
+      CAPTURE(result.out);
+      CAPTURE(result.err);
+      CHECK(result.exit_code == 5);
+      CHECK(contains(result.err, file + "' holds what this program did not write there"));
+      run.back() = folder.path("isolated-" + file);
+      run.emplace_back("--isolate");
+      CHECK(run_tool(run).exit_code == 0);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "ops/auto_backend.h"
 #include "ops/auto_tuning.h"
 #include "run/select.h"
+#include "support/proved.h"
 #include "support/workload_case.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
@@ -18,9 +19,9 @@ using lora_bench::Dtype;
 using lora_bench::Memory;
 using lora_bench::Op;
 using lora_bench::Problem;
-using lora_bench::Status;
 using lora_bench::TunedFamily;
 using lora_bench::Tuning;
+using lora_bench::test::Proved;
 
 namespace {
 
@@ -30,12 +31,12 @@ Memory& device_memory() {
 }
 
 // Exact, bounded and memory: launches by the thousand, as relations take them, are for a GPU.
-void check_proved(const Backend& backend, const Problem& problem) {
+void check_proved(const Backend& backend, const Problem& problem, Proved& proved) {
   const lora_bench::Verdict verdict =
       verify(problem, backend, device_memory(), {.relations = false});
   CAPTURE(backend.name());
   CAPTURE(verdict.message);
-  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+  lora_bench::test::check_proved(proved, problem, verdict);
 }
 
 bool takes(const Backend& backend, const Problem& problem) {
@@ -67,6 +68,7 @@ lora_bench::Case even_case(std::int64_t tokens, std::int64_t rank, std::int64_t 
 }  // namespace
 
 TEST_CASE("kernels of every family are right on small random cases") {
+  Proved proved;
   for (const char* name :
        {"naive", "bgmv", "grouped", "grouped-ordered", "chunked", "panel", "auto"}) {
     const auto selected = lora_bench::select_backend(name);
@@ -77,15 +79,17 @@ TEST_CASE("kernels of every family are right on small random cases") {
       CAPTURE(seed);
       if (takes(backend, problem)) {
         ++taken;
-        check_proved(backend, problem);
+        check_proved(backend, problem, proved);
       }
     }
     CAPTURE(name);
     CHECK(taken > 8);
   }
+  check_enough(proved);
 }
 
 TEST_CASE("auto is right for every rank class, with few rows an adapter and many") {
+  Proved proved;
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   for (const std::int64_t rank : {1, 8, 12, 24, 64, 100, 136, 256}) {
     for (const std::int64_t tokens : {1, 9, 70}) {
@@ -94,12 +98,14 @@ TEST_CASE("auto is right for every rank class, with few rows an adapter and many
       spec.intermediate = rank == 24 ? spec.dtype : Dtype::kFp32;
       CAPTURE(rank);
       CAPTURE(tokens);
-      check_proved(*chosen, problem_of(spec));
+      check_proved(*chosen, problem_of(spec), proved);
     }
   }
+  check_enough(proved);
 }
 
 TEST_CASE("auto is right where one slice has eight lanes or less") {
+  Proved proved;
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   for (const std::int64_t rank : {3, 8}) {
     for (const std::int64_t in_features : {72, 2120}) {
@@ -108,9 +114,10 @@ TEST_CASE("auto is right where one slice has eight lanes or less") {
       spec.layer.y_stride = 144;
       CAPTURE(rank);
       CAPTURE(in_features);
-      check_proved(*chosen, problem_of(spec));
+      check_proved(*chosen, problem_of(spec), proved);
     }
   }
+  check_enough(proved);
 }
 
 TEST_CASE("every tile and cluster of auto leaves the same bits") {
@@ -151,6 +158,7 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
 }
 
 TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank") {
+  Proved proved;
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
     for (const auto& [op, add_inputs, dtype, intermediate] :
@@ -187,12 +195,14 @@ TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank
       CAPTURE(name(dtype));
       CAPTURE(name(intermediate));
       REQUIRE(takes(*chosen, problem));
-      check_proved(*chosen, problem);
+      check_proved(*chosen, problem, proved);
     }
   }
+  check_enough(proved);
 }
 
 TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, and bits stay") {
+  Proved proved;
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   const auto check_bits = [&](const Problem& plain, const Tuning& tuning) {
     Problem tuned = plain;
@@ -209,7 +219,7 @@ TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, a
     for (const Dtype intermediate : {Dtype::kFp32, Dtype::kBf16}) {
       spec.intermediate = intermediate;
       const Problem wide = problem_of(spec);
-      check_proved(*chosen, wide);
+      check_proved(*chosen, wide, proved);
       check_bits(
           wide,
           {.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile), .chunks = 1});
@@ -221,4 +231,5 @@ TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, a
     check_bits(problem_of(even_case(20, 16, chain * lora_bench::kernels::kChains)),
                {.family = TunedFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
   }
+  check_enough(proved);
 }

@@ -4,6 +4,7 @@
 #include "ops/auto_backend.h"
 #include "ops/auto_tuning.h"
 #include "support/need_gpu.h"
+#include "support/proved.h"
 #include "support/workload_case.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
@@ -13,17 +14,18 @@ using lora_bench::Problem;
 using lora_bench::Status;
 using lora_bench::TunedFamily;
 using lora_bench::Tuning;
+using lora_bench::test::Proved;
 
 namespace {
 
-void check_auto(const lora_bench::Case& spec) {
+void check_auto(const lora_bench::Case& spec, Proved& proved) {
   static const auto memory = lora_bench::make_device_memory();
   static const auto chosen = lora_bench::make_auto_backend();
   const Problem problem = problem_of(spec);
   const lora_bench::Verdict verdict = verify(problem, *chosen, *memory, {.relations = true});
   CAPTURE(spec.seed);
   CAPTURE(verdict.message);
-  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+  lora_bench::test::check_proved(proved, problem, verdict);
 }
 
 // Random cases on tensor cores; half of them linear, with whole vectors in every row.
@@ -53,13 +55,16 @@ lora_bench::Case auto_case(std::uint64_t seed) {
 
 TEST_CASE("auto passes every level on random cases, with whole vectors and without") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    check_auto(auto_case(seed));
+    check_auto(auto_case(seed), proved);
   }
+  check_enough(proved);
 }
 
 TEST_CASE("auto passes on every rank class, with few rows an adapter and many") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   for (const std::int64_t rank : {1, 4, 7, 8, 12, 16, 24, 64, 100, 128, 192, 256}) {
     for (const std::int64_t rows : {1, 7, 8, 9, 33, 130}) {
       lora_bench::Case spec = workload_case(rows, rows > 8 ? 3 : 1);
@@ -72,9 +77,10 @@ TEST_CASE("auto passes on every rank class, with few rows an adapter and many") 
       spec.adapters.rank.list = {rank};
       spec.adapters.max_rank = (rank + 3) / 4 * 4;
       spec.adapters.bias = rows % 3 == 0;
-      check_auto(spec);
+      check_auto(spec, proved);
     }
   }
+  check_enough(proved);
 }
 
 TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken is proved") {
@@ -181,9 +187,8 @@ TEST_CASE("auto: joined and grouped tiles are the same bits, wherever K, rows an
   const auto memory = lora_bench::make_device_memory();
   const auto chosen = lora_bench::make_auto_backend();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
-  if (facts.compute_capability < 90) {
-    return;
-  }
+  LORA_BENCH_NEED(facts.compute_capability < 90 ? "joined tiles need a GPU of 9.0 or later" : "")
+  Proved proved;
   for (const std::int64_t in_features : {40, 544, 2056, 4096, 9008, 14336}) {
     for (const std::int64_t rank : {7, 100}) {
       for (const std::int64_t tokens : {1, 33, 300}) {
@@ -222,10 +227,11 @@ TEST_CASE("auto: joined and grouped tiles are the same bits, wherever K, rows an
           if (tokens == 33 && in_features < 9000) {
             const auto verdict = verify(problem, *chosen, *memory, {.relations = true});
             CAPTURE(verdict.message);
-            CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+            lora_bench::test::check_proved(proved, problem, verdict);
           }
         }
       }
     }
   }
+  check_enough(proved);
 }

@@ -5,12 +5,13 @@
 #include "ops/plain_formula.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"
+#include "support/proved.h"
 #include "support/workload_case.h"
 #include "verify/verify.h"
 
 using lora_bench::Dtype;
 using lora_bench::Problem;
-using lora_bench::Status;
+using lora_bench::test::Proved;
 
 namespace {
 
@@ -28,27 +29,30 @@ lora_bench::Case bgmv_case(std::uint64_t seed) {
   return spec;
 }
 
-void check_passes(const lora_bench::Case& spec) {
+void check_passes(const lora_bench::Case& spec, Proved& proved) {
   static const auto memory = lora_bench::make_device_memory();
   static const auto bgmv = lora_bench::make_bgmv_backend();
   const Problem problem = problem_of(spec);
   const lora_bench::Verdict verdict = verify(problem, *bgmv, *memory, {.relations = true});
   CAPTURE(spec.seed);
   CAPTURE(verdict.message);
-  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+  lora_bench::test::check_proved(proved, problem, verdict);
 }
 
 }  // namespace
 
 TEST_CASE("bgmv passes every level on random cases, row by row and in segments") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    check_passes(bgmv_case(seed));
+    check_passes(bgmv_case(seed), proved);
   }
+  check_enough(proved);
 }
 
 TEST_CASE("bgmv passes on whole, aligned shapes of every rank class") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   for (const std::int64_t rank : {1, 7, 8, 16, 24, 64, 100, 256, 512}) {
     for (const std::int64_t rows : {1, 15, 16, 17, 33, 64, 65, 130}) {
       lora_bench::Case spec = workload_case(rows, 1);
@@ -61,9 +65,10 @@ TEST_CASE("bgmv passes on whole, aligned shapes of every rank class") {
       spec.adapters.rank.list = {rank};
       spec.adapters.max_rank = (rank + 7) / 8 * 8;
       spec.adapters.bias = rows % 3 == 0;
-      check_passes(spec);
+      check_passes(spec, proved);
     }
   }
+  check_enough(proved);
 }
 
 TEST_CASE("on exact data bgmv agrees with the plain formula bit for bit, and stays in bounds") {

@@ -5,12 +5,13 @@
 #include "device/facts.h"
 #include "ops/panel_backend.h"
 #include "support/need_gpu.h"
+#include "support/proved.h"
 #include "support/workload_case.h"
 #include "verify/verify.h"
 
 using lora_bench::Dtype;
 using lora_bench::Problem;
-using lora_bench::Status;
+using lora_bench::test::Proved;
 
 namespace {
 
@@ -28,27 +29,30 @@ lora_bench::Case panel_case(std::uint64_t seed) {
   return spec;
 }
 
-void check_passes(const lora_bench::Case& spec) {
+void check_passes(const lora_bench::Case& spec, Proved& proved) {
   static const auto memory = lora_bench::make_device_memory();
   static const auto panel = lora_bench::make_panel_backend();
   const Problem problem = problem_of(spec);
   const lora_bench::Verdict verdict = verify(problem, *panel, *memory, {.relations = true});
   CAPTURE(spec.seed);
   CAPTURE(verdict.message);
-  CHECK((verdict.status == Status::kPassed || verdict.status == Status::kMistrusted));
+  lora_bench::test::check_proved(proved, problem, verdict);
 }
 
 }  // namespace
 
 TEST_CASE("panel passes every level on random cases, few rows an adapter and many") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    check_passes(panel_case(seed));
+    check_passes(panel_case(seed), proved);
   }
+  check_enough(proved);
 }
 
 TEST_CASE("panel passes on whole, aligned shapes of every rank class") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   for (const std::int64_t rank : {1, 4, 7, 8, 16, 20, 24, 64, 100, 129, 192, 196, 256, 512}) {
     for (const std::int64_t rows : {1, 15, 16, 17, 33, 64, 65, 130}) {
       lora_bench::Case spec = workload_case(rows, 1);
@@ -61,13 +65,15 @@ TEST_CASE("panel passes on whole, aligned shapes of every rank class") {
       spec.adapters.rank.list = {rank};
       spec.adapters.max_rank = (rank + 3) / 4 * 4;
       spec.adapters.bias = rows % 3 == 0;
-      check_passes(spec);
+      check_passes(spec, proved);
     }
   }
+  check_enough(proved);
 }
 
 TEST_CASE("panel passes where h of a rank above 128 lies in shared memory, wherever lanes end") {
   LORA_BENCH_NEED_GPU()
+  Proved proved;
   using Ranks = std::vector<std::int64_t>;
   for (const Ranks& ranks : {Ranks{130}, Ranks{132}, Ranks{133}, Ranks{192}, Ranks{7, 256}}) {
     for (const std::int64_t rows : {1, 17, 64, 130, 700}) {
@@ -80,7 +86,8 @@ TEST_CASE("panel passes where h of a rank above 128 lies in shared memory, where
       spec.layer.y_stride = 392;
       spec.adapters.rank.list = ranks;
       spec.adapters.max_rank = (ranks.back() + 3) / 4 * 4;
-      check_passes(spec);
+      check_passes(spec, proved);
     }
   }
+  check_enough(proved);
 }

@@ -56,6 +56,9 @@ std::vector<std::size_t> rows_looked_at(const Problem& problem,
     if (left.rows.empty()) {
       return Look{.infinite_rows = infinite_rows};
     }
+    if (!left.first_columns.empty()) {
+      return Look{};  // pieces of rows, of single launches
+    }
     rows.push_back(left.rows.size());
     return Look{};
   };

@@ -15,6 +15,7 @@
 #include "report/sink.h"
 #include "report/view.h"
 #include "support/golden.h"
+#include "support/need_gpu.h"
 #include "support/process.h"
 #include "support/rows.h"
 
@@ -298,10 +299,7 @@ TEST_CASE("a file that lora-bench did not write is not replaced, one of its own 
 }
 
 TEST_CASE("a full disk is an error that names the file") {
-  if (!fs::exists("/dev/full")) {
-    MESSAGE("skipped: no /dev/full here");
-    return;
-  }
+  LORA_BENCH_NEED(fs::exists("/dev/full") ? "" : "no /dev/full here")
   const test::TemporaryFolder folder;
   fs::create_symlink("/dev/full", folder.path("full.csv"));
   const std::unique_ptr<Sink> sink = make_file_sink(folder.path("full.csv"), false);

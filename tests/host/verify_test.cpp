@@ -12,6 +12,7 @@
 #include "support/problems.h"
 #include "verify/oracle.h"
 #include "verify/scan.h"
+#include "verify/staging.h"
 
 using namespace lora_bench;
 
@@ -284,6 +285,58 @@ TEST_CASE("verify: what a declaration leaves no result out of proves nothing") {
   CHECK_FALSE(has(verdict, Level::kBounded));
   CHECK(verdict.message.find("exact: sums need") == 0);
   CHECK(verdict.message.find("bounded: doing nothing would pass in 100 %") != std::string::npos);
+}
+
+TEST_CASE("verify: a declaration that would hide 20 % of one row is no pass, wrong or not") {
+  const Problem problem = linear_problem();
+  const auto memory = make_host_memory();
+  const auto twenty_percent = [](const Problem& step, const Operands& operands) {
+    // Of the first row that has an adapter, whatever y held before.
+    const std::int64_t row = step.plan.token_order[0];
+    for (std::int64_t column = 2; column < 34; ++column) {
+      const std::int64_t index = row * step.y_stride + column;
+      store(step.dtype, operands.y, index, 1.2F * load(step.dtype, operands.y, index));
+    }
+  };
+  Problem overwriting = problem;
+  overwriting.add_inputs = false;
+  for (const std::int64_t partials : {2, 16, 64, 96}) {
+    CAPTURE(partials);
+    Numerics declared = PlainBackend().numerics(overwriting);
+    declared.partial = Dtype::kBf16;
+    declared.partials = partials;
+    const Verdict wrong =
+        verify(overwriting, Declaring(declared, {.then = twenty_percent}), *memory, {});
+    CAPTURE(wrong.message);
+    CHECK(wrong.status == (partials < 64 ? Status::kFailed : Status::kMistrusted));
+    const Verdict right = verify(overwriting, Declaring(declared), *memory, {});
+    CHECK(right.status == (partials < 64 ? Status::kPassed : Status::kMistrusted));
+  }
+  // Integers are summed exactly whatever is declared: that says nothing of other numbers.
+  Numerics declared = PlainBackend().numerics(problem);
+  declared.unit_roundoff = 0x1p-8;
+  const Verdict loose = verify(problem, Declaring(declared), *memory, {});
+  CHECK(has(loose, Level::kExact));
+  CHECK(loose.status == Status::kMistrusted);
+  CHECK(loose.message.find("would hide an error of an eighth") != std::string::npos);
+}
+
+TEST_CASE("verify: a step whose sums cancel passes by numbers of one sign") {
+  Problem problem = linear_problem();
+  problem.in_features = problem.x_stride = 4096;
+  Numerics declared = PlainBackend().numerics(problem);
+  declared.partial = Dtype::kBf16;
+  declared.partials = 2;
+  const auto memory = make_host_memory();
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
+  const std::vector<std::int64_t> rows = sample_rows(problem, 256, 1);
+  const Declaring backend(declared, {.bf16_partials = true});
+  Stage stage(*memory, problem, tensors, 64);
+  stage.launch(backend);
+  CHECK(compare_output(problem, tensors, declared, stage.output().data(), rows).coarse_rows > 0);
+  const Verdict verdict = verify(problem, backend, *memory, {});
+  CAPTURE(verdict.message);
+  CHECK(verdict.status == Status::kPassed);
 }
 
 TEST_CASE("compare: an element whose bound reaches what was there before proves nothing") {
