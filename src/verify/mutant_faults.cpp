@@ -1,5 +1,7 @@
 #include "verify/mutant_faults.h"
 
+#include "verify/mutant_values.h"
+
 namespace lora_bench {
 namespace {
 
@@ -219,7 +221,8 @@ FaultEntries memory_faults() {
 FaultEntries all_faults() {
   FaultEntries all;
   for (const FaultEntries& part :
-       {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults()}) {
+       {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults(),
+        size_faults(), value_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
