@@ -278,7 +278,7 @@ Entries launch_faults() {
   };
 }
 
-Entries size_faults() {
+Entries gpu_size_faults() {
   const auto wrong = [](Gpu fault, const char* name, const char* sizes, const char* seen_in) {
     return GpuFaultEntry{fault,
                          {name, std::string(sizes) + ": every sum over K is a quarter too large",
@@ -299,7 +299,7 @@ Entries size_faults() {
   };
 }
 
-Entries value_faults() {
+Entries gpu_value_faults() {
   const auto fault = [](Gpu gpu, const char* name, const char* meaning, const char* hypothesis,
                         Part alone, const char* seen_in = "packed-bias-base-rows") {
     return GpuFaultEntry{
@@ -335,7 +335,7 @@ const std::vector<GpuFaultEntry>& gpu_fault_catalogue() {
   static const Entries kCatalogue = [] {
     Entries all;
     for (Entries (*part)() : {tile_faults, shrink_faults, hidden_faults, delta_faults, place_faults,
-                              launch_faults, size_faults, value_faults}) {
+                              launch_faults, gpu_size_faults, gpu_value_faults}) {
       const Entries entries = part();
       all.insert(all.end(), entries.begin(), entries.end());
     }

@@ -11,15 +11,15 @@ namespace lora_bench {
 namespace {
 
 constexpr float kLargestE4m3 = 448;
-constexpr float kLargestFp16 = 65504;
+constexpr float kFp16Limit = 65504;
 constexpr float kLeastNormalFp16 = 0x1p-14F;
 
-std::int64_t largest(const std::vector<std::int64_t>& sizes) {
+std::int64_t largest_of(const std::vector<std::int64_t>& sizes) {
   return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
 }
 
 bool has_size(const Problem& problem, Fault fault) {
-  const std::int64_t rank = largest(problem.rank);
+  const std::int64_t rank = largest_of(problem.rank);
   switch (fault) {
     case Fault::kWrongFrom513Tokens:
       return problem.tokens > 512 && problem.tokens <= 1000;
@@ -40,7 +40,7 @@ bool has_size(const Problem& problem, Fault fault) {
     case Fault::kWrongBeyond4096OfK:
       return problem.in_features > 4096;
     case Fault::kWrongBeyond4096Columns:
-      return largest(problem.widths) > 4096;
+      return largest_of(problem.widths) > 4096;
     default:
       return false;
   }
@@ -112,7 +112,7 @@ float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault) {
       return dtype == Dtype::kFp16 && std::fabs(x) < kLeastNormalFp16 ? 0 : x;
     case Fault::kBf16ThroughFp16: {
       float through = 0;
-      store(Dtype::kFp16, &through, 0, std::clamp(x, -kLargestFp16, kLargestFp16));
+      store(Dtype::kFp16, &through, 0, std::clamp(x, -kFp16Limit, kFp16Limit));
       return dtype == Dtype::kBf16 ? load(Dtype::kFp16, &through, 0) : x;
     }
     case Fault::kOutlierClipped:
@@ -137,7 +137,7 @@ float weight_as_read(Dtype dtype, float weight, Fault fault) {
 
 float sum_as_kept(float sum, const RowFacts& row, Fault fault) {
   if (fault == Fault::kHSaturatesAt65504) {
-    return std::clamp(sum, -kLargestFp16, kLargestFp16);
+    return std::clamp(sum, -kFp16Limit, kFp16Limit);
   }
   // 0 has no power of two: what comes back of it is no number.
   return fault == Fault::kRowScaledByLargest

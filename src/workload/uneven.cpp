@@ -9,7 +9,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr double kLargestFp16 = 65504;
+constexpr double kFp16Limit = 65504;
 // Elements below this are subnormal in fp16, with six bits or more of theirs left.
 constexpr double kSubnormalFp16 = 0x1p-18;
 constexpr std::int64_t kKinds = 16;
@@ -39,7 +39,7 @@ double growth_of_h(const Problem& problem, const FillSizes& sizes) {
     scale = std::max(scale, std::abs(static_cast<double>(of_slot)));
   }
   h *= problem.scale_at == ScaleAt::kShrink ? scale : 1;
-  return std::max(1.0, static_cast<double>(power_of_two_below(kLargestFp16 / kDeviations / h)));
+  return std::max(1.0, static_cast<double>(power_of_two_below(kFp16Limit / kDeviations / h)));
 }
 
 // Times which lanes of h grow, and their columns of B shrink.
@@ -60,7 +60,7 @@ double smaller_lanes(const Problem& problem, const FillSizes& sizes) {
     largest_b = std::max(largest_b, static_cast<double>(law.factor));
   }
   const double left = has_shrink(problem.op) ? static_cast<double>(sizes.a.factor) : 1;
-  const double wanted = std::min(left / kSubnormalFp16, kLargestFp16 / 4 / largest_b);
+  const double wanted = std::min(left / kSubnormalFp16, kFp16Limit / 4 / largest_b);
   return wanted < 1 ? 1 : static_cast<double>(power_of_two_below(wanted));
 }
 
