@@ -72,8 +72,11 @@ class Dice {
   // From `least` to `most`, every power of two there is, the lower ones more often; half of them
   // are one of these or its neighbour.
   std::int64_t far(std::int64_t least, std::int64_t most) {
-    const std::int64_t lowest = std::bit_width(static_cast<std::uint64_t>(least)) - 1;
-    const std::int64_t highest = std::bit_width(static_cast<std::uint64_t>(most)) - 1;
+    const auto power_of = [](std::int64_t size) {
+      return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(size))) - 1;
+    };
+    const std::int64_t lowest = power_of(least);
+    const std::int64_t highest = power_of(most);
     const std::int64_t top = one_in(4) ? highest : lowest + below(highest - lowest + 1);
     const std::int64_t power = std::int64_t{1} << (lowest + below(top - lowest + 1));
     const std::int64_t drawn = coin() ? power + below(power) : power + below(3) - 1;
