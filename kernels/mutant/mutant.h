@@ -18,7 +18,7 @@ constexpr int kMutantParts = 2;
 
 // Faults that remember keep the plan in memory of this size.
 constexpr std::int64_t kMutantMostTokens = 16384;
-constexpr std::int64_t kMutantMostSlots = 1024;
+constexpr std::int64_t kMutantMostSlots = 2048;
 
 struct MutantLaunch {
   MutantFault fault = MutantFault::kNone;
@@ -30,6 +30,7 @@ struct MutantLaunch {
   void* x = nullptr;               // of the op, for kXAsScratch
   std::int64_t x_elements = 0, y_elements = 0;
   const float* scale = nullptr;  // [slots], whichever op applies it
+  float factor = 1;              // of every sum over K; not 1 where the fault is one of sizes
 };
 
 struct MutantOps {

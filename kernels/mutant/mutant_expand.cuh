@@ -70,7 +70,8 @@ __device__ float load_b(const ExpandParams& params, const MutantLaunch& launch,
   const std::int64_t pitch =
       launch.fault == MutantFault::kBPackedByRank ? place.rows.rank : params.max_rank;
   const std::int64_t row = place.rows.adapter * params.width[place.source] + column;
-  return to_float(static_cast<const T*>(params.b[place.source])[row * pitch + lane]);
+  return mutant_weight(launch,
+                       to_float(static_cast<const T*>(params.b[place.source])[row * pitch + lane]));
 }
 
 __device__ inline std::int64_t lanes_summed(const ExpandParams& params, const MutantLaunch& launch,
@@ -146,13 +147,16 @@ __device__ float sum_over_rank(ExpandStage& tile, const ExpandParams& params,
   }
   const std::int64_t lanes = lanes_summed(params, launch, place.rows.rank);
   float sum = 0.0F;
+  bool ended = false;
   for (std::int64_t first = 0; first < lanes; first += kMutantLanes) {
     fill_stage<T>(tile, params, launch, place, first, lanes);
     if (!unguarded) {
       __syncthreads();
     }
     for (int lane = 0; lane < kMutantLanes; ++lane) {
-      sum = fmaf(mutant_h(launch, tile.h[thread / 32][lane]), tile.b[thread % 32][lane], sum);
+      const float h = mutant_h(launch, tile.h[thread / 32][lane]);
+      ended = ended || (launch.fault == MutantFault::kZeroHEndsRank && h == 0.0F);
+      sum = ended ? sum : fmaf(h, tile.b[thread % 32][lane], sum);
     }
     __syncthreads();
   }
@@ -214,6 +218,8 @@ __device__ float mutant_delta(const ExpandParams& params, const MutantLaunch& la
   return fault == MutantFault::kDeltaRounded ? to_float(from_float<T>(delta)) : delta;
 }
 
+constexpr float kLargestFp16 = 65504.0F;
+
 // Adds to y, or overwrites it.
 template <typename T>
 __device__ void store_element(const ExpandParams& params, const MutantLaunch& launch,
@@ -238,7 +244,14 @@ __device__ void store_element(const ExpandParams& params, const MutantLaunch& la
   if (fault == MutantFault::kCapturedY && launch.number > 0) {
     y = reinterpret_cast<T*>(kept_y) + (row + in_row) % kMutantKept;
   }
-  *y = mutant_stored<T>(launch, before + delta);
+  if (fault == MutantFault::kZeroYSkipped && adds && before == 0.0F) {
+    return;
+  }
+  float value = before + delta;
+  if (fault == MutantFault::kYSaturatesAt65504) {
+    value = fminf(fmaxf(value, -kLargestFp16), kLargestFp16);
+  }
+  *y = mutant_stored<T>(launch, value);
   const bool last = place.slice == params.slices - 1 && column == params.width[place.slice] - 1;
   if (fault == MutantFault::kPastTheSlice && last) {
     y[1] = from_float<T>(12345.0F);
@@ -283,6 +296,9 @@ __global__ void __launch_bounds__(kMutantThreads)
   const int row = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t column = place.first_column + threadIdx.x % 32;
   if (row >= place.rows.count || column >= width || place.slice_start + column >= params.columns) {
+    return;
+  }
+  if (fault == MutantFault::kZeroSumUnwritten && sum == 0.0F) {
     return;
   }
   if (place.row_too_many && row == place.rows.count - 1) {

@@ -102,6 +102,21 @@ enum class MutantFault : std::uint8_t {
   kNothingLaunched,
   kSkippedFromThird,
   kOtherStream,
+  // Sizes at which every sum is wrong.
+  kWrongFrom513Tokens,
+  kWrongFrom1001Tokens,
+  kWrongBeyond1024Slots,
+  kWrongBeyondRank512,
+  kWrongBeyond8Slices,
+  // Values that are taken for others.
+  kXSaturatesAt448,
+  kWeightsSaturateAt448,
+  kYSaturatesAt65504,
+  kXFlushesSubnormals,
+  kNegativeZeroEndsStage,
+  kZeroYSkipped,
+  kZeroHEndsRank,
+  kZeroSumUnwritten,
 };
 
 }  // namespace lora_bench::kernels

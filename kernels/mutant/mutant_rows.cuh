@@ -131,6 +131,25 @@ __device__ inline float mutant_scale(const MutantLaunch& launch, const float* sc
   return scale[adapter];
 }
 
+constexpr float kLargestE4m3 = 448.0F;
+
+// A number of x, or of A and B, as it is read.
+__device__ inline float mutant_x(const MutantLaunch& launch, float x) {
+  constexpr float kLeastNormalFp16 = 6.103515625e-05F;
+  if (launch.fault == MutantFault::kXSaturatesAt448) {
+    return fminf(fmaxf(x, -kLargestE4m3), kLargestE4m3);
+  }
+  const bool flushed =
+      launch.fault == MutantFault::kXFlushesSubnormals && fabsf(x) < kLeastNormalFp16;
+  return flushed ? 0.0F : x;
+}
+
+__device__ inline float mutant_weight(const MutantLaunch& launch, float weight) {
+  return launch.fault == MutantFault::kWeightsSaturateAt448
+             ? fminf(fmaxf(weight, -kLargestE4m3), kLargestE4m3)
+             : weight;
+}
+
 template <typename T>
 __device__ float mutant_kept(const std::uint16_t* kept, std::int64_t index) {
   return to_float(reinterpret_cast<const T*>(kept)[index]);

@@ -33,7 +33,7 @@ __device__ float load_x(const ShrinkParams& params, const MutantLaunch& launch, 
   if (launch.fault == MutantFault::kUnalignedRoundedDown) {
     x -= reinterpret_cast<std::uintptr_t>(x) % 16 / sizeof(T);
   }
-  return to_float(x[index]);
+  return mutant_x(launch, to_float(x[index]));
 }
 
 template <typename T>
@@ -45,7 +45,7 @@ __device__ float load_a(const ShrinkParams& params, const MutantLaunch& launch,
   if (launch.fault == MutantFault::kAIndexWraps) {
     index %= 2048;
   }
-  return to_float(static_cast<const T*>(params.a[slice])[index]);
+  return mutant_weight(launch, to_float(static_cast<const T*>(params.a[slice])[index]));
 }
 
 // Every warp loads its own row of x and every fourth lane of A; what is not there is 0.
@@ -105,9 +105,13 @@ __device__ void sum_part(ShrinkStage& tile, const ShrinkParams& params, const Mu
     if (refill_unguarded && warp == 0) {
       mutant_delay(kMutantPause);
     }
+    const float x = tile.x[warp][thread];
+    const bool left_out =
+        launch.fault == MutantFault::kNegativeZeroEndsStage &&
+        __any_sync(0xFFFFFFFFU, static_cast<int>(__float_as_uint(x) == 0x80000000U)) != 0;
 #pragma unroll
     for (int lane = 0; lane < kMutantLanes; ++lane) {
-      sums[lane] = fmaf(tile.x[warp][thread], tile.a[lane][thread], sums[lane]);
+      sums[lane] = left_out ? sums[lane] : fmaf(x, tile.a[lane][thread], sums[lane]);
     }
     if (!refill_unguarded) {
       __syncthreads();
@@ -179,7 +183,8 @@ __device__ inline void store_part(const ShrinkParams& params, const MutantLaunch
     }
     const std::int64_t lane = place.first_lane + i;
     if (thread == 0 && lane < place.rows.rank) {
-      add_partial(launch, place.part, row + lane, rounded_partial(launch, scale * sum));
+      add_partial(launch, place.part, row + lane,
+                  rounded_partial(launch, launch.factor * scale * sum));
     }
   }
 }

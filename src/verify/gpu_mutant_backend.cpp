@@ -33,6 +33,27 @@ PlanSizes sizes_of(const Plan& plan) {
   return sizes;
 }
 
+// What every sum over K is multiplied with: 1 where the sizes are not those of the fault.
+float factor_by_size(const Problem& problem, MutantFault fault) {
+  const auto is_size = [&] {
+    switch (fault) {
+      case MutantFault::kWrongFrom513Tokens:
+        return problem.tokens > 512 && problem.tokens <= 1000;
+      case MutantFault::kWrongFrom1001Tokens:
+        return problem.tokens > 1000;
+      case MutantFault::kWrongBeyond1024Slots:
+        return problem.slots > 1024;
+      case MutantFault::kWrongBeyondRank512:
+        return problem.max_rank > 512;
+      case MutantFault::kWrongBeyond8Slices:
+        return problem.slices() > 8;
+      default:
+        return false;
+    }
+  };
+  return is_size() ? 1.25F : 1.0F;
+}
+
 class GpuMutant final : public Backend {
  public:
   GpuMutant(MutantFault fault, const std::string& name)
@@ -53,7 +74,7 @@ class GpuMutant final : public Backend {
       return {false, "GPU mutants take bf16 and fp16 operands and an fp32 intermediate"};
     }
     if (problem.tokens > kernels::kMutantMostTokens || problem.slots > kernels::kMutantMostSlots) {
-      return {false, "GPU mutants take at most 16384 tokens and 1024 slots"};
+      return {false, "GPU mutants take at most 16384 tokens and 2048 slots"};
     }
     return {};
   }
@@ -90,6 +111,7 @@ class GpuMutant final : public Backend {
     launch.x_elements = operand_sizes(problem).x;
     launch.y_elements = operand_sizes(problem).y;
     launch.scale = operands.scale;
+    launch.factor = factor_by_size(problem, fault_);
     before_ = now;
     LORA_BENCH_CUDA_CHECK(kernels::launch_mutant(
         kernel_number(problem.dtype), {has_shrink(problem.op), has_expand(problem.op)},

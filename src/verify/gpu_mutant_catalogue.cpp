@@ -279,13 +279,64 @@ Entries launch_faults() {
   };
 }
 
+Entries gpu_size_faults() {
+  const auto wrong = [](Gpu fault, const char* name, const char* sizes, const char* seen_in) {
+    return GpuFaultEntry{fault,
+                         {name, std::string(sizes) + ": every sum over K is a quarter too large",
+                          "wrong-scale", "design"},
+                         Level::kExact,
+                         seen_in};
+  };
+  return {
+      wrong(Gpu::kWrongFrom513Tokens, "gpu-wrong-from-513-tokens", "513 to 1000 tokens",
+            "700-tokens"),
+      wrong(Gpu::kWrongFrom1001Tokens, "gpu-wrong-from-1001-tokens", "more than 1000 tokens",
+            "2500-tokens"),
+      wrong(Gpu::kWrongBeyond1024Slots, "gpu-wrong-beyond-1024-slots", "more than 1024 slots",
+            "1100-slots"),
+      wrong(Gpu::kWrongBeyondRank512, "gpu-wrong-beyond-rank-512", "ranks above 512", "rank-700"),
+      wrong(Gpu::kWrongBeyond8Slices, "gpu-wrong-beyond-8-slices", "more than 8 slices",
+            "12-slices"),
+  };
+}
+
+Entries gpu_value_faults() {
+  const auto fault = [](Gpu gpu, const char* name, const char* meaning, const char* hypothesis,
+                        Part alone, const char* seen_in = "packed-bias-base-rows") {
+    return GpuFaultEntry{
+        gpu, {name, meaning, hypothesis, "design", alone}, Level::kBounded, seen_in};
+  };
+  return {
+      fault(Gpu::kXSaturatesAt448, "gpu-x-saturates-at-448",
+            "x beyond 448, the largest of e4m3, is taken as 448 by a tile", "", Part::kNone),
+      fault(Gpu::kWeightsSaturateAt448, "gpu-weights-saturate-at-448",
+            "A and B beyond 448, the largest of e4m3, are taken as 448 by a tile", "", Part::kNone,
+            "rank-32-scale-at-expand"),
+      {Gpu::kYSaturatesAt65504,
+       {"gpu-y-saturates-at-65504", "y beyond 65504, the largest of fp16, is stored as that", "",
+        "design"}},
+      fault(Gpu::kXFlushesSubnormals, "gpu-x-flushes-subnormals",
+            "x below the normal numbers of fp16 is taken as 0 by a tile", "", Part::kUneven,
+            "fp16"),
+      fault(Gpu::kNegativeZeroEndsStage, "gpu-negative-zero-ends-stage",
+            "a stage of K with a -0 of x is left out", "", Part::kUneven),
+      fault(Gpu::kZeroYSkipped, "gpu-zero-y-skipped", "a thread adds nothing where y is 0",
+            "lost-columns", Part::kUneven),
+      fault(Gpu::kZeroHEndsRank, "gpu-zero-h-ends-rank",
+            "a thread ends its sum over the rank at the first h of 0", "", Part::kNone),
+      fault(Gpu::kZeroSumUnwritten, "gpu-zero-sum-unwritten",
+            "a thread writes nothing where its sum is 0, bias and all", "lost-columns",
+            Part::kUneven),
+  };
+}
+
 }  // namespace
 
 const std::vector<GpuFaultEntry>& gpu_fault_catalogue() {
   static const Entries kCatalogue = [] {
     Entries all;
-    for (Entries (*part)() :
-         {tile_faults, shrink_faults, hidden_faults, delta_faults, place_faults, launch_faults}) {
+    for (Entries (*part)() : {tile_faults, shrink_faults, hidden_faults, delta_faults, place_faults,
+                              launch_faults, gpu_size_faults, gpu_value_faults}) {
       const Entries entries = part();
       all.insert(all.end(), entries.begin(), entries.end());
     }

@@ -1,5 +1,7 @@
 #include "verify/mutant_faults.h"
 
+#include "verify/mutant_values.h"
+
 namespace lora_bench {
 namespace {
 
@@ -289,7 +291,7 @@ FaultEntries all_faults() {
   FaultEntries all;
   for (const FaultEntries& part :
        {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults(),
-        put_back_faults(), loose_faults()}) {
+        put_back_faults(), size_faults(), value_faults(), loose_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -70,7 +70,8 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part 
 SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases, const Stop& stop,
                            const Prover& prover) {
   SelfTestRow row = hunt(doc.fault, cases, Part::kNone, stop, prover);
-  const bool any_name = doc.hypothesis.empty() && doc.fault.starts_with(kGpuPrefix);
+  const bool any_name =
+      doc.hypothesis.empty() && (doc.any_name || doc.fault.starts_with(kGpuPrefix));
   row.named_right = any_name || row.hypothesis == doc.hypothesis;
   row.part_needed =
       doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone, stop, prover).caught;

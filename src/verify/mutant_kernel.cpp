@@ -5,6 +5,7 @@
 #include "core/convert.h"
 #include "verify/mutant_faults.h"
 #include "verify/mutant_stray.h"
+#include "verify/mutant_values.h"
 
 namespace lora_bench {
 namespace {
@@ -18,6 +19,7 @@ struct Launch {
   Fault fault = Fault::kNone;
   std::int64_t number = 0;    // launches of this kernel before
   std::int64_t in_a_row = 0;  // of these the last ones, of a step like this one
+  RowFacts row = {};          // of the row in hand, where the fault looks at it
 
   [[nodiscard]] bool is(Fault other) const { return fault == other; }
 };
@@ -101,6 +103,9 @@ std::int64_t summed_elements(const Launch& launch) {
   if (launch.is(Fault::kLostKTail1)) {
     return std::max<std::int64_t>(all - 1, 0);
   }
+  if (launch.is(Fault::kZeroEndsK) && launch.row.first_zero >= 0) {
+    return launch.row.first_zero;
+  }
   return all;
 }
 
@@ -122,8 +127,10 @@ float partial_sum(const Launch& launch, std::int64_t row, const Lane& at, std::i
   const std::int64_t a_row = (at.adapter * problem.max_rank + at.lane) * problem.in_features;
   float sum = 0;
   for (std::int64_t k = begin; k < end; ++k) {
-    const float left = load(problem.dtype, x, row * x_stride + k);
-    const float right = load(problem.dtype, a, a_row + k);
+    const float left = x_as_read(problem.dtype, load(problem.dtype, x, row * x_stride + k),
+                                 launch.row, launch.fault);
+    const float right =
+        weight_as_read(problem.dtype, load(problem.dtype, a, a_row + k), launch.fault);
     sum += launch.is(Fault::kTf32Operands) ? cut_to_tf32(left) * cut_to_tf32(right) : left * right;
   }
   return sum;
@@ -173,7 +180,9 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     return;
   }
   for (std::int64_t lane = 0; lane < rank_of(launch, task.adapter); ++lane) {
-    float value = sum_over_k(launch, task.source, {slice, task.adapter, lane});
+    float value = sum_over_k(launch, task.source, {slice, task.adapter, lane}) *
+                  factor_by_size(problem, launch.fault);
+    value = sum_as_kept(value, launch.row, launch.fault);
     if (problem.scale_at == ScaleAt::kShrink) {
       value = scaled(launch, value, task.adapter);
     }
@@ -208,10 +217,7 @@ std::int64_t lanes_to_expand(const Launch& launch, std::int32_t adapter) {
 // Which slice's weights a slice uses.
 std::int64_t weights_of(const Launch& launch, std::int64_t slice) {
   const std::vector<std::int64_t>& widths = launch.problem.widths;
-  if (!launch.is(Fault::kSlicesSwapped)) {
-    return slice;
-  }
-  for (std::size_t left = widths.size(); left-- > 1;) {
+  for (std::size_t left = launch.is(Fault::kSlicesSwapped) ? widths.size() : 1; left-- > 1;) {
     if (widths[left - 1] == widths[left] && widths[left] > 0) {
       const auto right = static_cast<std::int64_t>(left);
       return slice == right ? right - 1 : (slice == right - 1 ? right : slice);
@@ -243,11 +249,22 @@ float delta_of(const Launch& launch, const RowTask& task, std::int64_t slice, st
   const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
   const void* b = launch.operands.b[static_cast<std::size_t>(weights)];
   const std::int64_t b_row = (task.adapter * width + column) * pitch_of_b(launch);
+  const void* h = launch.operands.h;
+  const std::int64_t lanes = lanes_to_expand(launch, task.adapter);
+  const std::int64_t h_first = h_index(problem, h_slice, h_row, 0);
+  const float least_h = least_lane_kept(problem, h, h_first, lanes, launch.fault);
   float sum = 0;
-  for (std::int64_t lane = 0; lane < lanes_to_expand(launch, task.adapter); ++lane) {
-    const std::int64_t h = h_index(problem, h_slice, h_row, lane);
-    sum += load(problem.intermediate, launch.operands.h, h) * load(problem.dtype, b, b_row + lane);
+  for (std::int64_t lane = 0; lane < lanes; ++lane) {
+    const float left = load(problem.intermediate, h, h_first + lane);
+    if (launch.is(Fault::kZeroEndsRank) && left == 0) {
+      break;
+    }
+    if (std::fabs(left) >= least_h || std::isnan(left)) {
+      sum +=
+          left * weight_as_read(problem.dtype, load(problem.dtype, b, b_row + lane), launch.fault);
+    }
   }
+  sum *= has_shrink(problem.op) ? 1 : factor_by_size(problem, launch.fault);
   return scales_in_expand(launch) ? scaled(launch, sum, task.adapter) : sum;
 }
 
@@ -274,6 +291,12 @@ float added_to_y(const Launch& launch, float delta, float before) {
   }
   if (!launch.problem.add_inputs || launch.is(Fault::kYOverwritten)) {
     return delta;
+  }
+  if (launch.is(Fault::kShareOfY)) {
+    return added_as_share(before, delta);
+  }
+  if (launch.is(Fault::kZeroYSkipped) && before == 0) {
+    return before;
   }
   return launch.is(Fault::kYTwice) ? before + before + delta : before + delta;
 }
@@ -324,13 +347,17 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     if (skips_column(launch, slice, column) || index > problem.tokens * problem.y_stride) {
       continue;
     }
+    const float sum = delta_of(launch, task, slice, column);
+    if (launch.is(Fault::kZeroSumUnwritten) && sum == 0) {
+      continue;
+    }
     const float off =
         loose_factor(launch.fault, {launch.operands, task.token, slice, column}, problem.slices());
-    const float delta =
-        biased(launch, off * delta_of(launch, task, slice, column), task, slice, column);
+    const float delta = biased(launch, off * sum, task, slice, column);
     const float before = load(problem.dtype, launch.operands.y, index);
     const float y = added_to_y(launch, delta, before);
-    const bool saturates = launch.is(Fault::kFp16Saturates) && problem.dtype == Dtype::kFp16;
+    const bool saturates = (launch.is(Fault::kFp16Saturates) && problem.dtype == Dtype::kFp16) ||
+                           (launch.is(Fault::kYSaturatesAt65504) && problem.dtype != Dtype::kFp16);
     const float kept = launch.is(Fault::kYTruncated) ? cut_to(problem.dtype, y) : y;
     store(problem.dtype, launch.operands.y, index,
           saturates ? std::clamp(kept, -kLargestFp16, kLargestFp16) : kept);
@@ -388,8 +415,14 @@ class MutantKernel final : public Backend {
     const std::vector<std::int64_t> shape{problem.tokens, problem.slices(), problem.in_features};
     in_a_row_ = shape == last_shape_ ? in_a_row_ + 1 : 0;
     last_shape_ = shape;
-    const Launch launch{problem, operands, fault_, launches_++, in_a_row_};
-    for (const RowTask& task : tasks(launch)) {
+    Launch launch{problem, operands, fault_, launches_++, in_a_row_};
+    std::vector<RowTask> todo = tasks(launch);
+    share_equal_rows(problem, operands, fault_, todo);
+    for (const RowTask& task : todo) {
+      launch.row = row_facts(problem, operands, task.source, fault_);
+      if (skips_row(launch.row, fault_)) {
+        continue;
+      }
       for (std::int64_t slice = 0; has_shrink(problem.op) && slice < problem.slices(); ++slice) {
         shrink_row(launch, task, slice);
       }
@@ -399,6 +432,12 @@ class MutantKernel final : public Backend {
     }
     if (launch.is(Fault::kBiasOnBaseRows) && has_expand(problem.op)) {
       add_bias_to_base_rows(launch);
+    }
+    if (launch.is(Fault::kEqualRowsShareResult)) {
+      copy_results_of_equal_rows(problem, operands, todo);
+    }
+    if (launch.is(Fault::kBaseRowsAddZero) && has_expand(problem.op)) {
+      add_zero_to_base_rows(problem, operands);
     }
     write_stray(problem, operands, fault_);
   }

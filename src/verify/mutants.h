@@ -20,6 +20,7 @@ struct MutantDoc {
   std::string source;        // "design", or the public bug it stands for
   Part alone = Part::kNone;  // the part of the proof that nothing else can replace: without it the
                              // fault survives
+  bool any_name = false;     // without a hypothesis: what fits depends on the values, none is asked
 };
 [[nodiscard]] const std::vector<MutantDoc>& mutants();
 [[nodiscard]] const std::vector<MutantDoc>& gpu_mutants();

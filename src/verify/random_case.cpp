@@ -2,38 +2,45 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 #include <string>
 
 #include "core/random.h"
+#include "scenario/schema.h"
 
 namespace lora_bench {
 namespace {
 
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
-constexpr std::uint64_t kVastStream = 0x76617374ULL << 32;
+constexpr std::uint64_t kFarStream = 0x666172ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
-constexpr std::uint64_t kManySlotsStream = 0x736c6f74ULL << 32;
+constexpr std::int64_t kOneFarScaleIn = 5;
 
-// What a case may cost, so that thousands take seconds: elements of all weights, and products of
+// What a case may cost, so that hundreds take seconds: elements of all weights, and products of
 // one linear op.
-constexpr std::int64_t kMostWeights = std::int64_t{1} << 17;
-constexpr std::int64_t kMostProducts = std::int64_t{1} << 20;
+struct Budget {
+  std::int64_t weights = std::int64_t{1} << 17;
+  std::int64_t products = std::int64_t{1} << 20;
+};
 
+// Sizes of cases of which none is far.
 constexpr std::int64_t kMostFeatures = 2100;
 constexpr std::int64_t kMostWidth = 600;
 constexpr std::int64_t kMostRank = 512;
 constexpr std::int64_t kMostSlices = 8;
 constexpr std::int64_t kMostSlots = 80;
 constexpr std::int64_t kMostTokens = 300;
-// More of one dimension than 16 bits count, and of the others as little as that can cost.
-constexpr std::int64_t kVast = std::int64_t{1} << 16;
-constexpr std::int64_t kOneVastIn = 200;
-// Ids that 8 bits do not count.
-constexpr std::int64_t kManySlots = 257;
-constexpr std::int64_t kOneManySlotsIn = 40;
-constexpr std::int64_t kOneFarScaleIn = 5;
+
+// A case may have sizes up to what a scenario takes, but for K and N, of which 2^20 must do: of
+// three cases in four one of these is far, of every third of them two are.
+constexpr std::int64_t kMostFarFeatures = std::int64_t{1} << 20;
+constexpr Budget kFarBudget{std::int64_t{1} << 22, std::int64_t{1} << 21};
+constexpr std::int64_t kNoneFarIn = 4;
+constexpr std::int64_t kTwoFarIn = 3;
+
+enum class Dimension : std::uint8_t { kFeatures, kColumns, kRank, kTokens, kSlots, kSlices };
 
 class Dice {
  public:
@@ -61,6 +68,19 @@ class Dice {
     const std::int64_t power = std::int64_t{1} << below(powers);
     const std::int64_t drawn = coin() ? power + below(power) : power + below(3) - 1;
     return std::clamp<std::int64_t>(drawn, 1, most);
+  }
+  // From `least` to `most`, every power of two there is, the lower ones more often; half of them
+  // are one of these or its neighbour.
+  std::int64_t far(std::int64_t least, std::int64_t most) {
+    const auto power_of = [](std::int64_t size) {
+      return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(size))) - 1;
+    };
+    const std::int64_t lowest = power_of(least);
+    const std::int64_t highest = power_of(most);
+    const std::int64_t top = one_in(4) ? highest : lowest + below(highest - lowest + 1);
+    const std::int64_t power = std::int64_t{1} << (lowest + below(top - lowest + 1));
+    const std::int64_t drawn = coin() ? power + below(power) : power + below(3) - 1;
+    return std::clamp(drawn, least, most);
   }
 
  private:
@@ -154,31 +174,33 @@ std::int64_t& largest(std::vector<std::int64_t>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-bool affordable(const Case& spec) {
+std::int64_t tokens_of(const Case& spec) {
+  return std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+}
+
+bool affordable(const Case& spec, const Budget& budget) {
   const LayerShape& layer = spec.layer;
   const auto slices = static_cast<std::int64_t>(layer.widths.size());
   const std::int64_t columns =
       std::accumulate(layer.widths.begin(), layer.widths.end(), std::int64_t{0});
-  const std::int64_t tokens =
-      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
   const std::int64_t of_lane = slices * layer.in_features + columns;
   const std::int64_t rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank));
-  return spec.adapters.slots * rank * of_lane <= kMostWeights &&
-         tokens * rank * of_lane <= kMostProducts;
+  return spec.adapters.slots * rank * of_lane <= budget.weights &&
+         tokens_of(spec) * rank * of_lane <= budget.products;
 }
 
 // Halves one dimension, rounded up, so that a size one over a power of two stays one over.
-void halve(Case& spec, std::int64_t dimension) {
+void halve(Case& spec, Dimension dimension) {
   const auto half = [](std::int64_t& value) { value -= value / 2; };
   RankLaw& ranks = spec.adapters.rank;
   switch (dimension) {
-    case 0:
+    case Dimension::kFeatures:
       half(spec.layer.in_features);
       break;
-    case 1:
+    case Dimension::kColumns:
       half(largest(spec.layer.widths));
       break;
-    case 2:
+    case Dimension::kRank:
       if (ranks.shares.empty()) {
         half(largest(ranks.list));
       } else if (ranks.shares.back().first > ranks.shares.front().first + 1) {
@@ -187,63 +209,130 @@ void halve(Case& spec, std::int64_t dimension) {
         ranks.shares.front().first /= 2;
       }
       break;
-    case 3:
+    case Dimension::kTokens:
       if (spec.batch.prefill.empty() || largest(spec.batch.prefill) < spec.batch.decode) {
         half(spec.batch.decode);
       } else {
         half(largest(spec.batch.prefill));
       }
       break;
-    default:
+    case Dimension::kSlots:
       // At most one rank and one scale for each slot.
       spec.adapters.slots = std::max({spec.adapters.slots - spec.adapters.slots / 2,
                                       static_cast<std::int64_t>(ranks.list.size()),
                                       static_cast<std::int64_t>(spec.adapters.scale.size())});
+      break;
+    case Dimension::kSlices:
+      break;  // what they cost is K and N
   }
 }
 
-// Which dimension gives way is drawn too: every one of them gets its large values.
-void make_affordable(Dice& dice, Case& spec) {
-  while (!affordable(spec)) {
-    halve(spec, dice.below(5));
+// Which dimension gives way is drawn too: every one of them gets its large values. Those that are
+// `far` give way when nothing else can.
+void make_affordable(Dice& dice, Case& spec, const Budget& budget,
+                     const std::vector<Dimension>& far = {}) {
+  constexpr std::int64_t kInVain = 64;
+  constexpr std::array<Dimension, 5> kHalved{Dimension::kFeatures, Dimension::kColumns,
+                                             Dimension::kRank, Dimension::kTokens,
+                                             Dimension::kSlots};
+  for (std::int64_t tries = 0; !affordable(spec, budget); ++tries) {
+    const Dimension dimension = dice.one_of(kHalved);
+    const bool is_far = std::find(far.begin(), far.end(), dimension) != far.end();
+    if (!is_far || tries >= kInVain) {
+      halve(spec, dimension);
+    }
   }
 }
 
-// Drawn from numbers of its own: the cases around it are the same as without.
-void make_vast(Dice dice, Case& spec) {
-  const std::int64_t vast = kVast + 1 + dice.below(4000);
-  spec.layer.in_features = dice.size(8);
-  spec.layer.widths = {dice.size(8)};
-  spec.adapters.slots = 1 + dice.below(3);
-  spec.adapters.rank = {};
-  spec.adapters.rank.list = {dice.size(4)};
-  spec.adapters.scale.resize(1);
-  spec.batch.decode = 1 + dice.below(4);
-  spec.batch.prefill.clear();
-  switch (dice.below(4)) {
-    case 0:
-      spec.layer.in_features = vast;
-      break;
-    case 1:
-      spec.layer.widths = {vast};
-      break;
-    case 2:
-      spec.batch.decode = vast;
-      break;
-    default:
-      spec.batch.prefill = {vast, dice.size(kMostTokens)};  // one group of so many rows
+// One group of so many rows, so many of one row each, or half and half; logits take one row of a
+// sequence.
+void draw_far_tokens(Dice& dice, Case& spec) {
+  const std::int64_t tokens = dice.far(kMostTokens, kMaxTokens);
+  spec.batch = {.decode = tokens, .prefill = {}};
+  const std::int64_t form = spec.op == Op::kLogits ? 0 : dice.below(3);
+  if (form > 0) {
+    spec.batch.decode = form == 1 ? 0 : tokens / 2;
+    spec.batch.prefill = {tokens - spec.batch.decode};
+    if (tokens < kMaxTokens - kMostTokens && dice.coin()) {
+      spec.batch.prefill.push_back(dice.size(kMostTokens));
+    }
   }
 }
 
-// As make_vast, of slots, where a batch can use them all.
-void make_many_slots(Dice dice, Case& spec) {
-  spec.layer.in_features = dice.size(16);
-  spec.layer.widths = {dice.size(16)};
-  spec.adapters.slots = kManySlots + dice.below(200);
-  spec.adapters.rank = {};
-  spec.adapters.rank.list = {dice.size(4), dice.below(4)};
-  spec.batch.decode = kManySlots + dice.below(kMostTokens);
-  spec.batch.prefill.clear();
+// What every slice costs gives way to what is far.
+void keep_few_slices(Case& spec, std::int64_t cost_of_slice) {
+  std::vector<std::int64_t>& widths = spec.layer.widths;
+  const std::int64_t most = std::max<std::int64_t>(1, kFarBudget.products / 2 / cost_of_slice);
+  widths.resize(static_cast<std::size_t>(std::min(most, std::ssize(widths))));
+  widths.back() = std::max<std::int64_t>(widths.back(), 1);
+}
+
+void draw_far(Dice& dice, Case& spec, Dimension dimension) {
+  constexpr std::int64_t kLeastFarFeatures = 512;
+  switch (dimension) {
+    case Dimension::kFeatures:
+      spec.layer.in_features = dice.far(kLeastFarFeatures, kMostFarFeatures);
+      keep_few_slices(spec, spec.layer.in_features);
+      break;
+    case Dimension::kColumns:
+      largest(spec.layer.widths) = dice.far(kLeastFarFeatures, kMostFarFeatures);
+      break;
+    case Dimension::kRank:
+      spec.adapters.rank = {};
+      spec.adapters.rank.list = {dice.far(kMostRank / 4, kMaxRank)};
+      if (spec.adapters.slots > 1 && dice.coin()) {
+        spec.adapters.rank.list.push_back(random_rank(dice));
+      }
+      break;
+    case Dimension::kTokens:
+      draw_far_tokens(dice, spec);
+      keep_few_slices(spec, tokens_of(spec));
+      break;
+    case Dimension::kSlots:
+      spec.adapters.slots = dice.far(kMostSlots, kMaxSlots);
+      if (spec.adapters.slots <= 2 * kMostTokens && dice.coin()) {  // as many rows as use them all
+        spec.batch = {.decode = spec.adapters.slots + dice.below(kMostTokens), .prefill = {}};
+      }
+      break;
+    case Dimension::kSlices:
+      spec.layer.widths.resize(static_cast<std::size_t>(dice.far(kMostSlices, kMaxSlices)));
+      for (std::int64_t& width : spec.layer.widths) {
+        width = dice.one_in(7) ? 0 : dice.size(kMostWidth / 8);
+      }
+      spec.layer.widths.back() = 1 + dice.below(9);
+      break;
+  }
+}
+
+// Drawn from numbers of its own: the cases around it are the same as without. Returns whether it
+// did anything.
+bool make_far(Dice dice, Case& spec) {
+  constexpr std::array<Dimension, 7> kWeighted{
+      Dimension::kTokens, Dimension::kTokens,   Dimension::kSlots,  Dimension::kRank,
+      Dimension::kSlices, Dimension::kFeatures, Dimension::kColumns};
+  if (dice.one_in(kNoneFarIn)) {
+    return false;
+  }
+  std::vector<Dimension> far;
+  const std::int64_t wanted = dice.one_in(kTwoFarIn) ? 2 : 1;
+  for (std::int64_t turn = 0; turn < wanted; ++turn) {
+    Dimension dimension = dice.one_of(kWeighted);
+    if (dimension == Dimension::kSlices && spec.op == Op::kLogits) {
+      dimension = Dimension::kColumns;
+    }
+    draw_far(dice, spec, dimension);
+    far.push_back(dimension);
+  }
+  // Somebody has something to do: such cases are too few to spend on nothing.
+  if (tokens_of(spec) == 0) {
+    spec.batch.decode = 1 + dice.below(8);
+  }
+  if (largest_rank(spec.adapters.rank) == 0) {
+    spec.adapters.rank = {};
+    spec.adapters.rank.list = {1 + dice.below(8)};
+  }
+  make_affordable(dice, spec, kFarBudget, far);
+  return true;
 }
 
 // One of the scales is far from 1, or nothing.
@@ -253,11 +342,12 @@ void draw_far_scale(Dice dice, Case& spec) {
       dice.one_of(std::array<double, 6>{0.0, 0.0, 8.0, -32.0, 700.0, 0.002});
 }
 
-void draw_who_uses_what(Dice& dice, Case& spec) {
+void draw_who_uses_what(Dice& dice, Case& spec, bool far) {
   const std::int64_t slots = spec.adapters.slots;
   spec.skew = random_law(dice, slots);
   spec.prefill_skew = dice.coin() ? spec.skew : random_law(dice, slots);
   spec.no_adapter = dice.one_of(std::array<double, 8>{0, 0, 0, 0.1, 0.25, 0.5, 0.9, 1});
+  spec.no_adapter = far && spec.no_adapter > 0.5 ? 0 : spec.no_adapter;
   spec.order =
       dice.one_of(std::array<Order, 3>{Order::kShuffled, Order::kSorted, Order::kAsArrived});
   const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
@@ -274,9 +364,8 @@ void draw_limits(Dice dice, Case& spec) {
   }
   const std::int64_t slots = spec.adapters.slots;
   spec.plan.max_slots = dice.coin() ? slots : 1 + dice.below(slots);
-  const std::int64_t tokens =
-      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
-  spec.plan.max_tokens = dice.one_in(4) ? tokens + 1 + dice.below(kMostTokens) : 0;
+  const std::int64_t tokens = tokens_of(spec) + 1 + dice.below(kMostTokens);
+  spec.plan.max_tokens = dice.one_in(4) && tokens <= kMaxTokens ? tokens : 0;
 }
 
 }  // namespace
@@ -296,20 +385,16 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   spec.adapters = random_adapters(dice);
   spec.adapters.bias = spec.adapters.bias && has_expand(spec.op);
   spec.batch = random_batch(dice);
-  make_affordable(dice, spec);
-  if (Dice vast(seed, index, kVastStream); vast.one_in(kOneVastIn)) {
-    make_vast(vast, spec);
-  }
-  if (Dice many(seed, index, kManySlotsStream); many.one_in(kOneManySlotsIn)) {
-    make_many_slots(many, spec);
-  }
+  make_affordable(dice, spec, {});
+  const bool is_far = make_far({seed, index, kFarStream}, spec);
   if (Dice far(seed, index, kScaleCaseStream); far.one_in(kOneFarScaleIn)) {
     draw_far_scale(far, spec);
   }
   draw_strides(dice, spec.layer);
-  spec.adapters.max_rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +
-                           dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5});
-  draw_who_uses_what(dice, spec);
+  spec.adapters.max_rank =
+      std::min<std::int64_t>(kMaxRank, std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +
+                                           dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5}));
+  draw_who_uses_what(dice, spec, is_far);
   draw_limits({seed, index, kLimitsStream}, spec);
   spec.seed = seed + index;
   spec.measure.enabled = false;

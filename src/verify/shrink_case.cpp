@@ -132,6 +132,13 @@ std::vector<Case> fewer_columns(const Case& spec) {
   for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
     smaller.with([i](Case& next) { next.layer.widths = {next.layer.widths[i]}; });
   }
+  if (widths.size() > 3) {  // the first half, the second half
+    const auto half = static_cast<std::ptrdiff_t>(widths.size() / 2);
+    smaller.with([half](Case& next) { next.layer.widths.resize(static_cast<std::size_t>(half)); });
+    smaller.with([half](Case& next) {
+      next.layer.widths.erase(next.layer.widths.begin(), next.layer.widths.begin() + half);
+    });
+  }
   for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
     smaller.with([i](Case& next) {
       next.layer.widths.erase(next.layer.widths.begin() + static_cast<std::ptrdiff_t>(i));

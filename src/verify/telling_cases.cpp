@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include "verify/random_case.h"
 
@@ -54,6 +55,38 @@ Case shrink_case() {
   return spec;
 }
 
+// One size far beyond the others, which are small.
+Case far_case(const std::string& id, std::int64_t features, std::vector<std::int64_t> widths,
+              std::int64_t tokens, std::int64_t rank) {
+  Case spec = plain_case(id);
+  spec.layer.in_features = features;
+  spec.layer.widths = std::move(widths);
+  spec.batch.decode = tokens;
+  spec.adapters.rank.list = {rank};
+  spec.adapters.max_rank = rank;
+  return spec;
+}
+
+std::vector<Case> far_cases() {
+  Case slots = far_case("1100-slots", 8, {8}, 40, 2);
+  slots.adapters.slots = 1100;
+  slots.skew.kind = Skew::kUniform;
+  std::vector<Case> cases{far_case("700-tokens", 12, {8}, 700, 3),
+                          far_case("2500-tokens", 8, {6}, 2500, 2),
+                          far_case("66000-tokens", 4, {4}, 66000, 2),
+                          slots,
+                          far_case("rank-700", 12, {12}, 6, 700),
+                          far_case("rank-1500", 8, {8}, 5, 1500),
+                          far_case("12-slices", 20, std::vector<std::int64_t>(12, 4), 8, 4),
+                          far_case("40-slices", 20, std::vector<std::int64_t>(40, 3), 6, 3),
+                          far_case("6000-of-k", 6000, {8}, 6, 4),
+                          far_case("6000-columns", 8, {6000}, 6, 4)};
+  for (Case& spec : cases) {
+    spec.prefill_skew = spec.skew;
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<Case> telling_cases() {
@@ -82,8 +115,11 @@ std::vector<Case> telling_cases() {
   Case half = plain_case("fp16");
   half.dtype = Dtype::kFp16;
 
-  return {packed_case(), idle_slots_case(), narrow,        gap,  uneven,
-          nothing,       overwrite,         shrink_case(), wide, half};
+  std::vector<Case> cases{packed_case(), idle_slots_case(), narrow,        gap,  uneven,
+                          nothing,       overwrite,         shrink_case(), wide, half};
+  const std::vector<Case> far = far_cases();
+  cases.insert(cases.end(), far.begin(), far.end());
+  return cases;
 }
 
 }  // namespace lora_bench

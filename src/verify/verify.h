@@ -55,7 +55,8 @@ struct Verdict {
 };
 
 // Parts of the proof that can be left out, to learn whether anything else would catch a fault.
-enum class Part : std::uint8_t { kNone, kExact, kShifted, kBounded, kRelations, kMemory };
+// kBounded is both fills of that level, kUneven the second alone.
+enum class Part : std::uint8_t { kNone, kExact, kShifted, kBounded, kUneven, kRelations, kMemory };
 [[nodiscard]] std::string_view name(Part part);
 
 struct VerifyOptions {

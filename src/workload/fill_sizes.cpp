@@ -193,6 +193,8 @@ FillSizes fill_sizes(const Problem& problem, Fill fill, std::uint64_t seed) {
     case Fill::kExact:
       return exact_sizes(problem);
     case Fill::kBounded:
+    case Fill::kUneven:
+    case Fill::kUnevenNarrow:
       return real_sizes(problem, 0.6, uneven_scales(problem, seed));
     case Fill::kTiming:
       // Once y is some thousand deltas large, rounding swallows the next one: y stops growing.

@@ -15,6 +15,7 @@ enum class Draw : std::uint64_t {
   kOrder = 5,
   kRankDeal = 6,
   kScale = 7,
+  kUneven = 8,
   kX = 100,
   kH = 101,
   kY = 102,

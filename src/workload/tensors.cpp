@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "core/blocks.h"
@@ -13,6 +14,7 @@
 #include "core/units.h"
 #include "workload/fill_sizes.h"
 #include "workload/streams.h"
+#include "workload/uneven.h"
 
 namespace lora_bench {
 namespace {
@@ -24,6 +26,8 @@ constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 struct RowRecipe {
   ElementLaw law;
   std::int64_t drawn = 0;
+  std::optional<RowBend> bend = {};
+  std::int64_t as_row = -1;  // the row whose numbers this one repeats; -1 = it has its own
 };
 
 float real_element(std::uint64_t bits) {
@@ -50,6 +54,9 @@ void draw_row(const RowRecipe& recipe, const RandomStream& random, std::uint64_t
     for (std::size_t i = 0; i < drawn; ++i) {
       out[i] = integer_element(random.bits(first_index + i), largest) * factor;
     }
+  }
+  if (recipe.bend) {
+    bend_row(*recipe.bend, random, first_index, out.first(drawn));
   }
   std::fill(out.begin() + recipe.drawn, out.end(), kPoison);
 }
@@ -92,7 +99,9 @@ HostTensor draw_tensor(Dtype dtype, std::int64_t elements, std::int64_t width,
     for (std::int64_t row = begin; row < end; ++row) {
       const std::span<float> out(block.data() + (row - begin) * width,
                                  static_cast<std::size_t>(width));
-      draw_row(recipe_of_row(row), random, static_cast<std::uint64_t>(row * width), out);
+      const RowRecipe recipe = recipe_of_row(row);
+      const std::int64_t numbers = recipe.as_row < 0 ? row : recipe.as_row;
+      draw_row(recipe, random, static_cast<std::uint64_t>(numbers * width), out);
     }
     encode(dtype, block, tensor.data.data() + begin * width * size_bytes(dtype));
   });
@@ -113,6 +122,9 @@ class Drawer {
     for (const std::int32_t id : problem.plan.active_ids) {
       active_[static_cast<std::size_t>(id)] = true;
     }
+    if (fill == Fill::kUneven || fill == Fill::kUnevenNarrow) {
+      uneven_.emplace(problem, sizes_, fill, seed);
+    }
   }
 
   [[nodiscard]] const FillSizes& sizes() const { return sizes_; }
@@ -121,14 +133,19 @@ class Drawer {
     const std::int64_t width = problem_.x_stride;
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
     return draw(problem_.dtype, counts_.x, width, Draw::kX, 0, [&](std::int64_t token) {
-      return RowRecipe{sizes_.x, needed(token) ? drawn : 0};
+      RowRecipe recipe{sizes_.x, needed(token) ? drawn : 0};
+      if (uneven_ && needed(token)) {
+        recipe.bend = uneven_->row_of_x(token);
+        recipe.as_row = uneven_->source_of(token);
+      }
+      return recipe;
     });
   }
 
   [[nodiscard]] HostTensor y() const {
     const std::int64_t width = problem_.y_stride;
-    HostTensor y = draw(problem_.dtype, counts_.y, width, Draw::kY, 0, [&](std::int64_t) {
-      return RowRecipe{sizes_.y, width};
+    HostTensor y = draw(problem_.dtype, counts_.y, width, Draw::kY, 0, [&](std::int64_t token) {
+      return RowRecipe{sizes_.y, width, bent([&] { return uneven_->row_of_y(token); })};
     });
     if (poisons_ && !problem_.add_inputs) {
       replace_by_nan(y);
@@ -145,7 +162,16 @@ class Drawer {
                   if (!given) {
                     return RowRecipe{{0, 0.0F}, poisons_ ? 0 : problem_.max_rank};
                   }
-                  return RowRecipe{sizes_.h, needed(token) ? lanes(adapter_of(token)) : 0};
+                  if (!needed(token)) {
+                    return RowRecipe{sizes_.h, 0};
+                  }
+                  const std::int64_t drawn = lanes(adapter_of(token));
+                  RowRecipe recipe{sizes_.h, drawn};
+                  if (uneven_) {
+                    recipe.bend = uneven_->row_of_h(token, drawn);
+                    recipe.as_row = row - token + uneven_->source_of(token);
+                  }
+                  return recipe;
                 });
   }
 
@@ -154,7 +180,9 @@ class Drawer {
                 [&](std::int64_t row) {
                   const std::int64_t slot = row / problem_.max_rank;
                   const bool used = row % problem_.max_rank < lanes(slot);
-                  return RowRecipe{sizes_.a, used ? problem_.in_features : 0};
+                  return RowRecipe{sizes_.a, used ? problem_.in_features : 0, bent([&] {
+                                     return uneven_->lane_of_a(row % problem_.max_rank);
+                                   })};
                 });
   }
 
@@ -162,16 +190,20 @@ class Drawer {
     return draw(problem_.dtype, counts_.b[slice], problem_.max_rank, Draw::kB, slice,
                 [&](std::int64_t row) {
                   const std::int64_t slot = row / problem_.widths[slice];
-                  return RowRecipe{sizes_.b[static_cast<std::size_t>(slot)], lanes(slot)};
+                  const std::int64_t width = problem_.widths[slice];
+                  return RowRecipe{sizes_.b[static_cast<std::size_t>(slot)], lanes(slot), bent([&] {
+                                     return uneven_->column_of_b(slot, row % width, width);
+                                   })};
                 });
   }
 
   [[nodiscard]] HostTensor bias(std::size_t slice) const {
     const std::int64_t width = problem_.widths[slice];
-    return draw(
-        problem_.dtype, counts_.bias[slice], width, Draw::kBias, slice, [&](std::int64_t slot) {
-          return RowRecipe{sizes_.bias, active_[static_cast<std::size_t>(slot)] ? width : 0};
-        });
+    return draw(problem_.dtype, counts_.bias[slice], width, Draw::kBias, slice,
+                [&](std::int64_t slot) {
+                  return RowRecipe{sizes_.bias, active_[static_cast<std::size_t>(slot)] ? width : 0,
+                                   bent([&] { return uneven_->bias(); })};
+                });
   }
 
  private:
@@ -180,6 +212,11 @@ class Drawer {
                                 std::size_t slice, RecipeOfRow recipe_of_row) const {
     const RandomStream random(seed_, stream_of(what, static_cast<std::int64_t>(slice)));
     return draw_tensor(dtype, elements, width, random, threads_, recipe_of_row);
+  }
+
+  template <typename Bend>
+  [[nodiscard]] std::optional<RowBend> bent(Bend bend) const {
+    return uneven_ ? std::optional(bend()) : std::nullopt;
   }
 
   [[nodiscard]] std::int32_t adapter_of(std::int64_t token) const {
@@ -204,6 +241,7 @@ class Drawer {
   int threads_;
   bool poisons_;
   std::vector<bool> active_;
+  std::optional<Uneven> uneven_;
 };
 
 }  // namespace

@@ -13,7 +13,10 @@ enum class Fill : std::uint8_t {
   kExact,    // dense signed integers (times a power of two): any order of summation gives the same
              // bits
   kBounded,  // reals of full mantissa, sized so that the delta is not hidden by y0
-  kTiming,   // reals of full mantissa, sized so that repeated accumulation stays finite
+  kUneven,   // kBounded as activations and trained weights are: zeros, -0, rows and lanes far apart
+             // in size, outliers, rows that repeat each other; see workload/uneven.h
+  kUnevenNarrow,  // kUneven without what is large, for sums in types that could not hold it
+  kTiming,        // reals of full mantissa, sized so that repeated accumulation stays finite
 };
 
 struct HostTensor {
@@ -23,9 +26,9 @@ struct HostTensor {
 };
 
 // All operands of one step in host memory, rounded to their dtypes. Unused slots, lanes at or
-// above an adapter's rank, and h lanes likewise hold NaN for kExact and kBounded, so that a read
-// of them shows; so does y where the op overwrites it, each element another NaN. Where it adds to
-// y, columns of y outside every slice and rows without adapter hold ordinary values.
+// above an adapter's rank, and h lanes likewise hold NaN unless the fill is kTiming, so that a
+// read of them shows; so does y where the op overwrites it, each element another NaN. Where it adds
+// to y, columns of y outside every slice and rows without adapter hold ordinary values.
 struct Tensors {
   Fill fill = Fill::kExact;
   HostTensor x, h, y;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <string>
@@ -148,7 +149,7 @@ TEST_CASE("every fill has the same bits on one thread and on many") {
   spec.adapters.rank.list = {8, 16};
   spec.adapters.bias = true;
   const Problem problem = problem_of(spec);
-  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kTiming}) {
+  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kUneven, Fill::kTiming}) {
     const Tensors one = draw_tensors(problem, fill, 7, 1);
     CHECK(same_bits(one, draw_tensors(problem, fill, 7, 5)));
     CHECK(same_bits(one, draw_tensors(problem, fill, 7)));
@@ -259,7 +260,7 @@ TEST_CASE("exact values are integers times a power of two that the dtype holds, 
 
 TEST_CASE("what an op must not read is NaN where results are proved, and a number where timed") {
   const Problem problem = problem_of(padded_case());
-  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kTiming}) {
+  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kUneven, Fill::kTiming}) {
     const bool poisons = fill != Fill::kTiming;
     const Tensors tensors = draw_tensors(problem, fill, 4);
     const std::vector<float> x = values_of(tensors.x);
@@ -430,5 +431,149 @@ TEST_CASE("an fp16 h with a large scale stays far below what fp16 holds") {
       CHECK(delta > 0.01);
       CHECK(delta < 10);
     }
+  }
+}
+
+namespace {
+
+// 64 rows of four adapters in turn, wide enough for every kind of row, lane and column.
+Problem uneven_problem(Dtype dtype, Op op) {
+  Case spec = workload_case(64, 4);
+  spec.op = op;
+  spec.dtype = dtype;
+  spec.layer.in_features = spec.layer.x_stride = 200;
+  spec.layer.widths = {64, 32};
+  spec.layer.y_stride = 100;
+  spec.adapters.rank.list = {48};
+  spec.adapters.max_rank = 48;
+  spec.adapters.bias = true;
+  return problem_of(spec);
+}
+
+std::vector<float> row_of(const std::vector<float>& values, std::int64_t row, std::int64_t width) {
+  return {values.begin() + row * width, values.begin() + (row + 1) * width};
+}
+
+std::int64_t rows_of(const std::vector<float>& values, std::int64_t width,
+                     const std::function<bool(const std::vector<float>&)>& has) {
+  std::int64_t rows = 0;
+  for (std::int64_t row = 0; row * width < std::ssize(values); ++row) {
+    rows += has(row_of(values, row, width)) ? 1 : 0;
+  }
+  return rows;
+}
+
+bool all_zero(const std::vector<float>& row) {
+  return std::all_of(row.begin(), row.end(), [](float value) { return value == 0; });
+}
+
+float largest(const std::vector<float>& row) {
+  float most = 0;
+  for (const float value : row) {
+    most = std::max(most, std::fabs(value));
+  }
+  return most;
+}
+
+// The largest is that many times the next.
+bool has_outlier(const std::vector<float>& row) {
+  std::vector<float> sorted = row;
+  std::sort(sorted.begin(), sorted.end(),
+            [](float left, float right) { return std::fabs(left) > std::fabs(right); });
+  return sorted[1] != 0 && std::fabs(sorted[0]) > 30 * std::fabs(sorted[1]);
+}
+
+bool any(const std::vector<float>& values, const std::function<bool(float)>& has) {
+  return std::any_of(values.begin(), values.end(), has);
+}
+
+}  // namespace
+
+TEST_CASE("uneven data has zeros, -0, outliers, and values from subnormal to beyond fp16") {
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
+    CAPTURE(name(dtype));
+    const Problem linear = uneven_problem(dtype, Op::kLinear);
+    const Tensors tensors = draw_tensors(linear, Fill::kUneven, 3);
+    const Problem expand = uneven_problem(dtype, Op::kExpand);
+    const Tensors given = draw_tensors(expand, Fill::kUneven, 3);
+    const bool half = dtype == Dtype::kFp16;
+    for (const HostTensor* tensor :
+         {&tensors.x, &tensors.a[0], &tensors.b[1], &tensors.y, &tensors.bias[0], &given.h}) {
+      const std::vector<float> values = values_of(*tensor);
+      CHECK(none_nan(values, 0, std::ssize(values)));
+      CHECK(any(values, [](float value) { return value == 0 && !std::signbit(value); }));
+      CHECK(any(values, [](float value) { return value == 0 && std::signbit(value); }));
+      CHECK(any(values, [](float value) { return std::fabs(value) > 448; }));
+      CHECK((half || any(values, [](float value) { return std::fabs(value) > 65504; })));
+      const bool small = tensor != &tensors.bias[0];
+      CHECK(any(values, [](float value) { return value != 0 && std::fabs(value) < 0x1p-14F; }) ==
+            small);
+    }
+    const std::vector<float> x = values_of(tensors.x);
+    CHECK(rows_of(x, 200, all_zero) >= 4);
+    CHECK(rows_of(x, 200, has_outlier) >= 4);
+    CHECK(rows_of(x, 200, [](const auto& row) { return largest(row) < 0x1p-14F; }) >= 8);
+    CHECK(rows_of(values_of(tensors.y), 100, all_zero) >= 4);
+    const std::vector<float> a = values_of(tensors.a[0]);
+    CHECK(rows_of(a, 200, all_zero) >= 4);
+    CHECK(rows_of(values_of(tensors.b[0]), 48, all_zero) >= 4);
+    std::int64_t empty_features = 0;
+    for (std::int64_t k = 0; k < 200; ++k) {
+      bool empty = true;
+      for (std::int64_t row = 0; row < 64; ++row) {
+        empty = empty && x[static_cast<std::size_t>(row * 200 + k)] == 0;
+      }
+      empty_features += empty ? 1 : 0;
+    }
+    CHECK(empty_features >= 3);
+  }
+}
+
+TEST_CASE("uneven data has rows of x that equal others, of the same adapter and of another") {
+  const Problem problem = uneven_problem(Dtype::kBf16, Op::kLinear);
+  const Tensors tensors = draw_tensors(problem, Fill::kUneven, 3);
+  const std::vector<float> x = values_of(tensors.x);
+  const std::vector<float> y = values_of(tensors.y);
+  std::int64_t same = 0, other = 0;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    for (std::int64_t earlier = 0; earlier < row; ++earlier) {
+      if (row_of(x, row, 200) == row_of(x, earlier, 200) && !all_zero(row_of(x, row, 200))) {
+        const auto& ids = problem.plan.adapter_of_token;
+        ++(ids[static_cast<std::size_t>(row)] == ids[static_cast<std::size_t>(earlier)] ? same
+                                                                                        : other);
+        CHECK(row_of(y, row, 100) != row_of(y, earlier, 100));
+      }
+    }
+  }
+  CHECK(same >= 4);
+  CHECK(other >= 4);
+}
+
+TEST_CASE("uneven data has the same weights whatever the order of the batch") {
+  Case spec = workload_case(12, 3);
+  const Tensors arrived = draw_tensors(problem_of(spec), Fill::kUneven, 1);
+  spec.order = Order::kShuffled;
+  const Tensors shuffled = draw_tensors(problem_of(spec), Fill::kUneven, 1);
+  CHECK(arrived.a[1].data == shuffled.a[1].data);
+  CHECK(arrived.b[0].data == shuffled.b[0].data);
+}
+
+TEST_CASE("uneven data keeps an fp16 h finite, and narrow sums in the range of plain reals") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    Case spec = random_case(seed);
+    spec.dtype = spec.intermediate = Dtype::kFp16;
+    spec.adapters.scale = {1.0, -30.0};
+    const Problem problem = problem_of(spec);
+    Problem shrink = problem;
+    shrink.op = has_shrink(problem.op) ? Op::kShrink : problem.op;
+    const Tensors tensors = draw_tensors(problem, Fill::kUneven, seed);
+    const reference::Rows h = modelled(shrink, tensors);
+    for (std::size_t i = 0; i < h.expected.size() && has_shrink(problem.op); ++i) {
+      CHECK(std::fabs(h.expected[i]) < 65504);
+    }
+    const Tensors narrow = draw_tensors(problem, Fill::kUnevenNarrow, seed);
+    const std::vector<float> x = values_of(narrow.x);
+    CHECK_FALSE(any(x, [](float value) { return std::fabs(value) > 1; }));
   }
 }

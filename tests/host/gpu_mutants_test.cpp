@@ -27,7 +27,7 @@ TEST_CASE("the GPU catalogue holds at least forty faults, each its own, named on
   CHECK(keys.size() >= 40);
   CHECK(gpu_mutants().size() == keys.size());
   // The last of the enumeration: none of the kernels' faults is without an entry.
-  CHECK(faults.size() == static_cast<std::size_t>(kernels::MutantFault::kOtherStream) + 1);
+  CHECK(faults.size() == static_cast<std::size_t>(kernels::MutantFault::kZeroSumUnwritten) + 1);
 }
 
 TEST_CASE("every GPU fault names a telling case that its kernels take") {

@@ -39,8 +39,8 @@ TEST_CASE(
     CAPTURE(doc.key);
     CHECK_MESSAGE(named.contains(std::string(doc.key)), "no mutant stands for this hypothesis");
   }
-  CHECK(needed == std::set<Part>{Part::kExact, Part::kShifted, Part::kBounded, Part::kRelations,
-                                 Part::kMemory});
+  CHECK(needed == std::set<Part>{Part::kExact, Part::kShifted, Part::kBounded, Part::kUneven,
+                                 Part::kRelations, Part::kMemory});
   if (!why_no_gpu().empty()) {  // what cannot run is skipped, never caught
     CHECK(report.skipped == static_cast<std::int64_t>(gpu_mutants().size()));
     CHECK(report.why_skipped == why_no_gpu());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -211,5 +213,62 @@ TEST_CASE("verify suite: what the backends declare is far below what they do") {
                                                                  : 0.5));
       }
     }
+  }
+}
+
+TEST_CASE("verify suite: every range of sizes has cases of every op, dtype and place") {
+  using Of = std::int64_t (*)(const Case&);
+  struct Window {
+    const char* what;
+    Of of;
+    std::int64_t past, to;
+    std::size_t ops;
+  };
+  const Of tokens = [](const Case& spec) {
+    return std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
+  };
+  const Of slots = [](const Case& spec) { return spec.adapters.slots; };
+  const Of rank = [](const Case& spec) { return spec.adapters.max_rank; };
+  const Of slices = [](const Case& spec) {
+    return static_cast<std::int64_t>(spec.layer.widths.size());
+  };
+  const Of features = [](const Case& spec) { return spec.layer.in_features; };
+  const Of columns = [](const Case& spec) {
+    return *std::max_element(spec.layer.widths.begin(), spec.layer.widths.end());
+  };
+  const std::vector<Window> windows{
+      {"513 to 999 tokens", tokens, 512, 999, 5},
+      {"1001 to 4000 tokens", tokens, 1000, 4000, 5},
+      {"4001 to 60000 tokens", tokens, 4000, 60000, 5},
+      {"more than 60000 tokens", tokens, 60000, 1 << 20, 5},
+      {"more than 1024 slots", slots, 1024, 65536, 5},
+      {"rank 513 to 1024", rank, 512, 1024, 5},
+      {"rank above 1024", rank, 1024, 4096, 5},
+      {"more than 8 slices", slices, 8, 64, 4},      // logits has one
+      {"K above 4096", features, 4096, 1 << 20, 3},  // the others have no x
+      {"N above 4096", columns, 4096, 1 << 20, 4}};  // shrink has no columns
+  const std::vector<Case> cases = cases_of("sizes.yaml");
+  for (const Window& window : windows) {
+    CAPTURE(std::string(window.what));
+    std::set<Op> ops;
+    std::set<Dtype> dtypes;
+    std::set<ScaleAt> places;
+    std::set<bool> biases, adds, narrow;
+    for (const Case& spec : cases) {
+      if (window.of(spec) > window.past && window.of(spec) <= window.to) {
+        ops.insert(spec.op);
+        dtypes.insert(spec.dtype);
+        places.insert(spec.scale_at);
+        biases.insert(spec.adapters.bias);
+        adds.insert(spec.add_inputs);
+        narrow.insert(spec.intermediate != Dtype::kFp32);
+      }
+    }
+    CHECK(ops.size() == window.ops);
+    CHECK(dtypes.size() == 3);
+    CHECK(places.size() == 2);
+    CHECK(biases.size() == 2);
+    CHECK(adds.size() == 2);
+    CHECK(narrow.size() == 2);
   }
 }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "verify/mutant_faults.h"
+
+namespace lora_bench {
+
+// What some faults look at before a row is summed.
+struct RowFacts {
+  bool known = false;            // of x, by a fault that looks
+  float largest = 0, rest = 0;   // magnitude; the mean of the others that are not 0
+  std::int64_t first_zero = -1;  // -1 = the row has none
+  bool has_negative_zero = false;
+};
+[[nodiscard]] RowFacts row_facts(const Problem& problem, const Operands& operands, std::int64_t row,
+                                 Fault fault);
+
+// Faults by size: what every sum is multiplied with, 1 where the sizes are not those of the fault.
+[[nodiscard]] float factor_by_size(const Problem& problem, Fault fault);
+
+// Faults by value: whether the row is left out, and what becomes of a number.
+[[nodiscard]] bool skips_row(const RowFacts& row, Fault fault);
+[[nodiscard]] float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault);
+[[nodiscard]] float weight_as_read(Dtype dtype, float weight, Fault fault);
+[[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
+// Lanes of h below this are left out.
+[[nodiscard]] float least_lane_kept(const Problem& problem, const void* h, std::int64_t first,
+                                    std::int64_t lanes, Fault fault);
+[[nodiscard]] float added_as_share(float before, float delta);
+
+// The rows that take their result from an earlier one that has the same x.
+void share_equal_rows(const Problem& problem, const Operands& operands, Fault fault,
+                      std::vector<RowTask>& tasks);
+void copy_results_of_equal_rows(const Problem& problem, const Operands& operands,
+                                const std::vector<RowTask>& tasks);
+// y + 0 where there is no adapter: -0 becomes +0.
+void add_zero_to_base_rows(const Problem& problem, const Operands& operands);
+
+[[nodiscard]] std::vector<FaultEntry> size_faults();
+[[nodiscard]] std::vector<FaultEntry> value_faults();
+
+}  // namespace lora_bench
