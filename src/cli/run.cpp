@@ -77,9 +77,9 @@ void set_threshold(Thresholds& thresholds, const std::string& text) {
 // What speaks of proofs, times and stored rows, of which --profile has none.
 void refuse_beside_profile(const CLI::App& command) {
   std::vector<std::string> given;
-  for (const char* option : {"--out", "--resume", "--samples-to", "--threshold", "--columns",
-                             "--rank-by", "--relations", "--no-time", "--isolate", "--touch",
-                             "--counters"}) {
+  for (const char* option :
+       {"--out", "--resume", "--samples-to", "--threshold", "--columns", "--rank-by", "--relations",
+        "--no-time", "--isolate", "--touch", "--counters"}) {
     if (command.count(option) > 0) {
       given.emplace_back(option);
     }

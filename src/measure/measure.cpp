@@ -30,15 +30,13 @@ constexpr double kMostReplays = 4;
 constexpr double kReplaySeconds = 0.25;
 constexpr double kReplayBytes = 0x1p28;  // of outputs
 
-struct Sequence {
-  double target_seconds = 0;
-  std::int64_t least_launches = 1;
-};
-
 // Long against the clock's resolution and the cost of starting a run.
-Sequence sequence_for(Space space) {
-  return space == Space::kHost ? Sequence{1e-3, 1} : Sequence{200e-6, 64};
-}
+struct Sequence {
+  explicit Sequence(Space space) : on_host(space == Space::kHost) {}
+  bool on_host;
+  double target_seconds = on_host ? 1e-3 : 200e-6;
+  std::int64_t least_launches = on_host ? 1 : 64;
+};
 
 // Everything of one measurement that the sampling does not see.
 class Bench {
@@ -56,7 +54,7 @@ class Bench {
               backend.workspace_bytes(request.problem)),
         evicts_(needs_eviction(request.problem, cache_, sets_.count(), device.cache_bytes)),
         eviction_(memory, evicts_ ? device.cache_bytes : 0),
-        sequence_(sequence_for(memory.space())),
+        sequence_(memory.space()),
         own_load_(memory.space() == Space::kHost ? 1.0 : 0.0) {}
 
   Measurement run() {
@@ -185,13 +183,9 @@ class Bench {
   }
 
   void check(Measurement& result) {
-    const auto look_at = [&](int slot) {
-      const std::string wrong = check_timed(looks_now(), slot);
-      result.check_message = wrong.empty() ? "" : "left by the timed launches: " + wrong;
-    };
-    look_at(0);
+    result.check_message = check_timed(looks_now(), 0);
     if (result.check_message.empty() && time_alone(result)) {
-      look_at(kAlone);
+      result.check_message = check_timed(looks_now(), kAlone);
     }
     if (result.check_message.empty()) {
       result.check_message = check_again(looks_now(), result);
@@ -247,7 +241,9 @@ class Bench {
       static_cast<void>(clock_.run_seconds(slot));
     }
     const std::int64_t launches_a_round = sets_.count() / sets_.outputs();
-    return after.left_by(tensors_, {accumulated_ / launches_a_round, accumulates()});
+    const std::string wrong =
+        after.left_by(tensors_, {accumulated_ / launches_a_round, accumulates()});
+    return wrong.empty() ? "" : "left by the timed launches: " + wrong;
   }
 
   // What many launches of many sets left may be right by chance, so far do their roundings reach.

@@ -60,12 +60,12 @@ struct Measurement {
   std::optional<double> alone_s, alone_noise_s;
   Conditions before, after;
   double clock_mhz = std::numeric_limits<double>::quiet_NaN();  // SM clock, median of samples_s
-  double highest_mhz = 0;             // SM clock that later samples are held against; 0 = not known
-  std::int64_t samples_dropped = 0;   // which were taken at a lowered clock
+  double highest_mhz = 0;            // SM clock that later samples are held against; 0 = not known
+  std::int64_t samples_dropped = 0;  // which were taken at a lowered clock
   std::optional<double> stolen_share;  // of the CPU time wanted while sampling, see CpuTimes
-  bool interrupted = false;           // sampling was ended early by `stop`
-  std::vector<std::string> warnings;  // "throttled: sw_power_cap", "noisy: ..."
-  bool check_passed = true;           // the output after timing was compared once more
+  bool interrupted = false;            // sampling was ended early by `stop`
+  std::vector<std::string> warnings;   // "throttled: sw_power_cap", "noisy: ..."
+  bool check_passed = true;            // the output after timing was compared once more
   std::string check_message;
   SingleLaunches single;         // launches of the sequence one by one
   Look replayed;                 // the sequence once more after timing, of what tells most

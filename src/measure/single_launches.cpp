@@ -16,7 +16,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::uint64_t kPositionStream = 1ULL << 33;
-constexpr std::uint64_t kPlaceStream = 1ULL << 34;
+constexpr std::uint64_t kStartStream = 1ULL << 34;
 constexpr double kMissed = 1e-3;      // the chance that a share of left-out work does not show
 constexpr double kMostUnseen = 0.02;  // of the launches
 // A median says the same whatever happens in less than half of the samples. Work that is left out
@@ -258,7 +258,7 @@ void SingleLaunchLooks::draw_place(Piece& piece, std::uint64_t run) const {
   const Problem& problem = bench_.request.problem;
   std::int64_t drawn = 4 * piece.position;
   const auto below = [&](std::int64_t bound) {
-    return drawn_below(secret_, kPlaceStream + run, drawn++, bound);
+    return drawn_below(secret_, kStartStream + run, drawn++, bound);
   };
   piece.row = rows_[at(below(static_cast<std::int64_t>(rows_.size())))];
   piece.slot = problem.plan.adapter_of_token[at(piece.row)];

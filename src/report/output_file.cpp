@@ -56,9 +56,6 @@ void OutputFile::lock() {
 void OutputFile::close_and_fail(const char* action, int error) {
   ::close(std::exchange(descriptor_, -1));
   fail(action, error);
-  if (append && regular_bytes() >= 0) {
-    own_.add(read_all());
-  }
 }
 
 void OutputFile::Contents::add(std::string_view text) {

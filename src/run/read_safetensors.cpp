@@ -61,7 +61,7 @@ struct Entry {
 };
 
 // Of the types whose size is that of their name; 0 for others, which nothing here takes.
-std::uint64_t element_bytes(const std::string& type) {
+std::uint64_t stored_element_bytes(const std::string& type) {
   static const std::map<std::string, std::uint64_t> kBytes{
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
       {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
@@ -84,7 +84,7 @@ std::uint64_t whole_number(const OpenFile& file, const std::string& name, const 
 Entry entry_of(const OpenFile& file, const std::string& name, const nlohmann::json& json) {
   Entry entry;
   entry.type = json.at("dtype").get<std::string>();
-  std::uint64_t bytes = element_bytes(entry.type);
+  std::uint64_t bytes = stored_element_bytes(entry.type);
   for (const nlohmann::json& size : json.at("shape")) {
     entry.shape.push_back(static_cast<std::int64_t>(whole_number(file, name, "shape", size)));
     // More than the file has is wrong whatever follows but a 0.
@@ -102,7 +102,7 @@ Entry entry_of(const OpenFile& file, const std::string& name, const nlohmann::js
   if (entry.begin > entry.end || entry.end > file.bytes - file.first_byte) {
     refuse(file.path, fmt::format("tensor '{}' lies outside the file: it was cut short", name));
   }
-  if (element_bytes(entry.type) > 0 && entry.end - entry.begin != bytes) {
+  if (stored_element_bytes(entry.type) > 0 && entry.end - entry.begin != bytes) {
     refuse(file.path,
            fmt::format("tensor '{}' is {} [{}] in {} bytes, which it does not fill", name,
                        entry.type, fmt::join(entry.shape, ", "), entry.end - entry.begin));

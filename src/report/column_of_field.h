@@ -1,0 +1,103 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/columns.h"
+
+namespace lora_bench {
+
+// A column of the registry from a field of Row, whose type says what its cells hold.
+
+struct ColumnWords {
+  std::string key, header, unit, meaning, formula;
+};
+
+struct ColumnShown {
+  bool in_table = false;
+  int priority = 9;
+};
+
+template <class T>
+constexpr CellType cell_type() {
+  if constexpr (std::same_as<T, bool>) {
+    return CellType::kFlag;
+  } else if constexpr (std::same_as<T, std::int64_t>) {
+    return CellType::kCount;
+  } else if constexpr (std::same_as<T, double>) {
+    return CellType::kFigure;
+  } else if constexpr (std::same_as<T, std::string>) {
+    return CellType::kText;
+  } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+    return CellType::kTexts;
+  } else if constexpr (std::same_as<T, std::vector<double>>) {
+    return CellType::kFigures;
+  } else {
+    return CellType::kPairs;
+  }
+}
+
+template <class T>
+Column column(ColumnWords words, T Row::*field, ColumnShown shown = {}) {
+  return {std::move(words.key),
+          std::move(words.header),
+          std::move(words.unit),
+          std::move(words.meaning),
+          std::move(words.formula),
+          shown.in_table,
+          shown.priority,
+          cell_type<T>(),
+          [field](const Row& row) -> Cell { return row.*field; },
+          [field](Row& row, const Cell& cell) {
+            row.*field = std::holds_alternative<T>(cell) ? std::get<T>(cell) : T{};
+          }};
+}
+
+template <class T>
+Column column(ColumnWords words, std::optional<T> Row::*field, ColumnShown shown = {}) {
+  return {std::move(words.key),
+          std::move(words.header),
+          std::move(words.unit),
+          std::move(words.meaning),
+          std::move(words.formula),
+          shown.in_table,
+          shown.priority,
+          cell_type<T>(),
+          [field](const Row& row) -> Cell {
+            return (row.*field).has_value() ? Cell{*(row.*field)} : Cell{};
+          },
+          [field](Row& row, const Cell& cell) {
+            row.*field = std::holds_alternative<T>(cell) ? std::optional<T>(std::get<T>(cell))
+                                                         : std::nullopt;
+          }};
+}
+
+Column status_column() {
+  Column status =
+      column({"status", "status", "",
+              "PASSED, FAILED, MISTRUSTED, SKIPPED, INVALID, HUNG or ERROR; about correctness", ""},
+             &Row::message, {true, 0});
+  status.get = [](const Row& row) -> Cell { return std::string(name(row.status)); };
+  status.set = [](Row& row, const Cell& cell) {
+    const std::string text =
+        std::holds_alternative<std::string>(cell) ? std::get<std::string>(cell) : "";
+    const std::optional<Status> value = parse_status(text);
+    if (!value) {
+      throw UsageError("unknown status '" + text + "'");
+    }
+    row.status = *value;
+  };
+  return status;
+}
+
+// The parts of the registry about times and what follows from them.
+[[nodiscard]] std::vector<Column> time_columns();
+[[nodiscard]] std::vector<Column> layer_columns();
+[[nodiscard]] std::vector<Column> metric_columns();
+[[nodiscard]] std::vector<Column> counter_columns();
+
+}  // namespace lora_bench
