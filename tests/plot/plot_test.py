@@ -198,7 +198,7 @@ class WhatIsNoResult(PlotTest):
         file = self.folder / "sealed.jsonl"
         file.write_text("\n".join([context[:-1] + ',"sealed":true}', sealed[0],
                                    sealed[1].replace('"warning":"', '"warning":"x'), third, ""]), encoding="utf-8")
-        _, said = self.drawn("bars", file)
+        _, said = self.drawn("bars", file, "--value", "stream_ratio")
         self.assertRegex(said, "not drawn: 2 changed after it was written, the first: .*sealed.jsonl:[34]")
 
     def test_repeats_are_drawn_as_their_median(self):
