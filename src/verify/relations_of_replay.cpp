@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/convert.h"
@@ -131,46 +132,39 @@ void Relations::memory_given_back() {
 }
 
 void Relations::expect_given_back(const char* what, const std::function<void()>& turn) {
-  struct Taken {
-    const char* unit;
-    std::int64_t count;
-  };
+  constexpr std::array<const char*, 3> kUnits{"bytes", "bytes mapped", "file descriptors"};
+  using Taken = std::array<std::int64_t, kUnits.size()>;  // no memory of its own, which would count
   const bool device = memory_.space() == Space::kDevice;
   const auto taken = [&] {
-    std::vector<Taken> now{{"file descriptors", open_descriptors()}};
-    if (device) {
-      now.push_back({"bytes", -memory_.available_bytes()});
-    } else {
-      now.push_back({"bytes", heap_bytes()});
-      now.push_back({"bytes mapped", mapped_bytes()});
-    }
-    return now;
+    return Taken{device ? -memory_.available_bytes() : heap_bytes(), device ? 0 : mapped_bytes(),
+                 open_descriptors()};
   };
   const auto by_round = [&] {
-    const std::vector<Taken> before = taken();
+    Taken more = taken();
+    for (std::int64_t& each : more) {
+      each = -each;
+    }
     for (int i = 0; i < kLaunchesOfARound; ++i) {
       turn();
     }
-    std::vector<Taken> more = taken();
-    for (std::size_t index = 0; index < more.size(); ++index) {
-      more[index].count -= before[index].count;
+    const Taken after = taken();
+    for (std::size_t unit = 0; unit < kUnits.size(); ++unit) {
+      more[unit] += after[unit];
     }
     return more;
   };
   by_round();
-  const std::vector<Taken> first = by_round();
-  const auto takes = [](const Taken& each) { return each.count > 0; };
-  if (failed_ || std::none_of(first.begin(), first.end(), takes)) {
+  const Taken first = by_round();
+  if (failed_ || std::none_of(first.begin(), first.end(), [](auto each) { return each > 0; })) {
     return;
   }
-  const std::vector<Taken> second = by_round();
-  const std::vector<Taken> third = by_round();
-  for (std::size_t index = 0; index < first.size() && !failed_; ++index) {
-    const std::int64_t count = first[index].count;
-    if (count > 0 && second[index].count == count && third[index].count == count) {
+  const Taken second = by_round();
+  const Taken third = by_round();
+  for (std::size_t unit = 0; unit < kUnits.size() && !failed_; ++unit) {
+    if (first[unit] > 0 && second[unit] == first[unit] && third[unit] == first[unit]) {
       failed_ = true;
-      failure_.what += fmt::format(": {} {} keep {} {} for good", kLaunchesOfARound, what, count,
-                                   first[index].unit);
+      failure_.what += fmt::format(": {} {} keep {} {} for good", kLaunchesOfARound, what,
+                                   first[unit], kUnits[unit]);
     }
   }
 }
