@@ -78,6 +78,9 @@ inline unsigned __ballot_sync(unsigned, bool mine) {
   }
   return ballot;
 }
+inline int __any_sync(unsigned lanes, int mine) {
+  return __ballot_sync(lanes, mine != 0) != 0 ? 1 : 0;
+}
 inline int __reduce_add_sync(unsigned, int value) {
   const auto* const all = lora_bench::emulated::meet_in_warp({{static_cast<std::uint32_t>(value)}});
   int sum = 0;
