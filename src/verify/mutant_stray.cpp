@@ -181,7 +181,8 @@ void write_stray(const Problem& problem, const Operands& operands, Fault fault) 
       write_beside(output, output.elements, std::min<std::int64_t>(16, problem.y_stride));
       break;
     case Fault::kHPastTheEnd:
-      write_beside(h, h.elements, problem.max_rank);
+      // A whole row of a high rank would reach past the guard band.
+      write_beside(h, h.elements, std::min<std::int64_t>(16, problem.max_rank));
       break;
     case Fault::kXChanged:
       change_idle_row(problem, operands);
