@@ -66,10 +66,12 @@ def draw(options):
     # Not before the command line and its errors, nor --help: matplotlib takes a second.
     from plotting import axes, curve, page, pictures
     usual_value, title = KINDS[options.kind]
+    rows = read_rows(options.file, say)
+    if usual_value == "floor_ratio" and not any(row.number("floor_ratio") for row in rows):
+        usual_value = "stream_ratio"  # of files of schema 1, whose rows know no floor
     value = options.value or usual_value
     title = title.format(axes.TITLES.get(value, value)) if options.title is None else options.title
     page.use_style()
-    rows = read_rows(options.file, say)
     # Before the filter, so that a backend looks alike in all pictures of the files.
     styles = page.series_style(list(dict.fromkeys(row.text("backend") for row in rows)))
     asked = filtered(rows, options.filter)

@@ -107,7 +107,6 @@ enum class MutantFault : std::uint8_t {
   kWrongFrom1001Tokens,
   kWrongBeyond1024Slots,
   kWrongBeyondRank512,
-  kWrongBeyond8Slices,
   // Values that are taken for others.
   kXSaturatesAt448,
   kWeightsSaturateAt448,

@@ -323,8 +323,9 @@ void judge_floor(Row& row, const Floor& floor) {
   }
   const double time_us = *row.time_us;
   if (nothing_to_do && time_us < *row.floor_us) {
-    row.floor_us.reset();
-    row.stream_us.reset();
+    for (auto* figure : {&row.floor_us, &row.floor_ratio, &row.stream_us, &row.stream_ratio}) {
+      figure->reset();
+    }
     row.bound_by.clear();
   }
   derive_metrics(row);

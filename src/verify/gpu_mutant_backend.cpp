@@ -45,8 +45,6 @@ float factor_by_size(const Problem& problem, MutantFault fault) {
         return problem.slots > 1024;
       case MutantFault::kWrongBeyondRank512:
         return problem.max_rank > 512;
-      case MutantFault::kWrongBeyond8Slices:
-        return problem.slices() > 8;
       default:
         return false;
     }

@@ -295,8 +295,6 @@ Entries gpu_size_faults() {
       wrong(Gpu::kWrongBeyond1024Slots, "gpu-wrong-beyond-1024-slots", "more than 1024 slots",
             "1100-slots"),
       wrong(Gpu::kWrongBeyondRank512, "gpu-wrong-beyond-rank-512", "ranks above 512", "rank-700"),
-      wrong(Gpu::kWrongBeyond8Slices, "gpu-wrong-beyond-8-slices", "more than 8 slices",
-            "12-slices"),
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/convert.h"
 #include "verify/mutant_faults.h"
+#include "verify/mutant_numbers.h"
 #include "verify/mutant_stray.h"
 #include "verify/mutant_values.h"
 
@@ -24,42 +25,9 @@ struct Launch {
   [[nodiscard]] bool is(Fault other) const { return fault == other; }
 };
 
-// g++ 12.2 drops a truncation that it inlines into conditionals of a loop: with inlining the mutant
-// that truncates h was right, and the self-test said so.
-[[gnu::noinline]] float rounded_to_bf16(float value) {
-  return float_from_bf16(bf16_from_float(value));
-}
-
-[[gnu::noinline]] float truncated_to_bf16(float value) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffff0000U);
-}
-
-[[gnu::noinline]] float cut_to_tf32(float value) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffffe000U);
-}
-
 const void* rounded_down(const void* address) {
   const auto excess = reinterpret_cast<std::uintptr_t>(address) % 16;
   return static_cast<const std::byte*>(address) - excess;
-}
-
-// Towards zero; fp32 holds what it is given.
-float cut_to(Dtype dtype, float value) {
-  std::uint16_t bits = 0;
-  if (size_bytes(dtype) != sizeof bits) {
-    return value;
-  }
-  store(dtype, &bits, 0, value);
-  if (std::fabs(load(dtype, &bits, 0)) > std::fabs(value)) {
-    --bits;  // the next magnitude below
-  }
-  return load(dtype, &bits, 0);
-}
-
-float rounded_to(Dtype dtype, float value) {
-  float rounded = 0;
-  store(dtype, &rounded, 0, value);
-  return load(dtype, &rounded, 0);
 }
 
 std::int64_t rank_of(const Launch& launch, std::int32_t adapter) {

@@ -13,6 +13,8 @@
 namespace lora_bench {
 namespace {
 
+constexpr std::size_t kManySlices = 12;
+
 std::int64_t columns_of(const LayerShape& layer) {
   return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
 }
@@ -129,15 +131,29 @@ std::vector<Case> fewer_slots(const Case& spec) {
 std::vector<Case> fewer_columns(const Case& spec) {
   Smaller smaller(spec);
   const std::vector<std::int64_t>& widths = spec.layer.widths;
-  for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
-    smaller.with([i](Case& next) { next.layer.widths = {next.layer.widths[i]}; });
-  }
   if (widths.size() > 3) {  // the first half, the second half
     const auto half = static_cast<std::ptrdiff_t>(widths.size() / 2);
     smaller.with([half](Case& next) { next.layer.widths.resize(static_cast<std::size_t>(half)); });
     smaller.with([half](Case& next) {
       next.layer.widths.erase(next.layer.widths.begin(), next.layer.widths.begin() + half);
     });
+  }
+  if (widths.size() > kManySlices) {  // one by one would take as many tries as there are slices
+    const auto eighth = static_cast<std::ptrdiff_t>(widths.size() / 8);
+    for (std::ptrdiff_t first = 0; first + eighth <= std::ssize(widths); first += eighth) {
+      smaller.with([first, eighth](Case& next) {
+        const auto begin = next.layer.widths.begin() + first;
+        next.layer.widths.erase(begin, begin + eighth);
+      });
+    }
+    smaller.with([](Case& next) {  // all as one
+      next.layer.widths = {
+          std::accumulate(next.layer.widths.begin(), next.layer.widths.end(), std::int64_t{0})};
+    });
+    return smaller.take();
+  }
+  for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
+    smaller.with([i](Case& next) { next.layer.widths = {next.layer.widths[i]}; });
   }
   for (std::size_t i = 0; widths.size() > 1 && i < widths.size(); ++i) {
     smaller.with([i](Case& next) {

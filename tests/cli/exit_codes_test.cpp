@@ -436,7 +436,7 @@ TEST_CASE("export writes all cases of a scenario, with its scales if asked, but 
 TEST_CASE("device tells what a results file would say of it, measuring nothing") {
   const ProcessResult result = run_tool({"device", "--json"});
   CHECK(result.exit_code == 0);
-  CHECK(contains(result.out, "{\"kind\":\"context\",\"schema\":1,"));
+  CHECK(contains(result.out, "{\"kind\":\"context\",\"schema\":2,"));
   CHECK(contains(result.out, "\"device_kind\":\"cpu\""));
 }
 

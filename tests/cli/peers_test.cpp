@@ -169,9 +169,9 @@ TEST_CASE("a peer that throws costs its row, which has every key, null where not
   for (const nlohmann::json& row : rows) {
     for (const auto& item : ours.items()) {
       CAPTURE(item.key());
-      CHECK(row.contains(item.key()));
+      CHECK(row.contains(item.key()) == (item.key() != "seal"));  // which this tool alone writes
     }
-    CHECK(row.size() == ours.size());
+    CHECK(row.size() == ours.size() - 1);
     CHECK(row["repetition"] == 0);
     CHECK(row["bytes"].is_number());
     CHECK(row["time_us"].is_null());

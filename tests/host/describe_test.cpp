@@ -271,6 +271,7 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   Ceilings ceilings;
   ceilings.memory_curve = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
   ceilings.cache_curve = {{1 << 16, 0.5e-6}, {1 << 30, 1e-2}};
+  ceilings.cache_bytes = ceilings.kept_bytes = 1 << 26;
   ceilings.copy_bytes_per_s = 1e11;
   ceilings.launch_seconds = 1e-7;
   ceilings.peaks = {{Dtype::kBf16, 1e12}, {Dtype::kFp32, 1e12}};

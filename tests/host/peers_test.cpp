@@ -277,7 +277,7 @@ TEST_CASE("what a file of peers says of a floor is not taken") {
   Results theirs = peers({edited});
   const Results all = with_peers(ours(), theirs);
   CHECK(find(all, "peer").floor_us == 20.0);
-  CHECK(find(all, "peer").bound_by == "bytes");
+  CHECK(find(all, "peer").bound_by == "memory");
   CHECK(find(all, "peer").status == Status::kInvalid);
   CHECK(find(all, "peer").message == "PASSED in a time below what the floor allows");
   theirs.context.device_identity = "another";

@@ -140,7 +140,7 @@ class WhatIsDrawn(PlotTest):
         self.assertIn("numpy", texts)
         self.assertIn("1 SKIPPED, the first: decode1-rank8 on vllm", said)
         self.assertIn("1 ERROR, the first: decode1-rank8 on thrower", said)
-        self.assertIn("1 without floor_ratio, 1 ERROR, 1 SKIPPED; --value time_us draws rows without a floor",
+        self.assertIn("1 without stream_ratio, 1 ERROR, 1 SKIPPED",
                       self.refused("bars", out))
 
     def test_both_forms_of_rows_that_the_tool_writes_now_are_read(self):

@@ -77,7 +77,7 @@ Row fixed_row(const char* backend, std::int64_t decode, double time_us) {
   row.rotation_sets = 4;
   row.rotated_bytes = 7600000;
   row.floor_us = 20;
-  row.stream_us = 25;
+  row.stream_us = 20;
   row.bound_by = "memory";
   row.bytes = 2000000;
   row.weight_bytes = 1900000;
