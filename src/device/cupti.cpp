@@ -53,6 +53,8 @@ constexpr std::uint16_t kOuterLevel = 1;
 
 // Each under its own name, and one of the driver; `missing` says why there are none.
 struct Cupti {
+// A name is declared, which takes no parentheses.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define LORA_BENCH_DECLARE(function) decltype(&::function) function = nullptr;
   LORA_BENCH_CUPTI_FUNCTIONS(LORA_BENCH_DECLARE)
 #undef LORA_BENCH_DECLARE
@@ -97,9 +99,11 @@ void check(CUptiResult result, const char* call) {
 #define LORA_BENCH_CUPTI_CALL(function, params) check(cupti().function(&(params)), #function)
 
 // Declares parameters of one as it wants them: zeros but for their own size.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define LORA_BENCH_CUPTI_PARAMS(Params, name) \
   Params name{};                              \
   name.structSize = Params##_STRUCT_SIZE
+// NOLINTEND(bugprone-macro-parentheses)
 
 // CUPTI's hooks in the driver, while it lives.
 class Attached {

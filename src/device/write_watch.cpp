@@ -25,6 +25,13 @@ std::vector<Pages>& all_pages() {
 }
 struct sigaction action_before;
 
+void protect(const Pages& range, int protection) {
+  if (range.past > range.first) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the address came as a number from the system
+    ::mprotect(reinterpret_cast<void*>(range.first), range.past - range.first, protection);
+  }
+}
+
 void note_write(int signal, siginfo_t* info, void* /*context*/) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   std::vector<Pages>& pages = all_pages();
@@ -32,18 +39,11 @@ void note_write(int signal, siginfo_t* info, void* /*context*/) {
     Pages& range = pages[index];
     if (address >= range.first && address < range.past) {
       range.written.store(true);
-      ::mprotect(reinterpret_cast<void*>(range.first), range.past - range.first,
-                 PROT_READ | PROT_WRITE);
+      protect(range, PROT_READ | PROT_WRITE);
       return;  // the write is tried again
     }
   }
   ::sigaction(signal, &action_before, nullptr);  // which deals with it when it is tried again
-}
-
-void protect(const Pages& range, int protection) {
-  if (range.past > range.first) {
-    ::mprotect(reinterpret_cast<void*>(range.first), range.past - range.first, protection);
-  }
 }
 
 }  // namespace

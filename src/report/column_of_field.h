@@ -77,7 +77,7 @@ Column column(ColumnWords words, std::optional<T> Row::*field, ColumnShown shown
           }};
 }
 
-Column status_column() {
+inline Column status_column() {
   Column status =
       column({"status", "status", "",
               "PASSED, FAILED, MISTRUSTED, SKIPPED, INVALID, HUNG or ERROR; about correctness", ""},

@@ -50,7 +50,7 @@ void quieten(const std::string& file) {
       line.update({{"status", "PASSED"},
                    {"base_us", 0.75 * time_us},
                    {"tax_us", 0.25 * time_us},
-                   {"noise_us", 0},
+                   {"noise_us", 0.001},
                    {"tax_noise_us", 0},
                    {"tax_pct", 100.0 / 3}});
       if (line["peer"] == "") {

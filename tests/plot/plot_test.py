@@ -25,8 +25,8 @@ class WhatIsDrawn(PlotTest):
             self.assertIn(row["case"], texts)
             self.assertIn(row["backend"], texts)
             self.assertIn(short(row["floor_ratio"]), texts)
-        self.assertIn("time / floor", texts)
-        self.assertIn("floor: nothing left to gain", texts)
+        self.assertIn("time / one pass over all bytes", texts)
+        self.assertIn("one pass over all bytes", texts)
         self.assertTrue(any(text.startswith("NVIDIA H200 · commit f214d58e2f2e") for text in texts))
         self.assertEqual(texts.count("–"), 1, "paired has no row of prefill8192")
 
@@ -260,7 +260,7 @@ class WhatIsRefused(PlotTest):
                 (written("broken.jsonl", f"{context}\n{{\n{row}\n"), "broken.jsonl:2: no line of a results file"),
                 (written("twice.jsonl", context + "\n" + row.replace("{", '{"status":"FAILED",', 1) + "\n"),
                  "twice.jsonl:2: no line of a results file"),
-                (written("schema.jsonl", context.replace('"schema":1', '"schema":2')), "schema.jsonl:1: schema 2"),
+                (written("schema.jsonl", context.replace('"schema":1', '"schema":3')), "schema.jsonl:1: schema 3"),
                 (written("list.jsonl", "[]\n"), "list.jsonl:1: no line of a results file"),
                 (written("point.jsonl", f'{context}\n{{"kind":"row","point":5}}\n'), "point.jsonl:2: no line of a"),
                 (written("header.csv", head + "\n"), "header.csv: holds no row"),

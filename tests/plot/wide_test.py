@@ -127,7 +127,7 @@ class CurveOfAllPoints(PlotTest):
 
     def test_rows_of_peers_without_a_floor_tell_where_to_get_it(self):
         texts, said = self.drawn("curve", WIDE, VLLM)
-        self.assertIn("Not drawn: 158 without floor_ratio, 2 FAILED", texts)
+        self.assertIn("Not drawn: 158 without stream_ratio, 2 FAILED", texts)
         self.assertIn("rows of peers have no floor; `lora-bench report OURS.jsonl --peers THEIRS.jsonl --out "
                       "BOTH.jsonl` lends them ours", said)
 
