@@ -249,7 +249,8 @@ def results(rows, value, note):
     for why, left in left_out.items():
         note(f"not drawn: {len(left)} {why}, the first: {left[0].name()} ({left[0].place})")
     counts = ", ".join(f"{len(left)} {why}" for why, left in left_out.items())
-    if any(row.text("peer") for row in left_out.get("without floor_ratio", [])):
+    without = [row for key in ("floor_ratio", "stream_ratio") for row in left_out.get(f"without {key}", [])]
+    if any(row.text("peer") for row in without):
         note("rows of peers have no floor; `lora-bench report OURS.jsonl --peers THEIRS.jsonl --out BOTH.jsonl` lends "
              "them ours")
     if not kept:
@@ -271,7 +272,8 @@ def refuse_same_repeat(repeats):
 def median_row(repeats, value):
     first = repeats[0]
     middle = {}
-    for key in {value, "time_us", "floor_us", "floor_ratio", "stream_us", "stream_ratio", "time_q1_us", "time_q3_us"} & first.values.keys():
+    for key in {value, "time_us", "floor_us", "floor_ratio", "stream_us", "stream_ratio", "time_q1_us",
+                "time_q3_us"} & first.values.keys():
         known = [number for row in repeats if (number := row.number(key)) is not None]
         middle[key] = median(known) if known else None
     return Row({**first.values, **middle}, first.point, first.place, first.context)
