@@ -46,7 +46,7 @@ TEST_CASE("verify: a correct backend passes and the verdict says what was shown"
   CHECK(verdict.status == Status::kPassed);
   CHECK(verdict.passed == std::vector<Level>{Level::kExact, Level::kBounded, Level::kMemory});
   CHECK(verdict.rows_checked == 1);
-  CHECK(verdict.compared == 3 * 12 * 36);
+  CHECK(verdict.compared == 4 * 12 * 36);  // exact, shifted, bounded, uneven
 }
 
 TEST_CASE("verify: correct fp32 sums are never flagged and stay below the bound") {
@@ -279,7 +279,10 @@ TEST_CASE("verify: what a declaration leaves no result out of proves nothing") {
       }
     }
   };
-  const Verdict verdict = verify(problem, Declaring(loose, {.then = garbage}), *memory, {});
+  // Rows of zeros have no bound, whatever is declared.
+  CHECK(verify(problem, Declaring(loose, {.then = garbage}), *memory, {}).status ==
+        Status::kFailed);
+  const Verdict verdict = verify(problem, Declaring(loose), *memory, {});
   CHECK(verdict.status == Status::kMistrusted);
   CHECK_FALSE(has(verdict, Level::kExact));
   CHECK_FALSE(has(verdict, Level::kBounded));
