@@ -134,9 +134,9 @@ TEST_CASE("a model of which a part alone is listed names the rest, so that no su
   const auto layers = layers_of_models();
   CHECK(layers.at("gpt-oss-20b") == std::vector<std::string>{"qkv", "o", "experts"});
   CHECK(layers.at("qwen3-8b") == std::vector<std::string>{"qkv", "o", "gate_up", "down"});
-  for (const auto& [model, names] : layers) {  // an MLP, or the name of what stands for it
-    CAPTURE(model);
-    CHECK(names.size() >= 3);
+  for (const auto& model : layers) {  // an MLP, or the name of what stands for it
+    CAPTURE(model.first);
+    CHECK(model.second.size() >= 3);
   }
 }
 
