@@ -272,3 +272,23 @@ TEST_CASE("verify suite: every range of sizes has cases of every op, dtype and p
     CHECK(narrow.size() == 2);
   }
 }
+
+TEST_CASE("verify: a bias that cancels the delta of a row of one column is no loose declaration") {
+  Case spec = workload_case(256, 3);
+  spec.dtype = spec.intermediate = Dtype::kFp16;
+  spec.scale_at = ScaleAt::kExpand;
+  spec.layer.in_features = spec.layer.x_stride = 1;
+  spec.layer.widths = {1};
+  spec.layer.y_stride = 1;
+  spec.adapters.scale = {1.3, -0.7};
+  spec.adapters.bias = true;
+  const std::unique_ptr<Backend> right = make_mutant("none");
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    spec.seed = seed;
+    const auto memory = make_host_memory();
+    const Verdict verdict = verify(problem_of(spec), *right, *memory, {.seed = seed});
+    CAPTURE(verdict.message);
+    CHECK(verdict.status == Status::kPassed);
+  }
+}
