@@ -208,7 +208,8 @@ bool Proof::check_fill(Level level, Fill fill) {
 }
 
 // Where signs cancel, the bound of a sum reaches far beyond it, whatever is declared. Where all
-// numbers of x, A, h and B have one sign and the bias is 0, it reaches as far as what is declared.
+// numbers of x, A, h and B have one sign, and bias and y are 0, it reaches as far as what is
+// declared.
 bool Proof::check_one_sign() {
   Tensors tensors = *groundwork_.tensors(Fill::kBounded);
   const auto without_signs = [](HostTensor& tensor) {
@@ -218,8 +219,12 @@ bool Proof::check_one_sign() {
   without_signs(tensors.h);
   std::for_each(tensors.a.begin(), tensors.a.end(), without_signs);
   std::for_each(tensors.b.begin(), tensors.b.end(), without_signs);
-  for (HostTensor& bias : tensors.bias) {
-    std::fill(bias.data.begin(), bias.data.end(), std::byte{0});
+  const auto clear = [](HostTensor& tensor) {
+    std::fill(tensor.data.begin(), tensor.data.end(), std::byte{0});
+  };
+  std::for_each(tensors.bias.begin(), tensors.bias.end(), clear);
+  if (problem_.add_inputs) {
+    clear(tensors.y);
   }
   Stage stage(memory_, problem_, tensors, workspace_bytes_);
   stage.launch(backend_);
