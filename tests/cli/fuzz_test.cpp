@@ -40,25 +40,15 @@ std::vector<std::string> commands_again(const std::string& text) {
   return commands;
 }
 
-std::string first_match(const std::string& text, const std::regex& pattern) {
-  std::smatch found;
-  return std::regex_search(text, found, pattern) ? found[1].str() : "0";
-}
-
 TEST_CASE("fuzz: no false alarm of the host backend in thousands of random cases") {
   const TemporaryFolder folder;
   const std::string cases = tool_is_sanitized() ? "250" : "2000";
   const ProcessResult result = fuzz(folder, {"--backends", "cpu", "--cases", cases});
   CAPTURE(result.out);
   CAPTURE(result.err);
-  // A case that happens to prove too little says so; one in a thousand may.
-  const bool all_told = result.exit_code == 0;
-  CHECK((all_told || result.exit_code == 4));
+  CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "seed 1: " + cases + " of "));
-  CHECK(contains(result.out,
-                 all_told ? "0 failures; exit 0 (pass)" : "0 failures; exit 4 (inconclusive)"));
-  const int least_passed = std::stoi(cases) * 999 / 1000;
-  CHECK(std::stoi(first_match(result.out, std::regex("\\ncpu +[0-9]+ +([0-9]+)"))) >= least_passed);
+  CHECK(contains(result.out, "0 failures; exit 0 (pass)"));
   CHECK(scenarios_in(folder).empty());
 }
 
