@@ -66,12 +66,13 @@ ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, 
   const double scale = problem.scale_at_shrink ? 1 : part.scale;
   const double roundings =
       expand_gamma(problem, arithmetic) + 0x1p-53 * static_cast<double>(part.rank);
+  const double least = least_magnitude(problem.number, arithmetic);
   ScaledHidden scaled{hidden.value, magnitudes(hidden.value), {}};
   for (std::size_t i = 0; i < scaled.value.size(); ++i) {
     scaled.value[i] *= scale;
     if (rounding == Rounding::kBounded) {
       const double error = hidden.error[i];
-      const double largest = scaled.weight[i] + error;
+      const double largest = std::max(scaled.weight[i] + error, scaled.weight[i] == 0 ? 0 : least);
       scaled.weight[i] = overflows(problem, arithmetic, largest)
                              ? std::numeric_limits<double>::infinity()
                              : error + share(roundings, largest);
@@ -92,14 +93,15 @@ struct Products {
   Buffer delta, weight;  // [rows, width]
 };
 
-Products multiply_tile(const Part& part, const ScaledHidden& hidden, const Tile& tile) {
+Products multiply_tile(const Part& part, const ScaledHidden& hidden, const Tile& tile,
+                       double least_of_b) {
   Products products;
   products.delta.resize(at(part.count() * tile.width));
   products.weight.resize(products.delta.size());
   multiply().in_double(hidden.value.data(), tile.b.data(), products.delta.data(), part.count(),
                        tile.width, part.rank);
-  multiply().in_double(hidden.weight.data(), magnitudes(tile.b).data(), products.weight.data(),
-                       part.count(), tile.width, part.rank);
+  multiply().in_double(hidden.weight.data(), magnitudes(tile.b, least_of_b).data(),
+                       products.weight.data(), part.count(), tile.width, part.rank);
   return products;
 }
 
@@ -190,7 +192,9 @@ double expand(const Problem& problem, const Arithmetic& arithmetic, Rounding rou
     const TilePlace& place = places[at(index)];
     const ScaledHidden& of_slice = scaled[at(place.slice)];
     const Tile tile = read_tile(problem, part, place.slice, place.first, place.column_in_y);
-    const Products products = multiply_tile(part, of_slice, tile);
+    const Products products = multiply_tile(
+        part, of_slice, tile,
+        rounding == Rounding::kBounded ? least_magnitude(problem.number, arithmetic) : 0);
     if (rounding == Rounding::kBounded) {
       keep_bounded(problem, arithmetic, part, products, tile, result);
     } else {

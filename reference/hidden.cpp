@@ -18,7 +18,7 @@ struct Inputs {
   Buffer lowest_bits;       // [rows], kModelled
 };
 
-Inputs read_inputs(const Problem& problem, const Part& part, Rounding rounding,
+Inputs read_inputs(const Problem& problem, const Part& part, Rounding rounding, double least,
                    std::int64_t threads) {
   const std::int64_t k = problem.in_features;
   Inputs inputs;
@@ -29,7 +29,7 @@ Inputs read_inputs(const Problem& problem, const Part& part, Rounding rounding,
     double* const x = inputs.value.data() + row * k;
     read(problem.number, problem.x, part.tokens[at(row)] * problem.x_stride, k, x);
     std::transform(x, x + k, inputs.magnitude.data() + row * k,
-                   [](double v) { return std::fabs(v); });
+                   [least](double v) { return v == 0 ? 0 : std::max(std::fabs(v), least); });
     inputs.lowest_bits[at(row)] = rounding == Rounding::kModelled ? lowest_bit(x, k) : 0;
   });
   return inputs;
@@ -42,7 +42,8 @@ struct Lanes {
   Buffer value, size;  // [rows, count]: sums of the products with x, and of their magnitudes
 };
 
-void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inputs, Lanes& lanes) {
+void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inputs, double least,
+                    Lanes& lanes) {
   const std::int64_t k = problem.in_features;
   lanes.a.resize(at(lanes.count * k));
   read(problem.number, problem.a[at(lanes.slice)],
@@ -51,8 +52,8 @@ void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inpu
   lanes.size.resize(lanes.value.size());
   multiply().in_double(inputs.value.data(), lanes.a.data(), lanes.value.data(), part.count(),
                        lanes.count, k);
-  multiply().in_double(inputs.magnitude.data(), magnitudes(lanes.a).data(), lanes.size.data(),
-                       part.count(), lanes.count, k);
+  multiply().in_double(inputs.magnitude.data(), magnitudes(lanes.a, least).data(),
+                       lanes.size.data(), part.count(), lanes.count, k);
 }
 
 // Sum of |x||A| in units of the lowest bit of its terms, the scale included.
@@ -122,7 +123,9 @@ void bound_hidden(const Problem& problem, const Arithmetic& arithmetic, const Pa
 
 std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                            const Part& part, std::int64_t threads) {
-  const Inputs inputs = read_inputs(problem, part, rounding, threads);
+  const double least =
+      rounding == Rounding::kBounded ? least_magnitude(problem.number, arithmetic) : 0;
+  const Inputs inputs = read_inputs(problem, part, rounding, least, threads);
   std::vector<Hidden> hidden(problem.widths.size());
   std::vector<Buffer> sizes(hidden.size());
   std::vector<Lanes> blocks;
@@ -143,7 +146,7 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
   std::vector<double> largest(blocks.size());
   parallel(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t block) {
     Lanes lanes = blocks[at(block)];
-    multiply_lanes(problem, part, inputs, lanes);
+    multiply_lanes(problem, part, inputs, least, lanes);
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const std::int64_t from = row * lanes.count;
       const std::int64_t to = row * part.rank + lanes.first;

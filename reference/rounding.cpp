@@ -64,11 +64,17 @@ void read(Number number, const void* array, std::int64_t first, std::int64_t cou
   }
 }
 
-Buffer magnitudes(const Buffer& values) {
+Buffer magnitudes(const Buffer& values, double least) {
   Buffer result(values.size());
   std::transform(values.begin(), values.end(), result.begin(),
-                 [](double v) { return std::fabs(v); });
+                 [least](double v) { return v == 0 ? 0 : std::max(std::fabs(v), least); });
   return result;
+}
+
+double least_magnitude(Number number, const Arithmetic& arithmetic) {
+  constexpr double kLeastNormalFp16 = 0x1p-14;
+  const bool aligns = arithmetic.unit_roundoff > kUnitFp32;
+  return number == Number::kFp16 && aligns ? kLeastNormalFp16 : 0;
 }
 
 }  // namespace lora_bench::reference

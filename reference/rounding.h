@@ -39,6 +39,12 @@ struct Roundoff {
 // Elements first ... first + count - 1 of an array.
 void read(Number number, const void* array, std::int64_t first, std::int64_t count, double* out);
 
-[[nodiscard]] Buffer magnitudes(const Buffer& values);
+// Of each value that is not 0 at least `least`.
+[[nodiscard]] Buffer magnitudes(const Buffer& values, double least = 0);
+
+// The least magnitude with which an operand counts in the error of a sum. Tensor cores align the
+// products of a sum by the exponents of their operands, and cut what lies below the largest; a
+// subnormal fp16 number has the exponent of the least normal one there, however small it is.
+[[nodiscard]] double least_magnitude(Number number, const Arithmetic& arithmetic);
 
 }  // namespace lora_bench::reference

@@ -75,7 +75,8 @@ TEST_CASE("fuzz: faults are found in 300 cases, made tiny, and fail again by the
     CHECK(contains(text, "# mutant:" + fault + " FAILED: "));
     CHECK(contains(text, "# again: lora-bench verify "));
     CHECK(std::regex_search(text, std::regex("rank: \\[?[0-9]{1,2}\\]")));
-    CHECK(std::regex_search(text, std::regex("layer: \\{in: [0-9]{1,3}, out: \\[[0-9, ]{1,16}\\]")));
+    CHECK(
+        std::regex_search(text, std::regex("layer: \\{in: [0-9]{1,3}, out: \\[[0-9, ]{1,16}\\]")));
     CHECK(std::regex_search(text, std::regex("decode: [0-9][,}]")));
     const ProcessResult again = run_tool_in_shell(commands.front());
     CHECK(again.exit_code == 2);
