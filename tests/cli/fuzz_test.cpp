@@ -42,7 +42,7 @@ std::vector<std::string> commands_again(const std::string& text) {
 
 TEST_CASE("fuzz: no false alarm of the host backend in thousands of random cases") {
   const TemporaryFolder folder;
-  const std::string cases = tool_is_sanitized() ? "250" : "2000";
+  const std::string cases = tool_is_sanitized() ? "60" : "2000";
   const ProcessResult result = fuzz(folder, {"--backends", "cpu", "--cases", cases});
   CAPTURE(result.out);
   CAPTURE(result.err);
@@ -88,7 +88,8 @@ TEST_CASE("fuzz: faults are found in 300 cases, made tiny, and fail again by the
 TEST_CASE("fuzz: the same seed draws the same cases whatever the backends") {
   const TemporaryFolder one;
   const TemporaryFolder both;
-  const std::vector<std::string> rest{"--cases", "20", "--seed", "9", "--max-failures", "2"};
+  const std::string cases = tool_is_sanitized() ? "6" : "20";
+  const std::vector<std::string> rest{"--cases", cases, "--seed", "9", "--max-failures", "2"};
   std::vector<std::string> alone{"--backends", "mutant:lost-k-tail-1"};
   std::vector<std::string> beside{"--backends", "mutant:none,mutant:lost-k-tail-1"};
   alone.insert(alone.end(), rest.begin(), rest.end());

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "support/draws.h"
 #include "support/proved.h"
 #include "support/workload_case.h"
 #include "verify/mutant_hunt.h"
@@ -88,7 +89,8 @@ std::string asked_of_right_kernels(const Prover& prove) {
 
 }  // namespace
 
-TEST_CASE("the self-test is sound of the verifier, and unsound of one that is broken in any way") {
+TEST_CASE("the self-test is sound of the verifier, and unsound of one that is broken in any way" *
+          doctest::skip(test::kSanitized)) {
   CHECK(sound(tested(honest_verdict)));
   for (const BrokenVerifier& broken : broken_verifiers()) {
     CAPTURE(broken.what);
@@ -106,7 +108,8 @@ TEST_CASE("right kernels that a broken verifier looked at are not taken for prov
   }
 }
 
-TEST_CASE("right kernels that are all MISTRUSTED make the self-test unsound") {
+TEST_CASE("right kernels that are all MISTRUSTED make the self-test unsound" *
+          doctest::skip(test::kSanitized)) {
   SelfTestReport report = tested(honest_verdict);
   REQUIRE(sound(report));
   report.correct_passed = 10;

@@ -7,6 +7,7 @@
 
 #include "compare/compare.h"
 #include "core/random.h"
+#include "support/draws.h"
 
 using namespace lora_bench;
 
@@ -84,10 +85,12 @@ ExitCode exit_of(const std::vector<Repeats>& base, const std::vector<Repeats>& f
 
 enum class Order { kOneAfterTheOther, kInTurn };
 
-Rates rates(const Machine& machine, double slowdown, std::int64_t repeats, int pairs,
+Rates rates(const Machine& machine, double slowdown, std::int64_t repeats, std::int64_t many,
             Order order = Order::kOneAfterTheOther) {
   Rates found;
-  for (int pair = 0; pair < pairs; ++pair) {
+  const std::int64_t pairs = test::draws(many);
+  const double share = 1.0 / static_cast<double>(pairs);
+  for (std::int64_t pair = 0; pair < pairs; ++pair) {
     Bench bench(machine, static_cast<std::uint64_t>(pair) + 20250101);
     std::vector<Repeats> base(kRows);
     std::vector<Repeats> fresh(kRows);
@@ -96,9 +99,9 @@ Rates rates(const Machine& machine, double slowdown, std::int64_t repeats, int p
       bench.measure(first ? base : fresh, first ? 0 : slowdown);
     }
     const ExitCode exit = exit_of(base, fresh);
-    found.passed += exit == ExitCode::kPass ? 1.0 / pairs : 0;
-    found.slower += exit == ExitCode::kRegression ? 1.0 / pairs : 0;
-    found.inconclusive += exit == ExitCode::kInconclusive ? 1.0 / pairs : 0;
+    found.passed += exit == ExitCode::kPass ? share : 0;
+    found.slower += exit == ExitCode::kRegression ? share : 0;
+    found.inconclusive += exit == ExitCode::kInconclusive ? share : 0;
   }
   MESSAGE(machine.name << ", " << repeats << " repeats"
                        << std::string(order == Order::kInTurn ? " in turn" : "") << ", slowdown "

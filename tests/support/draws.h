@@ -10,8 +10,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// Of random cases. Under a sanitizer each takes several times as long, and few show what it looks
-// for.
+// Returns how many of so many random draws a test makes. Under a sanitizer each takes several times
+// as long, and few show what it looks for.
 constexpr std::int64_t draws(std::int64_t many) { return kSanitized ? many / 8 : many; }
 
 }  // namespace lora_bench::test
