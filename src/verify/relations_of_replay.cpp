@@ -162,16 +162,11 @@ void Relations::expect_given_back(const char* what, const std::function<void()>&
   }
   const Taken second = by_round(kLaunchesOfARound);
   const Taken third = by_round(kLaunchesOfARound);
-  const auto alike = [&](std::size_t unit) {
-    return first[unit] > 0 && second[unit] == first[unit] && third[unit] == first[unit];
-  };
-  if (!alike(0) && !alike(1) && !alike(2)) {
-    return;
-  }
-  const Taken by_all = by_round(kRoundsOfALongOne * kLaunchesOfARound);
   for (std::size_t unit = 0; unit < kUnits.size() && !failed_; ++unit) {
+    const bool alike = first[unit] > 0 && second[unit] == first[unit] && third[unit] == first[unit];
     // One round less, as what else happens may give back a little.
-    if (alike(unit) && by_all[unit] >= (kRoundsOfALongOne - 1) * first[unit]) {
+    if (alike && by_round(kRoundsOfALongOne * kLaunchesOfARound)[unit] >=
+                     (kRoundsOfALongOne - 1) * first[unit]) {
       failed_ = true;
       failure_.what += fmt::format(": {} {} keep {} {} for good", kLaunchesOfARound, what,
                                    first[unit], kUnits[unit]);

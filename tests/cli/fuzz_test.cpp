@@ -42,7 +42,7 @@ std::vector<std::string> commands_again(const std::string& text) {
 
 TEST_CASE("fuzz: no false alarm of the host backend in thousands of random cases") {
   const TemporaryFolder folder;
-  const std::string cases = tool_is_sanitized() ? "60" : "2000";
+  const std::string cases = tool_is_sanitized() ? "250" : "2000";
   const ProcessResult result = fuzz(folder, {"--backends", "cpu", "--cases", cases});
   CAPTURE(result.out);
   CAPTURE(result.err);

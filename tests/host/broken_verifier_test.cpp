@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 
-#include "support/draws.h"
 #include "support/proved.h"
 #include "support/workload_case.h"
 #include "verify/mutant_hunt.h"
@@ -89,8 +88,7 @@ std::string asked_of_right_kernels(const Prover& prove) {
 
 }  // namespace
 
-TEST_CASE("the self-test is sound of the verifier, and unsound of one that is broken in any way" *
-          doctest::skip(test::kSanitized)) {
+TEST_CASE("the self-test is sound of the verifier, and unsound of one that is broken in any way") {
   CHECK(sound(tested(honest_verdict)));
   for (const BrokenVerifier& broken : broken_verifiers()) {
     CAPTURE(broken.what);
@@ -108,8 +106,7 @@ TEST_CASE("right kernels that a broken verifier looked at are not taken for prov
   }
 }
 
-TEST_CASE("right kernels that are all MISTRUSTED make the self-test unsound" *
-          doctest::skip(test::kSanitized)) {
+TEST_CASE("right kernels that are all MISTRUSTED make the self-test unsound") {
   SelfTestReport report = tested(honest_verdict);
   REQUIRE(sound(report));
   report.correct_passed = 10;
