@@ -17,6 +17,9 @@ class Format {
   [[nodiscard]] double decode(std::uint32_t bits) const {
     return values_ == nullptr ? static_cast<double>(std::bit_cast<float>(bits)) : values_[bits];
   }
+  // Whether the value is no further from 0 than where finite numbers end: below half a step beyond
+  // the largest.
+  [[nodiscard]] bool holds(double value) const { return std::fabs(value) < past_finite_; }
   [[nodiscard]] double nearest(double value) const {
     const double magnitude = std::fabs(value);
     if (!(magnitude < past_finite_)) {

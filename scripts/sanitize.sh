@@ -25,7 +25,7 @@ watch() {  # TOOL SCENARIO BACKENDS
   local from=$SECONDS status=0 told=build/$2-$1.txt
   # Host copies of poisoned outputs are the verifier's own doing, not the kernels'.
   compute-sanitizer --tool "$1" --error-exitcode 99 --print-limit 5 \
-    "$tool" verify "scenarios/$2.yaml" --quick --quiet --backends "$3" >"$told" 2>&1 || status=$?
+    "$tool" verify "scenarios/$2.yaml" --quick --quiet --buffers-apart --backends "$3" >"$told" 2>&1 || status=$?
   echo "$1 of $2: exit $status, $((SECONDS - from)) s" >>"$told"
   return "$status"
 }

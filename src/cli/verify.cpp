@@ -24,7 +24,7 @@ constexpr std::size_t kFailuresTold = 20;
 struct VerifyCommand {
   Selection selection;
   std::vector<std::string> out;
-  bool self_test = false, quick = false, isolate = false, quiet = false;
+  bool self_test = false, quick = false, isolate = false, buffers_apart = false, quiet = false;
   std::int64_t correct_cases = 1000;
 };
 
@@ -52,7 +52,7 @@ std::vector<std::string> shipped_suite() {
 void refuse_beside_self_test(const CLI::App& command) {
   std::vector<std::string> given;
   for (const char* option : {"scenario", "--set", "--filter", "--case", "--backends", "--tuning",
-                             "--max-cases", "--out", "--quick", "--isolate"}) {
+                             "--max-cases", "--out", "--quick", "--isolate", "--buffers-apart"}) {
     if (command.count(option) > 0) {
       given.emplace_back(option == std::string_view("scenario") ? "the scenario" : option);
     }
@@ -127,6 +127,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   request.resumable = false;
   request.all_backends = true;
   request.isolate = command.isolate;
+  request.buffers_apart = command.buffers_apart;
   request.quiet = command.quiet;
   request.argv = invocation.argv;
   request.out.assign(command.out.begin(), command.out.end());
@@ -161,6 +162,9 @@ void add_verify(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   sub->add_flag("--isolate", command->isolate,
                 "each backend in a process of its own: a crash costs one row");
+  sub->add_flag("--buffers-apart", command->buffers_apart,
+                "allocate each buffer of a GPU on its own, as compute-sanitizer needs it; slower")
+      ->excludes("--isolate");
   sub->add_flag("--quiet", command->quiet, "no progress on stderr");
   sub->callback([command, sub, &invocation] {
     invocation.action = [command, sub, &invocation] {

@@ -379,7 +379,7 @@ RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned)
   const Space space = isolation ? isolation->space() : main_space(selected);
   const std::shared_ptr<const CounterSession> counters = open_counters(request, planned, space);
   CountLaunch count;
-  Targets targets;
+  Targets targets(mirrors_buffers(request));
   RunReport report;
   if (counters) {
     count = [counters](const std::function<void()>& prepare, const std::function<void()>& launch) {

@@ -35,8 +35,9 @@ struct RunRequest {
   std::vector<std::string> cases;  // globs of case ids; empty = all
   bool relations = false;          // level 3 as well
   bool timing = true;
-  bool touch = false;    // beside each time that of a kernel that only touches the operands
-  bool shuffle = false;  // rows in an order drawn from the seed
+  bool buffers_apart = false;  // proofs allocate each buffer of a GPU on its own
+  bool touch = false;          // beside each time that of a kernel that only touches the operands
+  bool shuffle = false;        // rows in an order drawn from the seed
   std::int64_t repeat = 1;
   std::vector<std::filesystem::path> out;
   std::vector<std::string> columns;  // of those that are tables; empty = the default set
@@ -50,6 +51,13 @@ struct RunRequest {
   bool quiet = false;
   std::vector<std::string> argv;
 };
+
+// Whether buffers on a GPU are kept side by side with their image on the host. That is for proofs
+// alone: what is copied in is sent when it is synchronized, and timing does not wait for that
+// before each run.
+[[nodiscard]] inline bool mirrors_buffers(const RunRequest& request) {
+  return !request.timing && !request.counters && !request.buffers_apart;
+}
 
 struct RunReport {
   Context context;

@@ -14,7 +14,7 @@ std::shared_ptr<Memory> Targets::memory(Space space) {
   Entry& found = entry(space);
   if (!found.memory) {
     found.memory = space == Space::kHost ? make_host_memory()
-                   : many_small_         ? make_mirrored_memory(make_device_memory())
+                   : mirrored_           ? make_mirrored_memory(make_device_memory())
                                          : make_device_memory();
   }
   return found.memory;

@@ -20,9 +20,9 @@ namespace lora_bench {
 class Targets {
  public:
   Targets() = default;
-  // `many_small`: for thousands of small proofs, memory of a GPU that is given back is kept for the
-  // next.
-  explicit Targets(bool many_small) : many_small_(many_small) {}
+  // `mirrored`: small buffers of a GPU stand side by side with their image on the host, see
+  // device/memory.h.
+  explicit Targets(bool mirrored) : mirrored_(mirrored) {}
 
   // Throws EnvironmentError when the space cannot be used here.
   [[nodiscard]] const DeviceFacts& facts(Space space);
@@ -52,7 +52,7 @@ class Targets {
     std::shared_ptr<Communicator> communicator;
   };
 
-  bool many_small_ = false;
+  bool mirrored_ = false;
   std::map<std::int64_t, Group> groups_;
   Entry host_;
   Entry device_;

@@ -72,8 +72,8 @@ void share_calls() {
 
 // What a worker has made and goes on with from one request to the next.
 struct Desk {
-  Desk(double most_seconds, bool many_small)
-      : targets(many_small), most_seconds_of_loading(most_seconds) {}
+  Desk(double most_seconds, bool mirrored)
+      : targets(mirrored), most_seconds_of_loading(most_seconds) {}
 
   std::map<std::string, Selected> backends;  // by spelling
   Targets targets;
@@ -97,13 +97,11 @@ struct Desk {
 // Row by request until there are no more.
 using RowOf = std::function<Row(Desk& desk, const std::string& asked)>;
 
-// Mirrored memory is for proofs alone: what is copied there is sent when it is synchronized, and
-// timing does not wait for that before each run.
 ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of_loading,
-               bool proves_alone, const RowOf& row_of) {
+               bool mirrored, const RowOf& row_of) {
   share_calls();
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash takes no line along that was printed
-  Desk desk(most_seconds_of_loading, proves_alone);
+  Desk desk(most_seconds_of_loading, mirrored);
   std::string ready = "host ";
   try {
     for (const std::string& spelling : spellings) {
@@ -138,24 +136,24 @@ ExitCode serve_rows(const RunRequest& request) {
   const std::string& spelling = request.backends.front();
   const double most_seconds = request.scenarios.front().cases.front().verify.timeout_s;
   const CountLaunch count = request.counters ? count_by_own_session() : nullptr;
-  const bool proves_alone = !request.timing && !request.counters;
-  return serve({spelling}, most_seconds, proves_alone, [&](Desk& desk, const std::string& asked) {
-    std::istringstream numbers(asked);
-    std::size_t scenario = 0;
-    std::size_t number = 0;
-    numbers >> scenario >> number;
-    const Case& spec = request.scenarios.at(scenario).cases.at(number);
-    const Selected& backend = desk.backend(spelling);
-    return run_case({.spec = spec,
-                     .backend = backend,
-                     .relations = request.relations,
-                     .timing = request.timing,
-                     .touch = request.touch,
-                     .thresholds = thresholds_of(spec, request.thresholds),
-                     .repro = repro_command(spec, spelling, request),
-                     .count = runs_on_gpu(backend) ? count : nullptr},
-                    desk.targets, desk.groundwork);
-  });
+  return serve({spelling}, most_seconds, mirrors_buffers(request),
+               [&](Desk& desk, const std::string& asked) {
+                 std::istringstream numbers(asked);
+                 std::size_t scenario = 0;
+                 std::size_t number = 0;
+                 numbers >> scenario >> number;
+                 const Case& spec = request.scenarios.at(scenario).cases.at(number);
+                 const Selected& backend = desk.backend(spelling);
+                 return run_case({.spec = spec,
+                                  .backend = backend,
+                                  .relations = request.relations,
+                                  .timing = request.timing,
+                                  .touch = request.touch,
+                                  .thresholds = thresholds_of(spec, request.thresholds),
+                                  .repro = repro_command(spec, spelling, request),
+                                  .count = runs_on_gpu(backend) ? count : nullptr},
+                                 desk.targets, desk.groundwork);
+               });
 }
 
 ExitCode serve_cases(const std::vector<std::string>& spellings, double timeout_s) {

@@ -31,10 +31,11 @@ class Comparer {
  public:
   Comparer(const Problem& problem, const Tensors& tensors, const void* got, Idle idle)
       : problem_(problem),
-        idle_leaves_before_(idle == Idle::kAsBefore ||
-                            (has_expand(problem.op) && problem.add_inputs)),
+        expands_(has_expand(problem.op)),
+        idle_leaves_before_(idle == Idle::kAsBefore || (expands_ && problem.add_inputs)),
         exact_(tensors.fill == Fill::kExact),
         dtype_(output_dtype(problem)),
+        element_bytes_(size_bytes(dtype_)),
         number_(number_of(dtype_)),
         format_(number_),
         got_(static_cast<const std::byte*>(got)),
@@ -57,11 +58,17 @@ class Comparer {
   [[nodiscard]] double without_effect(std::int64_t index) const;
   [[nodiscard]] bool coarse(const reference::Rows& rows, std::size_t row) const;
   [[nodiscard]] double element(const std::byte* array, std::int64_t index) const;
+  // Where the element lies in the output, as output_index() has it.
+  [[nodiscard]] std::int64_t index_of(std::int64_t token, std::int64_t column) const {
+    return expands_ ? token * problem_.y_stride + column : output_index(problem_, token, column);
+  }
 
   const Problem& problem_;
+  bool expands_;
   bool idle_leaves_before_;
   bool exact_;
   Dtype dtype_;
+  std::int64_t element_bytes_;
   reference::Number number_;
   reference::Format format_;
   const std::byte* got_;
@@ -106,7 +113,7 @@ double Comparer::element(const std::byte* array, std::int64_t index) const {
     std::memcpy(&bits, array + index * static_cast<std::int64_t>(sizeof bits), sizeof bits);
     return format_.decode(bits);
   };
-  switch (size_bytes(dtype_)) {
+  switch (element_bytes_) {
     case 1:
       return bits_of(std::uint8_t{});
     case 2:
@@ -125,14 +132,14 @@ double Comparer::without_effect(std::int64_t index) const {
 // in most of its elements. What the output type itself cannot hold is no matter of a declaration.
 bool Comparer::coarse(const reference::Rows& rows, std::size_t row) const {
   constexpr double kHidden = 0.125;
-  const bool adds = has_expand(problem_.op) && problem_.add_inputs;
+  const bool adds = expands_ && problem_.add_inputs;
   const auto first = static_cast<std::int64_t>(row) * rows.columns;
   double squares = 0, counted = 0;
   const auto each = [&](const auto& visit) {
     for (std::int64_t column = 0; column < rows.columns; ++column) {
       const auto at = static_cast<std::size_t>(first + column);
-      if (rows.owned[at] != 0 && std::isfinite(format_.nearest(rows.expected[at]))) {
-        const std::int64_t index = output_index(problem_, rows.tokens[row], column);
+      if (rows.owned[at] != 0 && format_.holds(rows.expected[at])) {
+        const std::int64_t index = index_of(rows.tokens[row], column);
         visit(rows.expected[at] - (adds ? element(before_, index) : 0), rows.bound[at]);
       }
     }
@@ -154,10 +161,10 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
       const std::size_t at =
           row * static_cast<std::size_t>(rows.columns) + static_cast<std::size_t>(column);
       const bool owned = rows.owned[at] != 0;
-      if (!owned && !has_expand(problem_.op)) {
+      if (!owned && !expands_) {
         continue;  // scratch: the op may write there what it likes
       }
-      const std::int64_t index = output_index(problem_, rows.tokens[row], column);
+      const std::int64_t index = index_of(rows.tokens[row], column);
       const double got = element(got_, index);
       double expected = rows.expected[at];
       ++found_.compared;
@@ -308,6 +315,15 @@ Comparison compare_output(Groundwork& groundwork, const Tensors& tensors, const 
   return compare_in_chunks(groundwork.problem(), tensors, got, std::move(rows), Idle::kZero,
                            [&](std::span<const std::int64_t> chunk) {
                              return groundwork.rows(tensors, numerics, chunk);
+                           });
+}
+
+Comparison compare_output(DerivedStep& derived, const Numerics& numerics, const void* got) {
+  const auto& [problem, tensors] = derived.step;
+  return compare_in_chunks(problem, tensors, got, all_rows(problem), Idle::kZero,
+                           [&](std::span<const std::int64_t> chunk) {
+                             return derived.known.rows(derived.step.problem, derived.step.tensors,
+                                                       numerics, chunk);
                            });
 }
 

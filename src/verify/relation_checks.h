@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "verify/groundwork.h"
 #include "verify/staging.h"
 #include "verify/step.h"
 #include "verify/verify.h"
@@ -16,9 +17,10 @@ namespace lora_bench {
 class Relations {
  public:
   using Bits = std::vector<std::byte>;
+  using Derived = std::shared_ptr<DerivedStep>;
 
-  Relations(const Problem& problem, const Backend& backend, Memory& memory, std::int64_t max_rows,
-            std::uint64_t seed, Part without, const std::optional<Numerics>& declared);
+  Relations(Groundwork& groundwork, const Backend& backend, Memory& memory, std::int64_t max_rows,
+            Part without, const std::optional<Numerics>& declared);
 
   [[nodiscard]] std::optional<Failure> run();
 
@@ -45,7 +47,7 @@ class Relations {
   void other_batches();
   void memory_given_back();
   void expect_given_back(const char* what, const std::function<void()>& turn);
-  void replay_over(const Step& recorded, const std::vector<Step>& batches,
+  void replay_over(const Step& recorded, const std::vector<Derived>& batches,
                    const std::vector<std::int64_t>& base_rows);
   // relations_of_parts.cpp: the whole and its parts, narrow and wide
   void doubled_inputs();
@@ -67,9 +69,12 @@ class Relations {
   void expect_same(const Problem& problem, const Bits& expected, const Bits& got,
                    const std::vector<std::int64_t>& base_rows);
   void expect_same_or_right(const Bits& got);
-  // The oracle decides.
-  void expect_right(const Step& step, const Numerics& numerics, const Bits& got,
+  // The oracle decides; row i of the step is row base_rows[i] of the base.
+  void expect_right(DerivedStep& derived, const Numerics& numerics, const Bits& got,
                     const std::vector<std::int64_t>& base_rows);
+  // The same of the base, where the same bits by the same declaration are looked at once.
+  void expect_base(const Numerics& numerics, const Bits& got);
+  [[nodiscard]] Derived drawn(const std::string& name, const Problem& problem, std::uint64_t seed);
   void note_damage(const std::string& damage);
   void note(std::int64_t base_row, std::int32_t adapter, std::int64_t column, double expected,
             double got);
@@ -78,11 +83,19 @@ class Relations {
   Memory& memory_;
   std::uint64_t seed_;
   Part without_;
-  Step base_;
-  std::vector<std::int64_t> origin_;     // [rows of base], the token of the case
+  std::vector<std::int64_t> origin_;  // [rows of base], the token of the case
+  Groundwork& groundwork_;
+  Derived of_base_;
+  const Step& base_;
   std::vector<std::int64_t> same_rows_;  // 0, 1, ...
   Numerics numerics_;
   Bits base_bits_;
+  struct Right {
+    Numerics numerics;
+    Bits bits;
+    std::int64_t compared = 0;
+  };
+  std::optional<Right> right_;  // what the oracle let pass last of the base
   Failure failure_;
   bool failed_ = false;
   bool damaged_ = false;

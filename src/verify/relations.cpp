@@ -19,20 +19,27 @@ constexpr std::uint64_t kRowsAlone = 3;
 
 }  // namespace
 
-Relations::Relations(const Problem& problem, const Backend& backend, Memory& memory,
-                     std::int64_t max_rows, std::uint64_t seed, Part without,
-                     const std::optional<Numerics>& declared)
-    : backend_(backend), memory_(memory), seed_(seed), without_(without) {
-  base_ = {problem, draw_tensors(problem, Fill::kBounded, seed)};
-  origin_ = sample_rows(problem, max_rows, seed);
-  const bool whole = static_cast<std::int64_t>(origin_.size()) == problem.tokens;
-  if (!whole) {
-    base_ = select_rows(base_, origin_);
-  }
-  same_rows_ = all_rows(base_.problem);
-  // Of fewer rows another thing may be declared.
-  numerics_ = whole && declared ? *declared : backend.numerics(base_.problem);
-}
+Relations::Relations(Groundwork& groundwork, const Backend& backend, Memory& memory,
+                     std::int64_t max_rows, Part without, const std::optional<Numerics>& declared)
+    : backend_(backend),
+      memory_(memory),
+      seed_(groundwork.seed()),
+      without_(without),
+      origin_(sample_rows(groundwork.problem(), max_rows, seed_)),
+      groundwork_(groundwork),
+      of_base_(groundwork.derived(
+          fmt::format("{} rows", max_rows),
+          [&] {
+            Step whole{groundwork.problem(), *groundwork.tensors(Fill::kBounded)};
+            const bool all = origin_ == all_rows(whole.problem);
+            return all ? whole : select_rows(whole, origin_);
+          })),
+      base_(of_base_->step),
+      same_rows_(all_rows(base_.problem)),
+      // Of fewer rows another thing may be declared.
+      numerics_(declared && base_.problem.tokens == groundwork.problem().tokens
+                    ? *declared
+                    : backend.numerics(base_.problem)) {}
 
 Relations::Bits Relations::launch_in(Stage& stage) {
   stage.launch(backend_);
@@ -67,17 +74,36 @@ void Relations::expect_same_or_right(const Bits& got) {
   if (numerics_.deterministic) {
     expect_repeated(got, base_.problem, same_rows_);
   } else {
-    expect_right(base_, numerics_, got, same_rows_);
+    expect_base(numerics_, got);
   }
 }
 
-void Relations::expect_right(const Step& step, const Numerics& numerics, const Bits& got,
+// The bounded fill of the problem, drawn from the seed.
+std::shared_ptr<DerivedStep> Relations::drawn(const std::string& name, const Problem& problem,
+                                              std::uint64_t seed) {
+  return groundwork_.derived(name, [&] {
+    return Step{problem, draw_tensors(problem, Fill::kBounded, seed)};
+  });
+}
+
+void Relations::expect_base(const Numerics& numerics, const Bits& got) {
+  if (right_ && right_->numerics == numerics && right_->bits == got) {
+    failure_.compared += right_->compared;
+    return;
+  }
+  const std::int64_t before = failure_.compared;
+  expect_right(*of_base_, numerics, got, same_rows_);
+  if (!failed_) {
+    right_ = Right{numerics, got, failure_.compared - before};
+  }
+}
+
+void Relations::expect_right(DerivedStep& derived, const Numerics& numerics, const Bits& got,
                              const std::vector<std::int64_t>& base_rows) {
   if (without_ == Part::kBounded) {
     return;
   }
-  const Comparison comparison =
-      compare_output(step.problem, step.tensors, numerics, got.data(), all_rows(step.problem));
+  const Comparison comparison = compare_output(derived, numerics, got.data());
   failed_ = failed_ || comparison.wrong > 0;
   failure_.wrong = comparison.wrong;
   failure_.compared += comparison.compared;
@@ -90,9 +116,8 @@ void Relations::expect_right(const Step& step, const Numerics& numerics, const B
 
 // Other rows and other weights in the same slots went through the same buffers before.
 void Relations::after_another_step() {
-  const Problem rotated = rotate_adapters(base_.problem);
-  const Step earlier{rotated, draw_tensors(rotated, Fill::kBounded, seed_ + 1)};
-  expect_repeated(launch_after(earlier, base_), base_.problem, same_rows_);
+  const Derived earlier = drawn("another step", rotate_adapters(base_.problem), seed_ + 1);
+  expect_repeated(launch_after(earlier->step, base_), base_.problem, same_rows_);
 }
 
 void Relations::other_values_in_unused_places() {
@@ -270,13 +295,13 @@ std::optional<Failure> Relations::run() {
   return std::nullopt;
 }
 
-std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
-                                       Memory& memory, std::int64_t max_rows, std::uint64_t seed,
-                                       Part without, const std::optional<Numerics>& declared) {
-  if (owned_elements(problem) == 0) {
+std::optional<Failure> check_relations(Groundwork& groundwork, const Backend& backend,
+                                       Memory& memory, std::int64_t max_rows, Part without,
+                                       const std::optional<Numerics>& declared) {
+  if (owned_elements(groundwork.problem()) == 0) {
     return std::nullopt;
   }
-  return Relations(problem, backend, memory, max_rows, seed, without, declared).run();
+  return Relations(groundwork, backend, memory, max_rows, without, declared).run();
 }
 
 }  // namespace lora_bench

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "verify/groundwork.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -12,9 +13,9 @@ namespace lora_bench {
 // nothing. Uses at most `max_rows` rows of the batch. Without the memory part only
 // results are compared, without the bounded part the oracle is not asked. `declared` is what the
 // backend declared for the problem when it was asked first; none = it is asked.
-[[nodiscard]] std::optional<Failure> check_relations(const Problem& problem, const Backend& backend,
+[[nodiscard]] std::optional<Failure> check_relations(Groundwork& groundwork, const Backend& backend,
                                                      Memory& memory, std::int64_t max_rows,
-                                                     std::uint64_t seed, Part without = Part::kNone,
+                                                     Part without = Part::kNone,
                                                      const std::optional<Numerics>& declared = {});
 
 }  // namespace lora_bench

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "verify/relation_checks.h"
@@ -27,8 +29,9 @@ void Relations::doubled_inputs() {
 // A backend may tile another width otherwise and round otherwise, so here the oracle decides.
 void Relations::slices_one_by_one() {
   for (std::int64_t slice = 0; slice < base_.problem.slices() && !failed_; ++slice) {
-    const Step one = single_slice(base_, slice);
-    expect_right(one, backend_.numerics(one.problem), launch(one), same_rows_);
+    const Derived one = groundwork_.derived(fmt::format("slice {}", slice),
+                                            [&] { return single_slice(base_, slice); });
+    expect_right(*one, backend_.numerics(one->step.problem), launch(one->step), same_rows_);
     for (Mismatch& mismatch : failure_.first) {
       mismatch.slice = mismatch.slice < 0 ? -1 : slice;
     }
@@ -55,13 +58,13 @@ void Relations::shrink_then_expand() {
   numerics.partial = of_shrink.partial;
   numerics.partials = of_shrink.partials;
   numerics.intermediate = base_.problem.intermediate;
-  expect_right(base_, numerics, got, same_rows_);
+  expect_base(numerics, got);
 }
 
 // What fp16 cannot hold is infinite, not its largest number.
 void Relations::results_beyond_fp16() {
-  const Step large = beyond_fp16(base_);
-  expect_right(large, numerics_, launch(large), same_rows_);
+  const Derived large = groundwork_.derived("beyond fp16", [&] { return beyond_fp16(base_); });
+  expect_right(*large, numerics_, launch(large->step), same_rows_);
 }
 
 // Once in whole vectors, once so that no row keeps its alignment: other tiles, other tails.
@@ -69,9 +72,12 @@ void Relations::wider_padding() {
   constexpr std::int64_t kMoreLanes[] = {16, 1};
   constexpr std::int64_t kMoreFeatures[] = {64, 1};
   for (std::size_t turn = 0; turn < 2 && !failed_; ++turn) {
-    const Step wide = widen(base_, kMoreLanes[turn], kMoreFeatures[turn]);
-    if (supports(wide.problem)) {
-      expect_right(wide, backend_.numerics(wide.problem), launch(wide), same_rows_);
+    const Derived wide = groundwork_.derived(fmt::format("{} lanes wider", kMoreLanes[turn]), [&] {
+      return widen(base_, kMoreLanes[turn], kMoreFeatures[turn]);
+    });
+    const Problem& problem = wide->step.problem;
+    if (supports(problem)) {
+      expect_right(*wide, backend_.numerics(problem), launch(wide->step), same_rows_);
     }
   }
 }
@@ -84,7 +90,7 @@ void Relations::operands_apart() {
   for (std::uint64_t draw = 0; draw < kDraws && !failed_; ++draw) {
     Stage stage(memory_, base_.problem, base_.tensors, workspace, Alignment::kSome,
                 PlanRoom::kExact, seed_ * kDraws + draw);
-    expect_right(base_, numerics_, launch_in(stage), same_rows_);
+    expect_base(numerics_, launch_in(stage));
   }
 }
 

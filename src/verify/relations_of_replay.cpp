@@ -69,8 +69,9 @@ class Extremes {
 // Recorded over other numbers, run over these: what a launch takes from memory while it is
 // recorded, or runs beside its stream, shows.
 void Relations::recorded_once() {
-  const Step earlier{base_.problem, draw_tensors(base_.problem, Fill::kBounded, seed_ + 2)};
-  Stage stage(memory_, earlier.problem, earlier.tensors, backend_.workspace_bytes(base_.problem));
+  const Derived earlier = drawn("other numbers", base_.problem, seed_ + 2);
+  Stage stage(memory_, earlier->step.problem, earlier->step.tensors,
+              backend_.workspace_bytes(base_.problem));
   const std::function<void()> run = stage.record(backend_);
   for (int replay = 0; replay < kReplays && !failed_; ++replay) {
     stage.reload(base_.problem, base_.tensors);
@@ -90,7 +91,9 @@ void Relations::many_runs() {
   const std::int64_t rows = std::max(kLeastRowsOfManyRuns, kBytesOfManyRuns / (row_bytes + 1));
   const std::vector<std::int64_t> base_rows =
       spread_rows(whole.tokens, device ? rows : std::min(rows, kMostRowsOnHost));
-  const Step step = select_rows(base_, base_rows);
+  const Derived of_step = groundwork_.derived(fmt::format("many runs of {} rows", base_rows.size()),
+                                              [&] { return select_rows(base_, base_rows); });
+  const Step& step = of_step->step;
   const Numerics numerics = same_rows_ == base_rows ? numerics_ : backend_.numerics(step.problem);
   Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
   const Bits first = launch_in(stage);
@@ -110,10 +113,10 @@ void Relations::many_runs() {
   }
   note_damage(stage.damage());
   if (!numerics.deterministic && !failed_) {
-    expect_right(step, numerics, extremes.least(), base_rows);
+    expect_right(*of_step, numerics, extremes.least(), base_rows);
   }
   if (!numerics.deterministic && !failed_) {
-    expect_right(step, numerics, extremes.greatest(), base_rows);
+    expect_right(*of_step, numerics, extremes.greatest(), base_rows);
   }
 }
 
@@ -178,16 +181,17 @@ void Relations::expect_given_back(const char* what, const std::function<void()>&
 void Relations::other_batches() {
   const std::vector<std::int64_t> rows = spread_rows(base_.problem.tokens, kMostRowsOfOtherBatches);
   const Problem some = select_rows(base_, rows).problem;
-  std::uint64_t seed = seed_ + kReplays;
-  const auto drawn = [&](const Problem& problem) {
-    return Step{problem, draw_tensors(problem, Fill::kBounded, ++seed)};
+  const auto number = [&](std::size_t batch, const Problem& problem) {
+    return drawn(fmt::format("batch {}", batch), problem, seed_ + kReplays + 1 + batch);
   };
   std::vector<Problem> to_record{some, without_adapters(some)};
   if (some.plan.active() > 1) {
     to_record.push_back(with_one_adapter(some));
   }
-  std::vector<Step> batches;
-  for (const Problem& recorded : to_record) {
+  std::vector<Derived> batches;
+  constexpr std::size_t kBatches = 5;
+  for (std::size_t i = 0; i < to_record.size(); ++i) {
+    const Problem& recorded = to_record[i];
     if (!backend_.numerics(recorded).replays_other_batches || !supports(recorded) || failed_) {
       continue;
     }
@@ -195,14 +199,14 @@ void Relations::other_batches() {
       const Problem every = with_every_slot(some);
       for (const Problem& batch : {every, without_adapters(some), with_other_ranks(every),
                                    with_one_adapter(every), some}) {
-        batches.push_back(drawn(batch));
+        batches.push_back(number(batches.size(), batch));
       }
     }
-    replay_over(drawn(recorded), batches, rows);
+    replay_over(number(kBatches + i, recorded)->step, batches, rows);
   }
 }
 
-void Relations::replay_over(const Step& recorded, const std::vector<Step>& batches,
+void Relations::replay_over(const Step& recorded, const std::vector<Derived>& batches,
                             const std::vector<std::int64_t>& base_rows) {
   const Numerics numerics = backend_.numerics(recorded.problem);
   Stage stage(memory_, recorded.problem, recorded.tensors,
@@ -210,14 +214,15 @@ void Relations::replay_over(const Step& recorded, const std::vector<Step>& batch
               PlanRoom::kAllSlots);
   stage.launch(backend_);
   const std::function<void()> run = stage.record(backend_);
-  for (const Step& batch : batches) {
+  for (const Derived& derived : batches) {
+    const Step& batch = derived->step;
     if (failed_ || !supports(batch.problem)) {
       continue;
     }
     stage.reload(batch.problem, batch.tensors);
     run();
     const Bits got = stage.output();
-    expect_right(batch, numerics, got, base_rows);
+    expect_right(*derived, numerics, got, base_rows);
     if (!failed_ && numerics.deterministic && numerics.batch_invariant) {
       const Bits fresh = launch(batch);
       expect_same(batch.problem, fresh, got, base_rows);

@@ -274,9 +274,8 @@ Verdict Proof::run() {
   }
   conclude();
   if (options_.relations && options_.without != Part::kRelations) {
-    if (std::optional<Failure> failure =
-            check_relations(problem_, backend_, memory_, kRowsOfRelations, options_.seed,
-                            options_.without, numerics_)) {
+    if (std::optional<Failure> failure = check_relations(
+            groundwork_, backend_, memory_, kRowsOfRelations, options_.without, numerics_)) {
       fail(std::move(*failure));
       return verdict_;
     }

@@ -15,6 +15,7 @@
 namespace lora_bench {
 
 class Groundwork;
+struct DerivedStep;
 
 // The ladder of docs/verifying.md.
 enum class Level : std::uint8_t { kExact = 1, kBounded = 2, kRelations = 3, kMemory = 4 };
@@ -124,6 +125,9 @@ enum class Idle : std::uint8_t { kZero, kAsBefore };
 [[nodiscard]] Comparison compare_output(Groundwork& groundwork, const Tensors& tensors,
                                         const Numerics& numerics, const void* got,
                                         std::vector<std::int64_t> rows);
+// All rows of a step that was derived from it.
+[[nodiscard]] Comparison compare_output(DerivedStep& derived, const Numerics& numerics,
+                                        const void* got);
 
 // The same of a y to which the launches of `sets` (operands, alike but for the weights) added in
 // turn, `rounds` times, as timing leaves it: of some elements of the rows, drawn from

@@ -42,7 +42,8 @@ class Promising final : public Backend {
 std::string broken_by(std::unique_ptr<Backend> backend) {
   const auto memory = make_device_memory();
   const Promising promising(std::move(backend));
-  const auto failure = check_relations(linear_problem(), promising, *memory, 64, 1);
+  Groundwork groundwork(linear_problem(), 1, 0);
+  const auto failure = check_relations(groundwork, promising, *memory, 64);
   return failure ? failure->what : "";
 }
 

@@ -7,6 +7,7 @@
 #include "support/problems.h"
 #include "support/workload_case.h"
 #include "verify/oracle.h"
+#include "verify/relations.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;
@@ -109,6 +110,56 @@ TEST_CASE("groundwork: a proof on what others used is the proof alone, right or 
       CHECK(shared.bound_share == alone.bound_share);
     }
   }
+}
+
+TEST_CASE("groundwork: relations on steps that others derived hold or break as they do alone") {
+  int failed = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const Problem problem = random_problem(seed);
+    Groundwork groundwork(problem, 1, kPlenty);
+    const auto memory = make_host_memory();
+    for (const PlainBackend::Faults& faults :
+         {PlainBackend::Faults{}, PlainBackend::Faults{.loses_last_k = true},
+          PlainBackend::Faults{.rounds_delta = true}, PlainBackend::Faults{}}) {
+      const PlainBackend backend(faults);
+      const auto shared = check_relations(groundwork, backend, *memory, 5);
+      Groundwork of_its_own(problem, 1, 0);
+      const auto alone = check_relations(of_its_own, backend, *memory, 5);
+      REQUIRE(shared.has_value() == alone.has_value());
+      if (alone) {
+        ++failed;
+        CHECK(describe(*shared) == describe(*alone));
+      }
+    }
+  }
+  CHECK(failed > 0);
+}
+
+TEST_CASE("groundwork: derived steps are made once, within what was granted, for one tuning") {
+  Groundwork groundwork(linear_problem(), 1, kPlenty);
+  int made = 0;
+  const auto make = [&] {
+    ++made;
+    return Step{groundwork.problem(), *groundwork.tensors(Fill::kBounded)};
+  };
+  const auto step = groundwork.derived("a copy", make);
+  CHECK(groundwork.derived("a copy", make) == step);
+  CHECK(made == 1);
+  static_cast<void>(step->known.rows(step->step.problem, step->step.tensors, plain_numerics(),
+                                     std::vector<std::int64_t>{0}));
+  const std::int64_t with_it = groundwork.kept_bytes();
+  groundwork.tell(groundwork.problem().tuning);
+  CHECK(groundwork.derived("a copy", make) == step);
+  Tuning other = groundwork.problem().tuning;
+  other.warps = 7;
+  groundwork.tell(other);
+  CHECK(groundwork.kept_bytes() < with_it);
+  const auto told = groundwork.derived("a copy", make);
+  CHECK(made == 2);
+  CHECK(told->step.problem.tuning == other);
+  Groundwork none(linear_problem(), 1, 0);
+  CHECK(none.derived("a copy", make) != none.derived("a copy", make));
 }
 
 TEST_CASE("kept groundwork: it serves the rows of one case and no row of another") {

@@ -83,6 +83,8 @@ TEST_CASE("counters: each value goes to its column, those behind a missing one a
       counters_of(metrics_without({}), {nothing, nothing, nothing, nothing});
   CHECK_FALSE(unknown.dram_read_bytes.has_value());
   CHECK_FALSE(unknown.l2_hit_rate.has_value());
+  CHECK(counters_of(metrics_without({}), {0, 0, 101.9, 0}).l2_hit_rate == 1);
+  CHECK_FALSE(counters_of(metrics_without({}), {0, 0, 110, 0}).l2_hit_rate.has_value());
 }
 
 TEST_CASE("counters: what CUPTI refuses is told with its call, its result and what to do") {

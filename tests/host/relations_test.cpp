@@ -21,7 +21,8 @@ using Then = std::function<void(const Problem&, const Operands&)>;
 
 std::optional<Failure> broken(const Problem& problem, const Backend& backend) {
   const auto memory = make_host_memory();
-  return check_relations(problem, backend, *memory, 64, 1);
+  Groundwork groundwork(problem, 1, 0);
+  return check_relations(groundwork, backend, *memory, 64);
 }
 
 // The first relation that a backend with one more step at its end breaks.
@@ -117,7 +118,8 @@ TEST_CASE("relations: what was declared first is asked for, whatever is declared
     }
   }});
   const Numerics first = PlainBackend().numerics(problem);
-  const auto failure = check_relations(problem, varying, *memory, 64, 1, Part::kNone, first);
+  Groundwork groundwork(problem, 1, 0);
+  const auto failure = check_relations(groundwork, varying, *memory, 64, Part::kNone, first);
   REQUIRE(failure.has_value());
   CHECK(failure->what == "relation 'run twice'");
 }
