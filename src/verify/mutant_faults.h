@@ -136,6 +136,8 @@ enum class Fault : std::uint8_t {
   kSmallLaneDropped,
   kEqualRowsShareAdapter,
   kEqualRowsShareResult,
+  kEqualAShareB,
+  kEqualBShareA,
   kBaseRowsAddZero,
   // Errors that a loose declaration of narrow partial sums would hide.
   kLooseRow,

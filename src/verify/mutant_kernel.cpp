@@ -21,6 +21,7 @@ struct Launch {
   std::int64_t number = 0;    // launches of this kernel before
   std::int64_t in_a_row = 0;  // of these the last ones, of a step like this one
   RowFacts row = {};          // of the row in hand, where the fault looks at it
+  std::int32_t taken = 0;     // slot of the weights that the fault takes for those of the row
 
   [[nodiscard]] bool is(Fault other) const { return fault == other; }
 };
@@ -92,7 +93,8 @@ float partial_sum(const Launch& launch, std::int64_t row, const Lane& at, std::i
   const void* x =
       launch.is(Fault::kAlignedLoads) ? rounded_down(launch.operands.x) : launch.operands.x;
   const void* a = launch.operands.a[static_cast<std::size_t>(at.slice)];
-  const std::int64_t a_row = (at.adapter * problem.max_rank + at.lane) * problem.in_features;
+  const std::int32_t slot = launch.is(Fault::kEqualBShareA) ? launch.taken : at.adapter;
+  const std::int64_t a_row = (slot * problem.max_rank + at.lane) * problem.in_features;
   float sum = 0;
   for (std::int64_t k = begin; k < end; ++k) {
     const float left = x_as_read(problem.dtype, load(problem.dtype, x, row * x_stride + k),
@@ -216,7 +218,8 @@ float delta_of(const Launch& launch, const RowTask& task, std::int64_t slice, st
   const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
   const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
   const void* b = launch.operands.b[static_cast<std::size_t>(weights)];
-  const std::int64_t b_row = (task.adapter * width + column) * pitch_of_b(launch);
+  const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
+  const std::int64_t b_row = (slot * width + column) * pitch_of_b(launch);
   const void* h = launch.operands.h;
   const std::int64_t lanes = lanes_to_expand(launch, task.adapter);
   const std::int64_t h_first = h_index(problem, h_slice, h_row, 0);
@@ -388,6 +391,7 @@ class MutantKernel final : public Backend {
     share_equal_rows(problem, operands, fault_, todo);
     for (const RowTask& task : todo) {
       launch.row = row_facts(problem, operands, task.source, fault_);
+      launch.taken = slot_taken(problem, operands, task.adapter, fault_);
       if (skips_row(launch.row, fault_)) {
         continue;
       }

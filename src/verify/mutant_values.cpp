@@ -187,6 +187,27 @@ void copy_results_of_equal_rows(const Problem& problem, const Operands& operands
   }
 }
 
+std::int32_t slot_taken(const Problem& problem, const Operands& operands, std::int32_t adapter,
+                        Fault fault) {
+  const bool by_a = fault == Fault::kEqualAShareB;
+  if ((!by_a && fault != Fault::kEqualBShareA) || problem.op != Op::kLinear) {
+    return adapter;
+  }
+  const std::int64_t rank = problem.rank[static_cast<std::size_t>(adapter)];
+  const std::int64_t looked_at = (by_a ? problem.in_features : rank) * size_bytes(problem.dtype);
+  const std::int64_t pitch = problem.max_rank * size_bytes(problem.dtype) *
+                             (by_a ? problem.in_features : problem.widths.front());
+  const auto* first = static_cast<const std::byte*>(by_a ? operands.a.front() : operands.b.front());
+  for (std::int32_t slot = 0; slot < adapter && pitch > 0 && rank > 0; ++slot) {
+    if (problem.rank[static_cast<std::size_t>(slot)] >= rank &&
+        std::memcmp(first + slot * pitch, first + adapter * pitch,
+                    static_cast<std::size_t>(looked_at)) == 0) {
+      return slot;
+    }
+  }
+  return adapter;
+}
+
 void add_zero_to_base_rows(const Problem& problem, const Operands& operands) {
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
     for (std::int64_t column = 0; column < problem.y_stride && operands.adapter_of_token[token] < 0;
@@ -272,6 +293,10 @@ std::vector<FaultEntry> value_faults() {
                   "a row that equals an earlier one gets its adapter", "wrong-adapter"),
       only_uneven(Fault::kEqualRowsShareResult, "equal-rows-share-result",
                   "a row that equals an earlier one of its adapter gets its y"),
+      only_uneven(Fault::kEqualAShareB, "equal-a-share-b",
+                  "an adapter with the A of an earlier one gets its B"),
+      only_uneven(Fault::kEqualBShareA, "equal-b-share-a",
+                  "an adapter with the B of an earlier one gets its A"),
       only_uneven(Fault::kBaseRowsAddZero, "base-rows-add-zero",
                   "0 is added to rows without adapter, so that -0 becomes +0", "base-rows-written"),
   };

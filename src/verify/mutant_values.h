@@ -32,6 +32,10 @@ void share_equal_rows(const Problem& problem, const Operands& operands, Fault fa
                       std::vector<RowTask>& tasks);
 void copy_results_of_equal_rows(const Problem& problem, const Operands& operands,
                                 const std::vector<RowTask>& tasks);
+// The slot whose B (or A) a fault takes for that of `adapter`: the first with its A (or B), as far
+// as the first lane (or column) tells.
+[[nodiscard]] std::int32_t slot_taken(const Problem& problem, const Operands& operands,
+                                      std::int32_t adapter, Fault fault);
 // y + 0 where there is no adapter: -0 becomes +0.
 void add_zero_to_base_rows(const Problem& problem, const Operands& operands);
 

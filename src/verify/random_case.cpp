@@ -15,8 +15,10 @@ namespace {
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
 constexpr std::uint64_t kFarStream = 0x666172ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
+constexpr std::uint64_t kRanksStream = 0x72616e6bULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
 constexpr std::int64_t kOneFarScaleIn = 5;
+constexpr std::int64_t kManyRanksIn = 6;
 
 // What a case may cost, so that hundreds take seconds: elements of all weights, and products of
 // one linear op.
@@ -339,7 +341,22 @@ bool make_far(Dice dice, Case& spec) {
 void draw_far_scale(Dice dice, Case& spec) {
   std::vector<double>& scales = spec.adapters.scale;
   scales[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(scales.size())))] =
-      dice.one_of(std::array<double, 6>{0.0, 0.0, 8.0, -32.0, 700.0, 0.002});
+      dice.one_of(std::array<double, 10>{0.0, 0.0, 8.0, -32.0, 700.0, 0.002, 4096.0, -12000.0, 1e-5,
+                                         -0x1p-20});
+}
+
+// As many ranks as there are slots, up to a limit; none above those that the case can afford.
+void draw_many_ranks(Dice dice, AdapterSpec& adapters) {
+  constexpr std::int64_t kMostRanks = 64;
+  const std::int64_t largest = largest_rank(adapters.rank);
+  if (!dice.one_in(kManyRanksIn) || adapters.slots < 2 || largest < 2) {
+    return;
+  }
+  adapters.rank = {};
+  for (std::int64_t i = std::min(adapters.slots, kMostRanks); i > 0; --i) {
+    adapters.rank.list.push_back(dice.one_in(8) ? 0 : dice.size(largest));
+  }
+  adapters.rank.list.front() = largest;
 }
 
 void draw_who_uses_what(Dice& dice, Case& spec, bool far) {
@@ -390,6 +407,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   if (Dice far(seed, index, kScaleCaseStream); far.one_in(kOneFarScaleIn)) {
     draw_far_scale(far, spec);
   }
+  draw_many_ranks({seed, index, kRanksStream}, spec.adapters);
   draw_strides(dice, spec.layer);
   spec.adapters.max_rank =
       std::min<std::int64_t>(kMaxRank, std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +

@@ -179,21 +179,28 @@ class Drawer {
     return draw(problem_.dtype, counts_.a[slice], problem_.in_features, Draw::kA, slice,
                 [&](std::int64_t row) {
                   const std::int64_t slot = row / problem_.max_rank;
-                  const bool used = row % problem_.max_rank < lanes(slot);
-                  return RowRecipe{sizes_.a, used ? problem_.in_features : 0, bent([&] {
-                                     return uneven_->lane_of_a(row % problem_.max_rank);
-                                   })};
+                  const std::int64_t lane = row % problem_.max_rank;
+                  RowRecipe recipe{sizes_.a, lane < lanes(slot) ? problem_.in_features : 0};
+                  if (uneven_) {
+                    recipe.bend = uneven_->lane_of_a(lane);
+                    recipe.as_row = uneven_->slot_of_a(slot) * problem_.max_rank + lane;
+                  }
+                  return recipe;
                 });
   }
 
   [[nodiscard]] HostTensor b(std::size_t slice) const {
     return draw(problem_.dtype, counts_.b[slice], problem_.max_rank, Draw::kB, slice,
                 [&](std::int64_t row) {
-                  const std::int64_t slot = row / problem_.widths[slice];
                   const std::int64_t width = problem_.widths[slice];
-                  return RowRecipe{sizes_.b[static_cast<std::size_t>(slot)], lanes(slot), bent([&] {
-                                     return uneven_->column_of_b(slot, row % width, width);
-                                   })};
+                  const std::int64_t slot = row / width;
+                  const std::int64_t source = uneven_ ? uneven_->slot_of_b(slot) : slot;
+                  RowRecipe recipe{sizes_.b[static_cast<std::size_t>(source)], lanes(slot)};
+                  if (uneven_) {
+                    recipe.bend = uneven_->column_of_b(source, row % width, width);
+                    recipe.as_row = source * width + row % width;
+                  }
+                  return recipe;
                 });
   }
 

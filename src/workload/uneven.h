@@ -37,6 +37,10 @@ class Uneven {
   // The token whose row of x (or of a given h) `token` repeats: itself, or an earlier one that has
   // an adapter.
   [[nodiscard]] std::int64_t source_of(std::int64_t token) const;
+  // The slot whose A or B `slot` repeats: itself, or the one before it. Of two in a row at most one
+  // repeats the other, and one of the two factors alone.
+  [[nodiscard]] std::int64_t slot_of_a(std::int64_t slot) const;
+  [[nodiscard]] std::int64_t slot_of_b(std::int64_t slot) const;
   // Of a row of x or of a given h with so many elements.
   [[nodiscard]] RowBend row_of_x(std::int64_t token) const;
   [[nodiscard]] RowBend row_of_h(std::int64_t token, std::int64_t lanes) const;
@@ -55,6 +59,7 @@ class Uneven {
 
   const Problem& problem_;
   std::uint64_t seed_;
+  std::vector<bool> narrower_b_;  // [slots], whether the slot before has no larger B than this one
   float large_ = 1, huge_ = 1, small_ = 1, tiny_ = 1, outlier_ = 1, far_bias_ = 1;
   std::vector<float> features_;               // [K], 0 of a feature that no row has
   std::vector<float> lanes_up_, lanes_down_;  // [max_rank], of A (or h) and of B

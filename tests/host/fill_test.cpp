@@ -549,6 +549,28 @@ TEST_CASE("uneven data has rows of x that equal others, of the same adapter and 
   CHECK(other >= 4);
 }
 
+TEST_CASE("uneven data has slots of equal A and others of equal B, and none of both") {
+  const Problem problem = uneven_problem(Dtype::kBf16, Op::kLinear);
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    const Tensors tensors = draw_tensors(problem, Fill::kUneven, seed);
+    std::int64_t equal_a = 0, equal_b = 0;
+    for (std::int64_t slot = 1; slot < problem.slots; ++slot) {
+      const auto repeats = [&](const HostTensor& weights) {
+        const std::vector<float> values = values_of(weights);
+        const std::int64_t of_slot = weights.elements / problem.slots;
+        return row_of(values, slot, of_slot) == row_of(values, slot - 1, of_slot);
+      };
+      const bool a = repeats(tensors.a[0]) && repeats(tensors.a[1]);
+      const bool b = repeats(tensors.b[0]) && repeats(tensors.b[1]);
+      equal_a += a ? 1 : 0;
+      equal_b += b ? 1 : 0;
+      CHECK_FALSE((a && b));
+    }
+    CHECK(equal_a == 1);
+    CHECK(equal_b == 1);
+  }
+}
+
 TEST_CASE("uneven data has the same weights whatever the order of the batch") {
   Case spec = workload_case(12, 3);
   const Tensors arrived = draw_tensors(problem_of(spec), Fill::kUneven, 1);

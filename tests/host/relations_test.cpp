@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 
 #include "support/draws.h"
 #include "support/plain_backend.h"
@@ -335,6 +337,23 @@ TEST_CASE("relations: weights that were read when the launch was recorded") {
       }}));
   REQUIRE(failure.has_value());
   CHECK(failure->what == "relation 'recorded with one batch, run with another'");
+}
+
+TEST_CASE("relations: a cache that fills up and stops is no leak, one that goes on is") {
+  for (const bool stops : {true, false}) {
+    CAPTURE(stops);
+    int small = 0;
+    std::vector<std::unique_ptr<std::array<char, 512>>> cache;
+    cache.reserve(10000);
+    const std::string broken = broken_by([&](const Problem& problem, const Operands&) {
+      const bool full =
+          stops && small >= 40;  // the first three rounds and the start of the long one
+      if (problem.tokens == 4 && problem.op == Op::kLinear && ++small > 0 && !full) {
+        cache.push_back(std::make_unique<std::array<char, 512>>());
+      }
+    });
+    CHECK((broken.find("memory given back") != std::string::npos) == !stops);
+  }
 }
 
 TEST_CASE("relations: what is recorded is asked of other batches only where it is declared") {
