@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
@@ -12,17 +11,19 @@
 namespace lora_bench {
 namespace {
 
-// Metrics of CUPTI by column. The second name is that of GPUs of compute capability 12.
+// Metrics of CUPTI by column, two of them for a share. The second name is that of GPUs of compute
+// capability 12.
 struct ColumnMetrics {
   const char* column;
   std::vector<const char*> metrics;
 };
 
-const std::array<ColumnMetrics, 4>& column_metrics() {
-  static const std::array<ColumnMetrics, 4> kColumns{{
+const std::array<ColumnMetrics, 5>& column_metrics() {
+  static const std::array<ColumnMetrics, 5> kColumns{{
       {"dram_read_bytes", {"dram__bytes_read.sum", "dram__bytes_op_read.sum"}},
       {"dram_written_bytes", {"dram__bytes_write.sum", "dram__bytes_op_write.sum"}},
-      {"l2_hit_rate", {"lts__t_sector_hit_rate.pct"}},
+      {"l2_hit_rate", {"lts__t_sectors_lookup_hit.sum"}},
+      {"l2_hit_rate", {"lts__t_sectors_lookup_miss.sum"}},
       {"sm_cycles", {"sm__cycles_active.max"}},
   }};
   return kColumns;
@@ -113,14 +114,14 @@ LaunchCounters counters_of(const CounterMetrics& metrics, const std::vector<doub
   LaunchCounters counters;
   counters.dram_read_bytes = count_of(of_column.at(0));
   counters.dram_written_bytes = count_of(of_column.at(1));
-  // Hits and lookups may be counted in different passes, so that of a short launch the share comes
-  // out a little above 1: 1.02 was seen of 0.6 MB. What is further above is no share.
-  constexpr double kMostOfTwoPasses = 1.05;
-  const double hit_rate = of_column.at(2) / 100;  // of percent
-  if (hit_rate >= 0 && hit_rate <= kMostOfTwoPasses) {
-    counters.l2_hit_rate = std::min(hit_rate, 1.0);
+  // Not CUPTI's own share: of one short launch, whose hits and lookups are counted in different
+  // passes, that was seen at 102 % and more.
+  const double hits = of_column.at(2);
+  const double looked_up = hits + of_column.at(3);
+  if (hits >= 0 && looked_up > 0 && std::isfinite(looked_up)) {
+    counters.l2_hit_rate = hits / looked_up;
   }
-  counters.sm_cycles = count_of(of_column.at(3));
+  counters.sm_cycles = count_of(of_column.at(4));
   return counters;
 }
 

@@ -51,15 +51,15 @@ TEST_CASE(
     "counters: the first metric that a GPU counts fills a column, and what it lacks is named") {
   const CounterMetrics all = metrics_without({});
   CHECK(all.missing.empty());
-  REQUIRE(all.names().size() == 4);
+  REQUIRE(all.names().size() == 5);
   CHECK(std::string(all.names()[0]) == "dram__bytes_read.sum");
   const CounterMetrics other = metrics_without({"dram__bytes_read.sum"});
   CHECK(std::string(other.names()[0]) == "dram__bytes_op_read.sum");
   CHECK(other.missing.empty());
-  const CounterMetrics fewer = metrics_without({"lts__t_sector_hit_rate.pct"});
-  CHECK(fewer.names().size() == 3);
+  const CounterMetrics fewer = metrics_without({"lts__t_sectors_lookup_miss.sum"});
+  CHECK(fewer.names().size() == 4);
   CHECK(fewer.missing ==
-        "this GPU (GX1) does not count l2_hit_rate (lts__t_sector_hit_rate.pct): left empty");
+        "this GPU (GX1) does not count l2_hit_rate (lts__t_sectors_lookup_miss.sum): left empty");
   const CounterMetrics none = choose_counter_metrics("GX1", [](const char*) { return false; });
   CHECK(none.names().empty());
   CHECK(
@@ -67,24 +67,24 @@ TEST_CASE(
 }
 
 TEST_CASE("counters: each value goes to its column, those behind a missing one as well") {
-  const LaunchCounters all = counters_of(metrics_without({}), {4096, 64, 37.5, 1e4});
+  const LaunchCounters all = counters_of(metrics_without({}), {4096, 64, 300, 500, 1e4});
   CHECK(all.dram_read_bytes == 4096);
   CHECK(all.dram_written_bytes == 64);
   CHECK(all.l2_hit_rate == 0.375);
   CHECK(all.sm_cycles == 10000);
-  const LaunchCounters fewer = counters_of(
-      metrics_without({"dram__bytes_write.sum", "dram__bytes_op_write.sum"}), {4096, 37.5, 1e4});
+  const LaunchCounters fewer =
+      counters_of(metrics_without({"dram__bytes_write.sum", "dram__bytes_op_write.sum"}),
+                  {4096, 300, 500, 1e4});
   CHECK(fewer.dram_read_bytes == 4096);
   CHECK_FALSE(fewer.dram_written_bytes.has_value());
   CHECK(fewer.l2_hit_rate == 0.375);
   CHECK(fewer.sm_cycles == 10000);
   const double nothing = std::nan("");
   const LaunchCounters unknown =
-      counters_of(metrics_without({}), {nothing, nothing, nothing, nothing});
+      counters_of(metrics_without({}), {nothing, nothing, nothing, nothing, nothing});
   CHECK_FALSE(unknown.dram_read_bytes.has_value());
   CHECK_FALSE(unknown.l2_hit_rate.has_value());
-  CHECK(counters_of(metrics_without({}), {0, 0, 101.9, 0}).l2_hit_rate == 1);
-  CHECK_FALSE(counters_of(metrics_without({}), {0, 0, 110, 0}).l2_hit_rate.has_value());
+  CHECK_FALSE(counters_of(metrics_without({}), {0, 0, 0, 0, 0}).l2_hit_rate.has_value());
 }
 
 TEST_CASE("counters: what CUPTI refuses is told with its call, its result and what to do") {
