@@ -25,7 +25,7 @@ constexpr std::int64_t kCopiedAlone = std::int64_t{256} << 10;
 // Bytes that one thread copies or compares in one go, where there are more of them.
 constexpr std::int64_t kBytesOfAThread = std::int64_t{1} << 20;
 
-std::string changed_at(const char* name, std::int64_t byte) {
+std::string changed_at(const std::string& name, std::int64_t byte) {
   return fmt::format("input {} was changed, first at byte {}", name, byte);
 }
 
@@ -51,7 +51,7 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
     }
     ++used_.back().end;
   }
-  Operands operands;
+  Operands operands = no_operands(problem);
   add_plan(operands);
   for (std::int64_t set = 0; set < sets; ++set) {
     if (set == 0 || cache != CacheMode::kHot) {
@@ -78,7 +78,7 @@ void* OperandSets::keep(Kept kept) {
   return kept_.back().buffer.data();
 }
 
-void* OperandSets::keep_array(const char* name, const void* from, std::size_t bytes) {
+void* OperandSets::keep_array(const std::string& name, const void* from, std::size_t bytes) {
   const auto* first = static_cast<const std::byte*>(from);
   Kept kept;
   kept.name = name;
@@ -88,15 +88,10 @@ void* OperandSets::keep_array(const char* name, const void* from, std::size_t by
 }
 
 void OperandSets::add_plan(Operands& operands) {
-  const auto ids = [&](const char* name, const std::vector<std::int32_t>& values) {
-    return static_cast<const std::int32_t*>(
-        keep_array(name, values.data(), values.size() * sizeof(std::int32_t)));
-  };
-  operands.adapter_of_token = ids("adapter_of_token", problem_.plan.adapter_of_token);
-  operands.token_order = ids("token_order", problem_.plan.token_order);
-  operands.active_ids = ids("active_ids", active_ids_of(problem_));
-  operands.group_starts = ids("group_starts", group_starts_of(problem_));
-  operands.rank = ids("rank", {problem_.rank.begin(), problem_.rank.end()});
+  for (const IndexArray& array : index_arrays_of(problem_)) {
+    operands.*array.address = static_cast<const std::int32_t*>(
+        keep_array(array.name, array.values.data(), array.values.size() * sizeof array.values[0]));
+  }
   operands.scale = static_cast<const float*>(
       keep_array("scale", tensors_.scale.data(), tensors_.scale.size() * sizeof(float)));
 }
@@ -183,36 +178,44 @@ std::string OperandSets::changed_weights(const Kept& kept) const {
 }
 
 void OperandSets::add_weights(Operands& operands, std::int64_t set) {
-  const auto all = [&](const char* name, const std::vector<HostTensor>& tensors, bool of_expand) {
-    std::vector<const void*> addresses;
-    for (const HostTensor& tensor : tensors) {
-      const auto bytes = static_cast<std::int64_t>(tensor.data.size());
-      addresses.push_back(
-          bytes == 0 ? nullptr
-                     : keep({GuardedBuffer(memory_, bytes), name, &tensor, set, of_expand, {}}));
+  for (const Operand& operand : operands_of(problem_)) {
+    if (!operand.per_slot) {
+      continue;
     }
-    addresses.resize(problem_.widths.size(), nullptr);
-    return addresses;
-  };
-  operands.a = all("A", tensors_.a, false);
-  operands.b = all("B", tensors_.b, true);
-  operands.bias = all("bias", tensors_.bias, true);
+    const HostTensor& tensor = tensors_.of(operand);
+    const auto bytes = static_cast<std::int64_t>(tensor.data.size());
+    void* address = nullptr;
+    if (bytes > 0) {
+      address = keep({.buffer = GuardedBuffer(memory_, bytes),
+                      .name = label(operand),
+                      .weights = &tensor,
+                      .set = set,
+                      .of_expand = operand.role != Role::kA,
+                      .source = {}});
+    }
+    operands.point(operand, address);
+  }
 }
 
 void OperandSets::add_activations(Operands& operands, std::int64_t workspace_bytes) {
-  x_.emplace_back(memory_, static_cast<std::int64_t>(tensors_.x.data.size()));
-  operands.x = tensors_.x.data.empty() ? nullptr : x_.back().data();
+  for (const Operand& operand : operands_of(problem_)) {
+    if (operand.per_slot) {
+      continue;
+    }
+    std::vector<GuardedBuffer>& buffers = buffers_of(operand.role);
+    buffers.emplace_back(memory_, operand.bytes());
+    operands.point(operand, operand.elements == 0 ? nullptr : buffers.back().data());
+  }
+  y_.back().upload(tensors_.y.data);
   operands.workspace = nullptr;
   if (workspace_bytes > 0) {
-    operands.workspace =
-        keep({GuardedBuffer(memory_, workspace_bytes), "the workspace", nullptr, 0, false, {}});
+    operands.workspace = keep({.buffer = GuardedBuffer(memory_, workspace_bytes),
+                               .name = "the workspace",
+                               .weights = nullptr,
+                               .set = 0,
+                               .of_expand = false,
+                               .source = {}});
   }
-  const std::int64_t h_bytes = operand_sizes(problem_).h * size_bytes(problem_.intermediate);
-  h_.emplace_back(memory_, h_bytes);
-  operands.h = h_bytes == 0 ? nullptr : h_.back().data();
-  y_.emplace_back(memory_, static_cast<std::int64_t>(tensors_.y.data.size()));
-  y_.back().upload(tensors_.y.data);
-  operands.y = tensors_.y.data.empty() ? nullptr : y_.back().data();
 }
 
 void OperandSets::restore_y() {
@@ -262,10 +265,9 @@ void OperandSets::renew_batch(const Problem& problem) {
       }
     }
   };
-  renew("adapter_of_token", problem.plan.adapter_of_token);
-  renew("token_order", problem.plan.token_order);
-  renew("active_ids", active_ids_of(problem));
-  renew("group_starts", group_starts_of(problem));
+  for (const IndexArray& array : index_arrays_of(problem)) {
+    renew(array.name, array.values);
+  }
   renew("scale", tensors_.scale);
 }
 
@@ -339,7 +341,7 @@ void OperandSets::download_output(std::int64_t output, std::vector<std::byte>& t
   (has_expand(problem_.op) ? y_ : h_)[index].download_to(to);
 }
 
-std::string OperandSets::difference(const char* name, const GuardedBuffer& buffer,
+std::string OperandSets::difference(const std::string& name, const GuardedBuffer& buffer,
                                     const std::vector<std::byte>& source) const {
   buffer.download_to(room_);
   if (source.empty() || same_bytes(room_.data(), source.data(), std::ssize(source))) {
@@ -350,7 +352,7 @@ std::string OperandSets::difference(const char* name, const GuardedBuffer& buffe
 }
 
 std::string OperandSets::damage() const {
-  const auto told = [](const char* name, const GuardedBuffer& buffer) {
+  const auto told = [](const std::string& name, const GuardedBuffer& buffer) -> std::string {
     const std::string damage = buffer.damage();
     return damage.empty() ? "" : fmt::format("guard of {} damaged: {}", name, damage);
   };

@@ -66,7 +66,7 @@ class OperandSets {
   // An operand that is not written, or scratch.
   struct Kept {
     GuardedBuffer buffer;
-    const char* name = "";
+    std::string name;
     const HostTensor* weights = nullptr;  // of which it holds those of `set`
     std::int64_t set = 0;
     bool of_expand = false;         // B or bias
@@ -79,14 +79,18 @@ class OperandSets {
   };
 
   void* keep(Kept kept);
-  void* keep_array(const char* name, const void* from, std::size_t bytes);
+  void* keep_array(const std::string& name, const void* from, std::size_t bytes);
   [[nodiscard]] std::int64_t slot_bytes_of(const Kept& kept) const;
   void upload_weights(const Kept& kept);
   void upload_slots(const Kept& kept, const Slots& slots);
   [[nodiscard]] std::string changed_weights(const Kept& kept) const;
   [[nodiscard]] std::string changed_rows(std::int64_t output) const;
-  [[nodiscard]] std::string difference(const char* name, const GuardedBuffer& buffer,
+  [[nodiscard]] std::string difference(const std::string& name, const GuardedBuffer& buffer,
                                        const std::vector<std::byte>& source) const;
+  // Of x, h or y.
+  [[nodiscard]] std::vector<GuardedBuffer>& buffers_of(Role role) {
+    return role == Role::kX ? x_ : role == Role::kH ? h_ : y_;
+  }
   void add_plan(Operands& operands);
   void add_weights(Operands& operands, std::int64_t set);
   void add_activations(Operands& operands, std::int64_t workspace_bytes);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/dtype.h"
 #include "core/error.h"
@@ -21,19 +20,21 @@ constexpr std::int64_t kMostOnDevice = std::int64_t{32} << 30;
 // before each sample.
 constexpr std::int64_t kMostHostSets = 32;
 
-std::int64_t sum(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+// Of what rotates with the weights, or of what does not.
+std::int64_t allocated_bytes(const Problem& problem, bool per_slot) {
+  std::int64_t bytes = 0;
+  for (const Operand& operand : operands_of(problem)) {
+    bytes += operand.per_slot == per_slot ? operand.bytes() : 0;
+  }
+  return bytes;
 }
 
 std::int64_t weight_allocation_bytes(const Problem& problem) {
-  const OperandSizes sizes = operand_sizes(problem);
-  return (sum(sizes.a) + sum(sizes.b) + sum(sizes.bias)) * size_bytes(problem.dtype);
+  return allocated_bytes(problem, true);
 }
 
 std::int64_t activation_allocation_bytes(const Problem& problem) {
-  const OperandSizes sizes = operand_sizes(problem);
-  return (sizes.x + sizes.y) * size_bytes(problem.dtype) +
-         sizes.h * size_bytes(problem.intermediate);
+  return allocated_bytes(problem, false);
 }
 
 // Of a set of so many bytes: the slots in use (OperandSets).

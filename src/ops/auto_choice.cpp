@@ -10,15 +10,8 @@
 namespace lora_bench {
 namespace {
 
-// Addresses of nothing begin wherever one asks.
-Operands no_operands(const Problem& problem) {
-  Operands operands;
-  operands.a = operands.b = operands.bias =
-      std::vector<const void*>(problem.widths.size(), nullptr);
-  return operands;
-}
-
-// Whether the sizes let clusters copy what they read, wherever operands begin on 16 bytes.
+// Whether the sizes let clusters copy what they read, wherever operands begin on 16 bytes:
+// addresses of nothing do.
 bool clusters_can_copy(const Problem& problem) {
   const Operands operands = no_operands(problem);
   return size_bytes(problem.dtype) == 2 &&

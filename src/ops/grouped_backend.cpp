@@ -62,7 +62,8 @@ class GroupedBackend final : public Backend {
     if (!has_shrink(problem.op) || combine_of(problem, split) != Combine::kOrdered) {
       return 0;
     }
-    return split * operand_sizes(problem).h * static_cast<std::int64_t>(sizeof(float));
+    return split * operand_of(problem, Role::kH).elements *
+           static_cast<std::int64_t>(sizeof(float));
   }
 
   [[nodiscard]] bool zeroes(const Problem& problem) const override {

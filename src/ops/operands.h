@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "workload/problem.h"
+
 namespace lora_bench {
 
 // Addresses in the memory of the backend. A null pointer stands for an operand the op has not
@@ -20,6 +22,22 @@ struct Operands {
   const std::int32_t* group_starts = nullptr;      // [active + 1]
   const std::int32_t* rank = nullptr;              // [slots]
   const float* scale = nullptr;                    // [slots]
+
+  // Tells where an operand lies.
+  void point(const Operand& operand, void* address);
 };
+
+// None yet, with room for each slice's.
+[[nodiscard]] Operands no_operands(const Problem& problem);
+
+// The plan and the ranks as kernels take them.
+struct IndexArray {
+  const char* name;
+  const std::int32_t* Operands::*address;
+  std::vector<std::int32_t> values;
+};
+// With room for at least so many groups: ids end in -1, starts repeat where the last group ends.
+[[nodiscard]] std::vector<IndexArray> index_arrays_of(const Problem& problem,
+                                                      std::int64_t least_groups = 0);
 
 }  // namespace lora_bench

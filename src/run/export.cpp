@@ -104,23 +104,12 @@ NamedTensor vector_tensor(std::string name, std::string type, const std::vector<
 
 // Operands that the op has, under the names of docs/export.md.
 void add_operands(std::vector<NamedTensor>& list, const Problem& problem, const Tensors& tensors) {
-  const auto add = [&](const std::string& name, const HostTensor& tensor, Shape shape) {
-    if (tensor.elements > 0) {
-      list.push_back({name, safetensors_type(tensor.dtype), std::move(shape), tensor.data.data(),
-                      static_cast<std::int64_t>(tensor.data.size())});
+  for (const Operand& operand : operands_of(problem)) {
+    const HostTensor& tensor = tensors.of(operand);
+    if (exported(operand)) {
+      list.push_back({exported_name(operand), safetensors_type(tensor.dtype), operand.shape,
+                      tensor.data.data(), static_cast<std::int64_t>(tensor.data.size())});
     }
-  };
-  add("x", tensors.x, {problem.tokens, problem.x_stride});
-  add("y_before", tensors.y, {problem.tokens, problem.y_stride});
-  if (!has_shrink(problem.op)) {
-    add("h", tensors.h, {problem.slices(), problem.tokens, problem.max_rank});
-  }
-  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    const std::int64_t width = problem.widths[slice];
-    add(fmt::format("a.{}", slice), tensors.a[slice],
-        {problem.slots, problem.max_rank, problem.in_features});
-    add(fmt::format("b.{}", slice), tensors.b[slice], {problem.slots, width, problem.max_rank});
-    add(fmt::format("bias.{}", slice), tensors.bias[slice], {problem.slots, width});
   }
 }
 

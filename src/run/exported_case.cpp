@@ -205,30 +205,16 @@ Problem read_problem(const Reader& file) {
 }
 
 Tensors read_tensors(Reader& file, const Problem& problem) {
-  const OperandSizes sizes = operand_sizes(problem);
-  const bool h_given = !has_shrink(problem.op);
-  Tensors tensors;
-  tensors.fill = Fill::kBounded;
+  Tensors tensors = empty_tensors(problem, Fill::kBounded);
   tensors.scale = problem.scale;
-  tensors.x = file.operand("x", problem.dtype, {problem.tokens, problem.x_stride}, sizes.x);
-  tensors.y = file.operand("y_before", problem.dtype, {problem.tokens, problem.y_stride}, sizes.y);
-  tensors.h =
-      file.operand("h", problem.intermediate, {problem.slices(), problem.tokens, problem.max_rank},
-                   h_given ? sizes.h : 0);
-  if (!h_given) {
-    tensors.h.elements = sizes.h;
-    tensors.h.data.assign(static_cast<std::size_t>(sizes.h * size_bytes(problem.intermediate)),
-                          std::byte{0xFF});
-  }
-  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    const std::int64_t width = problem.widths[slice];
-    tensors.a.push_back(file.operand(fmt::format("a.{}", slice), problem.dtype,
-                                     {problem.slots, problem.max_rank, problem.in_features},
-                                     sizes.a[slice]));
-    tensors.b.push_back(file.operand(fmt::format("b.{}", slice), problem.dtype,
-                                     {problem.slots, width, problem.max_rank}, sizes.b[slice]));
-    tensors.bias.push_back(file.operand(fmt::format("bias.{}", slice), problem.dtype,
-                                        {problem.slots, width}, sizes.bias[slice]));
+  for (const Operand& operand : operands_of(problem)) {
+    HostTensor& tensor = tensors.of(operand);
+    tensor = file.operand(exported_name(operand), operand.dtype, operand.shape,
+                          exported(operand) ? operand.elements : 0);
+    if (operand.elements > 0 && !exported(operand)) {  // an h that the op writes
+      tensor.elements = operand.elements;
+      tensor.data.assign(static_cast<std::size_t>(operand.bytes()), std::byte{0xFF});
+    }
   }
   return tensors;
 }
@@ -248,6 +234,17 @@ Row read_row(const Reader& file) {
 }
 
 }  // namespace
+
+bool exported(const Operand& operand) {
+  return operand.elements > 0 && (operand.role != Role::kH || !operand.written);
+}
+
+std::string exported_name(const Operand& operand) {
+  Operand of_all = operand;
+  of_all.slice = -1;
+  const std::string name = operand.role == Role::kY ? "y_before" : label(of_all);
+  return operand.slice < 0 ? name : fmt::format("{}.{}", name, operand.slice);
+}
 
 std::string seal_of_row(const std::string& content, const std::string& row) {
   return sha256(content + row).substr(0, 16);

@@ -19,6 +19,10 @@ struct ExportedCase {
   std::vector<std::int64_t> rows;  // that are to be compared in full
 };
 
+// Whether the operand is written, and its name in the file (docs/export.md). An h that the op
+// writes is not.
+[[nodiscard]] bool exported(const Operand& operand);
+[[nodiscard]] std::string exported_name(const Operand& operand);
 // What `export` writes beside the row it tells, so that a row of another case is told from it.
 [[nodiscard]] std::string seal_of_row(const std::string& content, const std::string& row);
 // Throws UsageError, naming the tensor or the key, for a file that `export` did not write.

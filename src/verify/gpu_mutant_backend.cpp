@@ -106,8 +106,8 @@ class GpuMutant final : public Backend {
     launch.base_rows = problem.tokens - problem.plan.rows_with_adapter();
     // Memory that only the fault writes.
     launch.x = const_cast<void*>(operands.x);
-    launch.x_elements = operand_sizes(problem).x;
-    launch.y_elements = operand_sizes(problem).y;
+    launch.x_elements = operand_of(problem, Role::kX).elements;
+    launch.y_elements = operand_of(problem, Role::kY).elements;
     launch.scale = operands.scale;
     launch.factor = factor_by_size(problem, fault_);
     before_ = now;

@@ -13,10 +13,6 @@
 namespace lora_bench {
 namespace {
 
-std::string indexed(const char* name, std::size_t slice) {
-  return fmt::format("{}[{}]", name, slice);
-}
-
 std::string damaged(const std::string& operand, const std::string& damage) {
   return fmt::format("guard of {} damaged: {}", operand, damage);
 }
@@ -64,41 +60,21 @@ void Stage::restore_output() {
 }
 
 void Stage::stage_all() {
-  rank_.assign(problem_->rank.begin(), problem_->rank.end());
-  stage("x", tensors_->x);
-  for (std::size_t slice = 0; slice < problem_->widths.size(); ++slice) {
-    stage(indexed("a", slice), tensors_->a[slice]);
-    stage(indexed("b", slice), tensors_->b[slice]);
-    stage(indexed("bias", slice), tensors_->bias[slice]);
+  for (const Operand& operand : operands_of(*problem_)) {
+    const HostTensor& tensor = tensors_->of(operand);
+    // An h that the op writes starts poisoned; y starts as the tensors have it.
+    const bool starts_poisoned = operand.role == Role::kH && operand.written;
+    stage(label(operand), starts_poisoned ? nullptr : tensor.data.data(),
+          starts_poisoned ? operand.elements : tensor.elements, size_bytes(operand.dtype),
+          !operand.written);
   }
-  const bool h_given = !has_shrink(problem_->op);
-  const std::int64_t h_elements = operand_sizes(*problem_).h;
-  stage("h", h_given ? tensors_->h.data.data() : nullptr, h_elements,
-        size_bytes(problem_->intermediate), h_given);
-  stage("y", tensors_->y, false);
   stage("workspace", nullptr, workspace_bytes_, 1, false);
-  stage_plan();
-  stage("rank", rank_.data(), count_of(rank_), 4);
-  stage("scale", tensors_->scale.data(), count_of(tensors_->scale), 4);
-}
-
-void Stage::stage_plan() {
-  const Plan& plan = problem_->plan;
-  active_ids_ = active_ids_of(*problem_);
-  group_starts_ = group_starts_of(*problem_);
-  if (plan_room_ == PlanRoom::kAllSlots) {
-    const auto slots = static_cast<std::size_t>(problem_->slots);
-    active_ids_.resize(slots + 1, kNoAdapter);
-    group_starts_.resize(slots + 2, static_cast<std::int32_t>(plan.rows_with_adapter()));
+  index_arrays_ =
+      index_arrays_of(*problem_, plan_room_ == PlanRoom::kAllSlots ? problem_->slots + 1 : 0);
+  for (const IndexArray& array : index_arrays_) {
+    stage(array.name, array.values.data(), count_of(array.values), sizeof(std::int32_t));
   }
-  stage("adapter_of_token", plan.adapter_of_token.data(), count_of(plan.adapter_of_token), 4);
-  stage("token_order", plan.token_order.data(), count_of(plan.token_order), 4);
-  stage("active_ids", active_ids_.data(), count_of(active_ids_), 4);
-  stage("group_starts", group_starts_.data(), count_of(group_starts_), 4);
-}
-
-void Stage::stage(const std::string& name, const HostTensor& tensor, bool input) {
-  stage(name, tensor.data.data(), tensor.elements, size_bytes(tensor.dtype), input);
+  stage("scale", tensors_->scale.data(), count_of(tensors_->scale), sizeof(float));
 }
 
 // In elements.
@@ -138,21 +114,14 @@ void* Stage::address(const std::string& name) const {
 }
 
 void Stage::point_operands() {
-  operands_ = {};
-  operands_.x = address("x");
-  for (std::size_t slice = 0; slice < problem_->widths.size(); ++slice) {
-    operands_.a.push_back(address(indexed("a", slice)));
-    operands_.b.push_back(address(indexed("b", slice)));
-    operands_.bias.push_back(address(indexed("bias", slice)));
+  operands_ = no_operands(*problem_);
+  for (const Operand& operand : operands_of(*problem_)) {
+    operands_.point(operand, address(label(operand)));
   }
-  operands_.h = address("h");
-  operands_.y = address("y");
   operands_.workspace = address("workspace");
-  operands_.adapter_of_token = static_cast<const std::int32_t*>(address("adapter_of_token"));
-  operands_.token_order = static_cast<const std::int32_t*>(address("token_order"));
-  operands_.active_ids = static_cast<const std::int32_t*>(address("active_ids"));
-  operands_.group_starts = static_cast<const std::int32_t*>(address("group_starts"));
-  operands_.rank = static_cast<const std::int32_t*>(address("rank"));
+  for (const IndexArray& array : index_arrays_) {
+    operands_.*array.address = static_cast<const std::int32_t*>(address(array.name));
+  }
   operands_.scale = static_cast<const float*>(address("scale"));
 }
 

@@ -70,10 +70,8 @@ class Stage {
   };
   void stage(const std::string& name, const void* source, std::int64_t elements,
              std::int64_t element_bytes, bool input = true);
-  void stage(const std::string& name, const HostTensor& tensor, bool input = true);
   [[nodiscard]] std::int64_t shift_of(const std::string& name, std::size_t place) const;
   void stage_all();
-  void stage_plan();
   [[nodiscard]] void* address(const std::string& name) const;
   void point_operands();
 
@@ -84,8 +82,7 @@ class Stage {
   Alignment alignment_;
   PlanRoom plan_room_;
   std::uint64_t draw_;
-  std::vector<std::int32_t> rank_;  // as kernels take it
-  std::vector<std::int32_t> active_ids_, group_starts_;
+  std::vector<IndexArray> index_arrays_;
   std::vector<Staged> staged_;
   Operands operands_;
 };

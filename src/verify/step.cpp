@@ -89,23 +89,29 @@ void replace_nan(HostTensor& tensor) {
 }  // namespace
 
 Step select_rows(const Step& step, std::span<const std::int64_t> tokens) {
-  Step result = step;
+  Step result{step.problem, empty_tensors(step.problem, step.tensors.fill)};
   Problem& problem = result.problem;
   std::vector<std::int32_t> ids;
-  std::vector<std::int64_t> rows_of_h;
+  std::vector<std::int64_t> rows_of_slices;
   for (const std::int64_t token : tokens) {
     ids.push_back(step.problem.plan.adapter_of_token[at(token)]);
   }
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     for (const std::int64_t token : tokens) {
-      rows_of_h.push_back(slice * step.problem.tokens + token);
+      rows_of_slices.push_back(slice * step.problem.tokens + token);
     }
   }
+  for (const Operand& operand : operands_of(step.problem)) {
+    const HostTensor& from = step.tensors.of(operand);
+    const bool of_slices = operand.role == Role::kH;
+    result.tensors.of(operand) =
+        operand.per_slot
+            ? from
+            : take_blocks(from, of_slices ? rows_of_slices : tokens, operand.shape.back());
+  }
+  result.tensors.scale = step.tensors.scale;
   problem.tokens = static_cast<std::int64_t>(tokens.size());
   problem.plan = make_plan(ids, problem.slots);
-  result.tensors.x = take_blocks(step.tensors.x, tokens, problem.x_stride);
-  result.tensors.y = take_blocks(step.tensors.y, tokens, problem.y_stride);
-  result.tensors.h = take_blocks(step.tensors.h, rows_of_h, problem.max_rank);
   return result;
 }
 
@@ -126,13 +132,11 @@ Step relabel_adapters(const Step& step) {
     ids.push_back(id == kNoAdapter ? kNoAdapter : static_cast<std::int32_t>(moved));
   }
   problem.plan = make_plan(ids, problem.slots);
-  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    const auto move = [&](HostTensor& tensor) {
+  for (const Operand& operand : operands_of(problem)) {
+    if (operand.per_slot) {
+      HostTensor& tensor = result.tensors.of(operand);
       tensor = take_blocks(tensor, old_slot, tensor.elements / problem.slots);
-    };
-    move(result.tensors.a[slice]);
-    move(result.tensors.b[slice]);
-    move(result.tensors.bias[slice]);
+    }
   }
   return result;
 }
@@ -159,14 +163,10 @@ Step beyond_fp16(const Step& step) {
 
 Step fill_unused(const Step& step) {
   Step result = step;
-  replace_nan(result.tensors.x);
-  for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
-    replace_nan(result.tensors.a[slice]);
-    replace_nan(result.tensors.b[slice]);
-    replace_nan(result.tensors.bias[slice]);
-  }
-  if (!has_shrink(step.problem.op)) {
-    replace_nan(result.tensors.h);
+  for (const Operand& operand : operands_of(step.problem)) {
+    if (!operand.written) {
+      replace_nan(result.tensors.of(operand));
+    }
   }
   return result;
 }
@@ -205,7 +205,7 @@ Step expand_half(const Step& step, std::span<const std::byte> h) {
   for (HostTensor& a : result.tensors.a) {
     a = nothing_of(step.problem.dtype);
   }
-  result.tensors.h = {step.problem.intermediate, operand_sizes(step.problem).h, {}};
+  result.tensors.h = {step.problem.intermediate, operand_of(step.problem, Role::kH).elements, {}};
   result.tensors.h.data.assign(h.begin(), h.end());
   return result;
 }

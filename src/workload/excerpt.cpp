@@ -136,25 +136,19 @@ std::vector<std::byte> cut_rows(const Excerpt& excerpt, std::int64_t tokens_of_w
 
 Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors& tensors,
                     std::int64_t set, int threads, Tensors earlier) {
-  const auto weights_of = [&](const HostTensor& tensor, std::vector<HostTensor>& lent,
-                              std::size_t slice) {
-    return cut_weights(
-        excerpt, whole.slots, tensor, set, threads,
-        slice < lent.size() ? std::move(lent[slice].data) : std::vector<std::byte>());
-  };
-  const auto rows_of = [&](const HostTensor& tensor, std::int64_t width) {
-    return tensor_of(tensor.dtype, cut_rows(excerpt, whole.tokens, tensor.data,
-                                            width * size_bytes(tensor.dtype)));
-  };
-  Tensors cut;
-  cut.fill = tensors.fill;
-  cut.x = rows_of(tensors.x, whole.x_stride);
-  cut.y = rows_of(tensors.y, whole.y_stride);
-  cut.h = rows_of(tensors.h, whole.max_rank);
-  for (std::size_t slice = 0; slice < whole.widths.size(); ++slice) {
-    cut.a.push_back(weights_of(tensors.a[slice], earlier.a, slice));
-    cut.b.push_back(weights_of(tensors.b[slice], earlier.b, slice));
-    cut.bias.push_back(weights_of(tensors.bias[slice], earlier.bias, slice));
+  Tensors cut = empty_tensors(whole, tensors.fill);
+  const bool lent = earlier.a.size() == whole.widths.size();
+  for (const Operand& operand : operands_of(whole)) {
+    const HostTensor& from = tensors.of(operand);
+    if (operand.per_slot) {
+      cut.of(operand) =
+          cut_weights(excerpt, whole.slots, from, set, threads,
+                      lent ? std::move(earlier.of(operand).data) : std::vector<std::byte>());
+    } else {
+      const std::int64_t row_bytes = operand.shape.back() * size_bytes(operand.dtype);
+      cut.of(operand) =
+          tensor_of(operand.dtype, cut_rows(excerpt, whole.tokens, from.data, row_bytes));
+    }
   }
   for (const std::int64_t slot : excerpt.slots) {
     cut.scale.push_back(tensors.scale[static_cast<std::size_t>(slot)]);

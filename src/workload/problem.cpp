@@ -4,8 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "core/error.h"
@@ -15,7 +16,7 @@
 namespace lora_bench {
 namespace {
 
-std::int64_t product(std::initializer_list<std::int64_t> factors) {
+std::int64_t product(const std::vector<std::int64_t>& factors) {
   std::int64_t result = 1;
   for (const std::int64_t factor : factors) {
     const std::optional<std::int64_t> next = checked_multiply(result, factor);
@@ -25,6 +26,17 @@ std::int64_t product(std::initializer_list<std::int64_t> factors) {
     result = *next;
   }
   return result;
+}
+
+Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
+                     std::vector<std::int64_t> shape) {
+  Operand operand{.role = role, .slice = slice, .dtype = dtype, .shape = std::move(shape)};
+  operand.per_slot = role == Role::kA || role == Role::kB || role == Role::kBias;
+  operand.elements = has ? product(operand.shape) : 0;
+  if (!checked_multiply(operand.elements, size_bytes(dtype))) {
+    throw CaseError("an operand has more bytes than 64 bits can count");
+  }
+  return operand;
 }
 
 }  // namespace
@@ -66,43 +78,51 @@ Problem half_of(Problem linear, Op half) {
   return linear;
 }
 
-std::vector<std::int32_t> active_ids_of(const Problem& problem) {
-  std::vector<std::int32_t> ids = problem.plan.active_ids;
-  ids.resize(static_cast<std::size_t>(problem.groups()), kNoAdapter);
-  return ids;
-}
-
-std::vector<std::int32_t> group_starts_of(const Problem& problem) {
-  std::vector<std::int32_t> starts = problem.plan.group_starts;
-  if (problem.max_active > 0) {
-    starts.resize(static_cast<std::size_t>(problem.groups()) + 1,
-                  static_cast<std::int32_t>(problem.plan.rows_with_adapter()));
-  }
-  return starts;
-}
-
-OperandSizes operand_sizes(const Problem& problem) {
-  OperandSizes sizes;
+std::vector<Operand> operands_of(const Problem& problem) {
   const bool shrink = has_shrink(problem.op);
   const bool expand = has_expand(problem.op);
-  for (const std::int64_t width : problem.widths) {
-    sizes.a.push_back(shrink ? product({problem.slots, problem.max_rank, problem.in_features}) : 0);
-    sizes.b.push_back(expand ? product({problem.slots, width, problem.max_rank}) : 0);
-    sizes.bias.push_back(expand && problem.bias ? product({problem.slots, width}) : 0);
+  const std::int64_t slots = problem.slots;
+  std::vector<Operand> operands;
+  const auto add = [&](Role role, std::int64_t slice, bool has, std::vector<std::int64_t> shape) {
+    const Dtype dtype = role == Role::kH ? problem.intermediate : problem.dtype;
+    operands.push_back(make_operand(role, slice, dtype, has, std::move(shape)));
+    operands.back().written = role == Role::kY || (role == Role::kH && shrink);
+  };
+  add(Role::kX, -1, shrink, {problem.tokens, problem.x_stride});
+  for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
+    add(Role::kA, slice, shrink, {slots, problem.max_rank, problem.in_features});
+    add(Role::kB, slice, expand, {slots, width, problem.max_rank});
+    add(Role::kBias, slice, expand && problem.bias, {slots, width});
   }
-  sizes.x = shrink ? product({problem.tokens, problem.x_stride}) : 0;
-  sizes.h = product({problem.slices(), problem.tokens, problem.max_rank});
-  sizes.y = expand ? product({problem.tokens, problem.y_stride}) : 0;
-  return sizes;
+  add(Role::kH, -1, true, {problem.slices(), problem.tokens, problem.max_rank});
+  add(Role::kY, -1, expand, {problem.tokens, problem.y_stride});
+  return operands;
+}
+
+Operand operand_of(const Problem& problem, Role role, std::int64_t slice) {
+  for (Operand& operand : operands_of(problem)) {
+    if (operand.role == role && operand.slice == slice) {
+      return std::move(operand);
+    }
+  }
+  throw std::logic_error("a step has no such operand");
+}
+
+std::string label(const Operand& operand) {
+  constexpr std::array<const char*, 6> kNames{"x", "a", "b", "bias", "h", "y"};
+  const char* const name = kNames[static_cast<std::size_t>(operand.role)];
+  return operand.slice < 0 ? name : fmt::format("{}[{}]", name, operand.slice);
 }
 
 std::string content_of(const Problem& problem) {
-  const OperandSizes sizes = operand_sizes(problem);
+  const std::vector<Operand> operands = operands_of(problem);
   std::string text =
       fmt::format("{}|{}|{}|{}|{}|{}|", name(problem.op), name(problem.dtype),
                   name(problem.intermediate), name(problem.scale_at), problem.add_inputs,
-                  std::any_of(sizes.bias.begin(), sizes.bias.end(),
-                              [](std::int64_t elements) { return elements > 0; }));
+                  std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
+                    return operand.role == Role::kBias && operand.elements > 0;
+                  }));
   text += fmt::format("{}|{}|{}|{}|", problem.tokens, problem.in_features,
                       fmt::join(problem.widths, ","), problem.offset_start);
   // A stride of what the op has not, or of no rows, is nothing.

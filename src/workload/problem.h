@@ -44,22 +44,31 @@ struct Problem {
 // Shrink or expand of a linear op as an op of its own, told of its tuning what is about it.
 [[nodiscard]] Problem half_of(Problem linear, Op half);
 
-// The plan's arrays with entries for so many groups: ids -1, starts where the last group ends.
-[[nodiscard]] std::vector<std::int32_t> active_ids_of(const Problem& problem);
-[[nodiscard]] std::vector<std::int32_t> group_starts_of(const Problem& problem);
-
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
 
-// Element counts of each operand.
+enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY };
+
+// One array of numbers of a step. An operand that the op has not has no elements.
+struct Operand {
+  Role role = Role::kX;
+  std::int64_t slice = -1;  // -1: of all slices
+  Dtype dtype = Dtype::kFp32;
+  std::vector<std::int64_t> shape;
+  std::int64_t elements = 0;
+  bool per_slot = false;  // a block for each slot, which rotates as weights do; else for each row
+  bool written = false;   // by the op
+
+  [[nodiscard]] std::int64_t bytes() const { return elements * size_bytes(dtype); }
+};
+
+// All operands: x, of each slice a, b and bias, then h and y. Throws CaseError where one has more
+// bytes than 64 bits can count.
 //   x [M, x_stride]   a[i] [slots, max_rank, K]   b[i] [slots, N_i, max_rank]
 //   bias[i] [slots, N_i]   h [slices, M, max_rank]   y [M, y_stride]
-struct OperandSizes {
-  std::int64_t x = 0;
-  std::vector<std::int64_t> a, b, bias;
-  std::int64_t h = 0;
-  std::int64_t y = 0;
-};
-[[nodiscard]] OperandSizes operand_sizes(const Problem& problem);
+[[nodiscard]] std::vector<Operand> operands_of(const Problem& problem);
+[[nodiscard]] Operand operand_of(const Problem& problem, Role role, std::int64_t slice = -1);
+// "x", "a[1]".
+[[nodiscard]] std::string label(const Operand& operand);
 
 // 16 hexadecimal digits of everything that was drawn but numbers (of tensors, and scales): rows of
 // one name and one content measured the same step.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <stdexcept>
 
 #include "core/blocks.h"
 #include "core/bytes.h"
@@ -114,7 +115,6 @@ class Drawer {
   Drawer(const Problem& problem, Fill fill, std::uint64_t seed, int threads)
       : problem_(problem),
         sizes_(fill_sizes(problem, fill, seed)),
-        counts_(operand_sizes(problem)),
         seed_(seed),
         threads_(threads),
         poisons_(fill != Fill::kTiming),
@@ -129,10 +129,29 @@ class Drawer {
 
   [[nodiscard]] const FillSizes& sizes() const { return sizes_; }
 
-  [[nodiscard]] HostTensor x() const {
+  [[nodiscard]] HostTensor draw(const Operand& operand) const {
+    switch (operand.role) {
+      case Role::kX:
+        return x(operand);
+      case Role::kA:
+        return a(operand);
+      case Role::kB:
+        return b(operand);
+      case Role::kBias:
+        return bias(operand);
+      case Role::kH:
+        return h(operand);
+      case Role::kY:
+        return y(operand);
+    }
+    throw std::logic_error("an operand of no role");
+  }
+
+ private:
+  [[nodiscard]] HostTensor x(const Operand& operand) const {
     const std::int64_t width = problem_.x_stride;
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
-    return draw(problem_.dtype, counts_.x, width, Draw::kX, 0, [&](std::int64_t token) {
+    return drawn_rows(operand, Draw::kX, [&](std::int64_t token) {
       RowRecipe recipe{sizes_.x, needed(token) ? drawn : 0};
       if (uneven_ && needed(token)) {
         recipe.bend = uneven_->row_of_x(token);
@@ -142,9 +161,9 @@ class Drawer {
     });
   }
 
-  [[nodiscard]] HostTensor y() const {
+  [[nodiscard]] HostTensor y(const Operand& operand) const {
     const std::int64_t width = problem_.y_stride;
-    HostTensor y = draw(problem_.dtype, counts_.y, width, Draw::kY, 0, [&](std::int64_t token) {
+    HostTensor y = drawn_rows(operand, Draw::kY, [&](std::int64_t token) {
       return RowRecipe{sizes_.y, width, bent([&] { return uneven_->row_of_y(token); })};
     });
     if (poisons_ && !problem_.add_inputs) {
@@ -154,71 +173,68 @@ class Drawer {
   }
 
   // Input of expand and embedding; elsewhere an output, which starts poisoned (or zero).
-  [[nodiscard]] HostTensor h() const {
+  [[nodiscard]] HostTensor h(const Operand& operand) const {
     const bool given = !has_shrink(problem_.op);
-    return draw(problem_.intermediate, counts_.h, problem_.max_rank, Draw::kH, 0,
-                [&](std::int64_t row) {
-                  const std::int64_t token = row % problem_.tokens;
-                  if (!given) {
-                    return RowRecipe{{0, 0.0F}, poisons_ ? 0 : problem_.max_rank};
-                  }
-                  if (!needed(token)) {
-                    return RowRecipe{sizes_.h, 0};
-                  }
-                  const std::int64_t drawn = lanes(adapter_of(token));
-                  RowRecipe recipe{sizes_.h, drawn};
-                  if (uneven_) {
-                    recipe.bend = uneven_->row_of_h(token, drawn);
-                    recipe.as_row = row - token + uneven_->source_of(token);
-                  }
-                  return recipe;
-                });
+    return drawn_rows(operand, Draw::kH, [&](std::int64_t row) {
+      const std::int64_t token = row % problem_.tokens;
+      if (!given) {
+        return RowRecipe{{0, 0.0F}, poisons_ ? 0 : problem_.max_rank};
+      }
+      if (!needed(token)) {
+        return RowRecipe{sizes_.h, 0};
+      }
+      const std::int64_t drawn = lanes(adapter_of(token));
+      RowRecipe recipe{sizes_.h, drawn};
+      if (uneven_) {
+        recipe.bend = uneven_->row_of_h(token, drawn);
+        recipe.as_row = row - token + uneven_->source_of(token);
+      }
+      return recipe;
+    });
   }
 
-  [[nodiscard]] HostTensor a(std::size_t slice) const {
-    return draw(problem_.dtype, counts_.a[slice], problem_.in_features, Draw::kA, slice,
-                [&](std::int64_t row) {
-                  const std::int64_t slot = row / problem_.max_rank;
-                  const std::int64_t lane = row % problem_.max_rank;
-                  RowRecipe recipe{sizes_.a, lane < lanes(slot) ? problem_.in_features : 0};
-                  if (uneven_) {
-                    recipe.bend = uneven_->lane_of_a(lane);
-                    recipe.as_row = uneven_->slot_of_a(slot) * problem_.max_rank + lane;
-                  }
-                  return recipe;
-                });
+  [[nodiscard]] HostTensor a(const Operand& operand) const {
+    return drawn_rows(operand, Draw::kA, [&](std::int64_t row) {
+      const std::int64_t slot = row / problem_.max_rank;
+      const std::int64_t lane = row % problem_.max_rank;
+      RowRecipe recipe{sizes_.a, lane < lanes(slot) ? problem_.in_features : 0};
+      if (uneven_) {
+        recipe.bend = uneven_->lane_of_a(lane);
+        recipe.as_row = uneven_->slot_of_a(slot) * problem_.max_rank + lane;
+      }
+      return recipe;
+    });
   }
 
-  [[nodiscard]] HostTensor b(std::size_t slice) const {
-    return draw(problem_.dtype, counts_.b[slice], problem_.max_rank, Draw::kB, slice,
-                [&](std::int64_t row) {
-                  const std::int64_t width = problem_.widths[slice];
-                  const std::int64_t slot = row / width;
-                  const std::int64_t source = uneven_ ? uneven_->slot_of_b(slot) : slot;
-                  RowRecipe recipe{sizes_.b[static_cast<std::size_t>(source)], lanes(slot)};
-                  if (uneven_) {
-                    recipe.bend = uneven_->column_of_b(source, row % width, width);
-                    recipe.as_row = source * width + row % width;
-                  }
-                  return recipe;
-                });
+  [[nodiscard]] HostTensor b(const Operand& operand) const {
+    return drawn_rows(operand, Draw::kB, [&](std::int64_t row) {
+      const std::int64_t width = operand.shape[1];
+      const std::int64_t slot = row / width;
+      const std::int64_t source = uneven_ ? uneven_->slot_of_b(slot) : slot;
+      RowRecipe recipe{uneven_ ? uneven_->law_of_b(slot) : sizes_.b[static_cast<std::size_t>(slot)],
+                       lanes(slot)};
+      if (uneven_) {
+        recipe.bend = uneven_->column_of_b(source, row % width, width);
+        recipe.as_row = source * width + row % width;
+      }
+      return recipe;
+    });
   }
 
-  [[nodiscard]] HostTensor bias(std::size_t slice) const {
-    const std::int64_t width = problem_.widths[slice];
-    return draw(problem_.dtype, counts_.bias[slice], width, Draw::kBias, slice,
-                [&](std::int64_t slot) {
-                  return RowRecipe{sizes_.bias, active_[static_cast<std::size_t>(slot)] ? width : 0,
-                                   bent([&] { return uneven_->bias(); })};
-                });
+  [[nodiscard]] HostTensor bias(const Operand& operand) const {
+    const std::int64_t width = operand.shape[1];
+    return drawn_rows(operand, Draw::kBias, [&](std::int64_t slot) {
+      return RowRecipe{sizes_.bias, active_[static_cast<std::size_t>(slot)] ? width : 0,
+                       bent([&] { return uneven_->bias(); })};
+    });
   }
 
- private:
   template <typename RecipeOfRow>
-  [[nodiscard]] HostTensor draw(Dtype dtype, std::int64_t elements, std::int64_t width, Draw what,
-                                std::size_t slice, RecipeOfRow recipe_of_row) const {
-    const RandomStream random(seed_, stream_of(what, static_cast<std::int64_t>(slice)));
-    return draw_tensor(dtype, elements, width, random, threads_, recipe_of_row);
+  [[nodiscard]] HostTensor drawn_rows(const Operand& operand, Draw what,
+                                      RecipeOfRow recipe_of_row) const {
+    const RandomStream random(seed_, stream_of(what, std::max<std::int64_t>(operand.slice, 0)));
+    return draw_tensor(operand.dtype, operand.elements, operand.shape.back(), random, threads_,
+                       recipe_of_row);
   }
 
   template <typename Bend>
@@ -243,7 +259,6 @@ class Drawer {
 
   const Problem& problem_;
   FillSizes sizes_;
-  OperandSizes counts_;
   std::uint64_t seed_;
   int threads_;
   bool poisons_;
@@ -251,45 +266,61 @@ class Drawer {
   std::optional<Uneven> uneven_;
 };
 
+// Of Tensors, const or not.
+template <typename Of>
+auto& tensor_in(Of& tensors, const Operand& operand) {
+  const auto slice = static_cast<std::size_t>(operand.slice);
+  switch (operand.role) {
+    case Role::kX:
+      return tensors.x;
+    case Role::kA:
+      return tensors.a[slice];
+    case Role::kB:
+      return tensors.b[slice];
+    case Role::kBias:
+      return tensors.bias[slice];
+    case Role::kH:
+      return tensors.h;
+    case Role::kY:
+      return tensors.y;
+  }
+  throw std::logic_error("an operand of no role");
+}
+
 }  // namespace
+
+HostTensor& Tensors::of(const Operand& operand) { return tensor_in(*this, operand); }
+
+const HostTensor& Tensors::of(const Operand& operand) const { return tensor_in(*this, operand); }
+
+Tensors empty_tensors(const Problem& problem, Fill fill) {
+  Tensors tensors;
+  tensors.fill = fill;
+  for (std::vector<HostTensor>* of_slices : {&tensors.a, &tensors.b, &tensors.bias}) {
+    of_slices->resize(problem.widths.size());
+  }
+  return tensors;
+}
 
 Tensors draw_tensors(const Problem& problem, Fill fill, std::uint64_t seed, int threads) {
   const Drawer drawer(problem, fill, seed, threads);
-  Tensors tensors;
-  tensors.fill = fill;
-  tensors.x = drawer.x();
-  tensors.h = drawer.h();
-  tensors.y = drawer.y();
-  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    tensors.a.push_back(drawer.a(slice));
-    tensors.b.push_back(drawer.b(slice));
-    tensors.bias.push_back(drawer.bias(slice));
+  Tensors tensors = empty_tensors(problem, fill);
+  for (const Operand& operand : operands_of(problem)) {
+    tensors.of(operand) = drawer.draw(operand);
   }
   tensors.scale = drawer.sizes().scale;
   return tensors;
 }
 
 std::int64_t tensor_bytes(const Problem& problem) {
-  const OperandSizes sizes = operand_sizes(problem);
-  std::int64_t total = 0;
-  const auto add = [&](std::int64_t elements, std::int64_t element_bytes) {
-    const std::optional<std::int64_t> bytes = checked_multiply(elements, element_bytes);
-    const std::optional<std::int64_t> sum = bytes ? checked_add(total, *bytes) : std::nullopt;
+  std::int64_t total = problem.slots * static_cast<std::int64_t>(sizeof(float));
+  for (const Operand& operand : operands_of(problem)) {
+    const std::optional<std::int64_t> sum = checked_add(total, operand.bytes());
     if (!sum) {
       throw CaseError("the operands have more bytes than 64 bits can count");
     }
     total = *sum;
-  };
-  const std::int64_t element = size_bytes(problem.dtype);
-  add(sizes.x, element);
-  add(sizes.y, element);
-  add(sizes.h, size_bytes(problem.intermediate));
-  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    add(sizes.a[slice], element);
-    add(sizes.b[slice], element);
-    add(sizes.bias[slice], element);
   }
-  add(problem.slots, static_cast<std::int64_t>(sizeof(float)));
   return total;
 }
 

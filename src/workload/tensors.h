@@ -34,7 +34,13 @@ struct Tensors {
   HostTensor x, h, y;
   std::vector<HostTensor> a, b, bias;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
+
+  [[nodiscard]] HostTensor& of(const Operand& operand);
+  [[nodiscard]] const HostTensor& of(const Operand& operand) const;
 };
+
+// Without numbers, and with room for each slice's.
+[[nodiscard]] Tensors empty_tensors(const Problem& problem, Fill fill);
 
 // Deterministic by (seed, tensor, index) for any number of threads (0 = all cores). `problem`
 // supplies ranks, so that two problems with one batch permuted draw the same adapters.

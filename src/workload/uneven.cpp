@@ -104,7 +104,7 @@ void bend_row(const RowBend& bend, const RandomStream& random, std::uint64_t fir
 }
 
 Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::uint64_t seed)
-    : problem_(problem), seed_(seed) {
+    : problem_(problem), sizes_(sizes), seed_(seed) {
   const bool half = problem.dtype == Dtype::kFp16;
   const bool narrow = fill == Fill::kUnevenNarrow;
   const double growth = narrow ? 1 : growth_of_h(problem, sizes);
@@ -115,10 +115,6 @@ Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::u
   small_ = 0x1p-15F;
   tiny_ = half ? 0x1p-18F : 0x1p-30F;
   far_bias_ = half ? 0x1p11F : 0x1p18F;
-  narrower_b_.assign(static_cast<std::size_t>(problem.slots), false);
-  for (std::size_t slot = 1; slot < narrower_b_.size(); ++slot) {
-    narrower_b_[slot] = sizes.b[slot - 1].factor <= sizes.b[slot].factor;
-  }
   features_.assign(static_cast<std::size_t>(problem.in_features), 1.0F);
   constexpr std::int64_t kLeastFeatures = 8;
   for (std::int64_t k = 0; problem.in_features >= kLeastFeatures && k < problem.in_features; ++k) {
@@ -169,15 +165,25 @@ std::int64_t Uneven::source_of(std::int64_t token) const {
   return token;
 }
 
-// In turn, so that any four slots in a row have one of each.
+bool Uneven::pair_has_one_b(std::int64_t slot) const {
+  return (slot / 2 + below(2, 2)) % 2 == 1 && slot / 2 * 2 + 1 < problem_.slots;
+}
+
 std::int64_t Uneven::slot_of_a(std::int64_t slot) const {
-  const bool repeats = slot % 2 == 1 && (slot / 2 + below(2, 2)) % 2 == 0;
-  return repeats ? slot - 1 : slot;
+  return pair_has_one_b(slot) ? slot : slot / 2 * 2;
 }
 
 std::int64_t Uneven::slot_of_b(std::int64_t slot) const {
-  const bool repeats = slot % 2 == 1 && slot_of_a(slot) == slot;
-  return repeats && narrower_b_[static_cast<std::size_t>(slot)] ? slot - 1 : slot;
+  return pair_has_one_b(slot) ? slot / 2 * 2 : slot;
+}
+
+const ElementLaw& Uneven::law_of_b(std::int64_t slot) const {
+  const ElementLaw& own = sizes_.b[static_cast<std::size_t>(slot)];
+  if (!pair_has_one_b(slot)) {
+    return own;
+  }
+  const ElementLaw& others = sizes_.b[static_cast<std::size_t>(slot ^ 1)];
+  return others.factor < own.factor ? others : own;
 }
 
 float Uneven::factor_of(Kind kind) const {

@@ -37,10 +37,12 @@ class Uneven {
   // The token whose row of x (or of a given h) `token` repeats: itself, or an earlier one that has
   // an adapter.
   [[nodiscard]] std::int64_t source_of(std::int64_t token) const;
-  // The slot whose A or B `slot` repeats: itself, or the one before it. Of two in a row at most one
-  // repeats the other, and one of the two factors alone.
+  // Of two slots in a row, 0 and 1, 2 and 3, ..., one pair has one A and the next one B. The slot
+  // whose numbers `slot` has: itself, or the first of its pair.
   [[nodiscard]] std::int64_t slot_of_a(std::int64_t slot) const;
   [[nodiscard]] std::int64_t slot_of_b(std::int64_t slot) const;
+  // The law of a B that both slots of a pair can have.
+  [[nodiscard]] const ElementLaw& law_of_b(std::int64_t slot) const;
   // Of a row of x or of a given h with so many elements.
   [[nodiscard]] RowBend row_of_x(std::int64_t token) const;
   [[nodiscard]] RowBend row_of_h(std::int64_t token, std::int64_t lanes) const;
@@ -58,8 +60,9 @@ class Uneven {
   [[nodiscard]] std::int64_t below(std::int64_t index, std::int64_t bound) const;
 
   const Problem& problem_;
+  const FillSizes& sizes_;
   std::uint64_t seed_;
-  std::vector<bool> narrower_b_;  // [slots], whether the slot before has no larger B than this one
+  [[nodiscard]] bool pair_has_one_b(std::int64_t slot) const;
   float large_ = 1, huge_ = 1, small_ = 1, tiny_ = 1, outlier_ = 1, far_bias_ = 1;
   std::vector<float> features_;               // [K], 0 of a feature that no row has
   std::vector<float> lanes_up_, lanes_down_;  // [max_rank], of A (or h) and of B

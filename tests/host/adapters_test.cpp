@@ -57,13 +57,12 @@ TEST_CASE("a problem takes shapes from the case and rows from the batch") {
   const Problem problem = problem_of(spec);
   CHECK(problem.tokens == 3);
   CHECK(problem.plan.tokens() == 3);
-  const OperandSizes sizes = operand_sizes(problem);
-  CHECK(sizes.x == 3 * 50);
-  CHECK(sizes.a == Ranks{4 * 8 * 48, 4 * 8 * 48});
-  CHECK(sizes.b == Ranks{4 * 24 * 8, 4 * 8 * 8});
-  CHECK(sizes.bias == Ranks{4 * 24, 4 * 8});
-  CHECK(sizes.h == 2 * 3 * 8);
-  CHECK(sizes.y == 3 * 40);
+  std::vector<std::string> told;
+  for (const Operand& operand : operands_of(problem)) {
+    told.push_back(label(operand) + " " + std::to_string(operand.elements));
+  }
+  CHECK(told == std::vector<std::string>{"x 150", "a[0] 1536", "b[0] 768", "bias[0] 96",
+                                         "a[1] 1536", "b[1] 256", "bias[1] 32", "h 48", "y 120"});
   CHECK(tensor_bytes(problem) ==
         2 * (3 * 50 + 2 * 4 * 8 * 48 + 4 * 32 * 8 + 4 * 32 + 3 * 40) + 4 * 48 + 4 * 4);
 }
@@ -72,15 +71,19 @@ TEST_CASE("an operand that the op has not counts no elements") {
   Case spec = workload_case(3, 4);
   spec.adapters.bias = true;
   spec.op = Op::kShrink;
-  const OperandSizes shrink = operand_sizes(problem_of(spec));
-  CHECK(shrink.y == 0);
-  CHECK(shrink.b == Ranks{0, 0});
-  CHECK(shrink.bias == Ranks{0, 0});
+  const auto has = [&](Role role, std::int64_t slice = -1) {
+    return operand_of(problem_of(spec), role, slice).elements > 0;
+  };
+  CHECK_FALSE(has(Role::kY));
+  CHECK_FALSE(has(Role::kB, 0));
+  CHECK_FALSE(has(Role::kBias, 1));
+  CHECK(has(Role::kA, 1));
+  CHECK(operand_of(problem_of(spec), Role::kH).written);
   spec.op = Op::kEmbedding;
-  const OperandSizes embedding = operand_sizes(problem_of(spec));
-  CHECK(embedding.x == 0);
-  CHECK(embedding.a == Ranks{0, 0});
-  CHECK(embedding.h == 2 * 3 * 8);
+  CHECK_FALSE(has(Role::kX));
+  CHECK_FALSE(has(Role::kA, 0));
+  CHECK(operand_of(problem_of(spec), Role::kH).elements == 2 * 3 * 8);
+  CHECK_FALSE(operand_of(problem_of(spec), Role::kH).written);
 }
 
 TEST_CASE("sizes that 64 bits cannot count are refused, those above 32 bits are counted") {
@@ -88,9 +91,9 @@ TEST_CASE("sizes that 64 bits cannot count are refused, those above 32 bits are 
   Problem problem = problem_of(spec);
   problem.slots = 1 << 20;
   problem.in_features = 28672;
-  CHECK(operand_sizes(problem).a[0] == std::int64_t{28672} * 8 * (1 << 20));
+  CHECK(operand_of(problem, Role::kA, 0).elements == std::int64_t{28672} * 8 * (1 << 20));
   problem.in_features = std::int64_t{1} << 60;
-  CHECK_THROWS_AS(static_cast<void>(operand_sizes(problem)), CaseError);
+  CHECK_THROWS_AS(static_cast<void>(operands_of(problem)), CaseError);
   problem.in_features = std::int64_t{1} << 39;
   CHECK_THROWS_AS(static_cast<void>(tensor_bytes(problem)), CaseError);
 }

@@ -350,7 +350,8 @@ TEST_CASE("writes outside of the output are found out whatever they hit") {
   const auto write = [](const void* at, std::int64_t index, std::uint16_t value) {
     static_cast<std::uint16_t*>(const_cast<void*>(at))[index] = value;
   };
-  said([&](const Problem&, const Operands& o) { write(o.b[0], -1, 0x1234); }, "guard of B damaged");
+  said([&](const Problem&, const Operands& o) { write(o.b[0], -1, 0x1234); },
+       "guard of b[0] damaged");
   said([&](const Problem&, const Operands& o) { write(o.x, -1, 0x1234); }, "guard of x damaged");
   said([&](const Problem&, const Operands& o) { write(o.token_order, -1, 3); },
        "guard of token_order damaged");
@@ -360,7 +361,7 @@ TEST_CASE("writes outside of the output are found out whatever they hit") {
       [&](const Problem& p, const Operands& o) {
         write(o.a[0], 2 * p.max_rank * p.in_features, 0x1234);  // nobody uses slot 2
       },
-      "input A was changed");
+      "input a[0] was changed");
   said([&](const Problem&, const Operands& o) { write(o.rank, 4, 1); }, "input rank was changed");
 }
 

@@ -121,7 +121,8 @@ TEST_CASE("a changed byte of the weights is told where it lies, in any set and s
       CAPTURE(at);
       std::byte* const place = place_in(sets.operands(set).a[1], at);
       *place ^= std::byte{1};
-      CHECK(sets.changed_inputs(set) == "input A was changed, first at byte " + std::to_string(at));
+      CHECK(sets.changed_inputs(set) ==
+            "input a[1] was changed, first at byte " + std::to_string(at));
       *place ^= std::byte{1};
     }
     CHECK(sets.changed_inputs(set) == "");
@@ -140,7 +141,7 @@ TEST_CASE("a changed byte of a given h is told, and of a set that is not the fir
   *h ^= std::byte{1};
   CHECK(sets.changed_inputs(0) == "");
   *place_in(sets.operands(2).b[0], 7) ^= std::byte{1};
-  CHECK(sets.changed_inputs(0) == "input B was changed, first at byte 7");
+  CHECK(sets.changed_inputs(0) == "input b[0] was changed, first at byte 7");
 }
 
 TEST_CASE("small slots side by side are uploaded together, however many") {
@@ -219,7 +220,7 @@ TEST_CASE("writing into a slot that no row uses is a changed input") {
   auto* const b = static_cast<std::byte*>(const_cast<void*>(sets.operands(0).b[1]));
   const std::size_t slot_bytes = tensors.b[1].data.size() / 4;
   b[2 * slot_bytes] = std::byte{0};
-  CHECK(sets.changed_inputs(0).find("input B was changed") == 0);
+  CHECK(sets.changed_inputs(0).find("input b[1] was changed") == 0);
 }
 
 TEST_CASE("of many slots as many sets rotate as of those in use, where a device has the room") {

@@ -81,14 +81,6 @@ lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
           does};
 }
 
-Operands no_operands(const Problem& problem) {
-  Operands operands;
-  operands.a.resize(problem.widths.size());
-  operands.b.resize(problem.widths.size());
-  operands.bias.resize(problem.widths.size());
-  return operands;
-}
-
 }  // namespace
 
 TEST_CASE("plugin: no function of a plugin changes how the bench rounds") {

@@ -514,7 +514,7 @@ TEST_CASE("scan: every lane of h that the op owns is looked at") {
   Problem problem = linear_problem();
   problem.op = Op::kShrink;
   const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
-  std::vector<float> h(static_cast<std::size_t>(operand_sizes(problem).h), 1);
+  std::vector<float> h(static_cast<std::size_t>(operand_of(problem, Role::kH).elements), 1);
   REQUIRE(problem.intermediate == Dtype::kFp32);
   CHECK_FALSE(scan_all_rows(problem, tensors, h.data()).has_value());
   for (std::int64_t column = 0; column < problem.slices() * problem.max_rank; ++column) {
