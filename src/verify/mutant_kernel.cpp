@@ -21,6 +21,7 @@ struct Launch {
   std::int64_t number = 0;    // launches of this kernel before
   std::int64_t in_a_row = 0;  // of these the last ones, of a step like this one
   RowFacts row = {};          // of the row in hand, where the fault looks at it
+  std::vector<float> x = {};  // of the row in hand, as it is read
   std::int32_t taken = 0;     // slot of the weights that the fault takes for those of the row
 
   [[nodiscard]] bool is(Fault other) const { return fault == other; }
@@ -85,23 +86,46 @@ struct Lane {
   std::int64_t lane = 0;
 };
 
-float partial_sum(const Launch& launch, std::int64_t row, const Lane& at, std::int64_t begin,
-                  std::int64_t end) {
+// So many elements from `first` on.
+std::vector<float> decoded(Dtype dtype, const void* array, std::int64_t first, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  decode(dtype, static_cast<const std::byte*>(array) + first * size_bytes(dtype), values);
+  return values;
+}
+
+// The numbers of x that sums over K take.
+std::vector<float> x_of_row(const Launch& launch, std::int64_t row) {
   const Problem& problem = launch.problem;
   const std::int64_t x_stride =
       launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
   const void* x =
       launch.is(Fault::kAlignedLoads) ? rounded_down(launch.operands.x) : launch.operands.x;
-  const void* a = launch.operands.a[static_cast<std::size_t>(at.slice)];
+  std::vector<float> values = decoded(problem.dtype, x, row * x_stride, summed_elements(launch));
+  for (float& value : values) {
+    value = x_as_read(problem.dtype, value, launch.row, launch.fault);
+    value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
+  }
+  return values;
+}
+
+std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
+  const Problem& problem = launch.problem;
   const std::int32_t slot = launch.is(Fault::kEqualBShareA) ? launch.taken : at.adapter;
-  const std::int64_t a_row = (slot * problem.max_rank + at.lane) * problem.in_features;
+  std::vector<float> values =
+      decoded(problem.dtype, launch.operands.a[static_cast<std::size_t>(at.slice)],
+              (slot * problem.max_rank + at.lane) * problem.in_features, summed_elements(launch));
+  for (float& value : values) {
+    value = weight_as_read(problem.dtype, value, launch.fault);
+    value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
+  }
+  return values;
+}
+
+float partial_sum(const std::vector<float>& x, const std::vector<float>& a, std::int64_t begin,
+                  std::int64_t end) {
   float sum = 0;
-  for (std::int64_t k = begin; k < end; ++k) {
-    const float left = x_as_read(problem.dtype, load(problem.dtype, x, row * x_stride + k),
-                                 launch.row, launch.fault);
-    const float right =
-        weight_as_read(problem.dtype, load(problem.dtype, a, a_row + k), launch.fault);
-    sum += launch.is(Fault::kTf32Operands) ? cut_to_tf32(left) * cut_to_tf32(right) : left * right;
+  for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
+    sum += x[k] * a[k];
   }
   return sum;
 }
@@ -124,7 +148,8 @@ bool sums_backwards(const Launch& launch) {
 }
 
 // Split-K as a GPU would do it: so many partial sums, each in order, then joined in order.
-float sum_over_k(const Launch& launch, std::int64_t row, const Lane& at) {
+float sum_over_k(const Launch& launch, const Lane& at) {
+  const std::vector<float> a = lane_of_a(launch, at);
   const std::int64_t width = (launch.problem.in_features + kPartials - 1) / kPartials;
   const std::int64_t end = summed_elements(launch);
   const bool backwards = sums_backwards(launch);
@@ -132,7 +157,7 @@ float sum_over_k(const Launch& launch, std::int64_t row, const Lane& at) {
   for (std::int64_t turn = 0; turn < kPartials; ++turn) {
     const std::int64_t begin = width * (backwards ? kPartials - 1 - turn : turn);
     if (begin < end) {
-      const float partial = partial_sum(launch, row, at, begin, std::min(begin + width, end));
+      const float partial = partial_sum(launch.x, a, begin, std::min(begin + width, end));
       sum = joined(launch, sum, partial);
     }
   }
@@ -150,8 +175,8 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     return;
   }
   for (std::int64_t lane = 0; lane < rank_of(launch, task.adapter); ++lane) {
-    float value = sum_over_k(launch, task.source, {slice, task.adapter, lane}) *
-                  factor_by_size(problem, launch.fault);
+    float value =
+        sum_over_k(launch, {slice, task.adapter, lane}) * factor_by_size(problem, launch.fault);
     value = sum_as_kept(value, launch.row, launch.fault);
     if (problem.scale_at == ScaleAt::kShrink) {
       value = scaled(launch, value, task.adapter);
@@ -210,30 +235,46 @@ bool scales_in_expand(const Launch& launch) {
          (launch.is(Fault::kScaledByBothHalves) && !has_shrink(launch.problem.op));
 }
 
-float delta_of(const Launch& launch, const RowTask& task, std::int64_t slice, std::int64_t column) {
+// The lanes of h that sums over the rank take; those that the fault leaves out are zero.
+std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
-  const std::int64_t weights = weights_of(launch, slice);
-  const std::int64_t h_slice = launch.is(Fault::kHOfFirstSlice) ? 0 : weights;
+  const std::int64_t h_slice = launch.is(Fault::kHOfFirstSlice) ? 0 : weights_of(launch, slice);
   // h was computed for the token; where it is given, the fault of the row is in its reading.
   const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
-  const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
-  const void* b = launch.operands.b[static_cast<std::size_t>(weights)];
-  const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
-  const std::int64_t b_row = (slot * width + column) * pitch_of_b(launch);
-  const void* h = launch.operands.h;
+  const std::int64_t first = h_index(problem, h_slice, h_row, 0);
   const std::int64_t lanes = lanes_to_expand(launch, task.adapter);
-  const std::int64_t h_first = h_index(problem, h_slice, h_row, 0);
-  const float least_h = least_lane_kept(problem, h, h_first, lanes, launch.fault);
+  const float least = least_lane_kept(problem, launch.operands.h, first, lanes, launch.fault);
+  std::vector<float> values = decoded(problem.intermediate, launch.operands.h, first, lanes);
+  if (launch.is(Fault::kZeroEndsRank)) {
+    values.erase(std::find(values.begin(), values.end(), 0.0F), values.end());
+  }
+  for (float& value : values) {
+    value = std::fabs(value) < least ? 0 : value;
+  }
+  return values;
+}
+
+// The columns of one slice of B of the row's adapter, each so many lanes.
+std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::int64_t slice) {
+  const Problem& problem = launch.problem;
+  const std::int64_t elements =
+      problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch);
+  const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
+  const auto weights = static_cast<std::size_t>(weights_of(launch, slice));
+  std::vector<float> values =
+      decoded(problem.dtype, launch.operands.b[weights], slot * elements, elements);
+  for (float& value : values) {
+    value = weight_as_read(problem.dtype, value, launch.fault);
+  }
+  return values;
+}
+
+float delta_of(const Launch& launch, const RowTask& task, const std::vector<float>& h,
+               const float* column_of_b) {
+  const Problem& problem = launch.problem;
   float sum = 0;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    const float left = load(problem.intermediate, h, h_first + lane);
-    if (launch.is(Fault::kZeroEndsRank) && left == 0) {
-      break;
-    }
-    if (std::fabs(left) >= least_h || std::isnan(left)) {
-      sum +=
-          left * weight_as_read(problem.dtype, load(problem.dtype, b, b_row + lane), launch.fault);
-    }
+  for (std::size_t lane = 0; lane < h.size(); ++lane) {
+    sum += h[lane] * column_of_b[lane];
   }
   sum *= has_shrink(problem.op) ? 1 : factor_by_size(problem, launch.fault);
   return scales_in_expand(launch) ? scaled(launch, sum, task.adapter) : sum;
@@ -311,6 +352,8 @@ std::int64_t y_pitch(const Launch& launch) {
 
 void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
+  const std::vector<float> h = h_of_row(launch, task, slice);
+  const std::vector<float> b = columns_of_b(launch, task, slice);
   for (std::int64_t column = 0; column < problem.widths[static_cast<std::size_t>(slice)];
        ++column) {
     const std::int64_t index = task.token * y_pitch(launch) + y_column(launch, slice, column);
@@ -318,7 +361,7 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     if (skips_column(launch, slice, column) || index > problem.tokens * problem.y_stride) {
       continue;
     }
-    const float sum = delta_of(launch, task, slice, column);
+    const float sum = delta_of(launch, task, h, b.data() + column * pitch_of_b(launch));
     if (launch.is(Fault::kZeroSumUnwritten) && sum == 0) {
       continue;
     }
@@ -395,6 +438,7 @@ class MutantKernel final : public Backend {
       if (skips_row(launch.row, fault_)) {
         continue;
       }
+      launch.x = has_shrink(problem.op) ? x_of_row(launch, task.source) : std::vector<float>();
       for (std::int64_t slice = 0; has_shrink(problem.op) && slice < problem.slices(); ++slice) {
         shrink_row(launch, task, slice);
       }
