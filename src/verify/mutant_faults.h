@@ -173,6 +173,14 @@ struct RowTask {
 [[nodiscard]] std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands,
                                                Fault fault);
 
+// The column of y that `column` of `slice` goes to, whether it is left out, and what lies between
+// rows.
+[[nodiscard]] std::int64_t y_column(const Problem& problem, Fault fault, std::int64_t slice,
+                                    std::int64_t column);
+[[nodiscard]] bool skips_column(const Problem& problem, Fault fault, std::int64_t slice,
+                                std::int64_t column);
+[[nodiscard]] std::int64_t y_pitch(const Problem& problem, Fault fault);
+
 [[nodiscard]] std::unique_ptr<Backend> make_mutant_kernel(Fault fault, const std::string& name);
 
 }  // namespace lora_bench

@@ -27,11 +27,6 @@ struct Launch {
   [[nodiscard]] bool is(Fault other) const { return fault == other; }
 };
 
-const void* rounded_down(const void* address) {
-  const auto excess = reinterpret_cast<std::uintptr_t>(address) % 16;
-  return static_cast<const std::byte*>(address) - excess;
-}
-
 std::int64_t rank_of(const Launch& launch, std::int32_t adapter) {
   const std::int64_t rank = launch.is(Fault::kRanksOfRecording)
                                 ? launch.problem.rank[static_cast<std::size_t>(adapter)]
@@ -313,52 +308,17 @@ float added_to_y(const Launch& launch, float delta, float before) {
   return launch.is(Fault::kYTwice) ? before + before + delta : before + delta;
 }
 
-// The column of y that `column` of `slice` goes to.
-std::int64_t y_column(const Launch& launch, std::int64_t slice, std::int64_t column) {
-  const std::vector<std::int64_t>& widths = launch.problem.widths;
-  std::int64_t offset = launch.is(Fault::kOffsetStartIgnored) ? 0 : launch.problem.offset_start;
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < widths.size(); ++i) {
-    const bool earlier = static_cast<std::int64_t>(i) < slice;
-    offset += earlier ? widths[i] : 0;
-    offset += earlier && widths[i] == 0 && launch.is(Fault::kZeroWidthShifts) ? 1 : 0;
-    total += widths[i];
-  }
-  const std::int64_t slices = launch.problem.slices();
-  if (launch.is(Fault::kSlicesSplitEqually)) {
-    offset = launch.problem.offset_start + slice * (total / slices);
-  }
-  const std::int64_t width = widths[static_cast<std::size_t>(slice)];
-  return offset + (launch.is(Fault::kColumnShifted) ? (column + 1) % width : column);
-}
-
-bool skips_column(const Launch& launch, std::int64_t slice, std::int64_t column) {
-  const std::int64_t width = launch.problem.widths[static_cast<std::size_t>(slice)];
-  return (launch.is(Fault::kOddColumnsLost) && column >= width - width % 16) ||
-         (launch.is(Fault::kFirstColumnUnwritten) && column == 0) ||
-         (launch.is(Fault::kOverwriteSkipped) && !launch.problem.add_inputs);
-}
-
-std::int64_t y_pitch(const Launch& launch) {
-  if (!launch.is(Fault::kYStrideIgnored)) {
-    return launch.problem.y_stride;
-  }
-  std::int64_t pitch = launch.problem.offset_start;
-  for (const std::int64_t width : launch.problem.widths) {
-    pitch += width;
-  }
-  return pitch;
-}
-
 void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
   const std::vector<float> h = h_of_row(launch, task, slice);
   const std::vector<float> b = columns_of_b(launch, task, slice);
   for (std::int64_t column = 0; column < problem.widths[static_cast<std::size_t>(slice)];
        ++column) {
-    const std::int64_t index = task.token * y_pitch(launch) + y_column(launch, slice, column);
+    const std::int64_t index = task.token * y_pitch(launch.problem, launch.fault) +
+                               y_column(launch.problem, launch.fault, slice, column);
     // What a mutant may destroy stays near its operand: the guard bands must survive to tell.
-    if (skips_column(launch, slice, column) || index > problem.tokens * problem.y_stride) {
+    if (skips_column(launch.problem, launch.fault, slice, column) ||
+        index > problem.tokens * problem.y_stride) {
       continue;
     }
     const float sum = delta_of(launch, task, h, b.data() + column * pitch_of_b(launch));
@@ -388,7 +348,8 @@ void add_bias_to_base_rows(const Launch& launch) {
       for (std::int64_t column = 0; column < problem.widths[static_cast<std::size_t>(slice)] &&
                                     launch.operands.adapter_of_token[token] < 0;
            ++column) {
-        const std::int64_t index = token * problem.y_stride + y_column(launch, slice, column);
+        const std::int64_t index =
+            token * problem.y_stride + y_column(launch.problem, launch.fault, slice, column);
         const float before = load(problem.dtype, launch.operands.y, index);
         const RowTask task{token, token, launch.operands.active_ids[0]};
         store(problem.dtype, launch.operands.y, index, biased(launch, before, task, slice, column));

@@ -38,4 +38,9 @@ float rounded_to(Dtype dtype, float value) {
   return load(dtype, &rounded, 0);
 }
 
+const void* rounded_down(const void* address) {
+  const auto excess = reinterpret_cast<std::uintptr_t>(address) % 16;
+  return static_cast<const std::byte*>(address) - excess;
+}
+
 }  // namespace lora_bench

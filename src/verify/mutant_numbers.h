@@ -11,5 +11,7 @@ namespace lora_bench {
 // Towards zero; fp32 holds what it is given.
 [[nodiscard]] float cut_to(Dtype dtype, float value);
 [[nodiscard]] float rounded_to(Dtype dtype, float value);
+// To 16 bytes, as one who trusts alignment reads.
+[[nodiscard]] const void* rounded_down(const void* address);
 
 }  // namespace lora_bench

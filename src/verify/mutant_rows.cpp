@@ -134,4 +134,41 @@ std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operand
   return tasks;
 }
 
+std::int64_t y_column(const Problem& problem, Fault fault, std::int64_t slice,
+                      std::int64_t column) {
+  const std::vector<std::int64_t>& widths = problem.widths;
+  std::int64_t offset = fault == Fault::kOffsetStartIgnored ? 0 : problem.offset_start;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const bool earlier = static_cast<std::int64_t>(i) < slice;
+    offset += earlier ? widths[i] : 0;
+    offset += earlier && widths[i] == 0 && fault == Fault::kZeroWidthShifts ? 1 : 0;
+    total += widths[i];
+  }
+  const std::int64_t slices = problem.slices();
+  if (fault == Fault::kSlicesSplitEqually) {
+    offset = problem.offset_start + slice * (total / slices);
+  }
+  const std::int64_t width = widths[static_cast<std::size_t>(slice)];
+  return offset + (fault == Fault::kColumnShifted ? (column + 1) % width : column);
+}
+
+bool skips_column(const Problem& problem, Fault fault, std::int64_t slice, std::int64_t column) {
+  const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
+  return (fault == Fault::kOddColumnsLost && column >= width - width % 16) ||
+         (fault == Fault::kFirstColumnUnwritten && column == 0) ||
+         (fault == Fault::kOverwriteSkipped && !problem.add_inputs);
+}
+
+std::int64_t y_pitch(const Problem& problem, Fault fault) {
+  if (fault != Fault::kYStrideIgnored) {
+    return problem.y_stride;
+  }
+  std::int64_t pitch = problem.offset_start;
+  for (const std::int64_t width : problem.widths) {
+    pitch += width;
+  }
+  return pitch;
+}
+
 }  // namespace lora_bench
