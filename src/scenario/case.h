@@ -200,18 +200,28 @@ struct Thresholds {
   std::optional<double> max_tax_pct;  // of a layer: what adapters add, of its base
 };
 
-// The thresholds that a run judges by itself; max_regression needs a second run.
+// The thresholds that a run judges by itself; max_regression needs a second run. A new one goes to
+// the end, and describe.cpp judges it.
 struct ThresholdField {
   const char* name;
   const char* usage;
+  const char* meaning;
+  const char* allowed;
+  double most;
   std::optional<double> Thresholds::*value;
 };
 inline constexpr std::array<ThresholdField, 5> kThresholdFields{
-    {{"max_floor_ratio", "max_floor_ratio=R", &Thresholds::max_floor_ratio},
-     {"max_stream_ratio", "max_stream_ratio=R", &Thresholds::max_stream_ratio},
-     {"max_time_us", "max_time_us=T", &Thresholds::max_time_us},
-     {"min_tokens_per_s", "min_tokens_per_s=N", &Thresholds::min_tokens_per_s},
-     {"max_tax_pct", "max_tax_pct=P", &Thresholds::max_tax_pct}}};
+    {{"max_floor_ratio", "max_floor_ratio=R", "fail (exit 3) above so many times the floor",
+      "a number from 0 to 1e9", 1e9, &Thresholds::max_floor_ratio},
+     {"max_time_us", "max_time_us=T", "fail above so many microseconds", "a number from 0 to 1e12",
+      1e12, &Thresholds::max_time_us},
+     {"min_tokens_per_s", "min_tokens_per_s=N", "fail below so many tokens per second",
+      "a number from 0 to 1e15", 1e15, &Thresholds::min_tokens_per_s},
+     {"max_stream_ratio", "max_stream_ratio=R", "fail above so many times one pass over all bytes",
+      "a number from 0 to 1e9", 1e9, &Thresholds::max_stream_ratio},
+     {"max_tax_pct", "max_tax_pct=P",
+      "of a layer: fail where adapters add more percent to its base", "a number from 0 to 1e9", 1e9,
+      &Thresholds::max_tax_pct}}};
 
 // One point of a scenario: one value of everything.
 struct Case {

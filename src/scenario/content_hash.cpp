@@ -61,11 +61,14 @@ std::string hashed_text(const Case& spec) {
   text += plan.empty() ? "" : plan + "|";
   const std::string tuning = tuning_text(spec.tuning);
   text += tuning.empty() ? "" : tuning + "|";
-  text += fmt::format("{}|{}|{}|{}|", hashed_text(limits.max_floor_ratio),
-                      hashed_text(limits.max_time_us), hashed_text(limits.max_regression),
-                      hashed_text(limits.min_tokens_per_s));
-  text += limits.max_stream_ratio ? hashed_text(limits.max_stream_ratio) + "|" : "";
-  text += limits.max_tax_pct ? hashed_text(limits.max_tax_pct) + "|" : "";
+  // Those that were added later are named by nothing where they are not set, so that what was
+  // hashed before stays as it was.
+  constexpr std::size_t kFirstThresholds = 3;
+  for (std::size_t i = 0; i < kThresholdFields.size(); ++i) {
+    const std::optional<double>& limit = limits.*kThresholdFields[i].value;
+    text += i < kFirstThresholds || limit ? hashed_text(limit) + "|" : "";
+    text += i + 2 == kFirstThresholds ? hashed_text(limits.max_regression) + "|" : "";
+  }
   text += fmt::format("{}|{}|{}|{}|", verify.enabled, verify.relations, verify.max_rows,
                       verify.timeout_s);
   text +=

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace lora_bench {
 namespace {
@@ -224,26 +225,30 @@ const std::vector<Field> kTuning{
      [](R r, Case& c, X) { r.integer(c.tuning.chunks, 0, 65536); }},
 };
 
+template <std::size_t kIndex>
+Field threshold_field() {
+  constexpr const ThresholdField& kField = kThresholdFields[kIndex];
+  return {
+      {std::string("thresholds.") + kField.name, "number", kField.allowed, "none", kField.meaning},
+      [](R r, Case& c, X) {
+        constexpr const ThresholdField& kRead = kThresholdFields[kIndex];
+        r.optional_real(c.thresholds.*kRead.value, 0, kRead.most);
+      }};
+}
+
+template <std::size_t... kIndices>
+std::vector<Field> threshold_fields(std::index_sequence<kIndices...>) {
+  return {threshold_field<kIndices>()...};
+}
+
+const std::vector<Field> kThresholds =
+    threshold_fields(std::make_index_sequence<kThresholdFields.size()>());
+
 const std::vector<Field> kGates{
-    {{"thresholds.max_floor_ratio", "number", "a number from 0 to 1e9", "none",
-      "fail (exit 3) above so many times the floor"},
-     [](R r, Case& c, X) { r.optional_real(c.thresholds.max_floor_ratio, 0, 1e9); }},
-    {{"thresholds.max_stream_ratio", "number", "a number from 0 to 1e9", "none",
-      "fail above so many times one pass over all bytes"},
-     [](R r, Case& c, X) { r.optional_real(c.thresholds.max_stream_ratio, 0, 1e9); }},
-    {{"thresholds.max_time_us", "number", "a number from 0 to 1e12", "none",
-      "fail above so many microseconds"},
-     [](R r, Case& c, X) { r.optional_real(c.thresholds.max_time_us, 0, 1e12); }},
     {{"thresholds.max_regression", "share",
       "a share from 0 to 1, or 0% to 100%; write 3% for three percent", "none",
       "fail when slower than the compared run by more"},
      [](R r, Case& c, X) { r.optional_share(c.thresholds.max_regression, 1); }},
-    {{"thresholds.min_tokens_per_s", "number", "a number from 0 to 1e15", "none",
-      "fail below so many tokens per second"},
-     [](R r, Case& c, X) { r.optional_real(c.thresholds.min_tokens_per_s, 0, 1e15); }},
-    {{"thresholds.max_tax_pct", "number", "a number from 0 to 1e9", "none",
-      "of a layer: fail where adapters add more percent to its base"},
-     [](R r, Case& c, X) { r.optional_real(c.thresholds.max_tax_pct, 0, 1e9); }},
     {{"verify.enabled", "boolean", "true, false", "true",
       "prove each result; without, a row is MISTRUSTED; short form `verify: false`"},
      [](R r, Case& c, X) { r.boolean(c.verify.enabled); }},
@@ -295,7 +300,8 @@ std::string last_part(const std::string& path) { return path.substr(path.rfind('
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> table;
-    for (const auto* part : {&kFile, &kLayer, &kOp, &kBatch, &kTuning, &kGates, &kMeasure}) {
+    for (const auto* part :
+         {&kFile, &kLayer, &kOp, &kBatch, &kTuning, &kThresholds, &kGates, &kMeasure}) {
       table.insert(table.end(), part->begin(), part->end());
     }
     return table;
