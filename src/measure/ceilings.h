@@ -56,7 +56,8 @@ constexpr double kDisturbingLoad = 0.5;
 [[nodiscard]] std::optional<Ceilings> ceilings_from_json(const std::string& text);
 
 // From the cache file of this device and tool version, else measured and stored (a store that
-// fails is a warning on stderr, not an error). `refresh` measures anew.
+// fails is a warning on stderr, not an error). `refresh` measures anew, and where others use the
+// machine meanwhile keeps the better of each figure.
 [[nodiscard]] Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh);
 // Measures once more and keeps the better of each figure: what was measured while others used the
 // machine is too low, and no measurement is too high.

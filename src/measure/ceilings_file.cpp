@@ -208,14 +208,24 @@ void keep(const DeviceFacts& device, const Ceilings& measured) {
 
 Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh) {
   const std::filesystem::path file = ceilings_file(device);
-  if (!refresh && !file.empty()) {
-    if (std::optional<Ceilings> stored = read_stored(file, device.identity)) {
-      return *std::move(stored);
-    }
+  const std::optional<Ceilings> stored =
+      file.empty() ? std::nullopt : read_stored(file, device.identity);
+  if (stored && !refresh) {
+    return *stored;
   }
   Ceilings measured = measure_ceilings(device);
-  keep(device, measured);
-  return measured;
+  // What a busy machine cannot do says nothing against what it could do before.
+  const bool busy = measured.load > kDisturbingLoad;
+  Ceilings kept = stored && busy ? best_of(*stored, measured) : measured;
+  if (stored && busy) {
+    std::cerr << fmt::format(
+        "note: others use the machine (load {:.1f} per core): of the ceilings of {} the better of "
+        "each "
+        "figure is kept\n",
+        measured.load, device.name);
+  }
+  keep(device, kept);
+  return kept;
 }
 
 Ceilings raise_ceilings(const DeviceFacts& device, const Ceilings& known) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "verify/hypotheses.h"
 
@@ -167,7 +169,7 @@ std::string test_stale_output(const Evidence& evidence) {
 }
 
 std::string test_lost_columns(const Evidence& evidence) {
-  std::set<std::string> names;
+  std::set<std::pair<std::int64_t, std::int64_t>> places;  // slice and column, ascending
   for (const WrongRow& row : evidence.rows) {
     for (std::size_t column = 0; column < row.got.size(); ++column) {
       if (row.wrong[column] == 0) {
@@ -177,16 +179,19 @@ std::string test_lost_columns(const Evidence& evidence) {
         return "";
       }
       const Place place = place_of(evidence.problem, static_cast<std::int64_t>(column));
-      names.insert(fmt::format("{} of slice {}", place.column, place.slice));
+      places.insert({place.slice, place.column});
     }
   }
-  if (names.empty()) {
+  if (places.empty()) {
     return "";
   }
   constexpr std::size_t kNamed = 6;
-  const bool more = names.size() > kNamed;
-  while (names.size() > kNamed) {
-    names.erase(std::prev(names.end()));
+  const bool more = places.size() > kNamed;
+  std::vector<std::string> names;
+  for (const auto& [slice, column] : places) {
+    if (names.size() < kNamed) {
+      names.push_back(fmt::format("{} of slice {}", column, slice));
+    }
   }
   return fmt::format("{} {}{} still hold what was there before, the others are right",
                      evidence.expand ? "columns" : "lanes", fmt::join(names, ", "),

@@ -70,6 +70,16 @@ TEST_CASE("a time over its threshold by more than the noise misses it") {
   CHECK(judge({row}) == ExitCode::kRegression);
 }
 
+TEST_CASE("a time over its threshold in a row that others disturbed is undecided") {
+  Row row = timed_row(20, 0.5);
+  row.stolen_share = 0.5;
+  add_thresholds(row, limits(19));
+  CHECK(row.threshold_missed.empty());
+  CHECK(row.threshold_undecided ==
+        "time_us is 20, allowed 19, noise 0.5; stolen: others had 50 % of the CPU time");
+  CHECK(judge({row}) == ExitCode::kInconclusive);
+}
+
 TEST_CASE("a time over its threshold by less than the noise is undecided") {
   Row row = timed_row(19.2, 0.5);
   add_thresholds(row, limits(19));
