@@ -99,7 +99,8 @@ class Relations {
   Failure failure_;
   bool failed_ = false;
   bool damaged_ = false;
-  bool varies_ = false;  // a step that was to be compared with another did not repeat itself
+  bool reads_padding_ = false;  // NaN that stands there alone came back
+  bool varies_ = false;         // a step that was to be compared with another did not repeat itself
 };
 
 }  // namespace lora_bench

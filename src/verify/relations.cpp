@@ -285,7 +285,9 @@ std::optional<Failure> Relations::run() {
     failure_.what = fmt::format("relation '{}'", relation.name);
     (this->*relation.check)();
     if (failed_) {
-      const char* key = varies_ ? "not-repeatable" : relation.hypothesis;
+      const char* key = varies_          ? "not-repeatable"
+                        : reads_padding_ ? "unused-memory-read"
+                                         : relation.hypothesis;
       const Hypothesis hypothesis = damaged_ ? written_outside() : hypothesis_of(key);
       failure_.hypothesis = hypothesis.key;
       failure_.explanation = hypothesis.sentence;

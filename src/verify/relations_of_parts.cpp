@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "verify/relation_checks.h"
 
@@ -78,6 +79,7 @@ void Relations::wider_padding() {
     const Problem& problem = wide->step.problem;
     if (supports(problem)) {
       expect_right(*wide, backend_.numerics(problem), launch(wide->step), same_rows_);
+      reads_padding_ = failed_ && !failure_.first.empty() && std::isnan(failure_.first.front().got);
     }
   }
 }

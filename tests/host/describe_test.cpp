@@ -78,6 +78,10 @@ TEST_CASE("a time over its threshold in a row that others disturbed is undecided
   CHECK(row.threshold_undecided ==
         "time_us is 20, allowed 19, noise 0.5; stolen: others had 50 % of the CPU time");
   CHECK(judge({row}) == ExitCode::kInconclusive);
+  Row far = timed_row(40, 0.5);
+  far.stolen_share = 0.5;
+  add_thresholds(far, limits(19));
+  CHECK(far.threshold_missed == "time_us is 40, allowed 19");
 }
 
 TEST_CASE("a time over its threshold by less than the noise is undecided") {

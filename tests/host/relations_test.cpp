@@ -396,6 +396,19 @@ TEST_CASE("relations: ranks or K with more room than they need") {
         }) == "relation 'wider padding'");
 }
 
+TEST_CASE("relations: NaN that comes back from wider padding is named as memory that was read") {
+  const auto hypothesis = [](float value) {
+    const auto writes = [value](const Problem& problem, const Operands& operands) {
+      if (problem.max_rank > 8) {
+        store(problem.dtype, operands.y, problem.offset_start, value);
+      }
+    };
+    return broken(linear_problem(), PlainBackend({.then = writes}))->hypothesis;
+  };
+  CHECK(hypothesis(std::nanf("")) == "unused-memory-read");
+  CHECK(hypothesis(1e6F) == "");
+}
+
 TEST_CASE("relations: an operand whose alignment is taken to be that of another") {
   const auto on_boundary = [](const void* operand) {
     return reinterpret_cast<std::uintptr_t>(operand) % 16 == 0;
