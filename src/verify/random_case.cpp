@@ -104,7 +104,7 @@ LayerShape random_layer(Dice& dice, Op op) {
   if (slices > 1 && dice.one_in(4)) {
     layer.widths.assign(layer.widths.size(), layer.widths.back());
   }
-  layer.offset_start = dice.one_of(std::array<std::int64_t, 6>{0, 0, 0, 1, 3, 8});
+  layer.offset_start = dice.one_of(std::array<std::int64_t, 9>{0, 0, 0, 1, 3, 8, 64, 257, 4096});
   return layer;
 }
 

@@ -116,8 +116,10 @@ void Relations::expect_right(DerivedStep& derived, const Numerics& numerics, con
 
 // Other rows and other weights in the same slots went through the same buffers before.
 void Relations::after_another_step() {
-  const Derived earlier = drawn("another step", rotate_adapters(base_.problem), seed_ + 1);
-  expect_repeated(launch_after(earlier->step, base_), base_.problem, same_rows_);
+  const Derived rotated = drawn("another step", rotate_adapters(base_.problem), seed_ + 1);
+  expect_repeated(launch_after(rotated->step, base_), base_.problem, same_rows_);
+  const Derived counted = drawn("other counts", with_other_counts(base_.problem), seed_ + 1);
+  expect_repeated(launch_after(counted->step, base_), base_.problem, same_rows_);
 }
 
 void Relations::other_values_in_unused_places() {

@@ -43,6 +43,9 @@ struct Step {
 
 // The same adapters, other rows: every token takes the adapter of the next one.
 [[nodiscard]] Problem rotate_adapters(const Problem& problem);
+// One row of the largest group with another adapter of the batch: the same adapters, groups of
+// other sizes. The problem itself where one adapter alone is in use.
+[[nodiscard]] Problem with_other_counts(const Problem& problem);
 [[nodiscard]] Problem without_adapters(const Problem& problem);
 // Every slot in turn; all rows that have an adapter with the first of them; every slot with another
 // rank, 1 at least.

@@ -383,6 +383,20 @@ TEST_CASE("relations: an expand that does not take what shrink alone leaves") {
         }) == "relation 'shrink, then expand'");
 }
 
+TEST_CASE("relations: a schedule that is kept for the same adapters in groups of other sizes") {
+  std::map<std::vector<std::int32_t>, std::vector<std::int32_t>> starts_of;
+  CHECK(broken_by([&](const Problem& problem, const Operands& operands) {
+          std::vector<std::int32_t> key = problem.plan.active_ids;
+          key.push_back(static_cast<std::int32_t>(problem.tokens));
+          const std::vector<std::int32_t>& starts = problem.plan.group_starts;
+          const auto [known, is_new] = starts_of.emplace(key, starts);
+          if (!is_new && known->second != starts) {
+            nudge(problem, operands, owned_column(problem));
+          }
+          known->second = starts;
+        }) == "relation 'after another step in the same buffers'");
+}
+
 TEST_CASE("relations: ranks or K with more room than they need") {
   CHECK(broken_by([](const Problem& problem, const Operands& operands) {
           if (problem.max_rank > 8) {
