@@ -108,8 +108,13 @@ LayerShape random_layer(Dice& dice, Op op) {
   return layer;
 }
 
-// Rows farther apart than they are long.
-void draw_strides(Dice& dice, LayerShape& layer) {
+// Rows farther apart than they are long. Columns before the first slice are few where rows are
+// many: y is to stay small.
+void draw_strides(Dice& dice, LayerShape& layer, std::int64_t tokens) {
+  constexpr std::int64_t kMostBefore = std::int64_t{1} << 20;
+  constexpr std::int64_t kFewBefore = 8;
+  layer.offset_start = std::min(
+      layer.offset_start, std::max(kFewBefore, kMostBefore / std::max<std::int64_t>(tokens, 1)));
   const std::int64_t columns =
       std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
   layer.x_stride = layer.in_features + dice.one_of(std::array<std::int64_t, 5>{0, 0, 1, 8, 13});
@@ -408,7 +413,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
     draw_far_scale(far, spec);
   }
   draw_many_ranks({seed, index, kRanksStream}, spec.adapters);
-  draw_strides(dice, spec.layer);
+  draw_strides(dice, spec.layer, tokens_of(spec));
   spec.adapters.max_rank =
       std::min<std::int64_t>(kMaxRank, std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +
                                            dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5}));
