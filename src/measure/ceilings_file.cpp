@@ -219,9 +219,8 @@ Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh) {
   Ceilings kept = stored && busy ? best_of(*stored, measured) : measured;
   if (stored && busy) {
     std::cerr << fmt::format(
-        "note: others use the machine (load {:.1f} per core): of the ceilings of {} the better of "
-        "each "
-        "figure is kept\n",
+        "note: others use the machine (load {:.1f} per core): the better of each figure of the "
+        "ceilings of {} is kept\n",
         measured.load, device.name);
   }
   keep(device, kept);

@@ -33,7 +33,7 @@ class KnownRows {
  public:
   explicit KnownRows(std::shared_ptr<Room> room) : room_(std::move(room)) {}
   KnownRows(KnownRows&&) noexcept = default;
-  KnownRows& operator=(KnownRows&&) noexcept = default;
+  KnownRows& operator=(KnownRows&&) = delete;
   KnownRows(const KnownRows&) = delete;
   KnownRows& operator=(const KnownRows&) = delete;
   ~KnownRows();  // gives its room back

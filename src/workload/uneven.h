@@ -58,11 +58,11 @@ class Uneven {
   [[nodiscard]] float factor_of(Kind kind) const;
   [[nodiscard]] RowBend row(std::int64_t token, std::int64_t elements) const;
   [[nodiscard]] std::int64_t below(std::int64_t index, std::int64_t bound) const;
+  [[nodiscard]] bool pair_has_one_b(std::int64_t slot) const;
 
   const Problem& problem_;
   const FillSizes& sizes_;
   std::uint64_t seed_;
-  [[nodiscard]] bool pair_has_one_b(std::int64_t slot) const;
   float large_ = 1, huge_ = 1, small_ = 1, tiny_ = 1, outlier_ = 1, far_bias_ = 1;
   std::vector<float> features_;               // [K], 0 of a feature that no row has
   std::vector<float> lanes_up_, lanes_down_;  // [max_rank], of A (or h) and of B

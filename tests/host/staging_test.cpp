@@ -148,7 +148,7 @@ TEST_CASE("staging: a change of the last byte of an input is seen too") {
     const std::string name = label(operand);
     const std::int64_t at = operand.bytes() - 1;
     CAPTURE(name);
-    CHECK(at > 0);
+    CHECK((at > 64 || operand.role == Role::kBias));
     const Stage::Look look =
         look_after([&](const Operands& operands) { flip(inputs_of(operands).at(name), at); });
     CHECK(look.changed_input == "input " + name + " changed");
