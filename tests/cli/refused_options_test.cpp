@@ -11,19 +11,23 @@ namespace lora_bench::test {
 namespace {
 
 // With --correct-cases 1 a self-test that is not refused ends in seconds, not minutes.
+TEST_CASE("exit 1: buffers apart are for one process") {
+  const std::vector<std::string> line{"verify",     "smoke", "--quick",        "--quiet",
+                                      "--backends", "cpu",   "--buffers-apart"};
+  CHECK(run_tool(line).exit_code == 0);
+  std::vector<std::string> isolated = line;
+  isolated.emplace_back("--isolate");
+  CHECK(run_tool(isolated).exit_code == 1);
+}
+
 TEST_CASE("exit 1: the self-test refuses what it would ignore") {
   const TemporaryFolder folder;
   const std::string out = folder.path("rows.jsonl");
-  const std::vector<std::vector<std::string>> ignored{{"smoke"},
-                                                      {"--backends", "cpu"},
-                                                      {"--set", "dtype=fp16"},
-                                                      {"--case", "*"},
-                                                      {"--max-cases", "3"},
-                                                      {"--filter", "rank>=8"},
-                                                      {"--isolate"},
-                                                      {"--out", out},
-                                                      {"--quick"},
-                                                      {"--tuning", "t.yaml"}};
+  const std::vector<std::vector<std::string>> ignored{
+      {"smoke"},       {"--backends", "cpu"}, {"--set", "dtype=fp16"},
+      {"--case", "*"}, {"--max-cases", "3"},  {"--filter", "rank>=8"},
+      {"--isolate"},   {"--buffers-apart"},   {"--out", out},
+      {"--quick"},     {"--tuning", "t.yaml"}};
   for (const std::vector<std::string>& words : ignored) {
     std::vector<std::string> line{"verify", "--self-test", "--quiet", "--correct-cases", "1"};
     line.insert(line.end(), words.begin(), words.end());
