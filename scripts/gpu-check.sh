@@ -7,7 +7,8 @@
 #     counters; default: all but peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
-#   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins
+#   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins,
+#     LORA_BENCH_FUZZ_PROCESSES=4 in how many processes, each with a seed of its own
 #   LORA_BENCH_TAX="*8b"    which cases of tax
 #   LORA_BENCH_PROFILE="decode1-*"   which cases of anchors and auto-wide ncu explains
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
@@ -156,6 +157,26 @@ floor() {
   record floor-check scripts/check-floor.py "$out/floor.jsonl" "$out/floor-others.jsonl"
 }
 
+# Random cases on every backend. Most of the time goes to oracle and comparison on the host, so several processes share
+# the GPU: nothing is timed. Prints what each of them said; the exit code is the worst of theirs.
+fuzz_in_processes() {
+  local processes=${LORA_BENCH_FUZZ_PROCESSES:-4} seed pids=() status=0 one
+  local each=$(((${LORA_BENCH_FUZZ:-20000} + processes - 1) / processes))
+  mkdir -p build/fuzz
+  for seed in $(seq "$processes"); do
+    "$tool" fuzz --seed "$seed" --cases "$each" --time-limit "${LORA_BENCH_FUZZ_SECONDS:-600}" --quick --quiet \
+      --backends "$backends,cublas" --out "$out/fuzz" >"build/fuzz/$seed.txt" &
+    pids+=($!)
+  done
+  for seed in $(seq "$processes"); do
+    one=0
+    wait "${pids[seed - 1]}" || one=$?
+    ((one <= status)) || status=$one
+    cat "build/fuzz/$seed.txt"
+  done
+  return "$status"
+}
+
 # What a launch must read from memory is counted there: all its weights, less 1 % for what the counters miss.
 counted_right() {
   python3 - "$1" <<'END'
@@ -200,10 +221,7 @@ run_part() {
       record aa "$tool" compare "$out/aa-base.jsonl" "$out/aa-new.jsonl"
       ;;
     modes) record modes "$tool" run modes --backends bgmv --out "$out/modes.jsonl" --quiet ;;
-    fuzz)  # in one process: several take turns on the device, and are slower together than one
-      record fuzz "$tool" fuzz --seed 1 --cases "${LORA_BENCH_FUZZ:-20000}" \
-        --time-limit "${LORA_BENCH_FUZZ_SECONDS:-600}" --quick --quiet --backends "$backends,cublas" --out "$out/fuzz"
-      ;;
+    fuzz) record fuzz fuzz_in_processes ;;
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
     clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
     peers) peers ;;
