@@ -8,7 +8,7 @@
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins,
-#     LORA_BENCH_FUZZ_PROCESSES=4 in how many processes, each with a seed of its own
+#     LORA_BENCH_FUZZ_PROCESSES=10 in how many processes, each with a seed of its own
 #   LORA_BENCH_TAX="*8b"    which cases of tax
 #   LORA_BENCH_PROFILE="decode1-*"   which cases of anchors and auto-wide ncu explains
 #   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
@@ -160,7 +160,7 @@ floor() {
 # Random cases on every backend. Most of the time goes to oracle and comparison on the host, so several processes share
 # the GPU: nothing is timed. Prints what each of them said; the exit code is the worst of theirs.
 fuzz_in_processes() {
-  local processes=${LORA_BENCH_FUZZ_PROCESSES:-4} seed pids=() status=0 one
+  local processes=${LORA_BENCH_FUZZ_PROCESSES:-10} seed pids=() status=0 one
   local each=$(((${LORA_BENCH_FUZZ:-20000} + processes - 1) / processes))
   mkdir -p build/fuzz
   for seed in $(seq "$processes"); do

@@ -44,7 +44,7 @@ struct Step {
 // The same adapters, other rows: every token takes the adapter of the next one.
 [[nodiscard]] Problem rotate_adapters(const Problem& problem);
 // One row of the largest group with another adapter of the batch: the same adapters, groups of
-// other sizes. The problem itself where one adapter alone is in use.
+// other sizes. The problem itself where one adapter alone is in use, or each has one row.
 [[nodiscard]] Problem with_other_counts(const Problem& problem);
 [[nodiscard]] Problem without_adapters(const Problem& problem);
 // Every slot in turn; all rows that have an adapter with the first of them; every slot with another

@@ -10,7 +10,6 @@
 namespace lora_bench::test {
 namespace {
 
-// With --correct-cases 1 a self-test that is not refused ends in seconds, not minutes.
 TEST_CASE("exit 1: buffers apart are for one process") {
   const std::vector<std::string> line{"verify",     "smoke", "--quick",        "--quiet",
                                       "--backends", "cpu",   "--buffers-apart"};
@@ -20,6 +19,7 @@ TEST_CASE("exit 1: buffers apart are for one process") {
   CHECK(run_tool(isolated).exit_code == 1);
 }
 
+// With --correct-cases 1 a self-test that is not refused ends in seconds, not minutes.
 TEST_CASE("exit 1: the self-test refuses what it would ignore") {
   const TemporaryFolder folder;
   const std::string out = folder.path("rows.jsonl");
