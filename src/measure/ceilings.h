@@ -12,8 +12,7 @@
 
 namespace lora_bench {
 
-// The ends of the read curve.
-constexpr std::int64_t kSmallestReadBytes = std::int64_t{64} << 10;
+// The end of the read curves.
 constexpr std::int64_t kLargestReadBytes = std::int64_t{1} << 30;
 
 // What this machine can do at best, measured, never looked up.

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "device/cuda_handles.h"
 #include "device/memory.h"
@@ -22,9 +23,14 @@ using kernels::ProbeGrid;
 using kernels::Start;
 
 constexpr int kReplays = 15;
-// Launches in one replay at least, so that its time is far above the 0.5 us of an event.
-constexpr std::int64_t kLaunches = 32;
+// Launches in one replay where memory allows, so that what a replay costs beside them counts for
+// nothing: 0.1 us a launch with 32 of them.
+constexpr std::int64_t kLaunches = 256;
 constexpr std::int64_t kFewBytes = 16;
+// Reading less than this costs a launch and nothing else.
+constexpr std::int64_t kFewestBytes = std::int64_t{256} << 10;
+// Between these sizes the cost of a launch and that of the bytes meet.
+constexpr std::int64_t kFewestBentBytes = std::int64_t{512} << 10;
 constexpr std::int64_t kMostSmallBytes = std::int64_t{8} << 20;
 // Rows as a step has them, for the probe that touches all operands of one.
 constexpr std::int64_t kRowBytes = 4096;
@@ -75,9 +81,8 @@ class DeviceProbe {
     ceilings.identity = facts_.identity;
     ceilings.launch_seconds = launch_seconds();
     ceilings.update_launch_seconds = update_launch_seconds();
-    for (std::int64_t bytes = kSmallestReadBytes; bytes <= std::min(kLargestReadBytes, room_);
-         bytes *= 2) {
-      ceilings.memory_curve.push_back({bytes, best_read(bytes, true)});
+    for (const std::int64_t bytes : sizes()) {
+      ceilings.memory_curve.push_back({bytes, best_in_memory(bytes)});
       ceilings.cache_curve.push_back({bytes, best_in_cache(bytes)});
     }
     // Small sizes came first and take little: once more, now that the clocks have risen for sure.
@@ -85,7 +90,7 @@ class DeviceProbe {
       Ceilings::Point& memory = ceilings.memory_curve[i];
       Ceilings::Point& cache = ceilings.cache_curve[i];
       if (memory.bytes <= kMostSmallBytes) {
-        memory.seconds = std::min(memory.seconds, best_read(memory.bytes, true));
+        memory.seconds = std::min(memory.seconds, best_in_memory(memory.bytes));
         cache.seconds = std::min(cache.seconds, best_in_cache(cache.bytes));
       }
     }
@@ -110,7 +115,21 @@ class DeviceProbe {
   static std::int64_t room_bytes(const DeviceFacts& facts, const Memory& memory) {
     const std::int64_t wanted = std::max(kLargestReadBytes, 4 * facts.cache_bytes);
     const std::int64_t room = std::min(wanted, memory.available_bytes() / 2);
-    return room / kSmallestReadBytes * kSmallestReadBytes;
+    return room / kFewestBytes * kFewestBytes;
+  }
+
+  // Sizes to measure. Where the curve bends a line between two sizes lies above it, so they are
+  // closer to each other there.
+  [[nodiscard]] std::vector<std::int64_t> sizes() const {
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t bytes = kFewestBytes; bytes <= std::min(kLargestReadBytes, room_);
+         bytes *= 2) {
+      sizes.push_back(bytes);
+      if (bytes >= kFewestBentBytes && bytes <= kMostSmallBytes) {
+        sizes.insert(sizes.end(), {bytes / 4 * 5, bytes / 2 * 3, bytes / 4 * 7});
+      }
+    }
+    return sizes;
   }
 
   [[nodiscard]] ProbeGrid grid(int blocks_per_multiprocessor, unsigned threads = 256) const {
@@ -155,33 +174,64 @@ class DeviceProbe {
     return best;
   }
 
+  // Grids to try for so many bytes: one to eight blocks on each multiprocessor, as far as each
+  // thread has something to read, and as few blocks as read all of it in one to eight rounds of
+  // loads. Where little is read, few blocks let the most launches overlap.
+  [[nodiscard]] std::vector<ProbeGrid> grids_for(std::int64_t bytes) const {
+    constexpr std::int64_t kThreads = 256;
+    constexpr std::int64_t kVectorBytes = 16;
+    constexpr std::int64_t kRoundBytes = kThreads * 8 * kVectorBytes;  // of a block of read_stream
+    const auto most = static_cast<std::int64_t>(grid(8).blocks);
+    std::set<std::int64_t> counts;
+    for (const int times : {1, 2, 4, 8}) {
+      counts.insert(std::clamp<std::int64_t>(bytes / (kRoundBytes * times), 1, most));
+      if (grid(times).blocks * kThreads * kVectorBytes <= bytes) {
+        counts.insert(grid(times).blocks);
+      }
+    }
+    std::vector<ProbeGrid> grids;
+    for (const std::int64_t blocks : counts) {
+      grids.push_back({static_cast<unsigned>(blocks), kThreads});
+    }
+    return grids;
+  }
+
+  // Ways to begin that can be the best. Launches that run at the same time would share what they
+  // read were it the same; small ones gain the most from an early start.
+  [[nodiscard]] static std::vector<Start> starts_for(std::int64_t bytes, bool cold) {
+    if (!cold) {
+      return {Start::kApart, Start::kLinked};
+    }
+    if (bytes <= kMostSmallBytes) {
+      return {Start::kLinked, Start::kEarly};
+    }
+    return {Start::kApart, Start::kLinked, Start::kEarly};
+  }
+
   // Cold: the launches walk through all of the memory, so that nothing is read again before more
   // than three caches of other data. Hot: the same bytes again and again. The best grid counts,
   // however it starts: a ceiling must not be lower than what a well-chosen kernel reaches.
   double best_read(std::int64_t bytes, bool cold) {
-    constexpr std::int64_t kMostLaunches = 8192;
-    const std::int64_t places = room_ / bytes;
-    const std::int64_t turned =
-        std::min({places, kMostLaunches, 4 * facts_.cache_bytes / bytes + 1});
-    const std::int64_t launches =
-        cold ? std::max(turned, std::min(places, kLaunches)) : launches_over(bytes);
+    const std::int64_t launches = cold ? cold_launches(bytes) : launches_over(bytes);
     double best = std::numeric_limits<double>::infinity();
-    for (const int blocks : {1, 2, 4, 8}) {
-      for (const Start start : {Start::kApart, Start::kLinked, Start::kEarly}) {
-        if (start == Start::kEarly && !cold) {
-          continue;  // launches that run at the same time would share what they read
-        }
+    for (const ProbeGrid& blocks : grids_for(bytes)) {
+      for (const Start start : starts_for(bytes, cold)) {
         std::vector<Launch> sequence;
         for (std::int64_t i = 0; i < launches; ++i) {
           const std::int64_t offset = cold ? i * bytes : 0;
           sequence.emplace_back([this, offset, bytes, blocks, start](Stream stream) {
-            read(offset, bytes, grid(blocks), start, stream);
+            read(offset, bytes, blocks, start, stream);
           });
         }
         best = std::min(best, per_launch(std::move(sequence)));
       }
     }
     return best;
+  }
+
+  // Seconds to read so many bytes from memory, as a plain stream or as the weights of a step.
+  double best_in_memory(std::int64_t bytes) {
+    return std::min(best_read(bytes, true), touch_weights(bytes));
   }
 
   double update_launch_seconds() {
@@ -192,6 +242,15 @@ class DeviceProbe {
     return std::min({best_read(bytes, false), best_update(bytes / 2), best_touch(bytes)});
   }
 
+  // Launches in one replay that read other bytes each, four caches of them.
+  [[nodiscard]] std::int64_t cold_launches(std::int64_t bytes) const {
+    constexpr std::int64_t kMostLaunches = 8192;
+    const std::int64_t places = room_ / bytes;
+    const std::int64_t turned =
+        std::min({places, kMostLaunches, 4 * facts_.cache_bytes / bytes + 1});
+    return std::max(turned, std::min(places, kLaunches));
+  }
+
   // Launches in one replay that go over the same bytes.
   [[nodiscard]] static std::int64_t launches_over(std::int64_t bytes) {
     return std::clamp<std::int64_t>(kLargestReadBytes / bytes, 1, kLaunches);
@@ -200,8 +259,7 @@ class DeviceProbe {
   // Seconds to read so many bytes and write them back, the same again and again.
   double best_update(std::int64_t bytes) {
     const std::vector<ProbeGrid> grids =
-        bytes == kFewBytes ? std::vector<ProbeGrid>{{1, 32}}
-                           : std::vector<ProbeGrid>{grid(1), grid(2), grid(4), grid(8)};
+        bytes == kFewBytes ? std::vector<ProbeGrid>{{1, 32}} : grids_for(bytes);
     double best = std::numeric_limits<double>::infinity();
     for (const ProbeGrid& blocks : grids) {
       for (const Start start : {Start::kApart, Start::kLinked}) {
@@ -216,20 +274,11 @@ class DeviceProbe {
     return best;
   }
 
-  // The rows of one step that is repeated: x read, y updated, or both. Seconds a launch.
-  double touch_rows(std::int64_t rows, bool reads_x, bool updates_y) {
+  // A plan of one group with so many rows, and no operand yet.
+  kernels::TouchParams step_of(std::int64_t rows) {
     const std::int32_t ends[] = {0, static_cast<std::int32_t>(rows)};
     memory_->copy_in(few_.at(0), ends, sizeof ends);
     kernels::TouchParams params;
-    const auto add = [&](std::int64_t offset, bool writes) {
-      params.rows[params.operands++] = {data_.at(offset), kRowBytes, kRowBytes, 0, true, writes};
-    };
-    if (reads_x) {
-      add(0, false);
-    }
-    if (updates_y) {
-      add(reads_x ? rows * kRowBytes : 0, true);
-    }
     params.token_order = reinterpret_cast<const std::int32_t*>(rows_.at(0));
     params.adapter_of_token = params.token_order;
     params.group_starts = reinterpret_cast<const std::int32_t*>(few_.at(0));
@@ -239,11 +288,40 @@ class DeviceProbe {
     params.tokens = rows;
     params.active = 1;
     params.sink = static_cast<unsigned*>(sink());
-    const Launch touch = [this, params](Stream stream) {
+    return params;
+  }
+
+  Launch touch(const kernels::TouchParams& params) {
+    return [this, params](Stream stream) {
       LORA_BENCH_CUDA_CHECK(kernels::launch_touch(params, facts_.multiprocessors, handle(stream)));
     };
-    return per_launch(
-        std::vector<Launch>(static_cast<std::size_t>(launches_over(rows * kRowBytes)), touch));
+  }
+
+  // The weights of a step without rows, other ones in each launch.
+  double touch_weights(std::int64_t bytes) {
+    std::vector<Launch> sequence;
+    for (std::int64_t i = 0; i < cold_launches(bytes); ++i) {
+      kernels::TouchParams params = step_of(0);
+      params.part[params.parts++] = {data_.at(i * bytes), bytes, 0, 0};
+      sequence.push_back(touch(params));
+    }
+    return per_launch(std::move(sequence));
+  }
+
+  // The rows of one step that is repeated: x read, y updated, or both. Seconds a launch.
+  double touch_rows(std::int64_t rows, bool reads_x, bool updates_y) {
+    kernels::TouchParams params = step_of(rows);
+    const auto add = [&](std::int64_t offset, bool writes) {
+      params.rows[params.operands++] = {data_.at(offset), kRowBytes, kRowBytes, 0, true, writes};
+    };
+    if (reads_x) {
+      add(0, false);
+    }
+    if (updates_y) {
+      add(reads_x ? rows * kRowBytes : 0, true);
+    }
+    return per_launch(std::vector<Launch>(static_cast<std::size_t>(launches_over(rows * kRowBytes)),
+                                          touch(params)));
   }
 
   // Seconds for so many bytes between cores and cache, read, written or both.

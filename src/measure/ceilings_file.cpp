@@ -16,7 +16,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr int kSchema = 4;
+constexpr int kSchema = 5;
 
 using Json = nlohmann::ordered_json;
 

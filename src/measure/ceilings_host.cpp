@@ -20,6 +20,7 @@
 namespace lora_bench {
 namespace {
 
+constexpr std::int64_t kSmallestReadBytes = std::int64_t{64} << 10;
 constexpr int kRepeats = 3;  // the best counts: a ceiling is what the machine can do
 constexpr int kSweeps = 3;   // over all sizes, so that what disturbs a while spoils none
 constexpr double kLeastRunSeconds = 1e-3;
