@@ -29,6 +29,14 @@ enum class Start : std::uint8_t { kApart, kLinked, kEarly };
 [[nodiscard]] cudaError_t launch_read_stream(const void* data, std::int64_t bytes, unsigned* sink,
                                              ProbeGrid grid, Start start, cudaStream_t stream);
 
+// Reads [data, data + bytes) once as a launch should that reads what the launch before read: a
+// block on each multiprocessor, which reads the same part each time, `backwards` in every second
+// launch; only the first `kept_bytes` are meant to stay in the cache. `bytes` is a multiple of
+// 4096.
+[[nodiscard]] cudaError_t launch_read_again(const void* data, std::int64_t bytes,
+                                            std::int64_t kept_bytes, bool backwards, unsigned* sink,
+                                            cudaStream_t stream);
+
 // Reads [data, data + bytes) and writes other bits back in place.
 [[nodiscard]] cudaError_t launch_update_stream(void* data, std::int64_t bytes, ProbeGrid grid,
                                                Start start, cudaStream_t stream);

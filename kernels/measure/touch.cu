@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 
 #include "kernels/link.cuh"
@@ -9,6 +10,8 @@ namespace lora_bench::kernels {
 namespace {
 
 constexpr int kLanes = 32;
+constexpr unsigned kThreads = 256;
+constexpr int kBlocksTogether = 4;        // on a multiprocessor
 constexpr int kInFlight = 8;              // vectors that a lane has under way
 constexpr unsigned kSigns = 0x80008000U;  // turned in y, so that its numbers stay finite
 
@@ -26,6 +29,11 @@ struct Tile {
 template <typename Vector>
 constexpr std::uint32_t kTileBytes = kLanes* kInFlight * sizeof(Vector);
 
+template <typename Vector>
+__device__ std::uint32_t tiles_of(std::int64_t bytes) {
+  return static_cast<std::uint32_t>(ceil_div(bytes, kTileBytes<Vector>));
+}
+
 __device__ bool touched(const Tile& tile, std::uint32_t at) {
   return at < tile.end && (tile.period == 0 || at % tile.period < tile.used);
 }
@@ -42,15 +50,15 @@ __device__ uint4 turned(uint4 value) {
 }
 
 // Neighbouring lanes touch neighbouring vectors. Weights pass once and must not push out of the
-// cache what the next launch finds there.
-template <typename Vector>
-__device__ unsigned touch_tile(const Tile& tile, bool passes, bool reads, bool writes) {
+// cache what the next launch finds there. Of a whole tile every vector is touched.
+template <bool kWhole, typename Vector>
+__device__ unsigned touch_vectors(const Tile& tile, bool passes, bool reads, bool writes) {
   Vector loaded[kInFlight] = {};
   const std::uint32_t lane = threadIdx.x % kLanes;
 #pragma unroll
   for (int j = 0; j < kInFlight; ++j) {
     const std::uint32_t at = tile.first + (j * kLanes + lane) * std::uint32_t{sizeof(Vector)};
-    if (reads && touched(tile, at)) {
+    if (reads && (kWhole || touched(tile, at))) {
       const auto* from = reinterpret_cast<const Vector*>(tile.base + at);
       loaded[j] = passes ? __ldcs(from) : *from;
     }
@@ -59,12 +67,19 @@ __device__ unsigned touch_tile(const Tile& tile, bool passes, bool reads, bool w
 #pragma unroll
   for (int j = 0; j < kInFlight; ++j) {
     const std::uint32_t at = tile.first + (j * kLanes + lane) * std::uint32_t{sizeof(Vector)};
-    if (writes && touched(tile, at)) {
+    if (writes && (kWhole || touched(tile, at))) {
       *reinterpret_cast<Vector*>(tile.base + at) = turned(loaded[j]);
     }
     mixed ^= mix(loaded[j]);
   }
   return mixed;
+}
+
+template <typename Vector>
+__device__ unsigned touch_tile(const Tile& tile, bool passes, bool reads, bool writes) {
+  return tile.period == 0 && tile.first + kTileBytes<Vector> <= tile.end
+             ? touch_vectors<true, Vector>(tile, passes, reads, writes)
+             : touch_vectors<false, Vector>(tile, passes, reads, writes);
 }
 
 __device__ char* address(const void* base, std::int64_t bytes) {
@@ -78,17 +93,18 @@ __device__ std::int64_t rank_of(const TouchParams& params, std::int64_t slot) {
 // The tile of the weights with this number: those of a part follow those of the part before, and in
 // a part those of a group those of the group before.
 template <typename Vector>
-__device__ Tile weights_of(const TouchParams& params, std::int64_t tile) {
+__device__ Tile weights_of(const TouchParams& params, std::uint32_t tile) {
   for (int part = 0; part < params.parts; ++part) {
     const TouchParams::Part& weights = params.part[part];
-    const std::int64_t tiles = ceil_div(weights.slot_bytes, kTileBytes<Vector>);
-    if (tile >= tiles * params.active) {
-      tile -= tiles * params.active;
+    const std::uint32_t tiles = tiles_of<Vector>(weights.slot_bytes);
+    const std::uint32_t of_part = tiles * static_cast<std::uint32_t>(params.active);
+    if (tile >= of_part) {
+      tile -= of_part;
       continue;
     }
-    const std::int64_t group = tile / tiles;
+    const std::uint32_t group = tile / tiles;
     const std::int64_t slot = params.active_ids[group];
-    const auto first = static_cast<std::uint32_t>((tile - group * tiles) * kTileBytes<Vector>);
+    const std::uint32_t first = (tile - group * tiles) * kTileBytes<Vector>;
     auto whole = static_cast<std::uint32_t>(weights.slot_bytes);
     auto period = static_cast<std::uint32_t>(weights.period_bytes);
     std::uint32_t used = 0;
@@ -105,11 +121,11 @@ __device__ Tile weights_of(const TouchParams& params, std::int64_t tile) {
 
 template <typename Vector>
 __device__ Tile row_of(const TouchParams& params, const TouchParams::Rows& rows,
-                       std::int64_t tile) {
-  const std::int64_t tiles = ceil_div(rows.row_bytes, kTileBytes<Vector>);
-  const std::int64_t row = tile / tiles;
+                       std::uint32_t tile) {
+  const std::uint32_t tiles = tiles_of<Vector>(rows.row_bytes);
+  const std::uint32_t row = tile / tiles;
   const std::int64_t token = params.token_order[row];
-  const auto first = static_cast<std::uint32_t>((tile - row * tiles) * kTileBytes<Vector>);
+  const std::uint32_t first = (tile - row * tiles) * kTileBytes<Vector>;
   auto end = static_cast<std::uint32_t>(rows.row_bytes);
   if (params.uniform_rank == 0 || rows.lane_bytes > 0) {
     const std::int64_t rank = rank_of(params, params.adapter_of_token[token]);
@@ -122,10 +138,10 @@ __device__ Tile row_of(const TouchParams& params, const TouchParams::Rows& rows,
 
 // The tile of the rows with this number: those of x, then of h, then of y.
 template <typename Vector>
-__device__ unsigned touch_rows(const TouchParams& params, std::int64_t rows, std::int64_t tile) {
+__device__ unsigned touch_rows(const TouchParams& params, std::uint32_t rows, std::uint32_t tile) {
   for (int operand = 0; operand < params.operands; ++operand) {
     const TouchParams::Rows& of = params.rows[operand];
-    const std::int64_t tiles = rows * ceil_div(of.row_bytes, kTileBytes<Vector>);
+    const std::uint32_t tiles = rows * tiles_of<Vector>(of.row_bytes);
     if (tile < tiles) {
       const Tile at = row_of<Vector>(params, of, tile);
       await_previous_kernel();
@@ -142,25 +158,25 @@ __device__ unsigned touch_rows(const TouchParams& params, std::int64_t rows, std
 // every second launch each warp goes through its tiles backwards: what exceeds the cache is then
 // not what the launch starts with. Bound: memory, or the L2.
 template <typename Vector>
-__global__ void touch(const __grid_constant__ TouchParams params, std::int64_t weight_tiles,
-                      std::int64_t tiles_of_all_tokens) {
+__global__ void __launch_bounds__(kThreads, kBlocksTogether)
+    touch(const __grid_constant__ TouchParams params, std::uint32_t weight_tiles,
+          std::uint32_t tiles_of_a_row) {
   let_next_kernel_start();
-  const std::int64_t warps = std::int64_t{gridDim.x} * blockDim.x / kLanes;
-  const std::int64_t first = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kLanes;
-  const std::int64_t rows = params.active == 0 ? 0 : params.group_starts[params.active];
-  const std::int64_t row_tiles =
-      params.tokens == 0 ? 0 : tiles_of_all_tokens / params.tokens * rows;
-  const std::int64_t all = weight_tiles + row_tiles;
-  const double share = all == 0 ? 0 : static_cast<double>(row_tiles) / static_cast<double>(all);
+  const std::uint32_t warps = gridDim.x * blockDim.x / kLanes;
+  const std::uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes;
+  const auto rows =
+      static_cast<std::uint32_t>(params.active == 0 ? 0 : params.group_starts[params.active]);
+  const std::uint32_t row_tiles = tiles_of_a_row * rows;
+  const std::uint32_t all = weight_tiles + row_tiles;
+  const double share = all == 0 ? 0 : static_cast<double>(row_tiles) / all;
   unsigned mixed = 0;
-  const std::int64_t turns = first < all ? (all - 1 - first) / warps + 1 : 0;
-  for (std::int64_t step = 0; step < turns; ++step) {
-    const std::int64_t turn = first + (params.backwards ? turns - 1 - step : step) * warps;
+  const std::uint32_t turns = first < all ? (all - 1 - first) / warps + 1 : 0;
+  for (std::uint32_t step = 0; step < turns; ++step) {
+    const std::uint32_t turn = first + (params.backwards ? turns - 1 - step : step) * warps;
     // Of the first `turn` tiles so many are rows; the last turn is none too many.
-    const auto before = static_cast<std::int64_t>(static_cast<double>(turn) * share);
-    const auto after = turn + 1 == all
-                           ? row_tiles
-                           : static_cast<std::int64_t>(static_cast<double>(turn + 1) * share);
+    const auto before = static_cast<std::uint32_t>(turn * share);
+    const std::uint32_t after =
+        turn + 1 == all ? row_tiles : static_cast<std::uint32_t>((turn + 1) * share);
     if (after > before) {
       mixed ^= touch_rows<Vector>(params, rows, before);
     } else {
@@ -175,18 +191,23 @@ __global__ void touch(const __grid_constant__ TouchParams params, std::int64_t w
 
 template <typename Vector>
 cudaError_t launch(const TouchParams& params, int multiprocessors, cudaStream_t stream) {
-  constexpr unsigned kThreads = 256;
   constexpr std::int64_t kWarps = kThreads / kLanes;
   std::int64_t weight_tiles = 0;
   for (int part = 0; part < params.parts; ++part) {
     weight_tiles += params.active * ceil_div(params.part[part].slot_bytes, kTileBytes<Vector>);
   }
-  std::int64_t row_tiles = 0;
+  std::int64_t tiles_of_a_row = 0;
   for (int operand = 0; operand < params.operands; ++operand) {
-    row_tiles += params.tokens * ceil_div(params.rows[operand].row_bytes, kTileBytes<Vector>);
+    tiles_of_a_row += ceil_div(params.rows[operand].row_bytes, kTileBytes<Vector>);
   }
-  const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(weight_tiles + row_tiles, kWarps),
-                                                       1, std::int64_t{multiprocessors} * 8);
+  const std::int64_t all = weight_tiles + params.tokens * tiles_of_a_row;
+  if (all > std::numeric_limits<std::uint32_t>::max()) {
+    return cudaErrorInvalidValue;
+  }
+  // No more blocks than run at once: a cache does best when each finds itself on the multiprocessor
+  // where it was in the launch before.
+  const std::int64_t blocks = std::clamp<std::int64_t>(
+      ceil_div(all, kWarps), 1, std::int64_t{multiprocessors} * kBlocksTogether);
   cudaFuncAttributes code = {};
   if (const cudaError_t error = cudaFuncGetAttributes(&code, touch<Vector>); error != cudaSuccess) {
     return error;
@@ -200,7 +221,9 @@ cudaError_t launch(const TouchParams& params, int multiprocessors, cudaStream_t 
   config.stream = stream;
   config.attrs = &link;
   config.numAttrs = code.ptxVersion >= 90 ? 1U : 0U;  // older code waits for nothing
-  return cudaLaunchKernelEx(&config, touch<Vector>, params, weight_tiles, row_tiles);
+  return cudaLaunchKernelEx(&config, touch<Vector>, params,
+                            static_cast<std::uint32_t>(weight_tiles),
+                            static_cast<std::uint32_t>(tiles_of_a_row));
 }
 
 }  // namespace

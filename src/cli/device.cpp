@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "cli/invocation.h"
@@ -35,8 +36,9 @@ std::string facts_text(const DeviceFacts& facts) {
 }
 
 std::string ceilings_text(const Ceilings& ceilings) {
-  std::string text = fmt::format("  {:<16} {:>10} {:>12} {:>10} {:>12}\n", "bytes", "memory_us",
-                                 "memory_GBps", "cache_us", "cache_GBps");
+  std::string text =
+      fmt::format("  {:<16} {:>10} {:>12} {:>10} {:>12}{}\n", "bytes", "memory_us", "memory_GBps",
+                  "cache_us", "cache_GBps", ceilings.again_curve.empty() ? "" : "   again_us");
   for (std::size_t i = 0; i < ceilings.memory_curve.size(); ++i) {
     const Ceilings::Point& cold = ceilings.memory_curve[i];
     text +=
@@ -46,6 +48,10 @@ std::string ceilings_text(const Ceilings& ceilings) {
       const Ceilings::Point& hot = ceilings.cache_curve[i];
       text += fmt::format(" {:>10.2f} {:>12.0f}", hot.seconds * 1e6,
                           static_cast<double>(hot.bytes) / hot.seconds * 1e-9);
+    }
+    const auto again = std::ranges::find(ceilings.again_curve, cold.bytes, &Ceilings::Point::bytes);
+    if (again != ceilings.again_curve.end()) {
+      text += fmt::format(" {:>10.2f}", again->seconds * 1e6);
     }
     text += '\n';
   }

@@ -30,6 +30,9 @@ struct Ceilings {
   // Reading, or reading and writing back, so many bytes in all, the same again and again: they come
   // from the last cache where it holds them.
   std::vector<Point> cache_curve;
+  // Reading so many bytes once, the same in each launch, where the last cache holds not nearly all
+  // of them: the best that any choice of what it keeps gave. Empty on a CPU.
+  std::vector<Point> again_curve;
   double copy_bytes_per_s = 0;       // read + written
   double launch_seconds = 0;         // one empty launch in the sequence that is timed
   double update_launch_seconds = 0;  // one that updates a few bytes which the launch before wrote
@@ -72,6 +75,10 @@ constexpr double kDisturbingLoad = 0.5;
 // the launch before has ended: they take as long as the curve says, which has the latency too, and
 // beyond what the cache holds the best rate.
 [[nodiscard]] double cache_seconds(const Ceilings& ceilings, double bytes, double chained_bytes);
+
+// Least time in which a launch touches so many distinct bytes that the launch before touched too;
+// 0 where the curve does not tell.
+[[nodiscard]] double again_seconds(const Ceilings& ceilings, double bytes);
 
 // What the case needs at least; formulas in docs/metrics.md.
 struct Work {

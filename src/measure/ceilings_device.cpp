@@ -27,6 +27,9 @@ constexpr int kReplays = 15;
 // nothing: 0.1 us a launch with 32 of them.
 constexpr std::int64_t kLaunches = 256;
 constexpr std::int64_t kFewBytes = 16;
+// Bytes that come again and that the cache cannot keep are measured in these sizes.
+constexpr std::int64_t kFewestAgainBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kMostAgainBytes = std::int64_t{512} << 20;
 // Reading less than this costs a launch and nothing else.
 constexpr std::int64_t kFewestBytes = std::int64_t{256} << 10;
 // Between these sizes the cost of a launch and that of the bytes meet.
@@ -34,6 +37,8 @@ constexpr std::int64_t kFewestBentBytes = std::int64_t{512} << 10;
 constexpr std::int64_t kMostSmallBytes = std::int64_t{8} << 20;
 // Rows as a step has them, for the probe that touches all operands of one.
 constexpr std::int64_t kRowBytes = 4096;
+// So many caches hold all that is read again.
+constexpr double kKeepAll = 1e3;
 constexpr std::int64_t kMostProbeRows = kLargestReadBytes / kRowBytes;
 
 cudaStream_t handle(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
@@ -84,6 +89,9 @@ class DeviceProbe {
     for (const std::int64_t bytes : sizes()) {
       ceilings.memory_curve.push_back({bytes, best_in_memory(bytes)});
       ceilings.cache_curve.push_back({bytes, best_in_cache(bytes)});
+      if (bytes >= kFewestAgainBytes && bytes < kMostAgainBytes) {
+        ceilings.again_curve.push_back({bytes, best_again(bytes)});
+      }
     }
     // Small sizes came first and take little: once more, now that the clocks have risen for sure.
     for (std::size_t i = 0; i < ceilings.memory_curve.size(); ++i) {
@@ -100,6 +108,7 @@ class DeviceProbe {
     make_monotone(ceilings.memory_curve);
     make_no_slower_than_pieces(ceilings.memory_curve);
     make_monotone(ceilings.cache_curve);
+    make_monotone(ceilings.again_curve);
     ceilings.copy_bytes_per_s = copy_rate();
     for (const auto& [dtype, number] :
          {std::pair{Dtype::kBf16, Number::kBf16}, std::pair{Dtype::kFp16, Number::kFp16},
@@ -125,7 +134,7 @@ class DeviceProbe {
     for (std::int64_t bytes = kFewestBytes; bytes <= std::min(kLargestReadBytes, room_);
          bytes *= 2) {
       sizes.push_back(bytes);
-      if (bytes >= kFewestBentBytes && bytes <= kMostSmallBytes) {
+      if (bytes >= kFewestBentBytes && bytes < kMostAgainBytes) {
         sizes.insert(sizes.end(), {bytes / 4 * 5, bytes / 2 * 3, bytes / 4 * 7});
       }
     }
@@ -231,15 +240,35 @@ class DeviceProbe {
 
   // Seconds to read so many bytes from memory, as a plain stream or as the weights of a step.
   double best_in_memory(std::int64_t bytes) {
-    return std::min(best_read(bytes, true), touch_weights(bytes));
+    return std::min(best_read(bytes, true), touch_weights(bytes, false));
   }
 
   double update_launch_seconds() {
-    return std::min(best_update(kFewBytes), touch_rows(1, false, true));
+    // Steps with weights were seen up to 10 % quicker than an update alone.
+    return std::min(
+        {best_update(kFewBytes), touch_rows(1, false, true), touch_weights(kFewestBytes, true)});
   }
 
   double best_in_cache(std::int64_t bytes) {
     return std::min({best_read(bytes, false), best_update(bytes / 2), best_touch(bytes)});
+  }
+
+  // Seconds to read so many bytes, the same again and again, however many of them the cache keeps.
+  double best_again(std::int64_t bytes) {
+    double best = best_read(bytes, false);
+    for (const double share : {0.5, 0.6, 0.7, 0.8, 1.0, kKeepAll}) {
+      const auto kept = static_cast<std::int64_t>(share * static_cast<double>(facts_.cache_bytes));
+      std::vector<Launch> sequence;
+      for (std::int64_t i = 0; i < std::max<std::int64_t>(2, launches_over(bytes)); ++i) {
+        sequence.emplace_back([this, bytes, kept, i](Stream stream) {
+          LORA_BENCH_CUDA_CHECK(kernels::launch_read_again(data_.at(0), bytes, kept, i % 2 == 1,
+                                                           static_cast<unsigned*>(sink()),
+                                                           handle(stream)));
+        });
+      }
+      best = std::min(best, per_launch(std::move(sequence)));
+    }
+    return best;
   }
 
   // Launches in one replay that read other bytes each, four caches of them.
@@ -297,12 +326,17 @@ class DeviceProbe {
     };
   }
 
-  // The weights of a step without rows, other ones in each launch.
-  double touch_weights(std::int64_t bytes) {
+  // The weights of a step, other ones in each launch, and a row of y that each launch updates.
+  double touch_weights(std::int64_t bytes, bool updates_y) {
+    kernels::TouchParams params = step_of(updates_y ? 1 : 0);
+    if (updates_y) {
+      params.rows[params.operands++] = {
+          data_.at(room_ - kRowBytes), kRowBytes, kRowBytes, 0, true, true};
+    }
+    params.parts = 1;
     std::vector<Launch> sequence;
     for (std::int64_t i = 0; i < cold_launches(bytes); ++i) {
-      kernels::TouchParams params = step_of(0);
-      params.part[params.parts++] = {data_.at(i * bytes), bytes, 0, 0};
+      params.part[0] = {data_.at(i * bytes), bytes, 0, 0};
       sequence.push_back(touch(params));
     }
     return per_launch(std::move(sequence));

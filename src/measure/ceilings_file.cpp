@@ -72,6 +72,11 @@ std::vector<Ceilings::Point> curve_from_json(const Json& points) {
       throw std::invalid_argument("sizes do not ascend");
     }
   }
+  return curve;
+}
+
+std::vector<Ceilings::Point> filled_curve_from_json(const Json& points) {
+  std::vector<Ceilings::Point> curve = curve_from_json(points);
   if (curve.empty()) {
     throw std::invalid_argument("an empty curve");
   }
@@ -136,6 +141,7 @@ std::string ceilings_to_json(const Ceilings& ceilings) {
             {"kept_bytes", ceilings.kept_bytes},
             {"memory_curve", curve_to_json(ceilings.memory_curve)},
             {"cache_curve", curve_to_json(ceilings.cache_curve)},
+            {"again_curve", curve_to_json(ceilings.again_curve)},
             {"copy_bytes_per_s", ceilings.copy_bytes_per_s},
             {"launch_seconds", ceilings.launch_seconds},
             {"update_launch_seconds", ceilings.update_launch_seconds},
@@ -158,8 +164,9 @@ std::optional<Ceilings> ceilings_from_json(const std::string& text) {
     ceilings.identity = json.at("identity").get<std::string>();
     ceilings.cache_bytes = json.at("cache_bytes").get<std::int64_t>();
     ceilings.kept_bytes = json.at("kept_bytes").get<std::int64_t>();
-    ceilings.memory_curve = curve_from_json(json.at("memory_curve"));
-    ceilings.cache_curve = curve_from_json(json.at("cache_curve"));
+    ceilings.memory_curve = filled_curve_from_json(json.at("memory_curve"));
+    ceilings.cache_curve = filled_curve_from_json(json.at("cache_curve"));
+    ceilings.again_curve = curve_from_json(json.at("again_curve"));
     ceilings.copy_bytes_per_s = positive(json.at("copy_bytes_per_s"));
     ceilings.launch_seconds = positive(json.at("launch_seconds"));
     ceilings.update_launch_seconds = positive(json.at("update_launch_seconds"));

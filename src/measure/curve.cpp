@@ -39,6 +39,7 @@ Ceilings best_of(const Ceilings& one, const Ceilings& other) {
   Ceilings best = one;
   best.memory_curve = lower_of(one.memory_curve, other.memory_curve);
   best.cache_curve = lower_of(one.cache_curve, other.cache_curve);
+  best.again_curve = lower_of(one.again_curve, other.again_curve);
   best.copy_bytes_per_s = std::max(one.copy_bytes_per_s, other.copy_bytes_per_s);
   best.launch_seconds = std::min(one.launch_seconds, other.launch_seconds);
   best.update_launch_seconds = std::min(one.update_launch_seconds, other.update_launch_seconds);

@@ -90,6 +90,13 @@ double cache_seconds(const Ceilings& ceilings, double bytes, double chained_byte
   return std::max(chained_seconds, bytes / bytes_per_s);
 }
 
+double again_seconds(const Ceilings& ceilings, double bytes) {
+  const std::vector<Ceilings::Point>& curve = ceilings.again_curve;
+  return curve.empty() || bytes < static_cast<double>(curve.front().bytes)
+             ? 0
+             : read_seconds(curve, bytes);
+}
+
 std::int64_t bytes_from_memory(const Work& work, CacheMode cache, std::int64_t kept_bytes) {
   if (cache == CacheMode::kCold) {
     return work.bytes - work.written_bytes;  // the last writes may still sit in the cache
@@ -107,6 +114,7 @@ Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
                const Ceilings& ceilings) {
   const auto bytes = static_cast<double>(work.bytes);
   const auto from_memory = static_cast<double>(bytes_from_memory(work, cache, ceilings.kept_bytes));
+  const auto distinct_bytes = static_cast<double>(work.bytes - work.updated_bytes);
   const double peak = peak_flops_per_s(ceilings, problem.dtype);
   const double flops_seconds = peak > 0 ? static_cast<double>(work.flops) / peak : 0;
   const double stream_seconds = read_seconds(ceilings.memory_curve, bytes);
@@ -118,8 +126,11 @@ Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
 
   const std::pair<const char*, double> terms[] = {
       {"memory", read_seconds(ceilings.memory_curve, from_memory)},
-      // Where a disturbed run measured a cache that is slower than the memory, memory counts.
-      {"cache", std::min(cache_bound, stream_seconds)},
+      // Where a disturbed run measured a cache that is slower than the memory, memory counts. What
+      // a cache keeps of bytes that all come again is no less than what it keeps when weights do
+      // not.
+      {"cache",
+       std::min(std::max(cache_bound, again_seconds(ceilings, distinct_bytes)), stream_seconds)},
       {"flops", flops_seconds},
       {"launch", launch_seconds}};
   Floor floor;

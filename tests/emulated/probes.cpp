@@ -8,6 +8,10 @@ cudaError_t launch_read_stream(const void*, std::int64_t, unsigned*, ProbeGrid, 
                                cudaStream_t) {
   return cudaErrorNotSupported;
 }
+cudaError_t launch_read_again(const void*, std::int64_t, std::int64_t, bool, unsigned*,
+                              cudaStream_t) {
+  return cudaErrorNotSupported;
+}
 cudaError_t launch_update_stream(void*, std::int64_t, ProbeGrid, Start, cudaStream_t) {
   return cudaErrorNotSupported;
 }

@@ -96,6 +96,11 @@ TEST_CASE("the ceilings of the device are whole and rise with the size") {
     CHECK(ceilings.memory_curve[i].seconds > 0);
     CHECK(ceilings.cache_curve[i].seconds < 1.1 * ceilings.memory_curve[i].seconds);
   }
+  REQUIRE(ceilings.again_curve.size() >= 10);
+  for (const lora_bench::Ceilings::Point& again : ceilings.again_curve) {
+    CHECK(again.seconds <
+          1.1 * lora_bench::read_seconds(ceilings.memory_curve, static_cast<double>(again.bytes)));
+  }
   CHECK(ceilings.copy_bytes_per_s > 0);
   CHECK(ceilings.launch_seconds > 0);
   CHECK(ceilings.launch_seconds < 1e-4);

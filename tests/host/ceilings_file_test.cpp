@@ -67,6 +67,7 @@ TEST_CASE("stored ceilings come back to the last bit") {
   CHECK(back->memory_curve[1].bytes == 131072);
   CHECK(back->memory_curve[1].seconds == 1.7e-5);
   CHECK(back->cache_curve[0].seconds == 1.0 / 3e6);
+  CHECK(back->again_curve.empty());  // as on a CPU
   CHECK(back->copy_bytes_per_s == 4.22e12);
   CHECK(back->launch_seconds == 5e-7);
   CHECK(back->product_flops_per_s == 2.5e11);
@@ -74,6 +75,16 @@ TEST_CASE("stored ceilings come back to the last bit") {
   REQUIRE(back->peaks.size() == 2);
   CHECK(back->peaks[0].dtype == Dtype::kBf16);
   CHECK(back->peaks[0].flops_per_s == 7.5e14);
+}
+
+TEST_CASE("how long bytes take that come again is stored where it was measured") {
+  Ceilings ceilings = sample();
+  ceilings.again_curve = {{1 << 24, 3e-6}, {1 << 25, 7e-6}};
+  const std::optional<Ceilings> back = ceilings_from_json(ceilings_to_json(ceilings));
+  REQUIRE(back);
+  REQUIRE(back->again_curve.size() == 2);
+  CHECK(back->again_curve[1].bytes == 1 << 25);
+  CHECK(back->again_curve[1].seconds == 7e-6);
 }
 
 TEST_CASE("a record that is cut, empty or absurd counts as none") {

@@ -58,6 +58,7 @@ TEST_CASE("of two measurements of one machine each better figure counts") {
   Ceilings busy;
   busy.memory_curve = {{100, 4.0}, {200, 5.0}};
   busy.cache_curve = {{100, 1.0}, {200, 5.0}};
+  busy.again_curve = {{100, 2.0}, {200, 4.0}};
   busy.copy_bytes_per_s = 10;
   busy.launch_seconds = 2e-6;
   busy.product_flops_per_s = 7;
@@ -66,6 +67,7 @@ TEST_CASE("of two measurements of one machine each better figure counts") {
   Ceilings quiet = busy;
   quiet.memory_curve = {{100, 2.0}, {200, 6.0}};
   quiet.cache_curve = {{100, 1.5}, {200, 3.0}};
+  quiet.again_curve = {{100, 2.5}, {200, 3.5}};
   quiet.copy_bytes_per_s = 12;
   quiet.launch_seconds = 1e-6;
   quiet.product_flops_per_s = 8;
@@ -76,6 +78,8 @@ TEST_CASE("of two measurements of one machine each better figure counts") {
   CHECK(best.memory_curve[1].seconds == 5.0);
   CHECK(best.cache_curve[0].seconds == 1.0);
   CHECK(best.cache_curve[1].seconds == 3.0);
+  CHECK(best.again_curve[0].seconds == 2.0);
+  CHECK(best.again_curve[1].seconds == 3.5);
   CHECK(best.copy_bytes_per_s == 12);
   CHECK(best.launch_seconds == 1e-6);
   CHECK(best.product_flops_per_s == 8);

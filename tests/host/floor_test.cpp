@@ -204,6 +204,25 @@ TEST_CASE("a launch that adds to y waits for the one before, one that overwrites
   CHECK(floor_of(count_work(problem), problem, CacheMode::kWeightsCold, slow).seconds < 0.1);
 }
 
+TEST_CASE("bytes that come again and that no cache holds take as long as was measured") {
+  Problem problem = qkv(grouped({0}, {1}), {16});
+  Ceilings ceilings = machine();
+  ceilings.again_curve = {{1000000, 30e-6}, {4000000, 230e-6}};
+  CHECK(again_seconds(ceilings, 999999) == 0);  // the cache holds nearly all of them
+  CHECK(again_seconds(ceilings, 4000000) == near(230e-6));
+  CHECK(again_seconds(machine(), 4000000) == 0);
+  // Of y, which is read and written, each byte comes again once: 4000000 of them are distinct.
+  const Work work{
+      .bytes = 5000000, .weight_bytes = 500000, .written_bytes = 1000000, .updated_bytes = 1000000};
+  const Floor floor = floor_of(work, problem, CacheMode::kWeightsCold, ceilings);
+  CHECK(floor.bound_by == "cache");
+  CHECK(floor.seconds == near(230e-6));
+  // Nor is it slower than one pass over all bytes.
+  ceilings.again_curve = {{1000000, 30e-6}, {4000000, 2.0}};
+  CHECK(floor_of(work, problem, CacheMode::kWeightsCold, ceilings).seconds ==
+        near(floor.stream_seconds));
+}
+
 TEST_CASE("a cache that was measured slower than the memory does not raise the floor") {
   const Problem problem = qkv(grouped({0}, {1}), {16});
   const Work work{.bytes = 2000000, .weight_bytes = 1000000, .written_bytes = 500000};
