@@ -59,12 +59,13 @@ std::string skip_reasons(const FuzzReport& report) {
   return text;
 }
 
-std::string failures_text(const FuzzReport& report) {
+std::string written_cases_text(const std::vector<FuzzFailure>& cases) {
   std::string text;
-  for (const FuzzFailure& failure : report.failures) {
-    text += fmt::format("\n{} {} on case {}: {}\n  {}: {}\n  again: {}\n",
-                        name(failure.status_as_drawn), failure.backend, failure.index,
-                        failure.as_drawn, failure.how_written, failure.message, failure.command);
+  for (const FuzzFailure& failure : cases) {
+    text += fmt::format(
+        "\n{} {} on case {}: {}\n  {}{}\n  again: {}\n", name(failure.status_as_drawn),
+        failure.backend, failure.index, failure.as_drawn, failure.how_written,
+        failure.message == failure.as_drawn ? "" : ": " + failure.message, failure.command);
   }
   return text;
 }
@@ -88,8 +89,8 @@ ExitCode execute(FuzzCommand command) {
   request.relations = !command.quick;
   request.tell = print_note;
   const FuzzReport report = fuzz(request);
-  print_result(counts_table(report) + skip_reasons(report) + failures_text(report) + "\n" +
-               last_line(request, report));
+  print_result(counts_table(report) + skip_reasons(report) + written_cases_text(report.mistrusted) +
+               written_cases_text(report.failures) + "\n" + last_line(request, report));
   return report.exit;
 }
 

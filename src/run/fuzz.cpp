@@ -119,6 +119,9 @@ class Fuzzer {
   void one_case_of(Entrant& entrant, const Case& spec);
   void count(Entrant& entrant, const Proof& proof) const;
   void keep(Entrant& entrant, const Case& drawn, const Proof& proof);
+  void keep_mistrusted(Entrant& entrant, const Case& drawn, const Proof& proof);
+  FuzzFailure written(const Entrant& entrant, const Case& smallest, const Proof& last,
+                      const Proof& as_drawn, std::string how_written);
   Case make_smaller(Entrant& entrant, const Case& drawn, Proof& last, std::string& how);
   [[nodiscard]] Case drawn(std::uint64_t index) const;
   [[nodiscard]] std::string file_text(const FuzzFailure& failure, const Case& spec) const;
@@ -240,27 +243,41 @@ Case Fuzzer::make_smaller(Entrant& entrant, const Case& spec, Proof& last, std::
   return shrunk.spec;
 }
 
-void Fuzzer::keep(Entrant& entrant, const Case& spec, const Proof& proof) {
-  Proof last = proof;
+// Writes `smallest` to a file of its own and tells of it. Throws EnvironmentError where it cannot.
+FuzzFailure Fuzzer::written(const Entrant& entrant, const Case& smallest, const Proof& last,
+                            const Proof& as_drawn, std::string how_written) {
   FuzzFailure failure;
-  const Case smallest = make_smaller(entrant, spec, last, failure.how_written);
+  failure.how_written = std::move(how_written);
   failure.backend = entrant.count.backend;
   failure.index = index_;
   failure.status = last.row.status;
-  failure.status_as_drawn = proof.row.status;
-  failure.file = free_path(spec.scenario);
+  failure.status_as_drawn = as_drawn.row.status;
+  failure.file = free_path(fmt::format("fuzz-{}-{}", request_.seed, index_));
   failure.command = command_for(entrant.contestant.spelling(), failure.file, last);
   failure.message = last.row.message;
-  failure.as_drawn = proof.row.message;
+  failure.as_drawn = as_drawn.row.message;
   std::ofstream file(failure.file);
   file << file_text(failure, smallest);
   file.close();
   progress_.clear();
   request_.tell(fmt::format("{} {} on case {}: {}\n  {}", name(failure.status), failure.backend,
                             failure.index, failure.message, failure.command));
-  report_.failures.push_back(failure);
   if (!file) {
     throw EnvironmentError("cannot write '" + failure.file.string() + "'");
+  }
+  return failure;
+}
+
+void Fuzzer::keep(Entrant& entrant, const Case& spec, const Proof& proof) {
+  Proof last = proof;
+  std::string how;
+  const Case smallest = make_smaller(entrant, spec, last, how);
+  report_.failures.push_back(written(entrant, smallest, last, proof, how));
+}
+
+void Fuzzer::keep_mistrusted(Entrant& entrant, const Case& spec, const Proof& proof) {
+  if (entrant.count.mistrusted <= request_.failures_enough) {
+    report_.mistrusted.push_back(written(entrant, spec, proof, proof, "as drawn"));
   }
 }
 
@@ -269,6 +286,8 @@ void Fuzzer::one_case_of(Entrant& entrant, const Case& spec) {
   count(entrant, proof);
   if (failing(proof.row.status)) {
     keep(entrant, spec, proof);
+  } else if (proof.row.status == Status::kMistrusted) {
+    keep_mistrusted(entrant, spec, proof);
   }
 }
 

@@ -25,7 +25,7 @@ struct FuzzRequest {
   std::function<void(const std::string&)> tell = [](const std::string&) {};  // a line for stderr
 };
 
-// One case that failed, as it was written.
+// One case that failed or was MISTRUSTED, as it was written.
 struct FuzzFailure {
   std::string backend;
   std::uint64_t index = 0;  // of the case it was drawn as
@@ -48,6 +48,7 @@ struct FuzzReport {
   std::int64_t cases = 0;  // begun
   std::vector<FuzzCount> counts;
   std::vector<FuzzFailure> failures;
+  std::vector<FuzzFailure> mistrusted;  // the first of each backend
   double seconds = 0;
   ExitCode exit = ExitCode::kPass;
   std::string ending;  // a sentence when it ended early
@@ -56,7 +57,8 @@ struct FuzzReport {
 // Proves every backend, in processes beside this one (run/contestant.h), on cases drawn from the
 // seed: the same seed draws the same cases whatever the backends. A case that fails is made as
 // small as it stays failing and written to FOLDER/fuzz-SEED-INDEX.yaml (or -2, where that is) at
-// once, so that nothing that follows can lose it. Throws UsageError and EnvironmentError before any
+// once, so that nothing that follows can lose it. MISTRUSTED cases are written as drawn, the first
+// `failures_enough` of each backend. Throws UsageError and EnvironmentError before any
 // work.
 [[nodiscard]] FuzzReport fuzz(const FuzzRequest& request);
 

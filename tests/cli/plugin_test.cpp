@@ -285,6 +285,29 @@ static void change(lora_bench_descriptor* d) { d->launch = every_second; d->nume
   CHECK(contains(result.out, "declare numerics no looser than the kernel is"));
 }
 
+TEST_CASE("fuzz writes what is MISTRUSTED as drawn, with the command that shows it again") {
+  const TemporaryFolder folder;
+  const std::string library = right_but_for(folder, R"(
+static void loose(const lora_bench_problem*, lora_bench_numerics* n) { n->unit_roundoff = 0x1p-8; }
+static void change(lora_bench_descriptor* d) { d->numerics = loose; }
+)");
+  const ProcessResult result = run_tool({"fuzz", "--quick", "--cases", "60", "--max-failures", "2",
+                                         "--backends", library, "--out", folder.path("found")});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 4);
+  static const std::regex kTold(
+      "MISTRUSTED changed on case [0-9]+: [^\n]*\n  as drawn"
+      "\n  again: lora-bench (verify [^\n]*)");
+  std::vector<std::string> again;
+  for (std::sregex_iterator at(result.out.begin(), result.out.end(), kTold), end; at != end; ++at) {
+    again.push_back((*at)[1].str());
+  }
+  REQUIRE(again.size() == 2);  // no more files than --max-failures
+  const ProcessResult once_more = run_tool_in_shell(tool_path() + " " + again.front());
+  CHECK(once_more.exit_code == 4);
+  CHECK(contains(once_more.out, "MISTRUSTED"));
+}
+
 TEST_CASE("a plugin that ends the program is no pass, and its message says what is to do") {
   const TemporaryFolder folder;
   const std::vector<std::pair<const char*, const char*>> ends{
