@@ -21,7 +21,7 @@ struct CheckCommand {
 };
 
 std::optional<Dtype> dtype_of(const std::string& text) {
-  return text.empty() ? std::nullopt : parse_dtype(text);
+  return text.empty() ? std::nullopt : named<Dtype>(text);
 }
 
 std::string verdict_text(const CheckReport& report) {

@@ -270,28 +270,6 @@ int severity(Change change) {
 
 }  // namespace
 
-std::string_view name(Change change) {
-  switch (change) {
-    case Change::kFaster:
-      return "FASTER";
-    case Change::kSame:
-      return "SAME";
-    case Change::kSlower:
-      return "SLOWER";
-    case Change::kInconclusive:
-      return "INCONCLUSIVE";
-    case Change::kMissing:
-      return "MISSING";
-    case Change::kAdded:
-      return "ADDED";
-    case Change::kBroken:
-      return "BROKEN";
-    case Change::kNotCompared:
-      return "NOT COMPARED";
-  }
-  throw std::logic_error("change outside the enumeration");
-}
-
 CompareReport compare(const Results& base, const Results& fresh, const CompareOptions& options) {
   CompareReport report;
   if (!(options.threshold >= 0) || !std::isfinite(options.threshold)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/repeats.h"
+#include "core/named.h"
 #include "core/status.h"
 #include "report/sink.h"
 
@@ -22,7 +23,11 @@ enum class Change : std::uint8_t {
   kBroken,       // passed in base and did not in new, or a wrong result in new
   kNotCompared,  // no time on one side or both, and nothing broke; or another case of the same name
 };
-[[nodiscard]] std::string_view name(Change change);
+template <>
+struct EnumNames<Change> {
+  static constexpr std::array<std::string_view, 8> kNames{
+      "FASTER", "SAME", "SLOWER", "INCONCLUSIVE", "MISSING", "ADDED", "BROKEN", "NOT COMPARED"};
+};
 
 struct CompareOptions {
   double threshold = 0.03;       // a change above this share is a verdict

@@ -1,21 +1,9 @@
 #include "core/status.h"
 
-#include <array>
 #include <stdexcept>
-#include <utility>
 
 namespace lora_bench {
 namespace {
-
-constexpr std::array<std::pair<Status, std::string_view>, 7> kNames{{
-    {Status::kPassed, "PASSED"},
-    {Status::kFailed, "FAILED"},
-    {Status::kMistrusted, "MISTRUSTED"},
-    {Status::kSkipped, "SKIPPED"},
-    {Status::kInvalid, "INVALID"},
-    {Status::kHung, "HUNG"},
-    {Status::kError, "ERROR"},
-}};
 
 int severity(ExitCode code) {
   switch (code) {
@@ -36,24 +24,6 @@ int severity(ExitCode code) {
 }
 
 }  // namespace
-
-std::string_view name(Status status) {
-  for (const auto& [value, text] : kNames) {
-    if (value == status) {
-      return text;
-    }
-  }
-  throw std::logic_error("status outside the enumeration");
-}
-
-std::optional<Status> parse_status(std::string_view text) {
-  for (const auto& [value, spelled] : kNames) {
-    if (spelled == text) {
-      return value;
-    }
-  }
-  return std::nullopt;
-}
 
 ExitCode exit_code(Status status) {
   switch (status) {

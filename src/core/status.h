@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
+
+#include "core/named.h"
 
 namespace lora_bench {
 
@@ -15,9 +15,11 @@ enum class Status : std::uint8_t {
   kHung,        // did not return before the watchdog
   kError,       // the backend threw
 };
-
-[[nodiscard]] std::string_view name(Status status);
-[[nodiscard]] std::optional<Status> parse_status(std::string_view text);
+template <>
+struct EnumNames<Status> {
+  static constexpr std::array<std::string_view, 7> kNames{
+      "PASSED", "FAILED", "MISTRUSTED", "SKIPPED", "INVALID", "HUNG", "ERROR"};
+};
 
 // The interface to CI; docs/exit-codes.md is its page.
 enum class ExitCode : std::uint8_t {

@@ -173,7 +173,7 @@ std::optional<Ceilings> ceilings_from_json(const std::string& text) {
     ceilings.product_flops_per_s = json.at("product_flops_per_s").get<double>();
     ceilings.load = json.at("load").get<double>();
     for (const Json& peak : json.at("peaks")) {
-      const std::optional<Dtype> dtype = parse_dtype(peak.at("dtype").get<std::string>());
+      const std::optional<Dtype> dtype = named<Dtype>(peak.at("dtype").get<std::string>());
       if (!dtype) {
         return std::nullopt;
       }

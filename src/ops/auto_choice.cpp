@@ -81,18 +81,6 @@ int levels_of(std::int64_t parts) {
 
 }  // namespace
 
-std::string_view name(AutoFamily family) {
-  switch (family) {
-    case AutoFamily::kResident:
-      return "resident";
-    case AutoFamily::kClustered:
-      return "clustered";
-    case AutoFamily::kPanel:
-      break;
-  }
-  return "panel";
-}
-
 kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Problem& problem) {
   kernels::ClusteredShape shape;
   shape.tokens = problem.tokens;

@@ -27,7 +27,10 @@ enum class AutoFamily : std::uint8_t {
   kClustered,  // one launch, a cluster of blocks an adapter: the linear op of few rows on sm_90
   kPanel,      // many rows of an adapter, and any other op, alignment and device
 };
-[[nodiscard]] std::string_view name(AutoFamily family);
+template <>
+struct EnumNames<AutoFamily> {
+  static constexpr std::array<std::string_view, 3> kNames{"resident", "clustered", "panel"};
+};
 
 // What decides. The first two are for clusters of either family, all others for kPanel.
 enum class AutoReason : std::uint8_t {

@@ -86,7 +86,7 @@ inline Column status_column() {
   status.set = [](Row& row, const Cell& cell) {
     const std::string text =
         std::holds_alternative<std::string>(cell) ? std::get<std::string>(cell) : "";
-    const std::optional<Status> value = parse_status(text);
+    const std::optional<Status> value = named<Status>(text);
     if (!value) {
       throw UsageError("unknown status '" + text + "'");
     }

@@ -169,26 +169,6 @@ struct Rendezvous {
 
 }  // namespace
 
-std::string_view name(Call call) {
-  switch (call) {
-    case Call::kNone:
-      return "the tool itself";
-    case Call::kLoading:
-      return "loading";
-    case Call::kSupports:
-      return "supports";
-    case Call::kNumerics:
-      return "numerics";
-    case Call::kWorkspace:
-      return "workspace_bytes";
-    case Call::kLaunch:
-      return "launch";
-    case Call::kWait:
-      return "waiting for its work";
-  }
-  return "";
-}
-
 void record_calls(CallRecord* record) { calls.store(record); }
 
 CallInHand::CallInHand(Call call)

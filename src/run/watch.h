@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/named.h"
 #include "layers/communicator.h"
 #include "measure/clock.h"
 #include "ops/backend.h"
@@ -25,7 +26,12 @@ enum class Call : std::uint32_t {
   kLaunch,
   kWait
 };
-[[nodiscard]] std::string_view name(Call call);
+template <>
+struct EnumNames<Call> {
+  static constexpr std::array<std::string_view, 8> kNames{
+      "the tool itself",      "loading", "supports", "numerics", "workspace_bytes", "launch",
+      "waiting for its work", ""};
+};
 using CallRecord = std::atomic<std::uint32_t>;
 void record_calls(CallRecord* record);
 

@@ -10,13 +10,27 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/named.h"
 
 namespace lora_bench {
 
 // kLayer is a whole layer, base product and all, of which a linear op is the adapters' part.
 enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits, kLayer };
+template <>
+struct EnumNames<Op> {
+  static constexpr std::array<std::string_view, 6> kNames{"shrink",    "expand", "linear",
+                                                          "embedding", "logits", "layer"};
+};
 enum class ScaleAt : std::uint8_t { kShrink, kExpand };
+template <>
+struct EnumNames<ScaleAt> {
+  static constexpr std::array<std::string_view, 2> kNames{"shrink", "expand"};
+};
 enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
+template <>
+struct EnumNames<Order> {
+  static constexpr std::array<std::string_view, 3> kNames{"shuffled", "sorted", "as-arrived"};
+};
 
 // What a base layer is to LoRA; src/layers says what each kind means.
 enum class LayerKind : std::uint8_t {
@@ -30,26 +44,37 @@ enum class LayerKind : std::uint8_t {
   kLogits,
   kVocabEmbedding,
 };
+template <>
+struct EnumNames<LayerKind> {
+  static constexpr std::array<std::string_view, 9> kNames{
+      "replicated", "column", "merged_column", "merged_column_variable", "qkv",
+      "merged_qkv", "row",    "logits",        "vocab_embedding"};
+};
 
 // What exchanges the results of shards while they are timed: nothing, each being timed alone on one
 // device, or NCCL, each on a GPU of its own.
 enum class Comm : std::uint8_t { kNone, kNccl };
+template <>
+struct EnumNames<Comm> {
+  static constexpr std::array<std::string_view, 2> kNames{"none", "nccl"};
+};
 
 // How the adapters' part of a layer runs beside its base; src/layers says what each means.
 enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue, kFused };
+template <>
+struct EnumNames<Overlap> {
+  static constexpr std::array<std::string_view, 6> kNames{"auto",  "serial",   "shrink",
+                                                          "delta", "epilogue", "fused"};
+};
 
 // Which algorithm a base product takes on a GPU: a kernel of our own for few rows, else the
 // first that the library names; the first; or of those that the library names the one that
 // was the quickest when they were timed.
 enum class BaseAlgorithm : std::uint8_t { kAuto, kFirst, kQuickest };
-
-[[nodiscard]] std::string_view name(Op op);
-[[nodiscard]] std::string_view name(LayerKind kind);
-[[nodiscard]] std::string_view name(Comm comm);
-[[nodiscard]] std::string_view name(Overlap overlap);
-[[nodiscard]] std::string_view name(BaseAlgorithm algorithm);
-[[nodiscard]] std::string_view name(ScaleAt scale_at);
-[[nodiscard]] std::string_view name(Order order);
+template <>
+struct EnumNames<BaseAlgorithm> {
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "first", "quickest"};
+};
 
 // expand and embedding take h as input; shrink has no y.
 [[nodiscard]] bool has_shrink(Op op);
@@ -120,8 +145,11 @@ enum class Skew : std::uint8_t {
   kBlocks,     // n sequences in equal contiguous runs, one run per adapter
   kTrace,      // adapter ids read from a file, in order, cycled
 };
-
-[[nodiscard]] std::string_view name(Skew skew);
+template <>
+struct EnumNames<Skew> {
+  static constexpr std::array<std::string_view, 8> kNames{
+      "identical", "distinct", "uniform", "zipf", "hot", "one-vs-rest", "blocks", "trace"};
+};
 
 struct SkewLaw {
   Skew kind = Skew::kUniform;
@@ -134,10 +162,15 @@ struct SkewLaw {
 [[nodiscard]] bool reaches_all_slots(const SkewLaw& law);
 
 enum class CacheMode : std::uint8_t { kWeightsCold, kCold, kHot };
+template <>
+struct EnumNames<CacheMode> {
+  static constexpr std::array<std::string_view, 3> kNames{"weights-cold", "cold", "hot"};
+};
 enum class LaunchMode : std::uint8_t { kGraph, kStream };
-
-[[nodiscard]] std::string_view name(CacheMode cache);
-[[nodiscard]] std::string_view name(LaunchMode mode);
+template <>
+struct EnumNames<LaunchMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"graph", "stream"};
+};
 
 struct VerifySettings {
   bool enabled = true;          // verify: false -> rows are MISTRUSTED, never PASSED
@@ -160,8 +193,10 @@ struct MeasureSettings {
 };
 
 enum class TunedFamily : std::uint8_t { kAuto, kClustered, kResident, kPanel };
-
-[[nodiscard]] std::string_view name(TunedFamily family);
+template <>
+struct EnumNames<TunedFamily> {
+  static constexpr std::array<std::string_view, 4> kNames{"auto", "clustered", "resident", "panel"};
+};
 
 // What backend `auto` would else choose; what says nothing (0, "", kAuto) it chooses. No value
 // changes a bit of a result.

@@ -310,26 +310,6 @@ std::string describe(const Mismatch& mismatch) {
                      mismatch.column, mismatch.expected, mismatch.got, mismatch.bound);
 }
 
-std::string_view name(Part part) {
-  switch (part) {
-    case Part::kNone:
-      return "";
-    case Part::kExact:
-      return "exact";
-    case Part::kShifted:
-      return "shifted";
-    case Part::kBounded:
-      return "bounded";
-    case Part::kUneven:
-      return "uneven";
-    case Part::kRelations:
-      return "relations";
-    case Part::kMemory:
-      return "memory";
-  }
-  return "";
-}
-
 std::string describe(const Failure& failure) {
   std::string text = fmt::format("{}: ", name(failure.level));
   if (failure.what != "wrong values") {

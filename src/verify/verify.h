@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/named.h"
 #include "core/status.h"
 #include "device/facts.h"
 #include "device/memory.h"
@@ -58,7 +59,11 @@ struct Verdict {
 // Parts of the proof that can be left out, to learn whether anything else would catch a fault.
 // kBounded is both fills of that level, kUneven the second alone.
 enum class Part : std::uint8_t { kNone, kExact, kShifted, kBounded, kUneven, kRelations, kMemory };
-[[nodiscard]] std::string_view name(Part part);
+template <>
+struct EnumNames<Part> {
+  static constexpr std::array<std::string_view, 8> kNames{
+      "", "exact", "shifted", "bounded", "uneven", "relations", "memory", ""};
+};
 
 struct VerifyOptions {
   bool relations = false;
