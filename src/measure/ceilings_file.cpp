@@ -195,13 +195,17 @@ Ceilings measure_ceilings(const DeviceFacts& device) {
   return measured;
 }
 
-void keep(const DeviceFacts& device, const Ceilings& measured) {
+void warn_of_load(const DeviceFacts& device, const Ceilings& measured) {
   if (measured.load > kDisturbingLoad) {
     std::cerr << fmt::format(
         "warning: the ceilings of {} were measured while others used the machine (load {:.1f} per "
         "core) and may be too low; when it is quiet: lora-bench device --refresh\n",
         device.name, measured.load);
   }
+}
+
+void keep(const DeviceFacts& device, const Ceilings& measured) {
+  warn_of_load(device, measured);
   const std::filesystem::path file = ceilings_file(device);
   if (file.empty()) {
     std::cerr << "warning: neither XDG_CACHE_HOME nor HOME is set: the measured ceilings are not "
@@ -218,6 +222,7 @@ Ceilings obtain_ceilings(const DeviceFacts& device, bool refresh) {
   const std::optional<Ceilings> stored =
       file.empty() ? std::nullopt : read_stored(file, device.identity);
   if (stored && !refresh) {
+    warn_of_load(device, *stored);
     return *stored;
   }
   Ceilings measured = measure_ceilings(device);

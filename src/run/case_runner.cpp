@@ -13,51 +13,54 @@
 #include "measure/phases.h"
 #include "measure/plan_time.h"
 #include "ops/touch_probe.h"
+#include "run/attempt.h"
 #include "run/counted_row.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_row.h"
 #include "run/layer_runner.h"
-#include "run/row_outcome.h"
-#include "run/watch.h"
 #include "verify/scan.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
 namespace {
 
-// Everything the working thread touches, owned here, so that a hung backend can be left behind.
-struct Attempt {
-  Attempt(const Case& of, KeptGroundwork shared)
-      : spec(of), groundwork(std::move(shared)), problem(groundwork->problem()) {}
+class OpAttempt final : public Attempt {
+ public:
+  OpAttempt(const CaseRequest& request, Targets& targets, KeptGroundwork shared)
+      : Attempt(request, targets),
+        groundwork_(std::move(shared)),
+        problem_(groundwork_->problem()),
+        touch_(request.touch && space == Space::kDevice),
+        alone_(request.alone),
+        backend_(watched(request.backend.backend, pulse)) {
+    memory = watched(targets.memory(space), pulse);
+  }
 
-  Case spec;
-  KeptGroundwork groundwork;
-  const Problem& problem;
-  std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
-  std::shared_ptr<const Backend> backend;
-  std::shared_ptr<Memory> memory;
-  std::shared_ptr<Clock> clock;  // null = proof only
-  DeviceFacts facts;
-  bool relations = false;
-  bool touch = false;
-  bool alone = true;
-  Support support;
-  Numerics declared;
-  std::optional<Verdict> verdict;
-  std::optional<Measurement> measurement;
-  std::optional<Measurement> touch_measurement;
-  std::optional<double> plan_s;
+  void ask() override;
+  void prove_and_time() override;
+  [[nodiscard]] std::int64_t needed_bytes(bool timing) const override;
+  [[nodiscard]] std::shared_ptr<Clock> make_clock(LaunchMode mode) const override {
+    return space == Space::kHost ? std::shared_ptr<Clock>(make_host_clock())
+                                 : std::shared_ptr<Clock>(make_device_clock(mode));
+  }
+  void add_measured(Row& row) const override;
+  void add_floor(Row& row, const Ceilings& ceilings) const override {
+    lora_bench::add_floor(row, problem_, spec.measure, ceilings);
+  }
+
+ private:
+  [[nodiscard]] bool prove();
+  [[nodiscard]] bool prove_phases();
+  void time();
+
+  KeptGroundwork groundwork_;
+  const Problem& problem_;
+  bool touch_, alone_;
+  std::shared_ptr<const Backend> backend_;
+  Numerics declared_;
+  std::optional<Measurement> measurement_, touch_measurement_;
 };
-
-// What verifying and measuring hold at once, with room for the oracle's copies on the host.
-std::int64_t needed_bytes(const Problem& problem, const Case& spec, const DeviceFacts& facts,
-                          bool timing) {
-  const std::int64_t proof = tensor_bytes(problem);
-  const std::int64_t timed =
-      timing ? measurement_bytes(problem, spec.measure.cache, facts.cache_bytes) : 0;
-  return std::max(proof, timed);
-}
 
 // The first place of what is wrong, in the rows of the whole.
 std::string told(const Left& left, std::int64_t wrong, std::int64_t compared,
@@ -68,169 +71,110 @@ std::string told(const Left& left, std::int64_t wrong, std::int64_t compared,
                      left.true_rows[token], before + first.column, first.expected, first.got);
 }
 
-void ask(Attempt& attempt) {
-  attempt.support = attempt.backend->supports(attempt.problem, attempt.facts);
-  if (attempt.support.yes) {
-    attempt.declared = attempt.backend->numerics(attempt.problem);
+void OpAttempt::ask() {
+  support = backend_->supports(problem_, facts);
+  if (support.yes) {
+    declared_ = backend_->numerics(problem_);
+    numerics = declared_.summation;
   }
+}
+
+// What verifying and measuring hold at once, with room for the oracle's copies on the host.
+std::int64_t OpAttempt::needed_bytes(bool timing) const {
+  const std::int64_t timed =
+      timing ? measurement_bytes(problem_, spec.measure.cache, facts.cache_bytes) : 0;
+  return std::max(tensor_bytes(problem_), timed);
+}
+
+bool OpAttempt::prove() {
+  if (!spec.verify.enabled) {
+    verdict = not_verified();
+    return true;
+  }
+  verdict =
+      verify(*groundwork_, *backend_, *memory,
+             {.relations = relations, .max_rows = spec.verify.max_rows, .declared = declared_});
+  return verdict->status == Status::kPassed;
 }
 
 // A phase is an op of its own and may be other code than its part of the whole. Whether both can be
 // timed; what is wrong becomes the verdict, what is not supported a warning.
-bool prove_phases(Attempt& attempt) {
+bool OpAttempt::prove_phases() {
   for (const Op op : {Op::kShrink, Op::kExpand}) {
-    const Problem phase = half_of(attempt.problem, op);
-    if (const Support support = attempt.backend->supports(phase, attempt.facts); !support.yes) {
-      attempt.measurement->warnings.push_back(
-          fmt::format("no phases: {} alone is not supported: {}", name(op), support.why_not));
+    const Problem phase = half_of(problem_, op);
+    if (const Support alone = backend_->supports(phase, facts); !alone.yes) {
+      measurement_->warnings.push_back(
+          fmt::format("no phases: {} alone is not supported: {}", name(op), alone.why_not));
       return false;
     }
-    if (!attempt.spec.verify.enabled) {
+    if (!spec.verify.enabled) {
       continue;
     }
-    const Verdict verdict = verify(phase, *attempt.backend, *attempt.memory,
-                                   {.max_rows = attempt.spec.verify.max_rows});
-    if (verdict.status != Status::kPassed) {
-      attempt.verdict = verdict;
-      attempt.verdict->message = fmt::format("{} alone: {}", name(op), verdict.message);
+    const Verdict of_phase = verify(phase, *backend_, *memory, {.max_rows = spec.verify.max_rows});
+    if (of_phase.status != Status::kPassed) {
+      verdict = of_phase;
+      verdict->message = fmt::format("{} alone: {}", name(op), of_phase.message);
       return false;
     }
   }
   return true;
 }
 
-void prove_and_time(Attempt& attempt) {
-  if (attempt.spec.verify.enabled) {
-    attempt.verdict = verify(*attempt.groundwork, *attempt.backend, *attempt.memory,
-                             {.relations = attempt.relations || attempt.spec.verify.relations,
-                              .max_rows = attempt.spec.verify.max_rows,
-                              .declared = attempt.declared});
-    if (attempt.verdict->status != Status::kPassed) {
-      return;  // nothing is timed that was not proved right
-    }
-  } else {
-    attempt.verdict = Verdict{};
-    attempt.verdict->message = "not verified (verify.enabled is false)";
-  }
-  if (!(attempt.backend->numerics(attempt.problem) == attempt.declared)) {
-    throw CaseError("numerics declared another thing when it was asked again of the same problem");
-  }
-  if (!attempt.clock) {
-    return;
-  }
-  // What is looked at after timing is judged by what was declared before the proof.
-  const Numerics numerics = attempt.declared;
-  MeasureRequest request{.problem = attempt.problem,
-                         .settings = attempt.spec.measure,
-                         .seed = attempt.spec.seed,
+// What is looked at after timing is judged by what was declared before the proof.
+void OpAttempt::time() {
+  MeasureRequest request{.problem = problem_,
+                         .settings = spec.measure,
+                         .seed = spec.seed,
                          .check = nullptr,
                          .stop = interrupted,
-                         .alone = attempt.alone};
-  if (attempt.spec.verify.enabled) {
+                         .alone = alone_};
+  if (spec.verify.enabled) {
     request.check = [&](const Left& left) {
-      const bool whole = left.problem.op == attempt.problem.op;
-      return check_left(whole ? numerics : attempt.backend->numerics(left.problem), left);
+      const bool whole = left.problem.op == problem_.op;
+      return check_left(whole ? declared_ : backend_->numerics(left.problem), left);
     };
   }
-  attempt.measurement =
-      measure(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
-  if (!attempt.measurement->interrupted) {
-    attempt.plan_s = plan_seconds(attempt.problem, *attempt.memory, *attempt.clock, attempt.facts);
+  measurement_ = measure(request, *backend_, *memory, *clock, facts);
+  if (!measurement_->interrupted) {
+    plan_s = plan_seconds(problem_, *memory, *clock, facts);
   }
-  request.highest_mhz = attempt.measurement->highest_mhz;
-  if (attempt.touch && !attempt.measurement->interrupted) {
+  request.highest_mhz = measurement_->highest_mhz;
+  if (touch_ && !measurement_->interrupted) {
     MeasureRequest of_touch = request;
     of_touch.check = nullptr;
     of_touch.alone = false;
-    attempt.touch_measurement =
-        measure(of_touch, *make_touch_probe(), *attempt.memory, *attempt.clock, attempt.facts);
+    touch_measurement_ = measure(of_touch, *make_touch_probe(), *memory, *clock, facts);
   }
-  if (attempt.spec.measure.phases && attempt.problem.op == Op::kLinear && prove_phases(attempt)) {
-    attempt.measurement->phases =
-        measure_phases(request, *attempt.backend, *attempt.memory, *attempt.clock, attempt.facts);
+  if (spec.measure.phases && problem_.op == Op::kLinear && prove_phases()) {
+    measurement_->phases = measure_phases(request, *backend_, *memory, *clock, facts);
+  }
+}
+
+void OpAttempt::prove_and_time() {
+  if (!prove()) {
+    return;  // nothing is timed that was not proved right
+  }
+  if (!(backend_->numerics(problem_) == declared_)) {
+    throw CaseError("numerics declared another thing when it was asked again of the same problem");
+  }
+  if (clock) {
+    time();
+  }
+}
+
+void OpAttempt::add_measured(Row& row) const {
+  if (measurement_) {
+    add_measurement(row, *measurement_);
+    add_plan_time(row, plan_s);
+  }
+  if (touch_measurement_) {
+    add_touch_time(row, *touch_measurement_);
   }
 }
 
 void fail(Row& row, std::string message) {
   row.status = Status::kError;
   row.message = std::move(message);
-}
-
-Row skipped(Row row, std::string why) {
-  row.status = Status::kSkipped;
-  row.message = std::move(why);
-  return row;
-}
-
-std::shared_ptr<Clock> make_clock(Space space, LaunchMode mode) {
-  return space == Space::kHost ? std::shared_ptr<Clock>(make_host_clock())
-                               : std::shared_ptr<Clock>(make_device_clock(mode));
-}
-
-std::shared_ptr<Attempt> prepare(const CaseRequest& request, const KeptGroundwork& groundwork,
-                                 Targets& targets) {
-  const Space space = request.backend.backend->space();
-  const auto attempt = std::make_shared<Attempt>(request.spec, groundwork);
-  attempt->backend = watched(request.backend.backend, attempt->pulse);
-  attempt->memory = watched(targets.memory(space), attempt->pulse);
-  attempt->facts = targets.facts(space);
-  attempt->relations = request.relations;
-  attempt->touch = request.touch && space == Space::kDevice;
-  attempt->alone = request.alone;
-  return attempt;
-}
-
-void fill_row(Row& row, const Attempt& attempt, const CaseRequest& request, Targets& targets) {
-  add_verdict(row, *attempt.verdict);
-  if (attempt.measurement) {
-    add_measurement(row, *attempt.measurement);
-    add_plan_time(row, attempt.plan_s);
-    if (attempt.touch_measurement) {
-      add_touch_time(row, *attempt.touch_measurement);
-    }
-  }
-  if (attempt.clock) {
-    judge_time(row, request.backend.backend->space(), targets,
-               [&](Row& judged, const Ceilings& ceilings) {
-                 add_floor(judged, attempt.problem, request.spec.measure, ceilings);
-               });
-    add_thresholds(row, request.thresholds);
-  }
-}
-
-bool worked(Row& row, const std::shared_ptr<Attempt>& attempt, void (*work)(Attempt&)) {
-  return came_back(
-      row, [attempt, work] { work(*attempt); }, *attempt->pulse, attempt->spec.verify.timeout_s);
-}
-
-void attempt_row(Row& row, const KeptGroundwork& groundwork, const CaseRequest& request,
-                 Targets& targets) {
-  const Space space = request.backend.backend->space();
-  if (space == Space::kHost) {
-    row.mode = "host";  // graphs and streams are the GPU's
-  }
-  const std::shared_ptr<Attempt> attempt = prepare(request, groundwork, targets);
-  if (!worked(row, attempt, ask)) {
-    return;
-  }
-  if (!attempt->support.yes) {
-    row = skipped(std::move(row), attempt->support.why_not);
-    return;
-  }
-  const std::int64_t needed = needed_bytes(attempt->problem, request.spec, attempt->facts,
-                                           request.timing || request.count != nullptr);
-  if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
-    row = skipped(std::move(row), std::move(why));
-    return;
-  }
-  row.numerics = attempt->declared.summation;
-  if (request.timing && request.spec.measure.enabled) {
-    attempt->clock = watched(make_clock(space, request.spec.measure.mode), attempt->pulse);
-  }
-  if (worked(row, attempt, prove_and_time)) {
-    fill_row(row, *attempt, request, targets);
-    count_row(row, attempt->problem, request, targets);
-  }
 }
 
 // What is kept of one case: two drawings of its operands and the oracle's values of the sampled
@@ -307,13 +251,20 @@ Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept)
   row.plugin = request.backend.plugin;
   row.repro = request.repro;
   if (!request.backend.backend) {
-    return skipped(std::move(row), request.backend.why_not_here);
+    skip(row, request.backend.why_not_here);
+    return row;
+  }
+  if (request.backend.backend->space() == Space::kHost) {
+    row.mode = "host";  // graphs and streams are the GPU's
   }
   try {
     if (spec.op == Op::kLayer) {
       layer_row(row, layer_of(spec, problem), request, targets);
     } else {
-      attempt_row(row, groundwork_of(problem, request, kept), request, targets);
+      run_attempt(
+          row, std::make_shared<OpAttempt>(request, targets, groundwork_of(problem, request, kept)),
+          request, targets);
+      count_row(row, problem, request, targets);
     }
   } catch (const EnvironmentError&) {
     throw;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "measure/lone_launch.h"
+#include "run/attempt.h"
 #include "run/describe.h"
-#include "run/row_outcome.h"
 #include "run/watch.h"
 
 namespace lora_bench {

@@ -10,33 +10,69 @@
 #include "measure/small_changes.h"
 #include "ops/base_product.h"
 #include "ops/fused_layer.h"
+#include "run/attempt.h"
 #include "run/describe.h"
 #include "run/interrupt.h"
 #include "run/layer_places.h"
 #include "run/layer_row.h"
-#include "run/row_outcome.h"
-#include "run/watch.h"
 #include "verify/layer_proof.h"
 
 namespace lora_bench {
 namespace {
 
-// Everything the working thread touches, so that a hung backend can be left behind.
-struct LayerAttempt {
-  LayerAttempt(Case of, LayerProblem layer) : spec(std::move(of)), problem(std::move(layer)) {}
+class LayerAttempt final : public Attempt {
+ public:
+  LayerAttempt(const CaseRequest& request, Targets& targets, LayerProblem layer)
+      : Attempt(request, targets),
+        problem_(std::move(layer)),
+        places_(layer_places(request, targets, pulse)) {
+    problem_.bias_in_product = base_product_adds_bias(space);
+    problem_.overlap = spec.setup.comm == Comm::kNone
+                           ? chosen_overlap(spec.setup.overlap, problem_, *places_.base.front())
+                           : Overlap::kSerial;
+    memory = places_.memories.front();
+  }
 
-  Case spec;
-  LayerProblem problem;
-  std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
-  LayerPlaces places;
-  std::shared_ptr<Clock> clock;  // null = proof only
-  bool relations = false;
-  DeviceFacts facts;
-  Support support;
-  std::string numerics;
-  std::optional<Verdict> verdict;
-  std::optional<LayerMeasurement> measurement;
-  std::optional<double> plan_s;
+  [[nodiscard]] Overlap overlap() const { return problem_.overlap; }
+
+  void ask() override;
+  void prove_and_time() override;
+  void asked(Targets& targets) override {
+    if (places_.gpus != nullptr) {
+      targets.communicator(problem_.layer.tp) = places_.connected;
+    }
+  }
+  [[nodiscard]] std::int64_t needed_bytes(bool) const override {
+    return layer_measurement_bytes(problem_, spec.measure.cache, facts.cache_bytes);
+  }
+  [[nodiscard]] std::shared_ptr<Clock> make_clock(LaunchMode mode) const override {
+    return space == Space::kHost     ? make_host_clock()
+           : places_.gpus == nullptr ? make_device_clock(mode)
+                                     : make_gpu_group_clock(places_.gpus, mode);
+  }
+  void add_measured(Row& row) const override {
+    if (measurement_) {
+      add_layer_measurement(row, *measurement_);
+      add_plan_time(row, plan_s);
+    }
+  }
+  void add_floor(Row& row, const Ceilings& ceilings) const override {
+    add_layer_floor(row, problem_, spec.measure, ceilings);
+  }
+
+ private:
+  void ask_of_shard(const ShardProblem& part, const LayerHome& home);
+  [[nodiscard]] bool prove(LayerTensors& tensors, const LayerEngine& loaded,
+                           reference::LayerRows& oracle);
+  void time(LayerTensors& tensors, const LayerEngine& loaded, const reference::LayerRows& oracle);
+  [[nodiscard]] reference::LayerRows oracle_of(LayerTensors& tensors,
+                                               const std::vector<std::int64_t>& rows) const {
+    return layer_oracle(problem_, tensors, layer_arithmetic(problem_, places_.home()), rows);
+  }
+
+  LayerProblem problem_;
+  LayerPlaces places_;
+  std::optional<LayerMeasurement> measurement_;
 };
 
 // What is rounded beyond the base and what the adapters add to it.
@@ -57,203 +93,142 @@ std::string told_of(const LayerProblem& problem, const ShardProblem& part, const
   }
 }
 
-void ask_layer(LayerAttempt& attempt) {
-  connect(attempt.places, attempt.pulse);
-  const LayerHome home = attempt.places.home();
-  if (attempt.problem.overlap == Overlap::kFused) {
-    const std::string why = why_not_fused(attempt.problem, home.base());
-    attempt.support = {why.empty(), why};
+void LayerAttempt::ask_of_shard(const ShardProblem& part, const LayerHome& home) {
+  const auto ask_for = [&](const Backend& backend, const Problem& its) {
+    if (support.yes) {
+      support = backend.supports(its, facts);
+    }
+  };
+  if (!part.looks_up) {
+    ask_for(home.base(), part.base);
   }
-  for (std::int64_t rank = 0; rank < attempt.problem.layer.tp && attempt.support.yes; ++rank) {
-    const ShardProblem part = shard_problem(attempt.problem, rank);
-    if (!part.looks_up) {
-      attempt.support = home.base().supports(part.base, attempt.facts);
-    }
-    if (attempt.support.yes && part.base_on_delta) {
-      attempt.support = home.base().supports(*part.base_on_delta, attempt.facts);
-    }
-    if (attempt.support.yes) {
-      attempt.support = home.lora().supports(part.lora, attempt.facts);
-    }
-    if (attempt.support.yes && part.expand) {
-      attempt.support = home.lora().supports(*part.expand, attempt.facts);
-    }
+  if (part.base_on_delta) {
+    ask_for(home.base(), *part.base_on_delta);
   }
-  if (attempt.support.yes) {
-    const ShardProblem part = shard_problem(attempt.problem, 0);
-    const Problem& base = part.base_on_delta ? *part.base_on_delta : part.base;
-    const Numerics of_lora = numerics_of_adapters(attempt.problem, part, home.base(), home.lora());
-    attempt.numerics = fmt::format(
-        "base{}: {}{}; adapters: {}{}", attempt.problem.overlap == Overlap::kFused ? " alone" : "",
-        home.space() == Space::kHost ? "cpu: " : "", home.base().numerics(base).summation,
-        of_lora.summation, told_of(attempt.problem, part, home.base()));
-    if (const std::string version = home.communicator->version(); !version.empty()) {
-      attempt.numerics += fmt::format("; exchanges: {}", version);
-    }
+  ask_for(home.lora(), part.lora);
+  if (part.expand) {
+    ask_for(home.lora(), *part.expand);
   }
 }
 
-void time_layer(LayerAttempt& attempt, const LayerEngine& loaded, LayerTensors& tensors,
-                const reference::LayerRows& oracle) {
-  const LayerProblem& problem = attempt.problem;
-  const LayerHome home = attempt.places.home();
+void LayerAttempt::ask() {
+  connect(places_, pulse);
+  const LayerHome home = places_.home();
+  if (problem_.overlap == Overlap::kFused) {
+    const std::string why = why_not_fused(problem_, home.base());
+    support = {why.empty(), why};
+  }
+  for (std::int64_t rank = 0; rank < problem_.layer.tp; ++rank) {
+    ask_of_shard(shard_problem(problem_, rank), home);
+  }
+  if (!support.yes) {
+    return;
+  }
+  const ShardProblem part = shard_problem(problem_, 0);
+  const Problem& base = part.base_on_delta ? *part.base_on_delta : part.base;
+  const Numerics of_lora = numerics_of_adapters(problem_, part, home.base(), home.lora());
+  numerics = fmt::format(
+      "base{}: {}{}; adapters: {}{}", problem_.overlap == Overlap::kFused ? " alone" : "",
+      home.space() == Space::kHost ? "cpu: " : "", home.base().numerics(base).summation,
+      of_lora.summation, told_of(problem_, part, home.base()));
+  if (const std::string version = home.communicator->version(); !version.empty()) {
+    numerics += fmt::format("; exchanges: {}", version);
+  }
+}
+
+bool LayerAttempt::prove(LayerTensors& tensors, const LayerEngine& loaded,
+                         reference::LayerRows& oracle) {
+  if (!spec.verify.enabled) {
+    verdict = not_verified();
+    return true;
+  }
+  const LayerHome home = places_.home();
   const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
-    return layer_oracle(problem, tensors, layer_arithmetic(problem, home), rows);
+    return oracle_of(tensors, rows);
   };
-  LayerMeasureRequest request{.problem = problem,
+  oracle = of_rows(sample_rows(problem_.lora, spec.verify.max_rows, spec.seed));
+  LayerEngine engine(problem_, home.places);
+  engine.load_from(loaded);
+  verdict =
+      prove_layer(engine, loaded, problem_, tensors, oracle, home, Level::kBounded, {of_rows, {}});
+  if (verdict->failure) {
+    const LayerTensors before = draw_earlier_tensors(problem_, Fill::kBounded, spec.seed);
+    name_fault(*verdict, {problem_, tensors, before}, oracle, outputs_of(engine));
+  }
+  if (relations) {
+    add_relations(*verdict, problem_, tensors, home, oracle);
+  }
+  return verdict->status == Status::kPassed;
+}
+
+void LayerAttempt::time(LayerTensors& tensors, const LayerEngine& loaded,
+                        const reference::LayerRows& oracle) {
+  const LayerHome home = places_.home();
+  LayerMeasureRequest request{.problem = problem_,
                               .loaded = loaded,
-                              .settings = attempt.spec.measure,
+                              .settings = spec.measure,
                               .base = home.base(),
                               .lora = home.lora(),
                               .check = nullptr,
                               .tensors = nullptr,
                               .check_rows = nullptr,
                               .stop = interrupted};
-  if (attempt.spec.verify.enabled) {
+  if (spec.verify.enabled) {
     request.check = [&](const LayerEngine& left) {
       // Rows that no one knew while time was taken, too.
-      const Verdict verdict = compare_layer(left, problem, oracle, Level::kBounded,
-                                            {of_rows, any_layer_rows(problem, drawn_secret())});
-      return verdict.status == Status::kPassed ? "" : verdict.message;
+      const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
+        return oracle_of(tensors, rows);
+      };
+      const Verdict found = compare_layer(left, problem_, oracle, Level::kBounded,
+                                          {of_rows, any_layer_rows(problem_, drawn_secret())});
+      return found.status == Status::kPassed ? "" : found.message;
     };
     request.tensors = &tensors;
     request.check_rows = [&](const LayerEngine& left, const LayerProblem& as,
                              const std::vector<std::int64_t>& rows) {
-      return wrong_rows(left, as, tensors, layer_arithmetic(problem, home), rows);
+      return wrong_rows(left, as, tensors, layer_arithmetic(problem_, home), rows);
     };
   }
-  Memory& memory = home.places.front().memory;
-  if (attempt.spec.setup.comm != Comm::kNone) {
-    attempt.measurement = measure_layer_together(request, home, *attempt.clock, attempt.facts);
+  if (spec.setup.comm != Comm::kNone) {
+    measurement_ = measure_layer_together(request, home, *clock, facts);
     return;
   }
-  attempt.measurement = measure_layer(request, memory, *attempt.clock, attempt.facts);
-  if (!attempt.measurement->layer.interrupted) {
-    attempt.plan_s = plan_seconds(problem.lora, memory, *attempt.clock, attempt.facts);
+  measurement_ = measure_layer(request, *memory, *clock, facts);
+  if (!measurement_->layer.interrupted) {
+    plan_s = plan_seconds(problem_.lora, *memory, *clock, facts);
   }
 }
 
-void prove_and_time_layer(LayerAttempt& attempt) {
-  const LayerProblem& problem = attempt.problem;
-  const LayerHome home = attempt.places.home();
-  const VerifySettings& verify = attempt.spec.verify;
-  if (verify.enabled && !attempt.clock) {
+void LayerAttempt::prove_and_time() {
+  const LayerHome home = places_.home();
+  if (spec.verify.enabled && !clock) {
     VerifyOptions options;
-    options.max_rows = verify.max_rows;
-    options.seed = attempt.spec.seed;
-    options.relations = attempt.relations;
-    attempt.verdict = verify_layer(problem, home, options);
+    options.max_rows = spec.verify.max_rows;
+    options.seed = spec.seed;
+    options.relations = relations;
+    verdict = verify_layer(problem_, home, options);
     return;
   }
-  LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, attempt.spec.seed);
-  LayerEngine loaded(problem, home.places);
-  load_layer(loaded, problem, tensors);
+  LayerTensors tensors = draw_layer_tensors(problem_, Fill::kBounded, spec.seed);
+  LayerEngine loaded(problem_, home.places);
+  load_layer(loaded, problem_, tensors);
   reference::LayerRows oracle;
-  const auto of_rows = [&](const std::vector<std::int64_t>& rows) {
-    return layer_oracle(problem, tensors, layer_arithmetic(problem, home), rows);
-  };
-  if (verify.enabled) {
-    oracle = of_rows(sample_rows(problem.lora, verify.max_rows, attempt.spec.seed));
-    LayerEngine engine(problem, home.places);
-    engine.load_from(loaded);
-    attempt.verdict =
-        prove_layer(engine, loaded, problem, tensors, oracle, home, Level::kBounded, {of_rows, {}});
-    if (attempt.verdict->failure) {
-      const LayerTensors before = draw_earlier_tensors(problem, Fill::kBounded, attempt.spec.seed);
-      name_fault(*attempt.verdict, {problem, tensors, before}, oracle, outputs_of(engine));
-    }
-    if (attempt.relations) {
-      add_relations(*attempt.verdict, problem, tensors, home, oracle);
-    }
-    if (attempt.verdict->status != Status::kPassed) {
-      return;  // nothing is timed that was not proved right
-    }
-  } else {
-    attempt.verdict = Verdict{};
-    attempt.verdict->message = "not verified (verify.enabled is false)";
+  // Nothing is timed that was not proved right.
+  if (prove(tensors, loaded, oracle) && clock) {
+    time(tensors, loaded, oracle);
   }
-  if (!attempt.clock) {
-    return;  // neither proved nor timed
-  }
-  time_layer(attempt, loaded, tensors, oracle);
-}
-
-std::shared_ptr<Clock> clock_of_layers(const LayerPlaces& places, Space space, LaunchMode mode) {
-  return space == Space::kHost    ? make_host_clock()
-         : places.gpus == nullptr ? make_device_clock(mode)
-                                  : make_gpu_group_clock(places.gpus, mode);
-}
-
-bool layer_worked(Row& row, const std::shared_ptr<LayerAttempt>& attempt,
-                  void (*work)(LayerAttempt&)) {
-  return came_back(
-      row, [attempt, work] { work(*attempt); }, *attempt->pulse, attempt->spec.verify.timeout_s);
-}
-
-void skip(Row& row, std::string why) {
-  row.status = Status::kSkipped;
-  row.message = std::move(why);
 }
 
 }  // namespace
 
 void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targets& targets) {
-  const Space space = request.backend.backend->space();
-  if (space == Space::kHost) {
-    row.mode = "host";
-  }
   if (std::string why = why_no_places(request); !why.empty()) {
     skip(row, std::move(why));
     return;
   }
-  problem.bias_in_product = base_product_adds_bias(space);
-  const auto pulse = std::make_shared<Pulse>();
-  LayerPlaces places = layer_places(request, targets, pulse);
-  problem.overlap = request.spec.setup.comm == Comm::kNone
-                        ? chosen_overlap(request.spec.setup.overlap, problem, *places.base.front())
-                        : Overlap::kSerial;
-  row.overlap = name(problem.overlap);
-  const auto attempt = std::make_shared<LayerAttempt>(request.spec, problem);
-  attempt->pulse = pulse;
-  attempt->places = std::move(places);
-  attempt->facts = targets.facts(space);
-  attempt->relations = request.relations || request.spec.verify.relations;
-  if (!layer_worked(row, attempt, ask_layer)) {
-    return;
-  }
-  if (attempt->places.gpus != nullptr) {
-    targets.communicator(problem.layer.tp) = attempt->places.connected;
-  }
-  if (!attempt->support.yes) {
-    skip(row, attempt->support.why_not);
-    return;
-  }
-  const std::int64_t needed =
-      layer_measurement_bytes(problem, request.spec.measure.cache, attempt->facts.cache_bytes);
-  if (std::string why = why_no_room(needed, attempt->places.memories.front()->available_bytes());
-      !why.empty()) {
-    skip(row, std::move(why));
-    return;
-  }
-  row.numerics = attempt->numerics;
-  if (request.timing && request.spec.measure.enabled) {
-    attempt->clock =
-        watched(clock_of_layers(attempt->places, space, request.spec.measure.mode), attempt->pulse);
-  }
-  if (!layer_worked(row, attempt, prove_and_time_layer)) {
-    return;
-  }
-  add_verdict(row, *attempt->verdict);
-  if (attempt->measurement) {
-    add_layer_measurement(row, *attempt->measurement);
-    add_plan_time(row, attempt->plan_s);
-  }
-  if (attempt->clock) {
-    judge_time(row, space, targets, [&](Row& judged, const Ceilings& ceilings) {
-      add_layer_floor(judged, problem, request.spec.measure, ceilings);
-    });
-    add_thresholds(row, request.thresholds);
-  }
+  const auto attempt = std::make_shared<LayerAttempt>(request, targets, std::move(problem));
+  row.overlap = name(attempt->overlap());
+  run_attempt(row, attempt, request, targets);
 }
 
 }  // namespace lora_bench

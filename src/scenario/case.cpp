@@ -1,6 +1,12 @@
 #include "scenario/case.h"
 
+#include <numeric>
+
 namespace lora_bench {
+
+std::int64_t columns_of(const LayerShape& layer) {
+  return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+}
 
 bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding; }
 

@@ -91,7 +91,12 @@ struct LayerShape {
   std::int64_t x_stride = 0;  // elements between rows of x, >= in_features
   std::int64_t y_stride = 0;  // elements between rows of y, >= offset_start + sum(widths)
   std::int64_t count = 0;     // such layers in a forward pass of the model; 0 = of no model
+
+  [[nodiscard]] bool operator==(const LayerShape&) const = default;
 };
+
+// Columns of a row of y up to the end of the last slice.
+[[nodiscard]] std::int64_t columns_of(const LayerShape& layer);
 
 // What op layer asks beside the shape.
 struct LayerSetup {
@@ -110,11 +115,15 @@ struct LayerSetup {
   double soft_cap = 0, logit_scale = 1;
   Overlap overlap = Overlap::kAuto;
   BaseAlgorithm base_algorithm = BaseAlgorithm::kAuto;
+
+  [[nodiscard]] bool operator==(const LayerSetup&) const = default;
 };
 
 struct BatchSpec {
   std::int64_t decode = 0;            // sequences of one token
   std::vector<std::int64_t> prefill;  // lengths of prompt chunks, each one sequence
+
+  [[nodiscard]] bool operator==(const BatchSpec&) const = default;
 };
 
 // Ranks of the slots: `list` cycles over slots, or `shares` splits them (largest remainder) and
@@ -122,6 +131,8 @@ struct BatchSpec {
 struct RankLaw {
   std::vector<std::int64_t> list;
   std::vector<std::pair<std::int64_t, double>> shares;
+
+  [[nodiscard]] bool operator==(const RankLaw&) const = default;
 };
 
 [[nodiscard]] std::int64_t largest_rank(const RankLaw& law);
@@ -133,6 +144,8 @@ struct AdapterSpec {
   std::int64_t max_rank = 0;  // stored lanes of A and B; >= largest rank
   std::vector<double> scale;  // one for all, or cycles over slots
   bool bias = false;
+
+  [[nodiscard]] bool operator==(const AdapterSpec&) const = default;
 };
 
 enum class Skew : std::uint8_t {
@@ -156,6 +169,8 @@ struct SkewLaw {
   double parameter = 0;             // zipf: a; hot: p
   std::string trace_file;           // as written, for messages
   std::vector<std::int32_t> trace;  // its ids, read and range-checked with the scenario
+
+  [[nodiscard]] bool operator==(const SkewLaw&) const = default;
 };
 
 // Whether the law, drawn long enough, would use every slot.
@@ -177,6 +192,8 @@ struct VerifySettings {
   bool relations = false;       // level 3 (docs/verifying.md); always on in `verify`
   std::int64_t max_rows = 256;  // rows compared in full; more are sampled by stratum
   double timeout_s = 60;        // watchdog, per case and backend
+
+  [[nodiscard]] bool operator==(const VerifySettings&) const = default;
 };
 
 struct MeasureSettings {
@@ -190,6 +207,8 @@ struct MeasureSettings {
   double max_time_ms = 2000;   // ... and at most so long
   double noise_target = 0.01;  // stop early once the median is known to this share
   bool phases = false;         // shrink and expand of a linear op by themselves as well
+
+  [[nodiscard]] bool operator==(const MeasureSettings&) const = default;
 };
 
 enum class TunedFamily : std::uint8_t { kAuto, kClustered, kResident, kPanel };
@@ -233,6 +252,8 @@ struct Thresholds {
   std::optional<double> max_regression;  // 0.05 = 5 %
   std::optional<double> min_tokens_per_s;
   std::optional<double> max_tax_pct;  // of a layer: what adapters add, of its base
+
+  [[nodiscard]] bool operator==(const Thresholds&) const = default;
 };
 
 // The thresholds that a run judges by itself; max_regression needs a second run. A new one goes to
@@ -285,6 +306,8 @@ struct Case {
   Thresholds thresholds;
   VerifySettings verify;
   MeasureSettings measure;
+
+  [[nodiscard]] bool operator==(const Case&) const = default;
 };
 
 }  // namespace lora_bench

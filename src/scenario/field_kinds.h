@@ -23,9 +23,9 @@ auto at(Members... members) {
 
 // What a row of the table says where its kind does not.
 struct Said {
-  std::string allowed = {};   // instead of what the kind allows
-  std::string also = {};      // behind that
-  std::string fallback = {};  // instead of the value of a case that says nothing
+  std::string allowed = {};                    // instead of what the kind allows
+  std::string also = {};                       // behind that
+  std::string fallback = {};                   // instead of the value of a case that says nothing
   std::function<bool(const Case&)> when = {};  // see Field::is_said
 };
 
@@ -35,17 +35,17 @@ Field field_of(std::string path, std::string type, Place place, const std::strin
                std::string meaning, Said said, Read read, Text text) {
   const Case plain = default_case();
   Field field;
-  field.doc = {std::move(path), std::move(type), said.allowed.empty() ? allowed + said.also : said.allowed,
+  field.doc = {std::move(path), std::move(type),
+               said.allowed.empty() ? allowed + said.also : said.allowed,
                said.fallback.empty() ? text(place(plain)) : said.fallback, std::move(meaning)};
   field.read = [place, read](const Reader& reader, Case& target, FieldContext& context) {
     read(reader, place(target), context);
   };
   field.text = [place, text](const Case& spec) { return text(place(spec)); };
-  field.is_said = said.when
-                      ? std::move(said.when)
-                      : [place, text, unsaid = text(place(plain))](const Case& spec) {
-                          return text(place(spec)) != unsaid;
-                        };
+  field.is_said = said.when ? std::move(said.when)
+                            : [place, text, unsaid = text(place(plain))](const Case& spec) {
+                                return text(place(spec)) != unsaid;
+                              };
   return field;
 }
 
@@ -118,11 +118,7 @@ Field choice(std::string path, Place place, std::string meaning, Said said = {},
   const std::string allowed = fmt::format("{}", fmt::join(some, ", "));
   return field_of(
       std::move(path), "word", place, allowed, std::move(meaning), std::move(said),
-      [some](const Reader& reader, Enum& target, FieldContext&) {
-        if (const std::optional<std::string> chosen = reader.choice(some)) {
-          target = *named<Enum>(*chosen);
-        }
-      },
+      [some](const Reader& reader, Enum& target, FieldContext&) { reader.choice(target, some); },
       [](Enum value) { return std::string(name(value)); });
 }
 

@@ -31,8 +31,8 @@ std::optional<Repeated> repeated_in(const Value& item, std::int64_t most) {
   return Repeated{*count, *length};
 }
 
-constexpr std::array kPlainSkews{Skew::kIdentical, Skew::kDistinct, Skew::kUniform,
-                                 Skew::kOneVsRest, Skew::kBlocks};
+const std::vector<std::string> kPlainSkews{"identical", "distinct", "uniform", "one-vs-rest",
+                                           "blocks"};
 
 }  // namespace
 

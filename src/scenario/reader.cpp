@@ -82,16 +82,13 @@ std::optional<std::string> Reader::word_of(const Value& value) const {
   return std::nullopt;
 }
 
-std::optional<std::size_t> Reader::index_of(const std::vector<std::string>& names) const {
-  const auto found = value_.kind == Value::Kind::kScalar
-                         ? std::find(names.begin(), names.end(), value_.text)
-                         : names.end();
-  if (found != names.end()) {
-    return static_cast<std::size_t>(found - names.begin());
+std::optional<std::string> Reader::one_of(const std::vector<std::string>& names) const {
+  const bool scalar = value_.kind == Value::Kind::kScalar;
+  if (scalar && std::ranges::find(names, value_.text) != names.end()) {
+    return value_.text;
   }
-  const std::string meant = value_.kind == Value::Kind::kScalar ? nearest(value_.text, names) : "";
   diagnostics_.add(value_.where, fmt::format("'{}' is {}", path_, describe(value_)),
-                   allowed_for(value_), meant);
+                   allowed_for(value_), scalar ? nearest(value_.text, names) : "");
   return std::nullopt;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -60,15 +59,11 @@ class Reader {
   void words(std::vector<std::string>& target, const CheckWord& check) const;
   void integers(std::vector<std::int64_t>& target, std::int64_t least, std::int64_t most) const;
 
-  // The value of `choices` whose name() is the scalar.
-  template <typename Enum, std::size_t kCount>
-  void choice(Enum& target, const std::array<Enum, kCount>& choices) const {
-    std::vector<std::string> names;
-    for (const Enum candidate : choices) {
-      names.emplace_back(name(candidate));
-    }
-    if (const auto index = index_of(names)) {
-      target = choices.at(*index);
+  // One of these names of an enumeration.
+  template <HasNames Enum>
+  void choice(Enum& target, const std::vector<std::string>& names) const {
+    if (const std::optional<std::string> chosen = one_of(names)) {
+      target = *named<Enum>(*chosen);
     }
   }
 
@@ -78,7 +73,7 @@ class Reader {
   void skew(SkewLaw& target, Traces& traces, const std::filesystem::path& folder) const;
 
  private:
-  [[nodiscard]] std::optional<std::size_t> index_of(const std::vector<std::string>& names) const;
+  [[nodiscard]] std::optional<std::string> one_of(const std::vector<std::string>& names) const;
   [[nodiscard]] std::optional<std::int64_t> integer_of(const Value& value, std::int64_t least,
                                                        std::int64_t most) const;
   [[nodiscard]] std::optional<double> real_of(const Value& value, double least, double most) const;

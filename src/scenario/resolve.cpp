@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace lora_bench {
 namespace {
@@ -175,7 +174,7 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
     layer.x_stride = layer.in_features;
   }
   if (layer.y_stride == 0) {
-    layer.y_stride = std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+    layer.y_stride = columns_of(layer);
   }
   return has_layer;
 }

@@ -33,11 +33,16 @@ struct FieldContext {
   std::function<std::optional<SettingFault>(const Case&)> check_layer;     // may be empty
 };
 
-// One key of a scenario: what docs say of it and how it gets into a case. Fields without `read`
-// shape the file (include, sweep, cases, layers); expand.cpp and settings.cpp know them.
+// One key of a scenario: what docs say of it, how it gets into a case, and how it is written from
+// one. Fields without `read` shape the file (include, sweep, cases); expand.cpp and settings.cpp
+// know them.
 struct Field {
   FieldDoc doc;
-  void (*read)(const Reader& reader, Case& target, FieldContext& context) = nullptr;
+  std::function<void(const Reader& reader, Case& target, FieldContext& context)> read = {};
+  std::function<std::string(const Case& spec)> text = {};  // of a value, as a scenario writes it
+  // Whether a scenario of the case must say it: most fields, where the text is not that of a case
+  // which says nothing.
+  std::function<bool(const Case& spec)> is_said = {};
 };
 
 // The one table; unknown keys, docs, `list` and defaults follow from it.

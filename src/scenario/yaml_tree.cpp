@@ -53,15 +53,22 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value /*style*/) override {
+                       YAML::EmitterStyle::value style) override {
     open(Value::Kind::kList, mark, tag, anchor);
+    frames_.back().brackets = style == YAML::EmitterStyle::Flow;
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value /*style*/) override {
+                  YAML::EmitterStyle::value style) override {
     open(Value::Kind::kMap, mark, tag, anchor);
+    frames_.back().brackets = style == YAML::EmitterStyle::Flow;
   }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
+
+  // The innermost map or list in brackets that has not ended.
+  [[nodiscard]] const Value* open_brackets() const {
+    return frames_.empty() || !frames_.back().brackets ? nullptr : &frames_.back().value;
+  }
 
  private:
   struct Node {
@@ -70,6 +77,7 @@ class TreeBuilder : public YAML::EventHandler {
     int height = 1;
     std::int64_t nodes = 1;
     std::optional<Value> key = std::nullopt;  // of a map: read, its value not yet
+    bool brackets = false;                    // written as {} or []
   };
 
   [[nodiscard]] Location place(const YAML::Mark& mark) const {
@@ -266,6 +274,14 @@ std::optional<Value> parse_yaml(const std::string& text, const std::string& file
   } catch (const YAML::Exception& error) {
     if (const auto tab = indenting_tab(text, file)) {
       diagnostics.add(*tab, "not YAML: a tab indents this line", "spaces");
+    } else if (const Value* open = builder.open_brackets();
+               open != nullptr && error.msg.find("flow") != std::string::npos) {
+      const bool map = open->kind == Value::Kind::kMap;
+      diagnostics.add(open->where,
+                      fmt::format("not YAML: '{}' opens here and nothing closes it before line {}, "
+                                  "column {}",
+                                  map ? '{' : '[', error.mark.line + 1, error.mark.column + 1),
+                      fmt::format("'{}' behind the last entry", map ? '}' : ']'));
     } else {
       diagnostics.add({file, error.mark.line + 1, error.mark.column + 1},
                       fmt::format("not YAML: {}", error.msg));

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::size_t kManySlices = 12;
 
-std::int64_t columns_of(const LayerShape& layer) {
-  return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
-}
-
 // How much wider things are stored than they are: kept while the sizes change.
 struct Slack {
   std::int64_t x = 0, y = 0, rank = 0;

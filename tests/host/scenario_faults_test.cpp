@@ -212,6 +212,15 @@ TEST_CASE("a tab that indents a line is named at its place") {
         "test.yaml:3:1: not YAML: a tab indents this line; allowed: spaces");
 }
 
+TEST_CASE("brackets that nothing closes are named where they open") {
+  CHECK(refusal("layer: {in: 64, out: [64]\nbatch: {decode: 4}\n") ==
+        "test.yaml:1:8: not YAML: '{' opens here and nothing closes it before line 2, column 1; "
+        "allowed: '}' behind the last entry");
+  CHECK(refusal("layer: {in: 64, out: [64}\n") ==
+        "test.yaml:1:22: not YAML: '[' opens here and nothing closes it before line 1, column 25; "
+        "allowed: ']' behind the last entry");
+}
+
 TEST_CASE("an unknown backend is refused at its place, also in a sweep") {
   LoadOptions options;
   options.check_backend = [](const std::string& name) {
