@@ -40,14 +40,24 @@ struct Span {
   double least_s = 0, most_s = 0;
 };
 
-// Sampling ends between min_time_ms and max_time_ms, and only the noise tells when.
-void add_row(Span& span, const Case& spec, const Problem& problem) {
-  const auto bytes = static_cast<double>(tensor_bytes(problem));
-  span.least_s += bytes / kProofBytesPerSecond;
-  span.most_s += bytes / kSlowProofBytesPerSecond + kMostSecondsBesides;
+// Launches of a proof, and how many times its floor a slow launch takes.
+constexpr double kProofLaunches = 4;
+constexpr double kSlowLaunch = 4;
+
+// Sampling ends between min_time_ms and max_time_ms, and only the noise tells when; but not before
+// the least samples. A layer is timed with and without its adapters.
+void add_row(Span& span, const Case& spec, const Row& row, const Problem& problem) {
+  const auto bytes = static_cast<double>(std::max(tensor_bytes(problem), row.bytes));
+  const double launch_s = row.floor_us.value_or(0) * 1e-6 * (spec.op == Op::kLayer ? 2 : 1) *
+                          static_cast<double>(spec.setup.tp);
+  span.least_s += bytes / kProofBytesPerSecond + kProofLaunches * launch_s;
+  span.most_s += bytes / kSlowProofBytesPerSecond + kMostSecondsBesides +
+                 kProofLaunches * kSlowLaunch * launch_s;
   if (spec.measure.enabled) {
-    span.least_s += (spec.measure.warmup_ms + spec.measure.min_time_ms) * 1e-3;
-    span.most_s += (spec.measure.warmup_ms + spec.measure.max_time_ms) * 1e-3;
+    const double samples_s = static_cast<double>(spec.measure.min_samples + 1) * launch_s;
+    span.least_s += std::max((spec.measure.warmup_ms + spec.measure.min_time_ms) * 1e-3, samples_s);
+    span.most_s += std::max((spec.measure.warmup_ms + spec.measure.max_time_ms) * 1e-3,
+                            kSlowLaunch * samples_s);
   }
 }
 
@@ -115,7 +125,7 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     }
   }
   if (line.note.empty()) {
-    add_row(totals.time, spec, problem);
+    add_row(totals.time, spec, row, problem);
     totals.largest_bytes = std::max(totals.largest_bytes, memory);
   } else {
     ++totals.skipped;
