@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/version.h"
 #include "device/architectures.h"
-#include "run/interrupt.h"
 #include "run/select.h"
 #include "run/watch.h"
 

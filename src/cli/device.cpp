@@ -13,7 +13,6 @@
 #include "measure/ceilings.h"
 #include "report/json_row.h"
 #include "run/context.h"
-#include "run/interrupt.h"
 #include "run/watch.h"
 
 namespace lora_bench {

@@ -12,7 +12,6 @@
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "run/interrupt.h"
 #include "run/select.h"
 #include "run/target.h"
 #include "run/watch.h"

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/numbers.h"
 #include "layers/layer_problem.h"
-#include "ops/auto_device.h"
+#include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"
 #include "run/select.h"
 #include "run/tune.h"

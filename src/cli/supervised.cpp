@@ -22,7 +22,6 @@
 #include "core/error.h"
 #include "ops/plugin.h"
 #include "run/child.h"
-#include "run/interrupt.h"
 #include "run/watch.h"
 
 namespace lora_bench {

@@ -10,15 +10,15 @@
 #include "cli/selection.h"
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "ops/auto_device.h"
+#include "ops/auto_choice.h"
 #include "report/output_file.h"
 #include "report/screen.h"
 #include "run/case_runner.h"
 #include "run/context.h"
-#include "run/interrupt.h"
 #include "run/progress.h"
 #include "run/select.h"
 #include "run/tune.h"
+#include "run/watch.h"
 
 namespace lora_bench {
 namespace {

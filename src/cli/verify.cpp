@@ -13,7 +13,7 @@
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "run/interrupt.h"
+#include "run/watch.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {

@@ -12,7 +12,6 @@
 #include <tuple>
 #include <utility>
 
-#include "compare/gates.h"
 #include "core/error.h"
 #include "core/units.h"
 #include "report/doubts.h"

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "compare/repeats.h"
 #include "core/named.h"
 #include "core/status.h"
+#include "report/row.h"
 #include "report/sink.h"
 
 namespace lora_bench {
@@ -57,6 +57,17 @@ struct CompareReport {
 [[nodiscard]] CompareReport compare(const Results& base, const Results& fresh,
                                     const CompareOptions& options);
 
+// All repeats of one row. A repeat is the unit that verdicts rest on: its samples were taken within
+// a second, and say little about what the machine does in the next.
+struct Repeats {
+  Row row;  // the first, with medians over the repeats; or the one that is wrong
+  std::vector<double> times_us;       // of each undisturbed repeat its median
+  std::vector<double> yardsticks_us;  // of the same, where they have one
+  std::int64_t disturbed = 0;         // repeats that are left out
+  std::string disturbance;            // of the first of them
+  std::string doubt;                  // why no verdict should rest on them; "" = nothing
+};
+
 // Verdict on two rows that PASSED and were timed, one of so many that are judged together: the
 // chance of a false alarm is shared among them. The method is in docs/comparing.md.
 [[nodiscard]] ComparedRow judge(const Repeats& base, const Repeats& fresh,
@@ -64,5 +75,22 @@ struct CompareReport {
 
 [[nodiscard]] std::string render_compare(const CompareReport& report, bool markdown,
                                          const TableStyle& style);
+
+// Appends a sentence for each way in which NEW was held to less than BASE, or to another thing: the
+// options of the command line, a larger max_regression, a level of proof or rows that were not
+// looked at. A pass through a wider gate is no pass of the old one.
+void note_looser_gates(const Results& base, const Results& fresh,
+                       std::vector<std::string>& warnings);
+
+// Rows of the same scenario, case, backend, cache and mode are repeats of one row. A repeat that
+// did not pass stands for all, a wrong one before others; so does one without a time.
+[[nodiscard]] std::vector<Repeats> group_repeats(const std::vector<Row>& rows);
+
+// Precondition: not empty.
+[[nodiscard]] double median_of(std::vector<double> values);
+
+// Whether a status is exit code 2, or 4.
+[[nodiscard]] bool is_wrong(Status status);
+[[nodiscard]] bool is_doubtful(Status status);
 
 }  // namespace lora_bench

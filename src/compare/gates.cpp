@@ -1,4 +1,4 @@
-#include "compare/gates.h"
+#include "compare/compare.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,6 @@
 #include <optional>
 #include <tuple>
 
-#include "compare/compare.h"
 #include "report/doubts.h"
 
 namespace lora_bench {

@@ -6,7 +6,6 @@
 
 #include "compare/compare.h"
 #include "compare/interval.h"
-#include "compare/repeats.h"
 
 namespace lora_bench {
 namespace {

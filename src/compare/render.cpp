@@ -5,8 +5,8 @@
 
 #include "compare/compare.h"
 #include "report/grid.h"
-#include "report/markdown.h"
 #include "report/screen.h"
+#include "report/text_table.h"
 
 namespace lora_bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "compare/repeats.h"
+#include "compare/compare.h"
 
 #include <fmt/format.h>
 

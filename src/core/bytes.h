@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -21,5 +22,11 @@ void copy_bytes(void* to, const void* from, std::int64_t count);
 // Floating-point numbers of so many bytes each, with the other sign or without one.
 void negate(std::span<std::byte> numbers, std::int64_t bytes_of_each);
 void make_positive(std::span<std::byte> numbers, std::int64_t bytes_of_each);
+
+// Calls `work(begin, end)` for blocks that cover 0 .. count - 1, each once, on at most `threads`
+// threads (0 = all cores), the caller's among them; returns when all are done. What one throws is
+// thrown here.
+void for_blocks(std::int64_t count, std::int64_t per_block, int threads,
+                const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 
 }  // namespace lora_bench

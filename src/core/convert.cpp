@@ -1,4 +1,4 @@
-#include "core/convert.h"
+#include "core/dtype.h"
 
 #include <bit>
 #include <cstring>

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/named.h"
 
@@ -17,5 +19,26 @@ struct EnumNames<Dtype> {
 
 // Half the distance between neighbours at 1.0: the largest relative error of one rounding.
 [[nodiscard]] double unit_roundoff(Dtype dtype);
+
+// fp32 -> narrow, round to nearest even; NaN stays NaN (quiet). bf16 and fp16 overflow to infinity.
+// e4m3 follows the OCP "fn" form: no infinity, overflow and infinity become NaN, largest 448.
+// e5m2 is IEEE-like: overflow to infinity.
+[[nodiscard]] std::uint16_t bf16_from_float(float value);
+[[nodiscard]] std::uint16_t fp16_from_float(float value);
+[[nodiscard]] std::uint8_t e4m3_from_float(float value);
+[[nodiscard]] std::uint8_t e5m2_from_float(float value);
+
+[[nodiscard]] float float_from_bf16(std::uint16_t bits);
+[[nodiscard]] float float_from_fp16(std::uint16_t bits);
+[[nodiscard]] float float_from_e4m3(std::uint8_t bits);
+[[nodiscard]] float float_from_e5m2(std::uint8_t bits);
+
+// One element of an array of `dtype`; `index` counts elements.
+[[nodiscard]] float load(Dtype dtype, const void* data, std::int64_t index);
+void store(Dtype dtype, void* data, std::int64_t index, float value);
+
+// Whole arrays; `out` must hold in.size() elements.
+void encode(Dtype dtype, std::span<const float> in, void* out);
+void decode(Dtype dtype, const void* in, std::span<float> out);
 
 }  // namespace lora_bench

@@ -1,11 +1,10 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 
-#include "device/cuda_graph.h"
+#include "device/cuda_handles.h"
 
 #include "device/gpu_group.h"
 
 namespace lora_bench {
-
 namespace {
 
 // The streams that are being captured; what was captured goes where nobody ends it.

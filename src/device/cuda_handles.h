@@ -1,11 +1,15 @@
 #pragma once
 
+#include <functional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "device/cuda_check.h"
 
-// Owners of CUDA objects: move-only, released in the destructor. Only .cpp files include this.
 namespace lora_bench {
+
+// Owners of CUDA objects: move-only, released in the destructor. Only .cpp files include this.
 
 template <typename Handle, cudaError_t (*kDestroy)(Handle)>
 class CudaHandle {
@@ -48,5 +52,12 @@ using CudaGraphExec = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
   LORA_BENCH_CUDA_CHECK(cudaEventCreate(&event));
   return CudaEvent(event);
 }
+
+// What `enqueue` puts on `stream`, as a graph that is ready to be launched. Kernels must have been
+// launched once before: loading them cannot be recorded.
+[[nodiscard]] CudaGraphExec record_graph(const std::function<void()>& enqueue, cudaStream_t stream);
+// What it puts on the streams of several GPUs, a graph for each: GPU i has stream i.
+[[nodiscard]] std::vector<CudaGraphExec> record_graphs(const std::function<void()>& enqueue,
+                                                       std::span<const cudaStream_t> streams);
 
 }  // namespace lora_bench

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "core/units.h"
-#include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
 #include "device/gpu_group.h"

@@ -1,4 +1,4 @@
-#include "device/profiler_range.h"
+#include "device/cupti.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include <nvtx3/nvToolsExt.h>

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "layers/layer_memory.h"
 #include "ops/fused_layer.h"

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "layers/layer_engine.h"
 #include "layers/layer_memory.h"
 #include "ops/exchange.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/random.h"
 
 namespace lora_bench {

@@ -1,7 +1,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "layers/communicator.h"
 #include "ops/exchange.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/blocks.h"
+#include "core/bytes.h"
 #include "core/dtype.h"
 #include "core/random.h"
 #include "workload/excerpt.h"

@@ -1,4 +1,4 @@
-#include "measure/alone.h"
+#include "measure/sampling.h"
 
 #include <algorithm>
 #include <utility>

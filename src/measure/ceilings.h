@@ -103,4 +103,13 @@ struct Floor {
 [[nodiscard]] Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
                              const Ceilings& ceilings);
 
+// Measured curves, ascending in bytes, as ceilings: what a disturbed run measured too high comes
+// down to what other sizes prove possible.
+
+// Reading more cannot take less.
+void make_monotone(std::vector<Ceilings::Point>& curve);
+// Of data from memory: reading more cannot take longer than reading it piece by piece. (Not so
+// where the pieces fit into a cache and the whole does not.)
+void make_no_slower_than_pieces(std::vector<Ceilings::Point>& curve);
+
 }  // namespace lora_bench

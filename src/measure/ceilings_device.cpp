@@ -12,7 +12,6 @@
 #include "device/memory.h"
 #include "kernels/measure/probes.h"
 #include "measure/clock.h"
-#include "measure/curve.h"
 #include "measure/statistics.h"
 
 namespace lora_bench {

@@ -12,7 +12,6 @@
 #include "device/system_files.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
-#include "measure/curve.h"
 #include "ops/cpu_kernels.h"
 #include "ops/thread_pool.h"
 #include "reference/reference.h"

@@ -63,4 +63,15 @@ class Clock {
 [[nodiscard]] std::unique_ptr<Clock> make_gpu_group_clock(std::shared_ptr<const GpuGroup> gpus,
                                                           LaunchMode mode);
 
+// Seconds that a fixed piece of work takes on the cores of this process now: arithmetic, reading of
+// memory that no cache holds, and short loops that wake all threads. It is the same whatever is
+// measured, so two runs in which it differs were made on a machine that had changed. Takes about
+// 20 ms.
+[[nodiscard]] double yardstick_seconds();
+
+// What both clocks of GPUs tell beside times. `identity` as in DeviceFacts.
+[[nodiscard]] Conditions gpu_conditions(const std::string& identity);
+// Events tell times apart that differ by this much.
+constexpr double kGpuResolutionSeconds = 0.5e-6;
+
 }  // namespace lora_bench

@@ -13,12 +13,10 @@
 #include <thread>
 
 #include "core/error.h"
-#include "device/cuda_graph.h"
 #include "device/cuda_handles.h"
 #include "device/facts.h"
 #include "device/nvml.h"
 #include "measure/device_gate.h"
-#include "measure/gpu_conditions.h"
 
 namespace lora_bench {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "device/system_files.h"
 #include "measure/clock.h"
-#include "measure/yardstick.h"
 
 namespace lora_bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "measure/gpu_conditions.h"
+#include "measure/clock.h"
 
 #include <limits>
 

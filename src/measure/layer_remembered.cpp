@@ -1,4 +1,4 @@
-#include "measure/layer_remembered.h"
+#include "measure/layer_time.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/random.h"
 #include "measure/small_changes.h"
 

@@ -10,8 +10,6 @@
 
 #include "core/error.h"
 #include "measure/eviction.h"
-#include "measure/layer_remembered.h"
-#include "measure/layer_sampling.h"
 #include "measure/sampling.h"
 #include "measure/small_changes.h"
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
+#include "layers/layer_home.h"
+#include "layers/layer_problem.h"
 #include "layers/layer_tensors.h"
 #include "measure/ceilings.h"
 #include "measure/measure.h"
@@ -14,7 +16,7 @@
 namespace lora_bench {
 
 // One shard of a layer, the slowest, by itself, nothing being exchanged while time is taken; or all
-// shards together, see layer_together.h.
+// shards together, see measure_layer_together.
 struct LayerMeasurement {
   Measurement layer;  // its baseline_s are the base without adapters
   bool together = false;
@@ -59,5 +61,40 @@ struct LayerWork {
   Work base, layer;
 };
 [[nodiscard]] LayerWork count_layer_work(const ShardProblem& shard);
+
+// The layer with all its shards at once, each where it lies, and all that they exchange; base and
+// layer are sampled in turn. The clock is one of all places, its time that of the slowest. Of the
+// request, `base` and `lora` are not read.
+[[nodiscard]] LayerMeasurement measure_layer_together(const LayerMeasureRequest& request,
+                                                      const LayerHome& home, Clock& clock,
+                                                      const DeviceFacts& device);
+
+// What timing the shards of a layer alone and timing them together have in common.
+
+constexpr std::int64_t kMostLayerSets = 32;
+
+// Of all shards.
+[[nodiscard]] std::int64_t weight_bytes_of_layer(const LayerProblem& problem);
+// Whole layers to rotate through: of which the shards of one rank are more than three caches hold.
+[[nodiscard]] std::int64_t layer_sets(const LayerProblem& problem, CacheMode cache,
+                                      std::int64_t cache_bytes);
+// How well the tax is known: half the interval of the median of what each layer's sample took
+// longer than the base's before, and no less than what shows that more is amiss: that this median
+// is another, that the layer differs from itself by more, or that adapters seem to save time.
+[[nodiscard]] double noise_of_tax(const Measurement& measured, double tax_s);
+
+// One of the layers that were timed.
+struct TimedLayer {
+  LayerEngine& layer;
+  std::function<void()> run;     // the sequence as it is loaded, until all shards have ended
+  std::function<void()> record;  // loads the same for what the layer is then
+};
+
+// Who keeps what it once computed is quick and right as long as nothing changes. So at the same
+// addresses one number of B, of A and of x of few rows is another, then all of x and of the
+// adapters in use, and last, in a sequence loaded for it, the batch and the scales. What follows is
+// drawn from `secret`. "" = right each time; layer and tensors are then as they were.
+[[nodiscard]] std::string remembered_in(const LayerMeasureRequest& request, const TimedLayer& timed,
+                                        std::uint64_t secret);
 
 }  // namespace lora_bench

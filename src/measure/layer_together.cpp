@@ -1,4 +1,4 @@
-#include "measure/layer_together.h"
+#include "measure/layer_time.h"
 
 #include <algorithm>
 #include <deque>
@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "measure/eviction.h"
-#include "measure/layer_remembered.h"
-#include "measure/layer_sampling.h"
 #include "measure/sampling.h"
 #include "measure/small_changes.h"
 

@@ -117,4 +117,9 @@ constexpr std::int64_t kMaxRotationSets = 2048;
 [[nodiscard]] std::int64_t measurement_bytes(const Problem& problem, CacheMode cache,
                                              std::int64_t cache_bytes);
 
+// The parts of a linear op, each measured by itself as `measure` does it, with a rotation of its
+// own: operands of one part alone may fit a cache that the whole does not fit.
+[[nodiscard]] Phases measure_phases(const MeasureRequest& request, const Backend& backend,
+                                    Memory& memory, Clock& clock, const DeviceFacts& device);
+
 }  // namespace lora_bench

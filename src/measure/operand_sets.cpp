@@ -8,7 +8,6 @@
 #include <span>
 #include <string_view>
 
-#include "core/blocks.h"
 #include "core/bytes.h"
 #include "core/dtype.h"
 #include "workload/excerpt.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/random.h"
 #include "workload/excerpt.h"
 #include "workload/fill_sizes.h"

@@ -1,4 +1,4 @@
-#include "measure/yardstick.h"
+#include "measure/clock.h"
 
 #include <algorithm>
 #include <array>

@@ -1,15 +1,12 @@
-#include "ops/auto_backend.h"
+#include "ops/backends.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/clustered/clustered.h"
 #include "kernels/clustered/resident.h"
 #include "ops/auto_choice.h"
-#include "ops/auto_device.h"
 #include "ops/auto_tuning.h"
 #include "ops/kernel_params.h"
-#include "ops/panel_backend.h"
-#include "ops/vectors.h"
 #else
 #include "core/error.h"
 #endif

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "ops/kernel_params.h"
-#include "ops/vectors.h"
 
 namespace lora_bench {
 namespace {

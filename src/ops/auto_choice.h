@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/facts.h"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/resident_tuning.h"
 #include "kernels/panel/panel_tuning.h"
@@ -84,5 +85,8 @@ enum class AutoReason : std::uint8_t {
 // As scenarios name tiles: "64x48", "64x128x16".
 [[nodiscard]] std::string tile_name(const kernels::PanelShrinkTile& tile);
 [[nodiscard]] std::string tile_name(const kernels::PanelExpandTile& tile);
+
+// The GPU in use, whose facts are given. Throws EnvironmentError in a build without CUDA.
+[[nodiscard]] AutoDevice auto_device(const DeviceFacts& facts);
 
 }  // namespace lora_bench

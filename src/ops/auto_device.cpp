@@ -1,4 +1,4 @@
-#include "ops/auto_device.h"
+#include "ops/auto_choice.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"

@@ -1,4 +1,4 @@
-#include "ops/auto_explain.h"
+#include "ops/auto_tuning.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 
 #include "core/units.h"
 #include "kernels/divide_up.h"
-#include "ops/auto_tuning.h"
 #include "ops/kernel_params.h"
 
 namespace lora_bench {

@@ -1,4 +1,4 @@
-#include "ops/auto_search.h"
+#include "ops/auto_tuning.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "kernels/divide_up.h"
-#include "ops/auto_explain.h"
-#include "ops/auto_tuning.h"
 
 namespace lora_bench {
 namespace {

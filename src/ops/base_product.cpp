@@ -1,16 +1,13 @@
-#include "ops/base_product.h"
+#include "ops/backends.h"
 
 #include <fmt/format.h>
 
 #include <numeric>
 
 #include "core/error.h"
-#include "ops/continued_layer.h"
-#include "ops/cpu_backend.h"
 #include "ops/cublaslt_library.h"
 #include "ops/fused_layer.h"
 #include "ops/kernel_params.h"
-#include "ops/streamed_product.h"
 
 namespace lora_bench {
 namespace {

@@ -1,11 +1,10 @@
-#include "ops/bgmv_backend.h"
+#include "ops/backends.h"
 
 #include "kernels/bgmv/bgmv_tuning.h"
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/bgmv/bgmv.h"
 #include "ops/kernel_params.h"
-#include "ops/vectors.h"
 #else
 #include "core/error.h"
 #endif

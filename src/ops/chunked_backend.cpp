@@ -1,11 +1,10 @@
-#include "ops/chunked_backend.h"
+#include "ops/backends.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/chunked/chunked.h"
 #include "kernels/tile/tile_tuning.h"
 #include "ops/kernel_params.h"
-#include "ops/vectors.h"
 #else
 #include "core/error.h"
 #endif

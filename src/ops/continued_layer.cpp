@@ -1,4 +1,4 @@
-#include "ops/continued_layer.h"
+#include "ops/fused_layer.h"
 
 #include <fmt/format.h>
 

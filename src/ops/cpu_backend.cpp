@@ -1,4 +1,4 @@
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 
 #include <fmt/format.h>
 

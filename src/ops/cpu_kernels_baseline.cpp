@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 
 namespace lora_bench {
 namespace {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "ops/plain_formula.h"
 

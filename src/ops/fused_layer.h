@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/backend.h"
 
 namespace lora_bench {
 
 // A base product that adds what the adapters of a layer add before y is rounded, in one launch:
-// y = RN(base + delta). `base` as base_product.h has it, `lora` the linear op on the same x and y.
+// y = RN(base + delta). `base` as make_base_product takes it, `lora` the linear op on the same x
+// and y.
 class FusedLayer {
  public:
   virtual ~FusedLayer() = default;
@@ -45,5 +48,26 @@ class FusedLayer {
 // Elements behind each row of x and W of a fused layer that its launch may write
 // (kernels/continued).
 [[nodiscard]] std::int64_t room_behind_inputs(const Problem& base, const Problem& lora);
+
+// The base product of few rows by kernels/streamed, alone or with what adapters add. `base` as
+// make_base_product takes it, and adding no y.
+[[nodiscard]] bool streamed_takes(const Problem& base);
+[[nodiscard]] Numerics streamed_numerics(const Problem& base);
+void launch_streamed_product(const Problem& base, const Operands& operands, Stream stream);
+
+[[nodiscard]] std::unique_ptr<FusedLayer> make_streamed_layer();
+
+// Whether layers of so many rows go on over their adapters, rather than be of few rows.
+[[nodiscard]] bool is_of_many_rows(const Problem& lora);
+
+// The slots of this batch that such a product goes on over; and the rows of all others, none where
+// every slot has room.
+[[nodiscard]] std::vector<std::int32_t> continued_slots_of(const Problem& base,
+                                                           const Problem& lora);
+[[nodiscard]] std::optional<Plan> left_over_by(const Problem& base, const Problem& lora);
+
+// The base product of many rows, whose columns go on over the adapters: h behind x, B behind W
+// (kernels/continued), and then one product by `base`, which outlives it.
+[[nodiscard]] std::unique_ptr<FusedLayer> make_continued_layer(const Backend& base);
 
 }  // namespace lora_bench

@@ -1,4 +1,4 @@
-#include "ops/grouped_backend.h"
+#include "ops/backends.h"
 
 #include <algorithm>
 
@@ -9,7 +9,6 @@
 #include "kernels/tile/lanes.h"
 #include "kernels/tile/tile_tuning.h"
 #include "ops/kernel_params.h"
-#include "ops/vectors.h"
 #endif
 
 namespace lora_bench {

@@ -1,4 +1,4 @@
-#include "ops/naive_backend.h"
+#include "ops/backends.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"

@@ -1,4 +1,4 @@
-#include "ops/panel_backend.h"
+#include "ops/backends.h"
 
 #include <algorithm>
 
@@ -7,9 +7,7 @@
 #include "device/cuda_check.h"
 #include "kernels/panel/panel.h"
 #include "ops/auto_choice.h"
-#include "ops/auto_device.h"
 #include "ops/kernel_params.h"
-#include "ops/vectors.h"
 #else
 #include "core/error.h"
 #endif

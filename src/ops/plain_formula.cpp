@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 
 namespace lora_bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/streamed_product.h"
+#include "ops/fused_layer.h"
 
 #include <fmt/format.h>
 

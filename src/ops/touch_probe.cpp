@@ -1,4 +1,4 @@
-#include "ops/touch_probe.h"
+#include "ops/backends.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include <algorithm>

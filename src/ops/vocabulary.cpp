@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "device/facts.h"
 #ifdef LORA_BENCH_HAVE_CUDA

@@ -1,4 +1,4 @@
-#include "report/markdown.h"
+#include "report/text_table.h"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,6 @@
 
 #include "report/columns.h"
 #include "report/grid.h"
-#include "report/markdown.h"
 #include "report/screen.h"
 #include "report/text_table.h"
 

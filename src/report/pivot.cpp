@@ -10,7 +10,6 @@
 
 #include "core/error.h"
 #include "report/columns.h"
-#include "report/markdown.h"
 #include "report/screen.h"
 #include "report/sink.h"
 #include "report/text_table.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "report/markdown.h"
 #include "report/screen.h"
 
 namespace lora_bench {

@@ -9,4 +9,7 @@ namespace lora_bench {
 [[nodiscard]] std::string aligned_table(const std::vector<std::vector<std::string>>& lines);
 [[nodiscard]] std::string markdown_table(const std::vector<std::vector<std::string>>& lines);
 
+// Text inside a cell of a Markdown table: pipes escaped, one line.
+[[nodiscard]] std::string markdown_cell(const std::string& text);
+
 }  // namespace lora_bench

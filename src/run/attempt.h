@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "device/memory.h"
 #include "measure/clock.h"
@@ -14,6 +15,7 @@
 #include "run/target.h"
 #include "run/watch.h"
 #include "verify/verify.h"
+#include "workload/problem.h"
 
 namespace lora_bench {
 
@@ -63,5 +65,18 @@ void run_attempt(Row& row, const std::shared_ptr<Attempt>& attempt, const CaseRe
 [[nodiscard]] Verdict not_verified();
 
 void skip(Row& row, std::string why);
+
+// Where the request asks for it and the row PASSED: launches the backend once more, as cold as it
+// was timed, and puts what was counted into the row. Counters that cannot be read become a warning;
+// what the backend throws is thrown, and HUNG means that this launch did not come back.
+void count_row(Row& row, const Problem& problem, const CaseRequest& request, Targets& targets);
+
+// Of a row whose time made the ceilings be measured anew: a warning in it, for every stored file.
+void warn_of_ceilings_anew(Row& row);
+
+// When the last row carries that warning: how many rows before it, of the same side of the machine,
+// keep floors of the old ceilings.
+[[nodiscard]] std::int64_t rows_of_old_ceilings(const std::vector<Row>& rows);
+[[nodiscard]] std::string note_on_ceilings_anew(std::int64_t rows, const std::string& device);
 
 }  // namespace lora_bench

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "run/describe.h"
 #include "run/exported_case.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "report/row.h"
-#include "run/isolated_backend.h"
+#include "run/isolate.h"
 #include "scenario/case.h"
 
 namespace lora_bench {

@@ -18,4 +18,8 @@ namespace lora_bench {
 // Why a run cannot continue these results; "" = it can: same scenarios, machine and build.
 [[nodiscard]] std::string why_not_resumable(const Context& stored, const Context& current);
 
+// The linker's build id of the running program, which another content changes; "" where it has
+// none.
+[[nodiscard]] std::string executable_id();
+
 }  // namespace lora_bench

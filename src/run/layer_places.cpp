@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/backend_on_gpu.h"
-#include "ops/base_product.h"
+#include "ops/backends.h"
 #include "ops/cublaslt_library.h"
 
 namespace lora_bench {

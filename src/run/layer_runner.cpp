@@ -1,20 +1,19 @@
-#include "run/layer_runner.h"
+#include "run/layer_row.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 #include <utility>
 
-#include "measure/layer_together.h"
+#include "measure/layer_time.h"
 #include "measure/plan_time.h"
 #include "measure/small_changes.h"
-#include "ops/base_product.h"
+#include "ops/backends.h"
 #include "ops/fused_layer.h"
 #include "run/attempt.h"
 #include "run/describe.h"
-#include "run/interrupt.h"
 #include "run/layer_places.h"
-#include "run/layer_row.h"
+#include "run/watch.h"
 #include "verify/layer_proof.h"
 
 namespace lora_bench {

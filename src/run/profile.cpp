@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "device/profiler_range.h"
+#include "device/cupti.h"
 #include "measure/lone_launch.h"
 #include "run/describe.h"
-#include "run/interrupt.h"
 #include "run/select.h"
 #include "run/watch.h"
 

@@ -12,11 +12,10 @@
 
 #include "core/error.h"
 #include "device/counter_session.h"
+#include "run/attempt.h"
 #include "run/case_runner.h"
-#include "run/ceilings_anew.h"
 #include "run/context.h"
 #include "run/describe.h"
-#include "run/interrupt.h"
 #include "run/isolate.h"
 #include "run/progress.h"
 #include "run/resume.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/auto_search.h"
+#include "ops/auto_tuning.h"
 #include "run/run.h"
 
 namespace lora_bench {

@@ -7,9 +7,9 @@
 #include "core/units.h"
 #include "scenario/case_id.h"
 #include "scenario/checks.h"
-#include "scenario/content_hash.h"
 #include "scenario/expand.h"
 #include "scenario/resolve.h"
+#include "scenario/scenario_text.h"
 #include "scenario/settings.h"
 
 namespace lora_bench {

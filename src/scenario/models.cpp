@@ -1,4 +1,4 @@
-#include "scenario/models.h"
+#include "scenario/resolve.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "scenario/checks.h"
-#include "scenario/models.h"
+#include "scenario/scenario.h"
 
 namespace lora_bench {
 
@@ -30,5 +31,14 @@ class Models {
 // Fills in what follows from other fields: shapes of named layers, strides, max_rank, the law of
 // prefill. False, with a complaint, when the case has no layer.
 [[nodiscard]] bool resolve(Case& spec, const CaseChecker& checker, Models& models);
+
+// The text of a models.yaml; throws UsageError with what is wrong in it.
+[[nodiscard]] std::vector<ModelLayer> parse_models(const std::string& text,
+                                                   const std::string& file);
+
+// The names of the layers of each model of such a text, then those that its `lacks` has: parts of
+// the model that are no layer here, so that no sum of its layers is a step.
+[[nodiscard]] std::map<std::string, std::vector<std::string>> parse_parts(const std::string& text,
+                                                                          const std::string& file);
 
 }  // namespace lora_bench

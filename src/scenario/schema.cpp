@@ -159,10 +159,6 @@ std::vector<Field> fields_of_layer() {
 
 std::vector<Field> fields_of_batch() {
   const auto batch = [](auto of_batch) { return at(&Case::batch, of_batch); };
-  const auto adapters = [](auto of_adapters) { return at(&Case::adapters, of_adapters); };
-  const auto read_skew = [](const Reader& reader, SkewLaw& target, FieldContext& context) {
-    reader.skew(target, context.traces, context.folder);
-  };
   return {
       integer("batch.decode", batch(&BatchSpec::decode), 0, kMaxTokens, "sequences of one token",
               {.when = always}),
@@ -175,6 +171,12 @@ std::vector<Field> fields_of_batch() {
             reader.prefill(target, kMaxTokens);
           },
           kListText),
+  };
+}
+
+std::vector<Field> fields_of_adapters() {
+  const auto adapters = [](auto of_adapters) { return at(&Case::adapters, of_adapters); };
+  return {
       integer("adapters.slots", adapters(&AdapterSpec::slots), 1, kMaxSlots, "adapters resident",
               {.when = always}),
       integer("adapters.active", adapters(&AdapterSpec::active), 0, kMaxSlots,
@@ -203,6 +205,15 @@ std::vector<Field> fields_of_batch() {
           },
           kListText),
       boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice"),
+  };
+}
+
+// Who uses which adapter, in which order, and what a launch is captured for.
+std::vector<Field> fields_of_use() {
+  const auto read_skew = [](const Reader& reader, SkewLaw& target, FieldContext& context) {
+    reader.skew(target, context.traces, context.folder);
+  };
+  return {
       field_of("skew", "word or map", at(&Case::skew), kLawNames,
                "the law by which sequences choose adapters", {.when = always}, read_skew,
                skew_text),
@@ -339,9 +350,9 @@ std::string last_part(const std::string& path) { return path.substr(path.rfind('
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> table;
-    for (const auto part :
-         {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer, fields_of_batch,
-          fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
+    for (const auto part : {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer,
+                            fields_of_batch, fields_of_adapters, fields_of_use, fields_of_tuning,
+                            fields_of_thresholds, fields_of_settings}) {
       for (Field& field : part()) {
         table.push_back(std::move(field));
       }

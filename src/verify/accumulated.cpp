@@ -3,8 +3,8 @@
 #include <iterator>
 #include <thread>
 
-#include "core/blocks.h"
-#include "core/convert.h"
+#include "core/bytes.h"
+#include "core/dtype.h"
 #include "core/random.h"
 #include "reference/rounding_mode.h"
 #include "verify/oracle.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/blocks.h"
+#include "core/bytes.h"
 #include "reference/nearest.h"
 #include "reference/rounding_mode.h"
 #include "verify/groundwork.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {

@@ -1,9 +1,9 @@
-#include "verify/layer_diagnose.h"
+#include "verify/layer_proof.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {

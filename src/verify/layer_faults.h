@@ -81,4 +81,14 @@ using ShardRows = std::vector<std::vector<double>>;
 [[nodiscard]] ShardRows model_layer(const LayerStory& story, LayerFault fault,
                                     const std::vector<std::int64_t>& tokens);
 
+// What becomes of logits in the model of a layer (layer_model.cpp), perhaps with a fault.
+
+// Shard by shard, each with its padding: [row][order_of_gathered].
+[[nodiscard]] std::vector<double> gathered_logits(const ShardedLayer& layer, const ShardRows& terms,
+                                                  std::size_t rows, LayerFault fault);
+// The same in order and without padding.
+[[nodiscard]] std::vector<double> logits_in_order(const ShardedLayer& layer,
+                                                  const std::vector<double>& gathered,
+                                                  LayerFault fault);
+
 }  // namespace lora_bench

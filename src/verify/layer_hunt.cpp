@@ -1,12 +1,11 @@
-#include "verify/layer_hunt.h"
+#include "verify/mutant_hunt.h"
 
 #include <fmt/format.h>
 
 #include <numeric>
 
-#include "core/convert.h"
-#include "ops/base_product.h"
-#include "ops/cpu_backend.h"
+#include "core/dtype.h"
+#include "ops/backends.h"
 #include "verify/layer_proof.h"
 
 namespace lora_bench {

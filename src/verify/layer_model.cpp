@@ -3,9 +3,8 @@
 #include <numeric>
 #include <optional>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/layer_faults.h"
-#include "verify/layer_logits.h"
 
 namespace lora_bench {
 namespace {

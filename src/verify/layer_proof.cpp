@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "ops/fused_layer.h"
-#include "verify/layer_relations.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,11 +10,20 @@
 #include "layers/layer_home.h"
 #include "layers/layer_tensors.h"
 #include "reference/layer.h"
-#include "verify/layer_diagnose.h"
-#include "verify/layer_scan.h"
+#include "verify/diagnose.h"
+#include "verify/layer_faults.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
+
+// What each shard ended with, [shard]; columns as columns_of_output has them.
+using ShardOutputs = std::vector<Matrix>;
+
+// Rows beyond those that were sampled, and the oracle of any rows.
+struct MoreRows {
+  std::function<reference::LayerRows(const std::vector<std::int64_t>&)> oracle;
+  std::vector<std::int64_t> rows;
+};
 
 // What the layer that is not divided ends with.
 [[nodiscard]] reference::LayerRows layer_oracle(const LayerProblem& problem,
@@ -67,5 +78,28 @@ void add_relations(Verdict& verdict, const LayerProblem& problem, const LayerTen
 [[nodiscard]] Verdict verify_layer(const LayerProblem& problem, const Backend& base,
                                    const Backend& lora, Memory& memory,
                                    const VerifyOptions& options);
+
+// Level 3 of a whole layer: what must hold among its own results, whatever the oracle says. "" when
+// all of it holds, else the first relation that does not. `oracle` says how far a result may be
+// off.
+[[nodiscard]] std::string broken_layer_relation(const LayerProblem& problem,
+                                                const LayerTensors& tensors, const LayerHome& home,
+                                                const reference::LayerRows& oracle);
+
+// What every row of a layer says without an oracle: all of it is written, so no NaN may be left.
+struct ShardScan {
+  std::optional<Failure> nan;
+  std::vector<std::int64_t> infinite_rows;  // the first few, right only where the oracle says so
+};
+[[nodiscard]] ShardScan scan_shards(const LayerProblem& problem, const ShardOutputs& got);
+
+// Different ones of all rows, as `secret` has it: of few whose oracle takes long.
+[[nodiscard]] std::vector<std::int64_t> any_layer_rows(const LayerProblem& problem,
+                                                       std::uint64_t secret);
+
+// The fault whose prediction agrees with the rows of the oracle in what every shard ended with;
+// empty where none does, or where the layer is so large that asking would take long.
+[[nodiscard]] Hypothesis diagnose_layer(const LayerStory& story, const reference::LayerRows& oracle,
+                                        const ShardOutputs& got);
 
 }  // namespace lora_bench

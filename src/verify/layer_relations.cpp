@@ -1,4 +1,4 @@
-#include "verify/layer_relations.h"
+#include "verify/layer_proof.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "ops/fused_layer.h"
-#include "verify/layer_proof.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {

@@ -1,4 +1,4 @@
-#include "verify/layer_scan.h"
+#include "verify/layer_proof.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "verify/load.h"
+#include "verify/staging.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_handles.h"

@@ -2,10 +2,8 @@
 #include <bit>
 #include <cmath>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/mutant_faults.h"
-#include "verify/mutant_numbers.h"
-#include "verify/mutant_stray.h"
 #include "verify/mutant_values.h"
 
 namespace lora_bench {

@@ -1,10 +1,10 @@
-#include "verify/mutant_numbers.h"
+#include "verify/mutant_values.h"
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 
 namespace lora_bench {
 

@@ -1,4 +1,4 @@
-#include "verify/mutant_stray.h"
+#include "verify/mutant_values.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 
 namespace lora_bench {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/dtype.h"
 #include "verify/mutant_faults.h"
 
 namespace lora_bench {
@@ -41,5 +42,21 @@ void add_zero_to_base_rows(const Problem& problem, const Operands& operands);
 
 [[nodiscard]] std::vector<FaultEntry> size_faults();
 [[nodiscard]] std::vector<FaultEntry> value_faults();
+
+// The writes of a faulty kernel to memory that is not its own.
+// What `supports` keeps for good.
+void keep_when_asked(Fault fault);
+
+void write_stray(const Problem& problem, const Operands& operands, Fault fault);
+
+// The roundings of mutants. They are not inlined: see mutant_numbers.cpp.
+[[nodiscard, gnu::noinline]] float rounded_to_bf16(float value);
+[[nodiscard, gnu::noinline]] float truncated_to_bf16(float value);
+[[nodiscard, gnu::noinline]] float cut_to_tf32(float value);
+// Towards zero; fp32 holds what it is given.
+[[nodiscard]] float cut_to(Dtype dtype, float value);
+[[nodiscard]] float rounded_to(Dtype dtype, float value);
+// To 16 bytes, as one who trusts alignment reads.
+[[nodiscard]] const void* rounded_down(const void* address);
 
 }  // namespace lora_bench

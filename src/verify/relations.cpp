@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
 #include "verify/relation_checks.h"

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "core/convert.h"
-#include "verify/load.h"
+#include "core/dtype.h"
 #include "verify/oracle.h"
 #include "verify/relation_checks.h"
+#include "verify/staging.h"
 
 namespace lora_bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/blocks.h"
-#include "core/convert.h"
+#include "core/bytes.h"
+#include "core/dtype.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {

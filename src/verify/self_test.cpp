@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "verify/layer_hunt.h"
 #include "verify/mutant_hunt.h"
 #include "verify/random_case.h"
 

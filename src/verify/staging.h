@@ -1,15 +1,34 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/memory.h"
 #include "ops/backend.h"
-#include "verify/load.h"
 #include "workload/tensors.h"
 
 namespace lora_bench {
+
+// Other work of the device, recorded beside a launch: it holds some multiprocessors for some
+// microseconds, others in every run, so that the blocks of the launch meet in another order. It
+// ends by itself. Nothing on a host.
+class Load {
+ public:
+  explicit Load(Memory& memory);
+  ~Load();
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+  // What is enqueued between the two runs beside the load; after `end` it waits for it.
+  void begin(Stream stream);
+  void end(Stream stream);
+
+ private:
+  struct Work;
+  std::unique_ptr<Work> work_;
+};
 
 // Where operands start: on 256-byte boundaries, or shifted by one element of their dtype, which is
 // all the alignment that a backend may ask for (the workspace stays on a boundary). kSome: each

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/evidence.h"
 
 namespace lora_bench {

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "workload/batch.h"
-#include "workload/permutation.h"
 #include "workload/streams.h"
 
 namespace lora_bench {

@@ -32,4 +32,13 @@ struct Adapters {
 };
 [[nodiscard]] Adapters draw_adapters(const Case& spec);
 
+// The numbers 0 .. count - 1 in an order drawn from (seed, stream).
+[[nodiscard]] std::vector<std::int64_t> random_order(std::int64_t count, std::uint64_t seed,
+                                                     std::uint64_t stream);
+
+// The adapter of each of `count` sequences, in 0 .. slots - 1 (or -1 from a trace); slots >= 1.
+[[nodiscard]] std::vector<std::int32_t> draw_law(const SkewLaw& law, std::int64_t count,
+                                                 std::int64_t slots, std::uint64_t seed,
+                                                 std::uint64_t stream);
+
 }  // namespace lora_bench

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "core/blocks.h"
 #include "core/bytes.h"
 
 namespace lora_bench {

@@ -7,9 +7,8 @@
 #include <span>
 #include <stdexcept>
 
-#include "core/blocks.h"
 #include "core/bytes.h"
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "core/units.h"

@@ -6,8 +6,8 @@
 
 #include "device/facts.h"
 #include "device/memory.h"
-#include "ops/auto_backend.h"
 #include "ops/auto_tuning.h"
+#include "ops/backends.h"
 #include "run/select.h"
 #include "support/proved.h"
 #include "support/workload_case.h"

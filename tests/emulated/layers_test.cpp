@@ -6,7 +6,6 @@
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
 #include "ops/fused_layer.h"
-#include "ops/streamed_product.h"
 #include "run/select.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"

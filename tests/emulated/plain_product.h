@@ -3,9 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "ops/backend.h"
-#include "ops/continued_layer.h"
 #include "ops/fused_layer.h"
 
 namespace lora_bench {

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "device/memory.h"
-#include "ops/auto_backend.h"
 #include "ops/auto_tuning.h"
+#include "ops/backends.h"
 #include "support/need_gpu.h"
 #include "support/proved.h"
 #include "support/workload_case.h"

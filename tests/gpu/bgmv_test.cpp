@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "device/facts.h"
-#include "ops/bgmv_backend.h"
+#include "ops/backends.h"
 #include "ops/plain_formula.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "measure/alone.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
-#include "ops/naive_backend.h"
+#include "measure/sampling.h"
+#include "ops/backends.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"
 #include "support/workload_case.h"

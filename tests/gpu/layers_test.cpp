@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "ops/cublaslt_library.h"
 #include "support/device_layers.h"
 #include "support/layer_case.h"

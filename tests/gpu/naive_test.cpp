@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "device/facts.h"
-#include "ops/naive_backend.h"
+#include "ops/backends.h"
 #include "ops/plain_formula.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"

@@ -6,7 +6,7 @@
 #include "layers/layer_home.h"
 #include "measure/clock.h"
 #include "ops/backend_on_gpu.h"
-#include "ops/base_product.h"
+#include "ops/backends.h"
 #include "ops/cublaslt_library.h"
 #include "run/select.h"
 #include "support/layer_case.h"

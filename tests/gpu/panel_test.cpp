@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "device/facts.h"
-#include "ops/panel_backend.h"
+#include "ops/backends.h"
 #include "support/need_gpu.h"
 #include "support/proved.h"
 #include "support/workload_case.h"

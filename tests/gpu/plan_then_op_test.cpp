@@ -7,7 +7,7 @@
 
 #include "device/facts.h"
 #include "device/memory.h"
-#include "ops/auto_backend.h"
+#include "ops/backends.h"
 #include "ops/device_plan.h"
 #include "support/need_gpu.h"
 #include "support/problems.h"

@@ -3,8 +3,7 @@
 #include <memory>
 
 #include "ops/backend.h"
-#include "ops/chunked_backend.h"
-#include "ops/naive_backend.h"
+#include "ops/backends.h"
 #include "support/need_gpu.h"
 #include "support/problems.h"
 #include "verify/relations.h"

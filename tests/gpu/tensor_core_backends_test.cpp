@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "ops/chunked_backend.h"
-#include "ops/grouped_backend.h"
+#include "ops/backends.h"
 #include "ops/plain_formula.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "support/draws.h"
 #include "support/host_run.h"
 #include "support/plain_backend.h"

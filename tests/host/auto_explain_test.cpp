@@ -1,4 +1,4 @@
-#include "ops/auto_explain.h"
+#include "ops/auto_tuning.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 
 #include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"
-#include "ops/panel_backend.h"
+#include "ops/backends.h"
 #include "support/workload_case.h"
 
 using namespace lora_bench;

@@ -5,7 +5,7 @@
 
 #include "core/random.h"
 #include "kernels/bgmv/bgmv_tuning.h"
-#include "ops/bgmv_backend.h"
+#include "ops/backends.h"
 #include "support/workload_case.h"
 
 using namespace lora_bench::kernels;

@@ -1,4 +1,4 @@
-#include "core/blocks.h"
+#include "core/bytes.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/bytes.h"
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "support/problems.h"
 #include "verify/oracle.h"
 #include "verify/scan.h"

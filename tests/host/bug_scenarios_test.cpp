@@ -8,7 +8,6 @@
 #include "run/layer_row.h"
 #include "scenario/scenario.h"
 #include "support/draws.h"
-#include "verify/layer_hunt.h"
 #include "verify/mutant_hunt.h"
 #include "workload/batch.h"
 

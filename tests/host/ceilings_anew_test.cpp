@@ -1,4 +1,4 @@
-#include "run/ceilings_anew.h"
+#include "run/attempt.h"
 
 #include <doctest/doctest.h>
 

@@ -12,7 +12,7 @@
 #include "measure/fake_clock.h"
 #include "measure/layer_time.h"
 #include "measure/sampling.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/near.h"
 #include "support/timed_layer.h"
 

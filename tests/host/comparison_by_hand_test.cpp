@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "verify/oracle.h"
 #include "verify/scan.h"
 #include "verify/verify.h"

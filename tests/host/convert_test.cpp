@@ -1,4 +1,4 @@
-#include "core/convert.h"
+#include "core/dtype.h"
 
 #include <doctest/doctest.h>
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/random.h"
-#include "ops/auto_explain.h"
 #include "ops/auto_tuning.h"
 #include "scenario/scenario.h"
 #include "scenario/scenario_text.h"

@@ -1,4 +1,4 @@
-#include "measure/curve.h"
+#include "measure/ceilings.h"
 #include "support/near.h"
 
 #include <doctest/doctest.h>

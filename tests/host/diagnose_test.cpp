@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "support/plain_backend.h"
 #include "support/problems.h"
 #include "verify/verify.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "reference/reference.h"
 #include "support/workload_case.h"
 #include "workload/fill_sizes.h"

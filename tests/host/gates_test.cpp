@@ -1,8 +1,7 @@
-#include "compare/gates.h"
+#include "compare/compare.h"
 
 #include <doctest/doctest.h>
 
-#include "compare/compare.h"
 #include "core/error.h"
 #include "support/rows.h"
 

@@ -12,7 +12,7 @@
 #include "measure/measure.h"
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/problems.h"
 #include "workload/excerpt.h"
 

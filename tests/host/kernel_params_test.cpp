@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "ops/backends.h"
 #include "ops/kernel_params.h"
-#include "ops/naive_backend.h"
 #include "support/host_run.h"
 #include "support/workload_case.h"
 

@@ -4,12 +4,11 @@
 #include <optional>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "layers/layer_engine.h"
 #include "layers/layer_memory.h"
 #include "layers/layer_tensors.h"
-#include "ops/continued_layer.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "ops/fused_layer.h"
 #include "support/fused_on_host.h"
 #include "support/layer_case.h"

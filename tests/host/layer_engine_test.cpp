@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "ops/fake.h"
 #include "support/layer_bench.h"
 #include "support/layer_case.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/plain_backend.h"
-#include "verify/layer_hunt.h"
 #include "verify/layer_proof.h"
+#include "verify/mutant_hunt.h"
 
 using namespace lora_bench;
 

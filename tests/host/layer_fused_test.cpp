@@ -2,13 +2,12 @@
 
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "layers/layer_engine.h"
 #include "layers/layer_memory.h"
 #include "layers/layer_tensors.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "ops/fused_layer.h"
-#include "ops/streamed_product.h"
 #include "support/fused_on_host.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"

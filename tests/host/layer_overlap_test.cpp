@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/layer_bench.h"
 #include "support/layer_case.h"
 #include "support/observed_backend.h"

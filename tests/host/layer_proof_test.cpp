@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "run/case_runner.h"
 #include "scenario/scenario.h"
 #include "support/layer_bench.h"

@@ -1,4 +1,4 @@
-#include "verify/layer_relations.h"
+#include "verify/layer_proof.h"
 
 #include <doctest/doctest.h>
 
@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/convert.h"
-#include "ops/cpu_backend.h"
+#include "core/dtype.h"
+#include "ops/backends.h"
 #include "support/layer_case.h"
 #include "support/observed_backend.h"
-#include "verify/layer_proof.h"
 
 using namespace lora_bench;
 

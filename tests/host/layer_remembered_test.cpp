@@ -1,4 +1,4 @@
-#include "measure/layer_remembered.h"
+#include "measure/layer_time.h"
 
 #include <doctest/doctest.h>
 
@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "measure/fake_clock.h"
-#include "measure/layer_together.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/layer_case.h"
 #include "support/observed_backend.h"
 #include "support/timed_layer.h"

@@ -11,9 +11,7 @@
 
 #include "core/error.h"
 #include "measure/fake_clock.h"
-#include "measure/layer_sampling.h"
-#include "measure/layer_together.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "run/layer_row.h"
 #include "support/near.h"
 #include "support/observed_backend.h"

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "ops/vocabulary.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"

@@ -3,7 +3,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "run/case_runner.h"
 #include "support/problems.h"
 

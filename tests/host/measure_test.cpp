@@ -13,7 +13,7 @@
 #include "measure/fake_clock.h"
 #include "measure/rotation.h"
 #include "measure/statistics.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/cpu_case.h"
 #include "support/near.h"
 #include "support/observed_backend.h"

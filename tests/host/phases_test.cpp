@@ -1,4 +1,4 @@
-#include "measure/phases.h"
+#include "measure/measure.h"
 
 #include <doctest/doctest.h>
 

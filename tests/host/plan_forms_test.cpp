@@ -7,10 +7,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "plan/chunked_form.h"
-#include "plan/kernel_form.h"
-#include "plan/prefill_form.h"
-#include "plan/table_indices.h"
+#include "plan/forms.h"
 
 using namespace lora_bench;
 

@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "ops/fake.h"
-#include "run/interrupt.h"
 #include "run/watch.h"
 #include "scenario/scenario.h"
 #include "support/process.h"

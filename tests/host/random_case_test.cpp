@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "scenario/content_hash.h"
 #include "scenario/scenario.h"
 #include "scenario/scenario_text.h"
 #include "scenario/schema.h"

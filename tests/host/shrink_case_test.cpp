@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "scenario/content_hash.h"
 #include "scenario/scenario.h"
 #include "scenario/scenario_text.h"
 #include "support/draws.h"

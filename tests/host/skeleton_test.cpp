@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "compare/compare.h"
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/random.h"
 #include "core/units.h"
 #include "core/version.h"

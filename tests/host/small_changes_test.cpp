@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "support/cpu_case.h"
 #include "verify/scan.h"
 #include "verify/verify.h"

@@ -9,7 +9,7 @@
 #include "kernels/divide_up.h"
 #include "kernels/grouped/grouped_tuning.h"
 #include "kernels/tile/tile_tuning.h"
-#include "ops/vectors.h"
+#include "ops/kernel_params.h"
 
 using namespace lora_bench::kernels;
 

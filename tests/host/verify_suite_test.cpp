@@ -10,9 +10,8 @@
 
 #include "kernels/naive/naive_tuning.h"
 #include "kernels/tile/tile_tuning.h"
-#include "ops/bgmv_backend.h"
+#include "ops/backends.h"
 #include "ops/cublas_backend.h"
-#include "ops/panel_backend.h"
 #include "scenario/scenario.h"
 #include "support/draws.h"
 #include "support/plain_backend.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "core/random.h"
 #include "ops/backend.h"
 #include "workload/tensors.h"

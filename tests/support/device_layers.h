@@ -6,7 +6,7 @@
 
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
-#include "ops/base_product.h"
+#include "ops/backends.h"
 #include "run/select.h"
 #include "verify/layer_proof.h"
 

@@ -14,7 +14,7 @@
 #include "measure/after_timing.h"
 #include "measure/fake_clock.h"
 #include "measure/rotation.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "run/case_runner.h"
 #include "support/short_measure.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "ops/fused_layer.h"
 
 namespace lora_bench {

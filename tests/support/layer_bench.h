@@ -5,7 +5,7 @@
 
 #include "layers/layer_engine.h"
 #include "layers/layer_tensors.h"
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 #include "verify/layer_proof.h"
 
 namespace lora_bench {

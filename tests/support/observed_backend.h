@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "ops/cpu_backend.h"
+#include "ops/backends.h"
 
 // The cpu backend with a test looking on, which may keep it from working or spoil what it did.
 class ObservedBackend final : public lora_bench::Backend {

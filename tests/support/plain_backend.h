@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "core/convert.h"
+#include "core/dtype.h"
 #include "ops/backend.h"
 
 // The plainest correct backend: fp32 sums in order, one row after the other. A test may break it in

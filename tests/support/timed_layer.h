@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "measure/layer_together.h"
-#include "ops/cpu_backend.h"
+#include "measure/layer_time.h"
+#include "ops/backends.h"
 #include "verify/layer_proof.h"
 
 namespace lora_bench {
