@@ -127,7 +127,8 @@ std::vector<Column> metric_columns() {
       column({"floor_us", "floor us", "us",
               "least time in which this machine can do the case: nothing right is faster",
               "max(bytes that no cache can spare at the memory curve, all bytes at the cache "
-              "curve, flops / peak, launch cost)"},
+              "curve, distinct bytes at the curve of those that come again, flops / peak, launch "
+              "cost)"},
              &Row::floor_us, {true, 3}),
       column({"floor_ratio", "x floor", "1", "how many times the floor the launch takes",
               "time_us / floor_us"},
