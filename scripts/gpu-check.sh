@@ -89,13 +89,17 @@ peers() {
 limit=${LORA_BENCH_PEER_SECONDS:-3600}
 # Each peer in a process of its own, side by side but for what is timed.
 side_by_side() {
-  local peer pid pids=() status=0
+  local peer pid pids=() status=0 one
   for peer in $peers; do
     scripts/peers/run.py --tool "$tool" --cases build/wide-cases --peer "$peer" "${unpacked[@]}" --resume \
       --turns build/wide.turns --time-limit "$limit" --out "$out/wide-$peer.jsonl" &
     pids+=($!)
   done
-  for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+  for pid in "${pids[@]}"; do
+    one=0
+    wait "$pid" || one=$?
+    ((one <= status)) || status=$one
+  done
   return "$status"
 }
 
