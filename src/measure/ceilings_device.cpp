@@ -36,8 +36,6 @@ constexpr std::int64_t kFewestBentBytes = std::int64_t{512} << 10;
 constexpr std::int64_t kMostSmallBytes = std::int64_t{8} << 20;
 // Rows as a step has them, for the probe that touches all operands of one.
 constexpr std::int64_t kRowBytes = 4096;
-// So many caches hold all that is read again.
-constexpr double kKeepAll = 1e3;
 constexpr std::int64_t kMostProbeRows = kLargestReadBytes / kRowBytes;
 
 cudaStream_t handle(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
@@ -129,14 +127,15 @@ class DeviceProbe {
   // Sizes to measure. Where the curve bends a line between two sizes lies above it, so they are
   // closer to each other there.
   [[nodiscard]] std::vector<std::int64_t> sizes() const {
+    const std::int64_t most = std::min(kLargestReadBytes, room_);
     std::vector<std::int64_t> sizes;
-    for (std::int64_t bytes = kFewestBytes; bytes <= std::min(kLargestReadBytes, room_);
-         bytes *= 2) {
+    for (std::int64_t bytes = kFewestBytes; bytes <= most; bytes *= 2) {
       sizes.push_back(bytes);
       if (bytes >= kFewestBentBytes && bytes < kMostAgainBytes) {
         sizes.insert(sizes.end(), {bytes / 4 * 5, bytes / 2 * 3, bytes / 4 * 7});
       }
     }
+    std::erase_if(sizes, [most](std::int64_t bytes) { return bytes > most; });
     return sizes;
   }
 
@@ -254,9 +253,13 @@ class DeviceProbe {
 
   // Seconds to read so many bytes, the same again and again, however many of them the cache keeps.
   double best_again(std::int64_t bytes) {
+    std::vector<std::int64_t> most_kept{bytes};
+    for (const double share : {0.5, 0.6, 0.7, 0.8, 1.0}) {
+      most_kept.push_back(
+          static_cast<std::int64_t>(share * static_cast<double>(facts_.cache_bytes)));
+    }
     double best = best_read(bytes, false);
-    for (const double share : {0.5, 0.6, 0.7, 0.8, 1.0, kKeepAll}) {
-      const auto kept = static_cast<std::int64_t>(share * static_cast<double>(facts_.cache_bytes));
+    for (const std::int64_t kept : most_kept) {
       std::vector<Launch> sequence;
       for (std::int64_t i = 0; i < std::max<std::int64_t>(2, launches_over(bytes)); ++i) {
         sequence.emplace_back([this, bytes, kept, i](Stream stream) {

@@ -14,15 +14,15 @@ inline constexpr std::string_view kNaiveSummary =
 // kernels/naive. Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_naive_backend();
 
-constexpr std::string_view kChunkedSummary =
+inline constexpr std::string_view kChunkedSummary =
     "SGLang's scheme on tensor cores: segments of rows, slices side by side, no split of K";
 
 // Throws EnvironmentError with the reason when there is no usable GPU.
 [[nodiscard]] std::unique_ptr<Backend> make_chunked_backend();
 
-constexpr std::string_view kGroupedSummary =
+inline constexpr std::string_view kGroupedSummary =
     "vLLM's scheme on tensor cores: a grid per active adapter, split-K by atomics";
-constexpr std::string_view kGroupedOrderedSummary =
+inline constexpr std::string_view kGroupedOrderedSummary =
     "grouped, with the parts of K added in a fixed order";
 
 // Throws EnvironmentError with the reason when there is no usable GPU.
