@@ -31,13 +31,13 @@ Tile read_tile(const Problem& problem, const Part& part, std::int64_t slice, std
   tile.b.resize(at(tile.width * part.rank));
   for (std::int64_t column = 0; column < tile.width; ++column) {
     const std::int64_t row_of_b = part.adapter * slice_width + first + column;
-    read(problem.number, problem.b[at(slice)], row_of_b * problem.max_rank, part.rank,
+    read(problem.numbers.b, problem.b[at(slice)], row_of_b * problem.max_rank, part.rank,
          tile.b.data() + column * part.rank);
   }
   tile.bias.resize(at(tile.width));
   if (!problem.bias.empty()) {
-    read(problem.number, problem.bias[at(slice)], part.adapter * slice_width + first, tile.width,
-         tile.bias.data());
+    read(problem.numbers.bias, problem.bias[at(slice)], part.adapter * slice_width + first,
+         tile.width, tile.bias.data());
   }
   return tile;
 }
@@ -66,7 +66,7 @@ ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, 
   const double scale = problem.scale_at_shrink ? 1 : part.scale;
   const double roundings =
       expand_gamma(problem, arithmetic) + 0x1p-53 * static_cast<double>(part.rank);
-  const double least = least_magnitude(problem.number, arithmetic);
+  const double least = least_magnitude(problem.numbers.b, arithmetic);
   ScaledHidden scaled{hidden.value, magnitudes(hidden.value), {}};
   for (std::size_t i = 0; i < scaled.value.size(); ++i) {
     scaled.value[i] *= scale;
@@ -109,7 +109,7 @@ void keep_bounded(const Problem& problem, const Arithmetic& arithmetic, const Pa
                   const Products& products, const Tile& tile, Rows& result) {
   const double roundings = expand_gamma(problem, arithmetic);
   const double underflow = static_cast<double>(part.rank + 2) * kSmallestFp32;
-  const Roundoff output = roundoff(problem.number);
+  const Roundoff output = roundoff(problem.numbers.y);
   for (std::int64_t row = 0; row < part.count(); ++row) {
     const std::int64_t first = part.rows[at(row)] * result.columns + tile.column_in_y;
     for (std::int64_t column = 0; column < tile.width; ++column) {
@@ -153,7 +153,7 @@ double keep_modelled(const Problem& problem, const Arithmetic& arithmetic, const
           products.weight[at(row * tile.width + column)] + std::fabs(before) + std::fabs(bias);
       largest = std::max(largest, size / unit);
       if (arithmetic.rounds_delta) {
-        delta = round_to(problem.number, delta);
+        delta = round_to(problem.numbers.y, delta);
       }
       expected = before + delta;
       result.owned[at(first + column)] = 1;
@@ -194,7 +194,7 @@ double expand(const Problem& problem, const Arithmetic& arithmetic, Rounding rou
     const Tile tile = read_tile(problem, part, place.slice, place.first, place.column_in_y);
     const Products products = multiply_tile(
         part, of_slice, tile,
-        rounding == Rounding::kBounded ? least_magnitude(problem.number, arithmetic) : 0);
+        rounding == Rounding::kBounded ? least_magnitude(problem.numbers.b, arithmetic) : 0);
     if (rounding == Rounding::kBounded) {
       keep_bounded(problem, arithmetic, part, products, tile, result);
     } else {
@@ -305,7 +305,7 @@ Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens
   fill_with_zeros(rows.owned, elements);
   if (problem.expand) {
     parallel(std::ssize(tokens), elements < kManyElements ? 1 : threads, [&](std::int64_t row) {
-      read(problem.number, problem.y, tokens[at(row)] * problem.y_stride, problem.y_stride,
+      read(problem.numbers.y, problem.y, tokens[at(row)] * problem.y_stride, problem.y_stride,
            rows.expected.data() + row * rows.columns);
     });
   }

@@ -27,7 +27,7 @@ Inputs read_inputs(const Problem& problem, const Part& part, Rounding rounding, 
   inputs.lowest_bits.resize(at(part.count()));
   parallel(part.count(), threads, [&](std::int64_t row) {
     double* const x = inputs.value.data() + row * k;
-    read(problem.number, problem.x, part.tokens[at(row)] * problem.x_stride, k, x);
+    read(problem.numbers.x, problem.x, part.tokens[at(row)] * problem.x_stride, k, x);
     std::transform(x, x + k, inputs.magnitude.data() + row * k,
                    [least](double v) { return v == 0 ? 0 : std::max(std::fabs(v), least); });
     inputs.lowest_bits[at(row)] = rounding == Rounding::kModelled ? lowest_bit(x, k) : 0;
@@ -46,7 +46,7 @@ void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inpu
                     Lanes& lanes) {
   const std::int64_t k = problem.in_features;
   lanes.a.resize(at(lanes.count * k));
-  read(problem.number, problem.a[at(lanes.slice)],
+  read(problem.numbers.a, problem.a[at(lanes.slice)],
        (part.adapter * problem.max_rank + lanes.first) * k, lanes.count * k, lanes.a.data());
   lanes.value.resize(at(part.count() * lanes.count));
   lanes.size.resize(lanes.value.size());
@@ -78,7 +78,8 @@ double largest_shrink_partial(const Problem& problem, const Part& part, const In
 // magnitudes.
 double sum_error(const Problem& problem, const Arithmetic& arithmetic, double sum, double size) {
   // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once.
-  const int product = problem.number == Number::kFp32 ? 1 : 0;
+  const bool wide = problem.numbers.x == Number::kFp32 || problem.numbers.a == Number::kFp32;
+  const int product = wide ? 1 : 0;
   double error =
       share(gamma(static_cast<double>(arithmetic.shrink_depth + product), arithmetic.unit_roundoff),
             size);
@@ -123,8 +124,10 @@ void bound_hidden(const Problem& problem, const Arithmetic& arithmetic, const Pa
 
 std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                            const Part& part, std::int64_t threads) {
-  const double least =
-      rounding == Rounding::kBounded ? least_magnitude(problem.number, arithmetic) : 0;
+  const double least = rounding == Rounding::kBounded
+                           ? std::max(least_magnitude(problem.numbers.x, arithmetic),
+                                      least_magnitude(problem.numbers.a, arithmetic))
+                           : 0;
   const Inputs inputs = read_inputs(problem, part, rounding, least, threads);
   std::vector<Hidden> hidden(problem.widths.size());
   std::vector<Buffer> sizes(hidden.size());
@@ -188,7 +191,7 @@ std::vector<Hidden> given_hidden(const Problem& problem, const Part& part) {
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const std::int64_t row_of_h =
           static_cast<std::int64_t>(slice) * problem.tokens + part.tokens[at(row)];
-      read(problem.intermediate, problem.h, row_of_h * problem.max_rank, part.rank,
+      read(problem.numbers.h, problem.h, row_of_h * problem.max_rank, part.rank,
            hidden[slice].value.data() + row * part.rank);
     }
   }

@@ -56,13 +56,14 @@ BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
   const Problem& lora = layer.lora;
   const auto rows = static_cast<std::int64_t>(tokens.size());
   const std::int64_t columns = lora.y_stride;
-  const double product = lora.number == Number::kFp32 ? 1 : 0;
+  const bool wide = lora.numbers.x == Number::kFp32 || layer.w_number == Number::kFp32;
+  const double product = wide ? 1 : 0;
   const double roundings = gamma(static_cast<double>(arithmetic.base_depth) + product + 1,
                                  arithmetic.base_unit_roundoff) +
                            static_cast<double>(run.count) * 0x1p-53;
   Buffer x(at(rows * run.count));
   for (std::int64_t row = 0; row < rows; ++row) {
-    read(lora.number, lora.x, tokens[at(row)] * lora.x_stride + run.first, run.count,
+    read(lora.numbers.x, lora.x, tokens[at(row)] * lora.x_stride + run.first, run.count,
          x.data() + row * run.count);
   }
   const Buffer x_size = magnitudes(x);
@@ -76,11 +77,11 @@ BaseTerm base_term(const Layer& layer, const LayerArithmetic& arithmetic,
     Buffer w(at(width * run.count));
     Buffer bias(at(width));
     for (std::int64_t column = 0; column < width; ++column) {
-      read(lora.number, layer.w, (first + column) * lora.in_features + run.first, run.count,
+      read(layer.w_number, layer.w, (first + column) * lora.in_features + run.first, run.count,
            w.data() + column * run.count);
     }
     if (with_bias && layer.bias != nullptr) {
-      read(lora.number, layer.bias, first, width, bias.data());
+      read(layer.bias_number, layer.bias, first, width, bias.data());
     }
     Buffer value(at(rows * width));
     Buffer size(value.size());
@@ -117,7 +118,7 @@ CutLora cut_lora(const Problem& whole, Run run) {
   if (run.count == whole.in_features) {
     return part;
   }
-  const std::int64_t bytes = number_bytes(whole.number);
+  const std::int64_t bytes = number_bytes(whole.numbers.a);
   const std::int64_t lanes = whole.slots * whole.max_rank;
   for (std::size_t slice = 0; slice < whole.a.size(); ++slice) {
     std::vector<std::byte> a(at(lanes * run.count * bytes));
@@ -143,8 +144,8 @@ class Evaluation {
         arithmetic_(arithmetic),
         tokens_(tokens),
         columns_(layer.lora.y_stride),
-        output_(roundoff(layer.lora.number)),
-        y0_(at(layer.lora.tokens * columns_ * number_bytes(layer.lora.number))) {
+        output_(roundoff(layer.lora.numbers.y)),
+        y0_(at(layer.lora.tokens * columns_ * number_bytes(layer.lora.numbers.y))) {
     result_.base.resize(tokens.size() * at(columns_));
     result_.rows.columns = columns_;
     result_.rows.tokens.assign(tokens.begin(), tokens.end());
@@ -177,7 +178,7 @@ class Evaluation {
  private:
   // What the adapters add to a base that is rounded to the number of y first, or by itself.
   Rows deltas_of(const BaseTerm& base, Run run, std::int64_t term) {
-    const Number number = layer_.lora.number;
+    const Number number = layer_.lora.numbers.y;
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       for (std::int64_t column = 0; column < columns_; ++column) {
         store(number, base.value[row * at(columns_) + at(column)], y0_.data(),
@@ -203,7 +204,7 @@ class Evaluation {
   // y as the code under test has it: rounded after the base, after the adapters, after the sum of
   // the terms, which is made in fp32 in their order.
   void add_exact_term(const BaseTerm& base, const Rows& deltas) {
-    const Number number = layer_.lora.number;
+    const Number number = layer_.lora.numbers.y;
     const auto add = [&](double& to, double value) {
       const double rounded = round_to(number, value);
       to = arithmetic_.terms == 1 ? rounded : static_cast<double>(static_cast<float>(to + rounded));
@@ -222,7 +223,7 @@ class Evaluation {
   void finish() {
     const double steps = gamma(8, kUnitFp32);
     const double scale = std::fabs(layer_.output_scale);
-    const Number number = layer_.lora.number;
+    const Number number = layer_.lora.numbers.y;
     const auto capped = [&](double value) {
       const double cap = layer_.soft_cap;
       return layer_.output_scale * (cap > 0 ? cap * std::tanh(value / cap) : value);
@@ -249,7 +250,7 @@ class Evaluation {
     }
     for (std::size_t i = 0; i < base.value.size(); ++i) {
       const bool owned = deltas.owned[i] != 0;
-      const double rounded = round_to(layer_.lora.number, base.value[i]);
+      const double rounded = round_to(layer_.lora.numbers.y, base.value[i]);
       double value = base.value[i];
       double error = base.error[i];
       if (owned && !arithmetic_.base_rounded) {

@@ -14,6 +14,7 @@ struct Layer {
   Problem lora;
   const void* w = nullptr;     // [y_stride, in_features]
   const void* bias = nullptr;  // [y_stride], null = none
+  Number w_number = Number::kBf16, bias_number = Number::kBf16;
   // At the end y = output_scale * soft_cap * tanh(y / soft_cap), of a y that is stored before; no
   // cap where it is 0, and nothing at all where the scale is 1 too.
   double soft_cap = 0, output_scale = 1;

@@ -18,12 +18,20 @@ enum class Number : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
 // Distance between the neighbours of a finite value in the format.
 [[nodiscard]] double spacing(Number number, double value);
 
+// The format of each array of a problem; of h as the case asks for it.
+struct Numbers {
+  Number x = Number::kBf16, a = Number::kBf16, b = Number::kBf16, bias = Number::kBf16;
+  Number h = Number::kFp32, y = Number::kBf16;
+};
+[[nodiscard]] constexpr Numbers all_of(Number number) {
+  return {number, number, number, number, number, number};
+}
+
 struct Problem {
-  bool shrink = true;                   // h = x A^T; else h is given
-  bool expand = true;                   // y (+)= h B^T (+ bias); else h is the result
-  Number number = Number::kBf16;        // x, A, B, bias, y
-  Number intermediate = Number::kFp32;  // h as the case asks for it
-  bool scale_at_shrink = true;          // else at expand
+  bool shrink = true;  // h = x A^T; else h is given
+  bool expand = true;  // y (+)= h B^T (+ bias); else h is the result
+  Numbers numbers;
+  bool scale_at_shrink = true;  // else at expand
   bool add_inputs = true;
   std::int64_t tokens = 0, in_features = 0, offset_start = 0, x_stride = 0, y_stride = 0;
   std::int64_t slots = 0, max_rank = 0;

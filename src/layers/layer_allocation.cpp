@@ -12,20 +12,21 @@ void LayerEngine::allocate(Part& part) {
   Memory& memory = place.uses.memory;
   const Problem& lora = problem.lora;
   const Problem& expand = problem.expand ? *problem.expand : lora;
-  const Dtype dtype = lora.dtype;
+  const Dtype y_dtype = expand.dtype[Role::kY];
+  const Dtype x_dtype = lora.dtype[Role::kX];
   const std::int64_t columns = problem.base.max_rank;
   const std::int64_t lanes = lora.slices() * lora.tokens;
   const auto buffer = [&](Dtype of, std::int64_t elements) {
     return GuardedBuffer(memory, bytes_of(of, elements));
   };
-  part.y = buffer(dtype, lora.tokens * columns);
+  part.y = buffer(y_dtype, lora.tokens * columns);
   part.base_fp32 = buffer(Dtype::kFp32, problem.base_apart ? lora.tokens * columns : 0);
-  part.gathered_y =
-      buffer(dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.layer.tp * columns : 0);
-  part.h = buffer(lora.intermediate, lanes * lora.max_rank);
+  part.gathered_y = buffer(
+      y_dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.layer.tp * columns : 0);
+  part.h = buffer(lora.dtype[Role::kH], lanes * lora.max_rank);
   part.whole_h =
-      buffer(lora.intermediate, problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
-  part.delta = buffer(dtype, problem.delta_apart ? lora.tokens * columns : 0);
+      buffer(lora.dtype[Role::kH], problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);
+  part.delta = buffer(y_dtype, problem.delta_apart ? lora.tokens * columns : 0);
   const Problem& base_on_delta = problem.base_on_delta ? *problem.base_on_delta : problem.base;
   part.base.workspace = GuardedBuffer(
       memory, problem.looks_up ? 0
@@ -50,14 +51,14 @@ void LayerEngine::allocate(Part& part) {
   const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;
   prepare(problem.base, memory, place.base_plan, part.base);
   part.base.operands.x =
-      advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.inputs.first));
+      advance(place.x.data(), bytes_of(x_dtype, rows_before * problem.shard.inputs.first));
   part.base.operands.h = problem.base_apart ? part.base_fp32.data() : part.y.data();
   part.base.operands.y = problem.base_on_delta ? part.delta.data() : nullptr;
   part.base.operands.workspace = part.base.workspace.data();
   upload_ranks(problem.base, part.base);
   prepare(lora, memory, place.lora_plan, part.lora);
   part.lora.operands.x =
-      advance(place.x.data(), bytes_of(dtype, rows_before * problem.shard.a_inputs.first));
+      advance(place.x.data(), bytes_of(x_dtype, rows_before * problem.shard.a_inputs.first));
   part.lora.operands.h = part.h.data();
   part.lora.operands.y = problem.expand         ? nullptr
                          : problem.delta_apart  ? part.delta.data()
@@ -76,11 +77,13 @@ void LayerEngine::allocate_weights(Part& part) {
   const ShardProblem& problem = part.problem;
   const Problem& lora = problem.lora;
   const std::int64_t lanes_of_b = (problem.expand ? *problem.expand : lora).max_rank;
-  const auto buffer = [&](std::int64_t elements) {
-    return GuardedBuffer(part.place->uses.memory, bytes_of(lora.dtype, elements));
+  const auto buffer = [&](Dtype dtype, std::int64_t elements) {
+    return GuardedBuffer(part.place->uses.memory, bytes_of(dtype, elements));
   };
-  part.w = buffer(problem.base.max_rank * (problem.base.in_features + problem.room));
-  part.bias = buffer(problem.adds_bias ? problem.base.max_rank : 0);
+  part.w = buffer(problem.base.dtype[Role::kA],
+                  problem.base.max_rank * (problem.base.in_features + problem.room));
+  part.bias =
+      buffer(problem.base.dtype[Role::kBias], problem.adds_bias ? problem.base.max_rank : 0);
   if (problem.shard.padding > 0) {
     part.w.clear();
     part.bias.clear();
@@ -89,8 +92,8 @@ void LayerEngine::allocate_weights(Part& part) {
   part.base.operands.b = {nullptr};
   part.base.operands.bias = {problem.base.bias ? part.bias.data() : nullptr};
   for (const std::int64_t width : lora.widths) {
-    part.a.push_back(buffer(lora.slots * lora.max_rank * lora.in_features));
-    part.b.push_back(buffer(lora.slots * width * lanes_of_b));
+    part.a.push_back(buffer(lora.dtype[Role::kA], lora.slots * lora.max_rank * lora.in_features));
+    part.b.push_back(buffer(lora.dtype[Role::kB], lora.slots * width * lanes_of_b));
     // No slot holds an adapter.
     part.a.back().clear();
     part.b.back().clear();

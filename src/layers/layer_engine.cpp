@@ -68,10 +68,10 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
   }
   const bool looks_up = description_of(problem.layer.kind).looks_up;
   const std::int64_t x_bytes =
-      looks_up
-          ? problem.lora.tokens * static_cast<std::int64_t>(sizeof(std::int32_t))
-          : bytes_of(problem.lora.dtype, problem.lora.tokens * (problem.layer.in_features +
-                                                                shard_problem(problem, 0).room));
+      looks_up ? problem.lora.tokens * static_cast<std::int64_t>(sizeof(std::int32_t))
+               : bytes_of(problem.lora.dtype[Role::kX],
+                          problem.lora.tokens *
+                              (problem.layer.in_features + shard_problem(problem, 0).room));
   for (const ShardPlace& place : places) {
     places_.push_back({place, GuardedBuffer(place.memory, x_bytes), plan_arrays(place.memory, 1),
                        plan_arrays(place.memory, problem.lora.slots),
@@ -177,14 +177,14 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
   // Rows of a matrix of fewer columns than the slot has, below each other. A part that an adapter
   // lacks is zeros; lanes above the rank of one that it has are nothing to read, so NaN.
   constexpr std::byte kUnread{0xFF};
-  const auto put = [&](GuardedBuffer& buffer, std::int64_t rows, std::int64_t columns,
+  const auto put = [&](Dtype dtype, GuardedBuffer& buffer, std::int64_t rows, std::int64_t columns,
                        const std::optional<Matrix>& matrix) {
-    const std::int64_t stride = bytes_of(lora.dtype, columns);
+    const std::int64_t stride = bytes_of(dtype, columns);
     const bool has = matrix && !matrix->data.empty();
     std::vector<std::byte> slot_bytes(static_cast<std::size_t>(rows * stride),
                                       has ? kUnread : std::byte{});
     for (std::int64_t row = 0; has && row < matrix->rows; ++row) {
-      const std::int64_t row_bytes = bytes_of(lora.dtype, matrix->columns);
+      const std::int64_t row_bytes = bytes_of(dtype, matrix->columns);
       std::memcpy(slot_bytes.data() + row * stride, matrix->data.data() + row * row_bytes,
                   static_cast<std::size_t>(row_bytes));
     }
@@ -194,14 +194,16 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
                                       static_cast<std::int64_t>(slot_bytes.size()));
     }
   };
+  const Dtype a_dtype = lora.dtype[Role::kA];
   for (std::size_t i = 0; i < part.a.size(); ++i) {
     const std::optional<Matrix> a = weights.a.empty() ? std::nullopt : weights.a[i];
     if (part.problem.looks_up) {  // by id: the lanes of each lie together
-      put(part.a[i], lora.in_features, lora.max_rank, a ? std::optional(transposed(*a)) : a);
+      put(a_dtype, part.a[i], lora.in_features, lora.max_rank,
+          a ? std::optional(transposed(*a)) : a);
     } else {
-      put(part.a[i], lora.max_rank, lora.in_features, a);
+      put(a_dtype, part.a[i], lora.max_rank, lora.in_features, a);
     }
-    put(part.b[i], lora.widths[i], expand.max_rank,
+    put(expand.dtype[Role::kB], part.b[i], lora.widths[i], expand.max_rank,
         weights.b.empty() ? std::nullopt : weights.b[i]);
   }
 }
@@ -284,13 +286,13 @@ void LayerEngine::plan_rest(Part& part) const {
 void LayerEngine::set_input(const std::vector<std::byte>& x) {
   std::vector<std::byte> parts;
   if (at(0).problem.input_split) {
-    const MatrixView whole{problem_.lora.dtype, x.data(), problem_.layer.in_features};
+    const MatrixView whole{problem_.lora.dtype[Role::kX], x.data(), problem_.layer.in_features};
     for (const Part& part : parts_) {
       const Matrix columns = cut(whole, {0, problem_.lora.tokens}, part.problem.shard.inputs);
       parts.insert(parts.end(), columns.data.begin(), columns.data.end());
     }
   }
-  const Dtype dtype = problem_.lora.dtype;
+  const Dtype dtype = problem_.lora.dtype[Role::kX];
   const std::vector<std::byte>& given = at(0).problem.input_split ? parts : x;
   for (Place& place : places_) {
     copy_rows(place.uses.memory, place.x.data(), given.data(), problem_.lora.tokens,
@@ -306,7 +308,7 @@ void LayerEngine::set_ids(const std::vector<std::int32_t>& ids) {
 
 void LayerEngine::exchange_h(Communicator& communicator, Stream stream) {
   const Problem& lora = at(0).problem.lora;
-  const PartShape shape{lora.intermediate, lora.slices() * lora.tokens, lora.max_rank};
+  const PartShape shape{lora.dtype[Role::kH], lora.slices() * lora.tokens, lora.max_rank};
   const std::vector<void*> parts = addresses(parts_, &Part::h);
   if (at(0).problem.h == Exchange::kReduce) {
     communicator.all_reduce(shape, parts, addresses(parts_, &Part::whole_h), stream);
@@ -317,7 +319,7 @@ void LayerEngine::exchange_h(Communicator& communicator, Stream stream) {
 
 void LayerEngine::exchange_y(Communicator& communicator, Stream stream) {
   const Problem& base = at(0).problem.base;
-  const PartShape shape{problem_.lora.dtype, base.tokens, base.max_rank};
+  const PartShape shape{problem_.lora.dtype[Role::kY], base.tokens, base.max_rank};
   const std::vector<void*> parts = addresses(parts_, &Part::y);
   if (at(0).problem.y == Exchange::kReduce) {
     communicator.all_reduce(shape, parts, parts, stream);
@@ -359,7 +361,8 @@ Matrix LayerEngine::output(std::int64_t rank) const {
   const Part& part = at(rank);
   const bool gathered = part.problem.y == Exchange::kGather;
   const std::int64_t columns = part.problem.base.max_rank * (gathered ? problem_.layer.tp : 1);
-  Matrix whole{problem_.lora.dtype, problem_.lora.tokens, columns, last_y(part).download()};
+  Matrix whole{problem_.lora.dtype[Role::kY], problem_.lora.tokens, columns,
+               last_y(part).download()};
   // Padding of a vocabulary is no output.
   const std::int64_t outputs = problem_.columns();
   return part.problem.lora_after_y && outputs < columns ? cut(whole, {0, whole.rows}, {0, outputs})
@@ -386,10 +389,10 @@ std::string LayerEngine::changed_input(const LayerEngine& other) const {
   // What is behind their rows is no input.
   const auto rows_differ = [&](const GuardedBuffer& one, const GuardedBuffer& another,
                                const ShardProblem& part) {
-    const std::int64_t room_bytes = bytes_of(part.lora.dtype, part.room);
+    const std::int64_t room_bytes = bytes_of(part.lora.dtype[Role::kX], part.room);
     return room_bytes == 0
                ? differ(one, another)
-               : !one.same_rows(another, bytes_of(part.lora.dtype, part.base.in_features),
+               : !one.same_rows(another, bytes_of(part.lora.dtype[Role::kX], part.base.in_features),
                                 room_bytes);
   };
   for (std::size_t place = 0; place < places_.size(); ++place) {

@@ -155,7 +155,7 @@ void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {
 
 void LayerEngine::finish_base(Part& part, bool on_delta) {
   const std::int64_t columns = part.problem.base.max_rank;
-  const Dtype dtype = part.problem.lora.dtype;
+  const Dtype dtype = part.problem.lora.dtype[Role::kY];
   auto* base = static_cast<float*>(part.base_fp32.data());
   std::vector<float> bias(static_cast<std::size_t>(columns));
   std::vector<float> delta(bias.size());
@@ -178,7 +178,7 @@ void LayerEngine::finish_base(Part& part, bool on_delta) {
 void LayerEngine::add_delta(const Part& part, Stream stream) {
   const Problem& lora = part.problem.lora;
   const DeltaToAdd added{
-      .dtype = lora.dtype,
+      .dtype = lora.dtype[Role::kY],
       .rows = lora.tokens,
       .stride = lora.y_stride,
       .first_column = lora.offset_start,

@@ -30,7 +30,7 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
   base.op = Op::kShrink;
   base.dtype = problem.lora.dtype;
   base.bias = adds_bias && problem.bias_in_product;
-  base.intermediate = apart ? Dtype::kFp32 : problem.lora.dtype;
+  base.dtype[Role::kH] = apart ? Dtype::kFp32 : problem.lora.dtype[Role::kY];
   base.add_inputs = false;
   base.tokens = problem.lora.tokens;
   base.in_features = shard.inputs.count;
@@ -159,7 +159,8 @@ std::int64_t adapter_bytes(const Problem& lora) {
   for (const std::int32_t slot : lora.plan.active_ids) {
     ranks += slot < 0 ? 0 : lora.rank[static_cast<std::size_t>(slot)];
   }
-  return ranks * (lora.slices() * lora.in_features + sum(lora.widths)) * size_bytes(lora.dtype);
+  return ranks * (lora.slices() * lora.in_features * size_bytes(lora.dtype[Role::kA]) +
+                  sum(lora.widths) * size_bytes(lora.dtype[Role::kB]));
 }
 
 }  // namespace
@@ -210,7 +211,7 @@ Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend
   constexpr std::int64_t kMostBytesOfBase = 480'000'000;
   const ShardProblem part = shard_problem(problem, 0);
   const std::int64_t base_bytes =
-      part.base.max_rank * part.base.in_features * size_bytes(part.base.dtype);
+      part.base.max_rank * part.base.in_features * size_bytes(part.base.dtype[Role::kA]);
   return adapter_bytes(part.lora) > kMostBytesBeside || base_bytes > kMostBytesOfBase
              ? Overlap::kSerial
              : Overlap::kDelta;
@@ -292,8 +293,8 @@ ExchangedBytes exchanged_bytes(const LayerProblem& problem) {
   };
   const Problem& lora = shard.lora;
   return {
-      sent(shard.h, lora.slices() * lora.tokens * lora.max_rank * size_bytes(lora.intermediate)),
-      sent(shard.y, lora.tokens * shard.base.max_rank * size_bytes(lora.dtype))};
+      sent(shard.h, lora.slices() * lora.tokens * lora.max_rank * size_bytes(lora.dtype[Role::kH])),
+      sent(shard.y, lora.tokens * shard.base.max_rank * size_bytes(lora.dtype[Role::kY]))};
 }
 
 std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int64_t rank) {

@@ -38,7 +38,7 @@ Matrix matrix_of(HostTensor tensor, std::int64_t rows, std::int64_t columns) {
 
 // A block that an adapter lacks is to the oracle one of zeros.
 void leave_blocks_alone(const LayerProblem& problem, Tensors& lora) {
-  const std::int64_t lane_bytes = problem.lora.max_rank * size_bytes(problem.lora.dtype);
+  const std::int64_t lane_bytes = problem.lora.max_rank * size_bytes(problem.lora.dtype[Role::kB]);
   for (std::size_t block = 0; block < problem.lora.widths.size(); ++block) {
     const std::int64_t slot_bytes = problem.lora.widths[block] * lane_bytes;
     for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
@@ -74,8 +74,8 @@ void draw_ids(const LayerProblem& problem, std::uint64_t seed, LayerTensors& ten
   for (std::int64_t token = 0; token < lora.tokens; ++token) {
     const auto id = static_cast<std::size_t>(tensors.ids[static_cast<std::size_t>(token)]);
     one_hot[id] = 1;
-    encode(lora.dtype, one_hot,
-           tensors.lora.x.data.data() + token * vocabulary * size_bytes(lora.dtype));
+    encode(lora.dtype[Role::kX], one_hot,
+           tensors.lora.x.data.data() + token * vocabulary * size_bytes(lora.dtype[Role::kX]));
     one_hot[id] = 0;
   }
 }
@@ -94,8 +94,8 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
   if (description_of(problem.layer.kind).looks_up) {
     draw_ids(problem, seed, tensors);
     if (fill != Fill::kExact) {
-      enlarge(problem.lora.dtype, problem.layer.in_features, tensors.w.data);
-      enlarge(problem.lora.dtype, problem.layer.in_features, tensors.lora.a.front().data);
+      enlarge(tensors.w.dtype, problem.layer.in_features, tensors.w.data);
+      enlarge(problem.lora.dtype[Role::kA], problem.layer.in_features, tensors.lora.a.front().data);
     }
   }
   if (problem.base_bias) {

@@ -23,8 +23,8 @@ void LayerEngine::allocate_order(Part& part) {
       GuardedBuffer(memory, static_cast<std::int64_t>(order.size() * sizeof(std::int32_t)));
   part.order.upload(std::as_bytes(std::span(order)));
   part.ordered_y = GuardedBuffer(
-      memory,
-      bytes_of(problem.lora.dtype, problem.lora.tokens * static_cast<std::int64_t>(order.size())));
+      memory, bytes_of(problem.lora.dtype[Role::kY],
+                       problem.lora.tokens * static_cast<std::int64_t>(order.size())));
 }
 
 const GuardedBuffer& LayerEngine::last_y(const Part& part) {
@@ -35,7 +35,7 @@ const GuardedBuffer& LayerEngine::last_y(const Part& part) {
 
 void LayerEngine::look_up_base(Part& part, Stream stream) {
   const ShardProblem& problem = part.problem;
-  const TableRows read{.dtype = problem.lora.dtype,
+  const TableRows read{.dtype = problem.base.dtype[Role::kA],
                        .table = part.w.data(),
                        .ids = static_cast<const std::int32_t*>(part.place->x.data()),
                        .to = part.y.data(),
@@ -48,8 +48,8 @@ void LayerEngine::look_up_base(Part& part, Stream stream) {
 
 void LayerEngine::look_up_lanes(const Part& part, Stream stream) {
   const Problem& lora = part.problem.lora;
-  const LanesById lanes{.dtype = lora.dtype,
-                        .intermediate = lora.intermediate,
+  const LanesById lanes{.dtype = lora.dtype[Role::kA],
+                        .intermediate = lora.dtype[Role::kH],
                         .a = part.a.front().data(),
                         .ids = static_cast<const std::int32_t*>(part.place->x.data()),
                         .adapter_of_token = part.lora.operands.adapter_of_token,
@@ -66,7 +66,7 @@ void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) 
   const ShardProblem& problem = part.problem;
   const Problem& lora = problem.lora;
   if (part.order.bytes() > 0) {
-    const ReorderedColumns columns{.dtype = lora.dtype,
+    const ReorderedColumns columns{.dtype = lora.dtype[Role::kY],
                                    .from = part.gathered_y.data(),
                                    .order = static_cast<const std::int32_t*>(part.order.data()),
                                    .to = part.ordered_y.data(),
@@ -84,7 +84,7 @@ void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) 
     }
   }
   if (problem_.caps()) {
-    const CappedLogits logits{.dtype = lora.dtype,
+    const CappedLogits logits{.dtype = lora.dtype[Role::kY],
                               .y = last_y(part).data(),
                               .rows = lora.tokens,
                               .columns = problem_.columns(),

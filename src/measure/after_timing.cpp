@@ -29,8 +29,8 @@ constexpr std::size_t kInfiniteRows = 2;
 constexpr std::int64_t kProductsOfACore = std::int64_t{1} << 25;
 
 std::int64_t output_row_bytes(const Problem& problem) {
-  return has_expand(problem.op) ? problem.y_stride * size_bytes(problem.dtype)
-                                : problem.max_rank * size_bytes(problem.intermediate);
+  return has_expand(problem.op) ? problem.y_stride * size_bytes(problem.dtype[Role::kY])
+                                : problem.max_rank * size_bytes(problem.dtype[Role::kH]);
 }
 
 std::int64_t random_index(std::uint64_t secret, std::uint64_t stream, std::int64_t index,

@@ -115,7 +115,8 @@ Floor floor_of(const Work& work, const Problem& problem, CacheMode cache,
   const auto bytes = static_cast<double>(work.bytes);
   const auto from_memory = static_cast<double>(bytes_from_memory(work, cache, ceilings.kept_bytes));
   const auto distinct_bytes = static_cast<double>(work.bytes - work.updated_bytes);
-  const double peak = peak_flops_per_s(ceilings, problem.dtype);
+  const double peak =
+      peak_flops_per_s(ceilings, problem.dtype[has_shrink(problem.op) ? Role::kX : Role::kB]);
   const double flops_seconds = peak > 0 ? static_cast<double>(work.flops) / peak : 0;
   const double stream_seconds = read_seconds(ceilings.memory_curve, bytes);
   // A launch that adds to what the launch before wrote touches no activation before that one's end.

@@ -42,14 +42,15 @@ constexpr std::int64_t kMostLayerLaunches = 2048;
 constexpr double kSequenceSeconds = 1e-3;
 
 std::int64_t allocated_bytes(const LayerProblem& problem) {
-  const std::int64_t size = size_bytes(problem.lora.dtype);
   std::int64_t bytes = 0;
   for (std::int64_t rank = 0; rank < problem.layer.tp; ++rank) {
     const ShardProblem part = shard_problem(problem, rank);
-    bytes +=
-        tensor_bytes(part.lora) + part.base.max_rank * (part.base.in_features + part.room) * size;
+    bytes += tensor_bytes(part.lora) + part.base.max_rank * (part.base.in_features + part.room) *
+                                           size_bytes(part.base.dtype[Role::kA]);
     bytes += part.expand ? tensor_bytes(*part.expand) : 0;
-    bytes += part.delta_apart ? problem.lora.tokens * part.base.max_rank * size : 0;
+    bytes += part.delta_apart
+                 ? problem.lora.tokens * part.base.max_rank * size_bytes(part.lora.dtype[Role::kY])
+                 : 0;
   }
   return bytes;
 }
@@ -351,16 +352,18 @@ class LayerBench {
 
 LayerWork count_layer_work(const ShardProblem& shard) {
   const Problem& base = shard.base;
-  const std::int64_t size = size_bytes(shard.lora.dtype);
+  const auto size = [&](Role role) { return size_bytes(base.dtype[role]); };
   const std::int64_t columns = base.max_rank;
   LayerWork work;
   work.base.rows = base.tokens;
   if (base.tokens > 0) {
     // Of a table rows are read, of which each id may name the same.
     const std::int64_t read = shard.looks_up ? 0 : base.in_features;
-    work.base.weight_bytes = columns * (read + (shard.adds_bias ? 1 : 0)) * size;
-    work.base.written_bytes = base.tokens * columns * size;
-    work.base.bytes = work.base.weight_bytes + work.base.written_bytes + base.tokens * read * size;
+    work.base.weight_bytes =
+        columns * (read * size(Role::kA) + (shard.adds_bias ? size(Role::kBias) : 0));
+    work.base.written_bytes = base.tokens * columns * size_bytes(shard.lora.dtype[Role::kY]);
+    work.base.bytes =
+        work.base.weight_bytes + work.base.written_bytes + base.tokens * read * size(Role::kX);
     work.base.flops = 2 * base.tokens * columns * read;
   }
   work.layer = work.base;

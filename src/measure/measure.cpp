@@ -131,14 +131,15 @@ class Bench {
 
   // More launches of one sample on one y would have to be restored within it.
   [[nodiscard]] std::int64_t most_launches() const {
-    const std::int64_t on_y = most_accumulated(request_.problem.dtype) * sets_.outputs();
+    const std::int64_t on_y = most_accumulated(request_.problem.dtype[Role::kY]) * sets_.outputs();
     return accumulates() ? std::min(kMostLaunches, on_y) : kMostLaunches;
   }
 
   void prepare() {
     if (accumulates()) {
       const std::int64_t added = launches_ / sets_.outputs();
-      if (accumulated_ > 0 && accumulated_ + added > most_accumulated(request_.problem.dtype)) {
+      if (accumulated_ > 0 &&
+          accumulated_ + added > most_accumulated(request_.problem.dtype[Role::kY])) {
         sets_.restore_y();
         accumulated_ = 0;
       }
@@ -210,7 +211,7 @@ class Bench {
         // A device's clock runs what it loads once before it records it.
         const std::int64_t times = memory_.space() == Space::kHost ? 1 : 2;
         accumulated_ += times * launches_ / sets_.outputs();
-        if (accumulated_ > most_accumulated(request_.problem.dtype)) {
+        if (accumulated_ > most_accumulated(request_.problem.dtype[Role::kY])) {
           sets_.restore_y();
           accumulated_ = launches_ / sets_.outputs();
         }

@@ -81,9 +81,9 @@ class PiecesAsProblem {
     }
     problem_.max_rank = *std::max_element(problem_.rank.begin(), problem_.rank.end());
     tensors_.fill = tensors.fill;
-    tensors_.x = zeros(whole.dtype, has_shrink(whole.op) ? count * whole.in_features : 0);
-    tensors_.h = zeros(whole.intermediate, count * problem_.max_rank);
-    tensors_.y = zeros(whole.dtype, has_expand(whole.op) ? count * width : 0);
+    tensors_.x = zeros(whole.dtype[Role::kX], has_shrink(whole.op) ? count * whole.in_features : 0);
+    tensors_.h = zeros(whole.dtype[Role::kH], count * problem_.max_rank);
+    tensors_.y = zeros(whole.dtype[Role::kY], has_expand(whole.op) ? count * width : 0);
     tensors_.a.resize(1);
     tensors_.b.resize(1);
     tensors_.bias.resize(1);
@@ -106,7 +106,7 @@ class PiecesAsProblem {
   }
   [[nodiscard]] std::vector<std::byte> cut(const std::vector<std::byte>& log) const {
     const std::int64_t width = pieces_.front().count;
-    const Dtype dtype = has_expand(whole_.op) ? whole_.dtype : whole_.intermediate;
+    const Dtype dtype = has_expand(whole_.op) ? whole_.dtype[Role::kY] : whole_.dtype[Role::kH];
     std::vector<std::byte> bytes;
     for (const SingleLaunchLooks::Piece& piece : pieces_) {
       const auto first = log.begin() + piece.logged;
@@ -117,7 +117,7 @@ class PiecesAsProblem {
 
  private:
   void add_x() {
-    const std::int64_t bytes = size_bytes(whole_.dtype);
+    const std::int64_t bytes = size_bytes(whole_.dtype[Role::kX]);
     const std::int64_t row = whole_.in_features * bytes;
     std::byte* to = tensors_.x.data.data();
     for (const SingleLaunchLooks::Piece& piece : pieces_) {
@@ -130,7 +130,7 @@ class PiecesAsProblem {
   }
 
   void add_given_h() {
-    const std::int64_t bytes = size_bytes(whole_.intermediate);
+    const std::int64_t bytes = size_bytes(whole_.dtype[Role::kH]);
     std::byte* to = tensors_.h.data.data();
     for (const SingleLaunchLooks::Piece& piece : pieces_) {
       const std::int64_t lanes = whole_.rank[at(piece.slot)] * bytes;
@@ -145,8 +145,9 @@ class PiecesAsProblem {
   }
 
   void add_a() {
-    const std::int64_t lane = whole_.in_features * size_bytes(whole_.dtype);
-    HostTensor a = zeros(whole_.dtype, problem_.tokens * problem_.max_rank * whole_.in_features);
+    const std::int64_t lane = whole_.in_features * size_bytes(whole_.dtype[Role::kA]);
+    HostTensor a =
+        zeros(whole_.dtype[Role::kA], problem_.tokens * problem_.max_rank * whole_.in_features);
     for (std::size_t index = 0; index < pieces_.size(); ++index) {
       const SingleLaunchLooks::Piece& piece = pieces_[index];
       const std::int64_t first = has_expand(whole_.op) ? 0 : piece.first;
@@ -159,10 +160,9 @@ class PiecesAsProblem {
   }
 
   void add_b() {
-    const std::int64_t bytes = size_bytes(whole_.dtype);
     const std::int64_t width = pieces_.front().count;
-    HostTensor b = zeros(whole_.dtype, problem_.tokens * width * problem_.max_rank);
-    HostTensor bias = zeros(whole_.dtype, whole_.bias ? problem_.tokens * width : 0);
+    HostTensor b = zeros(whole_.dtype[Role::kB], problem_.tokens * width * problem_.max_rank);
+    HostTensor bias = zeros(whole_.dtype[Role::kBias], whole_.bias ? problem_.tokens * width : 0);
     std::byte* to = b.data.data();
     std::byte* bias_to = bias.data.data();
     for (std::size_t index = 0; index < pieces_.size(); ++index) {
@@ -170,12 +170,12 @@ class PiecesAsProblem {
       for (std::int64_t column = piece.first; column < piece.first + width; ++column) {
         copy_elements_of_set(from_.b[at(piece.slice)], whole_.slots, piece.slot, piece.set,
                              column * whole_.max_rank, problem_.rank[index], to);
-        to += problem_.max_rank * bytes;
+        to += problem_.max_rank * size_bytes(b.dtype);
       }
       if (whole_.bias) {
         copy_elements_of_set(from_.bias[at(piece.slice)], whole_.slots, piece.slot, piece.set,
                              piece.first, width, bias_to);
-        bias_to += width * bytes;
+        bias_to += width * size_bytes(bias.dtype);
       }
     }
     tensors_.b[0] = std::move(b);
@@ -301,31 +301,33 @@ void SingleLaunchLooks::draw_signs(std::vector<Piece>& pieces) const {
 
 std::int64_t SingleLaunchLooks::input_row_bytes() const {
   const Problem& problem = bench_.request.problem;
-  return has_shrink(problem.op) ? problem.in_features * size_bytes(problem.dtype)
-                                : problem.max_rank * size_bytes(problem.intermediate);
+  return has_shrink(problem.op) ? problem.in_features * size_bytes(problem.dtype[Role::kX])
+                                : problem.max_rank * size_bytes(problem.dtype[Role::kH]);
 }
 
 std::int64_t SingleLaunchLooks::input_offset(const Piece& piece) const {
   const Problem& problem = bench_.request.problem;
-  return has_shrink(problem.op) ? piece.row * problem.x_stride * size_bytes(problem.dtype)
+  return has_shrink(problem.op) ? piece.row * problem.x_stride * size_bytes(problem.dtype[Role::kX])
                                 : (piece.slice * problem.tokens + piece.row) * problem.max_rank *
-                                      size_bytes(problem.intermediate);
+                                      size_bytes(problem.dtype[Role::kH]);
 }
 
 std::int64_t SingleLaunchLooks::output_offset(const Piece& piece) const {
   const Problem& problem = bench_.request.problem;
   if (!has_expand(problem.op)) {
     return ((piece.slice * problem.tokens + piece.row) * problem.max_rank + piece.first) *
-           size_bytes(problem.intermediate);
+           size_bytes(problem.dtype[Role::kH]);
   }
   const std::int64_t before = std::accumulate(
       problem.widths.begin(), problem.widths.begin() + piece.slice, problem.offset_start);
-  return (piece.row * problem.y_stride + before + piece.first) * size_bytes(problem.dtype);
+  return (piece.row * problem.y_stride + before + piece.first) *
+         size_bytes(problem.dtype[Role::kY]);
 }
 
 std::int64_t SingleLaunchLooks::output_bytes(const Piece& piece) const {
   const Problem& problem = bench_.request.problem;
-  return piece.count * size_bytes(has_expand(problem.op) ? problem.dtype : problem.intermediate);
+  return piece.count *
+         size_bytes(has_expand(problem.op) ? problem.dtype[Role::kY] : problem.dtype[Role::kH]);
 }
 
 // Of each piece the input row with the other sign, and as it is.
@@ -338,7 +340,8 @@ std::vector<std::byte> SingleLaunchLooks::rows_of(const std::vector<Piece>& piec
   std::byte* to = rows.data();
   for (const Piece& piece : pieces) {
     to = std::copy_n(from.data() + input_offset(piece), bytes, to);
-    negate({to - bytes, at(bytes)}, size_bytes(shrinks ? problem.dtype : problem.intermediate));
+    negate({to - bytes, at(bytes)},
+           size_bytes(shrinks ? problem.dtype[Role::kX] : problem.dtype[Role::kH]));
     to = std::copy_n(from.data() + input_offset(piece), bytes, to);
   }
   return rows;
@@ -393,11 +396,11 @@ Look SingleLaunchLooks::compare(const std::vector<Piece>& pieces, const Log& log
   for (const Piece& piece : pieces) {
     by_width[piece.count].push_back(piece);
   }
-  const std::int64_t weights_of_piece =
-      (has_shrink(problem.op) ? problem.max_rank * problem.in_features : 0) +
-      (has_expand(problem.op) ? problem.max_rank * kColumns : 0);
-  const std::int64_t most = std::max<std::int64_t>(
-      1, kBytesOfAComparison / (weights_of_piece * size_bytes(problem.dtype) + 1));
+  const std::int64_t lane_bytes =
+      (has_shrink(problem.op) ? problem.in_features * size_bytes(problem.dtype[Role::kA]) : 0) +
+      (has_expand(problem.op) ? kColumns * size_bytes(problem.dtype[Role::kB]) : 0);
+  const std::int64_t most =
+      std::max<std::int64_t>(1, kBytesOfAComparison / (problem.max_rank * lane_bytes + 1));
   Look all;
   for (const auto& [width, alike] : by_width) {
     for (std::int64_t first = 0; first < std::ssize(alike) && all.wrong.empty(); first += most) {

@@ -79,8 +79,8 @@ double largest_shrink_scale(const Problem& problem) {
 // What a changed number may add to any h: an h of fp16 is the sum of two of these, of x and of A,
 // and of what the fill makes of it.
 double most_of_h(const Problem& problem) {
-  return problem.intermediate == Dtype::kFp16 ? 0x1p14 / largest_shrink_scale(problem)
-                                              : std::numeric_limits<double>::infinity();
+  return problem.dtype[Role::kH] == Dtype::kFp16 ? 0x1p14 / largest_shrink_scale(problem)
+                                                 : std::numeric_limits<double>::infinity();
 }
 
 // Of all rows: in another batch any may meet the adapter.

@@ -22,17 +22,16 @@ Extent extent_of(const Problem& problem) {
 
 void count_activations(const Problem& problem, const Extent& extent, std::int64_t ranks_of_rows,
                        Work& work) {
-  const std::int64_t size = size_bytes(problem.dtype);
-  const std::int64_t h_bytes = ranks_of_rows * extent.slices * size_bytes(problem.intermediate);
+  const std::int64_t h_bytes = ranks_of_rows * extent.slices * size_bytes(problem.dtype[Role::kH]);
   std::int64_t read = 0;
   if (has_shrink(problem.op)) {
-    read += work.rows * problem.in_features * size;
+    read += work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]);
     work.flops += 2 * ranks_of_rows * extent.slices * problem.in_features;
   } else {
     read += h_bytes;
   }
   if (has_expand(problem.op)) {
-    const std::int64_t y_bytes = work.rows * extent.columns * size;
+    const std::int64_t y_bytes = work.rows * extent.columns * size_bytes(problem.dtype[Role::kY]);
     work.updated_bytes = problem.add_inputs ? y_bytes : 0;
     read += work.updated_bytes;
     work.written_bytes += y_bytes;
@@ -47,7 +46,7 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
 
 Work count_work(const Problem& problem) {
   const Extent extent = extent_of(problem);
-  const std::int64_t size = size_bytes(problem.dtype);
+  const auto size = [&](Role role) { return size_bytes(problem.dtype[role]); };
   Work work;
   std::int64_t ranks_of_rows = 0;  // sum over rows of the rank of the row's adapter
   for (std::int64_t group = 0; group < problem.plan.active(); ++group) {
@@ -61,10 +60,11 @@ Work count_work(const Problem& problem) {
     work.rows += rows;
     ranks_of_rows += rows * rank;
     if (has_shrink(problem.op)) {
-      work.weight_bytes += extent.slices * rank * problem.in_features * size;
+      work.weight_bytes += extent.slices * rank * problem.in_features * size(Role::kA);
     }
     if (has_expand(problem.op)) {
-      work.weight_bytes += extent.columns * (rank + (problem.bias ? 1 : 0)) * size;
+      work.weight_bytes +=
+          extent.columns * (rank * size(Role::kB) + (problem.bias ? size(Role::kBias) : 0));
     }
   }
   count_activations(problem, extent, ranks_of_rows, work);

@@ -54,15 +54,15 @@ class AutoBackend final : public Backend {
                                        const Operands& operands, cudaStream_t stream) const {
     const kernels::ShrinkParams shrink = shrink_params(problem, operands);
     const kernels::ExpandParams expand = expand_params(problem, operands);
-    const std::int64_t element = size_bytes(problem.dtype);
+    const std::int64_t element = size_bytes(problem.dtype[Role::kX]);
     if (!copies_in_bulk(shrink, expand, element)) {
       return false;
     }
     // Plan, ranks, scales and weights come from copies, or from a kernel that ends before the next
     // one starts (kernels/clustered/README.md).
     constexpr bool kLinked = true;
-    const kernels::Number number = kernel_number(problem.dtype);
-    const kernels::Number intermediate = kernel_number(problem.intermediate);
+    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
+    const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
     LORA_BENCH_CUDA_CHECK(
         family == AutoFamily::kResident
             ? kernels::launch_resident(number, intermediate, shrink, expand,

@@ -13,7 +13,7 @@ namespace {
 // addresses of nothing do.
 bool clusters_can_copy(const Problem& problem) {
   const Operands operands = no_operands(problem);
-  return size_bytes(problem.dtype) == 2 &&
+  return size_bytes(problem.dtype[Role::kX]) == 2 &&
          copies_in_bulk(shrink_params(problem, operands), expand_params(problem, operands), 2);
 }
 
@@ -90,8 +90,8 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
   for (const std::int64_t width : problem.widths) {
     shape.columns += width;
   }
-  const bool wide = problem.intermediate == Dtype::kFp32;
-  const std::int64_t parts = problem.dtype == Dtype::kBf16 ? 3 : 6;
+  const bool wide = problem.dtype[Role::kH] == Dtype::kFp32;
+  const std::int64_t parts = problem.dtype[Role::kB] == Dtype::kBf16 ? 3 : 6;
   shape.hidden_vectors = wide ? parts : 1;
   shape.multiprocessors = device.multiprocessors;
   shape.shared_bytes = device.shared_bytes;
@@ -101,10 +101,11 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
 }
 
 int expand_numbers(const AutoDevice& device, const Problem& problem) {
-  if (!device.groups || device.compute_capability != 90 || problem.dtype != Dtype::kBf16) {
+  if (!device.groups || device.compute_capability != 90 ||
+      problem.dtype[Role::kB] != Dtype::kBf16) {
     return 0;
   }
-  return problem.intermediate == Dtype::kFp32 ? 3 : 1;
+  return problem.dtype[Role::kH] == Dtype::kFp32 ? 3 : 1;
 }
 
 kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& problem,
@@ -217,12 +218,13 @@ AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
 }
 
 bool shrinks_in_vectors(const Problem& problem) {
-  return reads_vectors(shrink_params(problem, no_operands(problem)), size_bytes(problem.dtype));
+  return reads_vectors(shrink_params(problem, no_operands(problem)),
+                       size_bytes(problem.dtype[Role::kX]));
 }
 
 bool expands_in_vectors(const Problem& problem) {
   return expands_in_vectors(expand_params(problem, no_operands(problem)),
-                            size_bytes(problem.dtype));
+                            size_bytes(problem.dtype[Role::kB]));
 }
 
 std::string tile_name(const kernels::PanelShrinkTile& tile) {

@@ -181,8 +181,8 @@ ShapeClass shape_class(const Problem& problem) {
   const std::int64_t active = std::max<std::int64_t>(problem.groups(), 1);
   ShapeClass shape;
   shape.op = name(problem.op);
-  shape.dtype = name(problem.dtype);
-  shape.intermediate = name(problem.intermediate);
+  shape.dtype = name(problem.dtype[Role::kX]);
+  shape.intermediate = name(problem.dtype[Role::kH]);
   shape.in_features = problem.in_features;
   shape.widths = problem.widths;
   shape.rank = up_to_power(problem.max_rank);

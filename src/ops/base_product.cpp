@@ -14,8 +14,8 @@ namespace {
 
 LtShape lt_shape(const Problem& problem) {
   LtShape shape;
-  shape.dtype = problem.dtype;
-  shape.out = problem.intermediate;
+  shape.dtype = problem.dtype[Role::kX];
+  shape.out = problem.dtype[Role::kH];
   shape.bias = problem.bias;
   shape.adds = problem.add_inputs;
   shape.rows = problem.tokens;
@@ -24,7 +24,8 @@ LtShape lt_shape(const Problem& problem) {
   shape.x_stride = problem.x_stride;
   shape.w_stride = problem.a_stride > 0 ? problem.a_stride : problem.in_features;
   // A shard of the inputs begins at a multiple of what it has of a row.
-  shape.x_alignment = std::gcd(kAlignmentBytes, problem.in_features * size_bytes(problem.dtype));
+  shape.x_alignment =
+      std::gcd(kAlignmentBytes, problem.in_features * size_bytes(problem.dtype[Role::kX]));
   return shape;
 }
 
@@ -88,7 +89,7 @@ class CublasLtProduct final : public Backend {
     }
     // Seen with cuBLASLt 13.0: there the product is rounded before bias and addend come to it.
     if (problem.add_inputs &&
-        problem.max_rank * size_bytes(problem.intermediate) % kAlignmentBytes != 0) {
+        problem.max_rank * size_bytes(problem.dtype[Role::kH]) % kAlignmentBytes != 0) {
       return {false,
               fmt::format("cuBLASLt rounds more than once where it adds to rows of {} columns: "
                           "multiples of {} bytes",
@@ -101,10 +102,10 @@ class CublasLtProduct final : public Backend {
       return streamed_numerics(problem);
     }
     Numerics numerics;
-    numerics.unit_roundoff = problem.dtype == Dtype::kFp32 ? 0x1p-24 : 0x1p-23;
+    numerics.unit_roundoff = problem.dtype[Role::kX] == Dtype::kFp32 ? 0x1p-24 : 0x1p-23;
     // cuBLASLt does not tell its order: no order adds more often.
     numerics.shrink_depth = problem.in_features;
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[Role::kH];
     numerics.batch_invariant = false;  // the heuristic chooses by the number of rows
     numerics.summation =
         empty(problem) ? "nothing to multiply" : library_.choose(lt_shape(problem)).text;

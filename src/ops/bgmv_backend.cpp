@@ -32,8 +32,8 @@ Numerics bgmv_numerics(const Problem& problem) {
   numerics.unit_roundoff = segments ? 0x1p-23 : 0x1p-24;
   numerics.shrink_depth = kernels::bgmv_shrink_depth(form, problem.in_features);
   numerics.expand_depth =
-      kernels::bgmv_expand_depth(form, problem.max_rank, problem.intermediate == Dtype::kFp32);
-  numerics.intermediate = problem.intermediate;
+      kernels::bgmv_expand_depth(form, problem.max_rank, problem.dtype[Role::kH] == Dtype::kFp32);
+  numerics.intermediate = problem.dtype[Role::kH];
   numerics.batch_invariant = false;  // rows per adapter choose the form
   // One row a block reads nothing else of the plan; segments are counted when they are launched,
   // and a batch without adapters launches nothing.
@@ -66,21 +66,22 @@ class BgmvBackend final : public Backend {
     if (problem.plan.active() == 0) {
       return;
     }
-    const kernels::Number number = kernel_number(problem.dtype);
-    const kernels::Number intermediate = kernel_number(problem.intermediate);
+    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
+    const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
     const kernels::BgmvShape shape = shape_of(problem);
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       const kernels::ShrinkParams params = shrink_params(problem, operands);
       LORA_BENCH_CUDA_CHECK(kernels::launch_bgmv_shrink(
           number, intermediate, params, kernels::bgmv_shrink_tuning(shape),
-          reads_vectors(params, size_bytes(problem.dtype)), handle));
+          reads_vectors(params, size_bytes(problem.dtype[Role::kX])), handle));
     }
     if (has_expand(problem.op)) {
       const kernels::ExpandParams params = expand_params(problem, operands);
       LORA_BENCH_CUDA_CHECK(kernels::launch_bgmv_expand(
           number, intermediate, params, kernels::bgmv_expand_tuning(shape, problem.widths.data()),
-          reads_vectors(params, size_bytes(problem.dtype), size_bytes(problem.intermediate)),
+          reads_vectors(params, size_bytes(problem.dtype[Role::kB]),
+                        size_bytes(problem.dtype[Role::kH])),
           handle));
     }
   }

@@ -38,8 +38,8 @@ class ChunkedBackend final : public Backend {
     numerics.unit_roundoff = 0x1p-23;
     numerics.shrink_depth = kernels::tile_shrink_depth(problem.in_features, 1);
     numerics.expand_depth =
-        kernels::tile_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
-    numerics.intermediate = problem.intermediate;
+        kernels::tile_expand_depth(problem.max_rank, problem.dtype[Role::kH] == Dtype::kFp32);
+    numerics.intermediate = problem.dtype[Role::kH];
     numerics.batch_invariant = !has_shrink(problem.op);  // larger chunks share K among fewer warps
     numerics.summation =
         "fp32 on tensor cores; shrink: warps share K, one sum each, added in order; expand: one "
@@ -50,9 +50,9 @@ class ChunkedBackend final : public Backend {
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const kernels::Number number = kernel_number(problem.dtype);
-    const bool wide = problem.intermediate == Dtype::kFp32;
-    const std::int64_t element = size_bytes(problem.dtype);
+    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
+    const bool wide = problem.dtype[Role::kH] == Dtype::kFp32;
+    const std::int64_t element = size_bytes(problem.dtype[Role::kX]);
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       const kernels::ShrinkParams params = shrink_params(problem, operands);
@@ -63,7 +63,7 @@ class ChunkedBackend final : public Backend {
     }
     if (has_expand(problem.op)) {
       const kernels::ExpandParams params = expand_params(problem, operands);
-      const bool vectors = reads_vectors(params, element, size_bytes(problem.intermediate));
+      const bool vectors = reads_vectors(params, element, size_bytes(problem.dtype[Role::kH]));
       LORA_BENCH_CUDA_CHECK(kernels::launch_chunked_expand(
           number, params, wide, kernels::chunked_expand_tuning(shape_of(problem, vectors)), vectors,
           has_vector_y(params, element), handle));

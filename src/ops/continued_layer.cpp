@@ -55,7 +55,7 @@ std::optional<Plan> left_over_by(const Problem& base, const Problem& lora) {
 
 std::int64_t room_behind_inputs(const Problem& base, const Problem& lora) {
   const kernels::ContinuedShape shape = continued_shape(base, lora);
-  return lora.dtype == Dtype::kBf16 && lora.intermediate == Dtype::kFp32 &&
+  return lora.dtype[Role::kX] == Dtype::kBf16 && lora.dtype[Role::kH] == Dtype::kFp32 &&
                  kernels::continued_takes(shape)
              ? kernels::continued_room(shape)
              : 0;
@@ -83,14 +83,15 @@ class ContinuedLayer final : public FusedLayer {
   [[nodiscard]] std::string why_not(const Problem& base, const Problem& lora) const override {
     constexpr int kLeastCapability = 90;
     const kernels::ContinuedShape shape = continued_shape(base, lora);
-    if (base.dtype != Dtype::kBf16 || base.intermediate != base.dtype || base.add_inputs ||
-        lora.op != Op::kLinear || lora.bias || lora.intermediate != Dtype::kFp32 ||
-        lora.in_features != base.in_features || !kernels::continued_takes(shape) ||
-        first_gpu().compute_capability < kLeastCapability) {
+    if (!base.dtype.alike() || !lora.dtype.alike() || base.dtype[Role::kX] != Dtype::kBf16 ||
+        base.dtype[Role::kH] != base.dtype[Role::kX] || base.add_inputs || lora.op != Op::kLinear ||
+        lora.bias || lora.dtype[Role::kH] != Dtype::kFp32 || lora.in_features != base.in_features ||
+        !kernels::continued_takes(shape) || first_gpu().compute_capability < kLeastCapability) {
       return fmt::format(
           "layer.overlap fused: {} rows of {}, {} columns, {} slots of rank {} in {} slices; for "
           "many rows bf16, an h of fp32 and ranks in multiples of 8, on sm_90",
-          base.tokens, name(base.dtype), base.max_rank, lora.slots, lora.max_rank, lora.slices());
+          base.tokens, name(base.dtype[Role::kX]), base.max_rank, lora.slots, lora.max_rank,
+          lora.slices());
     }
     if (base.a_stride < base.in_features + kernels::continued_room(shape)) {
       return "layer.overlap fused: behind a shard's columns of x lie those of the next";

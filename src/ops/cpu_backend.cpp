@@ -28,7 +28,7 @@ class CpuBackend : public Backend {
   [[nodiscard]] Space space() const override { return Space::kHost; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    for (const Dtype dtype : {problem.dtype, problem.intermediate}) {
+    for (const Dtype dtype : problem.dtype.of_role) {
       if (!has_kernels(dtype)) {
         return {false, fmt::format("cpu has no kernels for {}; it has fp32, bf16 and fp16",
                                    lora_bench::name(dtype))};
@@ -49,7 +49,7 @@ class CpuBackend : public Backend {
       numerics.expand_depth =
           problem.max_rank + (problem.bias ? 1 : 0) + (problem.add_inputs ? 1 : 0);
     }
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[Role::kH];
     numerics.summation =
         fmt::format("over K in {} interleaved fp32 sums, then by halves; over the rank one by one",
                     kernels_.width);

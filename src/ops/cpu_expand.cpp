@@ -56,7 +56,7 @@ class ExpandItem {
   }
 
   void decode_hidden() {
-    const Dtype dtype = problem_.intermediate;
+    const Dtype dtype = problem_.dtype[Role::kH];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
       const std::int64_t from = (item_.slice * problem_.tokens + token_of(row)) * problem_.max_rank;
       launch_.kernels.decode(dtype, element(dtype, launch_.operands.h, from), rank_,
@@ -69,9 +69,10 @@ class ExpandItem {
       return;
     }
     const std::int64_t from = item_.slot * problem_.widths[slice()] + item_.first_column;
-    launch_.kernels.decode(problem_.dtype,
-                           element(problem_.dtype, launch_.operands.bias[slice()], from),
-                           item_.columns, bias_);
+    launch_.kernels.decode(
+        problem_.dtype[Role::kBias],
+        element(problem_.dtype[Role::kBias], launch_.operands.bias[slice()], from), item_.columns,
+        bias_);
   }
 
   // The panels of columns [first_column, end), from the start of the scratch.
@@ -80,11 +81,11 @@ class ExpandItem {
     for (std::int64_t column = first_column; column < end; column += tile) {
       const std::int64_t row_of_b =
           item_.slot * problem_.widths[slice()] + item_.first_column + column;
-      launch_.kernels.transpose(
-          problem_.dtype,
-          element(problem_.dtype, launch_.operands.b[slice()], row_of_b * problem_.max_rank),
-          problem_.max_rank, std::min(tile, end - column), rank_,
-          panels_ + (column - first_column) * rank_);
+      launch_.kernels.transpose(problem_.dtype[Role::kB],
+                                element(problem_.dtype[Role::kB], launch_.operands.b[slice()],
+                                        row_of_b * problem_.max_rank),
+                                problem_.max_rank, std::min(tile, end - column), rank_,
+                                panels_ + (column - first_column) * rank_);
     }
   }
 
@@ -102,9 +103,9 @@ class ExpandItem {
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t to = token_of(first + row) * problem_.y_stride + first_in_y + column;
         launch_.kernels.finish(
-            problem_.dtype, delta_ + row * tile, scale, bias_ == nullptr ? nullptr : bias_ + column,
-            problem_.add_inputs, count,
-            static_cast<char*>(launch_.operands.y) + to * size_bytes(problem_.dtype));
+            problem_.dtype[Role::kY], delta_ + row * tile, scale,
+            bias_ == nullptr ? nullptr : bias_ + column, problem_.add_inputs, count,
+            static_cast<char*>(launch_.operands.y) + to * size_bytes(problem_.dtype[Role::kY]));
       }
     }
   }

@@ -74,7 +74,7 @@ class ShrinkItem {
 
   // Numbers [first, first + step) of all rows of x to column `at` of the scratch.
   void decode_x(std::int64_t first, std::int64_t at) {
-    const Dtype dtype = problem_.dtype;
+    const Dtype dtype = problem_.dtype[Role::kX];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
       const std::int64_t from = token_of(row) * problem_.x_stride + first;
       launch_.kernels.decode(dtype, element(dtype, launch_.operands.x, from), step_from(first),
@@ -86,13 +86,14 @@ class ShrinkItem {
   [[nodiscard]] const void* a_of(std::int64_t index, std::int64_t first) const {
     const Lane lane = lane_of(index);
     const std::int64_t row = item_.slot * problem_.max_rank + lane.lane;
-    return element(problem_.dtype, launch_.operands.a[static_cast<std::size_t>(lane.slice)],
+    return element(problem_.dtype[Role::kA],
+                   launch_.operands.a[static_cast<std::size_t>(lane.slice)],
                    row * problem_.in_features + first);
   }
 
   void decode_a(std::int64_t first) {
     for (std::int64_t lane = 0; lane < item_.columns; ++lane) {
-      launch_.kernels.decode(problem_.dtype, a_of(lane, first), step_from(first),
+      launch_.kernels.decode(problem_.dtype[Role::kA], a_of(lane, first), step_from(first),
                              a_ + lane * kStep);
     }
   }
@@ -109,8 +110,8 @@ class ShrinkItem {
       a[index] = a_of(lane, 0);
       ahead[index] = a_of(std::min(lane + kernels.tile_lanes, item_.columns - 1), 0);
     }
-    kernels.dot_stored(problem_.dtype, item_.rows, lanes, problem_.in_features, x_, x_stride_, a,
-                       ahead, partials_ + first_lane * kernels.width,
+    kernels.dot_stored(problem_.dtype[Role::kA], item_.rows, lanes, problem_.in_features, x_,
+                       x_stride_, a, ahead, partials_ + first_lane * kernels.width,
                        item_.columns * kernels.width);
   }
 
@@ -145,8 +146,8 @@ class ShrinkItem {
       const std::int64_t to =
           (lane.slice * problem_.tokens + token_of(row)) * problem_.max_rank + lane.lane;
       launch_.kernels.encode(
-          problem_.intermediate, lanes.data() + index, count,
-          static_cast<char*>(launch_.operands.h) + to * size_bytes(problem_.intermediate));
+          problem_.dtype[Role::kH], lanes.data() + index, count,
+          static_cast<char*>(launch_.operands.h) + to * size_bytes(problem_.dtype[Role::kH]));
       index += count;
     }
   }

@@ -23,7 +23,7 @@ std::int64_t padded(std::int64_t value, std::int64_t to) { return (value + to - 
 
 // fp32 h and 16-bit weights: no product of cuBLAS takes both, and h may not be narrowed.
 bool widens_b(const Problem& problem) {
-  return problem.intermediate == Dtype::kFp32 && problem.dtype != Dtype::kFp32;
+  return problem.dtype[Role::kH] == Dtype::kFp32 && problem.dtype[Role::kB] != Dtype::kFp32;
 }
 
 // Whether the rows that have an adapter come first, those of one adapter together.
@@ -38,7 +38,7 @@ bool rows_lie_by_adapter(const Plan& plan) {
 CublasWorkspace cublas_workspace(const Problem& problem) {
   const bool shrink = has_shrink(problem.op);
   const bool expand = has_expand(problem.op);
-  const bool narrow_h = problem.intermediate != Dtype::kFp32;
+  const bool narrow_h = problem.dtype[Role::kH] != Dtype::kFp32;
   CublasWorkspace workspace;
   workspace.rows = problem.plan.rows_with_adapter();
   workspace.x_in_place = rows_lie_by_adapter(problem.plan);
@@ -57,9 +57,9 @@ CublasWorkspace cublas_workspace(const Problem& problem) {
   };
   const std::int64_t h_elements = problem.slices() * workspace.rows * workspace.h_stride;
   workspace.x = take(shrink && !workspace.x_in_place,
-                     workspace.rows * workspace.x_stride * size_bytes(problem.dtype));
+                     workspace.rows * workspace.x_stride * size_bytes(problem.dtype[Role::kX]));
   workspace.h = take(shrink || !narrow_h, h_elements * kFp32Bytes);
-  workspace.narrow_h = take(expand && narrow_h, h_elements * size_bytes(problem.intermediate));
+  workspace.narrow_h = take(expand && narrow_h, h_elements * size_bytes(problem.dtype[Role::kH]));
   workspace.wide_b = take(expand && widens_b(problem), widest * workspace.h_stride * kFp32Bytes);
   workspace.delta = take(expand, workspace.rows * workspace.columns * kFp32Bytes);
   workspace.bytes = workspace.rows == 0 ? 0 : end;
@@ -69,11 +69,11 @@ CublasWorkspace cublas_workspace(const Problem& problem) {
 Numerics cublas_numerics(const Problem& problem) {
   constexpr std::int64_t kBiasAndY = 2;
   Numerics numerics;
-  numerics.unit_roundoff = problem.dtype == Dtype::kFp32 ? 0x1p-24 : 0x1p-23;
+  numerics.unit_roundoff = problem.dtype[Role::kX] == Dtype::kFp32 ? 0x1p-24 : 0x1p-23;
   // cuBLAS does not tell its order: no order adds more often.
   numerics.shrink_depth = problem.in_features;
   numerics.expand_depth = problem.max_rank + kBiasAndY;
-  numerics.intermediate = problem.intermediate;
+  numerics.intermediate = problem.dtype[Role::kH];
   numerics.batch_invariant = false;  // cuBLAS chooses by the number of rows
   numerics.summation =
       "cuBLAS, fp32 sums in an order of its own, one cublasGemmEx for each active adapter and "
@@ -168,17 +168,18 @@ class CublasBackend final : public Backend {
     const Problem& problem = step.problem;
     const CublasWorkspace& workspace = step.workspace;
     const kernels::ShrinkParams params = shrink_params(problem, step.operands);
-    const std::int64_t bytes = size_bytes(problem.dtype);
+    const std::int64_t bytes = size_bytes(problem.dtype[Role::kX]);
     const auto* x = static_cast<const char*>(step.operands.x);
     if (!workspace.x_in_place) {
       x = step.at(workspace.x);
-      LORA_BENCH_CUDA_CHECK(kernels::launch_gather_x(kernel_number(problem.dtype), params,
+      LORA_BENCH_CUDA_CHECK(kernels::launch_gather_x(kernel_number(problem.dtype[Role::kX]), params,
                                                      step.gathered(workspace.x, workspace.x_stride),
                                                      step.stream));
     }
     for_each_product(problem, [&](const Product& product) {
       const auto* a = static_cast<const char*>(step.operands.a[product.slice]);
-      library_.multiply({problem.dtype, x + product.first_row * workspace.x_stride * bytes,
+      library_.multiply({problem.dtype[Role::kX],
+                         x + product.first_row * workspace.x_stride * bytes,
                          a + product.adapter * problem.max_rank * problem.in_features * bytes,
                          reinterpret_cast<float*>(step.hidden(workspace.h, product.slice,
                                                               product.first_row, kFp32Bytes)),
@@ -186,10 +187,10 @@ class CublasBackend final : public Backend {
                          product.rank, problem.in_features});
     });
     const std::int64_t finished =
-        problem.intermediate == Dtype::kFp32 ? workspace.h : workspace.narrow_h;
+        problem.dtype[Role::kH] == Dtype::kFp32 ? workspace.h : workspace.narrow_h;
     const kernels::Gathered to =
         has_expand(problem.op) ? step.gathered(finished, workspace.h_stride) : kernels::Gathered{};
-    LORA_BENCH_CUDA_CHECK(kernels::launch_finish_h(kernel_number(problem.intermediate), params,
+    LORA_BENCH_CUDA_CHECK(kernels::launch_finish_h(kernel_number(problem.dtype[Role::kH]), params,
                                                    step.gathered(workspace.h, workspace.h_stride),
                                                    to, step.stream));
   }
@@ -198,10 +199,11 @@ class CublasBackend final : public Backend {
     const Problem& problem = step.problem;
     const CublasWorkspace& workspace = step.workspace;
     const kernels::ExpandParams params = expand_params(problem, step.operands);
-    const std::int64_t h_bytes = size_bytes(problem.intermediate);
-    const std::int64_t h = problem.intermediate == Dtype::kFp32 ? workspace.h : workspace.narrow_h;
+    const std::int64_t h_bytes = size_bytes(problem.dtype[Role::kH]);
+    const std::int64_t h =
+        problem.dtype[Role::kH] == Dtype::kFp32 ? workspace.h : workspace.narrow_h;
     if (!has_shrink(problem.op)) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_gather_h(kernel_number(problem.intermediate), params,
+      LORA_BENCH_CUDA_CHECK(kernels::launch_gather_h(kernel_number(problem.dtype[Role::kH]), params,
                                                      step.gathered(h, workspace.h_stride),
                                                      step.stream));
     }
@@ -214,7 +216,7 @@ class CublasBackend final : public Backend {
                          problem.widths[product.slice], product.rank});
     });
     LORA_BENCH_CUDA_CHECK(
-        kernels::launch_scatter_y(kernel_number(problem.dtype), params,
+        kernels::launch_scatter_y(kernel_number(problem.dtype[Role::kY]), params,
                                   step.gathered(workspace.delta, workspace.columns), step.stream));
   }
 
@@ -228,15 +230,16 @@ class CublasBackend final : public Backend {
   static Weights weights(const Step& step, const Product& product) {
     const Problem& problem = step.problem;
     const std::int64_t width = problem.widths[product.slice];
-    const void* b = static_cast<const char*>(step.operands.b[product.slice]) +
-                    product.adapter * width * problem.max_rank * size_bytes(problem.dtype);
+    const void* b =
+        static_cast<const char*>(step.operands.b[product.slice]) +
+        product.adapter * width * problem.max_rank * size_bytes(problem.dtype[Role::kB]);
     if (!widens_b(problem)) {
-      return {problem.dtype, b, problem.max_rank};
+      return {problem.dtype[Role::kB], b, problem.max_rank};
     }
     auto* wide = reinterpret_cast<float*>(step.at(step.workspace.wide_b));
-    LORA_BENCH_CUDA_CHECK(kernels::launch_widen(kernel_number(problem.dtype), b, problem.max_rank,
-                                                wide, step.workspace.h_stride, width, product.rank,
-                                                step.stream));
+    LORA_BENCH_CUDA_CHECK(kernels::launch_widen(kernel_number(problem.dtype[Role::kB]), b,
+                                                problem.max_rank, wide, step.workspace.h_stride,
+                                                width, product.rank, step.stream));
     return {Dtype::kFp32, wide, step.workspace.h_stride};
   }
 

@@ -28,9 +28,10 @@ struct Result {
 
 Result result_of(const Problem& problem, const Operands& operands) {
   if (has_expand(problem.op)) {
-    return {operands.y, problem.dtype, problem.tokens * problem.y_stride};
+    return {operands.y, problem.dtype[Role::kY], problem.tokens * problem.y_stride};
   }
-  return {operands.h, problem.intermediate, problem.slices() * problem.tokens * problem.max_rank};
+  return {operands.h, problem.dtype[Role::kH],
+          problem.slices() * problem.tokens * problem.max_rank};
 }
 
 // Right answers; what derives from it adds one fault.

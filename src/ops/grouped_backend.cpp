@@ -39,13 +39,13 @@ class GroupedBackend final : public Backend {
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     const std::int64_t split = most_parts(problem);
-    const bool wide = problem.intermediate == Dtype::kFp32;
+    const bool wide = problem.dtype[Role::kH] == Dtype::kFp32;
     Numerics numerics;
     numerics.unit_roundoff = 0x1p-23;
     numerics.shrink_depth = std::max(kernels::tile_shrink_depth(problem.in_features, 1),
                                      kernels::tile_shrink_depth(problem.in_features, split));
     numerics.expand_depth = kernels::tile_expand_depth(problem.max_rank, wide);
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[Role::kH];
     numerics.partials = split;
     numerics.deterministic =
         !has_shrink(problem.op) || combine_of(problem, split) != Combine::kAtomic;
@@ -105,7 +105,8 @@ class GroupedBackend final : public Backend {
     if (split == 1) {
       return Combine::kNone;
     }
-    return ordered_ || problem.intermediate != Dtype::kFp32 ? Combine::kOrdered : Combine::kAtomic;
+    return ordered_ || problem.dtype[Role::kH] != Dtype::kFp32 ? Combine::kOrdered
+                                                               : Combine::kAtomic;
   }
 
   // Whether operands can be read in vectors is known only with their addresses.
@@ -116,14 +117,14 @@ class GroupedBackend final : public Backend {
 
   void shrink(const Problem& problem, const Operands& operands, cudaStream_t stream) const {
     const kernels::ShrinkParams params = shrink_params(problem, operands);
-    const bool vectors = reads_vectors(params, size_bytes(problem.dtype));
+    const bool vectors = reads_vectors(params, size_bytes(problem.dtype[Role::kX]));
     const kernels::GroupedTuning tuning =
         kernels::grouped_shrink_tuning(shape_of(problem, vectors));
     kernels::ShrinkStore store;
     store.combine = combine_of(problem, tuning.split);
-    store.wide = problem.intermediate == Dtype::kFp32;
+    store.wide = problem.dtype[Role::kH] == Dtype::kFp32;
     store.parts = static_cast<float*>(operands.workspace);
-    const kernels::Number number = kernel_number(problem.dtype);
+    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
     if (store.combine == Combine::kAtomic) {
       LORA_BENCH_CUDA_CHECK(kernels::launch_zero_lanes(params, stream));
     }
@@ -136,10 +137,10 @@ class GroupedBackend final : public Backend {
 
   void expand(const Problem& problem, const Operands& operands, cudaStream_t stream) const {
     const kernels::ExpandParams params = expand_params(problem, operands);
-    const std::int64_t element = size_bytes(problem.dtype);
-    const bool vectors = reads_vectors(params, element, size_bytes(problem.intermediate));
+    const std::int64_t element = size_bytes(problem.dtype[Role::kB]);
+    const bool vectors = reads_vectors(params, element, size_bytes(problem.dtype[Role::kH]));
     LORA_BENCH_CUDA_CHECK(kernels::launch_grouped_expand(
-        kernel_number(problem.dtype), params, problem.intermediate == Dtype::kFp32,
+        kernel_number(problem.dtype[Role::kB]), params, problem.dtype[Role::kH] == Dtype::kFp32,
         kernels::grouped_expand_tuning(shape_of(problem, vectors)), vectors,
         has_vector_y(params, element), stream));
   }

@@ -33,12 +33,17 @@ kernels::Number kernel_number(Dtype dtype) {
 }
 
 Support kernels_take(const Problem& problem) {
-  if (!has_kernel(problem.dtype)) {
-    return {false, fmt::format("no kernel takes {}: fp32, bf16, fp16", name(problem.dtype))};
+  if (!problem.dtype.alike()) {
+    return {false, "x, A, B, bias and y of unlike dtypes: kernels take one for all"};
   }
-  if (problem.intermediate != Dtype::kFp32 && problem.intermediate != problem.dtype) {
+  if (!has_kernel(problem.dtype[Role::kX])) {
+    return {false,
+            fmt::format("no kernel takes {}: fp32, bf16, fp16", name(problem.dtype[Role::kX]))};
+  }
+  if (problem.dtype[Role::kH] != Dtype::kFp32 &&
+      problem.dtype[Role::kH] != problem.dtype[Role::kX]) {
     return {false, fmt::format("an intermediate of {} with {} operands: fp32 or the same dtype",
-                               name(problem.intermediate), name(problem.dtype))};
+                               name(problem.dtype[Role::kH]), name(problem.dtype[Role::kX]))};
   }
   if (problem.slices() > kernels::kMaxSlices) {
     return {false, fmt::format("{} slices: at most {}", problem.slices(), kernels::kMaxSlices)};
@@ -47,7 +52,7 @@ Support kernels_take(const Problem& problem) {
 }
 
 Support tensor_cores_take(const Problem& problem, const DeviceFacts& device) {
-  if (problem.dtype == Dtype::kFp32) {
+  if (problem.dtype[Role::kX] == Dtype::kFp32) {
     return {false, "fp32 operands do not go to the tensor cores: bf16, fp16"};
   }
   if (device.compute_capability < 80) {

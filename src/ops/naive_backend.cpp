@@ -25,7 +25,7 @@ class NaiveBackend final : public Backend {
     Numerics numerics;
     numerics.shrink_depth = kernels::naive_shrink_depth(problem.in_features);
     numerics.expand_depth = kernels::naive_expand_depth(problem.max_rank);
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[Role::kH];
     // Grids follow tokens and limits; ids, ranks and scales are read by the kernels.
     numerics.replays_other_batches = true;
     numerics.summation =
@@ -36,8 +36,8 @@ class NaiveBackend final : public Backend {
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const kernels::Number number = kernel_number(problem.dtype);
-    const kernels::Number intermediate = kernel_number(problem.intermediate);
+    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
+    const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_shrink(

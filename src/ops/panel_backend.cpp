@@ -19,8 +19,8 @@ Numerics panel_numerics(const Problem& problem) {
   numerics.unit_roundoff = 0x1p-23;
   numerics.shrink_depth = kernels::chains_shrink_depth(problem.in_features);
   numerics.expand_depth =
-      kernels::chains_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
-  numerics.intermediate = problem.intermediate;
+      kernels::chains_expand_depth(problem.max_rank, problem.dtype[Role::kH] == Dtype::kFp32);
+  numerics.intermediate = problem.dtype[Role::kH];
   // Grids follow the limits, and all else is read when the kernels run.
   numerics.replays_other_batches =
       problem.max_active >= std::min(problem.slots, problem.tokens) && problem.max_active > 0;
@@ -67,7 +67,7 @@ class PanelBackend final : public Backend {
       expand(problem, operands, sums, handle);
     } else {
       LORA_BENCH_CUDA_CHECK(kernels::launch_panel_hidden(
-          kernel_number(problem.intermediate), shrink_params(problem, operands), sums, handle));
+          kernel_number(problem.dtype[Role::kH]), shrink_params(problem, operands), sums, handle));
     }
   }
 
@@ -80,25 +80,26 @@ class PanelBackend final : public Backend {
   kernels::PanelSums shrink(const Problem& problem, const Operands& operands,
                             cudaStream_t stream) const {
     const kernels::ShrinkParams params = shrink_params(problem, operands);
-    const kernels::PanelShrinkTuning tuning = auto_shrink_tuning(
-        device_, problem, tuning_of(problem), reads_vectors(params, size_bytes(problem.dtype)));
+    const kernels::PanelShrinkTuning tuning =
+        auto_shrink_tuning(device_, problem, tuning_of(problem),
+                           reads_vectors(params, size_bytes(problem.dtype[Role::kX])));
     kernels::PanelSums sums;
     sums.sums = static_cast<float*>(operands.workspace);
     sums.scale = params.scale;
     sums.elements =
         kernels::panel_part_elements(problem.slices(), problem.tokens, problem.max_rank);
     sums.parts = kernels::panel_parts(tuning.levels);
-    LORA_BENCH_CUDA_CHECK(
-        kernels::launch_panel_shrink(kernel_number(problem.dtype), params, tuning, sums, stream));
+    LORA_BENCH_CUDA_CHECK(kernels::launch_panel_shrink(kernel_number(problem.dtype[Role::kX]),
+                                                       params, tuning, sums, stream));
     return sums;
   }
 
   void expand(const Problem& problem, const Operands& operands, const kernels::PanelSums& sums,
               cudaStream_t stream) const {
     const kernels::ExpandParams params = expand_params(problem, operands);
-    const bool vectors = expands_in_vectors(params, size_bytes(problem.dtype));
+    const bool vectors = expands_in_vectors(params, size_bytes(problem.dtype[Role::kB]));
     LORA_BENCH_CUDA_CHECK(kernels::launch_panel_expand(
-        kernel_number(problem.dtype), kernel_number(problem.intermediate), params,
+        kernel_number(problem.dtype[Role::kB]), kernel_number(problem.dtype[Role::kH]), params,
         auto_expand_tuning(device_, problem, tuning_of(problem), vectors), sums,
         has_shrink(problem.op), stream));
   }

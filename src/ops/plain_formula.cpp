@@ -37,13 +37,14 @@ struct OwnedRow {
 void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow& row) {
   const std::int64_t k = problem.in_features;
   const float scale = problem.scale_at == ScaleAt::kShrink ? row.scale : 1.0F;
-  const std::vector<float> x = read(problem.dtype, operands.x, row.token * problem.x_stride, k);
+  const std::vector<float> x =
+      read(problem.dtype[Role::kX], operands.x, row.token * problem.x_stride, k);
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const void* weights = operands.a[static_cast<std::size_t>(slice)];
     for (std::int64_t lane = 0; lane < row.rank; ++lane) {
       const std::vector<float> a =
-          read(problem.dtype, weights, (row.adapter * problem.max_rank + lane) * k, k);
-      store(problem.intermediate, operands.h,
+          read(problem.dtype[Role::kA], weights, (row.adapter * problem.max_rank + lane) * k, k);
+      store(problem.dtype[Role::kH], operands.h,
             (slice * problem.tokens + row.token) * problem.max_rank + lane, scale * dot(x, a));
     }
   }
@@ -56,20 +57,20 @@ void expand_row(const Problem& problem, const Operands& operands, const OwnedRow
     const auto index = static_cast<std::size_t>(slice);
     const std::int64_t width = problem.widths[index];
     const std::vector<float> h =
-        read(problem.intermediate, operands.h,
+        read(problem.dtype[Role::kH], operands.h,
              (slice * problem.tokens + row.token) * problem.max_rank, row.rank);
     for (std::int64_t column = 0; column < width; ++column) {
       const std::int64_t output = row.adapter * width + column;
       const std::int64_t element = row.token * problem.y_stride + first_column + column;
-      float value = scale * dot(h, read(problem.dtype, operands.b[index], output * problem.max_rank,
-                                        row.rank));
+      float value = scale * dot(h, read(problem.dtype[Role::kB], operands.b[index],
+                                        output * problem.max_rank, row.rank));
       if (problem.bias) {
-        value += load(problem.dtype, operands.bias[index], output);
+        value += load(problem.dtype[Role::kBias], operands.bias[index], output);
       }
       if (problem.add_inputs) {
-        value += load(problem.dtype, operands.y, element);
+        value += load(problem.dtype[Role::kY], operands.y, element);
       }
-      store(problem.dtype, operands.y, element, value);
+      store(problem.dtype[Role::kY], operands.y, element, value);
     }
     first_column += width;
   }
@@ -97,7 +98,7 @@ Numerics plain_formula_numerics(const Problem& problem) {
   Numerics numerics;
   numerics.shrink_depth = problem.in_features;
   numerics.expand_depth = problem.max_rank + 2;
-  numerics.intermediate = problem.intermediate;
+  numerics.intermediate = problem.dtype[Role::kH];
   numerics.summation = "one fp32 sum in index order";
   return numerics;
 }

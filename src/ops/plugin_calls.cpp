@@ -48,8 +48,8 @@ lora_bench_problem interface_of(const Problem& problem) {
   lora_bench_problem out{};
   out.struct_size = size_of<lora_bench_problem>();
   out.op = static_cast<std::int32_t>(problem.op);
-  out.dtype = number_of(problem.dtype).value_or(-1);
-  out.intermediate = number_of(problem.intermediate).value_or(-1);
+  out.dtype = number_of(problem.dtype[Role::kX]).value_or(-1);
+  out.intermediate = number_of(problem.dtype[Role::kH]).value_or(-1);
   out.scale_at = static_cast<std::int32_t>(problem.scale_at);
   out.add_inputs = problem.add_inputs ? 1 : 0;
   out.has_bias = problem.bias ? 1 : 0;
@@ -126,7 +126,7 @@ lora_bench_numerics default_numerics(const Problem& problem) {
   lora_bench_numerics numerics{};
   numerics.struct_size = size_of<lora_bench_numerics>();
   numerics.partial = LORA_BENCH_FP32;
-  numerics.intermediate = number_of(problem.intermediate).value_or(LORA_BENCH_FP32);
+  numerics.intermediate = number_of(problem.dtype[Role::kH]).value_or(LORA_BENCH_FP32);
   numerics.deterministic = 1;
   numerics.batch_invariant = 1;
   numerics.graph_safe = 1;
@@ -217,7 +217,7 @@ class PluginBackend final : public Backend {
   }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& facts) const override {
-    for (const Dtype dtype : {problem.dtype, problem.intermediate}) {
+    for (const Dtype dtype : problem.dtype.of_role) {
       if (!number_of(dtype)) {
         return {false,
                 fmt::format("the plugin interface has no dtype {}", lora_bench::name(dtype))};

@@ -22,14 +22,14 @@ kernels::StreamedShape streamed_shape(const Problem& base) {
           .columns = base.max_rank,
           .depth = base.in_features,
           .x_stride = base.x_stride,
-          .element_bytes = size_bytes(base.dtype),
+          .element_bytes = size_bytes(base.dtype[Role::kX]),
           .compute_capability = first_gpu().compute_capability};
 }
 
 }  // namespace
 
 bool streamed_takes(const Problem& base) {
-  return base.intermediate == base.dtype && !base.add_inputs &&
+  return base.dtype.alike() && base.dtype[Role::kH] == base.dtype[Role::kX] && !base.add_inputs &&
          kernels::streamed_takes(streamed_shape(base));
 }
 
@@ -37,7 +37,7 @@ Numerics streamed_numerics(const Problem& base) {
   Numerics numerics;
   numerics.unit_roundoff = 0x1p-23;
   numerics.shrink_depth = kernels::streamed_base_depth(streamed_shape(base));
-  numerics.intermediate = base.intermediate;
+  numerics.intermediate = base.dtype[Role::kH];
   numerics.summation = "streamed: fp32 on tensor cores; K: eight sums, added in turn";
   return numerics;
 }
@@ -72,20 +72,20 @@ kernels::StreamedParams streamed_params(const Problem& base, const Operands& ope
 
 void launch_streamed_as(const Problem& base, const kernels::StreamedParams& params,
                         const kernels::StreamedAdapters* adapters, Stream stream) {
-  LORA_BENCH_CUDA_CHECK(kernels::launch_streamed(kernel_number(base.dtype), params, adapters,
-                                                 first_gpu().multiprocessors,
+  LORA_BENCH_CUDA_CHECK(kernels::launch_streamed(kernel_number(base.dtype[Role::kX]), params,
+                                                 adapters, first_gpu().multiprocessors,
                                                  static_cast<cudaStream_t>(stream.handle)));
 }
 
 class StreamedLayer final : public FusedLayer {
  public:
   [[nodiscard]] std::string why_not(const Problem& base, const Problem& lora) const override {
-    if (!streamed_takes(base)) {
+    if (!streamed_takes(base) || !lora.dtype.alike()) {
       return fmt::format(
           "layer.overlap fused: {} rows of {}, {} inputs, {} columns; at most {} rows of bf16 or "
           "fp16, "
           "inputs in multiples of {}, columns of {}, on sm_90",
-          base.tokens, name(base.dtype), base.in_features, base.max_rank,
+          base.tokens, name(base.dtype[Role::kX]), base.in_features, base.max_rank,
           kernels::kStreamedMostTokens, kernels::kStreamedGroup, kernels::kStreamedRows);
     }
     if (lora.op != Op::kLinear || lora.bias || lora.in_features != base.in_features ||

@@ -32,7 +32,7 @@ std::int64_t uniform_rank(const Problem& problem) {
 }
 
 void add_weights(TouchParams& params, const Problem& problem, const Operands& operands) {
-  const std::int64_t size = size_bytes(problem.dtype);
+  const auto size = [&](Role role) { return size_bytes(problem.dtype[role]); };
   const auto add = [&](const void* data, std::int64_t slot, std::int64_t lane,
                        std::int64_t period) {
     if (data != nullptr) {
@@ -45,24 +45,25 @@ void add_weights(TouchParams& params, const Problem& problem, const Operands& op
       continue;  // nothing needs its A
     }
     if (has_shrink(problem.op)) {
-      const std::int64_t lane = problem.in_features * size;
+      const std::int64_t lane = problem.in_features * size(Role::kA);
       add(operands.a[slice], problem.max_rank * lane, lane, 0);
     }
     if (has_expand(problem.op)) {
-      const std::int64_t row = problem.max_rank * size;
-      add(operands.b[slice], width * row, size, row);
-      add(problem.bias ? operands.bias[slice] : nullptr, width * size, 0, 0);
+      const std::int64_t row = problem.max_rank * size(Role::kB);
+      add(operands.b[slice], width * row, size(Role::kB), row);
+      add(problem.bias ? operands.bias[slice] : nullptr, width * size(Role::kBias), 0, 0);
     }
   }
 }
 
 void add_activations(TouchParams& params, const Problem& problem, const Operands& operands) {
-  const std::int64_t size = size_bytes(problem.dtype);
+  const std::int64_t x_size = size_bytes(problem.dtype[Role::kX]);
+  const std::int64_t y_size = size_bytes(problem.dtype[Role::kY]);
   const bool shrinks = has_shrink(problem.op);
   const bool expands = has_expand(problem.op);
   const auto add = [&](const TouchParams::Rows& rows) { params.rows[params.operands++] = rows; };
   if (shrinks) {
-    add({const_cast<void*>(operands.x), problem.in_features * size, problem.x_stride * size, 0,
+    add({const_cast<void*>(operands.x), problem.in_features * x_size, problem.x_stride * x_size, 0,
          true, false});
   }
   std::int64_t columns = 0;
@@ -70,15 +71,15 @@ void add_activations(TouchParams& params, const Problem& problem, const Operands
     const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
     columns += width;
     if (width > 0 && shrinks != expands) {  // else h is no operand
-      const std::int64_t lane = size_bytes(problem.intermediate);
+      const std::int64_t lane = size_bytes(problem.dtype[Role::kH]);
       const std::int64_t row = problem.max_rank * lane;
       add({static_cast<std::byte*>(operands.h) + slice * problem.tokens * row, row, row, lane,
            expands, shrinks});
     }
   }
   if (expands) {
-    add({static_cast<std::byte*>(operands.y) + problem.offset_start * size, columns * size,
-         problem.y_stride * size, 0, problem.add_inputs, true});
+    add({static_cast<std::byte*>(operands.y) + problem.offset_start * y_size, columns * y_size,
+         problem.y_stride * y_size, 0, problem.add_inputs, true});
   }
 }
 

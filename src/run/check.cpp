@@ -27,7 +27,7 @@ Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   numerics.expand_depth = declared.expand_depth.value_or(problem.max_rank + 2);
   numerics.partials = declared.partials.value_or(1);
   numerics.partial = declared.partial.value_or(Dtype::kFp32);
-  numerics.intermediate = declared.intermediate.value_or(problem.intermediate);
+  numerics.intermediate = declared.intermediate.value_or(problem.dtype[Role::kH]);
   numerics.rounds_delta = declared.rounds_delta;
   const std::string fault = beyond_need(problem, numerics);
   if (!fault.empty()) {
@@ -111,7 +111,8 @@ void refuse_no_numbers(const Problem& problem, const std::vector<std::byte>& y) 
     }
     for (std::int64_t i = 0; i < columns; ++i) {
       const std::int64_t column = problem.offset_start + i;
-      const float value = load(problem.dtype, y.data(), token * problem.y_stride + column);
+      const float value =
+          load(problem.dtype[Role::kY], y.data(), token * problem.y_stride + column);
       if (!std::isfinite(value)) {
         throw UsageError(fmt::format(
             "y before the op is {} at token {}, column {}: nothing can be proved of what is added",
@@ -168,8 +169,8 @@ CheckReport check(const CheckRequest& request) {
   // What a case asks of backends binds nobody who declares another h that is no operand and no
   // result.
   if (has_shrink(exported.problem.op) && has_expand(exported.problem.op)) {
-    exported.problem.intermediate =
-        request.declared.intermediate.value_or(exported.problem.intermediate);
+    exported.problem.dtype[Role::kH] =
+        request.declared.intermediate.value_or(exported.problem.dtype[Role::kH]);
   }
   StoredTensors stored = read_safetensors(request.output);
   if (request.before) {

@@ -168,8 +168,8 @@ Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
       file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
-  problem.dtype = file.one_of("dtype", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16});
-  problem.intermediate = file.one_of("intermediate", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16});
+  problem.dtype = OperandDtypes(file.one_of("dtype", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}));
+  problem.dtype[Role::kH] = file.one_of("intermediate", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16});
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");
   problem.tokens = file.size("tokens");

@@ -79,14 +79,14 @@ std::string told_of(const LayerProblem& problem, const ShardProblem& part, const
   switch (problem.overlap) {
     case Overlap::kDelta:
       return fmt::format("; their delta rounded to {} before it is added",
-                         name(problem.lora.dtype));
+                         name(problem.lora.dtype[Role::kY]));
     case Overlap::kFused:
       return base.fused()->left_over(part.base, part.lora)
                  ? "; neither rounded before the sum, but the base of rows left to an expand"
                  : "; neither rounded before the sum";
     case Overlap::kEpilogue:
       return fmt::format("; their delta rounded to {} before the base adds it, itself not rounded",
-                         name(problem.lora.dtype));
+                         name(problem.lora.dtype[Role::kY]));
     default:
       return "";
   }

@@ -71,7 +71,7 @@ Reach reach_after(std::int64_t rounds, double before, const std::vector<referenc
     moves = false;
     for (const reference::Rows& delta : deltas) {
       moves |= reach.add(delta.expected[at], delta.bound[at], error_of_y(numerics),
-                         number_of(problem.dtype));
+                         number_of(problem.dtype[Role::kY]));
     }
   }
   return reach;
@@ -155,14 +155,14 @@ Comparison compare_accumulated(const Problem& problem, const std::vector<const T
                         static_cast<std::int64_t>(at % columns));
   };
   const auto infinite = [&](std::size_t at) {
-    return std::isinf(value_at(problem.dtype, got, index_of(at)));
+    return std::isinf(value_at(problem.dtype[Role::kY], got, index_of(at)));
   };
   for (const std::size_t at : some_owned(delta, seed, infinite)) {
     const std::int64_t token = delta.tokens[at / columns];
     const auto column = static_cast<std::int64_t>(at % columns);
     const std::int64_t index = index_of(at);
-    const double before = value_at(problem.dtype, tensors.y.data.data(), index);
-    const double now = value_at(problem.dtype, got, index);
+    const double before = value_at(problem.dtype[Role::kY], tensors.y.data.data(), index);
+    const double now = value_at(problem.dtype[Role::kY], got, index);
     const Reach right = reach_after(rounds, before, deltas, at, problem, numerics);
     ++found.compared;
     ++found.owned;

@@ -131,7 +131,7 @@ void RowModel::clear_inputs() {
 }
 
 void RowModel::drop_k_tail(std::int64_t elements) {
-  const std::int64_t bytes = size_bytes(evidence_.problem.dtype);
+  const std::int64_t bytes = size_bytes(evidence_.problem.dtype[Role::kX]);
   const auto end = x_.begin() + problem_.in_features * bytes;
   std::fill(end - elements * bytes, end, std::byte{0});
 }
@@ -156,7 +156,7 @@ void RowModel::swap_slices(std::size_t left, std::size_t right, bool with_bias) 
     std::swap(problem_.bias[left], problem_.bias[right]);
   }
   const auto lanes =
-      static_cast<std::size_t>(problem_.max_rank * size_bytes(evidence_.problem.intermediate));
+      static_cast<std::size_t>(problem_.max_rank * size_bytes(evidence_.problem.dtype[Role::kH]));
   if (!h_.empty()) {
     std::swap_ranges(h_.begin() + static_cast<std::ptrdiff_t>(left * lanes),
                      h_.begin() + static_cast<std::ptrdiff_t>((left + 1) * lanes),
@@ -177,7 +177,7 @@ void RowModel::change_h(const std::function<double(double)>& change) {
     changed_h_.push_back(static_cast<float>(change(value)));
   }
   problem_.shrink = false;
-  problem_.intermediate = reference::Number::kFp32;
+  problem_.numbers.h = reference::Number::kFp32;
   problem_.h = changed_h_.data();
 }
 

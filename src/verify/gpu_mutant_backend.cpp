@@ -68,7 +68,7 @@ class GpuMutant final : public Backend {
     if (!support.yes) {
       return support;
     }
-    if (problem.dtype == Dtype::kFp32 || problem.intermediate != Dtype::kFp32) {
+    if (problem.dtype[Role::kX] == Dtype::kFp32 || problem.dtype[Role::kH] != Dtype::kFp32) {
       return {false, "GPU mutants take bf16 and fp16 operands and an fp32 intermediate"};
     }
     if (problem.tokens > kernels::kMutantMostTokens || problem.slots > kernels::kMutantMostSlots) {
@@ -112,7 +112,7 @@ class GpuMutant final : public Backend {
     launch.factor = factor_by_size(problem, fault_);
     before_ = now;
     LORA_BENCH_CUDA_CHECK(kernels::launch_mutant(
-        kernel_number(problem.dtype), {has_shrink(problem.op), has_expand(problem.op)},
+        kernel_number(problem.dtype[Role::kX]), {has_shrink(problem.op), has_expand(problem.op)},
         shrink_params(problem, operands), expand_params(problem, operands), launch,
         static_cast<cudaStream_t>(stream.handle), other_.get()));
   }

@@ -27,7 +27,7 @@ struct Fit {
 Fit fit_of(const LayerStory& story, const reference::LayerRows& oracle, const ShardOutputs& got,
            const ShardRows& predicted) {
   Fit fit;
-  const reference::Number number = number_of(story.problem.lora.dtype);
+  const reference::Number number = number_of(story.problem.lora.dtype[Role::kY]);
   for (std::size_t rank = 0; rank < got.size(); ++rank) {
     const std::vector<std::int64_t> columns =
         columns_of_output(story.problem.layer, static_cast<std::int64_t>(rank));

@@ -55,7 +55,7 @@ ShardedLayer small_layer(const LayerDescription& description, std::int64_t tp, b
 // Adapters of ranks 16, 3, 0 and 7, two rows without one.
 LayerProblem small_problem(const ShardedLayer& layer) {
   Problem lora;
-  lora.dtype = Dtype::kBf16;
+  lora.dtype = OperandDtypes(Dtype::kBf16);
   lora.tokens = 9;
   lora.slots = 5;
   lora.max_rank = layer.max_rank;
@@ -117,9 +117,12 @@ ShardOutputs faulty_outputs(const LayerStory& story, LayerFault fault) {
   ShardOutputs outputs;
   for (const std::vector<double>& rows : model_layer(story, fault, tokens)) {
     const std::vector<float> numbers(rows.begin(), rows.end());
-    Matrix y{lora.dtype, lora.tokens, static_cast<std::int64_t>(rows.size()) / lora.tokens, {}};
-    y.data.resize(rows.size() * static_cast<std::size_t>(size_bytes(lora.dtype)));
-    encode(lora.dtype, numbers, y.data.data());
+    Matrix y{lora.dtype[Role::kY],
+             lora.tokens,
+             static_cast<std::int64_t>(rows.size()) / lora.tokens,
+             {}};
+    y.data.resize(rows.size() * static_cast<std::size_t>(size_bytes(lora.dtype[Role::kY])));
+    encode(lora.dtype[Role::kY], numbers, y.data.data());
     outputs.push_back(std::move(y));
   }
   return outputs;

@@ -175,7 +175,7 @@ class Model {
   [[nodiscard]] std::vector<double> x(std::size_t row, IndexRange inputs) const {
     std::vector<double> all(nth(inputs.count));
     for (std::int64_t k = 0; k < inputs.count; ++k) {
-      all[nth(k)] = load(problem_.lora.dtype, tensors_.lora.x.data.data(),
+      all[nth(k)] = load(problem_.lora.dtype[Role::kX], tensors_.lora.x.data.data(),
                          tokens_[row] * layer_.in_features + inputs.first + k);
     }
     return all;

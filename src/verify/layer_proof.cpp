@@ -13,9 +13,13 @@ namespace lora_bench {
 namespace {
 
 reference::Layer oracle_layer(const LayerProblem& problem, const LayerTensors& tensors) {
-  return {oracle_problem(problem.lora, tensors.lora), tensors.w.data.data(),
+  return {oracle_problem(problem.lora, tensors.lora),
+          tensors.w.data.data(),
           problem.adds_bias() ? tensors.bias.data.data() : nullptr,
-          static_cast<double>(problem.soft_cap), static_cast<double>(problem.logit_scale)};
+          number_of(tensors.w.dtype),
+          number_of(tensors.bias.dtype),
+          static_cast<double>(problem.soft_cap),
+          static_cast<double>(problem.logit_scale)};
 }
 
 double number_at(const Matrix& matrix, std::int64_t row, std::int64_t column) {
@@ -39,7 +43,7 @@ struct LayerComparison {
 class ShardComparer {
  public:
   ShardComparer(const LayerProblem& problem, const reference::LayerRows& oracle)
-      : problem_(problem), oracle_(oracle), number_(number_of(problem.lora.dtype)) {}
+      : problem_(problem), oracle_(oracle), number_(number_of(problem.lora.dtype[Role::kY])) {}
 
   void compare(std::int64_t rank, const Matrix& got) {
     const std::vector<std::int64_t> columns = columns_of_output(problem_.layer, rank);
@@ -183,7 +187,7 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
   arithmetic.lora = oracle_arithmetic(part.lora, of_lora);
   if (part.expand) {
     arithmetic.lora.expand_depth = lora.numerics(*part.expand).expand_depth;
-    arithmetic.lora.intermediate = number_of(problem.lora.intermediate);
+    arithmetic.lora.intermediate = number_of(problem.lora.dtype[Role::kH]);
   }
   arithmetic.lora.rounds_delta = arithmetic.lora.rounds_delta || part.delta_apart;
   // Of a layer with room behind its rows some may be left to an expand.
@@ -348,11 +352,12 @@ class LayerProof {
   // In fp16 the base would overflow; a sum of terms of a narrow h, and an h in two parts of bf16,
   // round where no one models it.
   [[nodiscard]] bool takes_integers() const {
-    const bool wide = problem_.lora.intermediate == Dtype::kFp32 ||
+    const bool wide = problem_.lora.dtype[Role::kH] == Dtype::kFp32 ||
                       shard_problem(problem_, 0).h != Exchange::kReduce;
     const bool in_parts = shard_problem(problem_, 0).room > 0;
-    return !home_.communicator->rounds_each_sum() && problem_.lora.dtype != Dtype::kFp16 && wide &&
-           !in_parts && problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
+    return !home_.communicator->rounds_each_sum() &&
+           problem_.lora.dtype[Role::kY] != Dtype::kFp16 && wide && !in_parts &&
+           problem_.soft_cap == 0 && is_power_of_two(problem_.logit_scale);
   }
 
   // Integers tell that something is wrong in the last bit, other numbers better what.

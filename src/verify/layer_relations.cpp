@@ -159,8 +159,8 @@ class LayerRelations {
   }
 
   [[nodiscard]] std::vector<std::byte> backwards_x() const {
-    const auto row_bytes =
-        static_cast<std::size_t>(problem_.layer.in_features * size_bytes(problem_.lora.dtype));
+    const auto row_bytes = static_cast<std::size_t>(problem_.layer.in_features *
+                                                    size_bytes(problem_.lora.dtype[Role::kX]));
     std::vector<std::byte> x;
     for (std::int64_t row = problem_.lora.tokens - 1; row >= 0; --row) {
       const auto first = tensors_.lora.x.data.begin() +
@@ -200,7 +200,7 @@ class LayerRelations {
         }
       }
     });
-    const reference::Number number = number_of(problem_.lora.dtype);
+    const reference::Number number = number_of(problem_.lora.dtype[Role::kY]);
     for (std::size_t rank = 0; rank < layer_.size(); ++rank) {
       const std::vector<std::int64_t> columns =
           columns_of_output(problem_.layer, static_cast<std::int64_t>(rank));
@@ -235,8 +235,8 @@ class LayerRelations {
       return other;
     }
     for (std::size_t slice = 0; slice < other.lora.b.size(); ++slice) {
-      const std::int64_t bytes =
-          problem_.lora.widths[slice] * problem_.lora.max_rank * size_bytes(problem_.lora.dtype);
+      const std::int64_t bytes = problem_.lora.widths[slice] * problem_.lora.max_rank *
+                                 size_bytes(problem_.lora.dtype[Role::kB]);
       std::fill_n(other.lora.b[slice].data.begin() + problem_.lora.plan.active_ids.front() * bytes,
                   bytes, std::byte{0});
     }

@@ -93,9 +93,10 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t row) {
       launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
   const void* x =
       launch.is(Fault::kAlignedLoads) ? rounded_down(launch.operands.x) : launch.operands.x;
-  std::vector<float> values = decoded(problem.dtype, x, row * x_stride, summed_elements(launch));
+  std::vector<float> values =
+      decoded(problem.dtype[Role::kX], x, row * x_stride, summed_elements(launch));
   for (float& value : values) {
-    value = x_as_read(problem.dtype, value, launch.row, launch.fault);
+    value = x_as_read(problem.dtype[Role::kX], value, launch.row, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
   }
   return values;
@@ -105,10 +106,10 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
   const Problem& problem = launch.problem;
   const std::int32_t slot = launch.is(Fault::kEqualBShareA) ? launch.taken : at.adapter;
   std::vector<float> values =
-      decoded(problem.dtype, launch.operands.a[static_cast<std::size_t>(at.slice)],
+      decoded(problem.dtype[Role::kA], launch.operands.a[static_cast<std::size_t>(at.slice)],
               (slot * problem.max_rank + at.lane) * problem.in_features, summed_elements(launch));
   for (float& value : values) {
-    value = weight_as_read(problem.dtype, value, launch.fault);
+    value = weight_as_read(problem.dtype[Role::kA], value, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
   }
   return values;
@@ -182,9 +183,9 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     }
     const std::int64_t index = h_index(problem, slice, task.token, lane);
     if (launch.is(Fault::kHNotZeroed)) {
-      value += load(problem.intermediate, launch.operands.h, index);
+      value += load(problem.dtype[Role::kH], launch.operands.h, index);
     }
-    store(problem.intermediate, launch.operands.h, index, value);
+    store(problem.dtype[Role::kH], launch.operands.h, index, value);
   }
 }
 
@@ -237,7 +238,7 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
   const std::int64_t first = h_index(problem, h_slice, h_row, 0);
   const std::int64_t lanes = lanes_to_expand(launch, task.adapter);
   const float least = least_lane_kept(problem, launch.operands.h, first, lanes, launch.fault);
-  std::vector<float> values = decoded(problem.intermediate, launch.operands.h, first, lanes);
+  std::vector<float> values = decoded(problem.dtype[Role::kH], launch.operands.h, first, lanes);
   if (launch.is(Fault::kZeroEndsRank)) {
     values.erase(std::find(values.begin(), values.end(), 0.0F), values.end());
   }
@@ -255,9 +256,9 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
   const auto weights = static_cast<std::size_t>(weights_of(launch, slice));
   std::vector<float> values =
-      decoded(problem.dtype, launch.operands.b[weights], slot * elements, elements);
+      decoded(problem.dtype[Role::kB], launch.operands.b[weights], slot * elements, elements);
   for (float& value : values) {
-    value = weight_as_read(problem.dtype, value, launch.fault);
+    value = weight_as_read(problem.dtype[Role::kB], value, launch.fault);
   }
   return values;
 }
@@ -279,14 +280,14 @@ float biased(const Launch& launch, float delta, const RowTask& task, std::int64_
     return delta;
   }
   const auto index = static_cast<std::size_t>(slice);
-  const float bias = load(launch.problem.dtype, launch.operands.bias[index],
+  const float bias = load(launch.problem.dtype[Role::kBias], launch.operands.bias[index],
                           task.adapter * launch.problem.widths[index] + column);
   return delta + (launch.is(Fault::kBiasTwice) ? 2 * bias : bias);
 }
 
 float added_to_y(const Launch& launch, float delta, float before) {
   if (launch.is(Fault::kDeltaRounded)) {
-    delta = rounded_to(launch.problem.dtype, delta);
+    delta = rounded_to(launch.problem.dtype[Role::kY], delta);
   }
   if (launch.is(Fault::kDeltaTwice)) {
     delta += delta;
@@ -326,12 +327,13 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     const float off =
         loose_factor(launch.fault, {launch.operands, task.token, slice, column}, problem.slices());
     const float delta = biased(launch, off * sum, task, slice, column);
-    const float before = load(problem.dtype, launch.operands.y, index);
+    const float before = load(problem.dtype[Role::kY], launch.operands.y, index);
     const float y = added_to_y(launch, delta, before);
-    const bool saturates = (launch.is(Fault::kFp16Saturates) && problem.dtype == Dtype::kFp16) ||
-                           (launch.is(Fault::kYSaturatesAt65504) && problem.dtype != Dtype::kFp16);
-    const float kept = launch.is(Fault::kYTruncated) ? cut_to(problem.dtype, y) : y;
-    store(problem.dtype, launch.operands.y, index,
+    const bool saturates =
+        (launch.is(Fault::kFp16Saturates) && problem.dtype[Role::kY] == Dtype::kFp16) ||
+        (launch.is(Fault::kYSaturatesAt65504) && problem.dtype[Role::kY] != Dtype::kFp16);
+    const float kept = launch.is(Fault::kYTruncated) ? cut_to(problem.dtype[Role::kY], y) : y;
+    store(problem.dtype[Role::kY], launch.operands.y, index,
           saturates ? std::clamp(kept, -kLargestFp16, kLargestFp16) : kept);
   }
 }
@@ -348,9 +350,10 @@ void add_bias_to_base_rows(const Launch& launch) {
            ++column) {
         const std::int64_t index =
             token * problem.y_stride + y_column(launch.problem, launch.fault, slice, column);
-        const float before = load(problem.dtype, launch.operands.y, index);
+        const float before = load(problem.dtype[Role::kY], launch.operands.y, index);
         const RowTask task{token, token, launch.operands.active_ids[0]};
-        store(problem.dtype, launch.operands.y, index, biased(launch, before, task, slice, column));
+        store(problem.dtype[Role::kY], launch.operands.y, index,
+              biased(launch, before, task, slice, column));
       }
     }
   }
@@ -378,7 +381,7 @@ class MutantKernel final : public Backend {
     numerics.expand_depth = problem.max_rank + 2;
     numerics.partials = kPartials;
     numerics.partial = declares_loosely(fault_) ? Dtype::kBf16 : Dtype::kFp32;
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[Role::kH];
     numerics.replays_other_batches = true;
     numerics.summation = "16 fp32 partial sums over K, joined in order; fp32 over the rank";
     return numerics;

@@ -20,14 +20,15 @@ struct Output {
 };
 
 Output h_of(const Problem& problem, const Operands& operands) {
-  return {problem.intermediate, operands.h, problem.slices() * problem.tokens * problem.max_rank};
+  return {problem.dtype[Role::kH], operands.h,
+          problem.slices() * problem.tokens * problem.max_rank};
 }
 
 Output output_of(const Problem& problem, const Operands& operands) {
   if (!has_expand(problem.op)) {
     return h_of(problem, operands);
   }
-  return {problem.dtype, operands.y, problem.tokens * problem.y_stride};
+  return {problem.dtype[Role::kY], operands.y, problem.tokens * problem.y_stride};
 }
 
 void write_beside(const Output& output, std::int64_t first, std::int64_t count) {
@@ -52,7 +53,7 @@ void clear_columns_outside(const Problem& problem, const Operands& operands) {
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
     for (std::int64_t column = 0; column < problem.y_stride; ++column) {
       if (column < problem.offset_start || column >= last) {
-        store(problem.dtype, operands.y, token * problem.y_stride + column, 0.0F);
+        store(problem.dtype[Role::kY], operands.y, token * problem.y_stride + column, 0.0F);
       }
     }
   }
@@ -62,7 +63,7 @@ void clear_columns_outside(const Problem& problem, const Operands& operands) {
 void change_idle_row(const Problem& problem, const Operands& operands) {
   for (std::int64_t token = 0; token < problem.tokens && operands.x != nullptr; ++token) {
     if (operands.adapter_of_token[token] < 0) {
-      const std::int64_t first = token * problem.x_stride * size_bytes(problem.dtype);
+      const std::int64_t first = token * problem.x_stride * size_bytes(problem.dtype[Role::kX]);
       change_first_byte(static_cast<const std::byte*>(operands.x) + first);
       return;
     }

@@ -48,9 +48,10 @@ bool has_size(const Problem& problem, Fault fault) {
 
 bool same_x(const Problem& problem, const Operands& operands, std::int64_t left,
             std::int64_t right) {
-  const auto bytes = static_cast<std::size_t>(problem.in_features * size_bytes(problem.dtype));
+  const auto bytes =
+      static_cast<std::size_t>(problem.in_features * size_bytes(problem.dtype[Role::kX]));
   const auto* x = static_cast<const std::byte*>(operands.x);
-  const std::int64_t pitch = problem.x_stride * size_bytes(problem.dtype);
+  const std::int64_t pitch = problem.x_stride * size_bytes(problem.dtype[Role::kX]);
   return std::memcmp(x + left * pitch, x + right * pitch, bytes) == 0;
 }
 
@@ -80,7 +81,7 @@ RowFacts row_facts(const Problem& problem, const Operands& operands, std::int64_
   float sum = 0;
   std::int64_t numbers = 0;
   for (std::int64_t k = 0; k < problem.in_features; ++k) {
-    const float x = load(problem.dtype, operands.x, row * problem.x_stride + k);
+    const float x = load(problem.dtype[Role::kX], operands.x, row * problem.x_stride + k);
     sum += std::fabs(x);
     numbers += x != 0 ? 1 : 0;
     facts.largest = std::max(facts.largest, std::fabs(x));
@@ -149,7 +150,7 @@ float least_lane_kept(const Problem& problem, const void* h, std::int64_t first,
                       Fault fault) {
   float largest = 0;
   for (std::int64_t lane = 0; fault == Fault::kSmallLaneDropped && lane < lanes; ++lane) {
-    largest = std::max(largest, std::fabs(load(problem.intermediate, h, first + lane)));
+    largest = std::max(largest, std::fabs(load(problem.dtype[Role::kH], h, first + lane)));
   }
   return largest * 0x1p-10F;
 }
@@ -174,15 +175,16 @@ void copy_results_of_equal_rows(const Problem& problem, const Operands& operands
   if (problem.op != Op::kLinear) {
     return;
   }
-  const std::int64_t pitch = problem.y_stride * size_bytes(problem.dtype);
+  const std::int64_t pitch = problem.y_stride * size_bytes(problem.dtype[Role::kY]);
   const std::int64_t columns =
       std::accumulate(problem.widths.begin(), problem.widths.end(), std::int64_t{0});
-  auto* y = static_cast<std::byte*>(operands.y) + problem.offset_start * size_bytes(problem.dtype);
+  auto* y = static_cast<std::byte*>(operands.y) +
+            problem.offset_start * size_bytes(problem.dtype[Role::kY]);
   for (std::size_t task = 0; task < tasks.size(); ++task) {
     const std::size_t first = first_like(problem, operands, tasks, task, true);
     if (first != task) {
       std::memcpy(y + tasks[task].token * pitch, y + tasks[first].token * pitch,
-                  static_cast<std::size_t>(columns * size_bytes(problem.dtype)));
+                  static_cast<std::size_t>(columns * size_bytes(problem.dtype[Role::kY])));
     }
   }
 }
@@ -194,9 +196,10 @@ std::int32_t slot_taken(const Problem& problem, const Operands& operands, std::i
     return adapter;
   }
   const std::int64_t rank = problem.rank[static_cast<std::size_t>(adapter)];
-  const std::int64_t looked_at = (by_a ? problem.in_features : rank) * size_bytes(problem.dtype);
-  const std::int64_t pitch = problem.max_rank * size_bytes(problem.dtype) *
-                             (by_a ? problem.in_features : problem.widths.front());
+  const std::int64_t size = size_bytes(problem.dtype[by_a ? Role::kA : Role::kB]);
+  const std::int64_t looked_at = (by_a ? problem.in_features : rank) * size;
+  const std::int64_t pitch =
+      problem.max_rank * size * (by_a ? problem.in_features : problem.widths.front());
   const auto* first = static_cast<const std::byte*>(by_a ? operands.a.front() : operands.b.front());
   for (std::int32_t slot = 0; slot < adapter && pitch > 0 && rank > 0; ++slot) {
     if (problem.rank[static_cast<std::size_t>(slot)] >= rank &&
@@ -213,9 +216,9 @@ void add_zero_to_base_rows(const Problem& problem, const Operands& operands) {
     for (std::int64_t column = 0; column < problem.y_stride && operands.adapter_of_token[token] < 0;
          ++column) {
       const std::int64_t index = token * problem.y_stride + column;
-      const float before = load(problem.dtype, operands.y, index);
+      const float before = load(problem.dtype[Role::kY], operands.y, index);
       if (before == 0) {
-        store(problem.dtype, operands.y, index, 0.0F);
+        store(problem.dtype[Role::kY], operands.y, index, 0.0F);
       }
     }
   }

@@ -35,8 +35,12 @@ reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors
   reference::Problem result;
   result.shrink = has_shrink(problem.op);
   result.expand = has_expand(problem.op);
-  result.number = number_of(problem.dtype);
-  result.intermediate = number_of(problem.intermediate);
+  result.numbers = {.x = number_of(problem.dtype[Role::kX]),
+                    .a = number_of(problem.dtype[Role::kA]),
+                    .b = number_of(problem.dtype[Role::kB]),
+                    .bias = number_of(problem.dtype[Role::kBias]),
+                    .h = number_of(problem.dtype[Role::kH]),
+                    .y = number_of(problem.dtype[Role::kY])};
   result.scale_at_shrink = problem.scale_at == ScaleAt::kShrink;
   result.add_inputs = problem.add_inputs;
   result.tokens = problem.tokens;
@@ -72,8 +76,8 @@ reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& 
   // A backend may keep h better than the case asks, not worse. Where h is the result, its dtype is
   // the final rounding, which the comparison makes.
   const bool kept_better =
-      unit_roundoff(numerics.intermediate) < unit_roundoff(problem.intermediate);
-  const Dtype stored = kept_better ? numerics.intermediate : problem.intermediate;
+      unit_roundoff(numerics.intermediate) < unit_roundoff(problem.dtype[Role::kH]);
+  const Dtype stored = kept_better ? numerics.intermediate : problem.dtype[Role::kH];
   result.intermediate = number_of(has_expand(problem.op) ? stored : Dtype::kFp32);
   return result;
 }
@@ -93,7 +97,7 @@ reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
 }
 
 Dtype output_dtype(const Problem& problem) {
-  return has_expand(problem.op) ? problem.dtype : problem.intermediate;
+  return has_expand(problem.op) ? problem.dtype[Role::kY] : problem.dtype[Role::kH];
 }
 
 const HostTensor& output_before(const Problem& problem, const Tensors& tensors) {

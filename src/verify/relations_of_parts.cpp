@@ -58,7 +58,7 @@ void Relations::shrink_then_expand() {
   numerics.shrink_depth = of_shrink.shrink_depth;
   numerics.partial = of_shrink.partial;
   numerics.partials = of_shrink.partials;
-  numerics.intermediate = base_.problem.intermediate;
+  numerics.intermediate = base_.problem.dtype[Role::kH];
   expect_base(numerics, got);
 }
 

@@ -190,10 +190,10 @@ Step shrink_half(const Step& step) {
   Step result = step;
   result.problem = half_of(step.problem, Op::kShrink);
   result.problem.bias = false;
-  result.tensors.y = nothing_of(step.problem.dtype);
+  result.tensors.y = nothing_of(step.problem.dtype[Role::kY]);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
-    result.tensors.b[slice] = nothing_of(step.problem.dtype);
-    result.tensors.bias[slice] = nothing_of(step.problem.dtype);
+    result.tensors.b[slice] = nothing_of(step.problem.dtype[Role::kB]);
+    result.tensors.bias[slice] = nothing_of(step.problem.dtype[Role::kBias]);
   }
   return result;
 }
@@ -201,11 +201,12 @@ Step shrink_half(const Step& step) {
 Step expand_half(const Step& step, std::span<const std::byte> h) {
   Step result = step;
   result.problem = half_of(step.problem, Op::kExpand);
-  result.tensors.x = nothing_of(step.problem.dtype);
+  result.tensors.x = nothing_of(step.problem.dtype[Role::kX]);
   for (HostTensor& a : result.tensors.a) {
-    a = nothing_of(step.problem.dtype);
+    a = nothing_of(step.problem.dtype[Role::kA]);
   }
-  result.tensors.h = {step.problem.intermediate, operand_of(step.problem, Role::kH).elements, {}};
+  result.tensors.h = {
+      step.problem.dtype[Role::kH], operand_of(step.problem, Role::kH).elements, {}};
   result.tensors.h.data.assign(h.begin(), h.end());
   return result;
 }

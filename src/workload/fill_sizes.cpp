@@ -59,17 +59,17 @@ void size_shrink(const Problem& problem, FillSizes& sizes) {
   const double k = static_cast<double>(std::max<std::int64_t>(problem.in_features, 1));
   const double room = kLargestSum / 2 / (3 * expand_spread(largest_rank(problem)));
   // An fp16 h must stay finite; eleven deviations do not happen.
-  const double finite = problem.intermediate == Dtype::kFp16 ? kLargestFp16 / 11 : 0x1p15;
+  const double finite = problem.dtype[Role::kH] == Dtype::kFp16 ? kLargestFp16 / 11 : 0x1p15;
   const double h = std::min({room, finite, 0x1p15});
   const double product = std::min(3 * h / std::sqrt(k), kLargestSum / k);
-  const std::int64_t largest = largest_integer(problem.dtype);
-  sizes.x.integers = whole(std::sqrt(product), largest);
-  sizes.a.integers = whole(product / static_cast<double>(sizes.x.integers), largest);
+  sizes.x.integers = whole(std::sqrt(product), largest_integer(problem.dtype[Role::kX]));
+  sizes.a.integers = whole(product / static_cast<double>(sizes.x.integers),
+                           largest_integer(problem.dtype[Role::kA]));
   if (has_shrink(problem.op)) {
     return;
   }
-  const std::int64_t stored = largest_integer(problem.intermediate);
-  sizes.h.integers = problem.intermediate == Dtype::kFp32 ? whole(h, 1 << 15) : stored;
+  const std::int64_t stored = largest_integer(problem.dtype[Role::kH]);
+  sizes.h.integers = problem.dtype[Role::kH] == Dtype::kFp32 ? whole(h, 1 << 15) : stored;
 }
 
 double rms_of_h(const Problem& problem, const FillSizes& sizes) {
@@ -89,11 +89,13 @@ double applied_scale(const Problem& problem, float scale) {
 void size_expand(const Problem& problem, FillSizes& sizes) {
   const double rank = largest_rank(problem);
   const double h = std::max(rms_of_h(problem, sizes), 1.0);
-  const std::int64_t b = whole(kLargestSum / 2 / (h * expand_spread(rank)),
-                               std::min<std::int64_t>(largest_integer(problem.dtype), 255));
+  const std::int64_t b =
+      whole(kLargestSum / 2 / (h * expand_spread(rank)),
+            std::min<std::int64_t>(largest_integer(problem.dtype[Role::kB]), 255));
   const double delta = std::sqrt(rank) * h * rms(b);
   double unit = 1;
-  if (problem.dtype == Dtype::kFp16) {
+  if (problem.dtype[Role::kY] == Dtype::kFp16 ||
+      (problem.bias && problem.dtype[Role::kBias] == Dtype::kFp16)) {
     const double needed = std::max(1.0, 12 * delta / kLargestFp16);
     unit = std::exp2(-std::ceil(std::log2(needed)));
   }
@@ -122,7 +124,7 @@ FillSizes exact_sizes(const Problem& problem) {
 
 // About what h is before the scale: 1, or less where fp16 has to hold it with a large scale.
 double real_h(const Problem& problem, const std::vector<float>& scales) {
-  if (!has_shrink(problem.op) || problem.intermediate != Dtype::kFp16 ||
+  if (!has_shrink(problem.op) || problem.dtype[Role::kH] != Dtype::kFp16 ||
       problem.scale_at != ScaleAt::kShrink) {
     return 1;
   }

@@ -47,8 +47,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
       std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
   Problem problem;
   problem.op = spec.op == Op::kLayer ? Op::kLinear : spec.op;
-  problem.dtype = spec.dtype;
-  problem.intermediate = spec.intermediate;
+  problem.dtype = OperandDtypes(spec.dtype, spec.intermediate);
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
   problem.bias = spec.adapters.bias && has_expand(spec.op);
@@ -68,6 +67,11 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   return problem;
 }
 
+bool OperandDtypes::alike() const {
+  OperandDtypes of_x((*this)[Role::kX], (*this)[Role::kH]);
+  return *this == of_x;
+}
+
 std::int64_t Problem::groups() const {
   return std::max(plan.active(), std::min({max_active, tokens, slots}));
 }
@@ -84,8 +88,7 @@ std::vector<Operand> operands_of(const Problem& problem) {
   const std::int64_t slots = problem.slots;
   std::vector<Operand> operands;
   const auto add = [&](Role role, std::int64_t slice, bool has, std::vector<std::int64_t> shape) {
-    const Dtype dtype = role == Role::kH ? problem.intermediate : problem.dtype;
-    operands.push_back(make_operand(role, slice, dtype, has, std::move(shape)));
+    operands.push_back(make_operand(role, slice, problem.dtype[role], has, std::move(shape)));
     operands.back().written = role == Role::kY || (role == Role::kH && shrink);
   };
   add(Role::kX, -1, shrink, {problem.tokens, problem.x_stride});
@@ -110,16 +113,21 @@ Operand operand_of(const Problem& problem, Role role, std::int64_t slice) {
 }
 
 std::string label(const Operand& operand) {
-  constexpr std::array<const char*, 6> kNames{"x", "a", "b", "bias", "h", "y"};
-  const char* const name = kNames[static_cast<std::size_t>(operand.role)];
-  return operand.slice < 0 ? name : fmt::format("{}[{}]", name, operand.slice);
+  const std::string role(name(operand.role));
+  return operand.slice < 0 ? role : fmt::format("{}[{}]", role, operand.slice);
 }
 
 std::string content_of(const Problem& problem) {
   const std::vector<Operand> operands = operands_of(problem);
+  std::string dtypes(name(problem.dtype[Role::kX]));
+  if (!problem.dtype.alike()) {
+    for (const Role role : {Role::kA, Role::kB, Role::kBias, Role::kY}) {
+      dtypes += fmt::format(" {} {}", name(role), name(problem.dtype[role]));
+    }
+  }
   std::string text =
-      fmt::format("{}|{}|{}|{}|{}|{}|", name(problem.op), name(problem.dtype),
-                  name(problem.intermediate), name(problem.scale_at), problem.add_inputs,
+      fmt::format("{}|{}|{}|{}|{}|{}|", name(problem.op), dtypes, name(problem.dtype[Role::kH]),
+                  name(problem.scale_at), problem.add_inputs,
                   std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
                     return operand.role == Role::kBias && operand.elements > 0;
                   }));

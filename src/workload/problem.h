@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
@@ -11,12 +13,35 @@
 
 namespace lora_bench {
 
+enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY };
+template <>
+struct EnumNames<Role> {
+  static constexpr std::array<std::string_view, 6> kNames{"x", "a", "b", "bias", "h", "y"};
+};
+
+// The dtype of each operand of a step. h has its own, whatever the others have.
+struct OperandDtypes {
+  std::array<Dtype, EnumNames<Role>::kNames.size()> of_role{};
+
+  OperandDtypes() : OperandDtypes(Dtype::kBf16) {}
+  explicit OperandDtypes(Dtype all_but_h, Dtype h = Dtype::kFp32) {
+    of_role.fill(all_but_h);
+    (*this)[Role::kH] = h;
+  }
+  [[nodiscard]] Dtype& operator[](Role role) { return of_role[static_cast<std::size_t>(role)]; }
+  [[nodiscard]] Dtype operator[](Role role) const {
+    return of_role[static_cast<std::size_t>(role)];
+  }
+  // Whether all but h have one dtype, as the kernels of today want it.
+  [[nodiscard]] bool alike() const;
+  [[nodiscard]] bool operator==(const OperandDtypes&) const = default;
+};
+
 // Everything about one step that is not an address: what a backend needs to say whether it can do
 // it, how, and with how much workspace. Sizes are elements, never bytes.
 struct Problem {
   Op op = Op::kLinear;
-  Dtype dtype = Dtype::kBf16;         // of x, A, B, bias, y
-  Dtype intermediate = Dtype::kFp32;  // of h
+  OperandDtypes dtype;
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   bool bias = false;
@@ -45,8 +70,6 @@ struct Problem {
 [[nodiscard]] Problem half_of(Problem linear, Op half);
 
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
-
-enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY };
 
 // One array of numbers of a step. An operand that the op has not has no elements.
 struct Operand {

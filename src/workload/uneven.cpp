@@ -26,9 +26,13 @@ float power_of_two_below(double value) {
   return static_cast<float>(std::exp2(std::floor(std::log2(value))));
 }
 
+bool is_fp16(const Problem& problem, Role one, Role other) {
+  return problem.dtype[one] == Dtype::kFp16 || problem.dtype[other] == Dtype::kFp16;
+}
+
 // Times which an h that fp16 stores may grow, and stays finite after sixteen deviations.
 double growth_of_h(const Problem& problem, const FillSizes& sizes) {
-  if (problem.intermediate != Dtype::kFp16 || !has_shrink(problem.op)) {
+  if (problem.dtype[Role::kH] != Dtype::kFp16 || !has_shrink(problem.op)) {
     return 0x1p40;
   }
   constexpr double kDeviations = 16;
@@ -44,15 +48,15 @@ double growth_of_h(const Problem& problem, const FillSizes& sizes) {
 
 // Times which lanes of h grow, and their columns of B shrink.
 double larger_lanes(const Problem& problem) {
-  if (problem.intermediate == Dtype::kFp16) {
+  if (problem.dtype[Role::kH] == Dtype::kFp16) {
     return has_shrink(problem.op) ? 1 : 0x1p3;
   }
-  return problem.dtype == Dtype::kFp16 ? 0x1p14 : 0x1p24;
+  return is_fp16(problem, Role::kA, Role::kB) ? 0x1p14 : 0x1p24;
 }
 
 // Times which lanes of h shrink, and their columns of B grow.
 double smaller_lanes(const Problem& problem, const FillSizes& sizes) {
-  if (problem.dtype != Dtype::kFp16) {
+  if (!is_fp16(problem, Role::kA, Role::kB)) {
     return 0x1p24;
   }
   double largest_b = 0x1p-10;
@@ -105,7 +109,7 @@ void bend_row(const RowBend& bend, const RandomStream& random, std::uint64_t fir
 
 Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::uint64_t seed)
     : problem_(problem), sizes_(sizes), seed_(seed) {
-  const bool half = problem.dtype == Dtype::kFp16;
+  const bool half = is_fp16(problem, Role::kX, Role::kY);
   const bool narrow = fill == Fill::kUnevenNarrow;
   const double growth = narrow ? 1 : growth_of_h(problem, sizes);
   const auto at_most = [&](double factor) { return static_cast<float>(std::min(factor, growth)); };
@@ -114,7 +118,7 @@ Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::u
   outlier_ = at_most(0x1p10);
   small_ = 0x1p-15F;
   tiny_ = half ? 0x1p-18F : 0x1p-30F;
-  far_bias_ = half ? 0x1p11F : 0x1p18F;
+  far_bias_ = is_fp16(problem, Role::kBias, Role::kY) ? 0x1p11F : 0x1p18F;
   features_.assign(static_cast<std::size_t>(problem.in_features), 1.0F);
   constexpr std::int64_t kLeastFeatures = 8;
   for (std::int64_t k = 0; problem.in_features >= kLeastFeatures && k < problem.in_features; ++k) {

@@ -55,7 +55,8 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
       for (const std::int64_t tokens : {1, 3, 8}) {
         for (const Overlap overlap : {Overlap::kSerial, Overlap::kFused}) {
           LayerProblem problem = few_rows(kind, in_features, widths_for(in_features), tokens);
-          problem.lora.dtype = tokens == 8 ? Dtype::kFp16 : Dtype::kBf16;
+          problem.lora.dtype = OperandDtypes(tokens == 8 ? Dtype::kFp16 : Dtype::kBf16,
+                                             problem.lora.dtype[Role::kH]);
           problem.overlap = overlap;
           problem.base_bias = tokens > 3;
           CAPTURE(in_features);

@@ -21,7 +21,7 @@ class PlainProduct final : public Backend {
     Numerics numerics;
     numerics.unit_roundoff = 0x1p-24;
     numerics.shrink_depth = problem.in_features;
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[Role::kH];
     return numerics;
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
@@ -32,9 +32,9 @@ class PlainProduct final : public Backend {
       std::vector<std::vector<float>> all(static_cast<std::size_t>(rows));
       for (std::size_t row = 0; row < all.size(); ++row) {
         all[row].resize(static_cast<std::size_t>(problem.in_features));
-        decode(problem.dtype,
+        decode(problem.dtype[Role::kY],
                static_cast<const std::byte*>(from) +
-                   static_cast<std::int64_t>(row) * stride * size_bytes(problem.dtype),
+                   static_cast<std::int64_t>(row) * stride * size_bytes(problem.dtype[Role::kY]),
                all[row]);
       }
       return all;
@@ -48,11 +48,11 @@ class PlainProduct final : public Backend {
         for (std::size_t k = 0; k < x[row].size(); ++k) {
           sum += x[row][k] * w[column][k];
         }
-        sum += problem.bias
-                   ? load(problem.dtype, operands.bias[0], static_cast<std::int64_t>(column))
-                   : 0;
-        sum += problem.add_inputs ? load(problem.intermediate, operands.y, at) : 0;
-        store(problem.intermediate, operands.h, at, sum);
+        sum += problem.bias ? load(problem.dtype[Role::kBias], operands.bias[0],
+                                   static_cast<std::int64_t>(column))
+                            : 0;
+        sum += problem.add_inputs ? load(problem.dtype[Role::kH], operands.y, at) : 0;
+        store(problem.dtype[Role::kH], operands.h, at, sum);
       }
     }
   }

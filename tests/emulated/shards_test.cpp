@@ -35,7 +35,7 @@ TEST_CASE("what shards exchange, look up, reorder and cap is right on the device
     if (problem.layer.tp > 4) {
       continue;  // more of the same
     }
-    problem.lora.dtype = dtype_in_turn(turn++);
+    problem.lora.dtype = OperandDtypes(dtype_in_turn(turn++), problem.lora.dtype[Role::kH]);
     problem.base_bias = true;
     problem.bias_in_product = true;
     if (problem.layer.kind == LayerKind::kLogits) {
@@ -52,7 +52,7 @@ TEST_CASE("a delta that is made apart is added on the device") {
     if (problem.layer.tp > 2 || problem.overlap != Overlap::kDelta) {
       continue;
     }
-    problem.lora.dtype = dtype_in_turn(turn++);
+    problem.lora.dtype = OperandDtypes(dtype_in_turn(turn++), problem.lora.dtype[Role::kH]);
     check_proved(problem);
   }
 }

@@ -31,7 +31,7 @@ TEST_CASE("a base product of few rows is right, alone and where it adds what ada
         LayerProblem problem = few_rows(kind, in_features, kWidths, tokens);
         for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
           for (const Overlap overlap : {Overlap::kSerial, Overlap::kDelta, Overlap::kFused}) {
-            problem.lora.dtype = dtype;
+            problem.lora.dtype = OperandDtypes(dtype, problem.lora.dtype[Role::kH]);
             problem.overlap = overlap;
             problem.base_bias = tokens > 3;
             CAPTURE(in_features);

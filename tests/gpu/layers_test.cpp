@@ -38,7 +38,7 @@ TEST_CASE("every kind of layer, divided in every way, is proved on the device") 
       problem.base_bias = true;
       problem.bias_in_product = true;
       for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
-        problem.lora.dtype = dtype;
+        problem.lora.dtype = OperandDtypes(dtype, problem.lora.dtype[Role::kH]);
         const ShardProblem part = shard_problem(problem, 0);
         if (!device.lora.backend->supports(part.lora, facts).yes) {
           continue;

@@ -23,7 +23,7 @@ using Ids = std::vector<std::int32_t>;
 Problem decode_problem(std::int64_t tokens, std::int64_t slots) {
   Problem problem;
   problem.op = Op::kLinear;
-  problem.dtype = Dtype::kBf16;
+  problem.dtype = OperandDtypes(Dtype::kBf16);
   problem.tokens = tokens;
   problem.in_features = problem.x_stride = 1024;
   problem.widths = {512, 128};

@@ -13,7 +13,7 @@ namespace {
 // Every owned element is the outermost value that the bound reaches on one side, or a spacing more.
 Comparison compare_at_the_edge(Dtype dtype, int side, int spacings_beyond) {
   Problem problem = linear_problem();
-  problem.dtype = dtype;
+  problem.dtype = OperandDtypes(dtype, problem.dtype[Role::kH]);
   const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
   const Numerics numerics = PlainBackend().numerics(problem);
   const std::vector<std::int64_t> all = all_rows(problem);

@@ -91,8 +91,8 @@ TEST_CASE("no column is known to be none of those that are looked at") {
     const PlainBackend spoils({.then = [&](const Problem& problem, const Operands& operands) {
       for (std::int64_t row = 0; row < problem.tokens; ++row) {
         if (owns_row(problem, row)) {
-          store(problem.dtype, operands.y, row * problem.y_stride + problem.offset_start + column,
-                1000);
+          store(problem.dtype[Role::kY], operands.y,
+                row * problem.y_stride + problem.offset_start + column, 1000);
         }
       }
     }});

@@ -287,7 +287,7 @@ TEST_CASE("every output is scanned whole, and an infinity in it held against the
           outputs.push_back(operands.y);
         }
         if (operands.y == outputs.front()) {
-          store(whole.dtype, operands.y, row * whole.y_stride, spoilt);
+          store(whole.dtype[Role::kY], operands.y, row * whole.y_stride, spoilt);
         }
       };
       const std::string said =

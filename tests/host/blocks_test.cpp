@@ -32,7 +32,7 @@ struct TallResult {
     std::vector<std::int32_t> ids(4000, 0);
     ids[3999] = kNoAdapter;
     problem.plan = make_plan(ids, problem.slots);
-    tensors.y.dtype = problem.dtype;
+    tensors.y.dtype = problem.dtype[Role::kY];
     tensors.y.elements = problem.tokens * problem.y_stride;
     tensors.y.data = zero_bytes(tensors.y.elements * 2);
     got = tensors.y.data;
@@ -177,7 +177,8 @@ TEST_CASE(
     "blocks: a row with an infinity is found in the last of many rows, one with a NaN is not") {
   TallResult result;
   const auto store_at = [&](std::int64_t token, float value) {
-    store(result.problem.dtype, result.got.data(), token * result.problem.y_stride + 5, value);
+    store(result.problem.dtype[Role::kY], result.got.data(), token * result.problem.y_stride + 5,
+          value);
   };
   store_at(17, HUGE_VALF);
   store_at(3000, NAN);
@@ -188,7 +189,7 @@ TEST_CASE(
 
 TEST_CASE("the share of the bound that is told is that of the worst element") {
   Problem problem = linear_problem();
-  problem.dtype = Dtype::kFp32;
+  problem.dtype = OperandDtypes(Dtype::kFp32, problem.dtype[Role::kH]);
   const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
   Numerics numerics;
   numerics.unit_roundoff = 0x1p-10;  // far above the spacing of y
@@ -198,7 +199,7 @@ TEST_CASE("the share of the bound that is told is that of the worst element") {
   const reference::Rows right = evaluate_rows(problem, tensors, numerics, rows);
   std::vector<std::byte> got = tensors.y.data;
   const auto off_by = [&](std::size_t column, double share) {
-    store(problem.dtype, got.data(), static_cast<std::int64_t>(column),
+    store(problem.dtype[Role::kY], got.data(), static_cast<std::int64_t>(column),
           static_cast<float>(right.expected[column] + share * right.bound[column]));
   };
   for (std::size_t column = 2; column < 34; ++column) {

@@ -21,7 +21,7 @@ struct Plain {
   Numerics numerics;
 
   Plain(Dtype dtype, std::int64_t columns, float before, float delta, std::int64_t rows = 1) {
-    problem.dtype = dtype;
+    problem.dtype = OperandDtypes(dtype, problem.dtype[Role::kH]);
     problem.tokens = rows;
     problem.in_features = problem.x_stride = 1;
     problem.widths = {columns};

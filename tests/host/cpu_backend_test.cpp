@@ -111,7 +111,7 @@ TEST_CASE("cpu stays within rounding of the definition on reals") {
         error = std::max(error, std::fabs(value(got.y, i) - value(expected.y, i)));
       }
       const double roundoff =
-          std::max(unit_roundoff(problem.dtype), unit_roundoff(problem.intermediate));
+          std::max(unit_roundoff(problem.dtype[Role::kY]), unit_roundoff(problem.dtype[Role::kH]));
       CHECK(error <= 4 * std::max(roundoff, 0x1p-20) * largest);
     }
   }
@@ -204,7 +204,7 @@ TEST_CASE("cpu decodes every bf16 and fp16 number as the converters do") {
 
 TEST_CASE("cpu declines dtypes without kernels and names them") {
   Problem problem = random_problem(1);
-  problem.dtype = Dtype::kE4m3;
+  problem.dtype = OperandDtypes(Dtype::kE4m3, problem.dtype[Role::kH]);
   const Support support = make_cpu_backend()->supports(problem, {});
   CHECK_FALSE(support.yes);
   CHECK(support.why_not.find("e4m3") != std::string::npos);

@@ -20,16 +20,17 @@ std::vector<std::pair<std::int64_t, std::int64_t>> parts(const Problem& problem)
   const CublasWorkspace workspace = cublas_workspace(problem);
   const bool shrinks = has_shrink(problem.op);
   const bool expands = has_expand(problem.op);
-  const bool fp32_h = problem.intermediate == Dtype::kFp32;
+  const bool fp32_h = problem.dtype[lora_bench::Role::kH] == Dtype::kFp32;
   const std::int64_t h = problem.slices() * workspace.rows * workspace.h_stride;
   std::int64_t widest = 0;
   for (const std::int64_t width : problem.widths) {
     widest = std::max(widest, width);
   }
-  const bool widens = expands && fp32_h && problem.dtype != Dtype::kFp32;
+  const bool widens = expands && fp32_h && problem.dtype[lora_bench::Role::kY] != Dtype::kFp32;
   return {{workspace.library, lora_bench::Cublas::kWorkspaceBytes},
           {workspace.x, shrinks && !workspace.x_in_place
-                            ? workspace.rows * workspace.x_stride * size_bytes(problem.dtype)
+                            ? workspace.rows * workspace.x_stride *
+                                  size_bytes(problem.dtype[lora_bench::Role::kY])
                             : 0},
           {workspace.h, shrinks || fp32_h ? 4 * h : 0},
           {workspace.narrow_h, expands && !fp32_h ? 2 * h : 0},

@@ -41,7 +41,7 @@ class Clearing final : public PlainBackend {
  public:
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     for (std::int64_t i = 0; i < problem.tokens * problem.y_stride; ++i) {
-      store(problem.dtype, operands.y, i, 0);
+      store(problem.dtype[Role::kY], operands.y, i, 0);
     }
     PlainBackend::launch(problem, operands, stream);
   }
@@ -66,7 +66,7 @@ TEST_CASE("diagnosis: rows without an adapter are named, not columns that slices
   PlainBackend::Faults past_the_last_slice;
   past_the_last_slice.then = [](const Problem& problem, const Operands& operands) {
     for (std::int64_t token = 0; token + 1 < problem.tokens; ++token) {
-      store(problem.dtype, operands.y, (token + 1) * problem.y_stride, 3);
+      store(problem.dtype[Role::kY], operands.y, (token + 1) * problem.y_stride, 3);
     }
   };
   const Failure past = failure_of(without_gaps(), PlainBackend(past_the_last_slice));

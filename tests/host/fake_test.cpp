@@ -36,7 +36,8 @@ struct SmallRun {
 
   explicit SmallRun(lora_bench::ScaleAt scale_at, bool add_inputs) {
     problem.op = lora_bench::Op::kLinear;
-    problem.dtype = lora_bench::Dtype::kFp32;
+    problem.dtype =
+        lora_bench::OperandDtypes(lora_bench::Dtype::kFp32, problem.dtype[lora_bench::Role::kH]);
     problem.scale_at = scale_at;
     problem.add_inputs = add_inputs;
     problem.bias = true;

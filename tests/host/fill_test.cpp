@@ -67,8 +67,8 @@ reference::Rows modelled(const Problem& problem, const Tensors& tensors) {
   reference::Problem asked;
   asked.shrink = has_shrink(problem.op);
   asked.expand = has_expand(problem.op);
-  asked.number = number_of(problem.dtype);
-  asked.intermediate = number_of(problem.intermediate);
+  asked.numbers = reference::all_of(number_of(problem.dtype[Role::kY]));
+  asked.numbers.h = number_of(problem.dtype[Role::kH]);
   asked.scale_at_shrink = problem.scale_at == ScaleAt::kShrink;
   asked.add_inputs = problem.add_inputs;
   asked.tokens = problem.tokens;
@@ -93,7 +93,7 @@ reference::Rows modelled(const Problem& problem, const Tensors& tensors) {
     }
   }
   reference::Arithmetic arithmetic;
-  arithmetic.intermediate = asked.intermediate;
+  arithmetic.intermediate = asked.numbers.h;
   std::vector<std::int64_t> rows(static_cast<std::size_t>(problem.tokens));
   std::iota(rows.begin(), rows.end(), 0);
   return reference::evaluate(asked, arithmetic, rows, reference::Rounding::kModelled);
@@ -110,7 +110,8 @@ void check_exact(const Problem& problem, std::uint64_t seed) {
     owned += rows.owned[i];
     zero += rows.owned[i] != 0 && rows.expected[i] == 0 ? 1 : 0;
     if (rows.owned[i] != 0) {
-      const auto number = number_of(has_expand(problem.op) ? problem.dtype : problem.intermediate);
+      const auto number =
+          number_of(has_expand(problem.op) ? problem.dtype[Role::kY] : problem.dtype[Role::kH]);
       finite = finite && std::isfinite(reference::round_to(number, rows.expected[i]));
     }
   }
@@ -191,7 +192,7 @@ TEST_CASE("exact sums stay below 2^24 and finite, and are not mostly zero, in ra
     CAPTURE(seed);
     const Problem problem = problem_of(random_case(seed));
     CAPTURE(name(problem.op));
-    CAPTURE(name(problem.dtype));
+    CAPTURE(name(problem.dtype[Role::kY]));
     CAPTURE(problem.in_features);
     CAPTURE(problem.max_rank);
     check_exact(problem, seed);

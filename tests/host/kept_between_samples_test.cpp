@@ -25,20 +25,22 @@ struct Remembered {
     const auto elements = problem.tokens * problem.y_stride;
     std::vector<float>& delta = known[key];
     if (delta.empty()) {
-      std::vector<std::byte> y(static_cast<std::size_t>(elements * size_bytes(problem.dtype)));
+      std::vector<std::byte> y(
+          static_cast<std::size_t>(elements * size_bytes(problem.dtype[Role::kY])));
       Operands alone = operands;
       alone.y = y.data();
       Problem overwriting = problem;
       overwriting.add_inputs = false;
       backend.launch(overwriting, alone, {});
       for (std::int64_t index = 0; index < elements; ++index) {
-        delta.push_back(load(problem.dtype, y.data(), index));
+        delta.push_back(load(problem.dtype[Role::kY], y.data(), index));
       }
     }
     for (std::int64_t index = 0; index < elements; ++index) {
       if (problem.plan.adapter_of_token[static_cast<std::size_t>(index / problem.y_stride)] >= 0) {
-        store(problem.dtype, operands.y, index,
-              load(problem.dtype, operands.y, index) + delta[static_cast<std::size_t>(index)]);
+        store(problem.dtype[Role::kY], operands.y, index,
+              load(problem.dtype[Role::kY], operands.y, index) +
+                  delta[static_cast<std::size_t>(index)]);
       }
     }
   }
@@ -104,7 +106,7 @@ TEST_CASE("a result that is kept while every number of all inputs but one is the
                                                           {kA, "with another number in A: "},
                                                           {kX, "with another number in x: "}};
   Problem problem_in_fp32 = decode();  // whose deltas are kept as they were
-  problem_in_fp32.dtype = Dtype::kFp32;
+  problem_in_fp32.dtype = OperandDtypes(Dtype::kFp32, problem_in_fp32.dtype[Role::kH]);
   for (const auto& each : unseen) {
     const Input input = each.first;
     const std::string& told = each.second;
@@ -184,7 +186,7 @@ TEST_CASE("an h that is kept between samples while most of every row looks the s
     for (std::int64_t row = 0; row < count; ++row) {
       for (std::int64_t i = 0; i < kLookedAt; ++i) {
         const std::int64_t k = i * problem.in_features / kLookedAt;
-        seen.push_back(load(problem.dtype, rows, row * problem.in_features + k));
+        seen.push_back(load(problem.dtype[Role::kY], rows, row * problem.in_features + k));
       }
     }
   };

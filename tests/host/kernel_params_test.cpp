@@ -65,13 +65,16 @@ TEST_CASE("the scale reaches exactly the kernel that applies it") {
 TEST_CASE("kernels refuse what they cannot do, in a sentence") {
   Problem problem = two_slices();
   CHECK(kernels_take(problem).yes);
-  problem.intermediate = Dtype::kFp16;
+  problem.dtype[lora_bench::Role::kH] = Dtype::kFp16;
   CHECK(kernels_take(problem).why_not.find("fp16 with bf16") != std::string::npos);
-  problem.intermediate = Dtype::kBf16;
+  problem.dtype[lora_bench::Role::kH] = Dtype::kBf16;
   CHECK(kernels_take(problem).yes);
-  problem.dtype = Dtype::kE4m3;
+  problem.dtype = lora_bench::OperandDtypes(Dtype::kE4m3, problem.dtype[lora_bench::Role::kH]);
   CHECK(kernels_take(problem).why_not.find("e4m3") != std::string::npos);
   CHECK_THROWS_AS((void)lora_bench::kernel_number(Dtype::kE4m3), lora_bench::CaseError);
+  problem = two_slices();
+  problem.dtype[lora_bench::Role::kA] = Dtype::kFp16;
+  CHECK(kernels_take(problem).why_not.find("unlike dtypes") != std::string::npos);
   problem = two_slices();
   problem.widths.assign(9, 1);
   CHECK(kernels_take(problem).why_not.find("9 slices") != std::string::npos);

@@ -52,11 +52,11 @@ class PlainContinued final : public FusedLayer {
     longer.in_features += lanes(base, lora);
     const std::int64_t columns = base.max_rank;
     std::vector<float> sums(static_cast<std::size_t>(lora.tokens * columns));
-    longer.intermediate = Dtype::kFp32;
+    longer.dtype[Role::kH] = Dtype::kFp32;
     Operands product = of_base;
     product.h = sums.data();
     launch_dense(cpu_, longer, product, stream);
-    encode(lora.dtype, sums, of_base.h);
+    encode(lora.dtype[Role::kY], sums, of_base.h);
   }
   mutable int launches = 0;
 
@@ -66,7 +66,8 @@ class PlainContinued final : public FusedLayer {
            lora.max_rank;
   }
   static void put(const Problem& problem, const void* rows, std::int64_t at, float value) {
-    store(problem.dtype, const_cast<void*>(rows), at, value);  // NOLINT: what lies behind rows
+    store(problem.dtype[Role::kY], const_cast<void*>(rows), at,
+          value);  // NOLINT: what lies behind rows
   }
   static void write_behind(const Problem& base, const Operands& of_base, const Problem& lora,
                            const Operands& of_lora) {
@@ -86,20 +87,20 @@ class PlainContinued final : public FusedLayer {
       for (std::int64_t i = 0; i < base.max_rank; ++i, ++column) {
         const bool own = used && column >= 0 && column < width;
         put(lora, of_base.a[0], i * base.a_stride + base.in_features + lane,
-            own ? load(lora.dtype, of_lora.b[static_cast<std::size_t>(slice)],
+            own ? load(lora.dtype[Role::kB], of_lora.b[static_cast<std::size_t>(slice)],
                        (slot * width + column) * lora.max_rank + of_slot)
                 : 0);
       }
       for (std::int64_t token = 0; token < lora.tokens; ++token) {
         const bool own = used && of_lora.adapter_of_token[token] == slot;
         const float h = own && width > 0
-                            ? load(lora.intermediate, of_lora.h,
+                            ? load(lora.dtype[Role::kH], of_lora.h,
                                    (slice * lora.tokens + token) * lora.max_rank + of_slot)
                             : 0;
         const std::int64_t at = token * base.x_stride + base.in_features + lane;
         put(lora, of_base.x, at, h);
         if (part == 1) {
-          put(lora, of_base.x, at, h - load(lora.dtype, of_base.x, at));
+          put(lora, of_base.x, at, h - load(lora.dtype[Role::kX], of_base.x, at));
         }
       }
     }

@@ -23,8 +23,8 @@ namespace {
 
 // The whole y from what the shards ended with.
 Matrix whole_output(const LayerEngine& engine, const LayerProblem& problem) {
-  const std::int64_t size = size_bytes(problem.lora.dtype);
-  Matrix whole{problem.lora.dtype, problem.lora.tokens, problem.columns(), {}};
+  const std::int64_t size = size_bytes(problem.lora.dtype[Role::kY]);
+  Matrix whole{problem.lora.dtype[Role::kY], problem.lora.tokens, problem.columns(), {}};
   whole.data.resize(static_cast<std::size_t>(whole.rows * whole.columns * size));
   for (std::int64_t rank = 0; rank < engine.shards(); ++rank) {
     const Matrix part = engine.output(rank);
@@ -63,8 +63,8 @@ TEST_CASE("every kind of layer, divided in every way, is the layer that is not d
     problem.base_bias = true;
     for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
       INFO(told(problem), " ", name(dtype));
-      problem.lora.dtype = dtype;
-      problem.lora.intermediate = dtype == Dtype::kFp16 ? dtype : Dtype::kFp32;
+      problem.lora.dtype = OperandDtypes(dtype, problem.lora.dtype[Role::kH]);
+      problem.lora.dtype[Role::kH] = dtype == Dtype::kFp16 ? dtype : Dtype::kFp32;
       problem.lora.scale_at = dtype == Dtype::kFp16 ? ScaleAt::kExpand : ScaleAt::kShrink;
       const Verdict verdict =
           verify_layer(problem, *bench.backend, *bench.backend, *bench.memory, {});
@@ -80,7 +80,8 @@ TEST_CASE(
   for (LayerProblem problem : all_layers()) {
     INFO(told(problem));
     const bool terms = description_of(problem.layer.kind).y == Exchange::kReduce;
-    problem.lora.dtype = terms ? Dtype::kFp32 : Dtype::kBf16;
+    problem.lora.dtype =
+        OperandDtypes(terms ? Dtype::kFp32 : Dtype::kBf16, problem.lora.dtype[Role::kH]);
     const LayerTensors tensors =
         draw_layer_tensors(problem, terms ? Fill::kExact : Fill::kBounded, 3);
     CHECK(run_whole(bench, problem, tensors) == run_whole(bench, undivided(problem), tensors));
@@ -169,8 +170,8 @@ TEST_CASE("a block that an adapter leaves alone gets nothing, and its neighbours
       bench.forward(engine);
       // To the oracle: B of zeros.
       const std::int64_t numbers = problem.lora.widths[0] * problem.lora.max_rank;
-      std::fill_n(tensors.lora.b[0].data.begin(), numbers * size_bytes(problem.lora.dtype),
-                  std::byte{0});
+      std::fill_n(tensors.lora.b[0].data.begin(),
+                  numbers * size_bytes(problem.lora.dtype[Role::kY]), std::byte{0});
       const Verdict verdict = bench.verdict(engine, problem, tensors);
       CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
     }
@@ -274,10 +275,10 @@ TEST_CASE("sums that round after each term have a wider bound, and no wider than
 TEST_CASE("where the product adds the bias, it gives y and nothing is added after it") {
   LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, false));
   problem.base_bias = true;
-  CHECK(shard_problem(problem, 0).base.intermediate == Dtype::kFp32);
+  CHECK(shard_problem(problem, 0).base.dtype[Role::kH] == Dtype::kFp32);
   CHECK_FALSE(shard_problem(problem, 0).base.bias);
   problem.bias_in_product = true;
-  CHECK(shard_problem(problem, 0).base.intermediate == Dtype::kBf16);
+  CHECK(shard_problem(problem, 0).base.dtype[Role::kH] == Dtype::kBf16);
   CHECK(shard_problem(problem, 0).base.bias);
   CHECK_FALSE(shard_problem(problem, 1).base.bias);  // the first term has it
 }

@@ -101,7 +101,7 @@ TEST_CASE("every small layer is proved bit for bit, and so is caught what no bou
     }
     CHECK(verdict.passed == std::vector<Level>{Level::kExact, Level::kBounded, Level::kMemory});
     LayerProblem in_fp32 = layer.problem;  // where the last bits of a scale show in y
-    in_fp32.lora.dtype = Dtype::kFp32;
+    in_fp32.lora.dtype = OperandDtypes(Dtype::kFp32, in_fp32.lora.dtype[Role::kH]);
     const Verdict last_bits =
         verify_layer(in_fp32, *cpu, *make_mutant("scale-last-bits"), *memory, {});
     REQUIRE(last_bits.failure);

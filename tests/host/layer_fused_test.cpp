@@ -17,7 +17,7 @@ using namespace lora_bench;
 namespace {
 
 float at(const Problem& problem, const void* from, std::int64_t index) {
-  return load(problem.dtype, from, index);
+  return load(problem.dtype[Role::kY], from, index);
 }
 
 // Base and adapters in plain loops, rounded once.
@@ -46,15 +46,15 @@ class PlainFused final : public FusedLayer {
     ++launches;
     auto* const sums = static_cast<float*>(of_lora.workspace);
     Problem wide = base;
-    wide.intermediate = Dtype::kFp32;
+    wide.dtype[Role::kH] = Dtype::kFp32;
     Operands unrounded = of_base;
     unrounded.h = sums;
     cpu_.launch(wide, unrounded, stream);
     for (std::int64_t token = 0; token < lora.tokens; ++token) {
       float* const row = sums + token * base.max_rank;
       add_adapter(lora, of_lora, token, row + lora.offset_start);
-      encode(lora.dtype, {row, static_cast<std::size_t>(base.max_rank)},
-             advance(of_base.h, bytes_of(lora.dtype, token * base.max_rank)));
+      encode(lora.dtype[Role::kY], {row, static_cast<std::size_t>(base.max_rank)},
+             advance(of_base.h, bytes_of(lora.dtype[Role::kY], token * base.max_rank)));
     }
   }
   mutable int launches = 0;

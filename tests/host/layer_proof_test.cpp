@@ -36,7 +36,7 @@ std::vector<std::byte> given(const Problem& problem, const Operands& operands) {
   std::vector<std::byte> all;
   const auto add = [&](const void* from, std::int64_t elements) {
     const auto* const first = static_cast<const std::byte*>(from);
-    all.insert(all.end(), first, first + elements * size_bytes(problem.dtype));
+    all.insert(all.end(), first, first + elements * size_bytes(problem.dtype[Role::kY]));
   };
   add(operands.x, problem.tokens * problem.x_stride);
   add(operands.a[0], problem.slots * problem.max_rank * problem.in_features);
@@ -118,7 +118,7 @@ TEST_CASE("a row of a layer that was never looked at is, once it was timed") {
     first = first.empty() ? now : first;
     for (std::int64_t token = 0; now == first && token < problem.tokens; ++token) {
       if (!std::binary_search(looked_at.begin(), looked_at.end(), token)) {
-        store(problem.dtype, operands.y, token * problem.y_stride, 40);
+        store(problem.dtype[Role::kY], operands.y, token * problem.y_stride, 40);
       }
     }
   });

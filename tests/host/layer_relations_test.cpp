@@ -93,7 +93,7 @@ TEST_CASE("a relation is broken by the launch that it adds, of any shard") {
     std::int64_t launches = 0;
     return broken(problem, [&](const Problem& of, const Operands& operands) {
       if (++launches >= first && launches <= last) {
-        store(of.dtype, operands.y, row * of.y_stride, 1000);
+        store(of.dtype[Role::kY], operands.y, row * of.y_stride, 1000);
       }
     });
   };
@@ -119,8 +119,9 @@ TEST_CASE("twice the scale is held to a few bounds, not to hundreds") {
     std::int64_t launches = 0;
     return broken(problem, [&](const Problem& of, const Operands& operands) {
       if (++launches == 6) {
-        const double right = load(of.dtype, operands.y, 0);
-        store(of.dtype, operands.y, 0, static_cast<float>(right + bounds * oracle.rows.bound[0]));
+        const double right = load(of.dtype[Role::kY], operands.y, 0);
+        store(of.dtype[Role::kY], operands.y, 0,
+              static_cast<float>(right + bounds * oracle.rows.bound[0]));
       }
     });
   };
@@ -156,9 +157,9 @@ TEST_CASE("a recording that replays what was there when it was made breaks a rel
           // The last launch of all, the second replay, gives what the one before it gave.
           constexpr std::int64_t kLast = 9;
           std::vector<float> y(static_cast<std::size_t>(of.tokens * of.y_stride));
-          decode(of.dtype, operands.y, y);
+          decode(of.dtype[Role::kY], operands.y, y);
           if (++launches == kLast) {
-            encode(of.dtype, old, operands.y);
+            encode(of.dtype[Role::kY], old, operands.y);
           }
           old = y;
         }) == "recorded and replayed");

@@ -90,7 +90,7 @@ class Remembers {
  private:
   [[nodiscard]] static std::vector<float> read(const Problem& problem, const Operands& operands) {
     std::vector<float> y(static_cast<std::size_t>(problem.tokens * problem.y_stride));
-    decode(problem.dtype, operands.y, y);
+    decode(problem.dtype[Role::kY], operands.y, y);
     return y;
   }
 
@@ -106,7 +106,7 @@ class Remembers {
     for (std::size_t i = 0; i < before_.size(); ++i) {
       before_[i] += known->second[i];
     }
-    encode(problem.dtype, before_, operands.y);
+    encode(problem.dtype[Role::kY], before_, operands.y);
     ++served_;
     return false;
   }

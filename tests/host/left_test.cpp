@@ -24,7 +24,7 @@ struct WholeOutput {
     return check_left({}, {problem, sets, output, 1, {}, all, 0}).wrong;
   }
   void write(std::int64_t token, std::int64_t column, float value) {
-    store(problem.dtype, output.data(), token * problem.y_stride + column, value);
+    store(problem.dtype[Role::kY], output.data(), token * problem.y_stride + column, value);
   }
 };
 

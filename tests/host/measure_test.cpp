@@ -27,7 +27,7 @@ namespace {
 
 Problem small_linear() {
   Problem problem;
-  problem.dtype = Dtype::kFp32;
+  problem.dtype = OperandDtypes(Dtype::kFp32);
   problem.tokens = 3;
   problem.in_features = 64;
   problem.widths = {96};
@@ -422,7 +422,7 @@ TEST_CASE("a y that is added to is looked at as old as it ever was in a sample")
   for (const int samples : {6, 13, 26}) {
     CAPTURE(samples);
     Bench bench;
-    bench.problem.dtype = Dtype::kBf16;
+    bench.problem.dtype = OperandDtypes(Dtype::kBf16);
     bench.wanted.min_samples = bench.wanted.max_samples = samples;
     std::vector<std::int64_t> ages;
     bench.check = [&](const Left& left) {

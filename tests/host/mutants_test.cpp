@@ -20,7 +20,7 @@ struct TinyLinear {
   std::vector<std::int32_t> rank{1};
 
   TinyLinear() {
-    problem.dtype = Dtype::kFp32;
+    problem.dtype = OperandDtypes(Dtype::kFp32, problem.dtype[Role::kH]);
     problem.tokens = 2;
     problem.in_features = 2;
     problem.widths = {2};

@@ -190,7 +190,7 @@ TEST_CASE("reference: on tensor cores a subnormal fp16 number counts as the leas
   given.rank = {1};
   given.scale = {1};
   Problem problem = given.ready();
-  problem.number = Number::kFp16;
+  problem.numbers = all_of(Number::kFp16);
   problem.expand = false;
   problem.in_features = problem.x_stride = 2;
   problem.max_rank = 1;

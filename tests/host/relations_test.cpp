@@ -39,7 +39,7 @@ void nudge(const Problem& problem, const Operands& operands, std::int64_t index)
     return;
   }
   std::uint16_t bits = 0;
-  auto* element = static_cast<std::byte*>(operands.y) + index * size_bytes(problem.dtype);
+  auto* element = static_cast<std::byte*>(operands.y) + index * size_bytes(problem.dtype[Role::kY]);
   std::memcpy(&bits, element, 2);
   ++bits;
   std::memcpy(element, &bits, 2);
@@ -85,7 +85,8 @@ class Replaying : public PlainBackend {
 
 // The first owned element of the row, far outside every bound.
 void nudge_far(const Problem& problem, const Operands& operands, std::int64_t token) {
-  store(problem.dtype, operands.y, token * problem.y_stride + owned_column(problem), 1000);
+  store(problem.dtype[Role::kY], operands.y, token * problem.y_stride + owned_column(problem),
+        1000);
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ TEST_CASE("relations: a launch that writes too far for another batch than the re
   const Replaying replaying({.then = [](const Problem& problem, const Operands& operands) {
     const std::vector<std::int32_t>& recorded = problem.plan.adapter_of_token;
     if (!std::equal(recorded.begin(), recorded.end(), operands.adapter_of_token)) {
-      store(problem.dtype, operands.y, problem.tokens * problem.y_stride, 1);
+      store(problem.dtype[Role::kY], operands.y, problem.tokens * problem.y_stride, 1);
     }
   }});
   const std::optional<Failure> failure = broken(linear_problem(), replaying);
@@ -155,7 +156,7 @@ TEST_CASE("relations: weights remembered by address") {
           if (operands.b[0] == nullptr) {
             return;  // a shrink has none
           }
-          const float now = load(problem.dtype, operands.b[0], 0);
+          const float now = load(problem.dtype[Role::kB], operands.b[0], 0);
           if (remembered.emplace(operands.b[0], now).first->second != now) {
             nudge(problem, operands, owned_column(problem));
           }
@@ -173,7 +174,8 @@ TEST_CASE("relations: an idle batch that repeats the busy one before it") {
 TEST_CASE("relations: padding that is read and happens to do no harm as NaN") {
   // max() drops a NaN, so the poison of the other levels does not show this.
   CHECK(broken_by([](const Problem& problem, const Operands& operands) {
-          const float padding = load(problem.dtype, operands.a[0], 8 * 96 + 7 * 96);  // rank 3 of 8
+          const float padding =
+              load(problem.dtype[Role::kA], operands.a[0], 8 * 96 + 7 * 96);  // rank 3 of 8
           if (std::fmax(padding, 0.0F) > 0) {
             nudge(problem, operands, owned_column(problem));
           }
@@ -229,7 +231,8 @@ TEST_CASE("relations: a constant that is added") {
           for (std::int64_t token = 0; token < problem.tokens; ++token) {
             const std::int64_t index = token * problem.y_stride + owned_column(problem);
             if (operands.adapter_of_token[token] != -1) {
-              store(problem.dtype, operands.y, index, load(problem.dtype, operands.y, index) + 1);
+              store(problem.dtype[Role::kY], operands.y, index,
+                    load(problem.dtype[Role::kY], operands.y, index) + 1);
             }
           }
         }) == "relation 'doubled inputs'");
@@ -238,7 +241,7 @@ TEST_CASE("relations: a constant that is added") {
 TEST_CASE("relations: a slice that comes out wrong when it is alone") {
   const auto spoil = [](const Problem& problem, const Operands& operands) {
     if (problem.slices() == 1 && problem.widths[0] == 8) {
-      store(problem.dtype, operands.y, problem.offset_start, 1000);
+      store(problem.dtype[Role::kY], operands.y, problem.offset_start, 1000);
     }
   };
   const auto failure = broken(linear_problem(), PlainBackend({.then = spoil}));
@@ -266,8 +269,8 @@ TEST_CASE("relations: many runs of a backend that varies are judged by the oracl
     return [&calls, error](const Problem& problem, const Operands& operands) {
       if (++calls % 17 == 0 && is_whole(problem)) {
         const std::int64_t index = owned_column(problem);
-        const float right = load(problem.dtype, operands.y, index);
-        store(problem.dtype, operands.y, index, right + error);
+        const float right = load(problem.dtype[Role::kY], operands.y, index);
+        store(problem.dtype[Role::kY], operands.y, index, right + error);
       }
     };
   };
@@ -328,7 +331,8 @@ TEST_CASE("relations: weights that were read when the launch was recorded") {
         }
         const std::int32_t id = problem.plan.active_ids[0];
         const std::int64_t width = problem.widths[0];
-        const float now = load(problem.dtype, operands.b[0], id * width * problem.max_rank);
+        const float now =
+            load(problem.dtype[Role::kB], operands.b[0], id * width * problem.max_rank);
         if (seen.empty() || seen.back().first != operands.b[0]) {
           seen.emplace_back(operands.b[0], now);
         } else if (seen.back().second != now) {
@@ -383,7 +387,7 @@ TEST_CASE("relations: an expand that does not take what shrink alone leaves") {
         }) == "relation 'shrink, then expand'");
   CHECK(broken_by([](const Problem& problem, const Operands& operands) {
           if (problem.op == Op::kShrink) {
-            store(problem.intermediate, operands.h, 0, 1000);
+            store(problem.dtype[Role::kH], operands.h, 0, 1000);
           }
         }) == "relation 'shrink, then expand'");
 }
@@ -419,7 +423,7 @@ TEST_CASE("relations: NaN that comes back from wider padding is named as memory 
   const auto hypothesis = [](float value) {
     const auto writes = [value](const Problem& problem, const Operands& operands) {
       if (problem.max_rank > 8) {
-        store(problem.dtype, operands.y, problem.offset_start, value);
+        store(problem.dtype[Role::kY], operands.y, problem.offset_start, value);
       }
     };
     return broken(linear_problem(), PlainBackend({.then = writes}))->hypothesis;
@@ -469,7 +473,7 @@ TEST_CASE("a widened step has the result of the step, and NaN in every lane that
                      wide_rows.expected.begin(), wide_rows.expected.end(), same));
     const std::int64_t b_elements = wide.tensors.b[0].elements;
     for (std::int64_t i = problem.max_rank; i < b_elements; i += wide.problem.max_rank) {
-      CHECK(std::isnan(load(problem.dtype, wide.tensors.b[0].data.data(), i)));
+      CHECK(std::isnan(load(problem.dtype[Role::kB], wide.tensors.b[0].data.data(), i)));
     }
   }
 }

@@ -71,16 +71,15 @@ TEST_CASE("a small change changes what it says, little of it, and the result of 
       ++tried;
       CHECK(changed.wrong > 0);
     };
-    const auto bytes = size_bytes(problem.dtype);
     if (has_shrink(problem.op)) {
       const Changed changed = try_out(change, change_a);
-      CHECK(changed.bytes_of_a <= 2 * bytes);
+      CHECK(changed.bytes_of_a <= 2 * size_bytes(problem.dtype[Role::kA]));
       CHECK(changed.bytes_of_b + changed.bytes_of_rows == 0);
       note(changed);
     }
     if (has_expand(problem.op)) {
       const Changed changed = try_out(change, change_b);
-      CHECK(changed.bytes_of_b <= 2 * bytes);
+      CHECK(changed.bytes_of_b <= 2 * size_bytes(problem.dtype[Role::kB]));
       CHECK(changed.bytes_of_a + changed.bytes_of_rows == 0);
       note(changed);
     }
@@ -99,7 +98,7 @@ TEST_CASE("whatever meets what was changed, an fp16 h stays finite, and its resu
       CAPTURE(k);
       Problem problem;
       problem.op = Op::kShrink;
-      problem.dtype = problem.intermediate = Dtype::kFp16;
+      problem.dtype = OperandDtypes(Dtype::kFp16, Dtype::kFp16);
       problem.scale_at = ScaleAt::kShrink;
       problem.tokens = 8;
       problem.in_features = problem.x_stride = k;

@@ -117,7 +117,7 @@ TEST_CASE("staging: every operand comes to lie 1, 2, 4 or 8 elements beyond a bo
       }
     }}));
   }
-  const auto bytes = static_cast<std::uintptr_t>(size_bytes(problem.dtype));
+  const auto bytes = static_cast<std::uintptr_t>(size_bytes(problem.dtype[Role::kY]));
   const std::set<std::uintptr_t> wanted{0, bytes, 2 * bytes, 4 * bytes, 8 * bytes};
   CHECK(beyond["x"] == wanted);
   CHECK(beyond["y"] == wanted);

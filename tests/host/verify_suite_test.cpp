@@ -61,7 +61,8 @@ class LosesRow final : public Broken {
  public:
   explicit LosesRow(std::size_t place) : place_(place) {}
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const auto bytes = static_cast<std::size_t>(problem.y_stride * size_bytes(problem.dtype));
+    const auto bytes =
+        static_cast<std::size_t>(problem.y_stride * size_bytes(problem.dtype[Role::kY]));
     auto* y = static_cast<std::byte*>(operands.y);
     const std::vector<std::byte> before(y, y + static_cast<std::size_t>(problem.tokens) * bytes);
     Broken::launch(problem, operands, stream);
@@ -85,7 +86,7 @@ class WrapsAt16Bits final : public Broken {
   explicit WrapsAt16Bits(bool columns) : columns_(columns) {}
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     constexpr std::int64_t kPast = 1 << 16;
-    const auto bytes = static_cast<std::size_t>(size_bytes(problem.dtype));
+    const auto bytes = static_cast<std::size_t>(size_bytes(problem.dtype[Role::kY]));
     const std::int64_t elements = problem.tokens * problem.y_stride;
     auto* y = static_cast<std::byte*>(operands.y);
     const std::vector<std::byte> before(y, y + static_cast<std::size_t>(elements) * bytes);
@@ -110,7 +111,7 @@ class ShortK final : public Broken {
     std::vector<std::byte> x;
     Operands cut = operands;
     if (problem.in_features > kPast) {
-      const auto bytes = static_cast<std::size_t>(size_bytes(problem.dtype));
+      const auto bytes = static_cast<std::size_t>(size_bytes(problem.dtype[Role::kY]));
       const auto row = static_cast<std::size_t>(problem.x_stride) * bytes;
       const auto* from = static_cast<const std::byte*>(operands.x);
       x.assign(from, from + static_cast<std::size_t>(problem.tokens) * row);
@@ -145,12 +146,12 @@ std::vector<Declaration> declarations(const Problem& problem) {
   tile.unit_roundoff = 0x1p-23;
   tile.shrink_depth = kernels::tile_shrink_depth(k, 1);
   tile.expand_depth =
-      kernels::tile_expand_depth(problem.max_rank, problem.intermediate == Dtype::kFp32);
-  tile.intermediate = problem.intermediate;
+      kernels::tile_expand_depth(problem.max_rank, problem.dtype[Role::kH] == Dtype::kFp32);
+  tile.intermediate = problem.dtype[Role::kH];
   Numerics naive;
   naive.shrink_depth = kernels::naive_shrink_depth(k);
   naive.expand_depth = kernels::naive_expand_depth(problem.max_rank);
-  naive.intermediate = problem.intermediate;
+  naive.intermediate = problem.dtype[Role::kH];
   Numerics rounding = cublas_numerics(problem);
   rounding.rounds_delta = true;
   return {{"grouped, chunked", tile},

@@ -136,7 +136,7 @@ TEST_CASE("verify: rows that were not sampled are still guarded") {
   }
   const auto memory = make_host_memory();
   const auto touch = [&](const Problem& step, const Operands& operands) {
-    store(step.dtype, operands.y, hidden * step.y_stride + 5, 77);
+    store(step.dtype[Role::kY], operands.y, hidden * step.y_stride + 5, 77);
   };
   const Verdict verdict = verify(problem, PlainBackend({.then = touch}), *memory, {.max_rows = 20});
   REQUIRE(verdict.failure.has_value());
@@ -151,11 +151,11 @@ TEST_CASE("verify: a lane of h that was never written shows, h of other lanes is
   problem.op = Op::kShrink;
   CHECK(verdict_of(problem).status == Status::kPassed);
   const auto scribble = [](const Problem& step, const Operands& operands) {
-    store(step.intermediate, operands.h, 1 * step.max_rank + 7, 5);  // rank of its adapter is 3
+    store(step.dtype[Role::kH], operands.h, 1 * step.max_rank + 7, 5);  // rank of its adapter is 3
   };
   CHECK(verdict_of(problem, {.then = scribble}).status == Status::kPassed);
   const auto forget = [](const Problem& step, const Operands& operands) {
-    store(step.intermediate, operands.h, 1 * step.max_rank + 2, std::nanf(""));
+    store(step.dtype[Role::kH], operands.h, 1 * step.max_rank + 2, std::nanf(""));
   };
   CHECK(verdict_of(problem, {.then = forget}).status == Status::kFailed);
 }
@@ -171,8 +171,8 @@ TEST_CASE("verify: inputs of the plan may not be changed either") {
 
 TEST_CASE("verify: wrong values and a damaged guard are told together, values first") {
   const auto past_and_wrong = [](const Problem& step, const Operands& operands) {
-    store(step.dtype, operands.y, 2, 5);
-    store(step.dtype, operands.y, step.tokens * step.y_stride, 5);
+    store(step.dtype[Role::kY], operands.y, 2, 5);
+    store(step.dtype[Role::kY], operands.y, step.tokens * step.y_stride, 5);
   };
   const Verdict verdict = verdict_of(linear_problem(), {.then = past_and_wrong});
   REQUIRE(verdict.failure.has_value());
@@ -186,7 +186,7 @@ TEST_CASE("verify: a changed input is the name of wrong values that no arithmeti
   faults.then = [](const Problem& step, const Operands& operands) {
     for (std::int64_t token = 0; token < step.tokens; ++token) {
       if (operands.adapter_of_token[token] >= 0) {
-        store(step.dtype, operands.y, token * step.y_stride + step.offset_start,
+        store(step.dtype[Role::kY], operands.y, token * step.y_stride + step.offset_start,
               static_cast<float>(37 + token * token));
       }
     }
@@ -217,13 +217,47 @@ TEST_CASE("verify: what is declared is allowed, what is not is found") {
 
   // Nobody sums 96 products in fp32 with an error so small.
   Problem plain = problem;
-  plain.dtype = Dtype::kFp32;
+  plain.dtype = OperandDtypes(Dtype::kFp32, problem.dtype[Role::kH]);
   declared = PlainBackend().numerics(plain);
   declared.shrink_depth = declared.expand_depth = 0;
   declared.unit_roundoff = 0x1p-30;
   const Verdict boast = verify(plain, Declaring(declared), *memory, {});
   REQUIRE(boast.failure.has_value());
   CHECK(boast.failure->level == Level::kBounded);
+}
+
+TEST_CASE("verify: each operand has a dtype of its own, and who reads one as another's fails") {
+  // Reads or writes one operand as if it had the dtype of another.
+  class Confusing : public PlainBackend {
+   public:
+    explicit Confusing(Role role) : role_(role) {}
+    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+      Problem confused = problem;
+      confused.dtype[role_] = problem.dtype[role_] == Dtype::kBf16 ? Dtype::kFp16 : Dtype::kBf16;
+      PlainBackend::launch(confused, operands, stream);
+    }
+
+   private:
+    Role role_;
+  };
+  const auto memory = make_host_memory();
+  for (const Role role : {Role::kX, Role::kA, Role::kB, Role::kBias, Role::kH, Role::kY}) {
+    for (const Dtype dtype : {Dtype::kFp16, Dtype::kFp32, Dtype::kBf16}) {
+      Problem problem = linear_problem();
+      problem.bias = true;
+      problem.dtype = OperandDtypes(dtype == Dtype::kBf16 ? Dtype::kFp16 : Dtype::kBf16);
+      problem.dtype[role] = dtype;
+      CAPTURE(name(role));
+      CAPTURE(name(dtype));
+      const Verdict right = verify(problem, PlainBackend(), *memory, {.relations = true});
+      CHECK(right.status == Status::kPassed);
+      CHECK_MESSAGE(right.passed.size() == 4, right.message);
+      if (dtype != Dtype::kFp32) {
+        const Verdict wrong = verify(problem, Confusing(role), *memory, {});
+        CHECK(wrong.status == Status::kFailed);
+      }
+    }
+  }
 }
 
 TEST_CASE("verify: right backends that declare narrow sums or a rounded delta raise no alarm") {
@@ -275,7 +309,7 @@ TEST_CASE("verify: what a declaration leaves no result out of proves nothing") {
       for (std::int64_t column = 2;
            column < 34 && step.plan.adapter_of_token[static_cast<std::size_t>(token)] >= 0;
            ++column) {
-        store(step.dtype, operands.y, token * step.y_stride + column, 12345);
+        store(step.dtype[Role::kY], operands.y, token * step.y_stride + column, 12345);
       }
     }
   };
@@ -298,7 +332,8 @@ TEST_CASE("verify: a declaration that would hide 20 % of one row is no pass, wro
     const std::int64_t row = step.plan.token_order[0];
     for (std::int64_t column = 2; column < 34; ++column) {
       const std::int64_t index = row * step.y_stride + column;
-      store(step.dtype, operands.y, index, 1.2F * load(step.dtype, operands.y, index));
+      store(step.dtype[Role::kY], operands.y, index,
+            1.2F * load(step.dtype[Role::kY], operands.y, index));
     }
   };
   Problem overwriting = problem;
@@ -381,7 +416,7 @@ TEST_CASE(
   }
   const PlainBackend backend({.then = [&](const Problem& whole, const Operands& operands) {
     if (whole.tokens == 400) {
-      store(whole.dtype, operands.y, row * whole.y_stride + whole.offset_start,
+      store(whole.dtype[Role::kY], operands.y, row * whole.y_stride + whole.offset_start,
             std::numeric_limits<float>::infinity());
     }
   }});
@@ -433,7 +468,7 @@ TEST_CASE("compare: at the exact level -0 is 0, and one unit in the last place i
   std::vector<std::byte> got = tensors.y.data;
   for (std::int64_t column = 0; column < problem.y_stride; ++column) {
     if (const auto at = static_cast<std::size_t>(column); right.owned[at] != 0) {
-      store(problem.dtype, got.data(), column, static_cast<float>(right.expected[at]));
+      store(problem.dtype[Role::kY], got.data(), column, static_cast<float>(right.expected[at]));
     }
   }
   CHECK(compare_output(problem, tensors, numerics, got.data(), rows).wrong == 0);
@@ -515,7 +550,7 @@ TEST_CASE("scan: every lane of h that the op owns is looked at") {
   problem.op = Op::kShrink;
   const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
   std::vector<float> h(static_cast<std::size_t>(operand_of(problem, Role::kH).elements), 1);
-  REQUIRE(problem.intermediate == Dtype::kFp32);
+  REQUIRE(problem.dtype[Role::kH] == Dtype::kFp32);
   CHECK_FALSE(scan_all_rows(problem, tensors, h.data()).has_value());
   for (std::int64_t column = 0; column < problem.slices() * problem.max_rank; ++column) {
     for (std::int64_t token = 0; token < problem.tokens; ++token) {

@@ -76,7 +76,7 @@ struct Example {
   [[nodiscard]] reference::Problem problem(bool expand) const {
     reference::Problem problem;
     problem.expand = expand;
-    problem.number = reference::Number::kFp32;
+    problem.numbers = reference::all_of(reference::Number::kFp32);
     problem.scale_at_shrink = false;
     problem.tokens = problem.slots = problem.y_stride = 1;
     problem.in_features = problem.x_stride = 3;

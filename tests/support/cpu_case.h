@@ -26,14 +26,17 @@ struct Dice {
   }
 };
 
-// Any legal problem: every op, dtype, gap, stride, odd size, empty part.
+// Any legal problem: every op, dtype (in one of four of each operand), gap, stride, odd size, empty
+// part.
 inline Problem random_problem(std::uint64_t seed) {
   Dice dice{seed};
   Problem problem;
   problem.op = dice.one_of<Op>(
       {Op::kShrink, Op::kExpand, Op::kLinear, Op::kLinear, Op::kEmbedding, Op::kLogits});
-  problem.dtype = dice.one_of<Dtype>({Dtype::kFp32, Dtype::kBf16, Dtype::kBf16, Dtype::kFp16});
-  problem.intermediate = dice.below(3) == 0 ? problem.dtype : Dtype::kFp32;
+  problem.dtype =
+      OperandDtypes(dice.one_of<Dtype>({Dtype::kFp32, Dtype::kBf16, Dtype::kBf16, Dtype::kFp16}),
+                    problem.dtype[Role::kH]);
+  problem.dtype[Role::kH] = dice.below(3) == 0 ? problem.dtype[Role::kY] : Dtype::kFp32;
   problem.scale_at = dice.one_of<ScaleAt>({ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = dice.below(3) != 0;
   problem.bias = has_expand(problem.op) && dice.below(2) == 0;
@@ -60,6 +63,10 @@ inline Problem random_problem(std::uint64_t seed) {
     ids.push_back(static_cast<std::int32_t>(dice.below(problem.slots + 1)) - 1);
   }
   problem.plan = make_plan(ids, problem.slots);
+  const bool unlike = dice.below(4) == 0;
+  for (Dtype& dtype : problem.dtype.of_role) {
+    dtype = unlike ? dice.one_of<Dtype>({Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) : dtype;
+  }
   return problem;
 }
 
@@ -139,8 +146,9 @@ inline HostResult by_definition(const Problem& problem, const Tensors& tensors) 
 }
 
 inline std::string describe(const Problem& problem) {
-  std::string text = std::string(name(problem.op)) + " " + std::string(name(problem.dtype)) +
-                     " h " + std::string(name(problem.intermediate)) + " tokens " +
+  std::string text = std::string(name(problem.op)) + " " +
+                     std::string(name(problem.dtype[Role::kY])) + " h " +
+                     std::string(name(problem.dtype[Role::kH])) + " tokens " +
                      std::to_string(problem.tokens) + " K " + std::to_string(problem.in_features);
   for (const std::int64_t width : problem.widths) {
     text += " N " + std::to_string(width);

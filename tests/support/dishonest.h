@@ -24,7 +24,7 @@ namespace lora_bench::test {
 inline Problem decode(Op op = Op::kLinear, std::int64_t tokens = 6) {
   Problem problem;
   problem.op = op;
-  problem.dtype = Dtype::kBf16;
+  problem.dtype = OperandDtypes(Dtype::kBf16);
   problem.tokens = tokens;
   problem.in_features = 64;
   problem.widths = {96};

@@ -15,8 +15,9 @@ inline void launch_dense(const Backend& cpu, const Problem& base, const Operands
                          Stream stream) {
   Problem dense = base;
   dense.a_stride = 0;
-  const std::int64_t row = bytes_of(base.dtype, base.in_features);
-  const std::int64_t stride = base.a_stride > 0 ? bytes_of(base.dtype, base.a_stride) : row;
+  const std::int64_t row = bytes_of(base.dtype[Role::kA], base.in_features);
+  const std::int64_t stride =
+      base.a_stride > 0 ? bytes_of(base.dtype[Role::kA], base.a_stride) : row;
   std::vector<char> w(static_cast<std::size_t>(base.max_rank * row));
   for (std::int64_t i = 0; i < base.max_rank; ++i) {
     std::memcpy(w.data() + i * row, static_cast<const char*>(operands.a[0]) + i * stride,

@@ -17,14 +17,14 @@ class LoadedProblem {
                 lora_bench::Memory& memory)
       : memory_(memory) {
     using namespace lora_bench;
-    const std::int64_t step = size_bytes(problem.dtype);
+    const std::int64_t step = size_bytes(problem.dtype[Role::kY]);
     operands.x = keep(tensors.x.data, step);
     for (std::size_t i = 0; i < problem.widths.size(); ++i) {
       operands.a.push_back(i < tensors.a.size() ? keep(tensors.a[i].data, step) : nullptr);
       operands.b.push_back(i < tensors.b.size() ? keep(tensors.b[i].data, step) : nullptr);
       operands.bias.push_back(i < tensors.bias.size() ? keep(tensors.bias[i].data, step) : nullptr);
     }
-    h = add(tensors.h.data, size_bytes(problem.intermediate));
+    h = add(tensors.h.data, size_bytes(problem.dtype[Role::kH]));
     y = add(tensors.y.data, step);
     operands.h = buffers_[h].data();
     operands.y = buffers_[y].data();

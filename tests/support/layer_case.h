@@ -35,7 +35,7 @@ inline ShardedLayer layer_of(LayerKind kind, std::int64_t tp, bool fully_sharded
 // Nine tokens of adapters of ranks 16, 3, 0 and 7, two rows without one.
 inline LayerProblem layer_problem(const ShardedLayer& layer, Dtype dtype = Dtype::kBf16) {
   Problem lora;
-  lora.dtype = dtype;
+  lora.dtype = OperandDtypes(dtype);
   lora.tokens = 9;
   lora.slots = 5;
   lora.max_rank = layer.max_rank;

@@ -42,7 +42,7 @@ class PlainBackend : public lora_bench::Backend {
     lora_bench::Numerics numerics;
     numerics.shrink_depth = problem.in_features;
     numerics.expand_depth = problem.max_rank + 2;
-    numerics.intermediate = problem.intermediate;
+    numerics.intermediate = problem.dtype[lora_bench::Role::kH];
     return numerics;
   }
   std::int64_t workspace_bytes(const lora_bench::Problem&) const override { return 64; }
@@ -53,7 +53,8 @@ class PlainBackend : public lora_bench::Backend {
       const std::int32_t adapter = operands.adapter_of_token[token];
       if (adapter < 0 || operands.rank[adapter] == 0) {
         if (faults_.writes_rows_without_adapter && operands.y != nullptr) {
-          lora_bench::store(problem.dtype, operands.y, token * problem.y_stride, 0.375F);
+          lora_bench::store(problem.dtype[lora_bench::Role::kY], operands.y,
+                            token * problem.y_stride, 0.375F);
         }
         continue;
       }
@@ -64,10 +65,10 @@ class PlainBackend : public lora_bench::Backend {
     }
     if (faults_.writes_past_y) {
       const std::int64_t past = problem.tokens * problem.y_stride;
-      lora_bench::store(problem.dtype, operands.y, past, 1);
+      lora_bench::store(problem.dtype[lora_bench::Role::kY], operands.y, past, 1);
     }
     if (faults_.changes_x) {
-      lora_bench::store(problem.dtype, const_cast<void*>(operands.x), 0, 1);
+      lora_bench::store(problem.dtype[lora_bench::Role::kX], const_cast<void*>(operands.x), 0, 1);
     }
     if (faults_.then) {
       faults_.then(problem, operands);
@@ -82,8 +83,9 @@ class PlainBackend : public lora_bench::Backend {
   static void add(const lora_bench::Problem& problem, const lora_bench::Operands& operands,
                   std::int64_t token, std::int64_t column, float delta) {
     const std::int64_t index = token * problem.y_stride + column;
-    const float before = problem.add_inputs ? at(problem.dtype, operands.y, index) : 0;
-    lora_bench::store(problem.dtype, operands.y, index, before + delta);
+    const float before =
+        problem.add_inputs ? at(problem.dtype[lora_bench::Role::kY], operands.y, index) : 0;
+    lora_bench::store(problem.dtype[lora_bench::Role::kY], operands.y, index, before + delta);
   }
 
   float hidden(const lora_bench::Problem& problem, const lora_bench::Operands& operands,
@@ -96,8 +98,9 @@ class PlainBackend : public lora_bench::Backend {
         earlier = rounded(sum, lora_bench::Dtype::kBf16);
         sum = 0;
       }
-      sum += at(problem.dtype, operands.x, token * problem.x_stride + i) *
-             at(problem.dtype, operands.a[slice], a_row * problem.in_features + i);
+      sum += at(problem.dtype[lora_bench::Role::kX], operands.x, token * problem.x_stride + i) *
+             at(problem.dtype[lora_bench::Role::kA], operands.a[slice],
+                a_row * problem.in_features + i);
     }
     const bool narrow = faults_.bf16_partials || faults_.bf16_sum;
     return narrow ? earlier + rounded(sum, lora_bench::Dtype::kBf16) : sum;
@@ -122,7 +125,7 @@ class PlainBackend : public lora_bench::Backend {
         float h = hidden(problem, operands, token, slice, adapter * problem.max_rank + lane);
         h *= problem.scale_at == ScaleAt::kShrink ? scale : 1;
         h = faults_.bf16_hidden ? rounded(h, lora_bench::Dtype::kBf16) : h;
-        lora_bench::store(problem.intermediate, operands.h, first_h + lane, h);
+        lora_bench::store(problem.dtype[lora_bench::Role::kH], operands.h, first_h + lane, h);
       }
       if (has_expand(problem.op)) {
         expand(problem, operands, token, adapter, slice, column, lanes, first_h,
@@ -141,18 +144,19 @@ class PlainBackend : public lora_bench::Backend {
       const std::int64_t b_row = adapter * width + column;
       float delta = 0;
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        delta += at(problem.intermediate, operands.h, first_h + lane) *
-                 at(problem.dtype, operands.b[slice], b_row * problem.max_rank + lane);
+        delta += at(problem.dtype[lora_bench::Role::kH], operands.h, first_h + lane) *
+                 at(problem.dtype[lora_bench::Role::kB], operands.b[slice],
+                    b_row * problem.max_rank + lane);
       }
       delta *= scale;
       if (problem.bias) {
-        delta += at(problem.dtype, operands.bias[slice], b_row);
+        delta += at(problem.dtype[lora_bench::Role::kBias], operands.bias[slice], b_row);
       }
       if (faults_.writes_nan && token == problem.tokens - 1) {
         delta = std::nanf("");
       }
       if (faults_.rounds_delta) {
-        delta = rounded(delta, problem.dtype);
+        delta = rounded(delta, problem.dtype[lora_bench::Role::kY]);
       }
       if (token != faults_.token_without_delta) {
         add(problem, operands, token, first_column + column, delta);

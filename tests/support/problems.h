@@ -24,7 +24,7 @@ class Draws {
 inline lora_bench::Problem linear_problem() {
   lora_bench::Problem problem;
   problem.op = lora_bench::Op::kLinear;
-  problem.dtype = lora_bench::Dtype::kBf16;
+  problem.dtype = lora_bench::OperandDtypes(lora_bench::Dtype::kBf16);
   problem.tokens = 12;
   problem.in_features = 96;
   problem.widths = {24, 8};
@@ -46,8 +46,10 @@ inline lora_bench::Problem random_problem(std::uint64_t seed) {
   Draws draw(seed);
   Problem problem;
   problem.op = static_cast<Op>(draw.between(0, 4));
-  problem.dtype = static_cast<Dtype>(draw.between(0, 2));
-  problem.intermediate = draw.coin() ? Dtype::kFp32 : problem.dtype;
+  problem.dtype = lora_bench::OperandDtypes(static_cast<Dtype>(draw.between(0, 2)),
+                                            problem.dtype[lora_bench::Role::kH]);
+  problem.dtype[lora_bench::Role::kH] =
+      draw.coin() ? Dtype::kFp32 : problem.dtype[lora_bench::Role::kY];
   problem.scale_at = draw.coin() ? ScaleAt::kShrink : ScaleAt::kExpand;
   problem.add_inputs = draw.coin();
   problem.bias = has_expand(problem.op) && draw.coin();

@@ -17,7 +17,7 @@ struct ReferenceCase {
 
   // Points the problem at the arrays; call it after the last change of them.
   const lora_bench::reference::Problem& ready() {
-    problem.number = lora_bench::reference::Number::kFp32;
+    problem.numbers = lora_bench::reference::all_of(lora_bench::reference::Number::kFp32);
     problem.tokens = static_cast<std::int64_t>(adapter_of_token.size());
     problem.slots = static_cast<std::int64_t>(rank.size());
     problem.adapter_of_token = adapter_of_token;

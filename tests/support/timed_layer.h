@@ -18,7 +18,7 @@ inline LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
                            .tp = tp,
                            .fully_sharded = fully_sharded};
   Problem lora;
-  lora.dtype = Dtype::kBf16;
+  lora.dtype = OperandDtypes(Dtype::kBf16);
   lora.tokens = 4;
   lora.slots = 2;
   lora.max_rank = 8;
