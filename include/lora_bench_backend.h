@@ -18,14 +18,14 @@ extern "C" {
 
 /* Changes when a field that stands here moves or changes its meaning. New fields are appended:
  * every struct begins with its size as the side that filled it knows it. */
-#define LORA_BENCH_BACKEND_ABI 1
+#define LORA_BENCH_BACKEND_ABI 2
 
 /* Enumerations are int32_t in the structs, so that their size is the same for every compiler. */
 /* lora_bench_problem.op */
 enum {
   LORA_BENCH_SHRINK = 0,    /* h = x A^T; the result is h */
   LORA_BENCH_EXPAND = 1,    /* y (+)= h B^T; h is given */
-  LORA_BENCH_LINEAR = 2,    /* both; h is room for yours, of `intermediate`; nobody looks at it */
+  LORA_BENCH_LINEAR = 2,    /* both; h is room for yours, of `h_dtype`; nobody looks at it */
   LORA_BENCH_EMBEDDING = 3, /* as expand */
   LORA_BENCH_LOGITS = 4     /* as linear, one slice, rows are the sampled ones */
 };
@@ -40,8 +40,12 @@ enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
 typedef struct lora_bench_problem {
   uint32_t struct_size;  /* of this struct as the caller knows it */
   int32_t op;            /* LORA_BENCH_SHRINK ... */
-  int32_t dtype;         /* of x, a, b, bias and y */
-  int32_t intermediate;  /* dtype of h in every op: a linear case has an h of 16 bits too */
+  int32_t x_dtype;       /* LORA_BENCH_FP32 ... of each operand, whether the op has it or not; */
+  int32_t a_dtype;       /* today x, a, b, bias and y have one dtype, but do not rely on it */
+  int32_t b_dtype;
+  int32_t bias_dtype;
+  int32_t h_dtype;       /* in every op: a linear case has an h of 16 bits too */
+  int32_t y_dtype;
   int32_t scale_at;      /* LORA_BENCH_SCALE_AT_SHRINK or _EXPAND; an op of one half applies the
                           * scale only if it is that half */
   int32_t add_inputs;    /* 1: y += delta; 0: y = delta, in rows with an adapter of rank > 0 */
@@ -78,7 +82,7 @@ typedef struct lora_bench_operands {
   const void* const* a;            /* [slices] host array of addresses: [slots, max_rank, K] */
   const void* const* b;            /* the same: [slots, widths[i], max_rank] */
   const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias */
-  void* h;                         /* [slices, tokens, max_rank] of `intermediate` */
+  void* h;                         /* [slices, tokens, max_rank] of `h_dtype` */
   void* y;                         /* [tokens, y_stride] */
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
   const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */
@@ -96,7 +100,7 @@ typedef struct lora_bench_numerics {
   uint32_t struct_size;
   int32_t partial;         /* dtype in which partial sums are stored [fp32] */
   int32_t intermediate;    /* dtype in which you keep h between the halves [the problem's] */
-  int32_t rounds_delta;    /* 1: delta is rounded to dtype before it is added to y [0] */
+  int32_t rounds_delta;    /* 1: delta is rounded to y_dtype before it is added to y [0] */
   int32_t deterministic;   /* 1: twice the same call gives the same bits [1] */
   int32_t batch_invariant; /* 1: a row's bits do not depend on the rows around it [1] */
   int32_t graph_safe;      /* 1: may be captured into a CUDA graph and replayed [1] */

@@ -70,8 +70,17 @@ void expand_row(const lora_bench_problem& p, const lora_bench_operands& o, int64
   }
 }
 
+bool all_bf16(const lora_bench_problem& p) {
+  for (const int32_t dtype : {p.x_dtype, p.a_dtype, p.b_dtype, p.bias_dtype, p.y_dtype}) {
+    if (dtype != LORA_BENCH_BF16) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int32_t supports(const lora_bench_problem* p, const lora_bench_device*, char* why, int64_t bytes) {
-  if (p->dtype != LORA_BENCH_BF16 || p->intermediate != LORA_BENCH_FP32) {
+  if (!all_bf16(*p) || p->h_dtype != LORA_BENCH_FP32) {
     std::snprintf(why, static_cast<size_t>(bytes), "mine takes bf16 with h in fp32 alone");
     return 1;
   }

@@ -106,7 +106,7 @@ class Case:
 
     id = property(lambda self: self.meta["case"])
     op = property(lambda self: self.meta["op"])
-    dtype = property(lambda self: self.meta["dtype"])
+    dtype = property(lambda self: self.meta["dtypes"]["y"])
     tokens = property(lambda self: self.meta["tokens"])
     in_features = property(lambda self: self.meta["in_features"])
     widths = property(lambda self: self.meta["widths"])

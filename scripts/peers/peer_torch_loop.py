@@ -32,7 +32,7 @@ def prepare(case, x, y, arrays):
     if case.op == "shrink":
         state["rows"] = torch_steps.row_numbers(case, x)[0]
         state["h"] = torch.zeros(len(case.widths), case.tokens, case.max_rank, device=x.device,
-                                 dtype=torch.float32 if case.meta["intermediate"] == "fp32" else x.dtype)
+                                 dtype=torch.float32 if case.meta["dtypes"]["h"] == "fp32" else x.dtype)
     return state
 
 

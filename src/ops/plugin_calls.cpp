@@ -48,8 +48,13 @@ lora_bench_problem interface_of(const Problem& problem) {
   lora_bench_problem out{};
   out.struct_size = size_of<lora_bench_problem>();
   out.op = static_cast<std::int32_t>(problem.op);
-  out.dtype = number_of(problem.dtype[Role::kX]).value_or(-1);
-  out.intermediate = number_of(problem.dtype[Role::kH]).value_or(-1);
+  const auto dtype = [&](Role role) { return number_of(problem.dtype[role]).value_or(-1); };
+  out.x_dtype = dtype(Role::kX);
+  out.a_dtype = dtype(Role::kA);
+  out.b_dtype = dtype(Role::kB);
+  out.bias_dtype = dtype(Role::kBias);
+  out.h_dtype = dtype(Role::kH);
+  out.y_dtype = dtype(Role::kY);
   out.scale_at = static_cast<std::int32_t>(problem.scale_at);
   out.add_inputs = problem.add_inputs ? 1 : 0;
   out.has_bias = problem.bias ? 1 : 0;

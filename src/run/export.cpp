@@ -54,6 +54,14 @@ Json measure_of(const MeasureSettings& settings) {
           {"cache", name(settings.cache)}};
 }
 
+Json dtypes_of(const Problem& problem) {
+  Json dtypes;
+  for (const Operand& operand : operands_of(problem)) {
+    dtypes[std::string(name(operand.role))] = name(operand.dtype);
+  }
+  return dtypes;
+}
+
 Json metadata_of(const ExportRequest& request, const Problem& drawn, const Problem& problem,
                  const Numerics& numerics) {
   const Case& spec = request.spec;
@@ -66,8 +74,7 @@ Json metadata_of(const ExportRequest& request, const Problem& drawn, const Probl
           {"content", content_of(problem)},
           {"shrink", has_shrink(problem.op)},
           {"expand", has_expand(problem.op)},
-          {"dtype", name(problem.dtype[Role::kX])},
-          {"intermediate", name(problem.dtype[Role::kH])},
+          {"dtypes", dtypes_of(problem)},
           {"scale_at", name(problem.scale_at)},
           {"add_inputs", problem.add_inputs},
           {"tokens", problem.tokens},

@@ -88,6 +88,19 @@ class Reader {
     refuse(fmt::format("'{}' of its metadata is '{}'", key, text));
   }
 
+  [[nodiscard]] Dtype dtype_of(Role role) const {
+    const auto dtypes = value<nlohmann::json>("dtypes");
+    const auto text = dtypes.find(name(role));
+    if (text != dtypes.end() && text->is_string()) {
+      for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
+        if (name(dtype) == text->get<std::string>()) {
+          return dtype;
+        }
+      }
+    }
+    refuse(fmt::format("'dtypes' of its metadata is '{}'", word("dtypes")));
+  }
+
   [[nodiscard]] const StoredTensor& tensor(const std::string& name) const {
     const auto found = stored_.tensors.find(name);
     if (found == stored_.tensors.end()) {
@@ -168,8 +181,9 @@ Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
       file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
-  problem.dtype = OperandDtypes(file.one_of("dtype", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}));
-  problem.dtype[Role::kH] = file.one_of("intermediate", {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16});
+  for (std::size_t role = 0; role < problem.dtype.of_role.size(); ++role) {
+    problem.dtype.of_role[role] = file.dtype_of(static_cast<Role>(role));
+  }
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");
   problem.tokens = file.size("tokens");
