@@ -48,7 +48,7 @@ constexpr double kSlowLaunch = 4;
 // the least samples. A layer is timed with and without its adapters.
 void add_row(Span& span, const Case& spec, const Row& row, const Problem& problem) {
   const auto bytes = static_cast<double>(std::max(tensor_bytes(problem), row.bytes));
-  const double launch_s = row.floor_us.value_or(0) * 1e-6 * (spec.op == Op::kLayer ? 2 : 1) *
+  const double launch_s = row.floor_us.value_or(0) * 1e-6 * (has_base(spec.op) ? 2 : 1) *
                           static_cast<double>(spec.setup.tp);
   span.least_s += bytes / kProofBytesPerSecond + kProofLaunches * launch_s;
   span.most_s += bytes / kSlowProofBytesPerSecond + kMostSecondsBesides +
@@ -100,19 +100,19 @@ Grid plan_grid(int width) {
 
 Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
   const Case& spec = *planned.spec;
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const CaseStep step = step_of(spec);
+  const Problem& problem = step.op;
   const Selected selected = select_backend(planned.spelling, spec.verify.timeout_s);
-  Row row = describe_case(spec, problem, planned.backend);
+  Row row = describe_case(spec, step, planned.backend);
   Line line;
   line.note = selected.why_not_here;
   std::int64_t memory = tensor_bytes(problem);
   if (selected.backend) {
     const Space space = selected.backend->space();
     const DeviceFacts& facts = targets.facts(space);
-    if (spec.op == Op::kLayer) {
-      const LayerProblem layer = layer_of(spec, problem);
-      add_layer_floor(row, layer, spec.measure, targets.ceilings(space));
-      memory = layer_measurement_bytes(layer, spec.measure.cache, facts.cache_bytes);
+    if (step.layer) {
+      add_layer_floor(row, *step.layer, spec.measure, targets.ceilings(space));
+      memory = layer_measurement_bytes(*step.layer, spec.measure.cache, facts.cache_bytes);
     } else {
       add_floor(row, problem, spec.measure, targets.ceilings(space));
       memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
@@ -156,9 +156,7 @@ void add(Explanation& explanation, const AutoDevice& device, const Problem& laun
 
 // Of a layer the adapters of one shard: what a GPU that had the whole layer would launch is another
 // thing.
-Explanation explanation_of_layer(const AutoDevice& device, const Case& spec,
-                                 const Problem& problem) {
-  LayerProblem layer = layer_of(spec, problem);
+Explanation explanation_of_layer(const AutoDevice& device, const Case& spec, LayerProblem layer) {
   if (spec.setup.overlap != Overlap::kAuto) {
     layer.overlap = spec.setup.overlap;
   }
@@ -189,10 +187,9 @@ Explanation explanation_of(const PlannedRow& planned, Targets& targets) {
   const Case& spec = *planned.spec;
   const AutoDevice device =
       why_no_gpu().empty() ? auto_device(targets.facts(Space::kDevice)) : AutoDevice{};
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  return spec.op == Op::kLayer
-             ? explanation_of_layer(device, spec, problem)
-             : Explanation{explain_auto(device, problem), tuning_of_choice(device, problem)};
+  const CaseStep step = step_of(spec);
+  return step.layer ? explanation_of_layer(device, spec, *step.layer)
+                    : Explanation{explain_auto(device, step.op), tuning_of_choice(device, step.op)};
 }
 
 // The tuning stands on one line, however narrow the screen is, to be copied into a scenario.

@@ -85,6 +85,19 @@ ShardedLayer sharded_layer(const Case& spec) {
           .padding_unit = spec.setup.padding};
 }
 
+CaseStep step_of(const Case& spec) {
+  CaseStep step{make_problem(spec), std::nullopt};
+  if (has_base(spec.op)) {
+    LayerProblem& layer = step.layer.emplace(make_layer_problem(sharded_layer(spec), step.op));
+    layer.base_bias = spec.setup.bias;
+    layer.skip_bias_add = spec.setup.skip_bias;
+    layer.missing_slices = spec.setup.missing_slices;
+    layer.soft_cap = static_cast<float>(spec.setup.soft_cap);
+    layer.logit_scale = static_cast<float>(spec.setup.logit_scale);
+  }
+  return step;
+}
+
 namespace {
 
 Exchange exchange_of_h(const ShardedLayer& layer) {

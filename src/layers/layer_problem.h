@@ -52,8 +52,12 @@ struct LayerProblem {
 // Whether part of the layer is enqueued on a second stream.
 [[nodiscard]] bool runs_beside(Overlap overlap);
 
-// Of a case with op layer.
-[[nodiscard]] ShardedLayer sharded_layer(const Case& spec);
+// What a case computes in one step: an op, or a layer whose adapters' part that op is.
+struct CaseStep {
+  Problem op;
+  std::optional<LayerProblem> layer;
+};
+[[nodiscard]] CaseStep step_of(const Case& spec);
 
 // What the kind or the division of a case's layer rules out, with what would do. For LoadOptions.
 [[nodiscard]] std::optional<SettingFault> layer_fault(const Case& spec);

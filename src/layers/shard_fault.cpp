@@ -168,7 +168,7 @@ std::string why_not_sharded(const ShardedLayer& layer) {
 }
 
 Fault layer_fault(const Case& spec) {
-  if (spec.op != Op::kLayer) {
+  if (!has_base(spec.op)) {
     return std::nullopt;
   }
   const ShardedLayer layer = sharded_layer(spec);

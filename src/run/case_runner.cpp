@@ -243,8 +243,8 @@ std::string why_no_room(std::int64_t needed, std::int64_t available) {
 Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept) {
   const auto started = std::chrono::steady_clock::now();
   const Case& spec = request.spec;
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  Row row = describe_case(spec, problem, request.backend.name);
+  const CaseStep step = step_of(spec);
+  Row row = describe_case(spec, step, request.backend.name);
   row.plugin = request.backend.plugin;
   row.repro = request.repro;
   if (!request.backend.backend) {
@@ -255,19 +255,19 @@ Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept)
     row.mode = "host";  // graphs and streams are the GPU's
   }
   try {
-    if (spec.op == Op::kLayer) {
-      layer_row(row, layer_of(spec, problem), request, targets);
+    if (step.layer) {
+      layer_row(row, *step.layer, request, targets);
     } else {
       run_attempt(
-          row, std::make_shared<OpAttempt>(request, targets, groundwork_of(problem, request, kept)),
+          row, std::make_shared<OpAttempt>(request, targets, groundwork_of(step.op, request, kept)),
           request, targets);
-      count_row(row, problem, request, targets);
+      count_row(row, step.op, request, targets);
     }
   } catch (const EnvironmentError&) {
     throw;
   } catch (const std::bad_alloc&) {
     fail(row, fmt::format("out of memory; the estimate was {}",
-                          format_bytes(static_cast<double>(tensor_bytes(problem)))));
+                          format_bytes(static_cast<double>(tensor_bytes(step.op)))));
   } catch (const std::exception& error) {
     fail(row, error.what());
   } catch (...) {

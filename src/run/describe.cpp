@@ -131,7 +131,13 @@ void judge_phase(Row& row, const char* columns, const std::optional<double>& us,
 std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
                                                        const std::string& backend) {
   const auto word = [](std::string_view text) { return Cell{std::string(text)}; };
-  const auto of_layer = [&](const Cell& cell) { return spec.op == Op::kLayer ? cell : Cell{}; };
+  const bool layer = has_base(spec.op);
+  const auto of_layer = [layer](Cell cell) {
+    if (!layer) {
+      cell = std::monostate{};
+    }
+    return cell;
+  };
   std::vector<std::pair<std::string_view, Cell>> said{
       {"scenario", spec.scenario},
       {"case", spec.id},
@@ -187,7 +193,8 @@ std::vector<std::string_view> columns_of_spec(const Case& spec) {
   return keys;
 }
 
-Row describe_case(const Case& spec, const Problem& problem, const std::string& backend) {
+Row describe_case(const Case& spec, const CaseStep& step, const std::string& backend) {
+  const Problem& problem = step.op;
   Row row = describe_spec(spec, backend);
   row.ranks = ranks_text(problem);
   row.tokens = problem.tokens;
@@ -203,8 +210,8 @@ Row describe_case(const Case& spec, const Problem& problem, const std::string& b
   row.bytes = work.bytes;
   row.weight_bytes = work.weight_bytes;
   row.flops = work.flops;
-  if (spec.op == Op::kLayer) {
-    describe_layer(row, layer_of(spec, problem), spec.setup.comm);
+  if (step.layer) {
+    describe_layer(row, *step.layer, spec.setup.comm);
   }
   return row;
 }

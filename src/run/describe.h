@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layers/layer_problem.h"
 #include "measure/ceilings.h"
 #include "measure/measure.h"
 #include "report/row.h"
@@ -20,8 +21,7 @@ namespace lora_bench {
 [[nodiscard]] std::vector<std::string_view> columns_of_spec(const Case& spec);
 
 // The parts of a row, each from what it is about.
-[[nodiscard]] Row describe_case(const Case& spec, const Problem& problem,
-                                const std::string& backend);
+[[nodiscard]] Row describe_case(const Case& spec, const CaseStep& step, const std::string& backend);
 void add_verdict(Row& row, const Verdict& verdict);
 void add_measurement(Row& row, const Measurement& measurement);
 void add_touch_time(Row& row, const Measurement& touch);

@@ -35,8 +35,8 @@ std::string file_stem(const std::string& case_id) {
 }
 
 // What a row says of the case, whatever runs it: scripts/peers makes rows of it.
-Json row_of(const Case& spec, const Problem& drawn) {
-  const Json whole = Json::parse(to_json_line(describe_case(spec, drawn, "")));
+Json row_of(const Case& spec, const CaseStep& step) {
+  const Json whole = Json::parse(to_json_line(describe_case(spec, step, "")));
   Json row;
   for (const Column& column : columns()) {
     if (column.before_run && column.key != "backend") {
@@ -62,15 +62,15 @@ Json dtypes_of(const Problem& problem) {
   return dtypes;
 }
 
-Json metadata_of(const ExportRequest& request, const Problem& drawn, const Problem& problem,
+Json metadata_of(const ExportRequest& request, const CaseStep& step, const Problem& problem,
                  const Numerics& numerics) {
   const Case& spec = request.spec;
-  const Json row = row_of(spec, drawn);
+  const Json row = row_of(spec, step);
   return {{"scenario", spec.scenario},
           {"case", spec.id},
           {"backend", request.backend.name()},
           {"op", name(problem.op)},
-          {"layer", spec.op == Op::kLayer},
+          {"layer", has_base(spec.op)},
           {"content", content_of(problem)},
           {"shrink", has_shrink(problem.op)},
           {"expand", has_expand(problem.op)},
@@ -170,11 +170,11 @@ std::map<std::string, std::string> as_strings(const Json& json) {
 
 // The op that others are to run: of a layer, which is a product and then this, what its adapters
 // add.
-Problem op_to_export(const Case& spec, const Problem& drawn) {
-  if (spec.op != Op::kLayer) {
-    return drawn;
+Problem op_to_export(const Case& spec, const CaseStep& step) {
+  if (!step.layer) {
+    return step.op;
   }
-  const LayerProblem layer = layer_of(spec, drawn);
+  const LayerProblem& layer = *step.layer;
   const ShardProblem part = shard_problem(layer, 0);
   const bool plain = layer.layer.tp == 1 && part.lora.op == Op::kLinear && !part.lora_after_y &&
                      !part.delta_apart && !layer.missing_slices && !layer.base_bias &&
@@ -216,17 +216,12 @@ void refuse_shared_files(const std::vector<std::string>& case_ids) {
   }
 }
 
-void refuse_unexported(const Case& spec) {
-  if (spec.op == Op::kLayer) {
-    static_cast<void>(
-        op_to_export(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec))));
-  }
-}
+void refuse_unexported(const Case& spec) { static_cast<void>(op_to_export(spec, step_of(spec))); }
 
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;
-  const Problem drawn = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-  const Problem problem = op_to_export(spec, drawn);
+  const CaseStep step = step_of(spec);
+  const Problem problem = op_to_export(spec, step);
   // A y that is added to holds numbers: who proves a peer need not tell one NaN from another.
   Problem adding = problem;
   adding.add_inputs = true;
@@ -254,7 +249,7 @@ ExportedFiles export_case(const ExportRequest& request) {
   ExportedFiles files{.tensors = request.folder / (stem + ".safetensors"),
                       .metadata = request.folder / (stem + ".json")};
   files.replaced = (is_there(files.tensors) ? 1 : 0) + (is_there(files.metadata) ? 1 : 0);
-  const Json metadata = metadata_of(request, drawn, problem, numerics);
+  const Json metadata = metadata_of(request, step, problem, numerics);
   write_safetensors(files.tensors, std::move(list), as_strings(metadata));
   write_json(files.metadata, metadata);
   return files;

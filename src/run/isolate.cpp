@@ -118,8 +118,7 @@ Row Isolation::run(const PlannedRow& planned) {
   }
   const Case& spec = *planned.spec;
   const Selected& selected = selected_.at(planned.spelling);
-  Row row =
-      describe_case(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)), selected.name);
+  Row row = describe_case(spec, step_of(spec), selected.name);
   row.mode = asked.on_device() ? row.mode : "host";
   row.plugin = selected.plugin;
   row.repro = repro_command(spec, planned.spelling, request_) + kAgainIsolated;

@@ -15,16 +15,6 @@ constexpr double kMicrosecondsPerSecond = 1e6;
 
 }  // namespace
 
-LayerProblem layer_of(const Case& spec, const Problem& problem) {
-  LayerProblem layer = make_layer_problem(sharded_layer(spec), problem);
-  layer.base_bias = spec.setup.bias;
-  layer.skip_bias_add = spec.setup.skip_bias;
-  layer.missing_slices = spec.setup.missing_slices;
-  layer.soft_cap = static_cast<float>(spec.setup.soft_cap);
-  layer.logit_scale = static_cast<float>(spec.setup.logit_scale);
-  return layer;
-}
-
 void describe_layer(Row& row, const LayerProblem& problem, Comm comm) {
   const ShardedLayer& layer = problem.layer;
   row.layer_kind = name(layer.kind);

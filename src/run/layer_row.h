@@ -11,9 +11,6 @@
 
 namespace lora_bench {
 
-// A case with op layer; `problem` is its adapters' part.
-[[nodiscard]] LayerProblem layer_of(const Case& spec, const Problem& problem);
-
 // What a row says of a layer beside what it says of every case. Bytes and flops are those of the
 // first shard, which has no less to do than the others.
 void describe_layer(Row& row, const LayerProblem& problem, Comm comm);

@@ -108,14 +108,14 @@ std::vector<PlannedRow> plan_rows(const RunRequest& request) {
       if (!case_selected(request.cases, spec.id)) {
         continue;
       }
-      std::optional<Problem> problem;
+      std::optional<CaseStep> step;
       for (const std::string& spelling : names_for(request, spec)) {
         const std::string backend = backend_name(spelling);
         if (!request.filters.empty()) {
-          if (!problem) {
-            problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+          if (!step) {
+            step = step_of(spec);
           }
-          if (!filter.matches(describe_case(spec, *problem, backend))) {
+          if (!filter.matches(describe_case(spec, *step, backend))) {
             continue;
           }
         }

@@ -26,7 +26,7 @@ void launch_in_range(ProfiledLaunch& launch) {
   const Case& spec = launch.spec;
   const Backend& backend = *launch.backend;
   Memory& memory = *launch.memory;
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Problem problem = make_problem(spec);
   const Support support = backend.supports(problem, launch.facts);
   if (!support.yes) {
     launch.why_not = support.why_not;

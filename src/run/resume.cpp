@@ -110,7 +110,7 @@ std::string other_proof(const RunRequest& request, const Row& row, const Case& s
 }
 
 // The same of how it was launched and timed. With --isolate only the worker knows the space.
-std::string other_timing(const Row& row, const Row& planned, const Case& spec,
+std::string other_timing(const Row& row, const Row& planned, const CaseStep& step, CacheMode cache,
                          const Selected* selected) {
   if (row.status != Status::kPassed) {
     return "";
@@ -121,12 +121,12 @@ std::string other_timing(const Row& row, const Row& planned, const Case& spec,
     return fmt::format("has the mode '{}', this run '{}'", row.mode,
                        on_host ? "host" : planned.mode);
   }
-  if (!row.time_us || spec.op == Op::kLayer) {
+  if (!row.time_us || step.layer) {
     return "";
   }
   const std::int64_t sets = row.rotation_sets.value_or(0);
-  const bool hot = spec.measure.cache == CacheMode::kHot;
-  const std::int64_t touched = touched_bytes_of(planned, spec.measure.cache);
+  const bool hot = cache == CacheMode::kHot;
+  const std::int64_t touched = touched_bytes_of(planned, cache);
   if (sets < 1 || (hot && sets != 1) || row.rotated_bytes.value_or(-1) != sets * touched) {
     return fmt::format("rotates {} bytes in {} sets, and one set of this run has {}",
                        row.rotated_bytes ? fmt::format("{}", *row.rotated_bytes) : "no", sets,
@@ -181,12 +181,12 @@ void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
       continue;
     }
     const Case& spec = *found->second;
-    const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
-    const Row described = describe_case(spec, problem, row.backend);
+    const CaseStep step = step_of(spec);
+    const Row described = describe_case(spec, step, row.backend);
     refuse_other_description(request, row, described);
     for (const std::string& other :
-         {other_proof(request, row, spec, problem),
-          other_timing(row, described, spec, selected_of(row, selected)),
+         {other_proof(request, row, spec, step.op),
+          other_timing(row, described, step, spec.measure.cache, selected_of(row, selected)),
           other_judgement(request, row, spec), other_repetition(request, row)}) {
       if (!other.empty()) {
         refuse(request, fmt::format("its row of {} {} {}", row.case_id, row.backend, other));

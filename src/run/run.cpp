@@ -60,7 +60,7 @@ Space main_space(const std::map<std::string, Selected>& selected) {
 
 std::int64_t layers_among(const std::vector<PlannedRow>& planned) {
   return std::count_if(planned.begin(), planned.end(),
-                       [](const PlannedRow& row) { return row.spec->op == Op::kLayer; });
+                       [](const PlannedRow& row) { return has_base(row.spec->op); });
 }
 
 // What counts the launches of a run that asked for it; null for one that did not. Throws

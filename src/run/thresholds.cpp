@@ -34,7 +34,7 @@ Thresholds thresholds_of(const Case& spec, const Thresholds& asked) {
 void refuse_unjudged(const RunRequest& request, const std::vector<PlannedRow>& planned) {
   for (const PlannedRow& row : planned) {
     const Thresholds thresholds = thresholds_of(*row.spec, request.thresholds);
-    if (thresholds.max_tax_pct && row.spec->op != Op::kLayer) {
+    if (thresholds.max_tax_pct && !has_base(row.spec->op)) {
       throw UsageError(fmt::format(
           "threshold max_tax_pct would not be judged: case {} is no layer, so has no tax",
           row.spec->id));

@@ -21,7 +21,7 @@ struct ClassToTune {
 std::vector<ClassToTune> classes_of(const std::vector<PlannedRow>& rows) {
   std::vector<ClassToTune> classes;
   for (const PlannedRow& row : rows) {
-    Problem problem = make_problem(*row.spec, draw_batch(*row.spec), draw_adapters(*row.spec));
+    Problem problem = make_problem(*row.spec);
     const ShapeClass shape = shape_class(problem);
     if (problem.plan.active() > 0 &&
         std::none_of(classes.begin(), classes.end(),
@@ -108,7 +108,7 @@ std::vector<TunedCase> apply_tunings(std::vector<Scenario>& scenarios, const Tun
   std::vector<TunedCase> tuned;
   for (Scenario& scenario : scenarios) {
     for (Case& spec : scenario.cases) {
-      Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+      Problem problem = make_problem(spec);
       const ShapeClass shape = shape_class(problem);
       const auto known = std::find_if(tunings.shapes.begin(), tunings.shapes.end(),
                                       [&](const auto& entry) { return entry.shape == shape; });

@@ -76,7 +76,9 @@ struct EnumNames<BaseAlgorithm> {
   static constexpr std::array<std::string_view, 3> kNames{"auto", "first", "quickest"};
 };
 
-// expand and embedding take h as input; shrink has no y.
+// The products that an op makes: of a base, x by W, by a layer alone; x by A, and h by B. Without
+// the second h is an input, without the third there is no y.
+[[nodiscard]] bool has_base(Op op);
 [[nodiscard]] bool has_shrink(Op op);
 [[nodiscard]] bool has_expand(Op op);
 

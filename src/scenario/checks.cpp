@@ -116,26 +116,16 @@ void check_kind(const Case& spec, const CaseChecker& checker) {
 }
 
 // What is asked of a whole layer, and what of an op alone.
-void check_setup(const Case& spec, const CaseChecker& checker) {
-  const bool layer = spec.op == Op::kLayer;
-  for (const char* path :
-       {"layer.kind", "layer.tp", "layer.fully_sharded", "layer.kv_heads", "layer.bias",
-        "layer.missing_slices", "layer.gather_output", "layer.input_split", "layer.comm",
-        "layer.overlap", "layer.base_algorithm", "layer.skip_bias", "layer.padding",
-        "layer.soft_cap", "layer.logit_scale"}) {
-    if (!layer && checker.settings().has(path)) {
-      checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), "op layer");
+void check_fields_of_op(const Case& spec, const CaseChecker& checker) {
+  const bool layer = has_base(spec.op);
+  for (const Field& field : fields()) {
+    const std::string& path = field.doc.path;
+    const std::string allowed = layer                   ? field.instead_of_layer
+                                : field.of_layers_alone ? "op layer"
+                                                        : "";
+    if (!allowed.empty() && checker.settings().has(path)) {
+      checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), allowed);
     }
-  }
-  for (const char* path :
-       {"layer.offset_start", "layer.x_stride", "layer.y_stride", "add_inputs", "adapters.bias"}) {
-    if (layer && checker.settings().has(path)) {
-      checker.fail(path, {"op"}, fmt::format("'{}' with op layer", path),
-                   "op linear: a layer has its own rows, and adds to its base");
-    }
-  }
-  if (layer) {
-    check_kind(spec, checker);
   }
 }
 
@@ -211,11 +201,8 @@ void check_batch(const Case& spec, const CaseChecker& checker) {
 void check_plan(const Case& spec, const CaseChecker& checker) {
   const std::int64_t tokens =
       std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
-  for (const char* path : {"plan.max_tokens", "plan.max_slots"}) {
-    if (spec.op == Op::kLayer && checker.settings().has(path)) {
-      checker.fail(path, {"op"}, fmt::format("'{}' with op layer", path), "op linear");
-      return;
-    }
+  if (has_base(spec.op)) {
+    return;  // a layer takes neither
   }
   if (spec.plan.max_tokens > 0 && spec.plan.max_tokens < tokens) {
     checker.fail(
@@ -303,7 +290,10 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
     check_division(spec, checker, context);
   }
   check_op(spec, checker);
-  check_setup(spec, checker);
+  check_fields_of_op(spec, checker);
+  if (has_base(spec.op)) {
+    check_kind(spec, checker);
+  }
   check_batch(spec, checker);
   check_slot_list("adapters.rank", "ranks", spec.adapters.rank.list.size(), spec, checker);
   check_slot_list("adapters.scale", "scales", spec.adapters.scale.size(), spec, checker);

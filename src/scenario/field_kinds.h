@@ -27,6 +27,7 @@ struct Said {
   std::string also = {};                       // behind that
   std::string fallback = {};                   // instead of the value of a case that says nothing
   std::function<bool(const Case&)> when = {};  // see Field::is_said
+  std::string instead_of_layer = {};           // see Field
 };
 
 // `read(reader, target, context)` and `text(value)` are those of the kind.
@@ -46,6 +47,7 @@ Field field_of(std::string path, std::string type, Place place, const std::strin
                             : [place, text, unsaid = text(place(plain))](const Case& spec) {
                                 return text(place(spec)) != unsaid;
                               };
+  field.instead_of_layer = std::move(said.instead_of_layer);
   return field;
 }
 

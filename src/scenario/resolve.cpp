@@ -38,7 +38,7 @@ bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
       spec.layer.in_features = row.in_features;
       spec.layer.widths = row.widths;
       spec.layer.count = row.count_per_step;
-      if (spec.op == Op::kLayer && spec.setup.kv_heads == 0) {
+      if (has_base(spec.op) && spec.setup.kv_heads == 0) {
         spec.setup.kv_heads = row.kv_heads;
       }
       return true;
@@ -98,7 +98,7 @@ std::int64_t usual_kv_heads(LayerKind kind, const std::vector<std::int64_t>& wid
 }
 
 void resolve_setup(Case& spec, const CaseChecker& checker) {
-  if (spec.op != Op::kLayer) {
+  if (!has_base(spec.op)) {
     return;
   }
   if (!checker.settings().has("layer.kind")) {
@@ -148,8 +148,7 @@ Case default_case() {
 }
 
 bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
-  const bool looks_up = spec.op == Op::kEmbedding ||
-                        (spec.op == Op::kLayer && spec.setup.kind == LayerKind::kVocabEmbedding);
+  const bool looks_up = spec.op == Op::kEmbedding || spec.setup.kind == LayerKind::kVocabEmbedding;
   if (!checker.settings().has("scale_at") && looks_up) {
     spec.scale_at = ScaleAt::kExpand;
   }

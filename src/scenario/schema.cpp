@@ -10,6 +10,7 @@
 namespace lora_bench {
 namespace {
 
+constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
 constexpr const char* kAsAuto = "as `auto` chooses";
 constexpr double kMaxMilliseconds = 3.6e6;
 constexpr const char* kLawNames =
@@ -69,7 +70,8 @@ std::vector<Field> fields_of_op() {
              {.allowed = "fp32 or the same as `dtype`"}, dtypes),
       choice("scale_at", at(&Case::scale_at), "which half applies the adapter's scale",
              {.also = " (embedding: expand)", .fallback = "shrink (embedding: expand)"}),
-      boolean("add_inputs", at(&Case::add_inputs), "add to y (true) or overwrite it (false)"),
+      boolean("add_inputs", at(&Case::add_inputs), "add to y (true) or overwrite it (false)",
+              {.instead_of_layer = kOwnRows}),
   };
 }
 
@@ -96,28 +98,30 @@ std::vector<Field> fields_of_shape() {
           },
           kListText),
       integer("layer.offset_start", member(&LayerShape::offset_start), 0, kMaxFeatures,
-              "columns of y before the first slice"),
+              "columns of y before the first slice", {.instead_of_layer = kOwnRows}),
       integer("layer.x_stride", member(&LayerShape::x_stride), 0, kMaxStride,
               "elements from a row of x to the next",
               {.also = ", at least the input features",
                .fallback = "0: the input features",
-               .when = [](const Case& c) { return c.layer.x_stride != c.layer.in_features; }}),
+               .when = [](const Case& c) { return c.layer.x_stride != c.layer.in_features; },
+               .instead_of_layer = kOwnRows}),
       integer("layer.y_stride", member(&LayerShape::y_stride), 0, kMaxStride,
               "elements from a row of y to the next",
               {.also = ", at least the columns of y",
                .fallback = "0: offset_start and all widths",
-               .when = [](const Case& c) { return c.layer.y_stride != columns_of(c.layer); }}),
+               .when = [](const Case& c) { return c.layer.y_stride != columns_of(c.layer); },
+               .instead_of_layer = kOwnRows}),
   };
 }
 
 std::vector<Field> fields_of_layer() {
   const auto member = [](auto of_setup) { return at(&Case::setup, of_setup); };
-  return {
+  std::vector<Field> rows{
       choice("layer.kind", member(&LayerSetup::kind),
              "what the layer is to its shards, of op layer",
              {.fallback =
                   "by the model's layer: qkv merged_qkv, gate_up merged_column, o and down row",
-              .when = [](const Case& spec) { return spec.op == Op::kLayer; }}),
+              .when = [](const Case& spec) { return has_base(spec.op); }}),
       integer("layer.tp", member(&LayerSetup::tp), 1, kMaxShards,
               "shards that a layer is divided into"),
       boolean("layer.fully_sharded", member(&LayerSetup::fully_sharded),
@@ -155,6 +159,10 @@ std::vector<Field> fields_of_layer() {
              "the base product on a GPU: of what cuBLASLt names the first or the quickest when "
              "timed; auto: a kernel of our own for few rows, else the first"),
   };
+  for (Field& row : rows) {
+    row.of_layers_alone = true;
+  }
+  return rows;
 }
 
 std::vector<Field> fields_of_batch() {
@@ -204,7 +212,8 @@ std::vector<Field> fields_of_adapters() {
             reader.scale(target);
           },
           kListText),
-      boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice"),
+      boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice",
+              {.instead_of_layer = kOwnRows}),
   };
 }
 
@@ -227,10 +236,14 @@ std::vector<Field> fields_of_use() {
       choice("order", at(&Case::order), "order of the rows", {.when = always}),
       integer("plan.max_tokens", at(&Case::plan, &PlanLimits::max_tokens), 0, kMaxTokens,
               "rows that a launch is captured for; those beyond the batch have no adapter",
-              {.also = ", at least the batch's tokens", .fallback = "0: the batch's own"}),
+              {.also = ", at least the batch's tokens",
+               .fallback = "0: the batch's own",
+               .instead_of_layer = "op linear"}),
       integer("plan.max_slots", at(&Case::plan, &PlanLimits::max_slots), 0, kMaxSlots,
               "adapters in use that `auto` and `panel` are captured for; see docs/plan.md",
-              {.also = ", at most adapters.slots", .fallback = "0: the batch's own"}),
+              {.also = ", at most adapters.slots",
+               .fallback = "0: the batch's own",
+               .instead_of_layer = "op linear"}),
       field_of(
           "seed", "integer", at(&Case::seed), "an integer from 0 to 18446744073709551615",
           "all that is drawn follows from it", {.when = always},

@@ -43,6 +43,8 @@ struct Field {
   // Whether a scenario of the case must say it: most fields, where the text is not that of a case
   // which says nothing.
   std::function<bool(const Case& spec)> is_said = {};
+  bool of_layers_alone = false;
+  std::string instead_of_layer = {};  // what would do where op is layer; "": a layer takes it
 };
 
 // The one table; unknown keys, docs, `list` and defaults follow from it.

@@ -143,7 +143,7 @@ class TuningReader {
   // What no case can be would never match, so it is refused as it would be there.
   void read_layer(const Value& item, ShapeClass& shape) {
     Case spec;
-    if (read_field_of(item, "op", "op", kShapeOps, spec) && spec.op == Op::kLayer) {
+    if (read_field_of(item, "op", "op", kShapeOps, spec) && has_base(spec.op)) {
       complain(item, "op", "is layer, whose adapters are a linear op", kShapeOps);
     }
     const std::string& dtypes = find_field("intermediate")->doc.allowed;

@@ -11,9 +11,7 @@ namespace {
 // What a race leaves is not the same from run to run, and so is its name.
 constexpr std::string_view kGpuPrefix = "gpu-";
 
-Problem problem_of(const Case& spec) {
-  return make_problem(spec, draw_batch(spec), draw_adapters(spec));
-}
+Problem problem_of(const Case& spec) { return make_problem(spec); }
 
 std::unique_ptr<Memory> memory_of(const Backend& backend) {
   return backend.space() == Space::kDevice ? make_device_memory() : make_host_memory();

@@ -27,8 +27,7 @@ bool same_law(const SkewLaw& left, const SkewLaw& right) {
 std::vector<Sequence> arrivals(const Case& spec) {
   std::vector<Sequence> sequences(static_cast<std::size_t>(spec.batch.decode),
                                   Sequence{.tokens = 1});
-  const bool sampled =
-      spec.op == Op::kLogits || (spec.op == Op::kLayer && spec.setup.kind == LayerKind::kLogits);
+  const bool sampled = spec.op == Op::kLogits || spec.setup.kind == LayerKind::kLogits;
   for (const std::int64_t length : spec.batch.prefill) {
     const std::int64_t rows = sampled ? std::min<std::int64_t>(length, 1) : length;
     sequences.push_back(Sequence{.tokens = rows});

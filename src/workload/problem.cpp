@@ -46,7 +46,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   const std::int64_t columns =
       std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
   Problem problem;
-  problem.op = spec.op == Op::kLayer ? Op::kLinear : spec.op;
+  problem.op = has_base(spec.op) ? Op::kLinear : spec.op;
   problem.dtype = OperandDtypes(spec.dtype, spec.intermediate);
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
@@ -65,6 +65,10 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.tuning = spec.tuning;
   problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
   return problem;
+}
+
+Problem make_problem(const Case& spec) {
+  return make_problem(spec, draw_batch(spec), draw_adapters(spec));
 }
 
 bool OperandDtypes::alike() const {

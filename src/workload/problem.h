@@ -70,6 +70,8 @@ struct Problem {
 [[nodiscard]] Problem half_of(Problem linear, Op half);
 
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
+// Of the batch and the adapters that the case draws.
+[[nodiscard]] Problem make_problem(const Case& spec);
 
 // One array of numbers of a step. An operand that the op has not has no elements.
 struct Operand {

@@ -23,7 +23,7 @@ struct Counted {
 
 Counted count_launch(const CounterSession& session, const Case& spec, const Backend& backend,
                      CacheMode cache) {
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Problem problem = make_problem(spec);
   const auto memory = make_device_memory();
   LoneLaunch lone(problem, spec.seed, cache, backend, *memory, gpu_facts());
   lone.warm_up();
@@ -49,7 +49,7 @@ TEST_CASE("counters: every backend reads from memory what must come from there, 
   for (const std::string& name : default_backends()) {
     const Selected selected = select_backend(name);
     for (const Case& spec : scenario.cases) {
-      const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+      const Problem problem = make_problem(spec);
       if (!selected.backend->supports(problem, gpu_facts()).yes) {
         continue;
       }

@@ -12,9 +12,7 @@ using namespace lora_bench;
 
 namespace {
 
-Problem problem_of(const Case& spec) {
-  return make_problem(spec, draw_batch(spec), draw_adapters(spec));
-}
+Problem problem_of(const Case& spec) { return make_problem(spec); }
 
 std::vector<Case> telling_case(const std::string& id) {
   std::vector<Case> cases = telling_cases();

@@ -17,8 +17,7 @@ struct Repeated {
   Tensors tensors;
 
   explicit Repeated(const Case& spec)
-      : problem(make_problem(spec, draw_batch(spec), draw_adapters(spec))),
-        tensors(draw_tensors(problem, Fill::kTiming, spec.seed)) {}
+      : problem(make_problem(spec)), tensors(draw_tensors(problem, Fill::kTiming, spec.seed)) {}
 
   // What is found in y after `done` launches where `told` are told.
   Comparison check(std::int64_t done, std::int64_t told, const PlainBackend& backend = {},

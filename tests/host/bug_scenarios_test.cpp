@@ -39,8 +39,7 @@ std::string story(const std::filesystem::path& path) {
 std::vector<TellingLayer> layers_of(const std::vector<Case>& cases) {
   std::vector<TellingLayer> layers;
   for (const Case& spec : cases) {
-    layers.push_back(
-        {spec.id, layer_of(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)))});
+    layers.push_back({spec.id, *step_of(spec).layer});
   }
   return layers;
 }

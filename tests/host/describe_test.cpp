@@ -209,13 +209,11 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
       "order: sorted\nplan.max_slots: 2\nseed: 7\nadd_inputs: false\ntuning.family: panel\nsweep: "
       "{product: {seed: "
       "[7]}}\n");
-  const Row row =
-      describe_case(one, make_problem(one, draw_batch(one), draw_adapters(one)), "auto");
+  const Row row = describe_case(one, step_of(one), "auto");
   const Case two = scenario(
       "name: two\nop: layer\nmodel: llama-3.1-8b\nlayers: o\n"
       "layer: {tp: 2, fully_sharded: true}\nbatch.decode: 3\n");
-  const Row layer =
-      describe_case(two, make_problem(two, draw_batch(two), draw_adapters(two)), "cpu");
+  const Row layer = describe_case(two, step_of(two), "cpu");
   for (const Column& column : columns()) {
     CAPTURE(column.key);
     const std::string untold = file_text(column.get(Row{}));

@@ -93,7 +93,7 @@ TEST_CASE("a row of a layer that was never looked at is, once it was timed") {
                         "measure: {warmup_ms: 0, min_time_ms: 1, max_time_ms: 5}\n",
                         "one.yaml", {})
                         .cases.front();
-  const Problem drawn = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Problem drawn = make_problem(spec);
   const std::vector<std::int64_t> looked_at = sample_rows(drawn, 4, spec.seed);
   REQUIRE(looked_at.size() < 32);
   const auto row_of = [&](const ObservedBackend::After& spoils) {

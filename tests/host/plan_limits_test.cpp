@@ -26,9 +26,7 @@ Case case_with(const std::string& plan) {
       .cases.front();
 }
 
-Problem problem_of(const Case& spec) {
-  return make_problem(spec, draw_batch(spec), draw_adapters(spec));
-}
+Problem problem_of(const Case& spec) { return make_problem(spec); }
 
 }  // namespace
 

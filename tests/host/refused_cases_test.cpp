@@ -178,8 +178,7 @@ TEST_CASE("what a case says of itself is what its row has once it is drawn") {
       parse_scenario(kRow + "tags: [x]\nno_adapter: 25%\nskew: {zipf: 1}\nseed: 7\ndtype: fp16\n",
                      "test.yaml", with_layers());
   const Case& spec = scenario.cases.front();
-  const Row drawn =
-      describe_case(spec, make_problem(spec, draw_batch(spec), draw_adapters(spec)), "cpu");
+  const Row drawn = describe_case(spec, step_of(spec), "cpu");
   const Row said = describe_spec(spec, "cpu");
   for (const std::string_view key : columns_of_spec(spec)) {
     const Column* column = find_column(key);

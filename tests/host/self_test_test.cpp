@@ -62,7 +62,7 @@ TEST_CASE("the right kernel raises no alarm, neither in the telling cases nor in
 
 TEST_CASE("a diagnosis speaks of rows, adapters and counts") {
   const Case spec = telling_cases().front();
-  const Problem problem = make_problem(spec, draw_batch(spec), draw_adapters(spec));
+  const Problem problem = make_problem(spec);
   const auto explained = [&](const char* fault) {
     const std::unique_ptr<Memory> memory = make_host_memory();
     const Verdict verdict = verify(problem, *make_mutant(fault), *memory, {});

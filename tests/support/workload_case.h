@@ -21,9 +21,7 @@ inline lora_bench::Case workload_case(std::int64_t sequences, std::int64_t slots
   return spec;
 }
 
-inline lora_bench::Problem problem_of(const lora_bench::Case& spec) {
-  return make_problem(spec, draw_batch(spec), draw_adapters(spec));
-}
+inline lora_bench::Problem problem_of(const lora_bench::Case& spec) { return make_problem(spec); }
 
 // Shapes, laws and dtypes of every kind, small.
 inline lora_bench::Case random_case(std::uint64_t seed) {
