@@ -5,12 +5,11 @@
 #include <cstdlib>
 
 #include "cli/invocation.h"
-#include "cli/misspelt.h"
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/version.h"
-#include "device/architectures.h"
+#include "device/facts.h"
 #include "run/select.h"
 #include "run/watch.h"
 

@@ -33,4 +33,11 @@ struct CommandView {
 // Hidden options and subcommands (those in the group "") are left out.
 [[nodiscard]] CommandView view_of(const CLI::App& app);
 
+// A script that completes the app's subcommands, options and values; `shell` is bash, zsh or fish.
+// Throws UsageError for another one.
+[[nodiscard]] std::string completion_script(const CLI::App& app, const std::string& shell);
+
+// The same content as --help of every command, as a page for man(1).
+[[nodiscard]] std::string man_page(const CLI::App& app);
+
 }  // namespace lora_bench

@@ -8,7 +8,7 @@
 #include "cli/invocation.h"
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "core/numbers.h"
+#include "core/units.h"
 
 namespace lora_bench {
 namespace {

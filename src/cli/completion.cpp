@@ -1,10 +1,9 @@
-#include "cli/completion.h"
+#include "cli/command_view.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/command_view.h"
 #include "core/error.h"
 
 namespace lora_bench {

@@ -8,7 +8,6 @@
 #include "cli/terminal.h"
 #include "core/units.h"
 #include "core/version.h"
-#include "device/architectures.h"
 #include "device/facts.h"
 #include "measure/ceilings.h"
 #include "report/json_row.h"

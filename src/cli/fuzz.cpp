@@ -8,7 +8,6 @@
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
-#include "cli/summary.h"
 #include "cli/terminal.h"
 #include "run/worker.h"
 

@@ -8,7 +8,8 @@
 
 namespace CLI {
 class App;
-}
+class ParseError;
+}  // namespace CLI
 
 namespace lora_bench {
 
@@ -34,6 +35,11 @@ void add_export(CLI::App& app, Invocation& invocation);
 void add_check(CLI::App& app, Invocation& invocation);
 // `completion SHELL` and `man`, which the install rules call too.
 void add_documents(CLI::App& app, Invocation& invocation);
+
+// What the parser of the command line does not say when it refuses one: which command, option or
+// value was meant. Throws UsageError, or returns where the parser's own words have to do.
+void refuse_misspelt(const CLI::App& app, const CLI::ParseError& error, int argc,
+                     const char* const* argv);
 
 // Parses and runs; the value main returns.
 [[nodiscard]] int run_application(int argc, const char* const* argv);

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "device/facts.h"
 #include "ops/backend.h"
-#include "ops/fake.h"
+#include "ops/backends.h"
 #include "report/columns.h"
 #include "report/grid.h"
 #include "scenario/scenario.h"

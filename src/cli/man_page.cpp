@@ -1,10 +1,14 @@
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include "cli/command_view.h"
-#include "cli/completion.h"
+#include "cli/invocation.h"
+#include "cli/terminal.h"
 #include "core/version.h"
 
 namespace lora_bench {
+
 namespace {
 
 // In roff a backslash starts an escape, a hyphen may be broken at, and a line that begins with a
@@ -88,6 +92,27 @@ std::string man_page(const CLI::App& app) {
     page += ".SH NOTES\n.nf\n" + roff(view.footer) + "\n.fi\n";
   }
   return page;
+}
+
+void add_documents(CLI::App& app, Invocation& invocation) {
+  CLI::App* completion = app.add_subcommand("completion", "print a shell completion script");
+  const auto shell = std::make_shared<std::string>();
+  completion->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([&app, shell, &invocation] {
+    invocation.action = [&app, shell] {
+      print_result(completion_script(app, *shell));
+      return ExitCode::kPass;
+    };
+  });
+  CLI::App* man = app.add_subcommand("man", "print the manual page, for man(1)");
+  man->callback([&app, &invocation] {
+    invocation.action = [&app] {
+      print_result(man_page(app));
+      return ExitCode::kPass;
+    };
+  });
 }
 
 }  // namespace lora_bench

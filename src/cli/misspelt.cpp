@@ -1,4 +1,4 @@
-#include "cli/misspelt.h"
+#include "cli/invocation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -10,14 +10,12 @@
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
-#include "cli/summary.h"
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "core/numbers.h"
+#include "core/units.h"
 #include "report/model_steps.h"
 #include "run/profile.h"
-#include "run/thresholds.h"
 #include "run/worker.h"
 
 namespace lora_bench {

@@ -6,7 +6,7 @@
 
 #include "cli/terminal.h"
 #include "core/error.h"
-#include "core/numbers.h"
+#include "core/units.h"
 #include "layers/layer_problem.h"
 #include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"

@@ -1,4 +1,4 @@
-#include "cli/summary.h"
+#include "cli/terminal.h"
 
 #include <fmt/format.h>
 

@@ -21,8 +21,8 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "ops/plugin.h"
-#include "run/child.h"
 #include "run/watch.h"
+#include "run/worker.h"
 
 namespace lora_bench {
 namespace {

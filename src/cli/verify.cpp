@@ -9,7 +9,6 @@
 
 #include "cli/invocation.h"
 #include "cli/selection.h"
-#include "cli/summary.h"
 #include "cli/supervised.h"
 #include "cli/terminal.h"
 #include "core/error.h"

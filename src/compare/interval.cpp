@@ -1,4 +1,4 @@
-#include "compare/interval.h"
+#include "compare/compare.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "compare/compare.h"
-#include "compare/interval.h"
 
 namespace lora_bench {
 namespace {

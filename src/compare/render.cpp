@@ -6,7 +6,6 @@
 #include "compare/compare.h"
 #include "report/grid.h"
 #include "report/screen.h"
-#include "report/text_table.h"
 
 namespace lora_bench {
 namespace {

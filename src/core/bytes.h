@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lora_bench {
@@ -28,5 +29,8 @@ void make_positive(std::span<std::byte> numbers, std::int64_t bytes_of_each);
 // thrown here.
 void for_blocks(std::int64_t count, std::int64_t per_block, int threads,
                 const std::function<void(std::int64_t begin, std::int64_t end)>& work);
+
+// 64 hexadecimal digits, as sha256sum prints them.
+[[nodiscard]] std::string sha256(std::span<const char> bytes);
 
 }  // namespace lora_bench

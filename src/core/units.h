@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace lora_bench {
 
@@ -19,5 +20,13 @@ namespace lora_bench {
 // a * b and a + b for non-negative values; nothing when the result does not fit int64.
 [[nodiscard]] std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
 [[nodiscard]] std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
+
+// The whole text as a number, in the C locale whatever the locale is; nothing if it is none.
+[[nodiscard]] std::optional<std::int64_t> integer_in(std::string_view text);
+[[nodiscard]] std::optional<std::uint64_t> unsigned_in(std::string_view text);
+[[nodiscard]] std::optional<double> real_in(std::string_view text);  // finite
+
+// "0.25" or "25%", the way shares are written in scenarios and on the command line.
+[[nodiscard]] std::optional<double> share_in(std::string_view text);
 
 }  // namespace lora_bench

@@ -1,4 +1,4 @@
-#include "device/architectures.h"
+#include "device/facts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "device/architectures.h"
 #include "device/cuda_check.h"
 #include "device/facts.h"
 #include "device/nvml.h"

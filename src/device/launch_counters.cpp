@@ -1,14 +1,19 @@
 #include "device/launch_counters.h"
+#include "device/cupti.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <memory>
 #include <sstream>
+#include <vector>
+
+#include "core/error.h"
 
 namespace lora_bench {
+
 namespace {
 
 // Metrics of CUPTI by column, two of them for a share. The second name is that of GPUs of compute
@@ -135,6 +140,46 @@ std::string why_counters_failed(const std::string& call, const std::string& resu
   const std::string told =
       explanation.empty() || explanation == result ? "" : ", " + on_one_line(explanation);
   return fmt::format("the GPU's counters cannot be read ({}: {}{})", call, result, told);
+}
+
+CounterSession::CounterSession() {
+  try {
+    setup_ = set_up_counters();
+    // Some calls refuse who has no permission only when something was counted.
+    static_cast<void>(count_by_cupti(
+        setup_, [] {}, [] {}));
+  } catch (const CountersFailed& failed) {
+    throw EnvironmentError(failed.what());
+  }
+}
+
+LaunchCounters CounterSession::count(const std::function<void()>& prepare,
+                                     const std::function<void()>& launch) const {
+  const std::vector<double> values = count_by_cupti(setup_, prepare, launch);
+  if (values.empty()) {
+    throw CountersFailed(
+        "the GPU's counters cannot be read (cuptiRangeProfilerGetCounterDataInfo: no range)");
+  }
+  return counters_of(setup_.metrics, values);
+}
+
+std::string why_no_counters() {
+  try {
+    static_cast<void>(CounterSession());
+    return "";
+  } catch (const EnvironmentError& error) {
+    return error.what();
+  }
+}
+
+CountLaunch count_by_own_session() {
+  const auto session = std::make_shared<std::unique_ptr<const CounterSession>>();
+  return [session](const std::function<void()>& prepare, const std::function<void()>& launch) {
+    if (!*session) {
+      *session = std::make_unique<const CounterSession>();
+    }
+    return (*session)->count(prepare, launch);
+  };
 }
 
 }  // namespace lora_bench

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_memory.h"
 #include "ops/fused_layer.h"
 
 namespace lora_bench {

@@ -6,7 +6,6 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "layers/layer_memory.h"
 #include "ops/fused_layer.h"
 
 namespace lora_bench {

@@ -6,12 +6,14 @@
 #include <optional>
 #include <vector>
 
+#include "core/dtype.h"
 #include "device/gpu_group.h"
 #include "device/memory.h"
 #include "device/side_stream.h"
 #include "layers/communicator.h"
 #include "layers/layer_problem.h"
 #include "ops/backend.h"
+#include "workload/tensors.h"
 
 namespace lora_bench {
 
@@ -144,5 +146,56 @@ class LayerEngine {
   Matrix returned_bias_;
   bool in_halves_ = false;
 };
+
+// How the engine lays out what it holds.
+
+inline std::int64_t bytes_of(Dtype dtype, std::int64_t elements) {
+  return elements * size_bytes(dtype);
+}
+
+inline void* advance(void* address, std::int64_t bytes) {
+  return address == nullptr ? nullptr : static_cast<char*>(address) + bytes;
+}
+
+// Where a layer runs: where its shards lie, and what they exchange their results through.
+struct LayerHome {
+  std::vector<ShardPlace> places;  // one for all shards, or one for each
+  std::shared_ptr<Communicator> communicator;
+
+  [[nodiscard]] Space space() const { return places.front().memory.space(); }
+  [[nodiscard]] const Backend& base() const { return places.front().base; }
+  [[nodiscard]] const Backend& lora() const { return places.front().lora; }
+  void synchronize() const {
+    for (const ShardPlace& place : places) {
+      place.memory.synchronize();
+    }
+  }
+};
+
+// All shards in one memory.
+[[nodiscard]] inline LayerHome one_home(const Backend& base, const Backend& lora, Memory& memory) {
+  return {{{base, lora, memory}}, make_local_communicator(memory.space())};
+}
+
+// Weights and input of a whole layer in host memory.
+struct LayerTensors {
+  Tensors lora;                   // x, A and B of all slots, scales
+  Matrix w;                       // [N, K]
+  Matrix bias;                    // [1, N], empty without
+  std::vector<std::int32_t> ids;  // [M] of layers that look up: x has a one there, else zeros
+};
+
+// Sized so that what the adapters add is about as large as the base.
+[[nodiscard]] LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill,
+                                              std::uint64_t seed);
+
+// The adapter of a slot as its file would have it: no lanes above its rank.
+[[nodiscard]] AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
+                                        std::int64_t slot);
+
+// Every adapter at its slot; none where its rank is 0.
+void load_adapters(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors);
+// Loads what was drawn: the base, the input, and the adapters.
+void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors);
 
 }  // namespace lora_bench

@@ -4,7 +4,6 @@
 
 #include "core/dtype.h"
 #include "layers/layer_engine.h"
-#include "layers/layer_memory.h"
 #include "ops/exchange.h"
 #include "ops/fused_layer.h"
 

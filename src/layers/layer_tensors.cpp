@@ -1,4 +1,4 @@
-#include "layers/layer_tensors.h"
+#include "layers/layer_engine.h"
 
 #include <algorithm>
 #include <cmath>

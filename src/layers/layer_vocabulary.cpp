@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_memory.h"
 #include "ops/vocabulary.h"
 
 // What layers of a vocabulary do beside products.

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/regular_file.h"
+#include "core/error.h"
 #include "core/version.h"
 #include "measure/ceilings.h"
 

@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_home.h"
 #include "layers/layer_problem.h"
-#include "layers/layer_tensors.h"
 #include "measure/ceilings.h"
 #include "measure/measure.h"
 

@@ -1,4 +1,4 @@
-#include "ops/backend_on_gpu.h"
+#include "ops/backends.h"
 
 #include <utility>
 

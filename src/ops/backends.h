@@ -3,7 +3,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "device/gpu_group.h"
 #include "ops/backend.h"
 
 namespace lora_bench {
@@ -85,5 +87,27 @@ struct CpuOptions {
 
 // Whether a problem's bias and y are added by the product itself.
 [[nodiscard]] bool base_product_adds_bias(Space space);
+
+// The same backend for a shard on one GPU of a group: launches on that GPU and its stream, whatever
+// stream it is given. It must have been made while that GPU was the current one.
+[[nodiscard]] std::shared_ptr<const Backend> on_gpu(std::shared_ptr<const Backend> backend,
+                                                    std::shared_ptr<const GpuGroup> gpus,
+                                                    std::int64_t rank);
+
+// Host backends that misbehave on purpose, to test everything around a backend. "" behaves.
+struct FakeDoc {
+  std::string behaviour;
+  std::string meaning;
+};
+[[nodiscard]] const std::vector<FakeDoc>& fake_behaviours();
+// Throws UsageError for an unknown behaviour.
+[[nodiscard]] std::unique_ptr<Backend> make_fake(const std::string& behaviour);
+// Every `fake:hang` that hangs now returns by throwing CaseError, so that a test can join it.
+void release_hung_fakes();
+
+// The op as its definition says it, one element after the other in fp32, on the host. The second
+// opinion for tests, and what the fakes compute.
+void apply_plain_formula(const Problem& problem, const Operands& operands);
+[[nodiscard]] Numerics plain_formula_numerics(const Problem& problem);
 
 }  // namespace lora_bench

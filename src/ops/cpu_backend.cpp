@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "ops/cpu_kernels.h"
 #include "ops/cpu_products.h"
-#include "ops/cpu_schedule.h"
 #include "ops/thread_pool.h"
 
 namespace lora_bench {

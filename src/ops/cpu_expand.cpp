@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "ops/cpu_products.h"
-#include "ops/cpu_scratch.h"
 
 namespace lora_bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/cpu_schedule.h"
+#include "ops/cpu_products.h"
 
 #include <algorithm>
 

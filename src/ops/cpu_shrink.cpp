@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "ops/cpu_products.h"
-#include "ops/cpu_scratch.h"
 
 namespace lora_bench {
 namespace {

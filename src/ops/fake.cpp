@@ -1,4 +1,4 @@
-#include "ops/fake.h"
+#include "ops/backends.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "ops/plain_formula.h"
+#include "ops/operands.h"
 
 namespace lora_bench {
 namespace {

@@ -1,7 +1,12 @@
 #include "ops/operands.h"
+#include "ops/backends.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <stdexcept>
+
+#include "core/dtype.h"
 
 namespace lora_bench {
 
@@ -52,6 +57,103 @@ std::vector<IndexArray> index_arrays_of(const Problem& problem, std::int64_t lea
           {"active_ids", &Operands::active_ids, std::move(ids)},
           {"group_starts", &Operands::group_starts, std::move(starts)},
           {"rank", &Operands::rank, {problem.rank.begin(), problem.rank.end()}}};
+}
+
+namespace {
+
+const std::byte* at(Dtype dtype, const void* base, std::int64_t element) {
+  return static_cast<const std::byte*>(base) + element * size_bytes(dtype);
+}
+
+std::vector<float> read(Dtype dtype, const void* base, std::int64_t first, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  if (count > 0) {
+    decode(dtype, at(dtype, base, first), values);
+  }
+  return values;
+}
+
+float dot(std::span<const float> left, std::span<const float> right) {
+  float sum = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    sum += left[i] * right[i];
+  }
+  return sum;
+}
+
+// One row of the batch whose adapter does something.
+struct OwnedRow {
+  std::int64_t token, adapter, rank;
+  float scale;
+};
+
+void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow& row) {
+  const std::int64_t k = problem.in_features;
+  const float scale = problem.scale_at == ScaleAt::kShrink ? row.scale : 1.0F;
+  const std::vector<float> x =
+      read(problem.dtype[Role::kX], operands.x, row.token * problem.x_stride, k);
+  for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    const void* weights = operands.a[static_cast<std::size_t>(slice)];
+    for (std::int64_t lane = 0; lane < row.rank; ++lane) {
+      const std::vector<float> a =
+          read(problem.dtype[Role::kA], weights, (row.adapter * problem.max_rank + lane) * k, k);
+      store(problem.dtype[Role::kH], operands.h,
+            (slice * problem.tokens + row.token) * problem.max_rank + lane, scale * dot(x, a));
+    }
+  }
+}
+
+void expand_row(const Problem& problem, const Operands& operands, const OwnedRow& row) {
+  const float scale = problem.scale_at == ScaleAt::kExpand ? row.scale : 1.0F;
+  std::int64_t first_column = problem.offset_start;
+  for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    const auto index = static_cast<std::size_t>(slice);
+    const std::int64_t width = problem.widths[index];
+    const std::vector<float> h =
+        read(problem.dtype[Role::kH], operands.h,
+             (slice * problem.tokens + row.token) * problem.max_rank, row.rank);
+    for (std::int64_t column = 0; column < width; ++column) {
+      const std::int64_t output = row.adapter * width + column;
+      const std::int64_t element = row.token * problem.y_stride + first_column + column;
+      float value = scale * dot(h, read(problem.dtype[Role::kB], operands.b[index],
+                                        output * problem.max_rank, row.rank));
+      if (problem.bias) {
+        value += load(problem.dtype[Role::kBias], operands.bias[index], output);
+      }
+      if (problem.add_inputs) {
+        value += load(problem.dtype[Role::kY], operands.y, element);
+      }
+      store(problem.dtype[Role::kY], operands.y, element, value);
+    }
+    first_column += width;
+  }
+}
+
+}  // namespace
+
+void apply_plain_formula(const Problem& problem, const Operands& operands) {
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    const std::int64_t adapter = operands.adapter_of_token[token];
+    if (adapter < 0 || operands.rank[adapter] == 0) {
+      continue;
+    }
+    const OwnedRow row{token, adapter, operands.rank[adapter], operands.scale[adapter]};
+    if (has_shrink(problem.op)) {
+      shrink_row(problem, operands, row);
+    }
+    if (has_expand(problem.op)) {
+      expand_row(problem, operands, row);
+    }
+  }
+}
+
+Numerics plain_formula_numerics(const Problem& problem) {
+  Numerics numerics;
+  numerics.shrink_depth = problem.in_features;
+  numerics.expand_depth = problem.max_rank + 2;
+  numerics.intermediate = problem.dtype[Role::kH];
+  numerics.summation = "one fp32 sum in index order";
+  return numerics;
 }
 
 }  // namespace lora_bench

@@ -9,11 +9,9 @@
 #include <iterator>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/error.h"
-#include "core/sha256.h"
 #include "lora_bench_backend.h"
-#include "ops/kept_floating_point.h"
-#include "ops/plugin_calls.h"
 
 namespace lora_bench {
 namespace {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cfenv>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "ops/backend.h"
+
+struct lora_bench_descriptor;
 
 namespace lora_bench {
 
@@ -25,5 +28,23 @@ struct PluginPath {
 // Loads it for the rest of the process. Throws UsageError saying what to do when it cannot be
 // loaded, exports no descriptor or one that this program cannot use.
 [[nodiscard]] std::unique_ptr<Backend> load_plugin(const PluginPath& plugin);
+
+// The functions of a descriptor as a Backend: structs of the interface out of ours, errors and
+// stray exceptions into CaseError. The descriptor has been checked and outlives the backend.
+[[nodiscard]] std::unique_ptr<Backend> make_plugin_backend(std::string name,
+                                                           const lora_bench_descriptor& descriptor);
+
+// How this thread rounds, and whether it flushes small numbers to zero, is after it as before:
+// other people's code that changes it must not change what comes next, the proof above all.
+class KeptFloatingPoint {
+ public:
+  KeptFloatingPoint() { std::fegetenv(&before_); }
+  ~KeptFloatingPoint() { std::fesetenv(&before_); }
+  KeptFloatingPoint(const KeptFloatingPoint&) = delete;
+  KeptFloatingPoint& operator=(const KeptFloatingPoint&) = delete;
+
+ private:
+  std::fenv_t before_{};
+};
 
 }  // namespace lora_bench

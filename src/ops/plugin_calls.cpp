@@ -1,4 +1,4 @@
-#include "ops/plugin_calls.h"
+#include "ops/plugin.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "lora_bench_backend.h"
-#include "ops/kept_floating_point.h"
 
 namespace lora_bench {
 namespace {

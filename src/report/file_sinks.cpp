@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -9,13 +8,12 @@
 
 #include "core/error.h"
 #include "report/columns.h"
-#include "report/csv.h"
 #include "report/json_row.h"
-#include "report/json_text.h"
 #include "report/output_file.h"
 #include "report/sink.h"
 
 namespace lora_bench {
+
 namespace {
 
 class JsonLinesSink : public Sink {
@@ -179,6 +177,99 @@ std::unique_ptr<Sink> make_file_sink(const std::filesystem::path& path, bool app
         fmt::format("cannot continue '{}': only .jsonl and .csv can be continued", path.string()));
   }
   return std::make_unique<RenderedSink>(path, columns, rank_by);
+}
+
+namespace {
+
+std::string quoted(const std::string& field) {
+  if (field.find_first_of(",\"\r\n") == std::string::npos) {
+    return field;
+  }
+  std::string text = "\"";
+  for (const char c : field) {
+    if (c == '"') {
+      text += '"';
+    }
+    text += c;
+  }
+  text += '"';
+  return text;
+}
+
+template <class FieldOf>
+std::string record(FieldOf&& field_of) {
+  std::string text;
+  for (const Column& column : columns()) {
+    if (column.type != CellType::kFigures) {
+      text += quoted(field_of(column));
+      text += ',';
+    }
+  }
+  text.back() = '\n';
+  return text;
+}
+
+}  // namespace
+
+const std::string& csv_header() {
+  static const std::string header = record([](const Column& column) { return column.key; });
+  return header;
+}
+
+std::string csv_record(const Row& row) {
+  return record([&](const Column& column) { return file_text(column.get(row)); });
+}
+
+std::size_t csv_whole_bytes(std::string_view text) {
+  std::size_t whole = 0;
+  bool inside = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      inside = !inside;
+    } else if (text[i] == '\n' && !inside) {
+      whole = i + 1;
+    }
+  }
+  return whole;
+}
+
+namespace {
+
+std::string csv_quoted(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return quoted + "\"";
+}
+
+class SamplesSink final : public Sink {
+ public:
+  explicit SamplesSink(const std::filesystem::path& path) : file_(path, false) {}
+  void begin(const Context& /*context*/) override {
+    file_.write("scenario,case,backend,repetition,sample,time_us\n");
+  }
+  void row(const Row& row) override {
+    std::string lines;
+    for (std::size_t i = 0; i < row.samples_us.size(); ++i) {
+      lines += fmt::format("{},{},{},{},{},{}\n", csv_quoted(row.scenario), csv_quoted(row.case_id),
+                           csv_quoted(row.backend), row.repetition, i, row.samples_us[i]);
+    }
+    file_.write(lines);
+  }
+  void finish() override { file_.close(); }
+
+ private:
+  OutputFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_samples_sink(const std::filesystem::path& path) {
+  return std::make_unique<SamplesSink>(path);
 }
 
 }  // namespace lora_bench

@@ -1,13 +1,12 @@
-#include "report/text_table.h"
+#include "report/screen.h"
 
 #include <fmt/format.h>
 
 #include <ostream>
 #include <utility>
 
-#include "report/screen.h"
+#include "report/columns.h"
 #include "report/sink.h"
-#include "report/view.h"
 
 namespace lora_bench {
 namespace {

@@ -16,7 +16,6 @@
 #include "report/columns.h"
 #include "report/grid.h"
 #include "report/screen.h"
-#include "report/text_table.h"
 
 namespace lora_bench {
 namespace {

@@ -12,7 +12,6 @@
 #include "report/columns.h"
 #include "report/screen.h"
 #include "report/sink.h"
-#include "report/text_table.h"
 
 namespace lora_bench {
 namespace {

@@ -12,10 +12,8 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/regular_file.h"
 #include "report/doubts.h"
 #include "report/json_row.h"
-#include "report/json_text.h"
 #include "report/peers.h"
 #include "report/sink.h"
 

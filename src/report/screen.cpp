@@ -1,7 +1,6 @@
 #include "report/screen.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -12,6 +11,7 @@
 #include <utility>
 
 namespace lora_bench {
+
 namespace {
 
 bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
@@ -228,6 +228,41 @@ std::vector<std::string> notes_of(const Row& row) {
     notes.push_back("undecided: " + one_line(row.threshold_undecided));
   }
   return notes;
+}
+
+std::string aligned_table(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::size_t> widths(lines.front().size());
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      widths[i] = std::max(widths[i], screen_width(line[i]));
+    }
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      text += i == 0 ? "" : "  ";
+      text.append(widths[i] - screen_width(line[i]), ' ').append(line[i]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string markdown_table(const std::vector<std::vector<std::string>>& lines) {
+  std::string text;
+  for (const auto& line : lines) {
+    for (const std::string& cell : line) {
+      text += fmt::format("| {} ", markdown_cell(cell));
+    }
+    text += "|\n";
+    if (&line == &lines.front()) {
+      for (std::size_t i = 0; i < line.size(); ++i) {
+        text += "| ---: ";
+      }
+      text += "|\n";
+    }
+  }
+  return text;
 }
 
 }  // namespace lora_bench

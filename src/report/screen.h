@@ -49,4 +49,11 @@ struct ScenarioGroup {
 // The sentences below a row: why it is not PASSED, what threshold it missed or left open.
 [[nodiscard]] std::vector<std::string> notes_of(const Row& row);
 
+// Lines of as many cells each, the first a header, aligned to the right: as text, as Markdown.
+[[nodiscard]] std::string aligned_table(const std::vector<std::vector<std::string>>& lines);
+[[nodiscard]] std::string markdown_table(const std::vector<std::vector<std::string>>& lines);
+
+// Text inside a cell of a Markdown table: pipes escaped, one line.
+[[nodiscard]] std::string markdown_cell(const std::string& text);
+
 }  // namespace lora_bench

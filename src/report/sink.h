@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <iosfwd>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/filter.h"
@@ -72,5 +74,15 @@ void render(const Results& results, const std::vector<Row>& shown, Sink& sink,
 [[nodiscard]] std::string render_pivot(const std::vector<Row>& rows, const std::string& down,
                                        const std::string& across, const std::string& value,
                                        bool markdown);
+
+// Every sample on a line of its own (tidy CSV): scenario,case,backend,repetition,sample,time_us.
+[[nodiscard]] std::unique_ptr<Sink> make_samples_sink(const std::filesystem::path& path);
+
+// RFC 4180 with '\n' line ends: every column of the registry but samples_us, in its order.
+[[nodiscard]] const std::string& csv_header();
+[[nodiscard]] std::string csv_record(const Row& row);
+
+// Bytes up to the end of the last whole record: a newline inside quotes does not end one.
+[[nodiscard]] std::size_t csv_whole_bytes(std::string_view text);
 
 }  // namespace lora_bench

@@ -4,10 +4,10 @@
 #include <ostream>
 #include <utility>
 
+#include "report/columns.h"
 #include "report/grid.h"
 #include "report/screen.h"
 #include "report/sink.h"
-#include "report/view.h"
 
 namespace lora_bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "report/view.h"
+#include "report/columns.h"
 
 #include <fmt/format.h>
 

@@ -16,7 +16,6 @@
 #include "run/describe.h"
 #include "run/layer_row.h"
 #include "run/watch.h"
-#include "verify/scan.h"
 #include "verify/verify.h"
 
 namespace lora_bench {

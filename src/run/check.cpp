@@ -10,10 +10,10 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "run/describe.h"
-#include "run/exported_case.h"
+#include "run/export.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
-#include "verify/scan.h"
+#include "verify/verify.h"
 
 namespace lora_bench {
 namespace {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "device/facts.h"
 #include "report/row.h"
+#include "run/run.h"
+#include "run/select.h"
 #include "scenario/scenario.h"
 
 namespace lora_bench {
@@ -21,5 +24,13 @@ namespace lora_bench {
 // The linker's build id of the running program, which another content changes; "" where it has
 // none.
 [[nodiscard]] std::string executable_id();
+
+// Stored rows of the file that the request resumes, refused (UsageError) unless they are of this
+// very run: same machine, build and scenarios in every context line, each row once, what it says of
+// its case as it is planned, and no figure that this tool would not have written. Empty where there
+// is nothing to resume.
+[[nodiscard]] std::vector<Row> resumed_rows(const RunRequest& request, const Context& context,
+                                            const std::map<std::string, Selected>& selected,
+                                            const std::vector<PlannedRow>& planned);
 
 }  // namespace lora_bench

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -7,7 +8,11 @@
 #include "device/facts.h"
 #include "device/memory.h"
 #include "ops/backend.h"
+#include "report/row.h"
+#include "run/safetensors.h"
 #include "scenario/case.h"
+#include "workload/problem.h"
+#include "workload/tensors.h"
 
 namespace lora_bench {
 
@@ -39,5 +44,22 @@ void refuse_unexported(const Case& spec);
 // code. Throws UsageError when the backend cannot do the case, EnvironmentError when a file cannot
 // be written.
 [[nodiscard]] ExportedFiles export_case(const ExportRequest& request);
+
+// A case read back from what `export` wrote.
+struct ExportedCase {
+  Row row;  // what a row says of it
+  Problem problem;
+  Tensors tensors;
+  std::vector<std::int64_t> rows;  // that are to be compared in full
+};
+
+// Whether the operand is written, and its name in the file (docs/export.md). An h that the op
+// writes is not.
+[[nodiscard]] bool exported(const Operand& operand);
+[[nodiscard]] std::string exported_name(const Operand& operand);
+// What `export` writes beside the row it tells, so that a row of another case is told from it.
+[[nodiscard]] std::string seal_of_row(const std::string& content, const std::string& row);
+// Throws UsageError, naming the tensor or the key, for a file that `export` did not write.
+[[nodiscard]] ExportedCase exported_case(StoredTensors stored);
 
 }  // namespace lora_bench

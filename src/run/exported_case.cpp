@@ -1,4 +1,4 @@
-#include "run/exported_case.h"
+#include "run/export.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "core/bytes.h"
 #include "core/error.h"
-#include "core/sha256.h"
 #include "report/json_row.h"
 
 namespace lora_bench {

@@ -17,7 +17,6 @@
 #include "run/watch.h"
 #include "scenario/scenario_text.h"
 #include "verify/random_case.h"
-#include "verify/shrink_case.h"
 
 namespace lora_bench {
 namespace {

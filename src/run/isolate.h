@@ -8,9 +8,9 @@
 
 #include "device/memory.h"
 #include "report/row.h"
-#include "run/child.h"
 #include "run/run.h"
 #include "run/select.h"
+#include "run/worker.h"
 
 namespace lora_bench {
 

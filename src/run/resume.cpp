@@ -1,4 +1,4 @@
-#include "run/resume.h"
+#include "run/context.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,8 @@
 #include "core/error.h"
 #include "report/columns.h"
 #include "report/doubts.h"
-#include "run/context.h"
 #include "run/describe.h"
-#include "run/thresholds.h"
+#include "run/run.h"
 #include "verify/verify.h"
 #include "workload/problem.h"
 

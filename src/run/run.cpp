@@ -11,17 +11,16 @@
 #include <utility>
 
 #include "core/error.h"
-#include "device/counter_session.h"
+#include "device/cupti.h"
+#include "device/launch_counters.h"
+#include "report/sink.h"
 #include "run/attempt.h"
 #include "run/case_runner.h"
 #include "run/context.h"
 #include "run/describe.h"
 #include "run/isolate.h"
 #include "run/progress.h"
-#include "run/resume.h"
-#include "run/samples.h"
 #include "run/select.h"
-#include "run/thresholds.h"
 #include "run/watch.h"
 
 namespace lora_bench {

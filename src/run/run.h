@@ -12,6 +12,7 @@
 #include "core/status.h"
 #include "report/sink.h"
 #include "run/target.h"
+#include "scenario/case.h"
 #include "scenario/scenario.h"
 
 namespace lora_bench {
@@ -86,5 +87,12 @@ struct PlannedRow {
 // The exit code of rows: the worst of them; a missed threshold is kRegression; if none PASSED,
 // at least kInconclusive.
 [[nodiscard]] ExitCode judge(const std::vector<Row>& rows);
+
+// Those of the case, each replaced by the one of the command line that is set.
+[[nodiscard]] Thresholds thresholds_of(const Case& spec, const Thresholds& asked);
+
+// Throws UsageError, before any work, where one of the rows has a threshold and takes no time to
+// judge by it: passing would say more than was looked at. `max_regression` is for `compare`.
+void refuse_unjudged(const RunRequest& request, const std::vector<PlannedRow>& planned);
 
 }  // namespace lora_bench

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "ops/fake.h"
+#include "ops/backends.h"
 #include "ops/plugin.h"
 #include "run/watch.h"
 #include "verify/mutants.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/regular_file.h"
+#include "core/error.h"
 #include "scenario/settings.h"
 
 namespace lora_bench {

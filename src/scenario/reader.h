@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/numbers.h"
+#include "core/units.h"
 #include "scenario/case.h"
 #include "scenario/diagnostics.h"
 #include "scenario/yaml_tree.h"

@@ -7,7 +7,7 @@
 #include <array>
 #include <bit>
 
-#include "core/numbers.h"
+#include "core/units.h"
 #include "scenario/settings.h"
 
 namespace lora_bench {

@@ -8,7 +8,6 @@
 #include "core/random.h"
 #include "reference/rounding_mode.h"
 #include "verify/oracle.h"
-#include "verify/scan.h"
 #include "verify/verify.h"
 
 namespace lora_bench {

@@ -1,7 +1,5 @@
 #include "verify/diagnose.h"
 
-#include "verify/hypotheses.h"
-
 namespace lora_bench {
 namespace {
 

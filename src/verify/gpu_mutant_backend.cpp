@@ -1,4 +1,4 @@
-#include "verify/gpu_mutants.h"
+#include "verify/mutants.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include <algorithm>

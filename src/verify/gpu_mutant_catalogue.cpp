@@ -1,4 +1,4 @@
-#include "verify/gpu_mutants.h"
+#include "verify/mutants.h"
 
 namespace lora_bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "verify/hypotheses.h"
+#include "verify/diagnose.h"
 #include "verify/oracle.h"
 
 namespace lora_bench {

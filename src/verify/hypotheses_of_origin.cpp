@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "verify/hypotheses.h"
+#include "verify/diagnose.h"
 
 namespace lora_bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "verify/hypotheses.h"
+#include "verify/diagnose.h"
 
 namespace lora_bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "layers/layer_engine.h"
 #include "layers/layer_problem.h"
-#include "layers/layer_tensors.h"
 
 namespace lora_bench {
 

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_home.h"
-#include "layers/layer_tensors.h"
 #include "reference/layer.h"
 #include "verify/diagnose.h"
 #include "verify/layer_faults.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "core/random.h"
-#include "verify/scan.h"
+#include "verify/verify.h"
 
 namespace lora_bench {
 namespace {

@@ -1,11 +1,16 @@
 #include "verify/mutant_hunt.h"
 
+#include <fmt/format.h>
+#include <algorithm>
 #include <exception>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "verify/random_case.h"
 
 namespace lora_bench {
+
 namespace {
 
 // What a race leaves is not the same from run to run, and so is its name.
@@ -98,6 +103,205 @@ void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
       report.alarm_messages.push_back(std::string(backend.name()) + ", " + spec.id + ": " + alarm);
     }
   }
+}
+
+namespace {
+
+std::vector<std::unique_ptr<Backend>> correct_backends() {
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const char* fault : {"none", "gpu-none"}) {
+    if (why_no_mutant(fault).empty()) {
+      backends.push_back(make_mutant(fault));
+    }
+  }
+  for (const BackendEntry& entry : backend_registry()) {
+    if (entry.why_not_here.empty()) {
+      backends.push_back(entry.make());
+    }
+  }
+  return backends;
+}
+
+void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
+                 const ProgressLine& progress, const Stop& stop) {
+  const std::vector<Case> cases = telling_cases();
+  for (const MutantDoc& doc : docs) {
+    const std::string why_not = why_no_mutant(doc.fault);
+    if (!why_not.empty()) {
+      ++report.skipped;
+      report.why_skipped = why_not;
+      continue;
+    }
+    const SelfTestRow row = hunt_and_judge(doc, cases, stop);
+    if (stop()) {
+      return;
+    }
+    report.rows.push_back(row);
+    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
+                        : fmt::format("{}: NOT CAUGHT", row.fault));
+  }
+}
+
+void try_layer_faults(SelfTestReport& report, const ProgressLine& progress, const Stop& stop) {
+  const std::vector<TellingLayer> layers = telling_layers();
+  for (const LayerFaultDoc& doc : layer_faults()) {
+    const SelfTestRow row = hunt_layer(doc, layers, stop);
+    if (stop()) {
+      return;
+    }
+    report.rows.push_back(row);
+    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
+                        : fmt::format("{}: NOT CAUGHT", row.fault));
+  }
+}
+
+}  // namespace
+
+bool sound(const SelfTestReport& report) {
+  return !report.rows.empty() && report.false_alarms == 0 &&
+         10 * report.correct_passed >= 9 * report.correct_cases &&
+         std::all_of(report.rows.begin(), report.rows.end(), [](const SelfTestRow& row) {
+           return row.caught && row.named_right && row.part_needed;
+         });
+}
+
+SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
+                         const std::function<void(const std::string&)>& progress,
+                         const Stop& stop) {
+  SelfTestReport report;
+  try_mutants(mutants(), report, progress, stop);
+  try_mutants(gpu_mutants(), report, progress, stop);
+  try_layer_faults(report, progress, stop);
+  try_right_layers(telling_layers(), report, stop);
+  const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
+  const auto share = static_cast<std::int64_t>(backends.size());
+  for (std::int64_t turn = 0; turn < share && !stop(); ++turn) {
+    const std::int64_t cases_of_backend =
+        correct_cases / share + (turn < correct_cases % share ? 1 : 0);
+    const Backend& backend = *backends[static_cast<std::size_t>(turn)];
+    progress(fmt::format("{}: {} random cases", backend.name(), cases_of_backend));
+    try_correct(backend, cases_of_backend, seed, report, stop);
+  }
+  report.interrupted = stop();
+  return report;
+}
+
+namespace {
+
+Case plain_case(const std::string& id) {
+  Case spec;
+  spec.scenario = "self-test";
+  spec.id = id;
+  spec.layer.name = "custom";
+  spec.layer.in_features = 100;
+  spec.layer.widths = {64};
+  spec.batch.decode = 24;
+  spec.adapters.slots = 4;
+  spec.adapters.rank.list = {8};
+  spec.adapters.max_rank = 8;
+  spec.adapters.scale = {2.0, 0.5, 3.0, 1.5};
+  spec.skew.kind = Skew::kDistinct;
+  spec.prefill_skew = spec.skew;
+  spec.verify.relations = true;
+  return spec;
+}
+
+Case packed_case() {
+  Case spec = plain_case("packed-bias-base-rows");
+  spec.layer.widths = {48, 33, 33};
+  spec.layer.offset_start = 3;
+  spec.layer.x_stride = 107;
+  spec.layer.y_stride = 122;
+  spec.batch.prefill = {7, 3};
+  spec.adapters.slots = 7;
+  spec.adapters.active = 5;
+  spec.adapters.rank.list = {8, 3, 8, 2, 5};
+  spec.adapters.bias = true;
+  spec.no_adapter = 0.25;
+  return spec;
+}
+
+Case idle_slots_case() {
+  Case spec = plain_case("idle-slots");
+  spec.adapters.slots = 6;
+  spec.adapters.active = 3;
+  spec.skew.kind = Skew::kUniform;
+  spec.prefill_skew = spec.skew;
+  return spec;
+}
+
+Case shrink_case() {
+  Case spec = plain_case("shrink-fp32");
+  spec.op = Op::kShrink;
+  spec.layer.in_features = 257;
+  return spec;
+}
+
+// One size far beyond the others, which are small.
+Case far_case(const std::string& id, std::int64_t features, std::vector<std::int64_t> widths,
+              std::int64_t tokens, std::int64_t rank) {
+  Case spec = plain_case(id);
+  spec.layer.in_features = features;
+  spec.layer.widths = std::move(widths);
+  spec.batch.decode = tokens;
+  spec.adapters.rank.list = {rank};
+  spec.adapters.max_rank = rank;
+  return spec;
+}
+
+std::vector<Case> far_cases() {
+  Case slots = far_case("1100-slots", 8, {8}, 40, 2);
+  slots.adapters.slots = 1100;
+  slots.skew.kind = Skew::kUniform;
+  std::vector<Case> cases{far_case("700-tokens", 12, {8}, 700, 3),
+                          far_case("2500-tokens", 8, {6}, 2500, 2),
+                          far_case("66000-tokens", 4, {4}, 66000, 2),
+                          slots,
+                          far_case("rank-700", 12, {12}, 6, 700),
+                          far_case("rank-1500", 8, {8}, 5, 1500),
+                          far_case("12-slices", 20, std::vector<std::int64_t>(12, 4), 8, 4),
+                          far_case("40-slices", 20, std::vector<std::int64_t>(40, 3), 6, 3),
+                          far_case("6000-of-k", 6000, {8}, 6, 4),
+                          far_case("6000-columns", 8, {6000}, 6, 4)};
+  for (Case& spec : cases) {
+    spec.prefill_skew = spec.skew;
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> telling_cases() {
+  Case narrow = plain_case("rank-32-scale-at-expand");
+  narrow.adapters.rank.list = {32, 16, 32, 7};
+  narrow.adapters.max_rank = 32;
+  narrow.scale_at = ScaleAt::kExpand;
+
+  Case gap = plain_case("empty-slice");
+  gap.layer.widths = {32, 0, 24};
+  gap.layer.y_stride = 60;
+
+  Case uneven = plain_case("uneven-slices");
+  uneven.layer.widths = {64, 16, 16};
+  uneven.layer.y_stride = 110;
+
+  Case nothing = plain_case("rank-zero");
+  nothing.adapters.rank.list = {0, 4};
+
+  Case overwrite = plain_case("overwrite");
+  overwrite.add_inputs = false;
+
+  Case wide = plain_case("fp32");
+  wide.dtype = Dtype::kFp32;
+
+  Case half = plain_case("fp16");
+  half.dtype = Dtype::kFp16;
+
+  std::vector<Case> cases{packed_case(), idle_slots_case(), narrow,        gap,  uneven,
+                          nothing,       overwrite,         shrink_case(), wide, half};
+  const std::vector<Case> far = far_cases();
+  cases.insert(cases.end(), far.begin(), far.end());
+  return cases;
 }
 
 }  // namespace lora_bench

@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "device/facts.h"
-#include "verify/gpu_mutants.h"
 #include "verify/mutant_faults.h"
 
 namespace lora_bench {

@@ -9,8 +9,7 @@
 #include "core/dtype.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
-#include "verify/relation_checks.h"
-#include "verify/scan.h"
+#include "verify/verify.h"
 
 namespace lora_bench {
 namespace {

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "verify/groundwork.h"
+#include "verify/staging.h"
+#include "verify/step.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -17,5 +22,96 @@ namespace lora_bench {
                                                      Memory& memory, std::int64_t max_rows,
                                                      Part without = Part::kNone,
                                                      const std::optional<Numerics>& declared = {});
+
+// The relations of level 3 over one problem and one backend. Each is a member that launches and
+// compares, and notes what does not hold. See relations.h.
+class Relations {
+ public:
+  using Bits = std::vector<std::byte>;
+  using Derived = std::shared_ptr<DerivedStep>;
+
+  Relations(Groundwork& groundwork, const Backend& backend, Memory& memory, std::int64_t max_rows,
+            Part without, const std::optional<Numerics>& declared);
+
+  [[nodiscard]] std::optional<Failure> run();
+
+ private:
+  using Check = void (Relations::*)();
+  struct Relation {
+    const char* name;
+    bool holds_for_this_backend;
+    Check check;
+    const char* hypothesis;  // what it means that it does not hold; "" = anything
+  };
+
+  // relations.cpp: what other rows, slots and numbers may not change
+  void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
+  void after_another_step();
+  void idle_after_busy();
+  void other_values_in_unused_places();
+  void permuted_rows();
+  void relabelled_adapters();
+  void rows_alone();
+  // relations_of_replay.cpp: the same launch, many times and over other buffers' contents
+  void recorded_once();
+  void many_runs();
+  void other_batches();
+  void memory_given_back();
+  void expect_given_back(const char* what, const std::function<void()>& turn);
+  void replay_over(const Step& recorded, const std::vector<Derived>& batches,
+                   const std::vector<std::int64_t>& base_rows);
+  // relations_of_parts.cpp: the whole and its parts, narrow and wide
+  void doubled_inputs();
+  void slices_one_by_one();
+  void shrink_then_expand();
+  void wider_padding();
+  void operands_apart();
+  void results_beyond_fp16();
+  [[nodiscard]] bool supports(const Problem& problem) const;
+
+  Bits launch(const Step& step);
+  Bits launch_after(const Step& earlier, const Step& step);
+  Bits launch_in(Stage& stage);
+  void expect_repeated(const Bits& got, const Problem& problem,
+                       const std::vector<std::int64_t>& base_rows, bool doubled = false);
+  [[nodiscard]] bool follows(const Bits& got, std::int64_t index, std::int64_t base_index,
+                             bool doubled) const;
+  // Of one step, launched twice; its row i is row base_rows[i] of the base.
+  void expect_same(const Problem& problem, const Bits& expected, const Bits& got,
+                   const std::vector<std::int64_t>& base_rows);
+  void expect_same_or_right(const Bits& got);
+  // The oracle decides; row i of the step is row base_rows[i] of the base.
+  void expect_right(DerivedStep& derived, const Numerics& numerics, const Bits& got,
+                    const std::vector<std::int64_t>& base_rows);
+  // The same of the base, where the same bits by the same declaration are looked at once.
+  void expect_base(const Numerics& numerics, const Bits& got);
+  [[nodiscard]] Derived drawn(const std::string& name, const Problem& problem, std::uint64_t seed);
+  void note_damage(const std::string& damage);
+  void note(std::int64_t base_row, std::int32_t adapter, std::int64_t column, double expected,
+            double got);
+
+  const Backend& backend_;
+  Memory& memory_;
+  std::uint64_t seed_;
+  Part without_;
+  std::vector<std::int64_t> origin_;  // [rows of base], the token of the case
+  Groundwork& groundwork_;
+  Derived of_base_;
+  const Step& base_;
+  std::vector<std::int64_t> same_rows_;  // 0, 1, ...
+  Numerics numerics_;
+  Bits base_bits_;
+  struct Right {
+    Numerics numerics;
+    Bits bits;
+    std::int64_t compared = 0;
+  };
+  std::optional<Right> right_;  // what the oracle let pass last of the base
+  Failure failure_;
+  bool failed_ = false;
+  bool damaged_ = false;
+  bool reads_padding_ = false;  // NaN that stands there alone came back
+  bool varies_ = false;         // a step that was to be compared with another did not repeat itself
+};
 
 }  // namespace lora_bench

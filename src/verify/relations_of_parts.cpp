@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/relation_checks.h"
+#include "verify/relations.h"
 
 namespace lora_bench {
 namespace {

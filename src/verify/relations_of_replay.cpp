@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 #include "verify/oracle.h"
-#include "verify/relation_checks.h"
+#include "verify/relations.h"
 #include "verify/staging.h"
 
 namespace lora_bench {

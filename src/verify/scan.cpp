@@ -1,4 +1,4 @@
-#include "verify/scan.h"
+#include "verify/verify.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "verify/shrink_case.h"
+#include "verify/random_case.h"
 
 #include <algorithm>
 #include <iterator>

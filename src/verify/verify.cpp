@@ -13,7 +13,6 @@
 #include "verify/groundwork.h"
 #include "verify/oracle.h"
 #include "verify/relations.h"
-#include "verify/scan.h"
 #include "verify/staging.h"
 
 namespace lora_bench {

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "workload/batch.h"
-#include "workload/streams.h"
+#include "workload/fill_sizes.h"
 
 namespace lora_bench {
 namespace {

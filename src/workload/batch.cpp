@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "workload/streams.h"
+#include "workload/fill_sizes.h"
 
 namespace lora_bench {
 namespace {

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "core/random.h"
-#include "workload/streams.h"
 
 namespace lora_bench {
 namespace {

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/error.h"
-#include "core/sha256.h"
 #include "core/units.h"
 
 namespace lora_bench {

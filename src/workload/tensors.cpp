@@ -13,7 +13,6 @@
 #include "core/random.h"
 #include "core/units.h"
 #include "workload/fill_sizes.h"
-#include "workload/streams.h"
 #include "workload/uneven.h"
 
 namespace lora_bench {

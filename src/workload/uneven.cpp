@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/random.h"
-#include "workload/streams.h"
+#include "workload/fill_sizes.h"
 
 namespace lora_bench {
 namespace {

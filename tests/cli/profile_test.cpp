@@ -3,7 +3,8 @@
 #include <filesystem>
 #include <string>
 
-#include "device/counter_session.h"
+#include "device/cupti.h"
+#include "device/launch_counters.h"
 #include "support/process.h"
 #include "support/small_scenario.h"
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
 #include "ops/fused_layer.h"
 #include "run/select.h"
 #include "support/layer_case.h"

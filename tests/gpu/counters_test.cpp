@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "device/counter_session.h"
+#include "device/cupti.h"
+#include "device/launch_counters.h"
 #include "measure/ceilings.h"
 #include "measure/lone_launch.h"
 #include "run/select.h"

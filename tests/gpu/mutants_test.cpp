@@ -4,8 +4,8 @@
 
 #include "support/need_gpu.h"
 #include "support/proved.h"
-#include "verify/gpu_mutants.h"
 #include "verify/mutant_hunt.h"
+#include "verify/mutants.h"
 #include "verify/random_case.h"
 
 using namespace lora_bench;

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "device/facts.h"
 #include "ops/backends.h"
-#include "ops/plain_formula.h"
+#include "ops/operands.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"
 #include "support/proved.h"

@@ -3,9 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "layers/layer_home.h"
+#include "layers/layer_engine.h"
 #include "measure/clock.h"
-#include "ops/backend_on_gpu.h"
 #include "ops/backends.h"
 #include "ops/cublaslt_library.h"
 #include "run/select.h"

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "ops/backends.h"
-#include "ops/plain_formula.h"
+#include "ops/operands.h"
 #include "support/host_run.h"
 #include "support/need_gpu.h"
 #include "support/workload_case.h"

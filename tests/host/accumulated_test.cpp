@@ -5,7 +5,6 @@
 #include "support/host_run.h"
 #include "support/plain_backend.h"
 #include "verify/random_case.h"
-#include "verify/scan.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;

@@ -12,7 +12,6 @@
 #include "core/dtype.h"
 #include "support/problems.h"
 #include "verify/oracle.h"
-#include "verify/scan.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/summary.h"
+#include "cli/terminal.h"
 #include "support/process.h"
 
 namespace lora_bench::test {

@@ -6,7 +6,6 @@
 
 #include "core/dtype.h"
 #include "verify/oracle.h"
-#include "verify/scan.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;

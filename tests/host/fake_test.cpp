@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "core/error.h"
-#include "ops/fake.h"
-#include "ops/plain_formula.h"
+#include "ops/backends.h"
+#include "ops/operands.h"
 #include "support/host_run.h"
 #include "support/workload_case.h"
 #include "verify/verify.h"

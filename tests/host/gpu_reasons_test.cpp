@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "device/architectures.h"
+#include "device/facts.h"
 #include "device/nvml.h"
 
 using lora_bench::architecture_fits;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "compare/compare.h"
-#include "compare/interval.h"
 
 using namespace lora_bench;
 

@@ -1,4 +1,5 @@
 #include "device/launch_counters.h"
+#include "device/cupti.h"
 
 #include <doctest/doctest.h>
 
@@ -6,12 +7,11 @@
 #include <set>
 #include <vector>
 
-#include "device/counter_session.h"
 #include "device/facts.h"
 #include "device/found_library.h"
 #include "measure/lone_launch.h"
 #include "measure/rotation.h"
-#include "ops/fake.h"
+#include "ops/backends.h"
 #include "run/case_runner.h"
 #include "support/observed_backend.h"
 #include "support/process.h"

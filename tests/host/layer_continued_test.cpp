@@ -6,8 +6,6 @@
 
 #include "core/dtype.h"
 #include "layers/layer_engine.h"
-#include "layers/layer_memory.h"
-#include "layers/layer_tensors.h"
 #include "ops/backends.h"
 #include "ops/fused_layer.h"
 #include "support/fused_on_host.h"

@@ -11,7 +11,6 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "ops/backends.h"
-#include "ops/fake.h"
 #include "support/layer_bench.h"
 #include "support/layer_case.h"
 #include "verify/layer_proof.h"

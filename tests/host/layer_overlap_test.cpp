@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
 #include "ops/backends.h"
 #include "support/layer_bench.h"
 #include "support/layer_case.h"

@@ -5,7 +5,6 @@
 
 #include "core/dtype.h"
 #include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
 #include "ops/backends.h"
 #include "ops/vocabulary.h"
 #include "support/layer_case.h"

@@ -1,4 +1,4 @@
-#include "core/numbers.h"
+#include "core/units.h"
 
 #include <doctest/doctest.h>
 

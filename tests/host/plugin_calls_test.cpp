@@ -1,4 +1,4 @@
-#include "ops/plugin_calls.h"
+#include "ops/plugin.h"
 
 #include <doctest/doctest.h>
 

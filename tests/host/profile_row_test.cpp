@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "ops/fake.h"
+#include "ops/backends.h"
 #include "run/watch.h"
 #include "scenario/scenario.h"
 #include "support/process.h"

@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "report/columns.h"
 #include "report/json_row.h"
-#include "report/json_text.h"
 #include "report/sink.h"
 #include "support/rows.h"
 

@@ -5,9 +5,9 @@
 #include "device/facts.h"
 #include "support/draws.h"
 #include "verify/diagnose.h"
-#include "verify/gpu_mutants.h"
 #include "verify/layer_faults.h"
 #include "verify/mutant_hunt.h"
+#include "verify/mutants.h"
 #include "verify/random_case.h"
 
 using namespace lora_bench;

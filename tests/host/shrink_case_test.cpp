@@ -6,7 +6,6 @@
 #include "scenario/scenario_text.h"
 #include "support/draws.h"
 #include "verify/random_case.h"
-#include "verify/shrink_case.h"
 
 using namespace lora_bench;
 

@@ -9,11 +9,9 @@
 
 #include "core/error.h"
 #include "report/columns.h"
-#include "report/csv.h"
 #include "report/json_row.h"
 #include "report/screen.h"
 #include "report/sink.h"
-#include "report/view.h"
 #include "support/golden.h"
 #include "support/need_gpu.h"
 #include "support/process.h"

@@ -4,7 +4,6 @@
 
 #include "ops/backends.h"
 #include "support/cpu_case.h"
-#include "verify/scan.h"
 #include "verify/verify.h"
 #include "workload/excerpt.h"
 

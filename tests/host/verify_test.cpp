@@ -11,7 +11,6 @@
 #include "support/plain_backend.h"
 #include "support/problems.h"
 #include "verify/oracle.h"
-#include "verify/scan.h"
 #include "verify/staging.h"
 
 using namespace lora_bench;

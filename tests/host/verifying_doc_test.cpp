@@ -10,7 +10,6 @@
 
 #include "reference/reference.h"
 #include "verify/diagnose.h"
-#include "verify/gpu_mutants.h"
 #include "verify/mutants.h"
 
 using namespace lora_bench;

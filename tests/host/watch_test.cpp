@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "ops/fake.h"
+#include "ops/backends.h"
 
 namespace lora_bench {
 namespace {

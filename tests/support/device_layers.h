@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
 #include "ops/backends.h"
 #include "run/select.h"
 #include "verify/layer_proof.h"

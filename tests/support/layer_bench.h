@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "layers/layer_engine.h"
-#include "layers/layer_tensors.h"
 #include "ops/backends.h"
 #include "verify/layer_proof.h"
 

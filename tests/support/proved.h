@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "verify/scan.h"
 #include "verify/verify.h"
 
 namespace lora_bench::test {
