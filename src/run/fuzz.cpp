@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include "core/error.h"
@@ -131,6 +132,9 @@ class Fuzzer {
   std::vector<Entrant> entrants_;
   Progress progress_;
   FuzzReport report_;
+  // Of the backend, its fault and the case but for its name: failures made small often are one
+  // case.
+  std::map<std::string, std::filesystem::path> written_;
   std::uint64_t index_ = 0;  // of the case in hand
   double started_ = now_s();
 };
@@ -242,7 +246,8 @@ Case Fuzzer::make_smaller(Entrant& entrant, const Case& spec, Proof& last, std::
   return shrunk.spec;
 }
 
-// Writes `smallest` to a file of its own and tells of it. Throws EnvironmentError where it cannot.
+// Writes `smallest` to a file of its own, unless that was done, and tells of it. Throws
+// EnvironmentError where it cannot.
 FuzzFailure Fuzzer::written(const Entrant& entrant, const Case& smallest, const Proof& last,
                             const Proof& as_drawn, std::string how_written) {
   FuzzFailure failure;
@@ -251,18 +256,27 @@ FuzzFailure Fuzzer::written(const Entrant& entrant, const Case& smallest, const 
   failure.index = index_;
   failure.status = last.row.status;
   failure.status_as_drawn = as_drawn.row.status;
-  failure.file = free_path(fmt::format("fuzz-{}-{}", request_.seed, index_));
+  Case nameless = smallest;
+  nameless.scenario = nameless.id = "";
+  const auto [known, is_new] =
+      written_.emplace(fmt::format("{} {} {} {}", failure.backend, name(failure.status),
+                                   last.row.hypothesis, scenario_text(nameless)),
+                       free_path(fmt::format("fuzz-{}-{}", request_.seed, index_)));
+  failure.file = known->second;
+  failure.how_written += is_new ? "" : ", which is the case of " + failure.file.filename().string();
   failure.command = command_for(entrant.contestant.spelling(), failure.file, last);
   failure.message = last.row.message;
   failure.as_drawn = as_drawn.row.message;
-  std::ofstream file(failure.file);
-  file << file_text(failure, smallest);
-  file.close();
   progress_.clear();
   request_.tell(fmt::format("{} {} on case {}: {}\n  {}", name(failure.status), failure.backend,
                             failure.index, failure.message, failure.command));
-  if (!file) {
-    throw EnvironmentError("cannot write '" + failure.file.string() + "'");
+  if (is_new) {
+    std::ofstream file(failure.file);
+    file << file_text(failure, smallest);
+    file.close();
+    if (!file) {
+      throw EnvironmentError("cannot write '" + failure.file.string() + "'");
+    }
   }
   return failure;
 }

@@ -57,7 +57,8 @@ struct FuzzReport {
 // Proves every backend, in processes beside this one (run/contestant.h), on cases drawn from the
 // seed: the same seed draws the same cases whatever the backends. A case that fails is made as
 // small as it stays failing and written to FOLDER/fuzz-SEED-INDEX.yaml (or -2, where that is) at
-// once, so that nothing that follows can lose it. MISTRUSTED cases are written as drawn, the first
+// once, so that nothing that follows can lose it; one that fails as a case before it did, and is
+// the same made small, names that file. MISTRUSTED cases are written as drawn, the first
 // `failures_enough` of each backend. Throws UsageError and EnvironmentError before any
 // work.
 [[nodiscard]] FuzzReport fuzz(const FuzzRequest& request);
