@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "device/facts.h"
+#include "ops/auto_tuning.h"
 #include "ops/backend.h"
 #include "ops/backends.h"
 #include "report/columns.h"
@@ -40,7 +41,7 @@ std::string list_scenarios(int width) {
   for (const std::filesystem::path& file : files) {
     Scenario scenario;
     try {
-      scenario = load_scenario(file, {});
+      scenario = load_scenario(file, {.tuning = tuning_rules()});
     } catch (const UsageError& error) {
       broken.insert(broken.end(), error.diagnostics().begin(), error.diagnostics().end());
       continue;
@@ -151,7 +152,7 @@ std::string list_fakes(int width) {
 
 std::string list_fields(int width) {
   std::vector<Definition> entries;
-  for (const FieldDoc& field : scenario_fields()) {
+  for (const FieldDoc& field : scenario_fields(tuning_rules().knobs)) {
     entries.push_back({field.path, fmt::format("{} [{}]", field.meaning, field.allowed)});
   }
   return "fields of a scenario\n" + definitions(entries, width);

@@ -174,9 +174,9 @@ Explanation explanation_of_layer(const AutoDevice& device, const Case& spec, Lay
       tuning_of_choice(device, part.lora)};
   add(explanation, device, part.lora);
   if (part.expand) {
-    const Tuning of_expand = tuning_of_choice(device, *part.expand);
-    explanation.tuning.expand_tile = of_expand.expand_tile;
-    explanation.tuning.chunks = of_expand.chunks;
+    for (const KnobValue& said : tuning_of_choice(device, *part.expand)) {
+      explanation.tuning = with_value(explanation.tuning, said);
+    }
     add(explanation, device, *part.expand);
   }
   return explanation;

@@ -35,11 +35,11 @@ std::string with_case_apart(const std::string& named) {
 
 // Of a command that asks auto for its own choice.
 std::optional<SettingFault> fault_of_being_tuned(const Tuning& tuning) {
-  if (tuning == Tuning{}) {
+  if (tuning.empty()) {
     return std::nullopt;
   }
   return SettingFault{
-      "tuning.family",
+      "tuning." + tuning.front().knob,
       fmt::format("tuning {{{}}}, where tune searches from what auto itself chooses",
                   tuning_text(tuning)),
       "a case without tuning: leave it out, or choose others with --case or --filter"};
@@ -103,8 +103,11 @@ std::vector<Scenario> load_selected(const Selection& selection) {
   options.overrides = selection.overrides;
   options.max_cases = selection.max_cases;
   options.check_backend = check_backend;
-  options.check_tuning = selection.takes_tuned ? tuning_fault : fault_of_being_tuned;
   options.check_layer = layer_fault;
+  options.tuning = tuning_rules();
+  if (!selection.takes_tuned) {
+    options.tuning.fault = fault_of_being_tuned;
+  }
   options.keep_refused = true;
   if (selection.seed) {
     options.overrides.push_back(fmt::format("seed={}", *selection.seed));
@@ -152,7 +155,7 @@ RunRequest request_for(const Selection& selection) {
   if (!selection.tuning.empty()) {
     request.tuning_file = selection.tuning;
     request.tuned =
-        apply_tunings(request.scenarios, load_tuning_file(selection.tuning, tuning_fault),
+        apply_tunings(request.scenarios, load_tuning_file(selection.tuning, tuning_rules()),
                       selection.tuning, tuning_device());
   }
   request.overrides = selection.overrides;

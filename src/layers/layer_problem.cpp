@@ -187,11 +187,11 @@ std::string why_not_fused(const LayerProblem& problem, const Backend& base) {
       !why.empty()) {
     return why;
   }
-  if (const Tuning& tuning = problem.lora.tuning; tuning.family != TunedFamily::kAuto) {
+  if (const Tuning& tuning = problem.lora.tuning; !tuning.empty()) {
     return fmt::format(
-        "layer.overlap fused with tuning.family {}: the base's launch makes the adapters' part, "
-        "and `auto` none; another overlap, or tuning.family auto",
-        name(tuning.family));
+        "layer.overlap fused with tuning.{} {}: the base's launch makes the adapters' part, and "
+        "`auto` none; another overlap, or no tuning",
+        tuning.front().knob, tuning.front().value);
   }
   for (const ShardProblem& part : fused_shards(problem)) {
     if (std::string why = base.fused()->why_not(part.base, part.lora); !why.empty()) {

@@ -132,22 +132,22 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
 
 kernels::ClusteredTuning auto_clustered_tuning(const AutoDevice& device, const Problem& problem) {
   const kernels::ClusteredShape shape = auto_clustered_shape(device, problem);
-  const Tuning& tuning = problem.tuning;
-  if (tuning.family != TunedFamily::kClustered) {
+  const AutoKnobs said = knobs_of(problem.tuning);
+  if (said.family != AutoFamily::kClustered) {
     return kernels::clustered_tuning(shape);
   }
-  return kernels::clustered_tuning_of(shape, {.cluster = static_cast<int>(tuning.cluster),
-                                              .groups = static_cast<int>(tuning.groups),
-                                              .warps = static_cast<int>(tuning.warps),
-                                              .slots = static_cast<int>(tuning.slots),
-                                              .blocks = static_cast<int>(tuning.blocks)});
+  return kernels::clustered_tuning_of(shape, {.cluster = static_cast<int>(said.cluster),
+                                              .groups = static_cast<int>(said.groups),
+                                              .warps = static_cast<int>(said.warps),
+                                              .slots = static_cast<int>(said.slots),
+                                              .blocks = static_cast<int>(said.blocks)});
 }
 
 kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Problem& problem) {
-  const TunedFamily asked = problem.tuning.family;
+  const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
   kernels::ResidentTuning none;
   none.fits = false;
-  return asked == TunedFamily::kAuto || asked == TunedFamily::kResident
+  return !asked || asked == AutoFamily::kResident
              ? kernels::resident_tuning(auto_clustered_shape(device, problem))
              : none;
 }
@@ -155,10 +155,11 @@ kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Pro
 kernels::PanelShrinkTuning auto_shrink_tuning(const AutoDevice& device, const Problem& problem,
                                               const Tuning& tuning, bool vectors) {
   const kernels::PanelShape shape = auto_panel_shape(device, problem, vectors);
+  const AutoKnobs knobs = knobs_of(tuning);
   kernels::PanelShrinkSaid said;
-  said.tile = tile_of(kernels::kPanelShrinkTiles, tuning.shrink_tile);
-  said.split = static_cast<int>(tuning.split);
-  said.levels = tuning.parts > 0 ? levels_of(tuning.parts) : -1;
+  said.tile = tile_of(kernels::kPanelShrinkTiles, knobs.shrink_tile);
+  said.split = static_cast<int>(knobs.split);
+  said.levels = knobs.parts > 0 ? levels_of(knobs.parts) : -1;
   const kernels::PanelShrinkTuning chosen = kernels::panel_shrink_tuning(shape, said);
   return chosen.tile == kernels::kPanelPlain ? kernels::panel_shrink_tuning(shape) : chosen;
 }
@@ -167,8 +168,9 @@ kernels::PanelExpandTuning auto_expand_tuning(const AutoDevice& device, const Pr
                                               const Tuning& tuning, bool vectors) {
   const kernels::PanelShape shape = auto_panel_shape(device, problem, vectors);
   const std::int64_t* widths = problem.widths.data();
-  const kernels::PanelExpandSaid said{tile_of(kernels::kPanelExpandTiles, tuning.expand_tile),
-                                      tuning.chunks};
+  const AutoKnobs knobs = knobs_of(tuning);
+  const kernels::PanelExpandSaid said{tile_of(kernels::kPanelExpandTiles, knobs.expand_tile),
+                                      knobs.chunks};
   const kernels::PanelExpandTuning chosen = kernels::panel_expand_tuning(shape, widths, said);
   return chosen.tile == kernels::kPanelPlain ? kernels::panel_expand_tuning(shape, widths) : chosen;
 }
@@ -184,8 +186,8 @@ std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& probl
 }
 
 AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
-  const TunedFamily asked = problem.tuning.family;
-  if (asked == TunedFamily::kPanel) {
+  const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
+  if (asked == AutoFamily::kPanel) {
     return AutoReason::kPanelAsked;
   }
   if (device.compute_capability < 90) {
@@ -197,15 +199,15 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!clusters_can_copy(problem)) {
     return AutoReason::kNoVectors;
   }
-  if (asked == TunedFamily::kAuto && !few_rows(device, problem)) {
+  if (!asked && !few_rows(device, problem)) {
     return AutoReason::kManyRows;
   }
   const bool takes = kernels::clustered_takes(auto_clustered_shape(device, problem)) &&
                      auto_clustered_tuning(device, problem).fits;
-  if (!takes || (asked == TunedFamily::kResident && !auto_resident_tuning(device, problem).fits)) {
+  if (!takes || (asked == AutoFamily::kResident && !auto_resident_tuning(device, problem).fits)) {
     return AutoReason::kNoRoom;
   }
-  return asked == TunedFamily::kAuto ? AutoReason::kFewRows : AutoReason::kClustersAsked;
+  return asked ? AutoReason::kClustersAsked : AutoReason::kFewRows;
 }
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
@@ -215,6 +217,42 @@ AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
   }
   return auto_resident_tuning(device, problem).fits ? AutoFamily::kResident
                                                     : AutoFamily::kClustered;
+}
+
+AutoKnobs chosen_knobs(const AutoDevice& device, const Problem& problem) {
+  AutoKnobs knobs;
+  knobs.family = auto_family(device, problem);
+  if (knobs.family == AutoFamily::kClustered) {
+    const auto chosen = auto_clustered_tuning(device, problem);
+    knobs.cluster = chosen.cluster;
+    knobs.groups = chosen.groups;
+    knobs.warps = chosen.warps;
+    knobs.slots = chosen.slots;
+    knobs.blocks = knobs_of(problem.tuning).blocks;  // not seen in what is chosen
+  }
+  if (knobs.family != AutoFamily::kPanel) {
+    return knobs;
+  }
+  if (has_shrink(problem.op)) {
+    const auto chosen =
+        auto_shrink_tuning(device, problem, problem.tuning, shrinks_in_vectors(problem));
+    if (chosen.tile != kernels::kPanelPlain) {
+      knobs.shrink_tile =
+          tile_name(kernels::kPanelShrinkTiles[static_cast<std::size_t>(chosen.tile)]);
+      knobs.split = chosen.split;
+      knobs.parts = kernels::panel_parts(chosen.levels);
+    }
+  }
+  if (has_expand(problem.op)) {
+    const auto chosen =
+        auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
+    if (chosen.tile != kernels::kPanelPlain) {
+      knobs.expand_tile =
+          tile_name(kernels::kPanelExpandTiles[static_cast<std::size_t>(chosen.tile)]);
+      knobs.chunks = chosen.chunks;
+    }
+  }
+  return knobs;
 }
 
 bool shrinks_in_vectors(const Problem& problem) {
@@ -237,6 +275,13 @@ std::string tile_name(const kernels::PanelShrinkTile& tile) {
 std::string tile_name(const kernels::PanelExpandTile& tile) {
   return fmt::format("{}x{}x{}", 16 * tile.warps_of_rows, tile.wide * tile.warps_of_columns,
                      16 * tile.steps);
+}
+
+const kernels::PanelShrinkTile* shrink_tile_named(const std::string& name) {
+  const auto& tiles = kernels::kPanelShrinkTiles;
+  const auto* const found = std::find_if(tiles.begin(), tiles.end(),
+                                         [&](const auto& tile) { return tile_name(tile) == name; });
+  return found == tiles.end() ? nullptr : &*found;
 }
 
 }  // namespace lora_bench

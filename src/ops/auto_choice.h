@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,14 +25,27 @@ struct AutoDevice {
 // The kernel families of backend `auto`. All keep one order of sums, so that what is chosen changes
 // no bit of a row.
 enum class AutoFamily : std::uint8_t {
-  kResident,   // one launch of clusters that have all weights before it begins: few adapters
   kClustered,  // one launch, a cluster of blocks an adapter: the linear op of few rows on sm_90
+  kResident,   // one launch of clusters that have all weights before it begins: few adapters
   kPanel,      // many rows of an adapter, and any other op, alignment and device
 };
 template <>
 struct EnumNames<AutoFamily> {
-  static constexpr std::array<std::string_view, 3> kNames{"resident", "clustered", "panel"};
+  static constexpr std::array<std::string_view, 3> kNames{"clustered", "resident", "panel"};
 };
+
+// What a tuning says, or a launch was chosen to be: the knobs of the table in auto_tuning.cpp,
+// which says what each means. None, 0 and "" say nothing.
+struct AutoKnobs {
+  std::optional<AutoFamily> family = {};
+  std::int64_t cluster = 0, groups = 0, warps = 0, slots = 0, blocks = 0;
+  std::string shrink_tile = {}, expand_tile = {};
+  std::int64_t split = 0, parts = 0, chunks = 0;
+};
+[[nodiscard]] AutoKnobs knobs_of(const Tuning& tuning);
+[[nodiscard]] Tuning tuning_of(const AutoKnobs& knobs);
+// Without what is said of a half that the op has not.
+[[nodiscard]] Tuning tuning_of_op(const Tuning& tuning, Op op);
 
 // What decides. The first two are for clusters of either family, all others for kPanel.
 enum class AutoReason : std::uint8_t {
@@ -50,6 +64,9 @@ enum class AutoReason : std::uint8_t {
 // Addresses that do not start on 16 bytes are seen later, and go to kPanel.
 [[nodiscard]] AutoReason auto_reason(const AutoDevice& device, const Problem& problem);
 [[nodiscard]] AutoFamily auto_family(const AutoDevice& device, const Problem& problem);
+// All that is launched, as a tuning could say it. A half of panel without a tile has no number that
+// could be said, and is the same without.
+[[nodiscard]] AutoKnobs chosen_knobs(const AutoDevice& device, const Problem& problem);
 
 [[nodiscard]] kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device,
                                                            const Problem& problem);
@@ -85,6 +102,8 @@ enum class AutoReason : std::uint8_t {
 // As scenarios name tiles: "64x48", "64x128x16".
 [[nodiscard]] std::string tile_name(const kernels::PanelShrinkTile& tile);
 [[nodiscard]] std::string tile_name(const kernels::PanelExpandTile& tile);
+// Null for what is no tile.
+[[nodiscard]] const kernels::PanelShrinkTile* shrink_tile_named(const std::string& name);
 
 // The GPU in use, whose facts are given. Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] AutoDevice auto_device(const DeviceFacts& facts);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/units.h"
@@ -12,6 +13,11 @@ namespace lora_bench {
 namespace {
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
+
+std::string rows_an_adapter(const char* how_many, const Problem& problem) {
+  return fmt::format("{} rows an adapter: {} over {}", how_many, counted(problem.tokens, "token"),
+                     counted(problem.groups(), "adapter"));
+}
 
 std::string clustered_line(const kernels::ClusteredTuning& tuning) {
   if (tuning.any_batch) {
@@ -123,6 +129,106 @@ std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& pr
   return lines;
 }
 
+std::string why_not_clustered(const AutoDevice& device, const Problem& problem) {
+  const AutoReason reason = auto_reason(device, problem);
+  if (reason == AutoReason::kClustersAsked) {
+    return "";
+  }
+  const kernels::ClusteredTuning tuning = auto_clustered_tuning(device, problem);
+  if (reason != AutoReason::kNoRoom || tuning.shared_bytes == 0) {
+    return fmt::format("tuning.family clustered: {}; allowed: panel", reason_text(device, problem));
+  }
+  return fmt::format(
+      "tuning {{{}}}: {} with {} each take {} of shared memory a block; allowed: {}, half of it "
+      "with tuning.blocks 2, and {} in all",
+      tuning_text(problem.tuning), counted(tuning.warps, "warp"), counted(tuning.slots, "slot"),
+      bytes(tuning.shared_bytes), bytes(device.shared_bytes),
+      counted(kernels::kClusteredBarrierBytes / 8 - 1, "slot"));
+}
+
+std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
+  switch (auto_reason(device, problem)) {
+    case AutoReason::kClustersAsked:
+      return "";
+    case AutoReason::kNoRoom:
+      return fmt::format(
+          "tuning.family resident: the weights of {} of rank {} are more than the shared memory of "
+          "clusters that run at once; allowed: clustered, panel",
+          counted(problem.groups(), "adapter"), problem.max_rank);
+    default:
+      return fmt::format("tuning.family resident: {}; allowed: panel",
+                         reason_text(device, problem));
+  }
+}
+
+std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
+  const Tuning& tuning = problem.tuning;
+  if (tuning_of_op(tuning, Op::kExpand) == tuning) {
+    return "";
+  }
+  if (!shrinks_in_vectors(problem)) {
+    return "tuning {" + tuning_text(tuning) +
+           "}: rows of x or A are no multiple of 16 bytes; "
+           "allowed: no tuning of shrink";
+  }
+  if (auto_shrink_tuning(device, problem, tuning, true).blocks == 0) {
+    return "";
+  }
+  const std::string asked = knobs_of(tuning).shrink_tile;
+  const kernels::PanelShrinkTile* tile = shrink_tile_named(asked);
+  if (tile != nullptr && tile->joined && device.compute_capability < 90) {
+    return fmt::format(
+        "tuning.shrink_tile {}: compute capability {}.{} has no clusters of blocks; allowed: tiles "
+        "that are not joined",
+        asked, device.compute_capability / 10, device.compute_capability % 10);
+  }
+  if (tile != nullptr && tile->grouped && !auto_panel_shape(device, problem, true).groups) {
+    return fmt::format(
+        "tuning.shrink_tile {}: needs compute capability 9.0, code for sm_90a, and an x below "
+        "64 GiB; allowed: tiles that are not grouped",
+        asked);
+  }
+  const Tuning said = tuning_of_op(tuning, Op::kShrink);
+  const Tuning launched = tuning_of(chosen_knobs(device, problem));
+  const bool as_said = std::all_of(said.begin(), said.end(), [&](const KnobValue& value) {
+    return std::find(launched.begin(), launched.end(), value) != launched.end();
+  });
+  return as_said ? ""
+                 : fmt::format(
+                       "tuning {{{}}}: shrink takes more shared memory than a block may "
+                       "have; allowed: {}",
+                       tuning_text(tuning), bytes(device.shared_bytes));
+}
+
+std::string why_not_expand(const AutoDevice& device, const Problem& problem) {
+  if (tuning_of_op(problem.tuning, Op::kShrink) == problem.tuning) {
+    return "";
+  }
+  const auto chosen =
+      auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
+  const AutoKnobs tuning = knobs_of(problem.tuning);
+  if (chosen.blocks == 0) {
+    return "";
+  }
+  if (chosen.tile == kernels::kPanelPlain) {
+    return fmt::format(
+        "tuning.expand_tile, tuning.chunks: rank {} or rows of y have no tile; "
+        "allowed: neither",
+        problem.max_rank);
+  }
+  const auto& tile = kernels::kPanelExpandTiles[static_cast<std::size_t>(chosen.tile)];
+  if (!tuning.expand_tile.empty() && tile_name(tile) != tuning.expand_tile) {
+    return fmt::format(
+        "tuning.expand_tile {}: allowed: tiles of {} lanes or more in {} of shared "
+        "memory",
+        tuning.expand_tile, problem.max_rank, bytes(device.shared_bytes));
+  }
+  return tuning.chunks == 0 || chosen.chunks == tuning.chunks
+             ? ""
+             : fmt::format("tuning.chunks {}: allowed: 1 to {}, the column tiles", tuning.chunks,
+                           chosen.column_tiles);
+}
+
 // "" where something is launched.
 std::string why_no_launch(const AutoDevice& device, const Problem& problem) {
   if (problem.groups() == 0) {
@@ -134,39 +240,48 @@ std::string why_no_launch(const AutoDevice& device, const Problem& problem) {
   return support.yes ? why_not_tuned(device, problem) : support.why_not;
 }
 
-void say_clustered(Tuning& tuning, const kernels::ClusteredTuning& chosen) {
-  tuning.family = TunedFamily::kClustered;
-  tuning.cluster = chosen.cluster;
-  tuning.groups = chosen.groups;
-  tuning.warps = chosen.warps;
-  tuning.slots = chosen.slots;
-}
-
-// A half without a tile has no number that could be said, and is the same without.
-void say_panel(Tuning& tuning, const AutoDevice& device, const Problem& problem) {
-  tuning.family = TunedFamily::kPanel;
-  if (has_shrink(problem.op)) {
-    const auto chosen =
-        auto_shrink_tuning(device, problem, problem.tuning, shrinks_in_vectors(problem));
-    if (chosen.tile != kernels::kPanelPlain) {
-      tuning.shrink_tile =
-          tile_name(kernels::kPanelShrinkTiles[static_cast<std::size_t>(chosen.tile)]);
-      tuning.split = chosen.split;
-      tuning.parts = kernels::panel_parts(chosen.levels);
-    }
-  }
-  if (has_expand(problem.op)) {
-    const auto chosen =
-        auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
-    if (chosen.tile != kernels::kPanelPlain) {
-      tuning.expand_tile =
-          tile_name(kernels::kPanelExpandTiles[static_cast<std::size_t>(chosen.tile)]);
-      tuning.chunks = chosen.chunks;
-    }
-  }
-}
-
 }  // namespace
+
+std::string reason_text(const AutoDevice& device, const Problem& problem) {
+  switch (auto_reason(device, problem)) {
+    case AutoReason::kFewRows:
+      return rows_an_adapter("few", problem);
+    case AutoReason::kClustersAsked:
+    case AutoReason::kPanelAsked:
+      return fmt::format("as tuning says: {}", tuning_text(problem.tuning));
+    case AutoReason::kNoClusters:
+      return fmt::format("compute capability {}.{} has no clusters of blocks",
+                         device.compute_capability / 10, device.compute_capability % 10);
+    case AutoReason::kNotLinear:
+      return fmt::format("op {} is no linear op", name(problem.op));
+    case AutoReason::kNoVectors:
+      return "rows of x or y that are no multiple of 16 bytes, or columns of B of 8";
+    case AutoReason::kManyRows:
+      return rows_an_adapter("many", problem);
+    case AutoReason::kNoRoom:
+      break;
+  }
+  return fmt::format("{} of rank {} take more shared memory than a cluster's blocks have",
+                     counted(problem.slices(), "slice"), problem.max_rank);
+}
+
+std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
+  const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
+  if (problem.groups() == 0 || !asked) {
+    return "";
+  }
+  if (asked == AutoFamily::kClustered) {
+    return why_not_clustered(device, problem);
+  }
+  if (asked == AutoFamily::kResident) {
+    return why_not_resident(device, problem);
+  }
+  if (std::string no_half = why_no_such_half(problem); !no_half.empty()) {
+    return no_half;
+  }
+  const std::string shrink = why_not_shrink(device, problem);
+  return shrink.empty() ? why_not_expand(device, problem) : shrink;
+}
 
 std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& problem) {
   if (std::string why_not = why_no_launch(device, problem); !why_not.empty()) {
@@ -189,22 +304,8 @@ std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& p
 }
 
 Tuning tuning_of_choice(const AutoDevice& device, const Problem& problem) {
-  if (!why_no_launch(device, problem).empty()) {
-    return {};
-  }
-  Tuning tuning = problem.tuning;  // `blocks` is not seen in what is chosen
-  switch (auto_family(device, problem)) {
-    case AutoFamily::kResident:
-      tuning.family = TunedFamily::kResident;
-      break;
-    case AutoFamily::kClustered:
-      say_clustered(tuning, auto_clustered_tuning(device, problem));
-      break;
-    case AutoFamily::kPanel:
-      say_panel(tuning, device, problem);
-      break;
-  }
-  return tuning;
+  return why_no_launch(device, problem).empty() ? tuning_of(chosen_knobs(device, problem))
+                                                : Tuning();
 }
 
 }  // namespace lora_bench

@@ -15,57 +15,6 @@ std::int64_t up_to_power(std::int64_t value) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
 }
 
-using Change = std::function<void(Tuning&)>;
-
-template <typename Values, typename Member>
-void add_changes(std::vector<Change>& changes, const Values& values, Member member) {
-  for (const auto& value : values) {
-    changes.push_back([value, member](Tuning& tuning) { tuning.*member = value; });
-  }
-}
-
-// In the order in which they are tried: what matters most first.
-std::vector<Change> changes_of(TunedFamily family) {
-  using Numbers = std::vector<std::int64_t>;
-  std::vector<Change> changes;
-  if (family == TunedFamily::kClustered) {
-    add_changes(changes, Numbers{1, 2, 3, 4, 5, 6, 7, 8, 16}, &Tuning::cluster);
-    add_changes(changes, Numbers{1, 2, 3, 4, 5, 6, 7, 8}, &Tuning::groups);
-    add_changes(changes, Numbers{2, 3, 4, 6, 8, 12, 16}, &Tuning::warps);
-    add_changes(changes, Numbers{1, 2, 3, 4}, &Tuning::slots);
-    add_changes(changes, Numbers{1, 2}, &Tuning::blocks);
-    return changes;
-  }
-  if (family == TunedFamily::kResident) {
-    return changes;  // it has no numbers
-  }
-  std::vector<std::string> shrink, expand;
-  for (const auto& tile : kernels::kPanelShrinkTiles) {
-    shrink.push_back(tile_name(tile));
-  }
-  for (const auto& tile : kernels::kPanelExpandTiles) {
-    expand.push_back(tile_name(tile));
-  }
-  add_changes(changes, shrink, &Tuning::shrink_tile);
-  add_changes(changes, Numbers{1, 2, 4, 8}, &Tuning::split);
-  add_changes(changes, Numbers{1, 2, 4, 8}, &Tuning::parts);
-  add_changes(changes, Numbers{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}, &Tuning::chunks);
-  add_changes(changes, expand, &Tuning::expand_tile);
-  return changes;
-}
-
-TunedFamily tuned_family(AutoFamily family) {
-  switch (family) {
-    case AutoFamily::kResident:
-      return TunedFamily::kResident;
-    case AutoFamily::kClustered:
-      return TunedFamily::kClustered;
-    case AutoFamily::kPanel:
-      break;
-  }
-  return TunedFamily::kPanel;
-}
-
 // By more than the noise of both, and by more than what one machine differs from the next.
 bool gains(const Timed& best, const Timed& own) {
   constexpr double kLeastGain = 0.01;
@@ -79,7 +28,7 @@ class Search {
          const std::function<bool()>& ended)
       : device_(device), problem_(problem), time_of_(time_of), ended_(ended) {
     problem_.tuning = {};
-    own_ = tuned_family(auto_family(device_, problem_));
+    own_ = auto_family(device_, problem_);
   }
 
   TuningSearch run() {
@@ -89,15 +38,15 @@ class Search {
     }
     best_ = {{}, own->time_us};
     over(own_, own->time_us);
-    for (const TunedFamily family :
-         {TunedFamily::kClustered, TunedFamily::kResident, TunedFamily::kPanel}) {
+    for (const AutoFamily family :
+         {AutoFamily::kClustered, AutoFamily::kResident, AutoFamily::kPanel}) {
       if (family != own_) {
         over(family, own->time_us);
       }
     }
     TuningSearch result{std::nullopt, tried_};
     // The least of many times is too good by its luck: both once more.
-    if (!(best_.tuning == Tuning{})) {
+    if (!best_.tuning.empty()) {
       const std::optional<Timed> again = time_of_({}, true);
       const std::optional<Timed> best = time_of_(best_.tuning, true);
       if (again && best && gains(*best, *again) && gains(*best, *own)) {
@@ -117,7 +66,7 @@ class Search {
   std::optional<Timed> timed(const Tuning& tuning) {
     Problem told = problem_;
     told.tuning = tuning;
-    if (ended_() || tuning_fault(tuning) || !why_not_tuned(device_, told).empty()) {
+    if (ended_() || tuning_rules().fault(tuning) || !why_not_tuned(device_, told).empty()) {
       return std::nullopt;
     }
     std::string launch(name(auto_family(device_, told)));
@@ -132,10 +81,9 @@ class Search {
     return time_of_(tuning, false);
   }
 
-  void over(TunedFamily family, double own_us) {
+  void over(AutoFamily family, double own_us) {
     constexpr double kHopeless = 1.5;  // times what auto takes, for the start of a family
-    Candidate here{{}, own_us};
-    here.tuning.family = family;
+    Candidate here{tuning_of({.family = family}), own_us};
     if (family != own_) {
       const std::optional<Timed> start = timed(here.tuning);
       if (!start || start->time_us > kHopeless * own_us) {
@@ -146,9 +94,8 @@ class Search {
     }
     for (bool better = true; better && !ended_();) {
       better = false;
-      for (const Change& change : changes_of(family)) {
-        Tuning next = here.tuning;
-        change(next);
+      for (const KnobValue& value : values_to_try(family)) {
+        const Tuning next = with_value(here.tuning, value);
         const std::optional<Timed> time = timed(next);
         if (time && time->time_us < here.time_us) {
           here = {next, time->time_us};
@@ -170,7 +117,7 @@ class Search {
   const TimeOf& time_of_;
   const std::function<bool()>& ended_;
   std::set<std::string> launches_;
-  TunedFamily own_ = TunedFamily::kPanel;  // that auto chooses
+  AutoFamily own_ = AutoFamily::kPanel;  // that auto chooses
   Candidate best_;
   std::int64_t tried_ = 0;
 };

@@ -5,84 +5,197 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
+#include <stdexcept>
+#include <utility>
+#include <variant>
 
-#include "core/units.h"
+#include "core/numbers.h"
 
 namespace lora_bench {
 namespace {
 
-std::string of_memory(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+using Member = std::variant<std::optional<AutoFamily> AutoKnobs::*, std::int64_t AutoKnobs::*,
+                            std::string AutoKnobs::*>;
 
-std::string rows_an_adapter(const char* how_many, const Problem& problem) {
-  return fmt::format("{} rows an adapter: {} over {}", how_many, counted(problem.tokens, "token"),
-                     counted(problem.groups(), "adapter"));
-}
+struct KnobRow {
+  std::string name;
+  Member member;
+  std::optional<AutoFamily> family;  // of which alone it is
+  std::optional<Op> half;            // the same
+  int turn;  // when a search in its family varies it: what matters most first
+  std::vector<std::string> values;  // all that are compiled
+  std::string allowed, meaning;
+  // A number up to this is taken, and the values are those that a search tries; 0: the values
+  // alone.
+  std::int64_t most = 0;
+};
 
-std::optional<SettingFault> fault_of(const std::string& key, std::int64_t value,
-                                     std::initializer_list<std::int64_t> allowed) {
-  if (value == 0 || std::find(allowed.begin(), allowed.end(), value) != allowed.end()) {
-    return std::nullopt;
+std::vector<std::string> texts_of(std::initializer_list<std::int64_t> numbers) {
+  std::vector<std::string> texts;
+  for (const std::int64_t number : numbers) {
+    texts.push_back(std::to_string(number));
   }
-  return SettingFault{"tuning." + key, fmt::format("'tuning.{}' is {}", key, value),
-                      fmt::format("{}; 0 leaves it to `auto`", fmt::join(allowed, ", "))};
+  return texts;
 }
 
 template <typename Tiles>
-std::optional<SettingFault> fault_of(const std::string& key, const std::string& name,
-                                     const Tiles& tiles) {
+std::vector<std::string> names_of(const Tiles& tiles) {
   std::vector<std::string> names;
   for (const auto& tile : tiles) {
     names.push_back(tile_name(tile));
   }
-  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) {
+  return names;
+}
+
+// The one table of what a tuning can say, in the order in which it does. What launches reads a
+// member of AutoKnobs in auto_choice.cpp.
+const std::vector<KnobRow>& rows() {
+  using enum AutoFamily;
+  const auto& families = EnumNames<AutoFamily>::kNames;
+  static const std::vector<KnobRow> kRows{
+      {"family",
+       &AutoKnobs::family,
+       {},
+       {},
+       0,
+       {families.begin(), families.end()},
+       "",
+       "kernel family that backend `auto` launches; other backends ignore `tuning`"},
+      {"cluster",
+       &AutoKnobs::cluster,
+       kClustered,
+       {},
+       1,
+       texts_of({1, 2, 3, 4, 5, 6, 7, 8, 16}),
+       "1 to 8 or 16",
+       "family clustered: blocks of a cluster"},
+      {"groups",
+       &AutoKnobs::groups,
+       kClustered,
+       {},
+       2,
+       texts_of({1, 2, 3, 4, 5, 6, 7, 8}),
+       "1 to 8",
+       "family clustered: clusters that share the columns of a row tile"},
+      {"warps",
+       &AutoKnobs::warps,
+       kClustered,
+       {},
+       3,
+       texts_of({2, 3, 4, 6, 8, 12, 16}),
+       "2, 3, 4, 6, 8, 12 or 16",
+       "family clustered: warps of a block"},
+      {"slots",
+       &AutoKnobs::slots,
+       kClustered,
+       {},
+       4,
+       texts_of({1, 2, 3, 4}),
+       "1 to 4",
+       "family clustered: slots of the ring of a warp"},
+      {"blocks",
+       &AutoKnobs::blocks,
+       kClustered,
+       {},
+       5,
+       texts_of({1, 2}),
+       "1 or 2",
+       "family clustered: blocks that share the memory of a multiprocessor"},
+      {"shrink_tile", &AutoKnobs::shrink_tile, kPanel, Op::kShrink, 1,
+       names_of(kernels::kPanelShrinkTiles),
+       "ROWSxLANES, some with -joined or -grouped, as `plan --explain` says them",
+       "family panel: tile of shrink; joined: a cluster adds its chains; grouped: wgmma"},
+      {"split", &AutoKnobs::split, kPanel, Op::kShrink, 2, texts_of({1, 2, 4, 8}), "1, 2, 4 or 8",
+       "family panel: blocks that share the chains of a tile of shrink"},
+      {"parts", &AutoKnobs::parts, kPanel, Op::kShrink, 3, texts_of({1, 2, 4, 8}),
+       "1, 2, 4 or 8, at least the split", "family panel: parts in which h leaves shrink"},
+      {"expand_tile", &AutoKnobs::expand_tile, kPanel, Op::kExpand, 5,
+       names_of(kernels::kPanelExpandTiles), "ROWSxCOLUMNSxLANES, as `plan --explain` says them",
+       "family panel: tile of expand, with the most lanes that it takes"},
+      {"chunks", &AutoKnobs::chunks, kPanel, Op::kExpand, 4,
+       texts_of({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}),
+       "1 to 65536, at most the column tiles",
+       "family panel: blocks that share the column tiles of a row tile of expand", 65536},
+  };
+  return kRows;
+}
+
+bool is_number(const KnobRow& row) {
+  return std::holds_alternative<std::int64_t AutoKnobs::*>(row.member);
+}
+
+void read(std::optional<AutoFamily>& member, const std::string& text) {
+  member = named<AutoFamily>(text);
+}
+void read(std::int64_t& member, const std::string& text) { member = integer_in(text).value_or(0); }
+void read(std::string& member, const std::string& text) { member = text; }
+
+std::string text_of(std::optional<AutoFamily> member) {
+  return member ? std::string(name(*member)) : "";
+}
+std::string text_of(std::int64_t member) { return member == 0 ? "" : std::to_string(member); }
+std::string text_of(const std::string& member) { return member; }
+
+const KnobRow& row_of(const std::string& knob) {
+  const auto found = std::ranges::find(rows(), knob, &KnobRow::name);
+  return found == rows().end() ? throw std::logic_error("no knob " + knob) : *found;
+}
+
+std::string allowed_of(const KnobRow& row) {
+  return fmt::format("{}{}", fmt::join(row.values, ", "),
+                     is_number(row) ? "; 0 leaves it to `auto`" : "");
+}
+
+std::vector<Knob> listed_knobs() {
+  constexpr const char* kAuto = "auto";
+  std::vector<Knob> knobs;
+  for (const KnobRow& row : rows()) {
+    Knob knob{{"tuning." + row.name, is_number(row) ? "integer" : "word", row.allowed,
+               "as `auto` chooses", row.meaning},
+              {},
+              0};
+    if (is_number(row)) {
+      knob.doc.allowed += "; 0 leaves it to `auto`";
+      knob.most = row.most > 0 ? row.most : *integer_in(row.values.back());
+    } else if (row.allowed.empty()) {
+      knob.words = row.values;
+      knob.words.insert(knob.words.begin(), kAuto);
+      knob.doc.allowed = fmt::format("{}", fmt::join(knob.words, ", "));
+      knob.doc.fallback = kAuto;
+    }
+    knobs.push_back(std::move(knob));
+  }
+  return knobs;
+}
+
+std::optional<SettingFault> fault_of_value(const KnobRow& row, const std::string& value) {
+  if (row.most > 0 || std::find(row.values.begin(), row.values.end(), value) != row.values.end()) {
     return std::nullopt;
   }
-  return SettingFault{"tuning." + key, fmt::format("'tuning.{}' is '{}'", key, name),
-                      fmt::format("{}", fmt::join(names, ", "))};
+  return SettingFault{"tuning." + row.name,
+                      is_number(row) ? fmt::format("'tuning.{}' is {}", row.name, value)
+                                     : fmt::format("'tuning.{}' is '{}'", row.name, value),
+                      allowed_of(row)};
 }
 
 // A number that speaks of a family which is not asked for would be silently left out.
-std::optional<SettingFault> fault_of_family(const Tuning& tuning) {
-  const auto check = [&](TunedFamily family, const char* key, bool said) {
-    return said && tuning.family != family
-               ? std::optional<SettingFault>(
-                     {std::string("tuning.") + key,
-                      fmt::format("'tuning.{}' with tuning.family {}", key, name(tuning.family)),
-                      fmt::format("tuning.family {}", name(family))})
-               : std::nullopt;
-  };
-  for (const auto& fault : {check(TunedFamily::kClustered, "cluster", tuning.cluster > 0),
-                            check(TunedFamily::kClustered, "groups", tuning.groups > 0),
-                            check(TunedFamily::kClustered, "warps", tuning.warps > 0),
-                            check(TunedFamily::kClustered, "slots", tuning.slots > 0),
-                            check(TunedFamily::kClustered, "blocks", tuning.blocks > 0),
-                            check(TunedFamily::kPanel, "shrink_tile", !tuning.shrink_tile.empty()),
-                            check(TunedFamily::kPanel, "split", tuning.split > 0),
-                            check(TunedFamily::kPanel, "parts", tuning.parts > 0),
-                            check(TunedFamily::kPanel, "expand_tile", !tuning.expand_tile.empty()),
-                            check(TunedFamily::kPanel, "chunks", tuning.chunks > 0)}) {
-    if (fault) {
-      return fault;
-    }
+std::optional<SettingFault> fault_of_family(const KnobRow& row,
+                                            const std::optional<AutoFamily>& asked) {
+  if (!row.family || row.family == asked) {
+    return std::nullopt;
   }
-  return std::nullopt;
-}
-
-const kernels::PanelShrinkTile* shrink_tile_named(const std::string& name) {
-  const auto& tiles = kernels::kPanelShrinkTiles;
-  const auto* const found = std::find_if(tiles.begin(), tiles.end(),
-                                         [&](const auto& tile) { return tile_name(tile) == name; });
-  return found == tiles.end() ? nullptr : &*found;
-}
-
-bool is_joined(const Tuning& tuning) {
-  const kernels::PanelShrinkTile* tile = shrink_tile_named(tuning.shrink_tile);
-  return tile != nullptr && tile->joined;
+  return SettingFault{
+      "tuning." + row.name,
+      fmt::format("'tuning.{}' with tuning.family {}", row.name, asked ? name(*asked) : "auto"),
+      fmt::format("tuning.family {}", name(*row.family)),
+      {"tuning.family"}};
 }
 
 // A block adds no chains of another one, but in a cluster, which adds all.
-std::optional<SettingFault> fault_of_parts(const Tuning& tuning) {
-  if (is_joined(tuning)) {
+std::optional<SettingFault> fault_of_parts(const AutoKnobs& tuning) {
+  const kernels::PanelShrinkTile* tile = shrink_tile_named(tuning.shrink_tile);
+  if (tile != nullptr && tile->joined) {
     return (tuning.split == 0 || tuning.split == kernels::kChains) && tuning.parts <= 1
                ? std::nullopt
                : std::optional<SettingFault>(
@@ -92,7 +205,6 @@ std::optional<SettingFault> fault_of_parts(const Tuning& tuning) {
                           tuning.shrink_tile, tuning.split, tuning.parts),
                       "split 8 and 1 part, or 0 of each"});
   }
-  const kernels::PanelShrinkTile* tile = shrink_tile_named(tuning.shrink_tile);
   const std::int32_t parts = kernels::panel_parts(kernels::kPanelGroupedLevels);
   if (tile != nullptr && tile->grouped) {
     return tuning.split <= parts && (tuning.parts == 0 || tuning.parts == parts)
@@ -113,36 +225,79 @@ std::optional<SettingFault> fault_of_parts(const Tuning& tuning) {
       "at least the split"};
 }
 
-std::string why_not_clustered(const AutoDevice& device, const Problem& problem) {
-  const AutoReason reason = auto_reason(device, problem);
-  if (reason == AutoReason::kClustersAsked) {
-    return "";
+std::optional<SettingFault> fault_of(const Tuning& tuning) {
+  const AutoKnobs knobs = knobs_of(tuning);
+  for (const KnobValue& said : tuning) {
+    if (auto fault = fault_of_family(row_of(said.knob), knobs.family)) {
+      return fault;
+    }
   }
-  const kernels::ClusteredTuning tuning = auto_clustered_tuning(device, problem);
-  if (reason != AutoReason::kNoRoom || tuning.shared_bytes == 0) {
-    return fmt::format("tuning.family clustered: {}; allowed: panel", reason_text(device, problem));
+  for (const KnobValue& said : tuning) {
+    if (auto fault = fault_of_value(row_of(said.knob), said.value)) {
+      return fault;
+    }
   }
-  return fmt::format(
-      "tuning {{{}}}: {} with {} each take {} of shared memory a block; allowed: {}, half of it "
-      "with tuning.blocks 2, and {} in all",
-      tuning_text(problem.tuning), counted(tuning.warps, "warp"), counted(tuning.slots, "slot"),
-      of_memory(tuning.shared_bytes), of_memory(device.shared_bytes),
-      counted(kernels::kClusteredBarrierBytes / 8 - 1, "slot"));
+  return fault_of_parts(knobs);
 }
 
-std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
-  switch (auto_reason(device, problem)) {
-    case AutoReason::kClustersAsked:
-      return "";
-    case AutoReason::kNoRoom:
-      return fmt::format(
-          "tuning.family resident: the weights of {} of rank {} are more than the shared memory of "
-          "clusters that run at once; allowed: clustered, panel",
-          counted(problem.groups(), "adapter"), problem.max_rank);
-    default:
-      return fmt::format("tuning.family resident: {}; allowed: panel",
-                         reason_text(device, problem));
+bool is_of(const KnobRow& row, Op op) {
+  return !row.half || (*row.half == Op::kShrink ? has_shrink(op) : has_expand(op));
+}
+
+}  // namespace
+
+AutoKnobs knobs_of(const Tuning& tuning) {
+  AutoKnobs knobs;
+  for (const KnobValue& said : tuning) {
+    std::visit([&](auto member) { read(knobs.*member, said.value); }, row_of(said.knob).member);
   }
+  return knobs;
+}
+
+Tuning tuning_of(const AutoKnobs& knobs) {
+  Tuning tuning;
+  for (const KnobRow& row : rows()) {
+    std::string text = std::visit([&](auto member) { return text_of(knobs.*member); }, row.member);
+    if (!text.empty()) {
+      tuning.push_back({row.name, std::move(text)});
+    }
+  }
+  return tuning;
+}
+
+Tuning tuning_of_op(const Tuning& tuning, Op op) {
+  Tuning left;
+  std::copy_if(tuning.begin(), tuning.end(), std::back_inserter(left),
+               [&](const KnobValue& said) { return is_of(row_of(said.knob), op); });
+  return left;
+}
+
+Tuning with_value(const Tuning& tuning, const KnobValue& value) {
+  Tuning said = tuning;
+  said.push_back(value);
+  return tuning_of(knobs_of(said));
+}
+
+std::vector<KnobValue> values_to_try(AutoFamily family) {
+  std::vector<const KnobRow*> of_family;
+  for (const KnobRow& row : rows()) {
+    if (row.family == family) {
+      of_family.push_back(&row);
+    }
+  }
+  std::ranges::sort(of_family, {}, &KnobRow::turn);
+  std::vector<KnobValue> values;
+  for (const KnobRow* row : of_family) {
+    for (const std::string& value : row->values) {
+      values.push_back({row->name, value});
+    }
+  }
+  return values;
+}
+
+const TuningRules& tuning_rules() {
+  static const TuningRules kRules{listed_knobs(), fault_of};
+  return kRules;
 }
 
 // A half that the op has not launches nothing that a number could be of; who makes a half of a
@@ -151,139 +306,16 @@ std::string why_no_such_half(const Problem& problem) {
   if (tuning_of_op(problem.tuning, problem.op) == problem.tuning) {
     return "";
   }
-  return has_shrink(problem.op)
-             ? fmt::format(
-                   "tuning {{{}}}: op {} launches no expand; allowed: shrink_tile, split, parts",
-                   tuning_text(problem.tuning), name(problem.op))
-             : fmt::format("tuning {{{}}}: op {} launches no shrink; allowed: expand_tile, chunks",
-                           tuning_text(problem.tuning), name(problem.op));
-}
-
-std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
-  const Tuning& tuning = problem.tuning;
-  if (tuning.shrink_tile.empty() && tuning.split == 0 && tuning.parts == 0) {
-    return "";
-  }
-  if (!shrinks_in_vectors(problem)) {
-    return "tuning {" + tuning_text(tuning) +
-           "}: rows of x or A are no multiple of 16 bytes; "
-           "allowed: no tuning of shrink";
-  }
-  const auto chosen = auto_shrink_tuning(device, problem, tuning, true);
-  if (chosen.blocks == 0) {
-    return "";
-  }
-  if (is_joined(tuning) && device.compute_capability < 90) {
-    return fmt::format(
-        "tuning.shrink_tile {}: compute capability {}.{} has no clusters of blocks; allowed: tiles "
-        "that are not joined",
-        tuning.shrink_tile, device.compute_capability / 10, device.compute_capability % 10);
-  }
-  const kernels::PanelShrinkTile* asked = shrink_tile_named(tuning.shrink_tile);
-  if (asked != nullptr && asked->grouped && !auto_panel_shape(device, problem, true).groups) {
-    return fmt::format(
-        "tuning.shrink_tile {}: needs compute capability 9.0, code for sm_90a, and an x below "
-        "64 GiB; allowed: tiles that are not grouped",
-        tuning.shrink_tile);
-  }
-  const bool plain = chosen.tile == kernels::kPanelPlain;
-  const auto& tile = kernels::kPanelShrinkTiles[static_cast<std::size_t>(plain ? 0 : chosen.tile)];
-  const bool as_said = !plain &&
-                       (tuning.shrink_tile.empty() || tile_name(tile) == tuning.shrink_tile) &&
-                       (tuning.split == 0 || chosen.split == tuning.split) &&
-                       (tuning.parts == 0 || kernels::panel_parts(chosen.levels) == tuning.parts);
-  return as_said ? ""
-                 : fmt::format(
-                       "tuning {{{}}}: shrink takes more shared memory than a block may "
-                       "have; allowed: {}",
-                       tuning_text(tuning), of_memory(device.shared_bytes));
-}
-
-std::string why_not_expand(const AutoDevice& device, const Problem& problem) {
-  const Tuning& tuning = problem.tuning;
-  if (tuning.expand_tile.empty() && tuning.chunks == 0) {
-    return "";
-  }
-  const auto chosen = auto_expand_tuning(device, problem, tuning, expands_in_vectors(problem));
-  if (chosen.blocks == 0) {
-    return "";
-  }
-  if (chosen.tile == kernels::kPanelPlain) {
-    return fmt::format(
-        "tuning.expand_tile, tuning.chunks: rank {} or rows of y have no tile; "
-        "allowed: neither",
-        problem.max_rank);
-  }
-  const auto& tile = kernels::kPanelExpandTiles[static_cast<std::size_t>(chosen.tile)];
-  if (!tuning.expand_tile.empty() && tile_name(tile) != tuning.expand_tile) {
-    return fmt::format(
-        "tuning.expand_tile {}: allowed: tiles of {} lanes or more in {} of shared "
-        "memory",
-        tuning.expand_tile, problem.max_rank, of_memory(device.shared_bytes));
-  }
-  return tuning.chunks == 0 || chosen.chunks == tuning.chunks
-             ? ""
-             : fmt::format("tuning.chunks {}: allowed: 1 to {}, the column tiles", tuning.chunks,
-                           chosen.column_tiles);
-}
-
-}  // namespace
-
-std::optional<SettingFault> tuning_fault(const Tuning& tuning) {
-  for (const auto& fault :
-       {fault_of_family(tuning), fault_of("cluster", tuning.cluster, {1, 2, 3, 4, 5, 6, 7, 8, 16}),
-        fault_of("groups", tuning.groups, {1, 2, 3, 4, 5, 6, 7, 8}),
-        fault_of("warps", tuning.warps, {2, 3, 4, 6, 8, 12, 16}),
-        fault_of("slots", tuning.slots, {1, 2, 3, 4}), fault_of("blocks", tuning.blocks, {1, 2}),
-        fault_of("shrink_tile", tuning.shrink_tile, kernels::kPanelShrinkTiles),
-        fault_of("split", tuning.split, {1, 2, 4, 8}),
-        fault_of("parts", tuning.parts, {1, 2, 4, 8}), fault_of_parts(tuning),
-        fault_of("expand_tile", tuning.expand_tile, kernels::kPanelExpandTiles)}) {
-    if (fault) {
-      return fault;
+  std::vector<std::string> allowed;
+  for (const KnobRow& row : rows()) {
+    if (row.half && is_of(row, problem.op)) {
+      allowed.push_back(row.name);
     }
   }
-  return std::nullopt;
-}
-
-std::string reason_text(const AutoDevice& device, const Problem& problem) {
-  switch (auto_reason(device, problem)) {
-    case AutoReason::kFewRows:
-      return rows_an_adapter("few", problem);
-    case AutoReason::kClustersAsked:
-    case AutoReason::kPanelAsked:
-      return fmt::format("as tuning says: {}", tuning_text(problem.tuning));
-    case AutoReason::kNoClusters:
-      return fmt::format("compute capability {}.{} has no clusters of blocks",
-                         device.compute_capability / 10, device.compute_capability % 10);
-    case AutoReason::kNotLinear:
-      return fmt::format("op {} is no linear op", name(problem.op));
-    case AutoReason::kNoVectors:
-      return "rows of x or y that are no multiple of 16 bytes, or columns of B of 8";
-    case AutoReason::kManyRows:
-      return rows_an_adapter("many", problem);
-    case AutoReason::kNoRoom:
-      break;
-  }
-  return fmt::format("{} of rank {} take more shared memory than a cluster's blocks have",
-                     counted(problem.slices(), "slice"), problem.max_rank);
-}
-
-std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
-  if (problem.groups() == 0 || problem.tuning.family == TunedFamily::kAuto) {
-    return "";
-  }
-  if (problem.tuning.family == TunedFamily::kClustered) {
-    return why_not_clustered(device, problem);
-  }
-  if (problem.tuning.family == TunedFamily::kResident) {
-    return why_not_resident(device, problem);
-  }
-  if (std::string no_half = why_no_such_half(problem); !no_half.empty()) {
-    return no_half;
-  }
-  const std::string shrink = why_not_shrink(device, problem);
-  return shrink.empty() ? why_not_expand(device, problem) : shrink;
+  return fmt::format("tuning {{{}}}: op {} launches no {}; allowed: {}",
+                     tuning_text(problem.tuning), name(problem.op),
+                     name(has_shrink(problem.op) ? Op::kExpand : Op::kShrink),
+                     fmt::join(allowed, ", "));
 }
 
 }  // namespace lora_bench

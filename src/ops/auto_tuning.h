@@ -12,9 +12,18 @@
 
 namespace lora_bench {
 
-// What no device launches: a number or tile that is not compiled, or one of another family than
-// the tuning asks for. For LoadOptions.
-[[nodiscard]] std::optional<SettingFault> tuning_fault(const Tuning& tuning);
+// The knobs, and what no device launches: a number or tile that is not compiled, or one of another
+// family than the tuning asks for. For LoadOptions.
+[[nodiscard]] const TuningRules& tuning_rules();
+
+// Values of one knob after the other, those that matter most first, for a search in a family.
+[[nodiscard]] std::vector<KnobValue> values_to_try(AutoFamily family);
+// With the value in the place of what the tuning says of that knob.
+[[nodiscard]] Tuning with_value(const Tuning& tuning, const KnobValue& value);
+
+// The same of an op that launches no half which the tuning speaks of; "" where it does. Who makes a
+// half of a linear op leaves out what is said of the other (half_of).
+[[nodiscard]] std::string why_no_such_half(const Problem& problem);
 
 // Why the device does not launch the case just as problem.tuning says, with what it would; "" where
 // it does.

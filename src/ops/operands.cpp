@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/dtype.h"
+#include "ops/auto_choice.h"
 
 namespace lora_bench {
 
@@ -33,6 +34,12 @@ void Operands::point(const Operand& operand, void* address) {
       return;
   }
   throw std::logic_error("an operand of no role");
+}
+
+Problem half_of(Problem linear, Op half) {
+  linear.op = half;
+  linear.tuning = tuning_of_op(linear.tuning, half);
+  return linear;
 }
 
 Operands no_operands(const Problem& problem) {

@@ -27,6 +27,9 @@ struct Operands {
   void point(const Operand& operand, void* address);
 };
 
+// Shrink or expand of a linear op as an op of its own, told of its tuning what is about it.
+[[nodiscard]] Problem half_of(Problem linear, Op half);
+
 // None yet, with room for each slice's.
 [[nodiscard]] Operands no_operands(const Problem& problem);
 

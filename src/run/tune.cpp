@@ -116,7 +116,7 @@ std::vector<TunedCase> apply_tunings(std::vector<Scenario>& scenarios, const Tun
         continue;
       }
       tuned.push_back({spec.scenario, spec.id, ""});
-      if (!(spec.tuning == Tuning{})) {
+      if (!spec.tuning.empty()) {
         continue;
       }
       problem.tuning = known->tuning;

@@ -23,6 +23,7 @@
 #include "core/error.h"
 #include "device/cupti.h"
 #include "device/launch_counters.h"
+#include "ops/auto_tuning.h"
 #include "report/json_row.h"
 #include "run/case_runner.h"
 #include "run/describe.h"
@@ -172,7 +173,8 @@ ExitCode serve_cases(const std::vector<std::string>& spellings, double timeout_s
     if (request.at("fresh")) {
       desk.backends.insert_or_assign(spelling, desk.load(spelling));
     }
-    const Scenario scenario = parse_scenario(request.at("scenario"), "case.yaml", {});
+    const Scenario scenario =
+        parse_scenario(request.at("scenario"), "case.yaml", {.tuning = tuning_rules()});
     return run_case({.spec = scenario.cases.front(),
                      .backend = desk.backend(spelling),
                      .relations = false,  // the case says it itself

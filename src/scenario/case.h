@@ -213,27 +213,18 @@ struct MeasureSettings {
   [[nodiscard]] bool operator==(const MeasureSettings&) const = default;
 };
 
-enum class TunedFamily : std::uint8_t { kAuto, kClustered, kResident, kPanel };
-template <>
-struct EnumNames<TunedFamily> {
-  static constexpr std::array<std::string_view, 4> kNames{"auto", "clustered", "resident", "panel"};
+// One thing that backend `auto` would else choose: "split", "4".
+struct KnobValue {
+  std::string knob, value;
+
+  [[nodiscard]] bool operator==(const KnobValue&) const = default;
 };
 
-// What backend `auto` would else choose; what says nothing (0, "", kAuto) it chooses. No value
-// changes a bit of a result.
-struct Tuning {
-  TunedFamily family = TunedFamily::kAuto;
-  std::int64_t cluster = 0, groups = 0, warps = 0, slots = 0, blocks = 0;  // of clustered
-  std::string shrink_tile = {}, expand_tile = {};  // of panel: "64x48", "64x128x16"
-  std::int64_t split = 0, parts = 0, chunks = 0;   // of panel
+// What is said of `auto`, in the order in which it lists its knobs (LoadOptions::tuning); all else
+// it chooses. No value changes a bit of a result.
+using Tuning = std::vector<KnobValue>;
 
-  [[nodiscard]] bool operator==(const Tuning&) const = default;
-};
-
-// Without the numbers of `panel` that speak of a half which the op has not.
-[[nodiscard]] Tuning tuning_of_op(Tuning tuning, Op op);
-
-// What is said, as a scenario would: "family: panel, split: 4"; "" where nothing is.
+// As a scenario would say it: "family: panel, split: 4"; "" where nothing is said.
 [[nodiscard]] std::string tuning_text(const Tuning& tuning);
 
 // What a launch is captured for, where that is more than the batch: rows, and adapters in use.

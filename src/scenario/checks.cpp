@@ -232,7 +232,7 @@ void check_any_batch(const CaseChecker& checker) {
 void check_tuning(const Case& spec, const CaseChecker& checker, const FieldContext& context) {
   if (context.check_tuning) {
     if (const auto fault = context.check_tuning(spec.tuning)) {
-      checker.fail(fault->key, {"tuning.family"}, fault->what, fault->allowed);
+      checker.fail(fault->key, fault->others, fault->what, fault->allowed);
     }
   }
 }

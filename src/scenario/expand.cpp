@@ -11,8 +11,8 @@ namespace {
 
 class SweepReader {
  public:
-  SweepReader(const std::set<std::string>& pinned, Diagnostics& diagnostics)
-      : pinned_(pinned), diagnostics_(diagnostics) {}
+  SweepReader(const std::set<std::string>& pinned, const Fields& fields, Diagnostics& diagnostics)
+      : pinned_(pinned), fields_(fields), diagnostics_(diagnostics) {}
 
   // A block is a map, or a list of maps that are parts of `parent` one by one.
   void add_blocks(const Value& value, Sweep::Kind kind, const Location& where, Sweep& parent) {
@@ -50,20 +50,20 @@ class SweepReader {
   void add_fields(const Value& map, const std::string& prefix, Sweep& block) {
     for (const Value::Entry& entry : map.entries) {
       const std::string path = prefix.empty() ? entry.key : prefix + "." + entry.key;
-      const Field* field = find_field(path);
+      const Field* field = find_field(fields_, path);
       if (path == "product" || path == "zip") {
         add_blocks(entry.value, path == "zip" ? Sweep::Kind::kZip : Sweep::Kind::kProduct,
                    entry.where, block);
       } else if (field != nullptr) {
         add_field(*field, entry, block);
-      } else if (is_group(path) && entry.value.kind == Value::Kind::kMap) {
+      } else if (is_group(fields_, path) && entry.value.kind == Value::Kind::kMap) {
         add_fields(entry.value, path, block);
-      } else if (is_group(path)) {
+      } else if (is_group(fields_, path)) {
         diagnostics_.add(entry.value.where, fmt::format("'{}' is {}", path, describe(entry.value)),
                          "a map of its fields with lists of values");
       } else {
         diagnostics_.add(entry.where, fmt::format("unknown key '{}'", entry.key),
-                         "fields, product, zip", nearest_field(path));
+                         "fields, product, zip", nearest_field(fields_, path));
       }
     }
   }
@@ -111,16 +111,18 @@ class SweepReader {
   }
 
   const std::set<std::string>& pinned_;
+  const Fields& fields_;
   Diagnostics& diagnostics_;
   std::set<std::string> seen_;
 };
 
 }  // namespace
 
-Sweep read_sweep(const Value& value, const std::set<std::string>& pinned,
+Sweep read_sweep(const Value& value, const std::set<std::string>& pinned, const Fields& fields,
                  Diagnostics& diagnostics) {
   Sweep root{.kind = Sweep::Kind::kProduct, .label = "sweep", .where = value.where};
-  SweepReader(pinned, diagnostics).add_blocks(value, Sweep::Kind::kProduct, value.where, root);
+  SweepReader(pinned, fields, diagnostics)
+      .add_blocks(value, Sweep::Kind::kProduct, value.where, root);
   return root;
 }
 

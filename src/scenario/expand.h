@@ -34,7 +34,7 @@ struct Point {
 
 // The tree of a `sweep:` value without its `pinned` fields.
 [[nodiscard]] Sweep read_sweep(const Value& value, const std::set<std::string>& pinned,
-                               Diagnostics& diagnostics);
+                               const Fields& fields, Diagnostics& diagnostics);
 
 // Points that the tree has; nothing when they are more than int64 holds.
 [[nodiscard]] std::optional<std::int64_t> count_points(const Sweep& sweep);

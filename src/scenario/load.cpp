@@ -41,10 +41,14 @@ struct Entry {
 class Loader {
  public:
   Loader(const fs::path& file, const LoadOptions& options)
-      : file_(file), options_(options), sources_(diagnostics_), models_(diagnostics_) {
+      : file_(file),
+        options_(options),
+        fields_(fields_with(options.tuning.knobs)),
+        sources_(fields_, diagnostics_),
+        models_(diagnostics_) {
     context_.folder = file.parent_path();
     context_.check_backend = options.check_backend;
-    context_.check_tuning = options.check_tuning;
+    context_.check_tuning = options.tuning.fault;
     context_.check_layer = options.check_layer;
   }
 
@@ -80,7 +84,8 @@ class Loader {
       return true;
     }
     const std::size_t before = diagnostics_.size();
-    field.read(Reader(value, field.doc.path, field.doc.allowed, diagnostics_), target, context_);
+    field.read(Reader(value, field.doc.path, field.doc.allowed, diagnostics_, true), target,
+               context_);
     return diagnostics_.size() == before;
   }
 
@@ -114,9 +119,9 @@ class Loader {
   void read_sweep_once() {
     if (document_.sweep != nullptr) {
       const std::size_t before = diagnostics_.size();
-      sweep_ = read_sweep(*document_.sweep, document_.pinned_sweep, diagnostics_);
+      sweep_ = read_sweep(*document_.sweep, document_.pinned_sweep, fields_, diagnostics_);
       const auto kept = swept_fields(sweep_);
-      const auto all = swept_fields(read_sweep(*document_.sweep, {}, diagnostics_));
+      const auto all = swept_fields(read_sweep(*document_.sweep, {}, fields_, diagnostics_));
       pinned_any_ = pinned_any_ || kept.size() != all.size();
       expandable_ = expandable_ && diagnostics_.size() == before;
       read_values(sweep_);
@@ -157,7 +162,7 @@ class Loader {
       }
     }
     Settings all;
-    flatten(item, "", all, diagnostics_);
+    flatten(item, "", fields_, all, diagnostics_);
     Entry entry{"", item.where, {}, document_.settings, {}};
     for (const auto& [path, setting] : all.entries()) {
       if (path == "name") {
@@ -189,7 +194,7 @@ class Loader {
     Sweep axis;
     axis.kind = Sweep::Kind::kField;
     axis.label = "layers";
-    axis.field = find_field("layers");
+    axis.field = find_field(fields_, "layers");
     const Value* layers = entry.merged.find("layers");
     layers = layers != nullptr && layers->text == kAllLayers ? nullptr : layers;
     if (layers != nullptr && layers->kind == Value::Kind::kList) {
@@ -284,9 +289,11 @@ class Loader {
     spec.scenario = scenario_.name;
     spec.scenario_file = scenario_.file;
     spec.point = point_of(point);
-    for (const auto& [path, setting] : settings.entries()) {
-      if (!broken_.contains(path)) {
-        read(*setting.field, *setting.value, spec);
+    // In the order of the table, which is that of a tuning.
+    for (const Field& field : fields_) {
+      const Value* value = settings.find(field.doc.path);
+      if (value != nullptr && !broken_.contains(field.doc.path)) {
+        read(field, *value, spec);
       }
     }
     Diagnostics of_case;
@@ -340,6 +347,7 @@ class Loader {
 
   fs::path file_;
   const LoadOptions& options_;
+  Fields fields_;
   Diagnostics diagnostics_;
   Sources sources_;
   Models models_;

@@ -32,10 +32,8 @@ void Reader::complain(const Value& value, const std::string& what) const {
 }
 
 std::string Reader::allowed_for(const Value& value) const {
-  const Field* field = find_field(path_);
-  const bool sweepable = field != nullptr && field->read != nullptr;
   const bool list_for_one = &value == &value_ && value.kind == Value::Kind::kList;
-  return sweepable && list_for_one
+  return swept_ && list_for_one
              ? fmt::format("{}; for several values use sweep: {{{}: [...]}}", allowed_, path_)
              : allowed_;
 }
@@ -90,6 +88,10 @@ std::optional<std::string> Reader::one_of(const std::vector<std::string>& names)
   diagnostics_.add(value_.where, fmt::format("'{}' is {}", path_, describe(value_)),
                    allowed_for(value_), scalar ? nearest(value_.text, names) : "");
   return std::nullopt;
+}
+
+void Reader::choice(std::string& target, const std::vector<std::string>& names) const {
+  target = one_of(names).value_or(target);
 }
 
 void Reader::one_or_list(const std::function<void(const Value&)>& take) const {

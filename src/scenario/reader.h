@@ -39,11 +39,14 @@ class Traces {
 // Reads one value into a field of a case and reports what does not fit, always with what would.
 class Reader {
  public:
-  Reader(const Value& value, std::string path, std::string allowed, Diagnostics& diagnostics)
+  // `swept`: where `sweep` takes several values of it, to be told where a list stands for one.
+  Reader(const Value& value, std::string path, std::string allowed, Diagnostics& diagnostics,
+         bool swept = false)
       : value_(value),
         path_(std::move(path)),
         allowed_(std::move(allowed)),
-        diagnostics_(diagnostics) {}
+        diagnostics_(diagnostics),
+        swept_(swept) {}
 
   void integer(std::int64_t& target, std::int64_t least, std::int64_t most) const;
   void seed(std::uint64_t& target) const;
@@ -59,6 +62,7 @@ class Reader {
   void words(std::vector<std::string>& target, const CheckWord& check) const;
   void integers(std::vector<std::int64_t>& target, std::int64_t least, std::int64_t most) const;
 
+  void choice(std::string& target, const std::vector<std::string>& names) const;  // one of them
   // One of these names of an enumeration.
   template <HasNames Enum>
   void choice(Enum& target, const std::vector<std::string>& names) const {
@@ -91,6 +95,7 @@ class Reader {
   std::string path_;
   std::string allowed_;
   Diagnostics& diagnostics_;
+  bool swept_;
 };
 
 }  // namespace lora_bench

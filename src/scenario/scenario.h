@@ -16,17 +16,40 @@ namespace lora_bench {
 // What cannot be of a case, by the field that says it, "tuning.split", and what can.
 struct SettingFault {
   std::string key, what, allowed;
+  std::vector<std::string> others = {};  // fields that it follows from as well
+};
+
+// One entry of the schema, for docs, `list` and the test that holds them together.
+struct FieldDoc {
+  std::string path;      // "adapters.rank"
+  std::string type;      // "integer, list or map of shares"
+  std::string allowed;   // "0 to 4096"
+  std::string fallback;  // default, "" = required
+  std::string meaning;
+};
+
+// A field of a scenario that says one thing of a tuning.
+struct Knob {
+  FieldDoc doc;
+  std::vector<std::string> words;  // it is one of these, the first of which says nothing
+  std::int64_t most = 0;           // else a number up to this, of which 0 does; 0: any word
+};
+
+// What only rooms above know of tunings. Without knobs a scenario has no tuning.
+struct TuningRules {
+  std::vector<Knob> knobs;  // in the order in which a tuning says them
+  // What is wrong with a tuning on any device; empty = nothing is.
+  std::function<std::optional<SettingFault>(const Tuning&)> fault;
 };
 
 struct LoadOptions {
-  std::vector<std::string> overrides;  // "adapters.rank=32", as given with --set
-  std::int64_t max_cases = 10000;      // a sweep above this is an error that says how many
+  std::vector<std::string> overrides = {};  // "adapters.rank=32", as given with --set
+  std::int64_t max_cases = 10000;           // a sweep above this is an error that says how many
   // Throws UsageError for a name that is no backend, which only rooms above know; empty = any name.
-  std::function<void(const std::string&)> check_backend;
-  // What is wrong with a tuning on any device, which only rooms above know; empty = nothing is.
-  std::function<std::optional<SettingFault>(const Tuning&)> check_tuning;
+  std::function<void(const std::string&)> check_backend = {};
   // Why a whole layer cannot be divided or run as a case asks, for the same reason; empty = it can.
-  std::function<std::optional<SettingFault>(const Case&)> check_layer;
+  std::function<std::optional<SettingFault>(const Case&)> check_layer = {};
+  TuningRules tuning = {};
   // Leaves it to who chooses among the cases whether those that cannot be were asked for. Where
   // none can be, or anything is wrong with the file besides, they are thrown all the same.
   bool keep_refused = false;
@@ -81,14 +104,7 @@ struct ModelLayer {
 // The names of the layers of each model and what it `lacks`; none where models.yaml is unreadable.
 [[nodiscard]] std::map<std::string, std::vector<std::string>> layers_of_models();
 
-// One entry of the schema, for docs, `list` and the test that holds them together.
-struct FieldDoc {
-  std::string path;      // "adapters.rank"
-  std::string type;      // "integer, list or map of shares"
-  std::string allowed;   // "0 to 4096"
-  std::string fallback;  // default, "" = required
-  std::string meaning;
-};
-[[nodiscard]] const std::vector<FieldDoc>& scenario_fields();
+// Of every field, these knobs among them.
+[[nodiscard]] std::vector<FieldDoc> scenario_fields(const std::vector<Knob>& knobs);
 
 }  // namespace lora_bench

@@ -25,9 +25,11 @@ std::string entries_of(const Case& spec, const std::string& group) {
 }  // namespace
 
 std::string tuning_text(const Tuning& tuning) {
-  Case spec;
-  spec.tuning = tuning;
-  return entries_of(spec, "tuning");
+  std::string text;
+  for (const KnobValue& said : tuning) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", said.knob, said.value);
+  }
+  return text;
 }
 
 std::string plan_limits_text(const PlanLimits& limits) {

@@ -11,7 +11,6 @@ namespace lora_bench {
 namespace {
 
 constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
-constexpr const char* kAsAuto = "as `auto` chooses";
 constexpr double kMaxMilliseconds = 3.6e6;
 constexpr const char* kLawNames =
     "identical, distinct, uniform, one-vs-rest, blocks, {zipf: 0 to 16}, {hot: 0 to 1}, {trace: "
@@ -261,43 +260,34 @@ std::vector<Field> fields_of_use() {
   };
 }
 
+constexpr const char* kTuning = "tuning";
+
+// A row that writes all of a tuning; fields_with has those that read it.
 std::vector<Field> fields_of_tuning() {
-  // A number of the kernels, of which 0 leaves the choice to `auto`.
-  const auto number = [](const char* path, auto of_tuning, std::int64_t most, const char* allowed,
-                         const char* meaning) {
-    return integer(
-        path, at(&Case::tuning, of_tuning), 0, most, meaning,
-        {.allowed = std::string(allowed) + "; 0 leaves it to `auto`", .fallback = kAsAuto});
+  return {{{kTuning, "map", "knobs of backend `auto`", "", ""},
+           {},
+           [](const Case& spec) { return fmt::format("{{{}}}", tuning_text(spec.tuning)); },
+           [](const Case& spec) { return !spec.tuning.empty(); }}};
+}
+
+Field field_of_knob(const Knob& knob) {
+  const auto read = [knob](const Reader& reader, Case& target, FieldContext&) {
+    std::string word;
+    if (knob.most > 0) {
+      std::int64_t number = 0;
+      reader.integer(number, 0, knob.most);
+      word = number == 0 ? "" : std::to_string(number);
+    } else if (knob.words.empty()) {
+      reader.word(word);
+    } else {
+      reader.choice(word, knob.words);
+      word = word == knob.words.front() ? "" : word;
+    }
+    if (!word.empty()) {
+      target.tuning.push_back({last_part(knob.doc.path), word});
+    }
   };
-  const auto tile = [](const char* path, auto of_tuning, const char* allowed, const char* meaning) {
-    return word(path, at(&Case::tuning, of_tuning), allowed, meaning, {.fallback = kAsAuto});
-  };
-  return {
-      choice("tuning.family", at(&Case::tuning, &Tuning::family),
-             "kernel family that backend `auto` launches; other backends ignore `tuning`"),
-      number("tuning.cluster", &Tuning::cluster, 16, "1 to 8 or 16",
-             "family clustered: blocks of a cluster"),
-      number("tuning.groups", &Tuning::groups, 8, "1 to 8",
-             "family clustered: clusters that share the columns of a row tile"),
-      number("tuning.warps", &Tuning::warps, 16, "2, 3, 4, 6, 8, 12 or 16",
-             "family clustered: warps of a block"),
-      number("tuning.slots", &Tuning::slots, 4, "1 to 4",
-             "family clustered: slots of the ring of a warp"),
-      number("tuning.blocks", &Tuning::blocks, 2, "1 or 2",
-             "family clustered: blocks that share the memory of a multiprocessor"),
-      tile("tuning.shrink_tile", &Tuning::shrink_tile,
-           "ROWSxLANES, some with -joined or -grouped, as `plan --explain` says them",
-           "family panel: tile of shrink; joined: a cluster adds its chains; grouped: wgmma"),
-      number("tuning.split", &Tuning::split, 8, "1, 2, 4 or 8",
-             "family panel: blocks that share the chains of a tile of shrink"),
-      number("tuning.parts", &Tuning::parts, 8, "1, 2, 4 or 8, at least the split",
-             "family panel: parts in which h leaves shrink"),
-      tile("tuning.expand_tile", &Tuning::expand_tile,
-           "ROWSxCOLUMNSxLANES, as `plan --explain` says them",
-           "family panel: tile of expand, with the most lanes that it takes"),
-      number("tuning.chunks", &Tuning::chunks, 65536, "1 to 65536, at most the column tiles",
-             "family panel: blocks that share the column tiles of a row tile of expand"),
-  };
+  return {knob.doc, read};
 }
 
 std::vector<Field> fields_of_thresholds() {
@@ -360,9 +350,9 @@ std::vector<Field> fields_of_settings() {
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-const std::vector<Field>& fields() {
-  static const std::vector<Field> all = [] {
-    std::vector<Field> table;
+const Fields& fields() {
+  static const Fields all = [] {
+    Fields table;
     for (const auto part : {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer,
                             fields_of_batch, fields_of_adapters, fields_of_use, fields_of_tuning,
                             fields_of_thresholds, fields_of_settings}) {
@@ -375,21 +365,35 @@ const std::vector<Field>& fields() {
   return all;
 }
 
-const Field* find_field(const std::string& path) {
-  const auto found = std::find_if(fields().begin(), fields().end(),
-                                  [&](const Field& field) { return field.doc.path == path; });
-  return found == fields().end() ? nullptr : &*found;
+Fields fields_with(const std::vector<Knob>& knobs) {
+  Fields table;
+  for (const Field& field : fields()) {
+    if (field.doc.path != kTuning) {
+      table.push_back(field);
+      continue;
+    }
+    for (const Knob& knob : knobs) {
+      table.push_back(field_of_knob(knob));
+    }
+  }
+  return table;
 }
 
-bool is_group(const std::string& path) {
-  return std::any_of(fields().begin(), fields().end(),
+const Field* find_field(const Fields& fields, const std::string& path) {
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const Field& field) { return field.doc.path == path; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+bool is_group(const Fields& fields, const std::string& path) {
+  return std::any_of(fields.begin(), fields.end(),
                      [&](const Field& field) { return field.doc.path.starts_with(path + "."); });
 }
 
-std::string nearest_field(const std::string& path) {
+std::string nearest_field(const Fields& fields, const std::string& path) {
   // The right word in the wrong group ("rank" at the top) is likelier than a misspelling.
   std::vector<std::string> paths;
-  for (const Field& field : fields()) {
+  for (const Field& field : fields) {
     if (last_part(field.doc.path) == last_part(path)) {
       return field.doc.path;
     }
@@ -405,23 +409,19 @@ std::string nearest_field(const std::string& path) {
     return near_path;
   }
   std::vector<std::string> parts;
-  for (const Field& field : fields()) {
+  for (const Field& field : fields) {
     parts.push_back(last_part(field.doc.path));
   }
   const std::string near_part = nearest(last_part(path), parts);
   const auto found = std::find(parts.begin(), parts.end(), near_part);
-  return near_part.empty() ? ""
-                           : fields()[static_cast<std::size_t>(found - parts.begin())].doc.path;
+  return near_part.empty() ? "" : fields[static_cast<std::size_t>(found - parts.begin())].doc.path;
 }
 
-const std::vector<FieldDoc>& scenario_fields() {
-  static const std::vector<FieldDoc> docs = [] {
-    std::vector<FieldDoc> all;
-    for (const Field& field : fields()) {
-      all.push_back(field.doc);
-    }
-    return all;
-  }();
+std::vector<FieldDoc> scenario_fields(const std::vector<Knob>& knobs) {
+  std::vector<FieldDoc> docs;
+  for (const Field& field : fields_with(knobs)) {
+    docs.push_back(field.doc);
+  }
   return docs;
 }
 

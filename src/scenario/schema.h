@@ -47,17 +47,24 @@ struct Field {
   std::string instead_of_layer = {};  // what would do where op is layer; "": a layer takes it
 };
 
-// The one table; unknown keys, docs, `list` and defaults follow from it.
-[[nodiscard]] const std::vector<Field>& fields();
-[[nodiscard]] const Field* find_field(const std::string& path);
+using Fields = std::vector<Field>;
+
+// The one table; unknown keys, docs, `list` and defaults follow from it. A tuning is one row of it,
+// for the text of a case.
+[[nodiscard]] const Fields& fields();
+
+// The table as files are read: in the place of that row one for each knob.
+[[nodiscard]] Fields fields_with(const std::vector<Knob>& knobs);
+
+[[nodiscard]] const Field* find_field(const Fields& fields, const std::string& path);
 
 // "batch" of "batch.decode".
-[[nodiscard]] bool is_group(const std::string& path);
+[[nodiscard]] bool is_group(const Fields& fields, const std::string& path);
 
 // "decode" of "batch.decode".
 [[nodiscard]] std::string last_part(const std::string& path);
 
 // The key that was meant by unknown `path`, or "".
-[[nodiscard]] std::string nearest_field(const std::string& path);
+[[nodiscard]] std::string nearest_field(const Fields& fields, const std::string& path);
 
 }  // namespace lora_bench

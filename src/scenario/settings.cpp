@@ -15,9 +15,9 @@ constexpr std::size_t kMaxIncludeDepth = 16;
 bool is_shape(const std::string& path) { return path == "layer.in" || path == "layer.out"; }
 bool is_model(const std::string& path) { return path == "model" || path == "layers"; }
 
-std::string keys_of_group(const std::string& prefix) {
+std::string keys_of_group(const Fields& fields, const std::string& prefix) {
   std::vector<std::string> keys;
-  for (const Field& field : fields()) {
+  for (const Field& field : fields) {
     if (prefix.empty() || field.doc.path.starts_with(prefix + ".")) {
       const std::string rest = field.doc.path.substr(prefix.empty() ? 0 : prefix.size() + 1);
       const std::string key = rest.substr(0, rest.find('.'));
@@ -76,7 +76,7 @@ const Value* Settings::find(const std::string& path) const {
   return found == entries_.end() ? nullptr : found->second.value;
 }
 
-void flatten(const Value& map, const std::string& prefix, Settings& settings,
+void flatten(const Value& map, const std::string& prefix, const Fields& fields, Settings& settings,
              Diagnostics& diagnostics) {
   for (const Value::Entry& entry : map.entries) {
     const std::string path = prefix.empty() ? entry.key : prefix + "." + entry.key;
@@ -84,10 +84,10 @@ void flatten(const Value& map, const std::string& prefix, Settings& settings,
       continue;
     }
     // `verify: false` is the short form of `verify: {enabled: false}`.
-    const bool has_switch = find_field(path + ".enabled") != nullptr;
+    const bool has_switch = find_field(fields, path + ".enabled") != nullptr;
     const bool is_short = has_switch && entry.value.kind == Value::Kind::kScalar;
     const std::string target = is_short ? path + ".enabled" : path;
-    const Field* field = find_field(target);
+    const Field* field = find_field(fields, target);
     if (field != nullptr) {
       if (settings.has(target)) {
         diagnostics.add(entry.where, fmt::format("'{}' is set twice", target));
@@ -101,16 +101,17 @@ void flatten(const Value& map, const std::string& prefix, Settings& settings,
                         "either `model` with `layers`, or `layer` with `in` and `out`");
       }
       settings.put(target, {field, &entry.value});
-    } else if (!is_group(path)) {
+    } else if (!is_group(fields, path)) {
       // A dotted key fails in its own group: the neighbours of adapters.rnak are those of adapters.
       const std::string group = path.substr(0, path.rfind('.'));
       diagnostics.add(entry.where, fmt::format("unknown key '{}'", entry.key),
-                      keys_of_group(is_group(group) ? group : prefix), nearest_field(path));
+                      keys_of_group(fields, is_group(fields, group) ? group : prefix),
+                      nearest_field(fields, path));
     } else if (entry.value.kind != Value::Kind::kMap) {
       diagnostics.add(entry.value.where, fmt::format("'{}' is {}", path, describe(entry.value)),
-                      fmt::format("a map with {}", keys_of_group(path)));
+                      fmt::format("a map with {}", keys_of_group(fields, path)));
     } else {
-      flatten(entry.value, path, settings, diagnostics);
+      flatten(entry.value, path, fields, settings, diagnostics);
     }
   }
 }
@@ -156,7 +157,7 @@ Document Sources::load_tree(const Value& root, const fs::path& file) {
     }
   }
   Settings own;
-  flatten(root, "", own, diagnostics_);
+  flatten(root, "", fields_, own, diagnostics_);
   document.settings.put_all(own);
   const auto replace = [&](const char* key, const Value*& part, std::set<std::string>& pinned) {
     if (const Value* mine = root.find(key)) {
@@ -236,7 +237,7 @@ void Sources::apply_override(const std::string& key_and_value, Document& documen
       {key, where, value ? std::move(*value) : make_value(Value::Kind::kNull, where)});
   forget_lines(root);
   Settings own;
-  flatten(keep(std::move(root)), "", own, diagnostics_);
+  flatten(keep(std::move(root)), "", fields_, own, diagnostics_);
   document.settings.put_all(own);
   for (const auto& [path, setting] : own.entries()) {
     pin(path, document.pinned_sweep);

@@ -49,7 +49,8 @@ struct Document {
 // Owns every parsed value that settings point to.
 class Sources {
  public:
-  explicit Sources(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  Sources(const Fields& fields, Diagnostics& diagnostics)
+      : fields_(fields), diagnostics_(diagnostics) {}
 
   // An unreadable file gives an empty document and a complaint.
   [[nodiscard]] Document load(const std::string& text, const std::filesystem::path& file);
@@ -60,6 +61,7 @@ class Sources {
   Document load_included(const Value& name, const std::filesystem::path& including);
   [[nodiscard]] Document load_tree(const Value& root, const std::filesystem::path& file);
 
+  const Fields& fields_;
   Diagnostics& diagnostics_;
   std::deque<Value> values_;
   std::vector<std::filesystem::path> including_;  // from the scenario down to the file being read
@@ -70,7 +72,7 @@ class Sources {
 [[nodiscard]] bool is_structure(const std::string& path);
 
 // Puts what a map of a file, of `cases` or of --set says into `settings`.
-void flatten(const Value& map, const std::string& prefix, Settings& settings,
+void flatten(const Value& map, const std::string& prefix, const Fields& fields, Settings& settings,
              Diagnostics& diagnostics);
 
 // At most a little more than a scenario may be long, so that a huge file is refused, not read.

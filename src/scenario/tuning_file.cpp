@@ -25,8 +25,8 @@ constexpr std::string_view kTuned = "what `lora-bench tune SCENARIO --out FILE.y
 
 class TuningReader {
  public:
-  TuningReader(const CheckTuning& check, Diagnostics& diagnostics)
-      : check_(check), diagnostics_(diagnostics) {}
+  TuningReader(const TuningRules& rules, Diagnostics& diagnostics)
+      : rules_(rules), fields_(fields_with(rules.knobs)), diagnostics_(diagnostics) {}
 
   TuningFile read(const Value& root) {
     TuningFile tunings;
@@ -61,10 +61,10 @@ class TuningReader {
 
  private:
   // Each of its keys would be unknown here, one line a key.
-  [[nodiscard]] static bool is_scenario(const Value& root) {
+  [[nodiscard]] bool is_scenario(const Value& root) const {
     return root.find("shapes") == nullptr &&
-           std::any_of(root.entries.begin(), root.entries.end(), [](const Value::Entry& entry) {
-             return find_field(entry.key) != nullptr || is_group(entry.key);
+           std::any_of(root.entries.begin(), root.entries.end(), [&](const Value::Entry& entry) {
+             return find_field(fields_, entry.key) != nullptr || is_group(fields_, entry.key);
            });
   }
 
@@ -118,8 +118,9 @@ class TuningReader {
   bool read_field_of(const Value& map, const char* key, const char* path,
                      const std::string& allowed, Case& target) {
     FieldContext context;
-    return reader(map, key, allowed,
-                  [&](const Reader& value) { find_field(path)->read(value, target, context); });
+    return reader(map, key, allowed, [&](const Reader& value) {
+      find_field(fields_, path)->read(value, target, context);
+    });
   }
   bool read_power_of(const Value& map, const char* key, std::int64_t most, std::int64_t& target) {
     if (!reader(map, key, fmt::format("a power of two from 1 to {}", most),
@@ -146,16 +147,16 @@ class TuningReader {
     if (read_field_of(item, "op", "op", kShapeOps, spec) && has_base(spec.op)) {
       complain(item, "op", "is layer, whose adapters are a linear op", kShapeOps);
     }
-    const std::string& dtypes = find_field("intermediate")->doc.allowed;
+    const std::string& dtypes = find_field(fields_, "intermediate")->doc.allowed;
     const bool dtype =
-        read_field_of(item, "dtype", "dtype", find_field("dtype")->doc.allowed, spec);
+        read_field_of(item, "dtype", "dtype", find_field(fields_, "dtype")->doc.allowed, spec);
     const bool h = read_field_of(item, "intermediate", "intermediate", dtypes, spec);
     if (dtype && h && spec.intermediate != Dtype::kFp32 && spec.intermediate != spec.dtype) {
       complain(item, "intermediate",
                fmt::format("is {} with dtype {}", name(spec.intermediate), name(spec.dtype)),
                dtypes);
     }
-    read_field_of(item, "in", "layer.in", find_field("layer.in")->doc.allowed, spec);
+    read_field_of(item, "in", "layer.in", find_field(fields_, "layer.in")->doc.allowed, spec);
     read_widths(item, spec);
     shape.op = name(spec.op);
     shape.dtype = name(spec.dtype);
@@ -165,7 +166,7 @@ class TuningReader {
   }
 
   void read_widths(const Value& item, Case& spec) {
-    const std::string& allowed = find_field("layer.out")->doc.allowed;
+    const std::string& allowed = find_field(fields_, "layer.out")->doc.allowed;
     const auto& widths = spec.layer.widths;
     if (!read_field_of(item, "out", "layer.out", allowed, spec)) {
       return;
@@ -209,21 +210,24 @@ class TuningReader {
       return;
     }
     Settings settings;
-    flatten(*map, "tuning", settings, diagnostics_);
+    flatten(*map, "tuning", fields_, settings, diagnostics_);
     Case scratch;
     FieldContext context;
-    for (const auto& [path, setting] : settings.entries()) {
-      setting.field->read(Reader(*setting.value, path, setting.field->doc.allowed, diagnostics_),
-                          scratch, context);
+    for (const Field& field : fields_) {
+      if (const Value* value = settings.find(field.doc.path)) {
+        field.read(Reader(*value, field.doc.path, field.doc.allowed, diagnostics_), scratch,
+                   context);
+      }
     }
     tuning = scratch.tuning;
-    if (const auto fault = check_ ? check_(tuning) : std::nullopt) {
+    if (const auto fault = rules_.fault ? rules_.fault(tuning) : std::nullopt) {
       const Value* place = settings.find(fault->key);
       diagnostics_.add(place == nullptr ? map->where : place->where, fault->what, fault->allowed);
     }
   }
 
-  const CheckTuning& check_;
+  const TuningRules& rules_;
+  const Fields fields_;
   Diagnostics& diagnostics_;
 };
 
@@ -248,13 +252,13 @@ std::string tuning_file_text(const TuningFile& tunings) {
 }
 
 TuningFile parse_tuning_file(const std::string& text, const std::filesystem::path& file,
-                             const CheckTuning& check_tuning) {
+                             const TuningRules& rules) {
   Diagnostics diagnostics;
   const auto root = parse_yaml(text, file.string(), diagnostics);
   diagnostics.throw_if_any();
   TuningFile tunings;
   if (root) {
-    tunings = TuningReader(check_tuning, diagnostics).read(*root);
+    tunings = TuningReader(rules, diagnostics).read(*root);
   } else {
     diagnostics.add({file.string(), 0, 0}, "the file is empty", std::string(kTuned));
   }
@@ -262,7 +266,7 @@ TuningFile parse_tuning_file(const std::string& text, const std::filesystem::pat
   return tunings;
 }
 
-TuningFile load_tuning_file(const std::filesystem::path& file, const CheckTuning& check_tuning) {
+TuningFile load_tuning_file(const std::filesystem::path& file, const TuningRules& rules) {
   Diagnostics diagnostics;
   const auto text = read_text(file, {}, diagnostics);
   if (!text) {
@@ -270,7 +274,7 @@ TuningFile load_tuning_file(const std::filesystem::path& file, const CheckTuning
     told.back().allowed = kTuned;
     throw UsageError(std::move(told));
   }
-  return parse_tuning_file(*text, file, check_tuning);
+  return parse_tuning_file(*text, file, rules);
 }
 
 }  // namespace lora_bench

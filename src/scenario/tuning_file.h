@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,12 +35,11 @@ struct TuningFile {
 
 [[nodiscard]] std::string tuning_file_text(const TuningFile& tunings);
 
-using CheckTuning = std::function<std::optional<SettingFault>(const Tuning&)>;
 // Strict as a scenario is: throws UsageError with all that is wrong, each with its place.
 [[nodiscard]] TuningFile parse_tuning_file(const std::string& text,
                                            const std::filesystem::path& file,
-                                           const CheckTuning& check_tuning);
+                                           const TuningRules& rules);
 [[nodiscard]] TuningFile load_tuning_file(const std::filesystem::path& file,
-                                          const CheckTuning& check_tuning);
+                                          const TuningRules& rules);
 
 }  // namespace lora_bench

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/auto_choice.h"
 #include "scenario/scenario_text.h"
 
 namespace lora_bench {
@@ -257,7 +258,7 @@ std::vector<Case> plainer_op(const Case& spec) {
     for (const Op half : {Op::kShrink, Op::kExpand}) {
       smaller.with([half](Case& next) {
         next.op = half;
-        next.tuning = tuning_of_op(std::move(next.tuning), half);
+        next.tuning = tuning_of_op(next.tuning, half);
       });
     }
   }

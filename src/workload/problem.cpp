@@ -80,12 +80,6 @@ std::int64_t Problem::groups() const {
   return std::max(plan.active(), std::min({max_active, tokens, slots}));
 }
 
-Problem half_of(Problem linear, Op half) {
-  linear.op = half;
-  linear.tuning = tuning_of_op(std::move(linear.tuning), half);
-  return linear;
-}
-
 std::vector<Operand> operands_of(const Problem& problem) {
   const bool shrink = has_shrink(problem.op);
   const bool expand = has_expand(problem.op);

@@ -66,9 +66,6 @@ struct Problem {
   [[nodiscard]] bool operator==(const Problem&) const = default;
 };
 
-// Shrink or expand of a linear op as an op of its own, told of its tuning what is about it.
-[[nodiscard]] Problem half_of(Problem linear, Op half);
-
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
 // Of the batch and the adapters that the case draws.
 [[nodiscard]] Problem make_problem(const Case& spec);

@@ -14,13 +14,14 @@
 #include "verify/staging.h"
 #include "verify/verify.h"
 
+using lora_bench::AutoFamily;
+using lora_bench::AutoKnobs;
 using lora_bench::Backend;
 using lora_bench::Dtype;
 using lora_bench::Memory;
 using lora_bench::Op;
 using lora_bench::Problem;
-using lora_bench::TunedFamily;
-using lora_bench::Tuning;
+using lora_bench::tuning_of;
 using lora_bench::test::Proved;
 
 namespace {
@@ -122,16 +123,16 @@ TEST_CASE("auto is right where one slice has eight lanes or less") {
 
 TEST_CASE("every tile and cluster of auto leaves the same bits") {
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
-  std::vector<Tuning> tunings = {{.family = TunedFamily::kResident}};
+  std::vector<AutoKnobs> tunings = {{.family = AutoFamily::kResident}};
   for (const std::int64_t cluster : {1, 3, 8, 16}) {
-    tunings.push_back({.family = TunedFamily::kClustered, .cluster = cluster});
+    tunings.push_back({.family = AutoFamily::kClustered, .cluster = cluster});
   }
-  tunings.push_back({.family = TunedFamily::kClustered, .warps = 3});
+  tunings.push_back({.family = AutoFamily::kClustered, .warps = 3});
   for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
-    tunings.push_back({.family = TunedFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+    tunings.push_back({.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
   }
   for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
-    tunings.push_back({.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
+    tunings.push_back({.family = AutoFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
   }
   int taken = 0;
   for (const std::int64_t rank : {16, 72}) {
@@ -141,12 +142,12 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
       const Problem plain = problem_of(spec);
       const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
       const auto expected = bits_of(*chosen, plain, tensors);
-      for (const Tuning& tuning : tunings) {
+      for (const AutoKnobs& knobs : tunings) {
         Problem tuned = plain;
-        tuned.tuning = tuning;
+        tuned.tuning = tuning_of(knobs);
         CAPTURE(rank);
         CAPTURE(tokens);
-        CAPTURE(lora_bench::tuning_text(tuning));
+        CAPTURE(lora_bench::tuning_text(tuned.tuning));
         if (takes(*chosen, tuned)) {
           ++taken;
           CHECK(bits_of(*chosen, tuned, tensors) == expected);
@@ -186,9 +187,9 @@ TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank
       spec.scale_at = add_inputs && op == Op::kLinear ? lora_bench::ScaleAt::kShrink
                                                       : lora_bench::ScaleAt::kExpand;
       Problem problem = problem_of(spec);
-      problem.tuning = {.family = TunedFamily::kPanel,
-                        .expand_tile = lora_bench::tile_name(tile),
-                        .chunks = add_inputs ? 1 : 3};
+      problem.tuning = tuning_of({.family = AutoFamily::kPanel,
+                                  .expand_tile = lora_bench::tile_name(tile),
+                                  .chunks = add_inputs ? 1 : 3});
       CAPTURE(lora_bench::tuning_text(problem.tuning));
       CAPTURE(name(op));
       CAPTURE(add_inputs);
@@ -204,10 +205,10 @@ TEST_CASE("every tile of expand adds its own bias and reads no lane above a rank
 TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, and bits stay") {
   Proved proved;
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
-  const auto check_bits = [&](const Problem& plain, const Tuning& tuning) {
+  const auto check_bits = [&](const Problem& plain, const AutoKnobs& knobs) {
     Problem tuned = plain;
-    tuned.tuning = tuning;
-    CAPTURE(lora_bench::tuning_text(tuning));
+    tuned.tuning = tuning_of(knobs);
+    CAPTURE(lora_bench::tuning_text(tuned.tuning));
     REQUIRE(takes(*chosen, tuned));
     const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
     CHECK(bits_of(*chosen, tuned, tensors) == bits_of(*chosen, plain, tensors));
@@ -222,14 +223,14 @@ TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, a
       check_proved(*chosen, wide, proved);
       check_bits(
           wide,
-          {.family = TunedFamily::kPanel, .expand_tile = lora_bench::tile_name(tile), .chunks = 1});
+          {.family = AutoFamily::kPanel, .expand_tile = lora_bench::tile_name(tile), .chunks = 1});
     }
   }
   for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
     constexpr std::int64_t kRounds = 3;
     const std::int64_t chain = kRounds * tile.stages * tile.depth - 32;
     check_bits(problem_of(even_case(20, 16, chain * lora_bench::kernels::kChains)),
-               {.family = TunedFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+               {.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
   }
   check_enough(proved);
 }

@@ -9,11 +9,13 @@
 #include "verify/staging.h"
 #include "verify/verify.h"
 
+using lora_bench::AutoFamily;
+using lora_bench::AutoKnobs;
 using lora_bench::Dtype;
 using lora_bench::Problem;
 using lora_bench::Status;
-using lora_bench::TunedFamily;
 using lora_bench::Tuning;
+using lora_bench::tuning_of;
 using lora_bench::test::Proved;
 
 namespace {
@@ -95,55 +97,54 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
     return stage.output();
   };
   std::vector<Tuning> tunings;
-  const auto add = [&](TunedFamily family, const auto& change) {
-    Tuning tuning;
-    tuning.family = family;
-    change(tuning);
-    tunings.push_back(tuning);
+  const auto add = [&](AutoFamily family, const auto& change) {
+    AutoKnobs knobs{.family = family};
+    change(knobs);
+    tunings.push_back(tuning_of(knobs));
   };
-  add(TunedFamily::kResident, [](Tuning&) {});
+  add(AutoFamily::kResident, [](AutoKnobs&) {});
   for (const std::int64_t cluster : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
-    add(TunedFamily::kClustered, [&](Tuning& tuning) { tuning.cluster = cluster; });
+    add(AutoFamily::kClustered, [&](AutoKnobs& knobs) { knobs.cluster = cluster; });
   }
   for (const std::int64_t groups : {2, 3, 8}) {
     for (const std::int64_t cluster : {1, 6, 16}) {
-      add(TunedFamily::kClustered, [&](Tuning& tuning) {
-        tuning.groups = groups;
-        tuning.cluster = cluster;
+      add(AutoFamily::kClustered, [&](AutoKnobs& knobs) {
+        knobs.groups = groups;
+        knobs.cluster = cluster;
       });
     }
   }
   for (const std::int64_t warps : {2, 3, 4, 6, 8, 12, 16}) {
     for (const std::int64_t slots : {1, 2, 3, 4}) {
       for (const std::int64_t blocks : {1, 2}) {
-        add(TunedFamily::kClustered, [&](Tuning& tuning) {
-          tuning.warps = warps;
-          tuning.slots = slots;
-          tuning.blocks = blocks;
+        add(AutoFamily::kClustered, [&](AutoKnobs& knobs) {
+          knobs.warps = warps;
+          knobs.slots = slots;
+          knobs.blocks = blocks;
         });
       }
     }
   }
   for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
     if (tile.joined) {
-      add(TunedFamily::kPanel,
-          [&](Tuning& tuning) { tuning.shrink_tile = lora_bench::tile_name(tile); });
+      add(AutoFamily::kPanel,
+          [&](AutoKnobs& knobs) { knobs.shrink_tile = lora_bench::tile_name(tile); });
     }
     for (const std::int64_t split : {1, 2, 4, 8}) {
       for (std::int64_t parts = split; parts <= 8 && !tile.joined; parts *= 2) {
-        add(TunedFamily::kPanel, [&](Tuning& tuning) {
-          tuning.shrink_tile = lora_bench::tile_name(tile);
-          tuning.split = split;
-          tuning.parts = parts;
+        add(AutoFamily::kPanel, [&](AutoKnobs& knobs) {
+          knobs.shrink_tile = lora_bench::tile_name(tile);
+          knobs.split = split;
+          knobs.parts = parts;
         });
       }
     }
   }
   for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
     for (const std::int64_t chunks : {1, 2, 3, 6}) {
-      add(TunedFamily::kPanel, [&](Tuning& tuning) {
-        tuning.expand_tile = lora_bench::tile_name(tile);
-        tuning.chunks = chunks;
+      add(AutoFamily::kPanel, [&](AutoKnobs& knobs) {
+        knobs.expand_tile = lora_bench::tile_name(tile);
+        knobs.chunks = chunks;
       });
     }
   }
@@ -210,18 +211,19 @@ TEST_CASE("auto: joined and grouped tiles are the same bits, wherever K, rows an
           CHECK(stage.damage().empty());
           return stage.output();
         };
-        problem.tuning = {.family = TunedFamily::kPanel, .shrink_tile = "32x32", .split = 8};
+        problem.tuning =
+            tuning_of({.family = AutoFamily::kPanel, .shrink_tile = "32x32", .split = 8});
         const auto expected = bits();
         for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
           if (!tile.joined && !tile.grouped) {
             continue;
           }
-          problem.tuning = {.family = TunedFamily::kPanel,
-                            .shrink_tile = lora_bench::tile_name(tile)};
+          problem.tuning =
+              tuning_of({.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
           CAPTURE(in_features);
           CAPTURE(rank);
           CAPTURE(tokens);
-          CAPTURE(problem.tuning.shrink_tile);
+          CAPTURE(lora_bench::tuning_text(problem.tuning));
           REQUIRE(chosen->supports(problem, facts).yes);
           CHECK(bits() == expected);
           if (tokens == 33 && in_features < 9000) {

@@ -55,7 +55,7 @@ TEST_CASE("explain: one row may be a launch of clusters that have all weights be
   CHECK(contains(text, "resident, few rows an adapter: 1 token over 1 adapter\n"));
   CHECK(contains(text, fmt::format("grid {} x 1 x {}, ", tuning.cluster, tuning.groups)));
   CHECK(contains(text, "all weights in shared memory before it begins"));
-  spec.tuning.family = TunedFamily::kClustered;
+  spec.tuning = tuning_of({.family = AutoFamily::kClustered});
   CHECK(contains(explained(spec), "clustered, as tuning says: family: clustered\n"));
   CHECK_FALSE(contains(explained(spec), "all weights in shared memory"));
 }
@@ -158,10 +158,10 @@ TEST_CASE("explain: each reason for panels is said") {
 
 TEST_CASE("explain: a tuning is what is explained, or why it cannot be") {
   Case spec = decode_case(64, 64);
-  spec.tuning = {.family = TunedFamily::kPanel, .split = 2};
+  spec.tuning = tuning_of({.family = AutoFamily::kPanel, .split = 2});
   CHECK(contains(explained(spec), "panel, as tuning says: family: panel, split: 2\n"));
   CHECK(contains(explained(spec), "x split 2; "));
-  spec.tuning = {.family = TunedFamily::kClustered, .cluster = 4, .warps = 6};
+  spec.tuning = tuning_of({.family = AutoFamily::kClustered, .cluster = 4, .warps = 6});
   CHECK(contains(explained(spec), "grid 4 x 64, "));
   CHECK(contains(explained(spec), "6 warps a block"));
   CHECK(contains(explained(spec, {.compute_capability = 80}),

@@ -62,11 +62,11 @@ TEST_CASE("auto: few adapters whose weights all find room are resident, unless t
   spec.batch.decode = 1;
   CHECK(family_of(spec) == AutoFamily::kResident);
   CHECK(family_of(spec, 89) == AutoFamily::kPanel);
-  spec.tuning.family = TunedFamily::kClustered;
+  spec.tuning = tuning_of({.family = AutoFamily::kClustered});
   CHECK(family_of(spec) == AutoFamily::kClustered);
-  spec.tuning.family = TunedFamily::kPanel;
+  spec.tuning = tuning_of({.family = AutoFamily::kPanel});
   CHECK(family_of(spec) == AutoFamily::kPanel);
-  spec.tuning.family = TunedFamily::kResident;
+  spec.tuning = tuning_of({.family = AutoFamily::kResident});
   CHECK(family_of(spec) == AutoFamily::kResident);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("auto: a dozen adapters of high rank are few, one more are many") {
 TEST_CASE("auto: resident that is asked for where it has no room is not launched as clustered") {
   Case spec = serving_case();
   spec.skew.kind = Skew::kDistinct;
-  spec.tuning.family = TunedFamily::kResident;
+  spec.tuning = tuning_of({.family = AutoFamily::kResident});
   const Problem problem = problem_of(spec);
   CHECK(auto_reason({}, problem) == AutoReason::kNoRoom);
   CHECK(auto_family({}, problem) == AutoFamily::kPanel);

@@ -15,11 +15,9 @@ namespace {
 
 // As a user takes it: the line of `plan --explain`, in a scenario.
 Tuning read_in_scenario(const Tuning& tuning) {
-  LoadOptions options;
-  options.check_tuning = tuning_fault;
   return parse_scenario(
              "layer: {in: 64, out: [64]}\nbatch.decode: 4\ntuning: {" + tuning_text(tuning) + "}\n",
-             "copied.yaml", options)
+             "copied.yaml", {.tuning = tuning_rules()})
       .cases.front()
       .tuning;
 }
@@ -31,14 +29,15 @@ std::vector<std::string> launch_explained(const AutoDevice& device, const Proble
   return lines;
 }
 
-void check_numbers(const AutoDevice& device, const Problem& problem, const Tuning& copied) {
+void check_numbers(const AutoDevice& device, const Problem& problem, const Tuning& tuning) {
+  const AutoKnobs copied = knobs_of(tuning);
   switch (auto_family(device, problem)) {
     case AutoFamily::kResident:
-      CHECK(copied == Tuning{.family = TunedFamily::kResident});
+      CHECK(tuning == tuning_of({.family = AutoFamily::kResident}));
       break;
     case AutoFamily::kClustered: {
       const kernels::ClusteredTuning chosen = auto_clustered_tuning(device, problem);
-      CHECK(copied.family == TunedFamily::kClustered);
+      CHECK(copied.family == AutoFamily::kClustered);
       CHECK(copied.cluster == chosen.cluster);
       CHECK(copied.groups == chosen.groups);
       CHECK(copied.warps == chosen.warps);
@@ -52,7 +51,7 @@ void check_numbers(const AutoDevice& device, const Problem& problem, const Tunin
           auto_expand_tuning(device, problem, problem.tuning, expands_in_vectors(problem));
       const bool tiles_shrink = has_shrink(problem.op) && shrink.tile != kernels::kPanelPlain;
       const bool tiles_expand = has_expand(problem.op) && expand.tile != kernels::kPanelPlain;
-      CHECK(copied.family == TunedFamily::kPanel);
+      CHECK(copied.family == AutoFamily::kPanel);
       CHECK(copied.split == (tiles_shrink ? shrink.split : 0));
       CHECK(copied.chunks == (tiles_expand ? expand.chunks : 0));
       CHECK(copied.shrink_tile.empty() != tiles_shrink);
@@ -149,21 +148,21 @@ TEST_CASE("the tuning of each op, and of what is read an element at a time, copi
 }
 
 TEST_CASE("where a tuning says some numbers, all of the launch, copied, are the same") {
-  const std::vector<Tuning> said{
-      {.family = TunedFamily::kClustered},
-      {.family = TunedFamily::kClustered, .cluster = 4},
-      {.family = TunedFamily::kClustered, .warps = 4, .blocks = 1},
-      {.family = TunedFamily::kClustered, .slots = 2, .blocks = 2},
-      {.family = TunedFamily::kResident},
-      {.family = TunedFamily::kPanel},
-      {.family = TunedFamily::kPanel, .split = 2},
-      {.family = TunedFamily::kPanel, .shrink_tile = "32x64-joined"},
-      {.family = TunedFamily::kPanel, .shrink_tile = "64x48-grouped", .chunks = 3}};
+  const std::vector<AutoKnobs> said{
+      {.family = AutoFamily::kClustered},
+      {.family = AutoFamily::kClustered, .cluster = 4},
+      {.family = AutoFamily::kClustered, .warps = 4, .blocks = 1},
+      {.family = AutoFamily::kClustered, .slots = 2, .blocks = 2},
+      {.family = AutoFamily::kResident},
+      {.family = AutoFamily::kPanel},
+      {.family = AutoFamily::kPanel, .split = 2},
+      {.family = AutoFamily::kPanel, .shrink_tile = "32x64-joined"},
+      {.family = AutoFamily::kPanel, .shrink_tile = "64x48-grouped", .chunks = 3}};
   int launched = 0;
   for (Case& spec : shipped_cases()) {
     CAPTURE(spec.id);
-    for (const Tuning& tuning : said) {
-      spec.tuning = tuning;
+    for (const AutoKnobs& knobs : said) {
+      spec.tuning = tuning_of(knobs);
       const Problem problem = problem_of(spec);
       if (why_not_tuned({}, problem).empty()) {
         ++launched;
@@ -197,6 +196,6 @@ TEST_CASE("what launches nothing has no tuning") {
   spec.dtype = Dtype::kFp32;
   CHECK(tuning_of_choice({}, problem_of(spec)) == Tuning{});
   spec = shipped_cases().front();
-  spec.tuning = {.family = TunedFamily::kClustered, .warps = 16, .slots = 4};
+  spec.tuning = tuning_of({.family = AutoFamily::kClustered, .warps = 16, .slots = 4});
   CHECK(tuning_of_choice({}, problem_of(spec)) == Tuning{});
 }

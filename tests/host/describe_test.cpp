@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "ops/auto_tuning.h"
 #include "report/columns.h"
 #include "report/json_row.h"
 #include "report/sink.h"
@@ -201,7 +202,7 @@ TEST_CASE("a repro line asks of the row what the run asked of it") {
 
 TEST_CASE("what is said to be known before a run is what a case tells, and nothing else") {
   const auto scenario = [](const std::string& backend_free) {
-    return parse_scenario(backend_free, "x.yaml", {}).cases.front();
+    return parse_scenario(backend_free, "x.yaml", {.tuning = tuning_rules()}).cases.front();
   };
   const Case one = scenario(
       "name: one\ntags: [t]\nmodel: llama-3.1-8b\nlayers: qkv\nbatch: {decode: 3}\n"

@@ -152,7 +152,7 @@ TEST_CASE("groundwork: derived steps are made once, within what was granted, for
   groundwork.tell(groundwork.problem().tuning);
   CHECK(groundwork.derived("a copy", make) == step);
   Tuning other = groundwork.problem().tuning;
-  other.warps = 7;
+  other.push_back({"warps", "7"});
   groundwork.tell(other);
   CHECK(groundwork.kept_bytes() < with_it);
   const auto told = groundwork.derived("a copy", make);

@@ -4,6 +4,7 @@
 
 #include "core/dtype.h"
 #include "layers/layer_engine.h"
+#include "ops/auto_choice.h"
 #include "ops/backends.h"
 #include "ops/fused_layer.h"
 #include "support/fused_on_host.h"
@@ -174,7 +175,8 @@ TEST_CASE("what cannot be one launch says so") {
         "layer.overlap fused: shards exchange h between shrink and expand; serial, shrink or auto");
   CHECK(chosen_overlap(Overlap::kAuto, full, bench.base) == Overlap::kSerial);
   LayerProblem told = plain;
-  told.lora.tuning.family = TunedFamily::kPanel;  // which the base's launch would leave out
+  told.lora.tuning =
+      tuning_of({.family = AutoFamily::kPanel});  // which the base's launch would leave out
   CHECK(why_not_fused(told, bench.base).find("fused with tuning.family panel") !=
         std::string::npos);
   CHECK(chosen_overlap(Overlap::kAuto, told, bench.base) == Overlap::kSerial);

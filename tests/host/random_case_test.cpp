@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/auto_tuning.h"
 #include "scenario/scenario.h"
 #include "scenario/scenario_text.h"
 #include "scenario/schema.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr std::uint64_t kCases = 3000;
 
 Case read_again(const Case& spec) {
-  return parse_scenario(scenario_text(spec), "case.yaml", {}).cases.at(0);
+  return parse_scenario(scenario_text(spec), "case.yaml", {.tuning = tuning_rules()}).cases.at(0);
 }
 
 // But for what a file and its reader say of it.
@@ -69,7 +70,7 @@ TEST_CASE("every shipped case, layers and measured ones among them, reads back a
     if (entry.path().extension() != ".yaml" || entry.path().filename() == "models.yaml") {
       continue;
     }
-    for (const Case& spec : load_scenario(entry.path(), {}).cases) {
+    for (const Case& spec : load_scenario(entry.path(), {.tuning = tuning_rules()}).cases) {
       if (spec.skew.kind == Skew::kTrace || spec.prefill_skew.kind == Skew::kTrace) {
         continue;  // the file of ids does not lie beside
       }
@@ -82,9 +83,18 @@ TEST_CASE("every shipped case, layers and measured ones among them, reads back a
 }
 
 TEST_CASE("every field that is read into a case is written as well, but for tags") {
+  const Fields read = fields_with(tuning_rules().knobs);
   for (const Field& field : fields()) {
     CAPTURE(field.doc.path);
-    CHECK((field.text != nullptr) == (field.read != nullptr && field.doc.path != "tags"));
+    const bool tuning = field.doc.path == "tuning";  // written whole, read knob by knob
+    const bool is_read =
+        tuning ? is_group(read, "tuning") : find_field(read, field.doc.path)->read != nullptr;
+    CHECK((field.text != nullptr) == (is_read && field.doc.path != "tags"));
+  }
+  for (const Field& field : read) {
+    CAPTURE(field.doc.path);
+    CHECK(field.doc.path.starts_with("tuning.") ==
+          (find_field(fields(), field.doc.path) == nullptr));
   }
 }
 

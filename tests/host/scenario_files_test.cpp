@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "ops/auto_tuning.h"
 #include "scenario/scenario.h"
 
 namespace {
@@ -75,7 +76,7 @@ TEST_CASE("every scenario that ships loads, says its question and has unique ids
     CAPTURE(file.string());
     const std::string text = read(file);
     CHECK(text.starts_with("# "));
-    const Scenario scenario = load_scenario(file, {});
+    const Scenario scenario = load_scenario(file, {.tuning = tuning_rules()});
     CHECK(scenario.question.ends_with("?"));
     std::set<std::string> ids;
     for (const Case& spec : scenario.cases) {
@@ -195,7 +196,7 @@ TEST_CASE(
     "no scenario that is timed asks for one shard that is fully sharded, which divides nothing") {
   std::size_t layers = 0;
   for (const fs::path& file : yaml_files(kRoot / "scenarios")) {
-    for (const Case& spec : load_scenario(file, {}).cases) {
+    for (const Case& spec : load_scenario(file, {.tuning = tuning_rules()}).cases) {
       const bool timed = spec.op == Op::kLayer && spec.measure.enabled;
       layers += timed ? 1 : 0;
       CAPTURE(spec.scenario + " " + spec.id);
@@ -218,7 +219,7 @@ TEST_CASE("each invalid file gives exactly the errors that stand at its head") {
     CHECK(!expected.empty());
     std::string got = "accepted";
     try {
-      static_cast<void>(load_scenario(file, {}));
+      static_cast<void>(load_scenario(file, {.tuning = tuning_rules()}));
     } catch (const UsageError& error) {
       got = error.what();
     }
@@ -249,7 +250,7 @@ TEST_CASE("scenarios/README names every scenario with its question") {
 
 TEST_CASE("the docs name every field with its values and its default") {
   const std::string page = read(kRoot / "docs" / "scenario-format.md");
-  for (const FieldDoc& field : scenario_fields()) {
+  for (const FieldDoc& field : scenario_fields(tuning_rules().knobs)) {
     CAPTURE(field.path);
     const std::string row = "| `" + field.path + "` | " + field.type + " | " + field.allowed +
                             " | " + field.fallback + " | " + field.meaning + " |\n";

@@ -319,3 +319,41 @@ TEST_CASE("a regression of more than all of it is a forgotten percent sign") {
 TEST_CASE("a group cut short suggests the group") {
   CHECK(refusal(kLayer + "adapter: {rank: 8}\n").ends_with("did you mean 'adapters'?"));
 }
+
+TEST_CASE(
+    "a tuning is what the knobs say that are handed in, of any kind; without them a wrong key") {
+  const auto knob = [](const char* name, std::vector<std::string> words, std::int64_t most) {
+    return Knob{
+        {std::string("tuning.") + name, "kind", "what it takes", "", ""}, std::move(words), most};
+  };
+  LoadOptions options;
+  options.tuning.knobs = {knob("way", {"any", "left", "right"}, 0), knob("depth", {}, 9),
+                          knob("form", {}, 0)};
+  options.tuning.fault = [](const Tuning& tuning) -> std::optional<SettingFault> {
+    return tuning.size() < 3 ? std::nullopt
+                             : std::optional<SettingFault>({"tuning.form", "too much", "less"});
+  };
+  const auto read = [&](const std::string& tuning) {
+    try {
+      return tuning_text(parse_scenario("layer: {in: 64, out: [64]}\nbatch.decode: 4\n" + tuning,
+                                        "t.yaml", options)
+                             .cases.at(0)
+                             .tuning);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+  };
+  CHECK(read("tuning: {form: 2x3, way: left}") == "way: left, form: 2x3");
+  CHECK(read("tuning: {depth: 0, way: any}").empty());
+  CHECK(read("tuning.depth: 9") == "depth: 9");
+  CHECK(read("tuning.depth: 10") == "t.yaml:3:15: 'tuning.depth' is '10'; allowed: what it takes");
+  CHECK(read("tuning.way: rihgt") ==
+        "t.yaml:3:13: 'tuning.way' is 'rihgt'; allowed: what it takes; did you mean 'right'?");
+  CHECK(read("tuning.depht: 1") ==
+        "t.yaml:3:1: unknown key 'tuning.depht'; allowed: way, depth, form; did you mean "
+        "'tuning.depth'?");
+  CHECK(read("tuning: {form: a, way: left, depth: 1}") == "t.yaml:3:16: too much; allowed: less");
+  CHECK(scenario_fields(options.tuning.knobs).size() == scenario_fields({}).size() + 3);
+  options.tuning = {};
+  CHECK(read("tuning: {way: left}").starts_with("t.yaml:3:1: unknown key 'tuning'; allowed: "));
+}

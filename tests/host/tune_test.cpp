@@ -29,9 +29,10 @@ Case layer_case(std::int64_t tokens, std::int64_t slots) {
 
 // Clusters of four blocks of four warps are the fastest by half.
 double pretended_us(const Tuning& tuning) {
+  const AutoKnobs knobs = knobs_of(tuning);
   double time = 20;
-  time -= tuning.cluster == 4 ? 5 : 0;
-  time -= tuning.warps == 4 ? 5 : 0;
+  time -= knobs.cluster == 4 ? 5 : 0;
+  time -= knobs.warps == 4 ? 5 : 0;
   return time;
 }
 
@@ -42,9 +43,7 @@ TuningSearch searched(
 
 TuningFile one_shape() {
   TuningFile tunings{"NVIDIA H200", "lora-bench 0.1.0", "abc", "2026-11-22T00:00:00Z", {}};
-  Tuning tuning;
-  tuning.family = TunedFamily::kPanel;
-  tuning.split = 4;
+  const Tuning tuning = tuning_of({.family = AutoFamily::kPanel, .split = 4});
   tunings.shapes.push_back({shape_class(problem_of(layer_case(64, 64))), tuning, 11.5, 12.25});
   return tunings;
 }
@@ -62,7 +61,7 @@ std::vector<PlannedRow> rows_of(const std::vector<Case>& cases) {
 
 std::string refused(const std::string& text) {
   try {
-    static_cast<void>(parse_tuning_file(text, "t.yaml", tuning_fault));
+    static_cast<void>(parse_tuning_file(text, "t.yaml", tuning_rules()));
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -85,7 +84,7 @@ TEST_CASE("a scenario in place of a tuning file is told once, with what belongs 
   CHECK(refused("device: d\ntool: t\ncommit: c\ndate: e\n") ==
         "t.yaml:1:1: 'shapes' is no list; allowed: a list of maps");
   try {
-    static_cast<void>(load_tuning_file("smoke", tuning_fault));
+    static_cast<void>(load_tuning_file("smoke", tuning_rules()));
     FAIL("found");
   } catch (const UsageError& error) {
     CHECK(std::string(error.what()) ==
@@ -101,8 +100,8 @@ TEST_CASE("search: finds what is fastest in two steps, and times no launch twice
     return Timed{pretended_us(tuning), 0.1};
   });
   REQUIRE(search.found);
-  CHECK(search.found->tuning.cluster == 4);
-  CHECK(search.found->tuning.warps == 4);
+  CHECK(knobs_of(search.found->tuning).cluster == 4);
+  CHECK(knobs_of(search.found->tuning).warps == 4);
   CHECK(search.found->time_us == 10);
   CHECK(search.found->auto_us == 20);
   CHECK(search.found->shape.tokens == 64);
@@ -118,26 +117,26 @@ TEST_CASE("search: finds what is fastest in two steps, and times no launch twice
 
 TEST_CASE("search: tries clusters that share columns, and finds them where they are fastest") {
   const TuningSearch search = searched([](const Tuning& tuning, bool) -> std::optional<Timed> {
-    return Timed{tuning.groups == 3 ? 10.0 : 20.0, 0.1};
+    return Timed{knobs_of(tuning).groups == 3 ? 10.0 : 20.0, 0.1};
   });
   REQUIRE(search.found);
-  CHECK(search.found->tuning.groups == 3);
-  CHECK(search.found->tuning.family == TunedFamily::kClustered);
+  CHECK(knobs_of(search.found->tuning).groups == 3);
+  CHECK(knobs_of(search.found->tuning).family == AutoFamily::kClustered);
 }
 
 TEST_CASE("search: a family that auto does not choose is found too") {
-  for (const TunedFamily family : {TunedFamily::kPanel, TunedFamily::kClustered}) {
+  for (const AutoFamily family : {AutoFamily::kPanel, AutoFamily::kClustered}) {
     const Problem problem = problem_of(layer_case(1, 1));
     REQUIRE(auto_family({}, problem) == AutoFamily::kResident);
     const TuningSearch search = search_tuning(
         {}, problem,
         [&](const Tuning& tuning, bool) -> std::optional<Timed> {
-          return Timed{tuning.family == family ? 5.0 : 20.0, 0.1};
+          return Timed{knobs_of(tuning).family == family ? 5.0 : 20.0, 0.1};
         },
         [] { return false; });
     CAPTURE(name(family));
     REQUIRE(search.found);
-    CHECK(search.found->tuning.family == family);
+    CHECK(knobs_of(search.found->tuning).family == family);
   }
 }
 
@@ -149,7 +148,7 @@ TEST_CASE("search: what is within the noise, or fast only once, is not better th
   // Nor is what gains less than one machine differs from the next, however well it is known.
   const auto gaining = [](double share) {
     return searched([=](const Tuning& tuning, bool) -> std::optional<Timed> {
-      return Timed{tuning.cluster == 4 ? 20 * (1 - share) : 20, 0.001};
+      return Timed{knobs_of(tuning).cluster == 4 ? 20 * (1 - share) : 20, 0.001};
     });
   };
   CHECK_FALSE(gaining(0.008).found);
@@ -171,12 +170,13 @@ TEST_CASE("search: what is within the noise, or fast only once, is not better th
 
 TEST_CASE("search: what is not proved is never best; where auto itself is not, nothing is tried") {
   const auto wrong = [](const Tuning& tuning, bool) -> std::optional<Timed> {
-    return tuning.cluster == 4 ? std::nullopt : std::optional<Timed>({pretended_us(tuning), 0.1});
+    return knobs_of(tuning).cluster == 4 ? std::nullopt
+                                         : std::optional<Timed>({pretended_us(tuning), 0.1});
   };
   const TuningSearch search = searched(wrong);
   REQUIRE(search.found);
-  CHECK(search.found->tuning.cluster != 4);
-  CHECK(search.found->tuning.warps == 4);
+  CHECK(knobs_of(search.found->tuning).cluster != 4);
+  CHECK(knobs_of(search.found->tuning).warps == 4);
   CHECK(searched([](const Tuning&, bool) { return std::optional<Timed>(); }).tried == 1);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("search: ends when told, and asks only for what the device launches") 
     ++asked;
     Problem problem = problem_of(layer_case(64, 64));
     problem.tuning = tuning;
-    CHECK_FALSE(tuning_fault(tuning));
+    CHECK_FALSE(tuning_rules().fault(tuning));
     CHECK(why_not_tuned({}, problem).empty());
     return Timed{pretended_us(tuning), 0.1};
   };
@@ -238,20 +238,20 @@ TEST_CASE("tune: classes share the time that is left; what was found is kept at 
 
 TEST_CASE("tuning file: what is written is read again") {
   const TuningFile written = one_shape();
-  const TuningFile read = parse_tuning_file(tuning_file_text(written), "t.yaml", tuning_fault);
+  const TuningFile read = parse_tuning_file(tuning_file_text(written), "t.yaml", tuning_rules());
   CHECK(read.device == written.device);
   CHECK(read.commit == written.commit);
   REQUIRE(read.shapes.size() == 1);
   CHECK(read.shapes.front().shape == written.shapes.front().shape);
   CHECK(read.shapes.front().tuning == written.shapes.front().tuning);
   CHECK(read.shapes.front().auto_us == 12.25);
-  CHECK(parse_tuning_file(tuning_file_text({"d", "t", "c", "n", {}}), "t.yaml", tuning_fault)
+  CHECK(parse_tuning_file(tuning_file_text({"d", "t", "c", "n", {}}), "t.yaml", tuning_rules())
             .shapes.empty());
 }
 
 TEST_CASE("tuning file: the shipped one of the H200 tells a class of the anchors") {
   const TuningFile shipped =
-      load_tuning_file(LORA_BENCH_SOURCE_DIR "/tunings/nvidia-h200.yaml", tuning_fault);
+      load_tuning_file(LORA_BENCH_SOURCE_DIR "/tunings/nvidia-h200.yaml", tuning_rules());
   CHECK(shipped.device == "NVIDIA H200");
   REQUIRE(shipped.shapes.size() == 1);
   CHECK(shipped.shapes[0].time_us < shipped.shapes[0].auto_us);
@@ -260,7 +260,7 @@ TEST_CASE("tuning file: the shipped one of the H200 tells a class of the anchors
   apply_tunings(scenarios, shipped, "nvidia-h200.yaml", kH200);
   for (const Case& spec : scenarios[0].cases) {
     CAPTURE(spec.id);
-    CHECK((spec.tuning.family == TunedFamily::kPanel) ==
+    CHECK((knobs_of(spec.tuning).family == AutoFamily::kPanel) ==
           (spec.id == "decode128-down-uniform8-r32"));
   }
 }
@@ -350,20 +350,20 @@ TEST_CASE("tuning file: a number is no name of a tool, nor of a device") {
 TEST_CASE("tuning file: cases of its classes are told, those with a tuning of their own are not") {
   Scenario scenario;
   scenario.cases = {layer_case(64, 64), layer_case(60, 60), layer_case(65, 65), layer_case(64, 64)};
-  scenario.cases.back().tuning.family = TunedFamily::kClustered;
+  scenario.cases.back().tuning = tuning_of({.family = AutoFamily::kClustered});
   std::vector<Scenario> scenarios{scenario};
   const std::uint64_t before = scenario.content_hash;
   apply_tunings(scenarios, one_shape(), "t.yaml", kH200);
   const std::vector<Case>& cases = scenarios.front().cases;
-  CHECK(cases[0].tuning.split == 4);
-  CHECK(cases[1].tuning.split == 4);
+  CHECK(knobs_of(cases[0].tuning).split == 4);
+  CHECK(knobs_of(cases[1].tuning).split == 4);
   CHECK(cases[2].tuning == Tuning{});
-  CHECK(cases[3].tuning.split == 0);
+  CHECK(knobs_of(cases[3].tuning).split == 0);
   CHECK(scenarios.front().content_hash != before);
 
   // What another device cannot launch is left to auto; a file of another device is refused.
   TuningFile clusters = one_shape();
-  clusters.shapes.front().tuning = {.family = TunedFamily::kClustered};
+  clusters.shapes.front().tuning = tuning_of({.family = AutoFamily::kClustered});
   scenarios = {scenario};
   apply_tunings(scenarios, clusters, "t.yaml",
                 {.device = {.compute_capability = 80}, .name = "NVIDIA H200"});
@@ -383,7 +383,7 @@ TEST_CASE("tuning file: one that fits no case of the rows is told") {
   CHECK(tuning_notes(rows, tuned, "t.yaml").empty());
   CHECK(tuning_notes({rows[1]}, tuned, "t.yaml") == "no entry of t.yaml fits a case here\n");
   // A case with a tuning of its own needs none.
-  scenario.cases[0].tuning.family = TunedFamily::kPanel;
+  scenario.cases[0].tuning = tuning_of({.family = AutoFamily::kPanel});
   scenarios = {scenario};
   CHECK(tuning_notes(rows_of(scenarios.front().cases),
                      apply_tunings(scenarios, one_shape(), "t.yaml", kH200), "t.yaml")
@@ -396,7 +396,7 @@ TEST_CASE("tuning file: what the device cannot launch is told as --set would tel
   std::vector<Scenario> scenarios{scenario};
   const TuningDevice a100{.device = {.compute_capability = 80}, .name = "NVIDIA H200"};
   TuningFile clusters = one_shape();
-  clusters.shapes.front().tuning = {.family = TunedFamily::kClustered};
+  clusters.shapes.front().tuning = tuning_of({.family = AutoFamily::kClustered});
   const std::vector<TunedCase> tuned = apply_tunings(scenarios, clusters, "t.yaml", a100);
   Problem said = problem_of(scenario.cases[0]);
   said.tuning = clusters.shapes.front().tuning;
