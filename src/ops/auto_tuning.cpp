@@ -23,98 +23,69 @@ struct KnobRow {
   Member member;
   std::optional<AutoFamily> family;  // of which alone it is
   std::optional<Op> half;            // the same
-  int turn;  // when a search in its family varies it: what matters most first
-  std::vector<std::string> values;  // all that are compiled
-  std::string allowed, meaning;
-  // A number up to this is taken, and the values are those that a search tries; 0: the values
-  // alone.
-  std::int64_t most = 0;
+  std::vector<std::string> values;   // that are compiled, and that a search tries
+  std::string allowed, meaning;      // for people
+  std::int64_t most = 0;             // if said, a number may be any up to this
+  bool tried_last = false;           // of its family; else a search goes down the table
 };
 
-std::vector<std::string> texts_of(std::initializer_list<std::int64_t> numbers) {
+std::string text_of(std::optional<AutoFamily> family) {
+  return family ? std::string(name(*family)) : "";
+}
+std::string text_of(std::int64_t number) { return number == 0 ? "" : std::to_string(number); }
+std::string text_of(std::string_view word) { return std::string(word); }
+std::string text_of(const kernels::PanelShrinkTile& tile) { return tile_name(tile); }
+std::string text_of(const kernels::PanelExpandTile& tile) { return tile_name(tile); }
+
+void read(std::optional<AutoFamily>& family, const std::string& text) {
+  family = named<AutoFamily>(text);
+}
+void read(std::int64_t& number, const std::string& text) { number = integer_in(text).value_or(0); }
+void read(std::string& word, const std::string& text) { word = text; }
+
+template <typename Values>
+std::vector<std::string> texts_of(const Values& values) {
   std::vector<std::string> texts;
-  for (const std::int64_t number : numbers) {
-    texts.push_back(std::to_string(number));
+  for (const auto& value : values) {
+    texts.push_back(text_of(value));
   }
   return texts;
 }
 
-template <typename Tiles>
-std::vector<std::string> names_of(const Tiles& tiles) {
-  std::vector<std::string> names;
-  for (const auto& tile : tiles) {
-    names.push_back(tile_name(tile));
-  }
-  return names;
-}
-
-// The one table of what a tuning can say, in the order in which it does. What launches reads a
-// member of AutoKnobs in auto_choice.cpp.
+// The one table of what a tuning can say, in the order in which it does. What launches reads the
+// members in auto_choice.cpp.
 const std::vector<KnobRow>& rows() {
   using enum AutoFamily;
-  const auto& families = EnumNames<AutoFamily>::kNames;
+  using Numbers = std::initializer_list<std::int64_t>;
+  constexpr auto kAll = std::nullopt;
+  constexpr auto kBoth = std::nullopt;
   static const std::vector<KnobRow> kRows{
-      {"family",
-       &AutoKnobs::family,
-       {},
-       {},
-       0,
-       {families.begin(), families.end()},
-       "",
+      {"family", &AutoKnobs::family, kAll, kBoth, texts_of(EnumNames<AutoFamily>::kNames), "",
        "kernel family that backend `auto` launches; other backends ignore `tuning`"},
-      {"cluster",
-       &AutoKnobs::cluster,
-       kClustered,
-       {},
-       1,
-       texts_of({1, 2, 3, 4, 5, 6, 7, 8, 16}),
-       "1 to 8 or 16",
+      {"cluster", &AutoKnobs::cluster, kClustered, kBoth,
+       texts_of(Numbers{1, 2, 3, 4, 5, 6, 7, 8, 16}), "1 to 8 or 16",
        "family clustered: blocks of a cluster"},
-      {"groups",
-       &AutoKnobs::groups,
-       kClustered,
-       {},
-       2,
-       texts_of({1, 2, 3, 4, 5, 6, 7, 8}),
-       "1 to 8",
-       "family clustered: clusters that share the columns of a row tile"},
-      {"warps",
-       &AutoKnobs::warps,
-       kClustered,
-       {},
-       3,
-       texts_of({2, 3, 4, 6, 8, 12, 16}),
-       "2, 3, 4, 6, 8, 12 or 16",
-       "family clustered: warps of a block"},
-      {"slots",
-       &AutoKnobs::slots,
-       kClustered,
-       {},
-       4,
-       texts_of({1, 2, 3, 4}),
-       "1 to 4",
+      {"groups", &AutoKnobs::groups, kClustered, kBoth, texts_of(Numbers{1, 2, 3, 4, 5, 6, 7, 8}),
+       "1 to 8", "family clustered: clusters that share the columns of a row tile"},
+      {"warps", &AutoKnobs::warps, kClustered, kBoth, texts_of(Numbers{2, 3, 4, 6, 8, 12, 16}),
+       "2, 3, 4, 6, 8, 12 or 16", "family clustered: warps of a block"},
+      {"slots", &AutoKnobs::slots, kClustered, kBoth, texts_of(Numbers{1, 2, 3, 4}), "1 to 4",
        "family clustered: slots of the ring of a warp"},
-      {"blocks",
-       &AutoKnobs::blocks,
-       kClustered,
-       {},
-       5,
-       texts_of({1, 2}),
-       "1 or 2",
+      {"blocks", &AutoKnobs::blocks, kClustered, kBoth, texts_of(Numbers{1, 2}), "1 or 2",
        "family clustered: blocks that share the memory of a multiprocessor"},
-      {"shrink_tile", &AutoKnobs::shrink_tile, kPanel, Op::kShrink, 1,
-       names_of(kernels::kPanelShrinkTiles),
+      {"shrink_tile", &AutoKnobs::shrink_tile, kPanel, Op::kShrink,
+       texts_of(kernels::kPanelShrinkTiles),
        "ROWSxLANES, some with -joined or -grouped, as `plan --explain` says them",
        "family panel: tile of shrink; joined: a cluster adds its chains; grouped: wgmma"},
-      {"split", &AutoKnobs::split, kPanel, Op::kShrink, 2, texts_of({1, 2, 4, 8}), "1, 2, 4 or 8",
-       "family panel: blocks that share the chains of a tile of shrink"},
-      {"parts", &AutoKnobs::parts, kPanel, Op::kShrink, 3, texts_of({1, 2, 4, 8}),
+      {"split", &AutoKnobs::split, kPanel, Op::kShrink, texts_of(Numbers{1, 2, 4, 8}),
+       "1, 2, 4 or 8", "family panel: blocks that share the chains of a tile of shrink"},
+      {"parts", &AutoKnobs::parts, kPanel, Op::kShrink, texts_of(Numbers{1, 2, 4, 8}),
        "1, 2, 4 or 8, at least the split", "family panel: parts in which h leaves shrink"},
-      {"expand_tile", &AutoKnobs::expand_tile, kPanel, Op::kExpand, 5,
-       names_of(kernels::kPanelExpandTiles), "ROWSxCOLUMNSxLANES, as `plan --explain` says them",
-       "family panel: tile of expand, with the most lanes that it takes"},
-      {"chunks", &AutoKnobs::chunks, kPanel, Op::kExpand, 4,
-       texts_of({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}),
+      {"expand_tile", &AutoKnobs::expand_tile, kPanel, Op::kExpand,
+       texts_of(kernels::kPanelExpandTiles), "ROWSxCOLUMNSxLANES, as `plan --explain` says them",
+       "family panel: tile of expand, with the most lanes that it takes", 0, true},
+      {"chunks", &AutoKnobs::chunks, kPanel, Op::kExpand,
+       texts_of(Numbers{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}),
        "1 to 65536, at most the column tiles",
        "family panel: blocks that share the column tiles of a row tile of expand", 65536},
   };
@@ -125,30 +96,14 @@ bool is_number(const KnobRow& row) {
   return std::holds_alternative<std::int64_t AutoKnobs::*>(row.member);
 }
 
-void read(std::optional<AutoFamily>& member, const std::string& text) {
-  member = named<AutoFamily>(text);
-}
-void read(std::int64_t& member, const std::string& text) { member = integer_in(text).value_or(0); }
-void read(std::string& member, const std::string& text) { member = text; }
-
-std::string text_of(std::optional<AutoFamily> member) {
-  return member ? std::string(name(*member)) : "";
-}
-std::string text_of(std::int64_t member) { return member == 0 ? "" : std::to_string(member); }
-std::string text_of(const std::string& member) { return member; }
-
 const KnobRow& row_of(const std::string& knob) {
   const auto found = std::ranges::find(rows(), knob, &KnobRow::name);
   return found == rows().end() ? throw std::logic_error("no knob " + knob) : *found;
 }
 
-std::string allowed_of(const KnobRow& row) {
-  return fmt::format("{}{}", fmt::join(row.values, ", "),
-                     is_number(row) ? "; 0 leaves it to `auto`" : "");
-}
+constexpr const char* kLeftToAuto = "; 0 leaves it to `auto`";
 
 std::vector<Knob> listed_knobs() {
-  constexpr const char* kAuto = "auto";
   std::vector<Knob> knobs;
   for (const KnobRow& row : rows()) {
     Knob knob{{"tuning." + row.name, is_number(row) ? "integer" : "word", row.allowed,
@@ -156,13 +111,13 @@ std::vector<Knob> listed_knobs() {
               {},
               0};
     if (is_number(row)) {
-      knob.doc.allowed += "; 0 leaves it to `auto`";
+      knob.doc.allowed += kLeftToAuto;
       knob.most = row.most > 0 ? row.most : *integer_in(row.values.back());
-    } else if (row.allowed.empty()) {
-      knob.words = row.values;
-      knob.words.insert(knob.words.begin(), kAuto);
+    } else if (!row.family) {
+      knob.doc.fallback = "auto";
+      knob.words = {"auto"};
+      knob.words.insert(knob.words.end(), row.values.begin(), row.values.end());
       knob.doc.allowed = fmt::format("{}", fmt::join(knob.words, ", "));
-      knob.doc.fallback = kAuto;
     }
     knobs.push_back(std::move(knob));
   }
@@ -170,13 +125,14 @@ std::vector<Knob> listed_knobs() {
 }
 
 std::optional<SettingFault> fault_of_value(const KnobRow& row, const std::string& value) {
-  if (row.most > 0 || std::find(row.values.begin(), row.values.end(), value) != row.values.end()) {
+  if (row.most > 0 || std::ranges::find(row.values, value) != row.values.end()) {
     return std::nullopt;
   }
-  return SettingFault{"tuning." + row.name,
-                      is_number(row) ? fmt::format("'tuning.{}' is {}", row.name, value)
-                                     : fmt::format("'tuning.{}' is '{}'", row.name, value),
-                      allowed_of(row)};
+  const bool number = is_number(row);
+  return SettingFault{
+      "tuning." + row.name,
+      fmt::format("'tuning.{}' is {}", row.name, number ? value : "'" + value + "'"),
+      fmt::format("{}{}", fmt::join(row.values, ", "), number ? kLeftToAuto : "")};
 }
 
 // A number that speaks of a family which is not asked for would be silently left out.
@@ -193,35 +149,33 @@ std::optional<SettingFault> fault_of_family(const KnobRow& row,
 }
 
 // A block adds no chains of another one, but in a cluster, which adds all.
-std::optional<SettingFault> fault_of_parts(const AutoKnobs& tuning) {
-  const kernels::PanelShrinkTile* tile = shrink_tile_named(tuning.shrink_tile);
-  if (tile != nullptr && tile->joined) {
-    return (tuning.split == 0 || tuning.split == kernels::kChains) && tuning.parts <= 1
-               ? std::nullopt
-               : std::optional<SettingFault>(
-                     {"tuning.shrink_tile",
-                      fmt::format(
-                          "'tuning.shrink_tile' is {} with tuning.split {}, tuning.parts {}",
-                          tuning.shrink_tile, tuning.split, tuning.parts),
-                      "split 8 and 1 part, or 0 of each"});
-  }
+std::optional<SettingFault> fault_of_parts(const AutoKnobs& knobs) {
+  const kernels::PanelShrinkTile* tile = shrink_tile_named(knobs.shrink_tile);
+  const auto fault_of_tile = [&](const std::string& allowed) {
+    return SettingFault{"tuning.shrink_tile",
+                        fmt::format("'tuning.shrink_tile' is {} with tuning.split {}, "
+                                    "tuning.parts {}",
+                                    knobs.shrink_tile, knobs.split, knobs.parts),
+                        allowed};
+  };
   const std::int32_t parts = kernels::panel_parts(kernels::kPanelGroupedLevels);
-  if (tile != nullptr && tile->grouped) {
-    return tuning.split <= parts && (tuning.parts == 0 || tuning.parts == parts)
+  if (tile != nullptr && tile->joined) {
+    return (knobs.split == 0 || knobs.split == kernels::kChains) && knobs.parts <= 1
                ? std::nullopt
-               : std::optional<SettingFault>(
-                     {"tuning.shrink_tile",
-                      fmt::format(
-                          "'tuning.shrink_tile' is {} with tuning.split {}, tuning.parts {}",
-                          tuning.shrink_tile, tuning.split, tuning.parts),
-                      fmt::format("split up to {0} and {0} parts, or 0 of each", parts)});
+               : std::optional(fault_of_tile("split 8 and 1 part, or 0 of each"));
   }
-  if (tuning.parts == 0 || tuning.parts >= tuning.split) {
+  if (tile != nullptr && tile->grouped) {
+    return knobs.split <= parts && (knobs.parts == 0 || knobs.parts == parts)
+               ? std::nullopt
+               : std::optional(fault_of_tile(
+                     fmt::format("split up to {0} and {0} parts, or 0 of each", parts)));
+  }
+  if (knobs.parts == 0 || knobs.parts >= knobs.split) {
     return std::nullopt;
   }
   return SettingFault{
       "tuning.parts",
-      fmt::format("'tuning.parts' is {} with tuning.split {}", tuning.parts, tuning.split),
+      fmt::format("'tuning.parts' is {} with tuning.split {}", knobs.parts, knobs.split),
       "at least the split"};
 }
 
@@ -279,17 +233,14 @@ Tuning with_value(const Tuning& tuning, const KnobValue& value) {
 }
 
 std::vector<KnobValue> values_to_try(AutoFamily family) {
-  std::vector<const KnobRow*> of_family;
-  for (const KnobRow& row : rows()) {
-    if (row.family == family) {
-      of_family.push_back(&row);
-    }
-  }
-  std::ranges::sort(of_family, {}, &KnobRow::turn);
   std::vector<KnobValue> values;
-  for (const KnobRow* row : of_family) {
-    for (const std::string& value : row->values) {
-      values.push_back({row->name, value});
+  for (const bool last : {false, true}) {
+    for (const KnobRow& row : rows()) {
+      for (const std::string& value : row.values) {
+        if (row.family == family && row.tried_last == last) {
+          values.push_back({row.name, value});
+        }
+      }
     }
   }
   return values;
