@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "core/numbers.h"
+#include "core/units.h"
 
 namespace lora_bench {
 namespace {

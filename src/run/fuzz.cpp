@@ -16,7 +16,7 @@
 #include "run/progress.h"
 #include "run/select.h"
 #include "run/watch.h"
-#include "scenario/scenario_text.h"
+#include "scenario/scenario.h"
 #include "verify/random_case.h"
 
 namespace lora_bench {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "ops/auto_tuning.h"
-#include "scenario/scenario_text.h"
+#include "scenario/scenario.h"
 #include "workload/problem.h"
 
 namespace lora_bench {

@@ -31,7 +31,6 @@
 #include "run/select.h"
 #include "run/watch.h"
 #include "scenario/scenario.h"
-#include "scenario/scenario_text.h"
 
 namespace lora_bench {
 

@@ -1,4 +1,4 @@
-#include "scenario/case_id.h"
+#include "scenario/expand.h"
 
 #include <algorithm>
 #include <array>

@@ -5,11 +5,10 @@
 #include <unordered_map>
 
 #include "core/units.h"
-#include "scenario/case_id.h"
 #include "scenario/checks.h"
 #include "scenario/expand.h"
 #include "scenario/resolve.h"
-#include "scenario/scenario_text.h"
+#include "scenario/scenario.h"
 #include "scenario/settings.h"
 
 namespace lora_bench {

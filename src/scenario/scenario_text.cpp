@@ -1,11 +1,13 @@
-#include "scenario/scenario_text.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
 
+#include "scenario/case.h"
+#include "scenario/scenario.h"
 #include "scenario/schema.h"
 
 namespace lora_bench {
+
 namespace {
 
 std::string group_of(const std::string& path) { return path.substr(0, path.find('.')); }
@@ -79,5 +81,15 @@ std::uint64_t content_hash(const std::vector<Case>& cases) {
   }
   return hash;
 }
+
+std::int64_t columns_of(const LayerShape& layer) {
+  return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+}
+
+bool has_base(Op op) { return op == Op::kLayer; }
+
+bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding; }
+
+bool has_expand(Op op) { return op != Op::kShrink; }
 
 }  // namespace lora_bench

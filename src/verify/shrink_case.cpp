@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/auto_choice.h"
-#include "scenario/scenario_text.h"
+#include "scenario/scenario.h"
 
 namespace lora_bench {
 namespace {

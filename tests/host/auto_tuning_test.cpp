@@ -9,7 +9,6 @@
 #include "core/random.h"
 #include "run/describe.h"
 #include "scenario/scenario.h"
-#include "scenario/scenario_text.h"
 #include "support/process.h"
 #include "support/workload_case.h"
 

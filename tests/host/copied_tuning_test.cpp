@@ -6,7 +6,6 @@
 #include "core/random.h"
 #include "ops/auto_tuning.h"
 #include "scenario/scenario.h"
-#include "scenario/scenario_text.h"
 #include "support/workload_case.h"
 
 using namespace lora_bench;

@@ -9,7 +9,6 @@
 #include "ops/backends.h"
 #include "ops/kernel_params.h"
 #include "scenario/scenario.h"
-#include "scenario/scenario_text.h"
 #include "support/cluster_shapes.h"
 #include "workload/problem.h"
 

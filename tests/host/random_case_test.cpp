@@ -11,7 +11,6 @@
 
 #include "ops/auto_tuning.h"
 #include "scenario/scenario.h"
-#include "scenario/scenario_text.h"
 #include "scenario/schema.h"
 #include "verify/random_case.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "scenario/scenario.h"
-#include "scenario/scenario_text.h"
 #include "support/draws.h"
 #include "verify/random_case.h"
 
