@@ -69,9 +69,4 @@ class Clock {
 // 20 ms.
 [[nodiscard]] double yardstick_seconds();
 
-// What both clocks of GPUs tell beside times. `identity` as in DeviceFacts.
-[[nodiscard]] Conditions gpu_conditions(const std::string& identity);
-// Events tell times apart that differ by this much.
-constexpr double kGpuResolutionSeconds = 0.5e-6;
-
 }  // namespace lora_bench
