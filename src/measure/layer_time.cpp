@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "measure/eviction.h"
+#include "measure/rotation.h"
 #include "measure/sampling.h"
 #include "measure/small_changes.h"
 

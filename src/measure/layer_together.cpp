@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "measure/eviction.h"
+#include "measure/rotation.h"
 #include "measure/sampling.h"
 #include "measure/small_changes.h"
 

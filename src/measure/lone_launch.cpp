@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "measure/rotation.h"
-
 namespace lora_bench {
 namespace {
 

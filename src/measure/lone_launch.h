@@ -4,8 +4,8 @@
 
 #include "device/facts.h"
 #include "device/memory.h"
-#include "measure/eviction.h"
 #include "measure/operand_sets.h"
+#include "measure/rotation.h"
 #include "ops/backend.h"
 #include "scenario/case.h"
 #include "workload/tensors.h"

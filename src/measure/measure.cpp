@@ -8,7 +8,6 @@
 #include "core/bytes.h"
 #include "core/dtype.h"
 #include "measure/after_timing.h"
-#include "measure/eviction.h"
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
 #include "measure/sampling.h"

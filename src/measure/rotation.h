@@ -29,4 +29,21 @@ namespace lora_bench {
 [[nodiscard]] bool needs_eviction(const Problem& problem, CacheMode cache, std::int64_t sets,
                                   std::int64_t cache_bytes);
 
+// Fills the caches of a space with data that nobody needs.
+class Eviction {
+ public:
+  // Does nothing when `cache_bytes` is 0.
+  Eviction(Memory& memory, std::int64_t cache_bytes);
+  ~Eviction();
+  Eviction(const Eviction&) = delete;
+  Eviction& operator=(const Eviction&) = delete;
+  void run();
+
+ private:
+  Memory& memory_;
+  std::int64_t bytes_;
+  void* data_ = nullptr;
+  std::uint64_t read_ = 0;  // keeps the reads alive
+};
+
 }  // namespace lora_bench
