@@ -10,7 +10,6 @@
 #include "core/units.h"
 #include "device/system_files.h"
 #include "measure/measure.h"
-#include "measure/plan_time.h"
 #include "ops/backends.h"
 #include "run/attempt.h"
 #include "run/describe.h"

@@ -8,7 +8,6 @@
 #include "core/bytes.h"
 #include "core/units.h"
 #include "measure/layer_time.h"
-#include "measure/plan_time.h"
 #include "measure/small_changes.h"
 #include "ops/backends.h"
 #include "ops/cublaslt_library.h"

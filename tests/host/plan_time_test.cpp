@@ -1,4 +1,4 @@
-#include "measure/plan_time.h"
+#include "measure/measure.h"
 
 #include <doctest/doctest.h>
 
