@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "measure/clock.h"
 
@@ -18,8 +21,23 @@ class FakeClock final : public Clock {
   using Script = std::function<double(int slot, std::int64_t run)>;
   explicit FakeClock(Script seconds_per_launch) : script_(std::move(seconds_per_launch)) {}
 
-  void load(int slot, std::vector<Launch> sequence) override;
-  [[nodiscard]] double run_seconds(int slot) override;
+  void load(int slot, std::vector<Launch> sequence) override {
+    slots_[slot].sequence = std::move(sequence);
+  }
+  [[nodiscard]] double run_seconds(int slot) override {
+    const auto found = slots_.find(slot);
+    if (found == slots_.end()) {
+      throw std::logic_error("clock: nothing is loaded in this slot");
+    }
+    Slot& loaded = found->second;
+    for (const Launch& launch : loaded.sequence) {
+      launch(Stream{});
+    }
+    const double seconds =
+        script_(slot, loaded.runs++) * static_cast<double>(loaded.sequence.size());
+    now_seconds_ += seconds;
+    return seconds;
+  }
   [[nodiscard]] Conditions conditions() override { return conditions_; }
   [[nodiscard]] double resolution_seconds() const override { return resolution_seconds_; }
   [[nodiscard]] double now_seconds() override { return now_seconds_; }
@@ -42,8 +60,14 @@ class FakeClock final : public Clock {
   void set_resolution_seconds(double seconds) { resolution_seconds_ = seconds; }
   // Time that passes outside of runs.
   void advance(double seconds) { now_seconds_ += seconds; }
-  [[nodiscard]] std::int64_t runs(int slot) const;
-  [[nodiscard]] std::int64_t launches(int slot) const;  // in the loaded sequence
+  [[nodiscard]] std::int64_t runs(int slot) const {
+    const auto found = slots_.find(slot);
+    return found == slots_.end() ? 0 : found->second.runs;
+  }
+  [[nodiscard]] std::int64_t launches(int slot) const {  // in the loaded sequence
+    const auto found = slots_.find(slot);
+    return found == slots_.end() ? 0 : std::ssize(found->second.sequence);
+  }
 
  private:
   struct Slot {

@@ -1,11 +1,49 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "core/dtype.h"
 #include "measure/ceilings.h"
+#include "scenario/case.h"
 
 namespace lora_bench {
 namespace {
+
+struct Extent {
+  std::int64_t columns = 0;  // of y, all slices
+  std::int64_t slices = 0;   // that the op must compute
+};
+
+// A slice of width 0 has an A, but nothing needs it.
+Extent extent_of(const Problem& problem) {
+  Extent extent;
+  for (const std::int64_t width : problem.widths) {
+    extent.columns += width;
+    extent.slices += width > 0 ? 1 : 0;
+  }
+  return extent;
+}
+
+void count_activations(const Problem& problem, const Extent& extent, std::int64_t ranks_of_rows,
+                       Work& work) {
+  const std::int64_t h_bytes = ranks_of_rows * extent.slices * size_bytes(problem.dtype[Role::kH]);
+  std::int64_t read = 0;
+  if (has_shrink(problem.op)) {
+    read += work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]);
+    work.flops += 2 * ranks_of_rows * extent.slices * problem.in_features;
+  } else {
+    read += h_bytes;
+  }
+  if (has_expand(problem.op)) {
+    const std::int64_t y_bytes = work.rows * extent.columns * size_bytes(problem.dtype[Role::kY]);
+    work.updated_bytes = problem.add_inputs ? y_bytes : 0;
+    read += work.updated_bytes;
+    work.written_bytes += y_bytes;
+    work.flops += 2 * ranks_of_rows * extent.columns;
+  } else {
+    work.written_bytes += h_bytes;
+  }
+  work.bytes = work.weight_bytes + read + work.written_bytes;
+}
 
 // A dtype without a peak of its own is charged at the best of all: never a floor that is too high.
 double peak_flops_per_s(const Ceilings& ceilings, Dtype dtype) {
@@ -19,82 +57,33 @@ double peak_flops_per_s(const Ceilings& ceilings, Dtype dtype) {
   return best;
 }
 
-// A cache curve tells the cache's speed up to this share of its size; near its size some of the
-// bytes come from memory.
-constexpr double kShareHeld = 0.5;
-// Below this share of the cache a curve tells more of starting than of the rate.
-constexpr double kLeastShareOfRate = 1.0 / 16;
-// Times are this many times as many bytes apart at least, so that their noise counts little.
-constexpr double kLeastSpanOfRate = 4;
-
-// The best rate at which bytes pass between the cores and the last cache.
-double best_rate(const Ceilings& ceilings) {
-  const std::vector<Ceilings::Point>& curve = ceilings.cache_curve;
-  double bytes_per_s = 0;
-  for (const Ceilings::Point& more : curve) {
-    const auto bytes = static_cast<double>(more.bytes);
-    bytes_per_s = std::max(bytes_per_s, bytes / more.seconds);
-    for (const Ceilings::Point& less : curve) {
-      const auto from = static_cast<double>(less.bytes);
-      if (from >= kLeastShareOfRate * static_cast<double>(ceilings.cache_bytes) &&
-          bytes >= kLeastSpanOfRate * from && more.seconds > less.seconds) {
-        bytes_per_s = std::max(bytes_per_s, (bytes - from) / (more.seconds - less.seconds));
-      }
-    }
-  }
-  return bytes_per_s;
-}
-
 }  // namespace
 
-double read_seconds(const std::vector<Ceilings::Point>& curve, double bytes) {
-  if (curve.empty() || bytes <= 0) {
-    return 0;
+Work count_work(const Problem& problem) {
+  const Extent extent = extent_of(problem);
+  const auto size = [&](Role role) { return size_bytes(problem.dtype[role]); };
+  Work work;
+  std::int64_t ranks_of_rows = 0;  // sum over rows of the rank of the row's adapter
+  for (std::int64_t group = 0; group < problem.plan.active(); ++group) {
+    const auto g = static_cast<std::size_t>(group);
+    const auto slot = static_cast<std::size_t>(problem.plan.active_ids[g]);
+    const std::int64_t rank = problem.rank[slot];
+    if (rank == 0 || extent.slices == 0) {
+      continue;
+    }
+    const std::int64_t rows = problem.plan.group_starts[g + 1] - problem.plan.group_starts[g];
+    work.rows += rows;
+    ranks_of_rows += rows * rank;
+    if (has_shrink(problem.op)) {
+      work.weight_bytes += extent.slices * rank * problem.in_features * size(Role::kA);
+    }
+    if (has_expand(problem.op)) {
+      work.weight_bytes +=
+          extent.columns * (rank * size(Role::kB) + (problem.bias ? size(Role::kBias) : 0));
+    }
   }
-  if (bytes <= static_cast<double>(curve.front().bytes)) {
-    return curve.front().seconds * bytes / static_cast<double>(curve.front().bytes);
-  }
-  if (curve.size() == 1) {
-    return curve.front().seconds * bytes / static_cast<double>(curve.front().bytes);
-  }
-  std::size_t next = 1;
-  while (next + 1 < curve.size() && static_cast<double>(curve[next].bytes) < bytes) {
-    ++next;
-  }
-  const Ceilings::Point& low = curve[next - 1];
-  const Ceilings::Point& high = curve[next];
-  const double low_bytes = static_cast<double>(low.bytes);
-  const double high_bytes = static_cast<double>(high.bytes);
-  if (bytes >= high_bytes) {
-    return high.seconds +
-           (bytes - high_bytes) * (high.seconds - low.seconds) / (high_bytes - low_bytes);
-  }
-  const double share = std::log(bytes / low_bytes) / std::log(high_bytes / low_bytes);
-  return low.seconds * std::pow(high.seconds / low.seconds, share);
-}
-
-double cache_seconds(const Ceilings& ceilings, double bytes, double chained_bytes) {
-  const std::vector<Ceilings::Point>& curve = ceilings.cache_curve;
-  if (curve.empty()) {
-    return 0;
-  }
-  const double most_held = kShareHeld * static_cast<double>(ceilings.cache_bytes);
-  std::size_t last = 0;  // the largest size that the cache holds
-  while (last + 1 < curve.size() && static_cast<double>(curve[last + 1].bytes) <= most_held) {
-    ++last;
-  }
-  const double bytes_per_s = best_rate(ceilings);
-  const double beyond = chained_bytes - static_cast<double>(curve[last].bytes);
-  const double chained_seconds =
-      beyond <= 0 ? read_seconds(curve, chained_bytes) : curve[last].seconds + beyond / bytes_per_s;
-  return std::max(chained_seconds, bytes / bytes_per_s);
-}
-
-double again_seconds(const Ceilings& ceilings, double bytes) {
-  const std::vector<Ceilings::Point>& curve = ceilings.again_curve;
-  return curve.empty() || bytes < static_cast<double>(curve.front().bytes)
-             ? 0
-             : read_seconds(curve, bytes);
+  count_activations(problem, extent, ranks_of_rows, work);
+  return work;
 }
 
 std::int64_t bytes_from_memory(const Work& work, CacheMode cache, std::int64_t kept_bytes) {
