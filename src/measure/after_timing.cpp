@@ -8,7 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/dtype.h"
-#include "core/random.h"
+#include "measure/small_changes.h"
 #include "workload/excerpt.h"
 
 namespace lora_bench {
@@ -33,12 +33,6 @@ std::int64_t output_row_bytes(const Problem& problem) {
                                 : problem.max_rank * size_bytes(problem.dtype[Role::kH]);
 }
 
-std::int64_t random_index(std::uint64_t secret, std::uint64_t stream, std::int64_t index,
-                          std::int64_t bound) {
-  return static_cast<std::int64_t>(random_below(secret, stream, static_cast<std::uint64_t>(index),
-                                                static_cast<std::uint64_t>(bound)));
-}
-
 std::vector<std::int64_t> count_to(std::int64_t past) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(past));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -47,40 +41,21 @@ std::vector<std::int64_t> count_to(std::int64_t past) {
 
 }  // namespace
 
-std::vector<std::int64_t> owned_rows(const Problem& problem) {
-  std::vector<std::int64_t> rows;
-  for (std::int64_t row = 0; row < problem.tokens; ++row) {
-    const std::int64_t slot = problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
-    if (slot >= 0 && problem.rank[static_cast<std::size_t>(slot)] > 0) {
-      rows.push_back(row);
-    }
-  }
-  return rows;
-}
-
 std::int64_t affordable_rows(std::int64_t products_of_row, std::int64_t cores) {
   const std::int64_t rows = cores * kProductsOfACore / std::max<std::int64_t>(1, products_of_row);
   return std::clamp(rows, kLeastRows, kMostRows);
 }
 
 std::int64_t AfterTiming::any_set(std::int64_t turn) const {
-  return random_index(secret_, kSetStream, turn, sets_.count());
+  return drawn_below(secret_, kSetStream, turn, sets_.count());
 }
 
 std::int64_t AfterTiming::any_place(std::int64_t past) const {
-  return 1 + random_index(secret_, kPlaceStream, 0, past - 1);
+  return 1 + drawn_below(secret_, kPlaceStream, 0, past - 1);
 }
 
 std::vector<std::int64_t> AfterTiming::any_rows(std::uint64_t stream, std::int64_t most) const {
-  std::vector<std::int64_t> rows = owned_rows(request_.problem);
-  const auto all = static_cast<std::int64_t>(rows.size());
-  const std::int64_t wanted = std::min(most, all);
-  for (std::int64_t index = 0; index < wanted; ++index) {
-    const std::int64_t other = index + random_index(secret_, stream, index, all - index);
-    std::swap(rows[static_cast<std::size_t>(index)], rows[static_cast<std::size_t>(other)]);
-  }
-  rows.resize(static_cast<std::size_t>(wanted));
-  return rows;
+  return drawn_of(owned_rows(request_.problem), most, secret_, stream);
 }
 
 std::int64_t AfterTiming::rows_of_output() const {

@@ -19,9 +19,6 @@ struct Launched {
 // there are some: an output of which none is looked at would pass unseen.
 [[nodiscard]] std::int64_t affordable_rows(std::int64_t products_of_row, std::int64_t cores);
 
-// The rows that the op writes, ascending.
-[[nodiscard]] std::vector<std::int64_t> owned_rows(const Problem& problem);
-
 // Looks at what the timed launches left, where no backend can know that it will look: rows and sets
 // follow from `secret`, which is drawn after timing.
 class AfterTiming {

@@ -8,8 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/dtype.h"
-#include "core/random.h"
-#include "measure/after_timing.h"
+#include "measure/small_changes.h"
 #include "workload/excerpt.h"
 
 namespace lora_bench {
@@ -28,12 +27,6 @@ constexpr double kSeconds = 0.25;
 constexpr std::int64_t kColumns = 64;  // of y
 constexpr std::int64_t kLanes = 8;     // of h, each of which costs a sum over K
 constexpr std::int64_t kBytesOfAComparison = std::int64_t{64} << 20;
-
-std::int64_t drawn_below(std::uint64_t secret, std::uint64_t stream, std::int64_t index,
-                         std::int64_t bound) {
-  return static_cast<std::int64_t>(random_below(secret, stream, static_cast<std::uint64_t>(index),
-                                                static_cast<std::uint64_t>(bound)));
-}
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -75,7 +68,7 @@ class PiecesAsProblem {
     std::iota(ids.begin(), ids.end(), 0);
     problem_.plan = make_plan(ids, count);
     for (const SingleLaunchLooks::Piece& piece : pieces) {
-      problem_.rank.push_back(has_expand(whole.op) ? whole.rank[at(piece.slot)] : width);
+      problem_.rank.push_back(has_expand(whole.op) ? rank_of(whole, piece.slot) : width);
       problem_.scale.push_back(whole.scale[at(piece.slot)]);
       tensors_.scale.push_back(tensors.scale[at(piece.slot)]);
     }
@@ -133,7 +126,7 @@ class PiecesAsProblem {
     const std::int64_t bytes = size_bytes(whole_.dtype[Role::kH]);
     std::byte* to = tensors_.h.data.data();
     for (const SingleLaunchLooks::Piece& piece : pieces_) {
-      const std::int64_t lanes = whole_.rank[at(piece.slot)] * bytes;
+      const std::int64_t lanes = rank_of(whole_, piece.slot) * bytes;
       const std::int64_t first =
           (piece.slice * whole_.tokens + piece.row) * whole_.max_rank * bytes;
       std::copy_n(from_.h.data.data() + first, lanes, to);
@@ -227,13 +220,7 @@ SingleLaunches SingleLaunchLooks::look() {
 std::vector<std::int64_t> SingleLaunchLooks::drawn_positions(std::uint64_t run) const {
   std::vector<std::int64_t> positions(at(bench_.launches));
   std::iota(positions.begin(), positions.end(), 0);
-  const std::int64_t wanted = std::min(bench_.launches, kLooksOfARun);
-  for (std::int64_t index = 0; index < wanted && wanted < bench_.launches; ++index) {
-    const std::int64_t other =
-        index + drawn_below(secret_, kPositionStream + run, index, bench_.launches - index);
-    std::swap(positions[at(index)], positions[at(other)]);
-  }
-  positions.resize(at(wanted));
+  positions = drawn_of(std::move(positions), kLooksOfARun, secret_, kPositionStream + run);
   std::sort(positions.begin(), positions.end());
   return positions;
 }
@@ -261,11 +248,11 @@ void SingleLaunchLooks::draw_place(Piece& piece, std::uint64_t run) const {
     return drawn_below(secret_, kStartStream + run, drawn++, bound);
   };
   piece.row = rows_[at(below(static_cast<std::int64_t>(rows_.size())))];
-  piece.slot = problem.plan.adapter_of_token[at(piece.row)];
+  piece.slot = slot_of(problem, piece.row);
   const bool expands = has_expand(problem.op);
   // Of all columns, or lanes, each is as likely.
   const auto elements = [&](std::int64_t slice) {
-    return expands ? problem.widths[at(slice)] : problem.rank[at(piece.slot)];
+    return expands ? problem.widths[at(slice)] : rank_of(problem, piece.slot);
   };
   std::int64_t all = 0;
   for (const std::int64_t slice : slices_) {

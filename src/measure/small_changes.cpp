@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "core/dtype.h"
 #include "core/random.h"
@@ -25,10 +27,7 @@ class Dice {
  public:
   Dice(const SmallChange& change, std::uint64_t operand)
       : secret_(change.secret), stream_(kStream + operand) {}
-  std::int64_t below(std::int64_t bound) {
-    return static_cast<std::int64_t>(
-        random_below(secret_, stream_, next_++, static_cast<std::uint64_t>(bound)));
-  }
+  std::int64_t below(std::int64_t bound) { return drawn_below(secret_, stream_, next_++, bound); }
   // Of a few drawn numbers below `bound` the one with the largest `size`.
   template <typename Size>
   std::int64_t telling(std::int64_t bound, const Size& size) {
@@ -41,7 +40,8 @@ class Dice {
   }
 
  private:
-  std::uint64_t secret_, stream_, next_ = 0;
+  std::uint64_t secret_, stream_;
+  std::int64_t next_ = 0;
 };
 
 double magnitude(const HostTensor& tensor, std::int64_t index) {
@@ -57,14 +57,6 @@ void replace(const SmallChange& change, HostTensor& tensor, std::int64_t index, 
   }
   store(tensor.dtype, tensor.data.data(), index,
         static_cast<float>(std::copysign(after, -static_cast<double>(before))));
-}
-
-std::int64_t slot_of(const SmallChange& change, std::int64_t row) {
-  return change.problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
-}
-
-std::int64_t rank_of(const SmallChange& change, std::int64_t slot) {
-  return change.problem.rank[static_cast<std::size_t>(slot)];
 }
 
 double largest_shrink_scale(const Problem& problem) {
@@ -98,7 +90,7 @@ std::vector<std::int64_t> row_of_adapters(const SmallChange& change) {
   std::vector<std::int64_t> rows;
   for (const std::int64_t row : change.rows) {
     const bool known = std::any_of(rows.begin(), rows.end(), [&](std::int64_t other) {
-      return slot_of(change, other) == slot_of(change, row);
+      return slot_of(change.problem, other) == slot_of(change.problem, row);
     });
     if (!known && rows.size() < kAdapters) {
       rows.push_back(row);
@@ -126,7 +118,7 @@ double mean_of_a(const SmallChange& change, const Tensors& tensors, std::int64_t
                  std::int64_t k) {
   double sum = 0, terms = 0;
   for (const HostTensor& a : tensors.a) {
-    for (std::int64_t lane = 0; lane < rank_of(change, slot) && a.elements > 0; ++lane) {
+    for (std::int64_t lane = 0; lane < rank_of(change.problem, slot) && a.elements > 0; ++lane) {
       sum += magnitude(a, place(change, a, slot, lane * change.problem.in_features + k));
       ++terms;
     }
@@ -140,7 +132,7 @@ double largest_a(const SmallChange& change, const Tensors& tensors, std::int64_t
   double largest = static_cast<double>(fill_sizes(problem, Fill::kTiming, 0).a.factor);
   for (const std::int64_t slot : problem.plan.active_ids) {
     for (const HostTensor& a : tensors.a) {
-      for (std::int64_t lane = 0; lane < rank_of(change, slot) && a.elements > 0; ++lane) {
+      for (std::int64_t lane = 0; lane < rank_of(problem, slot) && a.elements > 0; ++lane) {
         largest =
             std::max(largest, magnitude(a, place(change, a, slot, lane * problem.in_features + k)));
       }
@@ -154,6 +146,43 @@ double largest_a(const SmallChange& change, const Tensors& tensors, std::int64_t
 std::uint64_t drawn_secret() {
   std::random_device device;
   return (std::uint64_t{device()} << 32U) | device();
+}
+
+std::int64_t drawn_below(std::uint64_t secret, std::uint64_t stream, std::int64_t index,
+                         std::int64_t bound) {
+  return static_cast<std::int64_t>(random_below(secret, stream, static_cast<std::uint64_t>(index),
+                                                static_cast<std::uint64_t>(bound)));
+}
+
+std::vector<std::int64_t> drawn_of(std::vector<std::int64_t> numbers, std::int64_t most,
+                                   std::uint64_t secret, std::uint64_t stream) {
+  const std::int64_t all = std::ssize(numbers);
+  const std::int64_t wanted = std::min(most, all);
+  for (std::int64_t index = 0; index < wanted; ++index) {
+    const std::int64_t other = index + drawn_below(secret, stream, index, all - index);
+    std::swap(numbers[static_cast<std::size_t>(index)], numbers[static_cast<std::size_t>(other)]);
+  }
+  numbers.resize(static_cast<std::size_t>(wanted));
+  return numbers;
+}
+
+std::int64_t slot_of(const Problem& problem, std::int64_t row) {
+  return problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
+}
+
+std::int64_t rank_of(const Problem& problem, std::int64_t slot) {
+  return problem.rank[static_cast<std::size_t>(slot)];
+}
+
+std::vector<std::int64_t> owned_rows(const Problem& problem) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    const std::int64_t slot = slot_of(problem, row);
+    if (slot >= 0 && rank_of(problem, slot) > 0) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
 }
 
 void put_back(const Replaced& replaced) {
@@ -172,14 +201,14 @@ void change_a(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
   Dice dice(change, 0);
   for (const std::int64_t row : row_of_adapters(change)) {
-    const std::int64_t slot = slot_of(change, row);
+    const std::int64_t slot = slot_of(problem, row);
     HostTensor& a = tensors.a[any_slice(change, dice)];
     if (a.elements == 0) {
       continue;
     }
     const auto x = [&](std::int64_t k) { return magnitude(tensors.x, row * problem.x_stride + k); };
     const std::int64_t k = dice.telling(problem.in_features, x);
-    const std::int64_t lane = dice.below(rank_of(change, slot));
+    const std::int64_t lane = dice.below(rank_of(problem, slot));
     replace(change, a, place(change, a, slot, lane * problem.in_features + k),
             std::min(kEffect / x(k), most_of_h(problem) / largest_x(change, tensors, k)));
   }
@@ -189,13 +218,13 @@ void change_b(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
   Dice dice(change, 1);
   for (const std::int64_t row : row_of_adapters(change)) {
-    const std::int64_t slot = slot_of(change, row);
+    const std::int64_t slot = slot_of(problem, row);
     const std::size_t slice = any_slice(change, dice);
     HostTensor& b = tensors.b[slice];
     if (b.elements == 0) {
       continue;
     }
-    const std::int64_t rank = rank_of(change, slot);
+    const std::int64_t rank = rank_of(problem, slot);
     const std::int64_t first = dice.below(problem.widths[slice]) * problem.max_rank;
     double sum = 0;
     for (std::int64_t lane = 0; lane < rank; ++lane) {
@@ -211,7 +240,7 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
   Dice dice(change, 2);
   for (const std::int64_t row : change.rows) {
-    const std::int64_t slot = slot_of(change, row);
+    const std::int64_t slot = slot_of(problem, row);
     if (has_shrink(problem.op)) {
       const auto of_a = [&](std::int64_t k) { return mean_of_a(change, tensors, slot, k); };
       const std::int64_t k = dice.telling(problem.in_features, of_a);
@@ -224,7 +253,7 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
     }
     const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
     replace(change, tensors.h,
-            (slice * problem.tokens + row) * problem.max_rank + dice.below(rank_of(change, slot)),
+            (slice * problem.tokens + row) * problem.max_rank + dice.below(rank_of(problem, slot)),
             kEffect);
   }
 }

@@ -9,6 +9,19 @@ namespace lora_bench {
 
 // What nobody could know while time was taken.
 [[nodiscard]] std::uint64_t drawn_secret();
+// What follows from it: a number from 0 to below `bound`; of these numbers `most`, or all where
+// they are fewer, in the order in which they were drawn.
+[[nodiscard]] std::int64_t drawn_below(std::uint64_t secret, std::uint64_t stream,
+                                       std::int64_t index, std::int64_t bound);
+[[nodiscard]] std::vector<std::int64_t> drawn_of(std::vector<std::int64_t> numbers,
+                                                 std::int64_t most, std::uint64_t secret,
+                                                 std::uint64_t stream);
+
+// The adapter of a row, below 0 where it has none, and the rank of an adapter.
+[[nodiscard]] std::int64_t slot_of(const Problem& problem, std::int64_t row);
+[[nodiscard]] std::int64_t rank_of(const Problem& problem, std::int64_t slot);
+// The rows that the op writes, ascending: those that have an adapter with a rank.
+[[nodiscard]] std::vector<std::int64_t> owned_rows(const Problem& problem);
 
 // Numbers as they were, in the order in which they were changed.
 struct OldNumber {
@@ -26,7 +39,7 @@ void put_back(const Replaced& replaced);
 struct SmallChange {
   const Problem& problem;
   std::int64_t set = 0;
-  std::vector<std::int64_t> rows;  // that have an adapter with a rank
+  std::vector<std::int64_t> rows;  // of owned_rows
   std::uint64_t secret = 0;
   Replaced* replaced = nullptr;  // what was changed is added to it
 };
