@@ -36,6 +36,15 @@ double noise_of_tax(const Measurement& measured, double tax_s) {
   return std::max({added.half_width, std::fabs(added.value - tax_s), measured.noise_s, -tax_s});
 }
 
+std::string damage_to(const LayerEngine& layer, const LayerEngine& loaded) {
+  std::string damage = layer.damage();
+  if (damage.empty()) {
+    const std::string input = layer.changed_input(loaded);
+    damage = input.empty() ? "" : "input " + input + " was changed";
+  }
+  return damage;
+}
+
 namespace {
 
 constexpr std::int64_t kMostLayerLaunches = 2048;
@@ -55,6 +64,77 @@ std::int64_t allocated_bytes(const LayerProblem& problem) {
   return bytes;
 }
 
+// Makes a whole layer of one of which a shard ran by itself: by what the others do, what all
+// exchange and what comes after.
+class LayerCompletion {
+ public:
+  LayerCompletion(const LayerMeasureRequest& request, Memory& memory)
+      : request_(request),
+        memory_(memory),
+        communicator_(make_local_communicator(memory.space())) {}
+
+  void forward(LayerEngine& layer) { layer.forward(*communicator_, Stream{}); }
+
+  // One shard by `run_timed`, as it was timed, the others by themselves.
+  template <typename RunTimed>
+  void run_whole(LayerEngine& layer, std::int64_t timed, const RunTimed& run_timed) {
+    memory_.synchronize();
+    for (int turn = 0; turn < (layer.exchanges_h() ? 2 : 1); ++turn) {
+      if (turn > 0) {
+        layer.exchange_h(*communicator_, Stream{});
+      }
+      for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+        if (rank != timed) {
+          layer.run_before_h(rank, true, Stream{});
+          layer.run_after_h(rank, Stream{});
+        }
+      }
+      memory_.synchronize();
+      run_timed();
+    }
+    exchange_and_end(layer);
+    memory_.synchronize();
+  }
+
+  // What is wrong in a layer all of whose shards ran as they were timed, "" if nothing. A timed
+  // shard expands the h that was exchanged before; what it shrank shows in a y of its own.
+  std::string wrong_in(LayerEngine& layer) {
+    exchange_and_end(layer);
+    std::string wrong = request_.check(layer);
+    if (wrong.empty() && layer.exchanges_h()) {
+      layer.exchange_h(*communicator_, Stream{});
+      for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+        layer.run_before_h(rank, false, Stream{});
+        layer.run_after_h(rank, Stream{});
+      }
+      exchange_and_end(layer);
+      wrong = request_.check(layer);
+    }
+    return wrong.empty() ? damage_to(layer, request_.loaded) : wrong;
+  }
+
+ private:
+  // Where the adapters come after the exchange, a timed shard added them to what it had alone: one
+  // shard has ended so, and a table is read anew, since they stand in its rows.
+  void exchange_and_end(LayerEngine& layer) {
+    const ShardProblem& shard = layer.shard(0);
+    if (shard.lora_after_y && layer.shards() == 1) {
+      return;
+    }
+    for (std::int64_t rank = 0; shard.looks_up && rank < layer.shards(); ++rank) {
+      layer.run_before_h(rank, false, Stream{});
+    }
+    layer.exchange_y(*communicator_, Stream{});
+    for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
+      layer.run_after_y(rank, true, Stream{});
+    }
+  }
+
+  const LayerMeasureRequest& request_;
+  Memory& memory_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
 class LayerBench {
  public:
   LayerBench(const LayerMeasureRequest& request, Memory& memory, Clock& clock,
@@ -67,15 +147,14 @@ class LayerBench {
                 layer_sets(request.problem, settings_.cache, device.cache_bytes) == kMostLayerSets),
         eviction_(memory, evicts_ ? device.cache_bytes : 0),
         memory_(memory),
-        space_(memory.space()),
-        communicator_(make_local_communicator(space_)) {
+        completion_(request, memory) {
     const std::int64_t sets = layer_sets(request.problem, settings_.cache, device.cache_bytes);
     for (std::int64_t set = 0; set < sets; ++set) {
       layers_.emplace_back(request.problem, request.base, request.lora, memory);
       layers_.back().load_from(request.loaded);
       // What a shard gets from the others is there before it is timed alone.
       memory.synchronize();
-      layers_.back().forward(*communicator_, Stream{});
+      completion_.forward(layers_.back());
     }
     const auto shards = static_cast<double>(request.problem.layer.tp);
     settings_.warmup_ms /= shards;
@@ -135,6 +214,16 @@ class LayerBench {
                                     std::max<std::int64_t>(1, kMostLayerLaunches / sets));
   }
 
+  [[nodiscard]] Sampling sampling(std::int64_t launches, std::function<void(int)> prepare) const {
+    return {.settings = settings_,
+            .launches = launches,
+            .own_load = own_load(memory_.space()),
+            .prepare = std::move(prepare),
+            .stop = request_.stop,
+            .against_baseline = true,
+            .highest_mhz = highest_mhz_};
+  }
+
   Measurement measure_shard(std::int64_t rank) {
     const std::int64_t passes = choose_passes(rank);
     passes_.push_back(passes);
@@ -147,14 +236,13 @@ class LayerBench {
             ? 0
             : measured.rotation_sets *
                   count_layer_work(layers_.front().shard(rank)).layer.weight_bytes;
-    take_samples({.settings = settings_,
-                  .launches = passes * measured.rotation_sets,
-                  .own_load = space_ == Space::kHost ? 1.0 : 0.0,
-                  .prepare = [this, rank](int) { prepare(rank); },
-                  .stop = request_.stop,
-                  .against_baseline = true,
-                  .highest_mhz = highest_mhz_},
-                 clock_, measured);
+    const auto prepare = [this, rank](int) {
+      for (LayerEngine& layer : layers_) {
+        layer.poison_h(rank);  // no sample finds the h of the one before
+      }
+      eviction_.run();
+    };
+    take_samples(sampling(passes * measured.rotation_sets, prepare), clock_, measured);
     highest_mhz_ = measured.highest_mhz;
     for (LayerEngine& layer : layers_) {
       layer.poison_results(rank);
@@ -190,14 +278,8 @@ class LayerBench {
     clock_.load(0, sequence_of_halves(measured.shard, false, passes));
     clock_.load(1, sequence_of_halves(measured.shard, true, passes));
     Measurement halves;
-    take_samples({.settings = settings_,
-                  .launches = measured.layer.launches,
-                  .own_load = space_ == Space::kHost ? 1.0 : 0.0,
-                  .prepare = [this](int) { eviction_.run(); },
-                  .stop = request_.stop,
-                  .against_baseline = true,
-                  .highest_mhz = highest_mhz_},
-                 clock_, halves);
+    const auto prepare = [this](int) { eviction_.run(); };
+    take_samples(sampling(measured.layer.launches, prepare), clock_, halves);
     if (halves.interrupted) {
       return;
     }
@@ -225,12 +307,12 @@ class LayerBench {
     for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
       layer.poison_results(rank);
     }
-    layer.forward(*communicator_, Stream{});
+    completion_.forward(layer);
     std::string wrong = request_.check ? request_.check(layer) : "";
     if (wrong.empty() && request_.tensors != nullptr) {
       const auto run = [&] {
         memory_.synchronize();
-        layer.forward(*communicator_, Stream{});
+        completion_.forward(layer);
         memory_.synchronize();
       };
       wrong = remembered_in(request_, {layer, run, [] {}}, drawn_secret());
@@ -240,21 +322,13 @@ class LayerBench {
     }
   }
 
-  // No sample finds the h of the one before.
-  void prepare(std::int64_t rank) {
-    for (LayerEngine& layer : layers_) {
-      layer.poison_h(rank);
-    }
-    eviction_.run();
-  }
-
   // What the sequences as they were timed left in all shards of a layer that no one knows.
   void check(Measurement& measured, std::int64_t rank) {
     if (!request_.check) {
       return;
     }
     LayerEngine& layer = layers_[std::random_device{}() % layers_.size()];
-    measured.check_message = wrong_in(layer);
+    measured.check_message = completion_.wrong_in(layer);
     if (measured.check_message.empty() && request_.tensors != nullptr) {
       measured.check_message = check_remembered(rank);
     }
@@ -272,66 +346,10 @@ class LayerBench {
     if (rank + 1 != request_.problem.layer.tp) {
       record();
     }
-    return remembered_in(request_, {layer, [&] { run_whole(layer, rank); }, record}, secret);
-  }
-
-  // One shard as it was timed, the others by themselves.
-  void run_whole(LayerEngine& layer, std::int64_t timed) {
-    memory_.synchronize();
-    for (int turn = 0; turn < (layer.exchanges_h() ? 2 : 1); ++turn) {
-      if (turn > 0) {
-        layer.exchange_h(*communicator_, Stream{});
-      }
-      for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
-        if (rank != timed) {
-          layer.run_before_h(rank, true, Stream{});
-          layer.run_after_h(rank, Stream{});
-        }
-      }
-      memory_.synchronize();
-      static_cast<void>(clock_.run_seconds(1));
-    }
-    exchange_and_end(layer);
-    memory_.synchronize();
-  }
-
-  // Where the adapters come after the exchange, a timed shard added them to what it had alone: one
-  // shard has ended so, and a table is read anew, since they stand in its rows.
-  void exchange_and_end(LayerEngine& layer) {
-    const ShardProblem& shard = layer.shard(0);
-    if (shard.lora_after_y && layer.shards() == 1) {
-      return;
-    }
-    for (std::int64_t rank = 0; shard.looks_up && rank < layer.shards(); ++rank) {
-      layer.run_before_h(rank, false, Stream{});
-    }
-    layer.exchange_y(*communicator_, Stream{});
-    for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
-      layer.run_after_y(rank, true, Stream{});
-    }
-  }
-
-  // A timed shard expands the h that was exchanged before; what it shrank shows in a y of its own.
-  std::string wrong_in(LayerEngine& layer) {
-    exchange_and_end(layer);
-    std::string wrong = request_.check(layer);
-    if (wrong.empty() && layer.exchanges_h()) {
-      layer.exchange_h(*communicator_, Stream{});
-      for (std::int64_t rank = 0; rank < layer.shards(); ++rank) {
-        layer.run_before_h(rank, false, Stream{});
-        layer.run_after_h(rank, Stream{});
-      }
-      exchange_and_end(layer);
-      wrong = request_.check(layer);
-    }
-    if (wrong.empty()) {
-      wrong = layer.damage();
-    }
-    if (const std::string input = wrong.empty() ? layer.changed_input(request_.loaded) : "";
-        !input.empty()) {
-      wrong = "input " + input + " was changed";
-    }
-    return wrong;
+    const auto run = [&] {
+      completion_.run_whole(layer, rank, [this] { static_cast<void>(clock_.run_seconds(1)); });
+    };
+    return remembered_in(request_, {layer, run, record}, secret);
   }
 
   const LayerMeasureRequest& request_;
@@ -341,8 +359,7 @@ class LayerBench {
   bool evicts_;
   Eviction eviction_;
   Memory& memory_;
-  Space space_;
-  std::unique_ptr<Communicator> communicator_;
+  LayerCompletion completion_;
   std::deque<LayerEngine> layers_;    // whose addresses stay
   std::vector<std::int64_t> passes_;  // of each shard's sequence
   double highest_mhz_ = 0;            // SM clock that samples of this layer have read

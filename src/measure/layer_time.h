@@ -80,6 +80,8 @@ constexpr std::int64_t kMostLayerSets = 32;
 // longer than the base's before, and no less than what shows that more is amiss: that this median
 // is another, that the layer differs from itself by more, or that adapters seem to save time.
 [[nodiscard]] double noise_of_tax(const Measurement& measured, double tax_s);
+// What launches did to guards and inputs of a layer that was `loaded`; "" = nothing.
+[[nodiscard]] std::string damage_to(const LayerEngine& layer, const LayerEngine& loaded);
 
 // One of the layers that were timed.
 struct TimedLayer {

@@ -51,7 +51,7 @@ class TogetherBench {
                               : sets_ * weight_bytes_of_layer(request_.problem);
     take_samples({.settings = request_.settings,
                   .launches = passes * sets_,
-                  .own_load = home_.space() == Space::kHost ? 1.0 : 0.0,
+                  .own_load = own_load(home_.space()),
                   .prepare = [this](int) { prepare(); },
                   .stop = request_.stop,
                   .against_baseline = true},
@@ -144,12 +144,7 @@ class TogetherBench {
     LayerEngine& layer = layers_[std::random_device{}() % layers_.size()];
     measured.check_message = request_.check(layer);
     if (measured.check_message.empty()) {
-      measured.check_message = layer.damage();
-    }
-    const std::string input =
-        measured.check_message.empty() ? layer.changed_input(request_.loaded) : "";
-    if (!input.empty()) {
-      measured.check_message = "input " + input + " was changed";
+      measured.check_message = damage_to(layer, request_.loaded);
     }
     if (measured.check_message.empty() && request_.tensors != nullptr) {
       measured.check_message = check_remembered(passes);
