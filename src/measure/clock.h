@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,16 @@ class Clock {
   // Leaves the device alone for a while. Where no clock is read nobody asks for it.
   virtual void rest(double /*seconds*/) {}
 };
+
+// For implementations: what is loaded in a slot.
+template <typename Loaded>
+[[nodiscard]] Loaded& loaded_in(std::map<int, Loaded>& slots, int slot) {
+  const auto found = slots.find(slot);
+  if (found == slots.end()) {
+    throw std::logic_error("clock: nothing is loaded in this slot");
+  }
+  return found->second;
+}
 
 [[nodiscard]] std::unique_ptr<Clock> make_host_clock();
 [[nodiscard]] std::unique_ptr<Clock> make_device_clock(LaunchMode mode);

@@ -9,9 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
-#include <map>
 #include <span>
-#include <stdexcept>
 #include <thread>
 
 #include "core/error.h"
@@ -130,11 +128,7 @@ class DeviceClock final : public Clock {
   }
 
   [[nodiscard]] double run_seconds(int slot) override {
-    const auto found = slots_.find(slot);
-    if (found == slots_.end()) {
-      throw std::logic_error("clock: nothing is loaded in this slot");
-    }
-    const Loaded& loaded = found->second;
+    const Loaded& loaded = loaded_in(slots_, slot);
     if (mode_ == LaunchMode::kGraph) {
       return timed(
           [&] { LORA_BENCH_CUDA_CHECK(cudaGraphLaunch(loaded.executable.get(), stream_.get())); });
@@ -225,7 +219,7 @@ class DeviceClock final : public Clock {
   int strays_ = 0;
 };
 
-// Of launches that are no graph: see DeviceClock. A launch may be the kernels of a whole layer.
+// The same for launches on a group, each of which may be the kernels of a whole layer.
 constexpr std::size_t kQueuedOnGroup = 40;
 
 // Holds every GPU of the group behind a gate of its own until all of them have their work, opens
@@ -255,11 +249,7 @@ class GpuGroupClock final : public Clock {
   }
 
   [[nodiscard]] double run_seconds(int slot) override {
-    const auto found = slots_.find(slot);
-    if (found == slots_.end()) {
-      throw std::logic_error("clock: nothing is loaded in this slot");
-    }
-    const Loaded& loaded = found->second;
+    const Loaded& loaded = loaded_in(slots_, slot);
     if (mode_ == LaunchMode::kGraph) {
       return timed([&] {
         for (int gpu = 0; gpu < count(); ++gpu) {

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -25,11 +24,7 @@ class FakeClock final : public Clock {
     slots_[slot].sequence = std::move(sequence);
   }
   [[nodiscard]] double run_seconds(int slot) override {
-    const auto found = slots_.find(slot);
-    if (found == slots_.end()) {
-      throw std::logic_error("clock: nothing is loaded in this slot");
-    }
-    Slot& loaded = found->second;
+    Slot& loaded = loaded_in(slots_, slot);
     for (const Launch& launch : loaded.sequence) {
       launch(Stream{});
     }
