@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -63,5 +64,20 @@ class AfterTiming {
   std::vector<std::byte>& room_;
   mutable std::vector<Tensors> cut_;  // the rows that were looked at last, for their memory
 };
+
+// What looks at single launches need of a sequence that was timed.
+struct SequenceToLookAt {
+  const MeasureRequest& request;
+  const Tensors& tensors;
+  const OperandSets& sets;
+  Memory& memory;
+  std::int64_t launches = 1;
+  std::function<Launch(std::int64_t set)> launch_of;
+  std::function<void(std::vector<Launch> sequence)> run;  // loads a sequence and runs it once
+  std::function<double()> seconds;                        // since some start
+};
+// Which launches, rows and columns are looked at follows from `secret`.
+[[nodiscard]] SingleLaunches look_at_single_launches(const SequenceToLookAt& timed,
+                                                     std::uint64_t secret);
 
 }  // namespace lora_bench

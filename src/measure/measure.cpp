@@ -11,7 +11,6 @@
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
 #include "measure/sampling.h"
-#include "measure/single_launches.h"
 #include "measure/small_changes.h"
 
 namespace lora_bench {
@@ -218,11 +217,10 @@ class Bench {
       sets_.poison_h();
       static_cast<void>(clock_.run_seconds(0));
     };
-    return SingleLaunchLooks({request_, tensors_, sets_, memory_, launches_,
-                              [this](std::int64_t set) { return launch_of(set); }, run,
-                              [this] { return clock_.now_seconds(); }},
-                             after.secret())
-        .look();
+    return look_at_single_launches({request_, tensors_, sets_, memory_, launches_,
+                                    [this](std::int64_t set) { return launch_of(set); }, run,
+                                    [this] { return clock_.now_seconds(); }},
+                                   after.secret());
   }
 
   // What the timed launches themselves left behind: a backend that is right only while it is

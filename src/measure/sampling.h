@@ -24,7 +24,8 @@ struct Sampling {
   double highest_mhz = 0;  // SM clock that earlier samples have read; 0 where there are none
 };
 void take_samples(const Sampling& sampling, Clock& clock, Measurement& into);
-// The load per core that launches make which all cores of the host run, or none.
+// Load per core that a measurement makes itself: launches on a host keep all of its cores busy,
+// those on a device none.
 [[nodiscard]] constexpr double own_load(Space space) { return space == Space::kHost ? 1 : 0; }
 
 // What a launch adds where something else runs before and after it (docs/measuring.md, "Back to

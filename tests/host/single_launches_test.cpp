@@ -1,4 +1,4 @@
-#include "measure/single_launches.h"
+#include "measure/after_timing.h"
 
 #include <doctest/doctest.h>
 
@@ -56,10 +56,9 @@ SingleLaunches looked_at(const Rotation& rotation, const Dishonest::Trick& trick
     timed.push_back(launch_of(position % count));
   }
   run(timed);
-  return SingleLaunchLooks({request, tensors, sets, *memory, rotation.launches, launch_of, run,
-                            [] { return 0.0; }},
-                           secret)
-      .look();
+  return look_at_single_launches(
+      {request, tensors, sets, *memory, rotation.launches, launch_of, run, [] { return 0.0; }},
+      secret);
 }
 
 std::vector<Rotation> rotations() {
