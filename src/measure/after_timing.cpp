@@ -1,5 +1,7 @@
 #include "measure/after_timing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -162,6 +164,232 @@ Look AfterTiming::left_by_replay(const Tensors& tensors, std::int64_t set, std::
 
 std::vector<std::int64_t> AfterTiming::rows_of_replay(std::int64_t turn) const {
   return any_rows(kReplayedRowsStream + static_cast<std::uint64_t>(turn), kRowsOfReplay);
+}
+
+namespace {
+
+// Running the sequence again, to look at what one set adds to it.
+constexpr double kMostReplays = 4;
+constexpr double kReplaySeconds = 0.25;
+constexpr double kReplayBytes = 0x1p28;  // of outputs
+
+// Runs what was timed on other numbers at the same addresses, and has the outputs looked at.
+class RunsAfterTiming {
+ public:
+  RunsAfterTiming(TimedSequence& timed, const AfterTiming& after)
+      : timed_(timed),
+        after_(after),
+        problem_(timed.problem()),
+        clock_(timed.clock()),
+        sets_(timed.sets()),
+        tensors_(timed.tensors()) {}
+
+  // What many launches of many sets left may be right by chance, so far do their roundings reach.
+  // So the sequence runs once more on numbers that tell more; where signs cancel so much that a
+  // bound still reaches further than the result, on numbers of one sign.
+  Look replayed(double launch_seconds) {
+    const auto y_bytes = static_cast<double>(tensors_.y.data.size());
+    const double seconds = launch_seconds * static_cast<double>(timed_.launches());
+    const double affordable =
+        std::min(kReplaySeconds / std::max(seconds, 1e-9), kReplayBytes / std::max(y_bytes, 1.0));
+    const auto most = static_cast<std::int64_t>(std::clamp(affordable, 1.0, kMostReplays));
+    const std::int64_t turns = std::min(most, sets_.count());
+    Look look = replay(turns, false);
+    if (look.wrong.empty() && 2 * look.unproved > look.compared && has_shrink(problem_.op) &&
+        takes_one_sign(problem_)) {
+      make_positive(tensors_.x.data, size_bytes(tensors_.x.dtype));
+      for (HostTensor& a : tensors_.a) {
+        make_positive(a.data, size_bytes(a.dtype));
+      }
+      sets_.renew_inputs();
+      look = replay(turns, true);
+    }
+    return look;
+  }
+
+  // Launches of one set, no one knows which, with other numbers at the same addresses, all else and
+  // what lies in y and h as the launch before left it: one number in B, in A, in some rows of x,
+  // and then another x; last another batch. "" or what is wrong.
+  std::string remembered() {
+    const std::int64_t set = after_.any_set();
+    clock_.load(0, {timed_.launch_of(set)});
+    sets_.renew_inputs();
+    sets_.renew_weights(set);
+    sets_.restore_y(sets_.output_of_set(set));
+    run_once(0);
+    const bool shrinks = has_shrink(problem_.op);
+    Replaced replaced;
+    const SmallChange change{problem_, set, after_.few_rows(), after_.secret(), &replaced};
+    bool looked = false;
+    std::string wrong;
+    const auto changed = [&](const char* name, void (*make)(const SmallChange&, Tensors&)) {
+      if (!wrong.empty()) {
+        return;
+      }
+      make(change, tensors_);
+      sets_.renew(set, replaced);
+      const std::string found = left_by_one_more(set, change.rows, std::exchange(looked, true));
+      if (!found.empty()) {
+        wrong = fmt::format("with another number in {}: {}", name, found);
+      }
+    };
+    if (has_expand(problem_.op)) {
+      changed("B", change_b);
+    }
+    if (shrinks) {
+      changed("A", change_a);
+    }
+    changed(shrinks ? "x" : "h", change_rows);
+    if (wrong.empty()) {
+      HostTensor& rows = shrinks ? tensors_.x : tensors_.h;
+      negate(rows.data, size_bytes(rows.dtype));
+      sets_.renew_inputs();
+      sets_.poison_every_h();
+      wrong = left_by_one_more(set, after_.many_rows(), true);
+    }
+    return wrong.empty() ? left_by_other_batch() : wrong;
+  }
+
+ private:
+  void run_once(int slot) { static_cast<void>(clock_.run_seconds(slot)); }
+
+  // Of a y that all sets add to, one set, no one knows which, adds what shows, the others zeros. In
+  // an output that each overwrites the last one shows: the sequence ends with a set no one knows.
+  // The first turn adds to y as the timed launches left it, so that it does not tell that something
+  // is new; it is so large that what it proves is not counted.
+  Look replay(std::int64_t turns, bool all_new) {
+    Look all;
+    if (timed_.accumulates()) {
+      sets_.clear_expand();
+    }
+    for (std::int64_t turn = timed_.accumulates() ? -1 : 0; turn < turns && all.wrong.empty();
+         ++turn) {
+      const Look look = replay_once(turn, all_new);
+      if (turn >= 0) {
+        all.compared += look.compared;
+        all.unproved += look.unproved;
+      }
+      all.wrong = look.wrong;
+    }
+    return all;
+  }
+
+  // Other numbers stand in x and in the A of the set that shows, so that no h of the samples
+  // serves; `all_new`: every one is another.
+  Look replay_once(std::int64_t turn, bool all_new) {
+    const std::int64_t set = after_.any_set(turn);
+    const std::vector<std::int64_t> rows = after_.rows_of_replay(turn);
+    Replaced replaced;
+    const SmallChange change{problem_, set, rows,
+                             after_.secret() + static_cast<std::uint64_t>(turn) + 1, &replaced};
+    if (has_shrink(problem_.op)) {
+      change_a(change, tensors_);
+    }
+    change_rows(change, tensors_);
+    if (all_new) {
+      sets_.renew_inputs();
+      sets_.renew_weights(set);
+    } else {
+      sets_.renew(set, replaced);
+    }
+    if (timed_.accumulates()) {
+      sets_.renew_expand(set);
+    } else {
+      clock_.load(1, timed_.sequence_to(set));
+    }
+    if (turn < 0) {
+      sets_.download_output(sets_.output_of_set(set), before_);
+      tensors_.y.data.swap(before_);
+      sets_.poison_h();
+    } else {
+      sets_.restore_y(sets_.output_of_set(set));
+      sets_.poison_every_h();
+    }
+    run_once(1);
+    const std::int64_t rounds = timed_.accumulates() ? timed_.launches() / sets_.count() : 1;
+    Look look = after_.left_by_replay(tensors_, set, rounds, rows);
+    if (turn < 0) {
+      tensors_.y.data.swap(before_);
+    }
+    put_back(replaced);
+    sets_.renew(set, replaced);
+    if (timed_.accumulates()) {
+      sets_.clear_expand(set);
+    }
+    return look;
+  }
+
+  // One launch more, on what the launch before left. `looked`: which is what was looked at last.
+  std::string left_by_one_more(std::int64_t set, const std::vector<std::int64_t>& rows,
+                               bool looked) {
+    if (timed_.accumulates()) {
+      if (!looked) {
+        sets_.download_output(sets_.output_of_set(set), after_.last_output());
+      }
+      before_.swap(after_.last_output());
+      tensors_.y.data.swap(before_);
+    }
+    run_once(0);
+    std::string wrong = after_.left_by_one(tensors_, set, rows);
+    if (timed_.accumulates()) {
+      tensors_.y.data.swap(before_);
+    }
+    return wrong;
+  }
+
+  // A launch of its own for another batch, with everything at the addresses of the one that was
+  // timed: no plan and no scale of before serves.
+  std::string left_by_other_batch() {
+    const MeasureRequest& asked = timed_.request();
+    const std::int64_t tokens = problem_.tokens;
+    const Problem other =
+        other_batch(problem_, tokens > 1 ? after_.any_place(tokens) : 0, tensors_);
+    const MeasureRequest request{other, asked.settings, asked.seed, asked.check, nullptr, nullptr};
+    const AfterTiming after(request, sets_, after_.secret(), after_.last_output());
+    const std::int64_t set = after.any_set();
+    sets_.renew_batch(other);
+    sets_.poison_every_h();
+    // Rows that lay together may not any more, and take more room.
+    const Backend& backend = timed_.backend();
+    const GuardedBuffer workspace(timed_.memory(), backend.workspace_bytes(other));
+    Operands operands = sets_.operands(set);
+    operands.workspace = workspace.bytes() > 0 ? workspace.data() : nullptr;
+    clock_.load(0, {[&](Stream stream) { backend.launch(other, operands, stream); }});
+    sets_.restore_y(sets_.output_of_set(set));
+    run_once(0);
+    std::string wrong = after.left_by_one(tensors_, set, after.many_rows());
+    if (const std::string damage = workspace.damage(); wrong.empty() && !damage.empty()) {
+      wrong = "guard of the workspace damaged: " + damage;
+    }
+    return wrong.empty() ? "" : "with another batch: " + wrong;
+  }
+
+  TimedSequence& timed_;
+  const AfterTiming& after_;
+  const Problem& problem_;
+  Clock& clock_;
+  OperandSets& sets_;
+  Tensors& tensors_;
+  std::vector<std::byte> before_;  // an output as it was before the launches
+};
+
+}  // namespace
+
+std::string wrong_when_run_again(TimedSequence& timed, const AfterTiming& after,
+                                 Measurement& into) {
+  into.single = look_at_single_launches(
+      {timed.request(), timed.tensors(), timed.sets(), timed.memory(), timed.launches(),
+       [&](std::int64_t set) { return timed.launch_of(set); },
+       [&](std::vector<Launch> sequence) { timed.run_instead(std::move(sequence)); },
+       [&] { return timed.clock().now_seconds(); }},
+      after.secret());
+  if (!into.single.wrong.empty()) {
+    return "left by single launches of the sequence: " + into.single.wrong;
+  }
+  RunsAfterTiming runs(timed, after);
+  into.replayed = runs.replayed(into.summary.median);
+  return into.replayed.wrong.empty() ? runs.remembered()
+                                     : "left by the sequence once more: " + into.replayed.wrong;
 }
 
 }  // namespace lora_bench

@@ -7,14 +7,9 @@
 
 #include "measure/measure.h"
 #include "measure/operand_sets.h"
+#include "measure/timed_sequence.h"
 
 namespace lora_bench {
-
-// How the timed launches went round the sets since every output was as it was drawn.
-struct Launched {
-  std::int64_t rounds = 0;
-  bool accumulates = false;  // else an output holds what its last launch wrote
-};
 
 // Rows of an output for which so many cores soon have what the oracle says. However dear a row is,
 // there are some: an output of which none is looked at would pass unseen.
@@ -46,6 +41,7 @@ class AfterTiming {
   // From 1 to below `past`.
   [[nodiscard]] std::int64_t any_place(std::int64_t past) const;
   [[nodiscard]] std::uint64_t secret() const { return secret_; }
+  [[nodiscard]] std::vector<std::byte>& last_output() const { return room_; }
 
  private:
   [[nodiscard]] std::vector<std::int64_t> any_rows(std::uint64_t stream, std::int64_t most) const;
@@ -79,5 +75,11 @@ struct SequenceToLookAt {
 // Which launches, rows and columns are looked at follows from `secret`.
 [[nodiscard]] SingleLaunches look_at_single_launches(const SequenceToLookAt& timed,
                                                      std::uint64_t secret);
+
+// Looks at single launches, runs the sequence on numbers that tell more, and launches on others at
+// the same addresses, for what a backend may have left out or remembered. Fills `single` and
+// `replayed` of what was measured; "" or what is wrong.
+[[nodiscard]] std::string wrong_when_run_again(TimedSequence& timed, const AfterTiming& after,
+                                               Measurement& into);
 
 }  // namespace lora_bench
