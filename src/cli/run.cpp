@@ -88,7 +88,7 @@ void refuse_beside_profile(const CLI::App& command) {
   }
 }
 
-ExitCode execute(const RunOptions& options, const Invocation& invocation) {
+RunRequest request_of(const RunOptions& options, const Invocation& invocation) {
   RunRequest request = request_for(options.selection);
   request.relations = options.relations;
   request.timing = !options.no_time;
@@ -111,6 +111,11 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
   for (const std::string& text : options.thresholds) {
     set_threshold(request.thresholds, text);
   }
+  return request;
+}
+
+ExitCode execute(const RunOptions& options, const Invocation& invocation) {
+  const RunRequest request = request_of(options, invocation);
   if (options.serve_rows) {
     return serve_rows(request);
   }

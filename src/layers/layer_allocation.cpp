@@ -12,7 +12,6 @@ void LayerEngine::allocate(Part& part) {
   const Problem& lora = problem.lora;
   const Problem& expand = problem.expand ? *problem.expand : lora;
   const Dtype y_dtype = expand.dtype[Role::kY];
-  const Dtype x_dtype = lora.dtype[Role::kX];
   const std::int64_t columns = problem.base.max_rank;
   const std::int64_t lanes = lora.slices() * lora.tokens;
   const auto buffer = [&](Dtype of, std::int64_t elements) {
@@ -45,7 +44,15 @@ void LayerEngine::allocate(Part& part) {
   part.fused =
       GuardedBuffer(memory, fused != nullptr ? fused->workspace_bytes(problem.base, lora) : 0);
   part.fused.clear();
+  point_operands(part);
+}
 
+void LayerEngine::point_operands(Part& part) {
+  const ShardProblem& problem = part.problem;
+  const Place& place = *part.place;
+  Memory& memory = place.uses.memory;
+  const Problem& lora = problem.lora;
+  const Dtype x_dtype = lora.dtype[Role::kX];
   // Where shards' columns lie by themselves, those of the shards before come first.
   const std::int64_t rows_before = problem.input_split ? lora.tokens : 1;
   prepare(problem.base, memory, place.base_plan, part.base);
@@ -65,7 +72,7 @@ void LayerEngine::allocate(Part& part) {
                                                 : part.y.data();
   part.lora.operands.workspace = part.lora.workspace.data();
   if (problem.expand) {
-    prepare(expand, memory, place.lora_plan, part.expand);
+    prepare(*problem.expand, memory, place.lora_plan, part.expand);
     part.expand.operands.h = problem.h == Exchange::kNone ? part.h.data() : part.whole_h.data();
     part.expand.operands.y = part.y.data();
     part.expand.operands.workspace = part.lora.workspace.data();

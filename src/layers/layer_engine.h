@@ -111,6 +111,7 @@ class LayerEngine {
   }
   [[nodiscard]] Part& at(std::int64_t rank) { return parts_[static_cast<std::size_t>(rank)]; }
   void allocate(Part& part);
+  void point_operands(Part& part);
   void allocate_order(Part& part);
   // What the shard ends with.
   [[nodiscard]] static const GuardedBuffer& last_y(const Part& part);

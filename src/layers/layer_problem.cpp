@@ -234,6 +234,20 @@ std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {
   return std::clamp<std::int64_t>(rank - lanes.first, 0, lanes.count);
 }
 
+namespace {
+
+// The adapters' part as two ops, of which shrink makes the lanes of the shard.
+void part_halves(ShardProblem& part) {
+  part.expand = half_of(part.lora, Op::kExpand);
+  part.lora = half_of(std::move(part.lora), Op::kShrink);
+  part.lora.max_rank = part.shard.lanes.count;
+  for (std::int64_t& of_slot : part.lora.rank) {
+    of_slot = rank_in(part.shard.lanes, of_slot);
+  }
+}
+
+}  // namespace
+
 ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   const ShardedLayer& layer = problem.layer;
   const LayerDescription& description = description_of(layer.kind);
@@ -287,12 +301,7 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   if (part.h == Exchange::kNone && problem.overlap != Overlap::kShrink) {
     return part;
   }
-  part.expand = half_of(part.lora, Op::kExpand);
-  part.lora = half_of(std::move(part.lora), Op::kShrink);
-  part.lora.max_rank = shard.lanes.count;
-  for (std::int64_t& of_slot : part.lora.rank) {
-    of_slot = rank_in(shard.lanes, of_slot);
-  }
+  part_halves(part);
   return part;
 }
 

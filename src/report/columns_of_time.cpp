@@ -2,7 +2,9 @@
 
 namespace lora_bench {
 
-std::vector<Column> time_columns() {
+namespace {
+
+std::vector<Column> columns_of_a_launch() {
   return {
       column({"time_us", "time us", "us", "median time of one launch", "median of samples_us"},
              &Row::time_us, {true, 0}),
@@ -48,6 +50,11 @@ std::vector<Column> time_columns() {
               "what the parts leave of the whole: launches between them, less what they share",
               "time_us (of a layer tax_us) - zero_us - shrink_us - expand_us"},
              &Row::gap_us),
+  };
+}
+
+std::vector<Column> columns_of_sampling() {
+  return {
       column(
           {"samples_us", "samples us", "us", "every sample, time of one launch; in JSON lines only",
            "time of a sample / launches"},
@@ -68,6 +75,16 @@ std::vector<Column> time_columns() {
       column({"rotated_bytes", "rotated B", "B", "bytes of the rotated operands together", ""},
              &Row::rotated_bytes),
   };
+}
+
+}  // namespace
+
+std::vector<Column> time_columns() {
+  std::vector<Column> columns = columns_of_a_launch();
+  for (Column& column : columns_of_sampling()) {
+    columns.push_back(std::move(column));
+  }
+  return columns;
 }
 
 // Of op layer; empty elsewhere.

@@ -75,6 +75,15 @@ void miss(ModelStep& step, const std::string& layer, std::string_view why) {
   step.missing += fmt::format("{}{} is {}", step.missing.empty() ? "" : ", ", layer, why);
 }
 
+void miss_others(ModelStep& step, const std::set<std::string>& wanted,
+                 const std::set<std::string>& there) {
+  for (const std::string& layer : wanted) {
+    if (there.count(layer) == 0) {
+      miss(step, layer, "not there");
+    }
+  }
+}
+
 void add(ModelStep& step, const Row& row) {
   const auto count = static_cast<double>(*row.layer_count);
   step.layers +=
@@ -282,11 +291,7 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
       continue;
     }
     const std::set<std::string>& of_scenario = of_model[{step.scenario, step.model}];
-    for (const std::string& layer : of_scenario) {
-      if (layers[i].count(layer) == 0) {
-        miss(step, layer, "not there");
-      }
-    }
+    miss_others(step, of_scenario, layers[i]);
     if (mixed.count(i) > 0) {
       step.missing = "rows of two machines or builds";
     } else if (otherwise.count(i) > 0) {

@@ -217,4 +217,97 @@ Hypothesis diagnose_layer(const LayerStory& story, const reference::LayerRows& o
   return {};
 }
 
+namespace {
+
+// What the slots of a shard hold.
+class Slots {
+ public:
+  Slots(const LayerStory& story, LayerFault fault)
+      : problem_(story.problem), tensors_(story.tensors), before_(story.before), fault_(fault) {}
+
+  [[nodiscard]] HeldAdapter adapter_at(std::int64_t slot) const {
+    if (is(LayerFault::kSlotOfNextAdapter)) {
+      slot = (slot + 1) % problem_.lora.slots;
+    }
+    HeldAdapter loaded;
+    loaded.rank = problem_.lora.rank[static_cast<std::size_t>(slot)];
+    loaded.scale = tensors_.lora.scale[static_cast<std::size_t>(slot)];
+    loaded.weights = adapter_of(problem_, tensors_, slot);
+    const AdapterWeights held = adapter_of(earlier_problem(problem_), before_, slot);
+    if (is(LayerFault::kStaleSlot) && loaded.rank == 0) {
+      return {held, problem_.lora.max_rank, before_.lora.scale[static_cast<std::size_t>(slot)]};
+    }
+    if (is(LayerFault::kPaddingRead) && loaded.rank > 0) {
+      read_padding(loaded, held);
+    }
+    if (is(LayerFault::kScaleForgotten)) {
+      loaded.scale = 1;
+    } else if (is(LayerFault::kScaleTwice)) {
+      loaded.scale *= loaded.scale;
+    }
+    break_blocks(loaded.weights);
+    return loaded;
+  }
+
+ private:
+  [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
+
+  void read_padding(HeldAdapter& loaded, const AdapterWeights& held) const {
+    for (std::size_t i = 0; i < held.a.size(); ++i) {
+      if (!loaded.weights.a[i]) {
+        continue;
+      }
+      const Matrix own_a = *loaded.weights.a[i];
+      const Matrix own_b = *loaded.weights.b[i];
+      Matrix a = *held.a[i];
+      Matrix b = *held.b[i];
+      const std::int64_t size = size_bytes(a.dtype);
+      std::copy(own_a.data.begin(), own_a.data.end(), a.data.begin());
+      for (std::int64_t row = 0; row < b.rows; ++row) {
+        std::copy_n(own_b.data.begin() + row * own_b.columns * size, own_b.columns * size,
+                    b.data.begin() + row * b.columns * size);
+      }
+      loaded.weights.a[i] = std::move(a);
+      loaded.weights.b[i] = std::move(b);
+    }
+    loaded.rank = problem_.lora.max_rank;
+  }
+
+  void break_blocks(AdapterWeights& weights) const {
+    const std::size_t blocks = weights.a.size();
+    if (blocks < 2) {
+      return;
+    }
+    if (is(LayerFault::kBlocksSwapped)) {
+      std::swap(weights.a[0], weights.a[1]);
+      std::swap(weights.b[0], weights.b[1]);
+    } else if (is(LayerFault::kFirstBlockForAll) && weights.a[0]) {
+      for (std::optional<Matrix>& a : weights.a) {
+        a = a ? weights.a[0] : a;
+      }
+    } else if (is(LayerFault::kMissingBlockShifts)) {
+      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.b}) {
+        std::stable_partition(of->begin(), of->end(),
+                              [](const std::optional<Matrix>& one) { return one.has_value(); });
+      }
+    }
+  }
+
+  const LayerProblem& problem_;
+  const LayerTensors& tensors_;
+  const LayerTensors& before_;
+  LayerFault fault_;
+};
+
+}  // namespace
+
+std::vector<HeldAdapter> held_adapters(const LayerStory& story, LayerFault fault) {
+  const Slots slots(story, fault);
+  std::vector<HeldAdapter> adapters;
+  for (std::int64_t slot = 0; slot < story.problem.lora.slots; ++slot) {
+    adapters.push_back(slots.adapter_at(slot));
+  }
+  return adapters;
+}
+
 }  // namespace lora_bench

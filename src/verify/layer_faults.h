@@ -91,4 +91,13 @@ using ShardRows = std::vector<std::vector<double>>;
                                                   const std::vector<double>& gathered,
                                                   LayerFault fault);
 
+// An adapter as its slot holds it.
+struct HeldAdapter {
+  AdapterWeights weights;
+  std::int64_t rank = 0;
+  double scale = 1;
+};
+// Of every slot, as the fault leaves it.
+[[nodiscard]] std::vector<HeldAdapter> held_adapters(const LayerStory& story, LayerFault fault);
+
 }  // namespace lora_bench

@@ -29,115 +29,16 @@ std::vector<double> numbers(const Matrix& matrix, std::int64_t row, std::int64_t
 // h of one shard: [slice][row * lanes + lane].
 using Hidden = std::vector<std::vector<double>>;
 
-class Model {
+// What each shard has of x, W and the bias, and the base that it makes of them.
+class Bases {
  public:
-  Model(const LayerStory& story, LayerFault fault, const std::vector<std::int64_t>& tokens)
+  Bases(const LayerStory& story, LayerFault fault, const std::vector<std::int64_t>& tokens)
       : problem_(story.problem),
         layer_(problem_.layer),
         description_(description_of(layer_.kind)),
         tensors_(story.tensors),
-        before_(story.before),
         fault_(fault),
-        tokens_(tokens),
-        sharding_(layer_.fully_sharded ? *description_.full : description_.plain) {
-    for (std::int64_t slot = 0; slot < problem_.lora.slots; ++slot) {
-      adapters_.push_back(adapter_at(slot));
-    }
-  }
-
-  ShardRows run() {
-    if (description_.lora_after_exchange) {
-      return run_vocabulary();
-    }
-    std::vector<Hidden> parts;
-    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
-      parts.push_back(shrink(rank));
-    }
-    ShardRows terms;
-    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
-      terms.push_back(base(rank));
-      add_delta(rank, exchanged(parts, rank), terms.back());
-    }
-    return exchanged(terms);
-  }
-
- private:
-  struct Loaded {
-    AdapterWeights weights;
-    std::int64_t rank = 0;
-    double scale = 1;
-  };
-
-  [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
-
-  // --- what a slot holds ---
-
-  [[nodiscard]] Loaded adapter_at(std::int64_t slot) const {
-    if (is(LayerFault::kSlotOfNextAdapter)) {
-      slot = (slot + 1) % problem_.lora.slots;
-    }
-    Loaded loaded;
-    loaded.rank = problem_.lora.rank[nth(slot)];
-    loaded.scale = tensors_.lora.scale[nth(slot)];
-    loaded.weights = adapter_of(problem_, tensors_, slot);
-    const AdapterWeights held = adapter_of(earlier_problem(problem_), before_, slot);
-    if (is(LayerFault::kStaleSlot) && loaded.rank == 0) {
-      return {held, problem_.lora.max_rank, before_.lora.scale[nth(slot)]};
-    }
-    if (is(LayerFault::kPaddingRead) && loaded.rank > 0) {
-      read_padding(loaded, held);
-    }
-    if (is(LayerFault::kScaleForgotten)) {
-      loaded.scale = 1;
-    } else if (is(LayerFault::kScaleTwice)) {
-      loaded.scale *= loaded.scale;
-    }
-    break_blocks(loaded.weights);
-    return loaded;
-  }
-
-  void read_padding(Loaded& loaded, const AdapterWeights& held) const {
-    for (std::size_t i = 0; i < held.a.size(); ++i) {
-      if (!loaded.weights.a[i]) {
-        continue;
-      }
-      const Matrix own_a = *loaded.weights.a[i];
-      const Matrix own_b = *loaded.weights.b[i];
-      Matrix a = *held.a[i];
-      Matrix b = *held.b[i];
-      const std::int64_t size = size_bytes(a.dtype);
-      std::copy(own_a.data.begin(), own_a.data.end(), a.data.begin());
-      for (std::int64_t row = 0; row < b.rows; ++row) {
-        std::copy_n(own_b.data.begin() + row * own_b.columns * size, own_b.columns * size,
-                    b.data.begin() + row * b.columns * size);
-      }
-      loaded.weights.a[i] = std::move(a);
-      loaded.weights.b[i] = std::move(b);
-    }
-    loaded.rank = problem_.lora.max_rank;
-  }
-
-  void break_blocks(AdapterWeights& weights) const {
-    const std::size_t blocks = weights.a.size();
-    if (blocks < 2) {
-      return;
-    }
-    if (is(LayerFault::kBlocksSwapped)) {
-      std::swap(weights.a[0], weights.a[1]);
-      std::swap(weights.b[0], weights.b[1]);
-    } else if (is(LayerFault::kFirstBlockForAll) && weights.a[0]) {
-      for (std::optional<Matrix>& a : weights.a) {
-        a = a ? weights.a[0] : a;
-      }
-    } else if (is(LayerFault::kMissingBlockShifts)) {
-      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.b}) {
-        std::stable_partition(of->begin(), of->end(),
-                              [](const std::optional<Matrix>& one) { return one.has_value(); });
-      }
-    }
-  }
-
-  // --- what a shard has ---
+        tokens_(tokens) {}
 
   [[nodiscard]] Shard shard_at(std::int64_t rank) const {
     Shard shard = shard_of(layer_, rank);
@@ -159,35 +60,12 @@ class Model {
     return shard;
   }
 
-  // Numbers of the whole W's rows that a shard multiplies by: first column, then rows in turn.
-  [[nodiscard]] std::vector<std::int64_t> base_rows(const Shard& shard) const {
-    std::vector<std::int64_t> rows;
-    std::int64_t block_start = 0;
-    for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
-      for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
-        rows.push_back(block_start + shard.outputs[block].first + i);
-      }
-      block_start += layer_.widths[block];
-    }
-    return rows;
-  }
-
   [[nodiscard]] std::vector<double> x(std::size_t row, IndexRange inputs) const {
     std::vector<double> all(nth(inputs.count));
     for (std::int64_t k = 0; k < inputs.count; ++k) {
       all[nth(k)] = load(problem_.lora.dtype[Role::kX], tensors_.lora.x.data.data(),
                          tokens_[row] * layer_.in_features + inputs.first + k);
     }
-    return all;
-  }
-
-  // Of ids a one among zeros; a shard that does not mask them finds one in its own part for all.
-  [[nodiscard]] std::vector<double> x_of_base(std::size_t row, IndexRange inputs) const {
-    if (!description_.looks_up || !is(LayerFault::kIdsNotMasked)) {
-      return x(row, inputs);
-    }
-    std::vector<double> all(nth(inputs.count));
-    all[nth(tensors_.ids[nth(tokens_[row])] % inputs.count)] = 1;
     return all;
   }
 
@@ -229,9 +107,74 @@ class Model {
     return y;
   }
 
-  // --- what the adapters add ---
+ private:
+  [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
 
-  [[nodiscard]] const Loaded* adapter_of_row(std::size_t row) const {
+  // Numbers of the whole W's rows that a shard multiplies by: first column, then rows in turn.
+  [[nodiscard]] std::vector<std::int64_t> base_rows(const Shard& shard) const {
+    std::vector<std::int64_t> rows;
+    std::int64_t block_start = 0;
+    for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
+      for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
+        rows.push_back(block_start + shard.outputs[block].first + i);
+      }
+      block_start += layer_.widths[block];
+    }
+    return rows;
+  }
+
+  // Of ids a one among zeros; a shard that does not mask them finds one in its own part for all.
+  [[nodiscard]] std::vector<double> x_of_base(std::size_t row, IndexRange inputs) const {
+    if (!description_.looks_up || !is(LayerFault::kIdsNotMasked)) {
+      return x(row, inputs);
+    }
+    std::vector<double> all(nth(inputs.count));
+    all[nth(tensors_.ids[nth(tokens_[row])] % inputs.count)] = 1;
+    return all;
+  }
+
+  const LayerProblem& problem_;
+  const ShardedLayer& layer_;
+  const LayerDescription& description_;
+  const LayerTensors& tensors_;
+  LayerFault fault_;
+  const std::vector<std::int64_t>& tokens_;
+};
+
+// The whole: what the adapters add to the bases, and what the shards end with.
+class Model {
+ public:
+  Model(const LayerStory& story, LayerFault fault, const std::vector<std::int64_t>& tokens)
+      : problem_(story.problem),
+        layer_(problem_.layer),
+        description_(description_of(layer_.kind)),
+        fault_(fault),
+        tokens_(tokens),
+        bases_(story, fault, tokens),
+        sharding_(layer_.fully_sharded ? *description_.full : description_.plain) {
+    adapters_ = held_adapters(story, fault);
+  }
+
+  ShardRows run() {
+    if (description_.lora_after_exchange) {
+      return run_vocabulary();
+    }
+    std::vector<Hidden> parts;
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      parts.push_back(shrink(rank));
+    }
+    ShardRows terms;
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      terms.push_back(bases_.base(rank));
+      add_delta(rank, exchanged(parts, rank), terms.back());
+    }
+    return exchanged(terms);
+  }
+
+ private:
+  [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
+
+  [[nodiscard]] const HeldAdapter* adapter_of_row(std::size_t row) const {
     std::int32_t id = problem_.lora.plan.adapter_of_token[nth(tokens_[row])];
     if (id < 0 && is(LayerFault::kNoneRowsTakeFirst)) {
       id = 0;
@@ -239,7 +182,7 @@ class Model {
     if (id < 0 || adapters_[nth(id)].rank == 0) {
       return nullptr;
     }
-    const Loaded& adapter = adapters_[nth(id)];
+    const HeldAdapter& adapter = adapters_[nth(id)];
     const bool divided = sharding_.a == Cut::kRank;
     const std::int64_t lanes_each = problem_.lora.max_rank / layer_.tp;
     const bool is_short = divided && adapter.rank <= (layer_.tp - 1) * lanes_each;
@@ -247,15 +190,15 @@ class Model {
   }
 
   [[nodiscard]] Hidden shrink(std::int64_t rank) const {
-    const Shard shard = shard_at(rank);
+    const Shard shard = bases_.shard_at(rank);
     const std::int64_t first_of_a =
         is(LayerFault::kInputsOfFirstShard) && sharding_.a == Cut::kInputs ? 0
                                                                            : shard.a_inputs.first;
     Hidden h(problem_.lora.widths.size(),
              std::vector<double>(tokens_.size() * nth(shard.lanes.count)));
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
-      const Loaded* const adapter = adapter_of_row(row);
-      const std::vector<double> x_row = x(row, shard.a_inputs);
+      const HeldAdapter* const adapter = adapter_of_row(row);
+      const std::vector<double> x_row = bases_.x(row, shard.a_inputs);
       for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
         for (std::int64_t lane = 0; adapter->weights.a[slice] && lane < shard.lanes.count; ++lane) {
           const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);
@@ -278,8 +221,8 @@ class Model {
   }
 
   // Of A, which lane a shard has at this place; -1 = none.
-  [[nodiscard]] std::int64_t lane_of_a(const Loaded& adapter, const Shard& shard, std::int64_t rank,
-                                       std::int64_t lane) const {
+  [[nodiscard]] std::int64_t lane_of_a(const HeldAdapter& adapter, const Shard& shard,
+                                       std::int64_t rank, std::int64_t lane) const {
     if (is(LayerFault::kLanesOfOwnRank) && sharding_.a == Cut::kRank) {
       const std::int64_t each = (adapter.rank + layer_.tp - 1) / layer_.tp;
       const std::int64_t of_a = rank * each + lane;
@@ -318,7 +261,7 @@ class Model {
     if (is(LayerFault::kDeltaLost)) {
       return;
     }
-    const Shard shard = shard_at(rank);
+    const Shard shard = bases_.shard_at(rank);
     const std::size_t columns = y.size() / tokens_.size();
     const std::size_t lanes = nth(problem_.lora.max_rank);
     std::int64_t column = shard.b_column;
@@ -337,7 +280,7 @@ class Model {
       const bool lost =
           is(LayerFault::kLastBlockLost) && block > 0 && block + 1 == shard.b_rows.size();
       for (std::size_t row = 0; !lost && row < tokens_.size(); ++row) {
-        const Loaded* const adapter = adapter_of_row(row);
+        const HeldAdapter* const adapter = adapter_of_row(row);
         const std::size_t of_pair = again && !description_.joint ? block - 1 : slice;
         if (adapter == nullptr || !adapter->weights.b[of_pair]) {
           continue;
@@ -367,13 +310,11 @@ class Model {
     }
   }
 
-  // --- what the shards end with ---
-
   // Of a vocabulary: y is exchanged first and belongs to every shard, then the adapters add to it.
   ShardRows run_vocabulary() {
     ShardRows terms;
     for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
-      terms.push_back(base(rank));
+      terms.push_back(bases_.base(rank));
     }
     const bool logits = description_.y == Exchange::kGather;
     ShardRows whole =
@@ -428,12 +369,11 @@ class Model {
   const LayerProblem& problem_;
   const ShardedLayer& layer_;
   const LayerDescription& description_;
-  const LayerTensors& tensors_;
-  const LayerTensors& before_;
   LayerFault fault_;
   const std::vector<std::int64_t>& tokens_;
+  Bases bases_;
   LoraSharding sharding_;
-  std::vector<Loaded> adapters_;
+  std::vector<HeldAdapter> adapters_;
 };
 
 }  // namespace

@@ -92,6 +92,12 @@ FaultEntries lane_sum_faults() {
       {Fault::kOrderVariesRarely,
        {"order-varies-rarely", "partial sums meet in another order in the 16th launch in a row",
         "not-repeatable", "vLLM #50059", Part::kRelations}},
+  };
+}
+
+// Between the two products: the scale, and how h is kept.
+FaultEntries faults_of_h() {
+  return {
       {Fault::kScaleMissing,
        {"scale-missing", "the scale is not applied", "missing-scale", "design"}},
       {Fault::kScaleTwice, {"scale-twice", "the scale is applied twice", "double-scale", "design"}},
@@ -290,8 +296,8 @@ FaultEntries loose_faults() {
 FaultEntries all_faults() {
   FaultEntries all;
   for (const FaultEntries& part :
-       {row_faults(), lane_sum_faults(), expand_faults(), column_faults(), memory_faults(),
-        put_back_faults(), size_faults(), value_faults(), loose_faults()}) {
+       {row_faults(), lane_sum_faults(), faults_of_h(), expand_faults(), column_faults(),
+        memory_faults(), put_back_faults(), size_faults(), value_faults(), loose_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
