@@ -35,12 +35,6 @@ std::int64_t output_row_bytes(const Problem& problem) {
                                 : problem.max_rank * size_bytes(problem.dtype[Role::kH]);
 }
 
-std::vector<std::int64_t> count_to(std::int64_t past) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(past));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
-}
-
 }  // namespace
 
 std::int64_t affordable_rows(std::int64_t products_of_row, std::int64_t cores) {

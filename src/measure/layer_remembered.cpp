@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -66,9 +65,7 @@ class OtherNumbers {
   void change_all() {
     turn_adapters();
     if (looks_up_) {
-      std::vector<std::int64_t> all(static_cast<std::size_t>(problem_.lora.tokens));
-      std::iota(all.begin(), all.end(), 0);
-      change_ids(all);
+      change_ids(count_to(problem_.lora.tokens));
     } else {
       negate_x();
     }

@@ -71,9 +71,7 @@ std::int64_t output_bytes(const Problem& problem, const Piece& piece) {
 // Pieces of one width, as a problem in which each is a token with an adapter of its own.
 class PiecesAsProblem {
  public:
-  using Pieces = std::vector<Piece>;
-
-  PiecesAsProblem(const Problem& whole, const Tensors& tensors, const Pieces& pieces)
+  PiecesAsProblem(const Problem& whole, const Tensors& tensors, const std::vector<Piece>& pieces)
       : whole_(whole), from_(tensors), pieces_(pieces), problem_(whole) {
     const auto count = static_cast<std::int64_t>(pieces.size());
     const std::int64_t width = pieces.front().count;
@@ -184,7 +182,7 @@ class PiecesAsProblem {
 
   const Problem& whole_;
   const Tensors& from_;
-  const Pieces& pieces_;
+  const std::vector<Piece>& pieces_;
   Problem problem_;
   Tensors tensors_;
 };
@@ -222,9 +220,8 @@ class PieceDraw {
 
  private:
   [[nodiscard]] std::vector<std::int64_t> drawn_positions(std::uint64_t run) const {
-    std::vector<std::int64_t> positions(at(timed_.launches));
-    std::iota(positions.begin(), positions.end(), 0);
-    positions = drawn_of(std::move(positions), kLooksOfARun, secret_, kPositionStream + run);
+    std::vector<std::int64_t> positions =
+        drawn_of(count_to(timed_.launches), kLooksOfARun, secret_, kPositionStream + run);
     std::sort(positions.begin(), positions.end());
     return positions;
   }
@@ -400,15 +397,14 @@ class SingleLaunchLooks {
         const std::vector<Piece> some(alike.begin() + first, alike.begin() + past);
         PiecesAsProblem asked(problem_, timed_.tensors, some);
         const std::vector<const Tensors*> sets{&asked.tensors(log.before)};
-        std::vector<std::int64_t> tokens(some.size()), rows, columns;
-        std::iota(tokens.begin(), tokens.end(), 0);
+        std::vector<std::int64_t> rows, columns;
         for (const Piece& piece : some) {
           rows.push_back(piece.row);
           columns.push_back(piece.first);
         }
         const std::vector<std::byte> after = asked.cut(log.after);
-        const Look look =
-            timed_.request.check({asked.problem(), sets, after, 1, tokens, rows, secret_, columns});
+        const Look look = timed_.request.check(
+            {asked.problem(), sets, after, 1, count_to(std::ssize(some)), rows, secret_, columns});
         all.compared += look.compared;
         all.telling_rows += look.telling_rows;
         all.wrong = look.wrong;

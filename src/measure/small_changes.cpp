@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -163,6 +164,12 @@ std::vector<std::int64_t> drawn_of(std::vector<std::int64_t> numbers, std::int64
     std::swap(numbers[static_cast<std::size_t>(index)], numbers[static_cast<std::size_t>(other)]);
   }
   numbers.resize(static_cast<std::size_t>(wanted));
+  return numbers;
+}
+
+std::vector<std::int64_t> count_to(std::int64_t past) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(past));
+  std::iota(numbers.begin(), numbers.end(), 0);
   return numbers;
 }
 

@@ -16,6 +16,8 @@ namespace lora_bench {
 [[nodiscard]] std::vector<std::int64_t> drawn_of(std::vector<std::int64_t> numbers,
                                                  std::int64_t most, std::uint64_t secret,
                                                  std::uint64_t stream);
+// 0, 1 ... to below `past`.
+[[nodiscard]] std::vector<std::int64_t> count_to(std::int64_t past);
 
 // The adapter of a row, below 0 where it has none, and the rank of an adapter.
 [[nodiscard]] std::int64_t slot_of(const Problem& problem, std::int64_t row);

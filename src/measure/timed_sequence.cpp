@@ -79,17 +79,15 @@ std::int64_t TimedSequence::choose_passes() {
   if (seconds >= target_seconds) {
     return 1;  // long enough, however few its launches
   }
-  const std::int64_t most = std::max<std::int64_t>(1, most_launches() / sets_.count());
+  // More launches of one sample on one y would have to be restored within it.
+  const std::int64_t on_y =
+      accumulates() ? most_accumulated(problem()) * sets_.outputs() : kMostLaunches;
+  const std::int64_t most =
+      std::max<std::int64_t>(1, std::min(kMostLaunches, on_y) / sets_.count());
   const std::int64_t for_count = (least_launches + sets_.count() - 1) / sets_.count();
   const double for_time = seconds > 0 ? target_seconds / seconds + 1 : 1e9;
   const auto passes = static_cast<std::int64_t>(std::min(for_time, 1e9));
   return std::clamp(std::max(for_count, passes), std::int64_t{1}, most);
-}
-
-// More launches of one sample on one y would have to be restored within it.
-std::int64_t TimedSequence::most_launches() const {
-  return accumulates() ? std::min(kMostLaunches, most_accumulated(problem()) * sets_.outputs())
-                       : kMostLaunches;
 }
 
 void TimedSequence::load_alone(const Launch& separator) {

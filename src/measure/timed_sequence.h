@@ -3,14 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/facts.h"
-#include "device/memory.h"
-#include "measure/clock.h"
 #include "measure/measure.h"
 #include "measure/operand_sets.h"
 #include "measure/rotation.h"
-#include "ops/backend.h"
-#include "workload/tensors.h"
 
 namespace lora_bench {
 
@@ -27,8 +22,6 @@ class TimedSequence {
   // All of these are used until the object goes. Throws CaseError where there is no room.
   TimedSequence(const MeasureRequest& request, const Backend& backend, Memory& memory, Clock& clock,
                 const DeviceFacts& device);
-  TimedSequence(const TimedSequence&) = delete;
-  TimedSequence& operator=(const TimedSequence&) = delete;
 
   // Goes round the sets so often that a run is long against the clock. Both slots hold the same
   // sequence: A and A.
@@ -65,7 +58,6 @@ class TimedSequence {
  private:
   void load(int slot, std::int64_t passes);
   [[nodiscard]] std::int64_t choose_passes();
-  [[nodiscard]] std::int64_t most_launches() const;
   [[nodiscard]] std::int64_t launches_on_y() const { return launches_ / sets_.outputs(); }
 
   const MeasureRequest& request_;
