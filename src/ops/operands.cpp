@@ -1,5 +1,4 @@
 #include "ops/operands.h"
-#include "ops/backends.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "ops/auto_choice.h"
+#include "ops/backends.h"
 
 namespace lora_bench {
 
