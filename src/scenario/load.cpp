@@ -37,65 +37,70 @@ struct Entry {
   Sweep sweep;
 };
 
-class Loader {
- public:
-  Loader(const fs::path& file, const LoadOptions& options)
-      : file_(file),
-        options_(options),
-        fields_(fields_with(options.tuning.knobs)),
-        sources_(fields_, diagnostics_),
-        models_(diagnostics_) {
-    context_.folder = file.parent_path();
-    context_.check_backend = options.check_backend;
-    context_.check_tuning = options.tuning.fault;
-    context_.check_layer = options.check_layer;
+// A scenario file while it is loaded: what it is read with, and what was read of it so far.
+struct Reading {
+  Reading(const fs::path& scenario_file, const LoadOptions& options)
+      : file(scenario_file),
+        fields(fields_with(options.tuning.knobs)),
+        sources(fields, diagnostics),
+        models(diagnostics) {
+    context.folder = file.parent_path();
+    context.check_backend = options.check_backend;
+    context.check_tuning = options.tuning.fault;
+    context.check_layer = options.check_layer;
   }
 
-  Scenario load(const std::string& text) {
-    document_ = sources_.load(text, file_);
-    if (!document_.readable) {
-      diagnostics_.throw_if_any();
-    }
-    for (const std::string& override_text : options_.overrides) {
-      sources_.apply_override(override_text, document_);
-    }
-    read_all(document_.settings);
-    read_sweep_once();
-    read_entries();
-    read_header();
-    if (within_limit()) {
-      for (const Entry& entry : entries_) {
-        build_cases(entry);
-      }
-      refuse_equal_ids();
-      part_cases();
-    }
-    diagnostics_.throw_if_any();
-    scenario_.content_hash = content_hash(scenario_.cases);
-    return std::move(scenario_);
-  }
-
- private:
-  [[nodiscard]] Location top() const { return {file_.string(), 1, 1}; }
+  [[nodiscard]] Location top() const { return {file.string(), 1, 1}; }
 
   bool read(const Field& field, const Value& value, Case& target) {
     if (field.read == nullptr) {
       return true;
     }
-    const std::size_t before = diagnostics_.size();
-    field.read(Reader(value, field.doc.path, field.doc.allowed, diagnostics_, true), target,
-               context_);
-    return diagnostics_.size() == before;
+    const std::size_t before = diagnostics.size();
+    field.read(Reader(value, field.doc.path, field.doc.allowed, diagnostics, true), target,
+               context);
+    return diagnostics.size() == before;
   }
 
+  [[nodiscard]] bool is_swept(const std::string& path) const {
+    const auto swept = swept_fields(sweep);
+    return std::find(swept.begin(), swept.end(), path) != swept.end();
+  }
+
+  fs::path file;
+  Fields fields;
+  Diagnostics diagnostics;
+  Sources sources;
+  Models models;
+  FieldContext context;
+  Document document;
+  Sweep sweep;
+  bool expandable = true;
+  bool pinned_any = false;  // a later file or --set took a field out of a sweep or a case
+  std::vector<Entry> entries;
+  std::set<std::string> broken;
+};
+
+// Reads the entries of a document, each with its sweep.
+class EntryReader {
+ public:
+  explicit EntryReader(Reading& reading) : from_(reading) {}
+
+  void run() {
+    read_all(from_.document.settings);
+    read_sweep_once();
+    read_entries();
+  }
+
+ private:
   // Every value is read once on its own, so that all errors show whatever the expansion comes to.
   void read_value(const Field& field, const Value& value) {
     Case scratch;
     const bool list_of_layers =
         field.doc.path == "layers" && value.kind == Value::Kind::kList && !value.items.empty();
     for (const Value& item : list_of_layers ? value.items : std::vector<Value>{value}) {
-      if (!read(field, item, scratch)) {
-        broken_.insert(field.doc.path);
+      if (!from_.read(field, item, scratch)) {
+        from_.broken.insert(field.doc.path);
       }
     }
   }
@@ -116,99 +121,99 @@ class Loader {
   }
 
   void read_sweep_once() {
-    if (document_.sweep != nullptr) {
-      const std::size_t before = diagnostics_.size();
-      sweep_ = read_sweep(*document_.sweep, document_.pinned_sweep, fields_, diagnostics_);
-      const auto kept = swept_fields(sweep_);
-      const auto all = swept_fields(read_sweep(*document_.sweep, {}, fields_, diagnostics_));
-      pinned_any_ = pinned_any_ || kept.size() != all.size();
-      expandable_ = expandable_ && diagnostics_.size() == before;
-      read_values(sweep_);
+    if (from_.document.sweep != nullptr) {
+      const std::size_t before = from_.diagnostics.size();
+      from_.sweep = read_sweep(*from_.document.sweep, from_.document.pinned_sweep, from_.fields,
+                               from_.diagnostics);
+      const auto kept = swept_fields(from_.sweep);
+      const auto all =
+          swept_fields(read_sweep(*from_.document.sweep, {}, from_.fields, from_.diagnostics));
+      from_.pinned_any = from_.pinned_any || kept.size() != all.size();
+      from_.expandable = from_.expandable && from_.diagnostics.size() == before;
+      read_values(from_.sweep);
     }
   }
 
   void read_entries() {
-    if (document_.cases == nullptr) {
-      entries_.push_back({"", top(), {}, document_.settings, {}});
-    } else if (document_.cases->kind != Value::Kind::kList || document_.cases->items.empty()) {
-      diagnostics_.add(
-          document_.cases->where,
-          fmt::format("'cases' is {}",
-                      document_.cases->items.empty() && document_.cases->kind == Value::Kind::kList
-                          ? "an empty list"
-                          : describe(*document_.cases)),
+    if (from_.document.cases == nullptr) {
+      from_.entries.push_back({"", from_.top(), {}, from_.document.settings, {}});
+    } else if (from_.document.cases->kind != Value::Kind::kList ||
+               from_.document.cases->items.empty()) {
+      from_.diagnostics.add(
+          from_.document.cases->where,
+          fmt::format("'cases' is {}", from_.document.cases->items.empty() &&
+                                               from_.document.cases->kind == Value::Kind::kList
+                                           ? "an empty list"
+                                           : describe(*from_.document.cases)),
           "a list of at least one map");
     } else {
-      for (const Value& item : document_.cases->items) {
+      for (const Value& item : from_.document.cases->items) {
         read_entry(item);
       }
     }
-    for (Entry& entry : entries_) {
+    for (Entry& entry : from_.entries) {
       add_layers(entry);
-      entry.sweep.parts.push_back(sweep_);
+      entry.sweep.parts.push_back(from_.sweep);
     }
   }
 
   void read_entry(const Value& item) {
     if (item.kind != Value::Kind::kMap) {
-      diagnostics_.add(item.where, fmt::format("a case is {}", describe(item)), "a map of fields");
+      from_.diagnostics.add(item.where, fmt::format("a case is {}", describe(item)),
+                            "a map of fields");
       return;
     }
     for (const Value::Entry& entry : item.entries) {
       if (is_structure(entry.key)) {
-        diagnostics_.add(entry.where, fmt::format("'{}' in a case", entry.key),
-                         "name, and fields of a case");
+        from_.diagnostics.add(entry.where, fmt::format("'{}' in a case", entry.key),
+                              "name, and fields of a case");
       }
     }
     Settings all;
-    flatten(item, "", fields_, all, diagnostics_);
-    Entry entry{"", item.where, {}, document_.settings, {}};
+    flatten(item, "", from_.fields, all, from_.diagnostics);
+    Entry entry{"", item.where, {}, from_.document.settings, {}};
     for (const auto& [path, setting] : all.entries()) {
       if (path == "name") {
-        Reader(*setting.value, path, setting.field->doc.allowed, diagnostics_).word(entry.name);
+        Reader(*setting.value, path, setting.field->doc.allowed, from_.diagnostics)
+            .word(entry.name);
       } else if (setting.field->read == nullptr) {
-        diagnostics_.add(setting.value->where, fmt::format("'{}' in a case", path),
-                         "name, and fields of a case");
-      } else if (document_.pinned_cases.contains(path)) {
-        pinned_any_ = true;
+        from_.diagnostics.add(setting.value->where, fmt::format("'{}' in a case", path),
+                              "name, and fields of a case");
+      } else if (from_.document.pinned_cases.contains(path)) {
+        from_.pinned_any = true;
       } else {
         read_value(*setting.field, *setting.value);
         entry.own.put(path, setting);
       }
     }
     entry.merged.put_all(entry.own);
-    entries_.push_back(std::move(entry));
-  }
-
-  [[nodiscard]] bool is_swept(const std::string& path) const {
-    const auto swept = swept_fields(sweep_);
-    return std::find(swept.begin(), swept.end(), path) != swept.end();
+    from_.entries.push_back(std::move(entry));
   }
 
   // `layers` as a list, or all layers of a model, multiply the case.
   void add_layers(Entry& entry) {
-    if (is_swept("layers") || is_swept("layer.in") || is_swept("layer.out")) {
+    if (from_.is_swept("layers") || from_.is_swept("layer.in") || from_.is_swept("layer.out")) {
       return;
     }
     Sweep axis;
     axis.kind = Sweep::Kind::kField;
     axis.label = "layers";
-    axis.field = find_field(fields_, "layers");
+    axis.field = find_field(from_.fields, "layers");
     const Value* layers = entry.merged.find("layers");
     layers = layers != nullptr && layers->text == kAllLayers ? nullptr : layers;
     if (layers != nullptr && layers->kind == Value::Kind::kList) {
       for (const Value& layer : layers->items) {
         axis.values.push_back(&layer);
       }
-    } else if (layers == nullptr && is_swept("model")) {
-      diagnostics_.add(sweep_.where, "a sweep over models without `layers`",
-                       "`layers` that all of them have");
-      broken_.insert("layers");
+    } else if (layers == nullptr && from_.is_swept("model")) {
+      from_.diagnostics.add(from_.sweep.where, "a sweep over models without `layers`",
+                            "`layers` that all of them have");
+      from_.broken.insert("layers");
     } else if (const Value* model = entry.merged.find("model");
                layers == nullptr && model != nullptr) {
-      for (const std::string& layer : models_.layers_of(model->text)) {
+      for (const std::string& layer : from_.models.layers_of(model->text)) {
         axis.values.push_back(
-            &sources_.keep(make_value(Value::Kind::kScalar, model->where, layer)));
+            &from_.sources.keep(make_value(Value::Kind::kScalar, model->where, layer)));
       }
     }
     if (!axis.values.empty()) {
@@ -216,21 +221,53 @@ class Loader {
     }
   }
 
+  Reading& from_;
+};
+
+// Makes the cases of the entries.
+class Loader {
+ public:
+  Loader(const fs::path& file, const LoadOptions& options)
+      : options_(options), from_(file, options) {}
+
+  Scenario load(const std::string& text) {
+    from_.document = from_.sources.load(text, from_.file);
+    if (!from_.document.readable) {
+      from_.diagnostics.throw_if_any();
+    }
+    for (const std::string& override_text : options_.overrides) {
+      from_.sources.apply_override(override_text, from_.document);
+    }
+    EntryReader(from_).run();
+    read_header();
+    if (within_limit()) {
+      for (const Entry& entry : from_.entries) {
+        build_cases(entry);
+      }
+      refuse_equal_ids();
+      part_cases();
+    }
+    from_.diagnostics.throw_if_any();
+    scenario_.content_hash = content_hash(scenario_.cases);
+    return std::move(scenario_);
+  }
+
+ private:
   void read_header() {
-    scenario_.file = file_.string();
-    scenario_.name = file_.stem().string();
+    scenario_.file = from_.file.string();
+    scenario_.name = from_.file.stem().string();
     const auto text_of = [&](const char* path, std::string& target, bool word) {
-      const auto found = document_.settings.entries().find(path);
-      if (found != document_.settings.entries().end()) {
+      const auto found = from_.document.settings.entries().find(path);
+      if (found != from_.document.settings.entries().end()) {
         const Setting& setting = found->second;
-        const Reader reader(*setting.value, path, setting.field->doc.allowed, diagnostics_);
+        const Reader reader(*setting.value, path, setting.field->doc.allowed, from_.diagnostics);
         word ? reader.word(target) : reader.text(target);
       }
     };
     text_of("name", scenario_.name, true);
     text_of("question", scenario_.question, false);
     std::set<std::string> seen;
-    for (const Entry& entry : entries_) {
+    for (const Entry& entry : from_.entries) {
       for (const std::string& path : swept_fields(entry.sweep)) {
         if (seen.insert(path).second) {
           scenario_.sweep_keys.push_back(path);
@@ -240,22 +277,23 @@ class Loader {
   }
 
   bool within_limit() {
-    if (!expandable_) {
+    if (!from_.expandable) {
       return false;
     }
     std::optional<std::int64_t> total = 0;
-    for (const Entry& entry : entries_) {
+    for (const Entry& entry : from_.entries) {
       const auto count = count_points(entry.sweep);
       total = total && count ? checked_add(*total, *count) : std::nullopt;
     }
     if (total && *total <= options_.max_cases) {
       return true;
     }
-    const Value* part = document_.sweep != nullptr ? document_.sweep : document_.cases;
-    diagnostics_.add(part != nullptr ? part->where : top(),
-                     total ? fmt::format("this expands to {} cases", *total)
-                           : "this expands to more cases than a 64-bit number counts",
-                     fmt::format("at most {} cases", options_.max_cases));
+    const Value* part =
+        from_.document.sweep != nullptr ? from_.document.sweep : from_.document.cases;
+    from_.diagnostics.add(part != nullptr ? part->where : from_.top(),
+                          total ? fmt::format("this expands to {} cases", *total)
+                                : "this expands to more cases than a 64-bit number counts",
+                          fmt::format("at most {} cases", options_.max_cases));
     return false;
   }
 
@@ -269,7 +307,7 @@ class Loader {
     for (const auto& [path, setting] : entry.own.entries()) {
       const bool multiplied = path == "layers" && (setting.value->kind == Value::Kind::kList ||
                                                    setting.value->text == kAllLayers);
-      if (!is_swept(path) && !multiplied) {
+      if (!from_.is_swept(path) && !multiplied) {
         point.own.emplace_back(setting.field, setting.value);
       }
     }
@@ -289,20 +327,21 @@ class Loader {
     spec.scenario_file = scenario_.file;
     spec.point = point_of(point);
     // In the order of the table, which is that of a tuning.
-    for (const Field& field : fields_) {
+    for (const Field& field : from_.fields) {
       const Value* value = settings.find(field.doc.path);
-      if (value != nullptr && !broken_.contains(field.doc.path)) {
-        read(field, *value, spec);
+      if (value != nullptr && !from_.broken.contains(field.doc.path)) {
+        from_.read(field, *value, spec);
       }
     }
     Diagnostics of_case;
-    const CaseChecker checker(settings, broken_, point.where, of_case, diagnostics_);
-    const bool has_layer = resolve(spec, checker, models_);
-    check_combinations(spec, has_layer, checker, context_);
+    const CaseChecker checker(settings, from_.broken, point.where, of_case, from_.diagnostics);
+    const bool has_layer = resolve(spec, checker, from_.models);
+    check_combinations(spec, has_layer, checker, from_.context);
     spec.id = std::move(id);
-    built_.push_back({{std::move(spec), of_case.all()},
-                      point.where,
-                      pinned_any_ ? texts_of(settings) : std::map<std::string, std::string>()});
+    built_.push_back(
+        {{std::move(spec), of_case.all()},
+         point.where,
+         from_.pinned_any ? texts_of(settings) : std::map<std::string, std::string>()});
   }
 
   void refuse_equal_ids() {
@@ -315,9 +354,9 @@ class Loader {
       const auto [earlier, fresh] = seen.try_emplace(id, built.says);
       if (fresh) {
         kept.push_back(std::move(built));
-      } else if (!pinned_any_ || earlier->second != built.says) {
-        diagnostics_.add(built.where, fmt::format("two cases have the id '{}'", id),
-                         "cases that differ, or a `name` for each");
+      } else if (!from_.pinned_any || earlier->second != built.says) {
+        from_.diagnostics.add(built.where, fmt::format("two cases have the id '{}'", id),
+                              "cases that differ, or a `name` for each");
       }
     }
     built_ = std::move(kept);
@@ -331,9 +370,9 @@ class Loader {
         scenario_.refused.push_back(std::move(built.of));
       }
     }
-    if (!options_.keep_refused || scenario_.cases.empty() || !diagnostics_.empty()) {
+    if (!options_.keep_refused || scenario_.cases.empty() || !from_.diagnostics.empty()) {
       for (const RefusedCase& refused : scenario_.refused) {
-        diagnostics_.add_all(refused.why);
+        from_.diagnostics.add_all(refused.why);
       }
     }
   }
@@ -344,19 +383,8 @@ class Loader {
     std::map<std::string, std::string> says;
   };
 
-  fs::path file_;
   const LoadOptions& options_;
-  Fields fields_;
-  Diagnostics diagnostics_;
-  Sources sources_;
-  Models models_;
-  FieldContext context_;
-  Document document_;
-  Sweep sweep_;
-  bool expandable_ = true;
-  bool pinned_any_ = false;  // a later file or --set took a field out of a sweep or a case
-  std::vector<Entry> entries_;
-  std::set<std::string> broken_;
+  Reading from_;
   std::vector<Built> built_;
   Scenario scenario_;
 };
