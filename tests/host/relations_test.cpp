@@ -345,8 +345,10 @@ TEST_CASE("relations: weights that were read when the launch was recorded") {
 
 TEST_CASE("relations: a cache that fills up and stops is no leak, one that goes on is") {
   // Blocks of one size, and of sizes that vary as an allocator's rounding makes them.
-  for (const auto& [stops, varies] :
+  for (const auto& cache_of :
        {std::pair(true, false), std::pair(false, false), std::pair(false, true)}) {
+    const bool stops = cache_of.first;
+    const bool varies = cache_of.second;
     CAPTURE(stops);
     CAPTURE(varies);
     int small = 0;
