@@ -95,9 +95,12 @@ TEST_CASE("fuzz: the same seed draws the same cases whatever the backends") {
   std::vector<std::string> beside{"--backends", "mutant:none,mutant:lost-k-tail-1"};
   alone.insert(alone.end(), rest.begin(), rest.end());
   beside.insert(beside.end(), rest.begin(), rest.end());
-  CHECK(fuzz(one, alone).exit_code == 2);
+  const ProcessResult found = fuzz(one, alone);
+  CHECK(found.exit_code == 2);
+  CHECK(commands_again(found.out).size() == 2);
   CHECK(fuzz(both, beside).exit_code == 2);
-  REQUIRE(!scenarios_in(one).empty());
+  REQUIRE(scenarios_in(one).size() == 1);  // both failures are one case when made small
+  CHECK(scenarios_in(both).size() == 1);
   for (const fs::path& file : scenarios_in(one)) {
     const std::string other = read_file(both.path(file.filename().string()));
     CHECK(
