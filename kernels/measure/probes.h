@@ -45,6 +45,10 @@ enum class Start : std::uint8_t { kApart, kLinked, kEarly };
 [[nodiscard]] cudaError_t launch_copy(void* to, const void* from, std::int64_t bytes,
                                       ProbeGrid grid, cudaStream_t stream);
 
+// Vectors that a warp of `launch_touch` touches at once. They have the most bytes, up to 16, that
+// divide all sizes and strides.
+inline constexpr std::int64_t kTouchTileVectors = 256;
+
 // The operands of one step, in bytes, as `launch_touch` takes them.
 struct TouchParams {
   // A, B or bias of one slice, of which the active slots are touched.

@@ -26,6 +26,8 @@ struct Tile {
   std::uint32_t first, end, period, used;
 };
 
+static_assert(kLanes * kInFlight == kTouchTileVectors);
+
 template <typename Vector>
 constexpr std::uint32_t kTileBytes = kLanes* kInFlight * sizeof(Vector);
 

@@ -111,5 +111,8 @@ void make_monotone(std::vector<Ceilings::Point>& curve);
 // Of data from memory: reading more cannot take longer than reading it piece by piece. (Not so
 // where the pieces fit into a cache and the whole does not.)
 void make_no_slower_than_pieces(std::vector<Ceilings::Point>& curve);
+// Both of the memory curve, and of the cache curve, of the same sizes, that it is nowhere above
+// that: what comes from memory passes through the cache.
+void settle_curves(Ceilings& ceilings);
 
 }  // namespace lora_bench

@@ -129,13 +129,7 @@ void measure_curves(ThreadPool& pool, const StreamBuffer& buffer, std::int64_t b
       }
     }
   }
-  make_monotone(into.memory_curve);
-  make_no_slower_than_pieces(into.memory_curve);
-  for (std::size_t i = 0; i < into.cache_curve.size(); ++i) {
-    into.cache_curve[i].seconds =
-        std::min(into.cache_curve[i].seconds, into.memory_curve[i].seconds);
-  }
-  make_monotone(into.cache_curve);
+  settle_curves(into);
 }
 
 // Threads of other processes that run or want to, per core: the mean of a short while in which all

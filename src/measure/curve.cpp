@@ -61,6 +61,16 @@ void make_no_slower_than_pieces(std::vector<Ceilings::Point>& curve) {
   }
 }
 
+void settle_curves(Ceilings& ceilings) {
+  make_monotone(ceilings.memory_curve);
+  make_no_slower_than_pieces(ceilings.memory_curve);
+  for (std::size_t i = 0; i < ceilings.cache_curve.size(); ++i) {
+    double& seconds = ceilings.cache_curve[i].seconds;
+    seconds = std::min(seconds, ceilings.memory_curve[i].seconds);
+  }
+  make_monotone(ceilings.cache_curve);
+}
+
 Ceilings best_of(const Ceilings& one, const Ceilings& other) {
   Ceilings best = one;
   best.memory_curve = lower_of(one.memory_curve, other.memory_curve);

@@ -43,6 +43,23 @@ TEST_CASE("settled curves stay as they are, whatever the order") {
   }
 }
 
+TEST_CASE("what comes from memory passes through the cache, so the cache curve is not above") {
+  Ceilings ceilings;
+  ceilings.memory_curve = {{100, 1.0}, {200, 9.0}, {400, 3.0}, {800, 5.0}};
+  ceilings.cache_curve = {{100, 2.0}, {200, 1.5}, {400, 1.0}, {800, 7.0}};
+  settle_curves(ceilings);
+  for (std::size_t i = 0; i < ceilings.cache_curve.size(); ++i) {
+    CHECK(ceilings.cache_curve[i].seconds <= ceilings.memory_curve[i].seconds);
+  }
+  CHECK(ceilings.memory_curve[1].seconds == 2.0);  // twice as long as half of it
+  CHECK(ceilings.cache_curve[0].seconds == 1.0);
+  CHECK(ceilings.cache_curve[2].seconds == 1.0);
+  CHECK(ceilings.cache_curve[3].seconds == 5.0);
+  Ceilings none;
+  settle_curves(none);
+  CHECK(none.cache_curve.empty());
+}
+
 TEST_CASE("curves of no or one point are left alone") {
   Curve none;
   make_monotone(none);
