@@ -183,8 +183,9 @@ class Collector {
 };
 
 // A against A: the gap between the medians of the two slots, but no less than what the spread of
-// the samples lets the median wander, since two medians may meet by luck.
-double noise_of(const std::vector<double>& samples) {
+// the samples lets the median wander, since two medians may meet by luck. Where both are 0, as of
+// samples that are ticks of the clock apart or none, half a tick is not known.
+double noise_of(const std::vector<double>& samples, double half_tick) {
   std::vector<double> slots[2];
   for (std::size_t i = 0; i < samples.size(); ++i) {
     slots[i % 2].push_back(samples[i]);
@@ -192,7 +193,9 @@ double noise_of(const std::vector<double>& samples) {
   const double gap = std::fabs(summarize(slots[0]).median - summarize(slots[1]).median);
   const double half_width = median_half_width(samples);
   const Summary summary = summarize(samples);
-  return std::max(gap, std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2);
+  const double noise =
+      std::max(gap, std::isfinite(half_width) ? half_width : (summary.max - summary.min) / 2);
+  return noise > 0 ? noise : std::min(half_tick, summary.q3 - summary.q1);
 }
 
 void warn_of_conditions(const Conditions& conditions, std::vector<std::string>& warnings) {
@@ -241,7 +244,8 @@ void take_samples(const Sampling& sampling, Clock& clock, Measurement& into) {
   into.stolen_share = share_of_others(into.before.cpu, into.after.cpu);
   into.launches = sampling.launches;
   into.summary = summarize(into.samples_s);
-  into.noise_s = noise_of(into.samples_s);
+  into.noise_s = noise_of(into.samples_s,
+                          clock.resolution_seconds() / 2 / static_cast<double>(sampling.launches));
 
   warn_of_conditions(into.before, into.warnings);
   warn_of_conditions(into.after, into.warnings);

@@ -220,6 +220,20 @@ TEST_CASE("a gap between the slots is noise where the median of all is known wel
   CHECK(result.noise_s == near(1e-6));
 }
 
+TEST_CASE("samples that are ticks of the clock apart are known to half a tick at best") {
+  Bench bench;
+  bench.wanted.min_samples = bench.wanted.max_samples = 200;
+  std::int64_t runs[2] = {0, 0};
+  FakeClock clock([&](int slot, std::int64_t) {
+    return runs[slot]++ % 10 < 3 ? 0.5e-6 : 1e-6;  // both medians are 1 us, one quartile is 0.5
+  });
+  clock.set_resolution_seconds(0.5e-6);
+  const Measurement result = bench.run(clock);
+  CHECK(result.summary.q1 < result.summary.q3);
+  CHECK(median_half_width(result.samples_s) == 0);
+  CHECK(result.noise_s == near(0.25e-6 / static_cast<double>(result.launches)));
+}
+
 TEST_CASE("sets that fill less than three caches are touched once a sample") {
   Bench bench;
   const std::int64_t touched = touched_bytes(bench.problem, CacheMode::kWeightsCold);
