@@ -26,7 +26,23 @@ __global__ void separator(int clocks) {
   }
 }
 
+// Each block marks the place of its multiprocessor.
+__global__ void mark_clocks(std::int64_t* clocks, std::int64_t* ns, unsigned places) {
+  unsigned multiprocessor = 0;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
+  if (multiprocessor < places) {
+    clocks[multiprocessor] = clock64();
+    ns[multiprocessor] = static_cast<std::int64_t>(now_ns());
+  }
+}
+
 }  // namespace
+
+cudaError_t launch_mark_clocks(std::int64_t* clocks, std::int64_t* ns, unsigned multiprocessors,
+                               cudaStream_t stream) {
+  mark_clocks<<<multiprocessors, 1, 0, stream>>>(clocks, ns, multiprocessors);
+  return cudaGetLastError();
+}
 
 cudaError_t launch_separator(int clocks, ProbeGrid grid, cudaStream_t stream) {
   separator<<<grid.blocks, grid.threads_per_block, 0, stream>>>(clocks);

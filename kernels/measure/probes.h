@@ -114,6 +114,12 @@ struct PeakProbe {
 // launches of an op as the other kernels of an engine do.
 [[nodiscard]] cudaError_t launch_separator(int clocks, ProbeGrid grid, cudaStream_t stream);
 
+// Writes for each multiprocessor how many clocks it has counted and the time in ns, at its number
+// in both arrays, which have one place for each. A multiprocessor that gets no block writes
+// nothing.
+[[nodiscard]] cudaError_t launch_mark_clocks(std::int64_t* clocks, std::int64_t* ns,
+                                             unsigned multiprocessors, cudaStream_t stream);
+
 // Work beside other work: every block reads `data` for a number of rounds that is drawn anew for
 // each block and each launch, `most_rounds` at most, and then ends. `turn` (one word, any value)
 // counts the blocks; `sink` as above.

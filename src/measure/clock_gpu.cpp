@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <span>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "device/facts.h"
 #include "device/nvml.h"
 #include "kernels/measure/probes.h"
+#include "measure/clock_watch.h"
 
 namespace lora_bench {
 namespace {
@@ -87,6 +89,41 @@ class DeviceGate {
   volatile Words* words_ = nullptr;
 };
 
+// Clocks of the multiprocessors before a sequence and after it, in host memory that the device
+// writes. Its launches are no part of what is timed.
+class ClockMarker {
+ public:
+  explicit ClockMarker(unsigned multiprocessors) : multiprocessors_(multiprocessors) {
+    void* memory = nullptr;
+    LORA_BENCH_CUDA_CHECK(
+        cudaHostAlloc(&memory, 4 * multiprocessors * sizeof(std::int64_t), cudaHostAllocMapped));
+    marks_ = static_cast<std::int64_t*>(memory);
+  }
+  ~ClockMarker() { LORA_BENCH_CUDA_REPORT(cudaFreeHost(marks_)); }
+  ClockMarker(const ClockMarker&) = delete;
+  ClockMarker& operator=(const ClockMarker&) = delete;
+
+  void before(cudaStream_t stream) {
+    std::fill_n(marks_, 4 * multiprocessors_, 0);
+    mark(0, stream);
+  }
+  void after(cudaStream_t stream) { mark(2, stream); }
+  // Between both; ask after a synchronisation.
+  [[nodiscard]] double mhz() const { return mean_mhz({part(0), part(1)}, {part(2), part(3)}); }
+
+ private:
+  [[nodiscard]] std::span<std::int64_t> part(unsigned number) const {
+    return {marks_ + std::size_t{number} * multiprocessors_, multiprocessors_};
+  }
+  void mark(unsigned number, cudaStream_t stream) {
+    LORA_BENCH_CUDA_CHECK(kernels::launch_mark_clocks(part(number).data(), part(number + 1).data(),
+                                                      multiprocessors_, stream));
+  }
+
+  unsigned multiprocessors_;
+  std::int64_t* marks_ = nullptr;
+};
+
 // Launches that may wait behind a closed gate: at about 1024 kernels the host blocks inside the
 // launch. A launch of a backend may be several kernels.
 constexpr std::size_t kQueued = 200;
@@ -104,7 +141,8 @@ class DeviceClock final : public Clock {
       : mode_(mode),
         identity_(gpu.identity),
         multiprocessors_(static_cast<unsigned>(gpu.multiprocessors)),
-        sm_clock_(gpu.identity) {}
+        sm_clock_(gpu.identity),
+        marker_(multiprocessors_) {}
 
   void load(int slot, std::vector<Launch> sequence) override {
     Loaded& loaded = slots_[slot];
@@ -129,6 +167,7 @@ class DeviceClock final : public Clock {
 
   [[nodiscard]] double run_seconds(int slot) override {
     const Loaded& loaded = loaded_in(slots_, slot);
+    mhz_of_run_ = std::numeric_limits<double>::quiet_NaN();
     if (mode_ == LaunchMode::kGraph) {
       return timed(
           [&] { LORA_BENCH_CUDA_CHECK(cudaGraphLaunch(loaded.executable.get(), stream_.get())); });
@@ -155,7 +194,9 @@ class DeviceClock final : public Clock {
                                                       static_cast<cudaStream_t>(stream.handle)));
     };
   }
-  [[nodiscard]] double sm_clock_mhz() override { return sm_clock_.mhz(); }
+  [[nodiscard]] double sm_clock_mhz() override {
+    return std::isfinite(mhz_of_run_) ? mhz_of_run_ : sm_clock_.mhz();
+  }
   void rest(double seconds) override { sleep_for(seconds); }
 
  private:
@@ -169,9 +210,11 @@ class DeviceClock final : public Clock {
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
     gate_.close(stream_.get());
     try {
+      marker_.before(stream_.get());
       LORA_BENCH_CUDA_CHECK(cudaEventRecord(start_.get(), stream_.get()));
       enqueue();
       LORA_BENCH_CUDA_CHECK(cudaEventRecord(stop_.get(), stream_.get()));
+      marker_.after(stream_.get());
     } catch (...) {
       gate_.open();
       throw;
@@ -188,6 +231,7 @@ class DeviceClock final : public Clock {
     }
     float milliseconds = 0;
     LORA_BENCH_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()));
+    mhz_of_run_ = std::fmin(mhz_of_run_, marker_.mhz());
     const double seconds = static_cast<double>(milliseconds) / 1000;
     watch_for_strays(seconds, idle - stopped);
     return seconds;
@@ -215,6 +259,8 @@ class DeviceClock final : public Clock {
   CudaEvent start_ = make_cuda_event();
   CudaEvent stop_ = make_cuda_event();
   DeviceGate gate_;
+  ClockMarker marker_;
+  double mhz_of_run_ = std::numeric_limits<double>::quiet_NaN();
   std::map<int, Loaded> slots_;
   int strays_ = 0;
 };

@@ -362,7 +362,7 @@ class LayerBench {
   LayerCompletion completion_;
   std::deque<LayerEngine> layers_;    // whose addresses stay
   std::vector<std::int64_t> passes_;  // of each shard's sequence
-  double highest_mhz_ = 0;            // SM clock that samples of this layer have read
+  ClockReadings highest_mhz_;         // of samples of this layer
 };
 
 }  // namespace

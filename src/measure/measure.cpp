@@ -37,8 +37,7 @@ class StepBench {
             .launches = timed_.launches(),
             .own_load = own_load(timed_.memory().space()),
             .prepare = [this](int) { timed_.prepare(); },
-            .stop = request_.stop,
-            .highest_mhz = request_.highest_mhz};
+            .stop = request_.stop};
   }
 
   // Whether it took launches of its own: where these never overlap, it is the time that is known.

@@ -9,6 +9,7 @@
 #include "device/facts.h"
 #include "device/memory.h"
 #include "measure/clock.h"
+#include "measure/clock_watch.h"
 #include "measure/statistics.h"
 #include "ops/backend.h"
 #include "scenario/case.h"
@@ -60,8 +61,8 @@ struct Measurement {
   std::optional<double> alone_s, alone_noise_s;
   Conditions before, after;
   double clock_mhz = std::numeric_limits<double>::quiet_NaN();  // SM clock, median of samples_s
-  double highest_mhz = 0;            // SM clock that later samples are held against; 0 = not known
-  std::int64_t samples_dropped = 0;  // which were taken at a lowered clock
+  ClockReadings highest_mhz;           // what later samples of the same work are held against
+  std::int64_t samples_dropped = 0;    // which were taken at a lowered clock
   std::optional<double> stolen_share;  // of the CPU time wanted while sampling, see CpuTimes
   bool interrupted = false;            // sampling was ended early by `stop`
   std::vector<std::string> warnings;   // "throttled: sw_power_cap", "noisy: ..."
@@ -99,8 +100,7 @@ struct MeasureRequest {
   // Drawn after timing: which rows and sets are looked at. Of tests alone, the others leave it
   // empty for one that nobody can know.
   std::function<std::uint64_t()> secret = nullptr;
-  bool alone = true;       // fill alone_s as well
-  double highest_mhz = 0;  // as in Sampling
+  bool alone = true;  // fill alone_s as well
 };
 
 [[nodiscard]] Measurement measure(const MeasureRequest& request, const Backend& backend,

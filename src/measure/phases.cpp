@@ -95,8 +95,7 @@ Phases measure_phases(const MeasureRequest& request, const Backend& backend, Mem
                          .seed = request.seed,
                          .check = nullptr,
                          .stop = request.stop,
-                         .alone = false,
-                         .highest_mhz = request.highest_mhz};
+                         .alone = false};
     if (checked) {
       alone.check = request.check;
     }

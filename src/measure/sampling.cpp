@@ -47,11 +47,12 @@ double run_once(const Sampling& sampling, Clock& clock, int slot) {
 
 void warm_up(const Sampling& sampling, Clock& clock, ClockWatch& watch) {
   Elapsed elapsed(clock);
-  watch.saw(clock.sm_clock_mhz());
   int slot = 0;
   do {
     elapsed.ran(run_once(sampling, clock, slot));
-    watch.saw(clock.sm_clock_mhz());
+    ClockReadings read;
+    (sampling.against_baseline && slot == 0 ? read.baseline : read.timed) = clock.sm_clock_mhz();
+    watch.saw(read);
     slot = 1 - slot;
   } while (elapsed.seconds() < sampling.settings.warmup_ms * kMilliseconds &&
            !asked_to_stop(sampling));
@@ -124,15 +125,16 @@ class Collector {
 
   void take() {
     const double before = clock_.now_seconds();
-    double mhz = std::numeric_limits<double>::quiet_NaN();
-    const auto sample = [&](int slot) {
+    ClockReadings read;
+    const auto sample = [&](int slot, double& mhz) {
       const double seconds = run_once(sampling_, clock_, slot);
-      mhz = std::fmin(mhz, clock_.sm_clock_mhz());
+      mhz = clock_.sm_clock_mhz();
       return seconds;
     };
-    const double baseline = sampling_.against_baseline ? sample(0) : 0;
-    const double seconds = sample(sampling_.against_baseline ? 1 : static_cast<int>(kept() % 2));
-    if (!watch_.keeps(mhz, baseline + seconds)) {
+    const bool paired = sampling_.against_baseline;
+    const double baseline = paired ? sample(0, read.baseline) : 0;
+    const double seconds = sample(paired ? 1 : static_cast<int>(kept() % 2), read.timed);
+    if (!watch_.keeps(read, baseline + seconds)) {
       elapsed_.lost(clock_.now_seconds() - before);
       return;
     }
@@ -168,11 +170,16 @@ class Collector {
   }
 
   void warn_of_clock() {
-    if (watch_.has_given_up() && !into_.interrupted) {
-      into_.warnings.push_back(fmt::format(
-          "low clock: {:.0f} MHz, {:.0f} MHz were read before and did not come back in {:.1f} s",
-          watch_.median_mhz(), watch_.highest_mhz(), watch_.lost_seconds()));
+    if (!watch_.has_given_up() || into_.interrupted) {
+      return;
     }
+    const ClockReadings kept = watch_.medians();
+    const ClockReadings& highest = watch_.highest();
+    const bool of_baseline = kept.baseline / highest.baseline < kept.timed / highest.timed;
+    into_.warnings.push_back(fmt::format(
+        "low clock: {:.0f} MHz, {:.0f} MHz were read before and did not come back in {:.1f} s",
+        of_baseline ? kept.baseline : kept.timed, of_baseline ? highest.baseline : highest.timed,
+        watch_.lost_seconds()));
   }
 
   const Sampling& sampling_;
@@ -238,9 +245,9 @@ void take_samples(const Sampling& sampling, Clock& clock, Measurement& into) {
   into.before = clock.conditions();
   Collector(sampling, clock, watch, into).run();
   into.after = clock.conditions();
-  into.clock_mhz = watch.median_mhz();
+  into.clock_mhz = watch.medians().timed;
   into.samples_dropped = watch.dropped();
-  into.highest_mhz = watch.has_given_up() ? watch.median_mhz() : watch.highest_mhz();
+  into.highest_mhz = watch.has_given_up() ? watch.medians() : watch.highest();
   into.stolen_share = share_of_others(into.before.cpu, into.after.cpu);
   into.launches = sampling.launches;
   into.summary = summarize(into.samples_s);
@@ -295,8 +302,7 @@ void sample_alone(const Sampling& sampling, Clock& clock, Measurement& into) {
                 .prepare = prepare,
                 .stop = sampling.stop,
                 .against_baseline = true,
-                .first_slot = kSeparators,
-                .highest_mhz = into.highest_mhz},
+                .first_slot = kSeparators},
                clock, pairs);
   into.interrupted = pairs.interrupted;
   const Known added = median_difference(pairs.samples_s, pairs.baseline_s);

@@ -20,8 +20,8 @@ struct Sampling {
   // The first slot is something else that the time of the second is held against: its samples are
   // kept apart, and dropped with those that were taken after them.
   bool against_baseline = false;
-  int first_slot = 0;      // of the two
-  double highest_mhz = 0;  // SM clock that earlier samples have read; 0 where there are none
+  int first_slot = 0;              // of the two
+  ClockReadings highest_mhz = {};  // that earlier samples of the same work have read
 };
 void take_samples(const Sampling& sampling, Clock& clock, Measurement& into);
 // Load per core that a measurement makes itself: launches on a host keep all of its cores busy,

@@ -133,7 +133,6 @@ void OpAttempt::time() {
   if (!measurement_->interrupted) {
     plan_s = plan_seconds(problem_, *memory, *clock, facts);
   }
-  request.highest_mhz = measurement_->highest_mhz;
   if (touch_ && !measurement_->interrupted) {
     MeasureRequest of_touch = request;
     of_touch.check = nullptr;

@@ -29,6 +29,9 @@ cudaError_t launch_peak(Number, int, int, float*, ProbeGrid, cudaStream_t) {
 cudaError_t launch_gate(const volatile unsigned*, volatile unsigned*, std::uint64_t, cudaStream_t) {
   return cudaErrorNotSupported;
 }
+cudaError_t launch_mark_clocks(std::int64_t*, std::int64_t*, unsigned, cudaStream_t) {
+  return cudaSuccess;
+}
 cudaError_t launch_separator(int, ProbeGrid, cudaStream_t) { return cudaSuccess; }
 cudaError_t launch_antagonist(const void*, std::int64_t, unsigned*, unsigned*, int, ProbeGrid,
                               cudaStream_t) {

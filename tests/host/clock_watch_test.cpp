@@ -26,10 +26,10 @@ constexpr double kFull = 2000, kLow = 1500;  // MHz
 // A GPU that is at full clock until it has worked for so long without a rest, and whose launches
 // take the longer the lower its clock is.
 struct HotGpu {
-  double work_s;           // after which the clock falls
-  double rest_s;           // that brings it back
-  double highest_mhz = 0;  // read before the samples
-  bool baseline = false;   // sample slot 0 against slot 1
+  double work_s;                  // after which the clock falls
+  double rest_s;                  // that brings it back
+  double highest_mhz = kUnknown;  // read before the samples
+  bool baseline = false;          // sample slot 0 against slot 1
   std::function<bool()> stop = {};
 
   double worked_s = 0, rested_s = 0;
@@ -60,7 +60,7 @@ struct HotGpu {
                   .prepare = [](int) {},
                   .stop = stop,
                   .against_baseline = baseline,
-                  .highest_mhz = highest_mhz},
+                  .highest_mhz = {highest_mhz}},
                  clock, result);
     return result;
   }
@@ -81,41 +81,71 @@ bool all_near(const std::vector<double>& samples, double seconds) {
 
 TEST_CASE("a sample counts down to 97 % of the highest clock that was read") {
   ClockWatch watch;
-  watch.saw(1980);
-  CHECK(watch.keeps(1921, 1e-3));
-  CHECK_FALSE(watch.keeps(1920, 1e-3));
-  CHECK(watch.keeps(1980, 1e-3));
+  watch.saw({1980});
+  CHECK(watch.keeps({1921}, 1e-3));
+  CHECK_FALSE(watch.keeps({1920}, 1e-3));
+  CHECK(watch.keeps({1980}, 1e-3));
   CHECK(watch.dropped() == 1);
-  CHECK(watch.median_mhz() == 1950.5);
+  CHECK(watch.medians().timed == 1950.5);
+}
+
+TEST_CASE("what is timed and what it is timed against are each held against their own clock") {
+  ClockWatch watch;
+  watch.saw({.timed = 1600});
+  watch.saw({.baseline = 1900});
+  CHECK(watch.keeps({1590, 1890}, 1e-3));
+  CHECK_FALSE(watch.keeps({1540, 1900}, 1e-3));
+  CHECK_FALSE(watch.keeps({1600, 1800}, 1e-3));
+  CHECK(watch.medians().timed == 1590);
+  CHECK(watch.medians().baseline == 1890);
+  CHECK_FALSE(watch.outdated());
+  watch.saw({.baseline = 1960});
+  CHECK(watch.outdated());
+}
+
+TEST_CASE("the mean clock between two marks is that of the multiprocessors that have both") {
+  using Places = std::vector<std::int64_t>;
+  const auto mhz = [](const Places& clocks, const Places& ns, const Places& later_clocks,
+                      const Places& later_ns) {
+    return mean_mhz({clocks, ns}, {later_clocks, later_ns});
+  };
+  CHECK(mhz({1000, 0, 5000}, {10, 20, 30}, {1'601'000, 1'400'000, 1'805'000},
+            {1'000'010, 1'000'020, 1'000'030}) == near(1600));
+  // A place that was not marked twice says nothing.
+  CHECK(mhz({1000, 0, 0}, {10, 0, 30}, {1'801'000, 7, 1'600'000}, {1'000'010, 1'000'000, 0}) ==
+        near(1800));
+  CHECK(std::isnan(mhz({0}, {0}, {0}, {0})));
+  CHECK(std::isnan(mhz({}, {}, {}, {})));
+  CHECK(std::isnan(mhz({1}, {1}, {100'001}, {100'001})));  // too close together
 }
 
 TEST_CASE("rests double while samples are dropped, and end as long as a sample when one is kept") {
-  ClockWatch watch(2000);
+  ClockWatch watch({2000});
   CHECK(watch.rest_seconds() == 0);
   std::vector<double> rests;
   for (int dropped = 0; dropped < 7; ++dropped) {
-    static_cast<void>(watch.keeps(kLow, 5e-3));
+    static_cast<void>(watch.keeps({kLow}, 5e-3));
     rests.push_back(watch.rest_seconds());
   }
   CHECK(rests == std::vector<double>{5e-3, 10e-3, 20e-3, 40e-3, 80e-3, 160e-3, 200e-3});
   for (int kept = 0; kept < 7; ++kept) {
-    static_cast<void>(watch.keeps(kFull, 5e-3));
+    static_cast<void>(watch.keeps({kFull}, 5e-3));
   }
   CHECK(watch.rest_seconds() == 5e-3);
-  ClockWatch brief(2000);  // a rest shorter than 2 ms brings nothing back
-  static_cast<void>(brief.keeps(kLow, 1e-4));
+  ClockWatch brief({2000});  // a rest shorter than 2 ms brings nothing back
+  static_cast<void>(brief.keeps({kLow}, 1e-4));
   CHECK(brief.rest_seconds() == 2e-3);
 }
 
 TEST_CASE("where no clock is read every sample is kept, nothing rests, and no clock is told") {
-  ClockWatch watch(2000);
+  ClockWatch watch({2000});
   for (int sample = 0; sample < 5; ++sample) {
-    CHECK(watch.keeps(kUnknown, 1));
+    CHECK(watch.keeps({kUnknown}, 1));
   }
   CHECK(watch.rest_seconds() == 0);
   CHECK(watch.dropped() == 0);
   CHECK_FALSE(watch.is_out_of_time());
-  CHECK(std::isnan(watch.median_mhz()));
+  CHECK(std::isnan(watch.medians().timed));
 
   FakeClock clock([](int, std::int64_t) { return 1e-3; });
   for (const int slot : {0, 1}) {
@@ -123,7 +153,7 @@ TEST_CASE("where no clock is read every sample is kept, nothing rests, and no cl
   }
   const MeasureSettings settings = six_samples();
   Measurement result;
-  take_samples({.settings = settings, .prepare = [](int) {}, .stop = {}, .highest_mhz = 2000},
+  take_samples({.settings = settings, .prepare = [](int) {}, .stop = {}, .highest_mhz = {2000}},
                clock, result);
   CHECK(result.samples_s.size() == 6);
   CHECK(result.samples_dropped == 0);
@@ -139,7 +169,7 @@ TEST_CASE("samples at a lowered clock are dropped and the GPU rests until it is 
   CHECK(result.samples_dropped > 0);
   CHECK(result.samples_dropped < 12);
   CHECK(result.clock_mhz == kFull);
-  CHECK(result.highest_mhz == kFull);
+  CHECK(result.highest_mhz.timed == kFull);
   CHECK(gpu.clock.rested_seconds() > 8e-3);
   CHECK(gpu.clock.rested_seconds() < 0.2);
   CHECK_FALSE(warns(result, "low clock"));
@@ -164,12 +194,12 @@ TEST_CASE("a base is dropped with its layer where either was taken at a lowered 
 }
 
 TEST_CASE("a clock that does not come back ends the rests, is taken as it is, and told") {
-  HotGpu gpu{.work_s = 2e-3, .rest_s = 1e9};
+  HotGpu gpu{.work_s = 2.5e-3, .rest_s = 1e9};
   const Measurement result = gpu.sampled(12, 0);
   CHECK(result.samples_s.size() == 12);
   CHECK(all_near(result.samples_s, 2e-3 * kFull / kLow));
   CHECK(result.clock_mhz == kLow);
-  CHECK(result.highest_mhz == kLow);  // what follows is held against this
+  CHECK(result.highest_mhz.timed == kLow);  // what follows is held against this
   CHECK(warns(result, "low clock: 1500 MHz, 2000 MHz were read before"));
   CHECK(gpu.clock.rested_seconds() <= ClockWatch::kMostLostSeconds + 0.2);
   CHECK(result.samples_dropped > 5);
@@ -197,12 +227,12 @@ TEST_CASE("what was read before tells a GPU that is hot from the start") {
 }
 
 TEST_CASE("samples that were kept before a higher clock was read are dropped") {
-  std::int64_t runs = 0, readings = 0;  // one of each comes before the samples, and a reading more
+  std::int64_t runs = 0, readings = 0;  // one of each comes before the samples
   FakeClock clock([&](int, std::int64_t) { return ++runs <= 4 ? 2e-3 : 1e-3; });
   for (const int slot : {0, 1}) {
     clock.load(slot, {[](Stream) {}});
   }
-  clock.set_sm_clock([&] { return ++readings <= 5 ? kLow : kFull; });
+  clock.set_sm_clock([&] { return ++readings <= 4 ? kLow : kFull; });
   const MeasureSettings settings = six_samples();
   Measurement result;
   take_samples({.settings = settings, .prepare = [](int) {}, .stop = {}}, clock, result);
