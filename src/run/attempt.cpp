@@ -50,12 +50,12 @@ void run_attempt(Row& row, const std::shared_ptr<Attempt>& attempt, const CaseRe
   }
   attempt->asked(targets);
   if (!attempt->support.yes) {
-    skip(row, attempt->support.why_not);
+    judge(row, Status::kSkipped, attempt->support.why_not);
     return;
   }
   const std::int64_t needed = attempt->needed_bytes(request.timing || request.count != nullptr);
   if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
-    skip(row, std::move(why));
+    judge(row, Status::kSkipped, std::move(why));
     return;
   }
   row.numerics = attempt->numerics;
@@ -77,8 +77,7 @@ bool came_back(Row& row, std::function<void()> work, const Pulse& pulse, double 
   if (run_watched(std::move(work), pulse, timeout_s) == Ended::kReturned) {
     return true;
   }
-  row.status = Status::kHung;
-  row.message = fmt::format("did not return within {} s", timeout_s);
+  judge(row, Status::kHung, fmt::format("did not return within {} s", timeout_s));
   return false;
 }
 
@@ -86,11 +85,6 @@ Verdict not_verified() {
   Verdict verdict;
   verdict.message = "not verified (verify.enabled is false)";
   return verdict;
-}
-
-void skip(Row& row, std::string why) {
-  row.status = Status::kSkipped;
-  row.message = std::move(why);
 }
 
 namespace {

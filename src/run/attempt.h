@@ -64,8 +64,6 @@ void run_attempt(Row& row, const std::shared_ptr<Attempt>& attempt, const CaseRe
 // What stands in place of a verdict where none was asked for.
 [[nodiscard]] Verdict not_verified();
 
-void skip(Row& row, std::string why);
-
 // Where the request asks for it and the row PASSED: launches the backend once more, as cold as it
 // was timed, and puts what was counted into the row. Counters that cannot be read become a warning;
 // what the backend throws is thrown, and HUNG means that this launch did not come back.

@@ -166,11 +166,6 @@ void OpAttempt::add_measured(Row& row) const {
   }
 }
 
-void fail(Row& row, std::string message) {
-  row.status = Status::kError;
-  row.message = std::move(message);
-}
-
 // What is kept of one case: two drawings of its operands and the oracle's values of the sampled
 // rows. Of large ones nothing where memory is short; for small ones nobody needs to ask.
 std::int64_t most_kept_bytes(const Problem& problem) {
@@ -245,7 +240,7 @@ Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept)
   row.plugin = request.backend.plugin;
   row.repro = request.repro;
   if (!request.backend.backend) {
-    skip(row, request.backend.why_not_here);
+    judge(row, Status::kSkipped, request.backend.why_not_here);
     return row;
   }
   if (request.backend.backend->space() == Space::kHost) {
@@ -263,12 +258,13 @@ Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept)
   } catch (const EnvironmentError&) {
     throw;
   } catch (const std::bad_alloc&) {
-    fail(row, fmt::format("out of memory; the estimate was {}",
-                          format_bytes(static_cast<double>(tensor_bytes(step.op)))));
+    judge(row, Status::kError,
+          fmt::format("out of memory; the estimate was {}",
+                      format_bytes(static_cast<double>(tensor_bytes(step.op)))));
   } catch (const std::exception& error) {
-    fail(row, error.what());
+    judge(row, Status::kError, error.what());
   } catch (...) {
-    fail(row, "the backend threw something that is no std::exception");
+    judge(row, Status::kError, "the backend threw something that is no std::exception");
   }
   if (!may_keep(row)) {
     kept.reset();

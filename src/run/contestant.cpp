@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "ops/plugin.h"
 #include "report/json_row.h"
+#include "run/describe.h"
 #include "run/select.h"
 #include "run/worker.h"
 
@@ -58,8 +59,7 @@ Proof Contestant::prove(const Case& spec, Start start) {
     std::vector<std::string> unknown;
     proof.row = row_from_json(nlohmann::json::parse(answer.text), unknown);
   } else {
-    proof.row.status = answer.kind == 'h' ? Status::kHung : Status::kError;
-    proof.row.message = answer.text;
+    judge(proof.row, answer.kind == 'h' ? Status::kHung : Status::kError, answer.text);
     proof.crashed = answer.kind == 'x';
     proof.unusable = answer.kind == 'e';
   }

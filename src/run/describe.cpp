@@ -86,8 +86,8 @@ void judge_after_timing(Row& row, const Measurement& measurement) {
     looks.insert(looks.end(), of_phases.begin(), of_phases.end());
   }
   if (!measurement.check_passed) {
-    row.status = Status::kFailed;
-    row.message = fmt::format("wrong after timing, right before it: {}", measurement.check_message);
+    judge(row, Status::kFailed,
+          fmt::format("wrong after timing, right before it: {}", measurement.check_message));
     return;
   }
   std::vector<SingleLaunches> single{measurement.single};
@@ -96,22 +96,20 @@ void judge_after_timing(Row& row, const Measurement& measurement) {
                   measurement.phases->single.end());
   }
   const auto unseen = std::find_if(single.begin(), single.end(), too_much_unseen);
-  if (unseen != single.end() && row.status == Status::kPassed) {
-    row.status = Status::kMistrusted;
-    row.message = fmt::format(
-        "after timing: {:.1f} % of the launches could have been left out unseen ({} of {} looks at "
-        "one launch would have told); declare numerics no looser than the kernel is",
-        100 * unseen_share(*unseen), unseen->telling, unseen->looks);
-    return;
+  if (unseen != single.end()) {
+    judge(
+        row, Status::kMistrusted,
+        fmt::format("after timing: {:.1f} % of the launches could have been left out unseen ({} of "
+                    "{} looks at one launch would have told); declare numerics no looser than the "
+                    "kernel is",
+                    100 * unseen_share(*unseen), unseen->telling, unseen->looks));
   }
   const auto found = std::find_if(looks.begin(), looks.end(), vague);
-  if (found != looks.end() && row.status == Status::kPassed) {
-    row.status = Status::kMistrusted;
-    row.message = fmt::format(
-        "after timing: launches that are left out would pass in {} of {} elements; declare "
-        "numerics "
-        "no looser than the kernel is",
-        found->unproved, found->compared);
+  if (found != looks.end()) {
+    judge(row, Status::kMistrusted,
+          fmt::format("after timing: launches that are left out would pass in {} of {} elements; "
+                      "declare numerics no looser than the kernel is",
+                      found->unproved, found->compared));
   }
 }
 
@@ -216,9 +214,17 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
   return row;
 }
 
+void judge(Row& row, Status status, std::string message) {
+  const bool doubt = status == Status::kMistrusted || status == Status::kInvalid;
+  const bool settled = row.status != Status::kPassed && row.status != Row{}.status;
+  if (!doubt || !settled) {
+    row.status = status;
+    row.message = std::move(message);
+  }
+}
+
 void add_verdict(Row& row, const Verdict& verdict) {
-  row.status = verdict.status;
-  row.message = verdict.message;
+  judge(row, verdict.status, verdict.message);
   std::vector<std::string_view> levels;
   for (const Level level : verdict.passed) {
     levels.push_back(name(level));
@@ -313,12 +319,12 @@ void add_floor(Row& row, const Problem& problem, const MeasureSettings& settings
 
 void judge_part(Row& row, std::string_view what, double us, double noise_us, const Floor& floor) {
   const double floor_us = floor.seconds * kMicroseconds;
-  if (row.status == Status::kPassed && us + noise_us < floor_us) {
-    row.status = Status::kInvalid;
-    row.message = fmt::format(
-        "{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or the "
-        "ceilings are wrong; see `lora-bench device --refresh`",
-        what, us, floor_us);
+  if (us + noise_us < floor_us) {
+    judge(
+        row, Status::kInvalid,
+        fmt::format("{}{:.3f} us is below what this machine can do ({:.3f} us): the measurement or "
+                    "the ceilings are wrong; see `lora-bench device --refresh`",
+                    what, us, floor_us));
   }
 }
 
@@ -340,9 +346,8 @@ void judge_floor(Row& row, const Floor& floor) {
   }
   derive_metrics(row);
   // A clock that stands still or runs backwards must not end in a record.
-  if (const std::string doubt = doubt_about(row); row.status == Status::kPassed && !doubt.empty()) {
-    row.status = Status::kInvalid;
-    row.message = "the clock cannot be believed: " + doubt;
+  if (const std::string doubt = doubt_about(row); !doubt.empty()) {
+    judge(row, Status::kInvalid, "the clock cannot be believed: " + doubt);
   }
   if (row.floor_us) {
     judge_part(row, "", time_us, row.noise_us.value_or(0), floor);

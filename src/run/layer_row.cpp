@@ -376,7 +376,7 @@ void LayerAttempt::prove_and_time() {
 
 void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targets& targets) {
   if (std::string why = why_no_places(request); !why.empty()) {
-    skip(row, std::move(why));
+    judge(row, Status::kSkipped, std::move(why));
     return;
   }
   const auto attempt = std::make_shared<LayerAttempt>(request, targets, std::move(problem));

@@ -36,6 +36,31 @@ Thresholds limits(std::optional<double> max_time_us, std::optional<double> max_f
   return thresholds;
 }
 
+TEST_CASE("a doubt takes the place of a pass alone, whatever else of anything") {
+  const std::vector<Status> ends{Status::kFailed, Status::kSkipped, Status::kHung, Status::kError};
+  for (const Status doubt : {Status::kMistrusted, Status::kInvalid}) {
+    Row row;
+    judge(row, doubt, "doubt");  // nobody has judged yet
+    CHECK(row.status == doubt);
+    judge(row, Status::kPassed, "");
+    judge(row, doubt, "doubt");
+    CHECK(row.status == doubt);
+    CHECK(row.message == "doubt");
+    judge(row, Status::kInvalid, "another");
+    CHECK(row.status == doubt);
+    CHECK(row.message == "doubt");
+    for (const Status end : ends) {
+      judge(row, end, "end");
+      CHECK(row.status == end);
+      CHECK(row.message == "end");
+    }
+    judge(row, Status::kFailed, "wrong");
+    judge(row, doubt, "doubt");
+    CHECK(row.status == Status::kFailed);
+    CHECK(row.message == "wrong");
+  }
+}
+
 TEST_CASE("launches that could be left out unseen are no pass") {
   for (const bool in_phase : {false, true}) {
     CAPTURE(in_phase);
