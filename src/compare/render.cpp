@@ -108,10 +108,21 @@ std::string as_text(const CompareReport& report, const TableStyle& style) {
   }
   grid.fit();
   std::string out = grid.header();
-  for (const ComparedRow& row : report.rows) {
+  std::int64_t rows = 0;  // so far, of one reason
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    const ComparedRow& row = report.rows[i];
     const Line line = line_of(row, with_scenario);
     out += grid.line(cells_of(line, colour_of(row.change)));
-    out += line[kReason].empty() ? "" : wrapped(line[kReason], style.width, 4);
+    ++rows;
+    const bool more = i + 1 < report.rows.size() && report.rows[i + 1].reason == row.reason;
+    if (more) {
+      continue;
+    }
+    if (!line[kReason].empty()) {
+      const std::string of_rows = rows > 1 ? fmt::format("these {} rows: ", rows) : "";
+      out += wrapped(of_rows + line[kReason], style.width, 4);
+    }
+    rows = 0;
   }
   out +=
       '\n' + wrapped(fmt::format("{}: {}", outcome(report.exit), summary(report)), style.width, 0);

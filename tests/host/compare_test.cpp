@@ -191,6 +191,11 @@ TEST_CASE("one repeat is never enough, and what is needed grows with the rows") 
   }
   CHECK(report(many, many).rows.front().reason.find("6 of each are needed to judge 6 rows") !=
         std::string::npos);
+  // A table says it once for all of them.
+  const std::string text = render_compare(report(many, many), false, {});
+  const std::string told = "these 6 rows: base has 1 repeat, new 1; 6 of each are needed";
+  REQUIRE(text.find(told) != std::string::npos);
+  CHECK(text.find("are needed", text.find(told) + told.size()) == std::string::npos);
 }
 
 TEST_CASE("a row of which one repeat was not timed is missing a time") {
