@@ -96,7 +96,7 @@ class ClockMarker {
   explicit ClockMarker(unsigned multiprocessors) : multiprocessors_(multiprocessors) {
     void* memory = nullptr;
     LORA_BENCH_CUDA_CHECK(
-        cudaHostAlloc(&memory, 4 * multiprocessors * sizeof(std::int64_t), cudaHostAllocMapped));
+        cudaHostAlloc(&memory, places() * sizeof(std::int64_t), cudaHostAllocMapped));
     marks_ = static_cast<std::int64_t*>(memory);
   }
   ~ClockMarker() { LORA_BENCH_CUDA_REPORT(cudaFreeHost(marks_)); }
@@ -104,7 +104,7 @@ class ClockMarker {
   ClockMarker& operator=(const ClockMarker&) = delete;
 
   void before(cudaStream_t stream) {
-    std::fill_n(marks_, 4 * multiprocessors_, 0);
+    std::fill_n(marks_, places(), 0);
     mark(0, stream);
   }
   void after(cudaStream_t stream) { mark(2, stream); }
@@ -112,6 +112,8 @@ class ClockMarker {
   [[nodiscard]] double mhz() const { return mean_mhz({part(0), part(1)}, {part(2), part(3)}); }
 
  private:
+  // Clocks and ns before, then both after.
+  [[nodiscard]] std::size_t places() const { return std::size_t{4} * multiprocessors_; }
   [[nodiscard]] std::span<std::int64_t> part(unsigned number) const {
     return {marks_ + std::size_t{number} * multiprocessors_, multiprocessors_};
   }
