@@ -155,6 +155,7 @@ class DeviceClock final : public Clock {
     for (const Launch& launch : loaded.sequence) {
       launch(Stream{stream_.get()});
     }
+    marker_.before(stream_.get());
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
     if (mode_ == LaunchMode::kGraph) {
       loaded.executable = record_graph(

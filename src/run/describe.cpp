@@ -216,7 +216,8 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
 
 void judge(Row& row, Status status, std::string message) {
   const bool doubt = status == Status::kMistrusted || status == Status::kInvalid;
-  const bool settled = row.status != Status::kPassed && row.status != Row{}.status;
+  // ERROR stands in a row until somebody has judged it.
+  const bool settled = row.status != Status::kPassed && row.status != Status::kError;
   if (!doubt || !settled) {
     row.status = status;
     row.message = std::move(message);

@@ -87,6 +87,23 @@ TEST_CASE("the SM clock is read where NVML is there, the same as with the other 
   }
 }
 
+TEST_CASE("the clock of a run is counted over it") {
+  LORA_BENCH_NEED_GPU()
+  constexpr std::size_t kSeparators = 100;
+  constexpr double kClocksOfOne =
+      6000;  // as the separator spins, and no more than that to launch it
+  for (const LaunchMode mode : {LaunchMode::kGraph, LaunchMode::kStream}) {
+    const auto clock = lora_bench::make_device_clock(mode);
+    clock->load(0, std::vector<lora_bench::Launch>(kSeparators, clock->separator()));
+    for (int run = 0; run < 3; ++run) {
+      const double seconds = clock->run_seconds(0);
+      const double clocks = 1e6 * clock->sm_clock_mhz() * seconds;
+      CHECK(clocks > kSeparators * kClocksOfOne);
+      CHECK(clocks < 2 * kSeparators * kClocksOfOne);
+    }
+  }
+}
+
 TEST_CASE("the ceilings of the device are whole and rise with the size") {
   LORA_BENCH_NEED_GPU()
   const lora_bench::Ceilings ceilings = lora_bench::measure_device_ceilings();
