@@ -201,7 +201,8 @@ std::string why_not_fused(const LayerProblem& problem, const Backend& base) {
   return "";
 }
 
-Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend& base) {
+Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend& base,
+                       bool may_fuse) {
   if (asked != Overlap::kAuto) {
     return asked;
   }
@@ -211,7 +212,7 @@ Overlap chosen_overlap(Overlap asked, const LayerProblem& problem, const Backend
   // own pass stays (docs/layers.md).
   constexpr std::int64_t kMostBytesBeside = 40'000'000;
   const bool after_exchange = description_of(problem.layer.kind).lora_after_exchange;
-  if (why_not_fused(problem, base).empty() && fused_is_quicker(problem, base)) {
+  if (may_fuse && why_not_fused(problem, base).empty() && fused_is_quicker(problem, base)) {
     return Overlap::kFused;
   }
   if (base.space() == Space::kHost || problem.lora.tokens > kMostRows || after_exchange) {

@@ -41,9 +41,10 @@ struct LayerProblem {
 [[nodiscard]] LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora);
 
 // What `auto` takes for shards that lie in memory of that space, all in one; `asked` where it is
-// not auto. `base`: what makes the base products there.
+// not auto. `base`: what makes the base products there. `may_fuse`: whether it may make the
+// adapters' part in the place of their backend.
 [[nodiscard]] Overlap chosen_overlap(Overlap asked, const LayerProblem& problem,
-                                     const Backend& base);
+                                     const Backend& base, bool may_fuse = true);
 // What is declared of the adapters' part: by their backend, or by the base that adds it.
 [[nodiscard]] Numerics numerics_of_adapters(const LayerProblem& problem, const ShardProblem& part,
                                             const Backend& base, const Backend& lora);

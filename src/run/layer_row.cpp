@@ -177,12 +177,15 @@ class LayerAttempt final : public Attempt {
  public:
   LayerAttempt(const CaseRequest& request, Targets& targets, LayerProblem layer)
       : Attempt(request, targets),
+        backend_name_(request.backend.backend->name()),
+        leaves_to_base_(backend_name_ == "auto"),
         problem_(std::move(layer)),
         places_(layer_places(request, targets, pulse)) {
     problem_.bias_in_product = base_product_adds_bias(space);
-    problem_.overlap = spec.setup.comm == Comm::kNone
-                           ? chosen_overlap(spec.setup.overlap, problem_, *places_.base.front())
-                           : Overlap::kSerial;
+    problem_.overlap =
+        spec.setup.comm == Comm::kNone
+            ? chosen_overlap(spec.setup.overlap, problem_, *places_.base.front(), leaves_to_base_)
+            : Overlap::kSerial;
     memory = places_.memories.front();
   }
 
@@ -223,6 +226,8 @@ class LayerAttempt final : public Attempt {
     return layer_oracle(problem_, tensors, layer_arithmetic(problem_, places_.home()), rows);
   }
 
+  std::string backend_name_;
+  bool leaves_to_base_;  // `auto` is whatever is ours and quickest; others are to run themselves
   LayerProblem problem_;
   LayerPlaces places_;
   std::optional<LayerMeasurement> measurement_;
@@ -268,7 +273,13 @@ void LayerAttempt::ask() {
   connect(places_, pulse);
   const LayerHome home = places_.home();
   if (problem_.overlap == Overlap::kFused) {
-    const std::string why = why_not_fused(problem_, home.base());
+    const std::string why =
+        leaves_to_base_
+            ? why_not_fused(problem_, home.base())
+            : fmt::format(
+                  "layer.overlap fused: the base's launch makes the adapters' part, and {} none; "
+                  "backend auto, or another overlap",
+                  backend_name_);
     support = {why.empty(), why};
   }
   for (std::int64_t rank = 0; rank < problem_.layer.tp; ++rank) {

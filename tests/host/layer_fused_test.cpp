@@ -102,6 +102,8 @@ TEST_CASE("a layer whose base adds the adapters' part is proved, integers exactl
       continue;
     }
     CHECK(chosen_overlap(Overlap::kAuto, problem, bench.base) == Overlap::kFused);
+    // A backend that is to run itself is launched.
+    CHECK(chosen_overlap(Overlap::kAuto, problem, bench.base, false) == Overlap::kSerial);
     problem.overlap = Overlap::kFused;
     VerifyOptions options;
     options.relations = true;
