@@ -51,8 +51,8 @@ class Clock {
   // ended, and lets the next begin only when it has ended itself. Empty where launches never
   // overlap.
   [[nodiscard]] virtual Launch separator() { return nullptr; }
-  // What multiprocessors ran at in the last run, where that is measured, else what they are clocked
-  // at now, the slowest of several GPUs; NaN where neither is known.
+  // What multiprocessors ran at in the last run or, of several GPUs, what the slowest is clocked at
+  // now; NaN where that is not known, as of a run that was too short to count clocks.
   [[nodiscard]] virtual double sm_clock_mhz() { return std::numeric_limits<double>::quiet_NaN(); }
   // Leaves the device alone for a while. Where no clock is read nobody asks for it.
   virtual void rest(double /*seconds*/) {}

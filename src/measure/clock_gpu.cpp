@@ -143,7 +143,6 @@ class DeviceClock final : public Clock {
       : mode_(mode),
         identity_(gpu.identity),
         multiprocessors_(static_cast<unsigned>(gpu.multiprocessors)),
-        sm_clock_(gpu.identity),
         marker_(multiprocessors_) {}
 
   void load(int slot, std::vector<Launch> sequence) override {
@@ -197,9 +196,7 @@ class DeviceClock final : public Clock {
                                                       static_cast<cudaStream_t>(stream.handle)));
     };
   }
-  [[nodiscard]] double sm_clock_mhz() override {
-    return std::isfinite(mhz_of_run_) ? mhz_of_run_ : sm_clock_.mhz();
-  }
+  [[nodiscard]] double sm_clock_mhz() override { return mhz_of_run_; }
   void rest(double seconds) override { sleep_for(seconds); }
 
  private:
@@ -257,7 +254,6 @@ class DeviceClock final : public Clock {
   LaunchMode mode_;
   std::string identity_;
   unsigned multiprocessors_;
-  SmClock sm_clock_;
   CudaStream stream_ = make_cuda_stream();
   CudaEvent start_ = make_cuda_event();
   CudaEvent stop_ = make_cuda_event();

@@ -36,7 +36,7 @@ struct Row {
   std::optional<double> base_us, tax_us, tax_pct, tax_noise_us, tax_floor_us, tax_ratio;
   std::optional<double> comm_us, comm_h_us;
   // proof
-  Status status = Status::kError;  // until somebody has judged
+  Status status = Status::kError;
   std::string message, warning, levels, hypothesis, numerics;
   std::string first_wrong;  // up to ten wrong elements, "; " between them
   std::optional<double> bound_share, rows_checked;

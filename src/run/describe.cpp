@@ -216,16 +216,15 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
 
 void judge(Row& row, Status status, std::string message) {
   const bool doubt = status == Status::kMistrusted || status == Status::kInvalid;
-  // ERROR stands in a row until somebody has judged it.
-  const bool settled = row.status != Status::kPassed && row.status != Status::kError;
-  if (!doubt || !settled) {
+  if (!doubt || row.status == Status::kPassed) {
     row.status = status;
     row.message = std::move(message);
   }
 }
 
 void add_verdict(Row& row, const Verdict& verdict) {
-  judge(row, verdict.status, verdict.message);
+  row.status = verdict.status;
+  row.message = verdict.message;
   std::vector<std::string_view> levels;
   for (const Level level : verdict.passed) {
     levels.push_back(name(level));

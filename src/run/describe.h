@@ -20,9 +20,8 @@ namespace lora_bench {
 [[nodiscard]] Row describe_spec(const Case& spec, const std::string& backend);
 [[nodiscard]] std::vector<std::string_view> columns_of_spec(const Case& spec);
 
-// Says what became of a row; nothing else in this room sets its status. A doubt (MISTRUSTED,
-// INVALID) leaves a row as it is that did not pass; everything else takes the place of what was
-// said before.
+// Says what became of a row after its proof, or in place of one. A doubt (MISTRUSTED, INVALID)
+// takes the place of PASSED alone; everything else takes the place of what was said before.
 void judge(Row& row, Status status, std::string message);
 
 // The parts of a row, each from what it is about.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device/facts.h"
+#include "device/nvml.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
 #include "measure/sampling.h"
@@ -78,7 +80,7 @@ TEST_CASE("a kernel that takes no early start adds between separators what it ta
 TEST_CASE("the SM clock is read where NVML is there, the same as with the other conditions") {
   LORA_BENCH_NEED_GPU()
   const auto clock = lora_bench::make_device_clock(LaunchMode::kGraph);
-  const double mhz = clock->sm_clock_mhz();
+  const double mhz = lora_bench::SmClock(lora_bench::gpu_facts().identity).mhz();
   const double among_others = clock->conditions().clock_mhz;
   CHECK((mhz > 0) == (among_others > 0));
   if (mhz > 0) {
@@ -90,8 +92,7 @@ TEST_CASE("the SM clock is read where NVML is there, the same as with the other 
 TEST_CASE("the clock of a run is counted over it") {
   LORA_BENCH_NEED_GPU()
   constexpr std::size_t kSeparators = 100;
-  constexpr double kClocksOfOne =
-      6000;  // as the separator spins, and no more than that to launch it
+  constexpr double kClocksOfOne = 6000;  // that a separator spins; launching it takes less
   for (const LaunchMode mode : {LaunchMode::kGraph, LaunchMode::kStream}) {
     const auto clock = lora_bench::make_device_clock(mode);
     clock->load(0, std::vector<lora_bench::Launch>(kSeparators, clock->separator()));
