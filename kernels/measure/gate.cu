@@ -1,3 +1,4 @@
+#include "kernels/link.cuh"
 #include "kernels/measure/probes.h"
 
 namespace lora_bench::kernels {
@@ -26,6 +27,22 @@ __global__ void separator(int clocks) {
   }
 }
 
+__global__ void copy_late(LateCopies copies, int clocks) {
+  let_next_kernel_start();
+  const long long start = clock64();
+  while (clock64() - start < clocks) {
+  }
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (int copy = 0; copy < copies.count; ++copy) {
+    const auto* from = static_cast<const std::uint16_t*>(copies.from[copy]);
+    auto* to = static_cast<std::uint16_t*>(copies.to[copy]);
+    for (std::int64_t i = first; i < copies.bytes[copy] / 2;
+         i += std::int64_t{gridDim.x} * blockDim.x) {
+      to[i] = from[i];
+    }
+  }
+}
+
 // Each block marks the place of its multiprocessor.
 __global__ void mark_clocks(std::int64_t* clocks, std::int64_t* ns, unsigned places) {
   unsigned multiprocessor = 0;
@@ -41,6 +58,13 @@ __global__ void mark_clocks(std::int64_t* clocks, std::int64_t* ns, unsigned pla
 cudaError_t launch_mark_clocks(std::int64_t* clocks, std::int64_t* ns, unsigned multiprocessors,
                                cudaStream_t stream) {
   mark_clocks<<<multiprocessors, 1, 0, stream>>>(clocks, ns, multiprocessors);
+  return cudaGetLastError();
+}
+
+// So few blocks that those of a kernel which starts early find room beside them.
+cudaError_t launch_copy_late(const LateCopies& copies, int clocks, cudaStream_t stream) {
+  constexpr unsigned kBlocks = 16;
+  copy_late<<<kBlocks, 256, 0, stream>>>(copies, clocks);
   return cudaGetLastError();
 }
 

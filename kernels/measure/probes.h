@@ -120,6 +120,20 @@ struct PeakProbe {
 [[nodiscard]] cudaError_t launch_mark_clocks(std::int64_t* clocks, std::int64_t* ns,
                                              unsigned multiprocessors, cudaStream_t stream);
 
+// What `launch_copy_late` copies; addresses and sizes are multiples of 2 bytes.
+struct LateCopies {
+  void* to[3] = {};
+  const void* from[3] = {};
+  std::int64_t bytes[3] = {};
+  int count = 0;
+};
+
+// Copies as late as another kernel of an engine may write: the launch after it may start early, at
+// once, and nothing is written for so many clocks. Who starts early and does not wait for this
+// launch finds what stood there before.
+[[nodiscard]] cudaError_t launch_copy_late(const LateCopies& copies, int clocks,
+                                           cudaStream_t stream);
+
 // Work beside other work: every block reads `data` for a number of rounds that is drawn anew for
 // each block and each launch, `most_rounds` at most, and then ends. `turn` (one word, any value)
 // counts the blocks; `sink` as above.

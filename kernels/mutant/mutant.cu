@@ -6,6 +6,7 @@ namespace lora_bench::kernels {
 namespace {
 
 constexpr std::int64_t kOtherStreamPause = 3000000;
+constexpr unsigned kKeepBlocks = 64;
 
 std::int64_t tiles_of(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
@@ -96,6 +97,35 @@ bool keeps_first(MutantFault fault) {
   return fault == MutantFault::kCapturedX || fault == MutantFault::kStaleY;
 }
 
+// May begin while the launch before it still runs, which it does not wait for.
+template <typename T>
+cudaError_t keep_unawaited(const ShrinkParams& shrink, const ExpandParams& expand,
+                           const MutantLaunch& launch, cudaStream_t stream) {
+  cudaLaunchAttribute link = {};
+  link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  link.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(kKeepBlocks);
+  config.blockDim = dim3(kMutantThreads);
+  config.stream = stream;
+  config.attrs = &link;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, mutant_keep<T>, shrink, expand, launch);
+}
+
+// `other` goes on where `stream` is now.
+cudaError_t let_follow(cudaStream_t other, cudaStream_t stream) {
+  cudaEvent_t here = nullptr;
+  cudaError_t result = cudaEventCreateWithFlags(&here, cudaEventDisableTiming);
+  if (result != cudaSuccess) {
+    return result;
+  }
+  result = cudaEventRecord(here, stream);
+  result = result == cudaSuccess ? cudaStreamWaitEvent(other, here, 0) : result;
+  const cudaError_t destroyed = cudaEventDestroy(here);
+  return result == cudaSuccess ? destroyed : result;
+}
+
 template <typename T>
 cudaError_t launch_as(MutantOps ops, const ShrinkParams& shrink, const ExpandParams& expand,
                       const MutantLaunch& launch, cudaStream_t stream, cudaStream_t other) {
@@ -104,21 +134,33 @@ cudaError_t launch_as(MutantOps ops, const ShrinkParams& shrink, const ExpandPar
     return cudaSuccess;
   }
   if (keeps_first(launch.fault) && launch.number == 0) {
-    mutant_keep<T><<<64, kMutantThreads, 0, stream>>>(shrink, expand, launch);
+    mutant_keep<T><<<kKeepBlocks, kMutantThreads, 0, stream>>>(shrink, expand, launch);
+  }
+  if (launch.fault == MutantFault::kStartsUnawaited) {
+    const cudaError_t result = keep_unawaited<T>(shrink, expand, launch, stream);
+    if (result != cudaSuccess) {
+      return result;
+    }
   }
   const bool elsewhere = launch.fault == MutantFault::kOtherStream && ops.expand;
   if (elsewhere && ops.shrink) {
     mutant_wait<<<1, 1, 0, other>>>(kOtherStreamPause);
   }
   cudaError_t result = cudaGetLastError();
-  if (result == cudaSuccess && ops.shrink) {
+  const bool kept = launch.fault == MutantFault::kHKeptInRecording && launch.recorded_before;
+  if (result == cudaSuccess && ops.shrink && !(kept && ops.expand)) {
     result = shrink_as<T>(shrink, launch, elsewhere ? other : stream);
   }
+  const bool left = launch.fault == MutantFault::kLeftOnOtherStream && !launch.records;
+  if (result == cudaSuccess && ops.expand && left) {
+    result = let_follow(other, stream);
+    mutant_wait<<<1, 1, 0, other>>>(kOtherStreamPause);
+  }
   if (result == cudaSuccess && ops.expand) {
-    result = expand_as<T>(expand, launch, stream);
+    result = expand_as<T>(expand, launch, left ? other : stream);
   }
   if (result == cudaSuccess && keeps_after(launch.fault)) {
-    mutant_keep<T><<<64, kMutantThreads, 0, stream>>>(shrink, expand, launch);
+    mutant_keep<T><<<kKeepBlocks, kMutantThreads, 0, stream>>>(shrink, expand, launch);
     result = cudaGetLastError();
   }
   return result;

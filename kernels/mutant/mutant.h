@@ -22,7 +22,8 @@ constexpr std::int64_t kMutantMostSlots = 2048;
 
 struct MutantLaunch {
   MutantFault fault = MutantFault::kNone;
-  std::int64_t number = 0;  // launches of this backend before
+  std::int64_t number = 0;                        // launches of this backend before
+  bool records = false, recorded_before = false;  // in a graph, which has an earlier launch
   std::int64_t slots = 0;
   std::int64_t groups = 0;         // of the plan that is read: the one before, for kStalePlan
   std::int64_t largest_group = 0;  // rows, likewise

@@ -102,6 +102,9 @@ enum class MutantFault : std::uint8_t {
   kNothingLaunched,
   kSkippedFromThird,
   kOtherStream,
+  kLeftOnOtherStream,
+  kStartsUnawaited,
+  kHKeptInRecording,
   // Sizes at which every sum is wrong.
   kWrongFrom513Tokens,
   kWrongFrom1001Tokens,

@@ -27,7 +27,8 @@ __device__ float load_x(const ShrinkParams& params, const MutantLaunch& launch, 
                         std::int64_t k) {
   const T* x = static_cast<const T*>(params.x);
   const std::int64_t index = token * params.x_stride + k;
-  if (launch.fault == MutantFault::kCapturedX && launch.number > 0) {
+  if (launch.fault == MutantFault::kStartsUnawaited ||
+      (launch.fault == MutantFault::kCapturedX && launch.number > 0)) {
     return mutant_kept<T>(kept_x, index % kMutantKept);
   }
   if (launch.fault == MutantFault::kUnalignedRoundedDown) {

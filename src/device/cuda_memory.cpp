@@ -97,6 +97,13 @@ class CudaMemory final : public Memory {
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
   }
 
+  void enqueue_and_wait(const std::function<void(void* stream)>& enqueue) override {
+    const CurrentGpu current(gpu_);
+    synchronize();
+    enqueue(stream_.get());
+    synchronize();
+  }
+
   [[nodiscard]] std::int64_t available_bytes() const override {
     const CurrentGpu current(gpu_);
     std::size_t free = 0;

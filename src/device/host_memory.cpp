@@ -118,6 +118,12 @@ void Memory::enqueue_copy(void* /*stream*/, void* to, const void* from, std::int
   copy_within(to, from, bytes);
 }
 
+void Memory::enqueue_and_wait(const std::function<void(void* stream)>& enqueue) {
+  synchronize();
+  enqueue(nullptr);
+  synchronize();
+}
+
 std::function<void()> Memory::record(std::function<void(void* stream)> enqueue) {
   return [enqueue = std::move(enqueue)] { enqueue(nullptr); };
 }

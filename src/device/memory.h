@@ -33,6 +33,9 @@ class Memory {
   virtual void enqueue_copy(void* stream, void* to, const void* from, std::int64_t bytes);
   // Called before a launch, so that it finds what was copied in, and after it: surfaces its errors.
   virtual void synchronize() = 0;
+  // Calls `enqueue` with a stream that waits for no other stream, then waits for the whole device.
+  // A host has no streams: null.
+  virtual void enqueue_and_wait(const std::function<void(void* stream)>& enqueue);
   [[nodiscard]] virtual std::int64_t available_bytes() const = 0;
   // What `enqueue` puts on a stream, recorded without being run (a CUDA graph), to be run later any
   // number of times; a run ends before it returns. On a host a run is `enqueue` itself.

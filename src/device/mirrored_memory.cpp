@@ -94,6 +94,11 @@ class MirroredMemory final : public Memory {
     inner_->synchronize();
   }
 
+  void enqueue_and_wait(const std::function<void(void* stream)>& enqueue) override {
+    synchronize();
+    inner_->enqueue_and_wait(enqueue);
+  }
+
   [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
 
   [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {

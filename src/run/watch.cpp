@@ -100,6 +100,10 @@ class WatchedMemory final : public Memory {
     const Inside inside(*pulse_, Call::kWait);
     inner_->synchronize();
   }
+  void enqueue_and_wait(const std::function<void(void* stream)>& enqueue) override {
+    const Inside inside(*pulse_, Call::kWait);
+    inner_->enqueue_and_wait(enqueue);
+  }
   [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
   [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {
     const Inside inside(*pulse_, Call::kWait);

@@ -52,6 +52,14 @@ float factor_by_size(const Problem& problem, MutantFault fault) {
   return is_size() ? 1.25F : 1.0F;
 }
 
+// The number of the recording that a stream is in; 0: in none.
+unsigned long long recording_of(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
+  LORA_BENCH_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, &number));
+  return status == cudaStreamCaptureStatusActive ? number : 0;
+}
+
 class GpuMutant final : public Backend {
  public:
   GpuMutant(MutantFault fault, const std::string& name)
@@ -100,6 +108,10 @@ class GpuMutant final : public Backend {
     kernels::MutantLaunch launch;
     launch.fault = fault_;
     launch.number = launches_++;
+    const unsigned long long recording = recording_of(static_cast<cudaStream_t>(stream.handle));
+    launch.records = recording != 0;
+    launch.recorded_before = launch.records && recording == recording_before_;
+    recording_before_ = recording;
     launch.slots = problem.slots;
     launch.groups = read.groups;
     launch.largest_group = read.largest_group;
@@ -122,6 +134,7 @@ class GpuMutant final : public Backend {
   std::string name_;
   CudaStream other_;
   mutable std::int64_t launches_ = 0;
+  mutable unsigned long long recording_before_ = 0;
   mutable PlanSizes before_;
 };
 

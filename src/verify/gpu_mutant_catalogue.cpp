@@ -276,6 +276,20 @@ Entries launch_faults() {
       {Gpu::kOtherStream,
        {"gpu-other-stream", "shrink runs on a stream that expand does not wait for",
         "unused-memory-read", "SGLang #31870"}},
+      {Gpu::kLeftOnOtherStream,
+       {"gpu-left-on-other-stream",
+        "expand runs on a second stream, which the first waits for in recordings alone",
+        "out-of-turn", "design", Part::kRelations},
+       Level::kRelations},
+      {Gpu::kStartsUnawaited,
+       {"gpu-starts-unawaited",
+        "x is copied by a kernel that takes an early start and does not wait for the launch before",
+        "out-of-turn", "design", Part::kRelations},
+       Level::kRelations},
+      {Gpu::kHKeptInRecording,
+       {"gpu-h-kept-in-recording", "later launches of one recording use h of the first",
+        "out-of-turn", "design", Part::kRelations},
+       Level::kRelations},
   };
 }
 

@@ -13,7 +13,8 @@ namespace lora_bench {
 namespace {
 
 constexpr std::int64_t kReadBytes = std::int64_t{8} << 20;
-constexpr int kMostRounds = 48;  // a round waits for memory once: some 10 us in all
+constexpr int kLateClocks = 40000;  // some 20 us: longer than it takes to start the next kernel
+constexpr int kMostRounds = 48;     // a round waits for memory once: some 10 us in all
 
 }  // namespace
 
@@ -70,5 +71,24 @@ void Load::end(Stream) {}
 #endif
 
 Load::~Load() = default;
+
+void enqueue_late_copies(Memory& memory, const std::vector<Copy>& copies, Stream stream) {
+#ifdef LORA_BENCH_HAVE_CUDA
+  if (memory.space() == Space::kDevice) {
+    kernels::LateCopies late;
+    for (const Copy& copy : copies) {
+      late.to[late.count] = copy.to;
+      late.from[late.count] = copy.from;
+      late.bytes[late.count++] = copy.bytes;
+    }
+    LORA_BENCH_CUDA_CHECK(
+        kernels::launch_copy_late(late, kLateClocks, static_cast<cudaStream_t>(stream.handle)));
+    return;
+  }
+#endif
+  for (const Copy& copy : copies) {
+    memory.enqueue_copy(stream.handle, copy.to, copy.from, copy.bytes);
+  }
+}
 
 }  // namespace lora_bench

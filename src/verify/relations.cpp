@@ -62,7 +62,9 @@ Relations::Bits Relations::launch(const Step& step) {
 Relations::Bits Relations::launch_after(const Step& earlier, const Step& step) {
   const std::int64_t workspace =
       std::max(backend_.workspace_bytes(earlier.problem), backend_.workspace_bytes(step.problem));
-  Stage stage(memory_, earlier.problem, earlier.tensors, workspace);
+  // Each array of the plan stays where it is, whatever the size of the batch.
+  Stage stage(memory_, earlier.problem, earlier.tensors, workspace, Alignment::kBoundary,
+              PlanRoom::kAllSlots);
   stage.launch(backend_);
   stage.reload(step.problem, step.tensors);
   return launch_in(stage);
@@ -113,12 +115,19 @@ void Relations::expect_right(DerivedStep& derived, const Numerics& numerics, con
   }
 }
 
-// Other rows and other weights in the same slots went through the same buffers before.
+// Other rows and other weights in the same slots went through the same buffers before: of the same
+// adapters, of groups of other sizes, of one adapter alone.
 void Relations::after_another_step() {
-  const Derived rotated = drawn("another step", rotate_adapters(base_.problem), seed_ + 1);
-  expect_repeated(launch_after(rotated->step, base_), base_.problem, same_rows_);
-  const Derived counted = drawn("other counts", with_other_counts(base_.problem), seed_ + 1);
-  expect_repeated(launch_after(counted->step, base_), base_.problem, same_rows_);
+  std::vector<std::pair<const char*, Problem>> earlier{
+      {"another step", rotate_adapters(base_.problem)},
+      {"other counts", with_other_counts(base_.problem)}};
+  if (base_.problem.plan.active() > 1) {
+    earlier.emplace_back("fewer adapters", with_one_adapter(base_.problem));
+  }
+  for (const auto& [name, problem] : earlier) {
+    const Derived step = drawn(name, problem, seed_ + 1);
+    expect_repeated(launch_after(step->step, base_), base_.problem, same_rows_);
+  }
 }
 
 void Relations::other_values_in_unused_places() {
@@ -274,6 +283,8 @@ std::optional<Failure> Relations::run() {
       {"wider padding", true, &Relations::wider_padding, ""},
       {"some operands shifted", without_ != Part::kShifted, &Relations::operands_apart, ""},
       {"results beyond fp16", may_be_infinite, &Relations::results_beyond_fp16, ""},
+      {"right behind another step of its stream", true, &Relations::behind_another_step,
+       "out-of-turn"},
       {"memory given back", true, &Relations::memory_given_back, "memory-kept"},
   };
   base_bits_ = launch(base_);

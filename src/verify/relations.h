@@ -54,6 +54,7 @@ class Relations {
   void rows_alone();
   // relations_of_replay.cpp: the same launch, many times and over other buffers' contents
   void recorded_once();
+  void behind_another_step();
   void many_runs();
   void other_batches();
   void memory_given_back();

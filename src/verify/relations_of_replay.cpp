@@ -80,6 +80,34 @@ void Relations::recorded_once() {
   }
 }
 
+// Two steps on one stream, and a kernel between them that writes the second's x, h and y as late as
+// it may: launched, then recorded. Who reads them before they are there, keeps h of the first step
+// or ends after its stream goes on leaves another result.
+void Relations::behind_another_step() {
+  const Derived other = drawn("other numbers", base_.problem, seed_ + 2);
+  Tensors tensors = base_.tensors;
+  tensors.x = other->step.tensors.x;
+  tensors.h = other->step.tensors.h;
+  tensors.y = other->step.tensors.y;
+  Stage stage(memory_, base_.problem, tensors, backend_.workspace_bytes(base_.problem));
+  const Stage::Follower base = stage.follower(base_.tensors);
+  Load load(memory_);
+  const auto both = [&](void* stream) { stage.enqueue_both(backend_, base, load, Stream{stream}); };
+  const bool device = memory_.space() == Space::kDevice;
+  const auto expect = [&](const std::function<void()>& run) {
+    for (int turn = 0; turn < (device ? kReplays : 1) && !failed_; ++turn) {
+      stage.reload(base_.problem, tensors);
+      run();
+      expect_same_or_right(base.output.download());
+    }
+  };
+  expect([&] { memory_.enqueue_and_wait(both); });
+  if (numerics_.graph_safe && device && !failed_) {
+    expect(memory_.record(both));
+  }
+  note_damage(stage.damage());
+}
+
 // The same step again and again, on a device beside other work. All runs must give the same bits
 // where that is declared, else each what the oracle allows.
 void Relations::many_runs() {

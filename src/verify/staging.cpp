@@ -181,6 +181,35 @@ std::function<void()> Stage::record(const Backend& backend, Load* beside) {
       });
 }
 
+Stage::Follower Stage::follower(const Tensors& tensors) const {
+  Follower follower;
+  for (const Operand& operand : operands_of(*problem_)) {
+    const bool output = operand.role == (has_expand(problem_->op) ? Role::kY : Role::kH);
+    const bool scratch = operand.role == Role::kH && operand.written;
+    void* const place = address(label(operand));
+    if (output && place != nullptr) {
+      follower.output = GuardedBuffer(*memory_, operand.bytes());
+    }
+    if (operand.per_slot || scratch || place == nullptr) {
+      continue;
+    }
+    follower.contents.emplace_back(*memory_, operand.bytes(), 0, tensors.of(operand).data.data());
+    follower.in_place.push_back({place, follower.contents.back().data(), operand.bytes()});
+  }
+  return follower;
+}
+
+void Stage::enqueue_both(const Backend& backend, const Follower& follower, Load& load,
+                         Stream stream) const {
+  backend.launch(*problem_, operands_, stream);
+  load.begin(stream);
+  enqueue_late_copies(*memory_, follower.in_place, stream);
+  backend.launch(*problem_, operands_, stream);
+  const void* const output = has_expand(problem_->op) ? operands_.y : operands_.h;
+  memory_->enqueue_copy(stream.handle, follower.output.data(), output, follower.output.bytes());
+  load.end(stream);
+}
+
 std::vector<std::byte> Stage::output() const {
   const std::string name = has_expand(problem_->op) ? "y" : "h";
   for (const Staged& staged : staged_) {

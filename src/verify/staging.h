@@ -30,6 +30,18 @@ class Load {
   std::unique_ptr<Work> work_;
 };
 
+// What one kernel of an engine leaves for the next one.
+struct Copy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::int64_t bytes = 0;
+};
+
+// Enqueues the copies, at most three, as late as they may be: on a device one kernel makes them
+// that lets the launch after it start early and itself writes nothing for a while. On a host they
+// are made at once.
+void enqueue_late_copies(Memory& memory, const std::vector<Copy>& copies, Stream stream);
+
 // Where operands start: on 256-byte boundaries, or shifted by one element of their dtype, which is
 // all the alignment that a backend may ask for (the workspace stays on a boundary). kSome: each
 // shifted by 1, 2, 4 or 8 of them or not, as is drawn.
@@ -67,6 +79,19 @@ class Stage {
   // Records the launch of the step at hand, which must outlive what is returned: that runs it over
   // what the buffers hold then. `beside` is recorded with it.
   [[nodiscard]] std::function<void()> record(const Backend& backend, Load* beside = nullptr);
+
+  // Another step of the same plan and weights that follows the one at hand on its stream, without
+  // the host between them.
+  struct Follower {
+    std::vector<GuardedBuffer> contents;  // its x, h and y, until a kernel puts them in place
+    std::vector<Copy> in_place;
+    GuardedBuffer output;  // what the launch after the step finds of its output
+  };
+  [[nodiscard]] Follower follower(const Tensors& tensors) const;
+  // Enqueues the launch of the step at hand, the copies that put the follower in place, its launch,
+  // and a copy of its output, the last three beside the load.
+  void enqueue_both(const Backend& backend, const Follower& follower, Load& load,
+                    Stream stream) const;
 
   [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
   // "" if all guard bands are intact, else "guard of y damaged: ...".

@@ -11,6 +11,8 @@
 #include "run/select.h"
 #include "support/proved.h"
 #include "support/workload_case.h"
+#include "verify/mutant_hunt.h"
+#include "verify/random_case.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
 
@@ -233,4 +235,13 @@ TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, a
                {.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
   }
   check_enough(proved);
+}
+
+TEST_CASE("h that is kept from one launch of a recording to the next is caught") {
+  const std::vector<lora_bench::Case> cases{lora_bench::telling_cases().front()};
+  const lora_bench::SelfTestRow kept = lora_bench::hunt("gpu-h-kept-in-recording", cases);
+  CHECK(kept.caught);
+  CHECK(kept.level == "relations: relation 'right behind another step of its stream'");
+  CHECK(kept.hypothesis == "out-of-turn");
+  CHECK_FALSE(lora_bench::hunt("gpu-none", cases).caught);
 }

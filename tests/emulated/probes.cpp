@@ -32,6 +32,17 @@ cudaError_t launch_gate(const volatile unsigned*, volatile unsigned*, std::uint6
 cudaError_t launch_mark_clocks(std::int64_t*, std::int64_t*, unsigned, cudaStream_t) {
   return cudaSuccess;
 }
+cudaError_t launch_copy_late(const LateCopies& copies, int, cudaStream_t stream) {
+  for (int copy = 0; copy < copies.count; ++copy) {
+    const cudaError_t result =
+        cudaMemcpyAsync(copies.to[copy], copies.from[copy],
+                        static_cast<std::size_t>(copies.bytes[copy]), cudaMemcpyDefault, stream);
+    if (result != cudaSuccess) {
+      return result;
+    }
+  }
+  return cudaSuccess;
+}
 cudaError_t launch_separator(int, ProbeGrid, cudaStream_t) { return cudaSuccess; }
 cudaError_t launch_antagonist(const void*, std::int64_t, unsigned*, unsigned*, int, ProbeGrid,
                               cudaStream_t) {

@@ -326,7 +326,8 @@ TEST_CASE("relations: weights that were read when the launch was recorded") {
   std::vector<std::pair<const void*, float>> seen;
   const auto failure = broken(
       linear_problem(), Replaying({.then = [&](const Problem& problem, const Operands& operands) {
-        if (operands.y == nullptr || problem.plan.active() != 1) {
+        // Of a row alone other weights may stand where these stood.
+        if (operands.y == nullptr || problem.plan.active() != 1 || problem.tokens == 1) {
           return;
         }
         const std::int32_t id = problem.plan.active_ids[0];
