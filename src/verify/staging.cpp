@@ -59,6 +59,16 @@ void Stage::restore_output() {
   }
 }
 
+void Stage::restore_rows() {
+  for (const Operand& operand : operands_of(*problem_)) {
+    if (!operand.per_slot && !operand.written && operand.elements > 0) {
+      stage(label(operand), tensors_->of(operand).data.data(), operand.elements,
+            size_bytes(operand.dtype));
+    }
+  }
+  restore_output();
+}
+
 void Stage::stage_all() {
   for (const Operand& operand : operands_of(*problem_)) {
     const HostTensor& tensor = tensors_->of(operand);

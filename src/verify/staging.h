@@ -66,6 +66,8 @@ class Stage {
   void reload(const Problem& problem, const Tensors& tensors);
   // y as the tensors have it, h of a shrink poisoned: nothing that an earlier launch wrote remains.
   void restore_output();
+  // The same, and x or h where it is an input, which something else may have written.
+  void restore_rows();
 
   // Launches, waits, and lets what the backend throws pass.
   void launch(const Backend& backend);
