@@ -22,6 +22,7 @@ Relations::Relations(Groundwork& groundwork, const Backend& backend, Memory& mem
                      std::int64_t max_rows, Part without, const std::optional<Numerics>& declared)
     : backend_(backend),
       memory_(memory),
+      load_(memory),
       seed_(groundwork.seed()),
       without_(without),
       origin_(sample_rows(groundwork.problem(), max_rows, seed_)),

@@ -93,6 +93,7 @@ class Relations {
 
   const Backend& backend_;
   Memory& memory_;
+  Load load_;
   std::uint64_t seed_;
   Part without_;
   std::vector<std::int64_t> origin_;  // [rows of base], the token of the case

@@ -91,8 +91,9 @@ void Relations::behind_another_step() {
   tensors.y = other->step.tensors.y;
   Stage stage(memory_, base_.problem, tensors, backend_.workspace_bytes(base_.problem));
   const Stage::Follower base = stage.follower(base_.tensors);
-  Load load(memory_);
-  const auto both = [&](void* stream) { stage.enqueue_both(backend_, base, load, Stream{stream}); };
+  const auto both = [&](void* stream) {
+    stage.enqueue_both(backend_, base, load_, Stream{stream});
+  };
   const bool device = memory_.space() == Space::kDevice;
   const auto expect = [&](const std::function<void()>& run) {
     for (int turn = 0; turn < (device ? kReplays : 1) && !failed_; ++turn) {
@@ -125,9 +126,8 @@ void Relations::many_runs() {
   const Numerics numerics = same_rows_ == base_rows ? numerics_ : backend_.numerics(step.problem);
   Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
   const Bits first = launch_in(stage);
-  Load load(memory_);
   const std::function<void()> run =
-      numerics.graph_safe ? stage.record(backend_, &load) : [&] { stage.launch(backend_); };
+      numerics.graph_safe ? stage.record(backend_, &load_) : [&] { stage.launch(backend_); };
   Extremes extremes(output_dtype(whole), first);
   for (int turn = 0; turn < (device ? kRunsOnDevice : kRunsOnHost) && !failed_; ++turn) {
     stage.restore_output();
