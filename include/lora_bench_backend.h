@@ -87,8 +87,8 @@ typedef struct lora_bench_operands {
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
   const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */
   const int32_t* token_order;
-  const int32_t* active_ids;
-  const int32_t* group_starts;
+  const int32_t* active_ids;   /* may be longer, up to [slots]: -1 from [active] on */
+  const int32_t* group_starts; /* likewise, up to [slots + 1]: the last number again */
   const int32_t* rank; /* [slots] */
   const float* scale;  /* [slots] */
 } lora_bench_operands;
@@ -105,8 +105,8 @@ typedef struct lora_bench_numerics {
   int32_t batch_invariant; /* 1: a row's bits do not depend on the rows around it [1] */
   int32_t graph_safe;      /* 1: may be captured into a CUDA graph and replayed [1] */
   /* 1: what was captured serves every batch of as many tokens over these slots and this max_rank:
-   * your launch takes neither the plan nor ranks from lora_bench_problem. Where it is tried,
-   * active_ids ends in -1 and group_starts repeats its last number, up to the slots [0] */
+   * your launch takes neither the plan nor ranks from lora_bench_problem, but from the arrays of
+   * lora_bench_operands, which are long enough for every slot then [0] */
   int32_t replays_other_batches;
   double unit_roundoff; /* of one accumulation: 0x1p-24 for fp32, 0x1p-23 on tensor cores
                          * [0x1p-24] */

@@ -206,6 +206,18 @@ TEST_CASE("an overlap that a layer cannot have is an error before anything runs,
   CHECK(contains(read_file(out), "their delta rounded to bf16 before the base adds it"));
 }
 
+TEST_CASE("a backend that no base launches for is not launched by the name of fused") {
+  const TemporaryFolder folder;
+  const ProcessResult result =
+      run_tool({"run", folder.write("layers.yaml", kLayers), "--set", "layer.overlap=fused",
+                "--case", "tp1-fully_sharded=false", "--no-time", "--backends", "cpu"});
+  CHECK(result.exit_code == 4);
+  CHECK(contains(result.out, "SKIPPED"));
+  CHECK(contains(result.out,
+                 "layer.overlap fused: the base's launch makes the adapters' part, and cpu none; "
+                 "backend auto, or another overlap"));
+}
+
 TEST_CASE(
     "what only layers have is refused elsewhere, and what they have not is refused for them") {
   const TemporaryFolder folder;

@@ -1,8 +1,11 @@
 #include "run/watch.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <stdexcept>
 #include <thread>
 
@@ -11,6 +14,21 @@
 
 namespace lora_bench {
 namespace {
+
+TEST_CASE("two signals in turn are one request to end") {
+  const pid_t child = fork();
+  if (child == 0) {
+    install_signal_handlers();
+    const bool before = interrupted();
+    std::raise(SIGINT);
+    std::raise(SIGINT);
+    _exit(!before && interrupted() ? 42 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 42);
+}
 
 TEST_CASE("work that returns is waited for, however slow, while no backend is entered") {
   Pulse pulse;
