@@ -87,8 +87,8 @@ typedef struct lora_bench_operands {
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
   const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */
   const int32_t* token_order;
-  const int32_t* active_ids;   /* may be longer, up to [slots]: -1 from [active] on */
-  const int32_t* group_starts; /* likewise, up to [slots + 1]: the last number again */
+  const int32_t* active_ids;   /* may be longer, up to [slots + 1]: -1 from [active] on */
+  const int32_t* group_starts; /* likewise, up to [slots + 2]: the last number again */
   const int32_t* rank; /* [slots] */
   const float* scale;  /* [slots] */
 } lora_bench_operands;

@@ -51,8 +51,7 @@ const std::vector<Entry>& entries() {
       {{"state-left", "the result depends on what was launched before"}, nullptr},
       {{"out-of-turn",
         "it reads before the launches before it have ended, goes on after its stream does, or "
-        "keeps "
-        "numbers of another launch"},
+        "keeps numbers of another launch"},
        nullptr},
       {{"memory-kept", "every launch allocates what it never gives back"}, nullptr},
       {{"depends-on-batch", "a row's bits depend on the rows around it"}, nullptr},
