@@ -34,9 +34,9 @@ __global__ void copy_late(LateCopies copies, int clocks) {
   }
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   for (int copy = 0; copy < copies.count; ++copy) {
-    const auto* from = static_cast<const std::uint16_t*>(copies.from[copy]);
-    auto* to = static_cast<std::uint16_t*>(copies.to[copy]);
-    for (std::int64_t i = first; i < copies.bytes[copy] / 2;
+    const auto* from = static_cast<const std::uint8_t*>(copies.from[copy]);
+    auto* to = static_cast<std::uint8_t*>(copies.to[copy]);
+    for (std::int64_t i = first; i < copies.bytes[copy];
          i += std::int64_t{gridDim.x} * blockDim.x) {
       to[i] = from[i];
     }

@@ -120,7 +120,7 @@ struct PeakProbe {
 [[nodiscard]] cudaError_t launch_mark_clocks(std::int64_t* clocks, std::int64_t* ns,
                                              unsigned multiprocessors, cudaStream_t stream);
 
-// What `launch_copy_late` copies; addresses and sizes are multiples of 2 bytes.
+// What `launch_copy_late` copies, byte by byte: nothing need be aligned.
 struct LateCopies {
   void* to[3] = {};
   const void* from[3] = {};

@@ -66,7 +66,7 @@ class Stage {
   void reload(const Problem& problem, const Tensors& tensors);
   // y as the tensors have it, h of a shrink poisoned: nothing that an earlier launch wrote remains.
   void restore_output();
-  // The same, and x or h where it is an input, which something else may have written.
+  // The same, and x, or an h that is an input: a follower's take their place.
   void restore_rows();
 
   // Launches, waits, and lets what the backend throws pass.
