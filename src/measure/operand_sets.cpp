@@ -15,7 +15,7 @@
 namespace lora_bench {
 namespace {
 
-constexpr std::size_t kMostPoisoned = 64;
+constexpr std::int64_t kMostPoisoned = 64;
 // Bytes of inputs that are compared after timing, beyond one whole set.
 constexpr std::int64_t kMostCompared = std::int64_t{32} << 20;
 
@@ -23,6 +23,8 @@ constexpr std::int64_t kMostCompared = std::int64_t{32} << 20;
 constexpr std::int64_t kCopiedAlone = std::int64_t{256} << 10;
 // Bytes that one thread copies or compares in one go, where there are more of them.
 constexpr std::int64_t kBytesOfAThread = std::int64_t{1} << 20;
+
+bool of_expand(const HeldOperand& held) { return held.is(Role::kB) || held.is(Role::kBias); }
 
 std::string changed_at(const std::string& name, std::int64_t byte) {
   return fmt::format("input {} was changed, first at byte {}", name, byte);
@@ -50,68 +52,53 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
     }
     ++used_.back().end;
   }
-  Operands operands = no_operands(problem);
-  add_plan(operands);
+  sets_.reserve(static_cast<std::size_t>(sets));
+  sets_.emplace_back(memory, problem, tensors,
+                     OperandLayout{.workspace_bytes = workspace_bytes, .poisoned_weights = true});
+  while (count() < sets) {
+    sets_.push_back(
+        sets_.front().again(tensors, cache != CacheMode::kHot, cache == CacheMode::kCold));
+  }
+  outputs_ = cache == CacheMode::kCold ? sets : 1;
   for (std::int64_t set = 0; set < sets; ++set) {
-    if (set == 0 || cache != CacheMode::kHot) {
-      add_weights(operands, set);
+    renew_weights(set);
+  }
+}
+
+void OperandSets::for_own(std::int64_t set,
+                          const std::function<void(const HeldOperand&)>& act) const {
+  for (const HeldOperand& held : at(set).held()) {
+    if (held.buffer != nullptr && !held.shared) {
+      act(held);
     }
-    if (set == 0 || cache == CacheMode::kCold) {
-      add_activations(operands, workspace_bytes);
-    }
-    operands_.push_back(operands);
   }
-  renew_inputs();
 }
 
-void* OperandSets::keep(Kept kept) {
-  if (kept.buffer.bytes() == 0) {
-    return nullptr;
+void OperandSets::for_each(
+    const std::function<void(std::int64_t set, const HeldOperand&)>& act) const {
+  for (std::int64_t set = 0; set < count(); ++set) {
+    for_own(set, [&](const HeldOperand& held) { act(set, held); });
   }
-  if (kept.weights != nullptr) {
-    upload_weights(kept);
-  } else {
-    kept.buffer.upload(kept.source);
-  }
-  kept_.push_back(std::move(kept));
-  return kept_.back().buffer.data();
 }
 
-void* OperandSets::keep_array(const std::string& name, const void* from, std::size_t bytes) {
-  const auto* first = static_cast<const std::byte*>(from);
-  Kept kept;
-  kept.name = name;
-  kept.buffer = GuardedBuffer(memory_, static_cast<std::int64_t>(bytes));
-  kept.source.assign(first, first + bytes);
-  return keep(std::move(kept));
+std::int64_t OperandSets::slot_bytes_of(const HeldOperand& held) const {
+  return held.bytes / problem_.slots;
 }
 
-void OperandSets::add_plan(Operands& operands) {
-  for (const IndexArray& array : index_arrays_of(problem_)) {
-    operands.*array.address = static_cast<const std::int32_t*>(
-        keep_array(array.name, array.values.data(), array.values.size() * sizeof array.values[0]));
-  }
-  operands.scale = static_cast<const float*>(
-      keep_array("scale", tensors_.scale.data(), tensors_.scale.size() * sizeof(float)));
-}
-
-std::int64_t OperandSets::slot_bytes_of(const Kept& kept) const {
-  return kept.buffer.bytes() / problem_.slots;
-}
-
-void OperandSets::upload_slots(const Kept& kept, const Slots& slots) {
-  const std::int64_t slot_bytes = slot_bytes_of(kept);
-  auto* const to = static_cast<std::byte*>(kept.buffer.data()) + slots.first * slot_bytes;
+void OperandSets::upload_slots(const HeldOperand& held, std::int64_t set, const Slots& slots) {
+  const HostTensor& weights = tensors_.of(*held.operand);
+  const std::int64_t slot_bytes = slot_bytes_of(held);
+  auto* const to = static_cast<std::byte*>(held.buffer->data()) + slots.first * slot_bytes;
   const std::int64_t bytes = (slots.end - slots.first) * slot_bytes;
-  if (kept.set == 0) {  // as they lie in the tensor
-    memory_.copy_in(to, kept.weights->data.data() + slots.first * slot_bytes, bytes);
+  if (set == 0) {  // as they lie in the tensor
+    memory_.copy_in(to, weights.data.data() + slots.first * slot_bytes, bytes);
     return;
   }
   if (slot_bytes >= kCopiedAlone) {
     for (std::int64_t slot = slots.first; slot < slots.end; ++slot) {
       std::byte* piece_to = to + (slot - slots.first) * slot_bytes;
       for (const std::span<const std::byte> piece :
-           turned_slot(*kept.weights, problem_.slots, slot, kept.set)) {
+           turned_slot(weights, problem_.slots, slot, set)) {
         memory_.copy_in(piece_to, piece.data(), std::ssize(piece));
         piece_to += std::ssize(piece);
       }
@@ -122,23 +109,24 @@ void OperandSets::upload_slots(const Kept& kept, const Slots& slots) {
   const std::int64_t of_thread = std::max<std::int64_t>(1, kBytesOfAThread / slot_bytes);
   for_blocks(slots.end - slots.first, of_thread, 0, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t slot = begin; slot < end; ++slot) {
-      copy_turned_slot(*kept.weights, problem_.slots, slots.first + slot, kept.set,
+      copy_turned_slot(weights, problem_.slots, slots.first + slot, set,
                        room_.data() + slot * slot_bytes);
     }
   });
   memory_.copy_in(to, room_.data(), bytes);
 }
 
-void OperandSets::upload_weights(const Kept& kept) {
+void OperandSets::upload_weights(const HeldOperand& held, std::int64_t set) {
   for (const Slots& slots : used_) {
-    upload_slots(kept, slots);
+    upload_slots(held, set, slots);
   }
 }
 
 // The slots that nobody uses hold what they held from the start.
-std::string OperandSets::changed_weights(const Kept& kept) const {
-  kept.buffer.download_to(room_);
-  const std::int64_t slot_bytes = slot_bytes_of(kept);
+std::string OperandSets::changed_weights(const HeldOperand& held, std::int64_t set) const {
+  const HostTensor& weights = tensors_.of(*held.operand);
+  held.buffer->download_to(room_);
+  const std::int64_t slot_bytes = slot_bytes_of(held);
   std::vector<char> is_used(static_cast<std::size_t>(problem_.slots));
   for (const Slots& slots : used_) {
     std::fill(is_used.begin() + slots.first, is_used.begin() + slots.end, 1);
@@ -156,7 +144,7 @@ std::string OperandSets::changed_weights(const Kept& kept) const {
         continue;
       }
       for (const std::span<const std::byte> piece :
-           turned_slot(*kept.weights, problem_.slots, slot, kept.set)) {
+           turned_slot(weights, problem_.slots, slot, set)) {
         const std::span<const std::byte> here = now.first(piece.size());
         if (!piece.empty() && std::memcmp(here.data(), piece.data(), piece.size()) != 0 &&
             differs[index] == slot_bytes) {
@@ -170,247 +158,173 @@ std::string OperandSets::changed_weights(const Kept& kept) const {
   });
   for (std::size_t slot = 0; slot < differs.size(); ++slot) {
     if (differs[slot] < slot_bytes) {
-      return changed_at(kept.name, static_cast<std::int64_t>(slot) * slot_bytes + differs[slot]);
+      return changed_at(held.name, static_cast<std::int64_t>(slot) * slot_bytes + differs[slot]);
     }
   }
   return "";
 }
 
-void OperandSets::add_weights(Operands& operands, std::int64_t set) {
-  for (const Operand& operand : operands_of(problem_)) {
-    if (!operand.per_slot) {
-      continue;
-    }
-    const HostTensor& tensor = tensors_.of(operand);
-    const auto bytes = static_cast<std::int64_t>(tensor.data.size());
-    void* address = nullptr;
-    if (bytes > 0) {
-      address = keep({.buffer = GuardedBuffer(memory_, bytes),
-                      .name = label(operand),
-                      .weights = &tensor,
-                      .set = set,
-                      .of_expand = operand.role != Role::kA,
-                      .source = {}});
-    }
-    operands.point(operand, address);
-  }
-}
-
-void OperandSets::add_activations(Operands& operands, std::int64_t workspace_bytes) {
-  for (const Operand& operand : operands_of(problem_)) {
-    if (operand.per_slot) {
-      continue;
-    }
-    std::vector<GuardedBuffer>& buffers = buffers_of(operand.role);
-    buffers.emplace_back(memory_, operand.bytes());
-    operands.point(operand, operand.elements == 0 ? nullptr : buffers.back().data());
-  }
-  y_.back().upload(tensors_.y.data);
-  operands.workspace = nullptr;
-  if (workspace_bytes > 0) {
-    operands.workspace = keep({.buffer = GuardedBuffer(memory_, workspace_bytes),
-                               .name = "the workspace",
-                               .weights = nullptr,
-                               .set = 0,
-                               .of_expand = false,
-                               .source = {}});
-  }
-}
-
 void OperandSets::restore_y() {
-  for (GuardedBuffer& y : y_) {
-    y.upload(tensors_.y.data);
+  for (std::int64_t output = 0; output < outputs(); ++output) {
+    restore_y(output);
   }
 }
 
 void OperandSets::restore_y(std::int64_t output) {
-  y_[static_cast<std::size_t>(output)].upload(tensors_.y.data);
+  if (const HeldOperand& y = at(output).of(Role::kY); y.buffer != nullptr) {
+    y.buffer->upload(tensors_.y.data);
+  }
 }
 
 void OperandSets::poison_h() {
-  if (!has_shrink(problem_.op)) {
-    return;
-  }
-  for (std::size_t turn = 0; turn < std::min(h_.size(), kMostPoisoned); ++turn) {
-    h_[next_h_++ % h_.size()].poison();
+  for (std::int64_t turn = 0; turn < std::min(outputs(), kMostPoisoned); ++turn) {
+    const HeldOperand& h = at(next_h_++ % outputs()).of(Role::kH);
+    if (!h.input && h.buffer != nullptr) {
+      h.buffer->poison();
+    }
   }
 }
 
 void OperandSets::poison_every_h() {
-  for (GuardedBuffer& h : h_) {
-    if (has_shrink(problem_.op)) {
-      h.poison();
+  for_each([](std::int64_t /*set*/, const HeldOperand& held) {
+    if (held.is(Role::kH) && !held.input) {
+      held.buffer->poison();
     }
-  }
+  });
 }
 
 void OperandSets::renew_inputs() {
-  for (GuardedBuffer& x : x_) {
-    x.upload(tensors_.x.data);
-  }
-  for (GuardedBuffer& h : h_) {
-    if (!has_shrink(problem_.op)) {
-      h.upload(tensors_.h.data);
+  for_each([&](std::int64_t /*set*/, const HeldOperand& held) {
+    if (held.operand && held.input && !held.is_weights()) {
+      held.buffer->upload(tensors_.of(*held.operand).data);
     }
-  }
+  });
 }
 
 void OperandSets::renew_batch(const Problem& problem) {
-  const auto renew = [&](std::string_view name, const auto& values) {
-    for (Kept& kept : kept_) {
-      if (kept.name == name) {
-        kept.buffer.upload(values.data(),
-                           static_cast<std::int64_t>(values.size() * sizeof values[0]));
+  const std::vector<IndexArray> arrays = index_arrays_of(problem);
+  for_own(0, [&](const HeldOperand& held) {
+    if (held.name == "scale") {
+      held.buffer->upload(tensors_.scale.data(), held.bytes);
+    }
+    for (const IndexArray& array : arrays) {
+      if (held.name == array.name) {
+        held.buffer->upload(array.values.data(), held.bytes);
       }
     }
-  };
-  for (const IndexArray& array : index_arrays_of(problem)) {
-    renew(array.name, array.values);
-  }
-  renew("scale", tensors_.scale);
+  });
 }
 
 void OperandSets::renew_weights(std::int64_t set) {
-  for (Kept& kept : kept_) {
-    if (kept.weights != nullptr && kept.set == set) {
-      upload_weights(kept);
+  for_own(set, [&](const HeldOperand& held) {
+    if (held.is_weights()) {
+      upload_weights(held, set);
     }
-  }
+  });
+}
+
+void OperandSets::renew_expand(std::int64_t set) {
+  for_own(set, [&](const HeldOperand& held) {
+    if (of_expand(held)) {
+      upload_weights(held, set);
+    }
+  });
 }
 
 void OperandSets::clear_expand(std::int64_t set) {
-  for (Kept& kept : kept_) {
-    if (kept.of_expand && kept.set == set) {
-      kept.buffer.clear();
+  for_own(set, [](const HeldOperand& held) {
+    if (of_expand(held)) {
+      held.buffer->clear();
     }
-  }
+  });
 }
 
 void OperandSets::clear_expand() {
-  for (Kept& kept : kept_) {
-    if (kept.of_expand) {
-      kept.buffer.clear();
-    }
+  for (std::int64_t set = 0; set < count(); ++set) {
+    clear_expand(set);
   }
 }
 
 void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
-  const auto copy = [&](const GuardedBuffer& buffer, const OldNumber& number, std::int64_t place) {
-    const std::int64_t bytes = size_bytes(number.tensor->dtype);
-    memory_.copy_in(static_cast<std::byte*>(buffer.data()) + place * bytes,
-                    number.tensor->data.data() + number.index * bytes, bytes);
-  };
-  for (const OldNumber& number : numbers) {
-    if (number.tensor == &tensors_.x || number.tensor == &tensors_.h) {
-      for (const GuardedBuffer& buffer : number.tensor == &tensors_.x ? x_ : h_) {
-        copy(buffer, number, number.index);
-      }
-      continue;
+  for_each([&](std::int64_t owner, const HeldOperand& held) {
+    if (!held.operand || (held.is_weights() && owner != set)) {
+      return;
     }
-    for (const Kept& kept : kept_) {
-      if (kept.weights == number.tensor && kept.set == set) {
-        copy(kept.buffer, number,
-             element_of_set(*number.tensor, problem_.slots, set, number.index));
+    const HostTensor& tensor = tensors_.of(*held.operand);
+    const std::int64_t bytes = held.element_bytes;
+    for (const OldNumber& number : numbers) {
+      if (number.tensor == &tensor) {
+        const std::int64_t place = held.is_weights()
+                                       ? element_of_set(tensor, problem_.slots, set, number.index)
+                                       : number.index;
+        memory_.copy_in(static_cast<std::byte*>(held.buffer->data()) + place * bytes,
+                        tensor.data.data() + number.index * bytes, bytes);
       }
     }
-  }
-}
-
-void OperandSets::renew_expand(std::int64_t set) {
-  for (const Kept& kept : kept_) {
-    if (kept.of_expand && kept.set == set) {
-      upload_weights(kept);
-    }
-  }
+  });
 }
 
 std::byte* OperandSets::inputs_of_set(std::int64_t set) const {
-  const auto index = static_cast<std::size_t>(output_of_set(set));
-  return static_cast<std::byte*>((has_shrink(problem_.op) ? x_ : h_)[index].data());
+  const HeldOperand& rows = at(set).of(has_shrink(problem_.op) ? Role::kX : Role::kH);
+  return static_cast<std::byte*>(rows.data());
 }
 
 std::byte* OperandSets::output_of(std::int64_t set) const {
-  const auto index = static_cast<std::size_t>(output_of_set(set));
-  return static_cast<std::byte*>((has_expand(problem_.op) ? y_ : h_)[index].data());
+  return static_cast<std::byte*>(at(set).output().data());
 }
 
 void OperandSets::download_output(std::int64_t output, std::vector<std::byte>& to) const {
   memory_.synchronize();
-  const auto index = static_cast<std::size_t>(output);
-  (has_expand(problem_.op) ? y_ : h_)[index].download_to(to);
-}
-
-std::string OperandSets::difference(const std::string& name, const GuardedBuffer& buffer,
-                                    const std::vector<std::byte>& source) const {
-  buffer.download_to(room_);
-  if (source.empty() || same_bytes(room_.data(), source.data(), std::ssize(source))) {
-    return "";
+  if (const HeldOperand& written = at(output).output(); written.buffer != nullptr) {
+    written.buffer->download_to(to);
+  } else {
+    to.clear();
   }
-  const auto first = std::mismatch(source.begin(), source.end(), room_.begin()).first;
-  return changed_at(name, first - source.begin());
 }
 
 std::string OperandSets::damage() const {
-  const auto told = [](const std::string& name, const GuardedBuffer& buffer) -> std::string {
-    const std::string damage = buffer.damage();
-    return damage.empty() ? "" : fmt::format("guard of {} damaged: {}", name, damage);
-  };
   memory_.synchronize();
-  for (std::size_t output = 0; output < y_.size(); ++output) {
-    for (const std::string& found :
-         {told("h", h_[output]), told("y", y_[output]), told("x", x_[output])}) {
-      if (!found.empty()) {
-        return found;
-      }
-    }
-  }
-  for (const Kept& kept : kept_) {
-    if (std::string found = told(kept.name, kept.buffer); !found.empty()) {
-      return found;
+  for (const OperandSet& set : sets_) {
+    if (std::string damage = set.damage(); !damage.empty()) {
+      return damage;
     }
   }
   return "";
 }
 
-std::string OperandSets::changed_rows(std::int64_t output) const {
-  const auto index = static_cast<std::size_t>(output);
-  std::string found = difference("x", x_[index], tensors_.x.data);
-  if (found.empty() && !has_shrink(problem_.op)) {
-    found = difference("h", h_[index], tensors_.h.data);
+std::string OperandSets::changed(const HeldOperand& held) const {
+  const auto* const source = static_cast<const std::byte*>(sets_.front().contents(held, tensors_));
+  held.buffer->download_to(room_);
+  if (same_bytes(room_.data(), source, held.bytes)) {
+    return "";
   }
-  return found;
+  return changed_at(held.name,
+                    std::mismatch(room_.begin(), room_.end(), source).first - room_.begin());
 }
 
 std::string OperandSets::changed_inputs(std::int64_t first_set) const {
   memory_.synchronize();
-  std::vector<std::vector<const Kept*>> of_set(static_cast<std::size_t>(count()));
-  for (const Kept& kept : kept_) {
-    if (kept.weights != nullptr) {
-      of_set[static_cast<std::size_t>(kept.set)].push_back(&kept);
-    } else if (std::string found = difference(kept.name, kept.buffer, kept.source);
-               !found.empty()) {
-      return found;
+  std::string found;
+  for_own(0, [&](const HeldOperand& held) {
+    if (found.empty() && !held.operand && held.input) {
+      found = changed(held);
     }
-  }
+  });
   std::int64_t compared = 0;
-  for (std::int64_t turn = 0; turn < count() && (turn == 0 || compared < kMostCompared); ++turn) {
+  for (std::int64_t turn = 0;
+       found.empty() && turn < count() && (turn == 0 || compared < kMostCompared); ++turn) {
     const std::int64_t set = (first_set + turn) % count();
-    std::string found;
-    if (turn == 0 || outputs() > 1) {
-      found = changed_rows(output_of_set(set));
-      compared += x_.front().bytes();
-    }
-    for (const Kept* kept : of_set[static_cast<std::size_t>(set)]) {
-      if (found.empty()) {
-        found = changed_weights(*kept);
-        compared += kept->buffer.bytes();
+    for (const HeldOperand& held : at(set).held()) {
+      // What sets share is compared once.
+      const bool looked_at =
+          held.buffer != nullptr && held.operand && held.input && (turn == 0 || !held.shared);
+      if (looked_at && found.empty()) {
+        found = held.is_weights() ? changed_weights(held, held.shared ? 0 : set) : changed(held);
+        compared += held.bytes;
       }
     }
-    if (!found.empty()) {
-      return found;
-    }
   }
-  return "";
+  return found;
 }
 
 }  // namespace lora_bench

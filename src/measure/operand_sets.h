@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "device/memory.h"
 #include "measure/small_changes.h"
-#include "ops/backend.h"
+#include "ops/operand_set.h"
 #include "scenario/case.h"
 #include "workload/tensors.h"
 
@@ -21,11 +22,9 @@ class OperandSets {
   OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors, CacheMode cache,
               std::int64_t sets, std::int64_t workspace_bytes);
 
-  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(operands_.size()); }
-  [[nodiscard]] const Operands& operands(std::int64_t set) const {
-    return operands_[static_cast<std::size_t>(set)];
-  }
-  [[nodiscard]] std::int64_t outputs() const { return static_cast<std::int64_t>(y_.size()); }
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(sets_.size()); }
+  [[nodiscard]] const Operands& operands(std::int64_t set) const { return at(set).operands(); }
+  [[nodiscard]] std::int64_t outputs() const { return outputs_; }
   // The output that a set's launch writes.
   [[nodiscard]] std::int64_t output_of_set(std::int64_t set) const {
     return outputs() == 1 ? 0 : set;
@@ -63,48 +62,31 @@ class OperandSets {
   [[nodiscard]] std::string changed_inputs(std::int64_t first_set) const;
 
  private:
-  // An operand that is not written, or scratch.
-  struct Kept {
-    GuardedBuffer buffer;
-    std::string name;
-    const HostTensor* weights = nullptr;  // of which it holds those of `set`
-    std::int64_t set = 0;
-    bool of_expand = false;         // B or bias
-    std::vector<std::byte> source;  // of all but weights and scratch
-  };
-
   // From `first` to before `end`.
   struct Slots {
     std::int64_t first = 0, end = 0;
   };
 
-  void* keep(Kept kept);
-  void* keep_array(const std::string& name, const void* from, std::size_t bytes);
-  [[nodiscard]] std::int64_t slot_bytes_of(const Kept& kept) const;
-  void upload_weights(const Kept& kept);
-  void upload_slots(const Kept& kept, const Slots& slots);
-  [[nodiscard]] std::string changed_weights(const Kept& kept) const;
-  [[nodiscard]] std::string changed_rows(std::int64_t output) const;
-  [[nodiscard]] std::string difference(const std::string& name, const GuardedBuffer& buffer,
-                                       const std::vector<std::byte>& source) const;
-  // Of x, h or y.
-  [[nodiscard]] std::vector<GuardedBuffer>& buffers_of(Role role) {
-    return role == Role::kX ? x_ : role == Role::kH ? h_ : y_;
+  [[nodiscard]] const OperandSet& at(std::int64_t set) const {
+    return sets_[static_cast<std::size_t>(set)];
   }
-  void add_plan(Operands& operands);
-  void add_weights(Operands& operands, std::int64_t set);
-  void add_activations(Operands& operands, std::int64_t workspace_bytes);
+  // Calls `act` with every buffer once, and the first set that has it.
+  void for_each(const std::function<void(std::int64_t set, const HeldOperand&)>& act) const;
+  // The same for what `set` does not share with the first.
+  void for_own(std::int64_t set, const std::function<void(const HeldOperand&)>& act) const;
+  [[nodiscard]] std::int64_t slot_bytes_of(const HeldOperand& held) const;
+  void upload_weights(const HeldOperand& held, std::int64_t set);
+  void upload_slots(const HeldOperand& held, std::int64_t set, const Slots& slots);
+  [[nodiscard]] std::string changed_weights(const HeldOperand& held, std::int64_t set) const;
+  [[nodiscard]] std::string changed(const HeldOperand& held) const;
 
   Memory& memory_;
   const Problem& problem_;
   const Tensors& tensors_;
   std::vector<Slots> used_;  // by a row of the batch, ascending
-  std::vector<Kept> kept_;
-  std::vector<GuardedBuffer> x_;
-  std::vector<GuardedBuffer> h_;
-  std::vector<GuardedBuffer> y_;
-  std::vector<Operands> operands_;
-  std::size_t next_h_ = 0;
+  std::vector<OperandSet> sets_;
+  std::int64_t outputs_ = 1;
+  std::int64_t next_h_ = 0;
   mutable std::vector<std::byte> room_;  // for what is on its way; new memory takes longer
 };
 

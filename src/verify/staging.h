@@ -7,6 +7,7 @@
 
 #include "device/memory.h"
 #include "ops/backend.h"
+#include "ops/operand_set.h"
 #include "workload/tensors.h"
 
 namespace lora_bench {
@@ -42,21 +43,11 @@ struct Copy {
 // are made at once.
 void enqueue_late_copies(Memory& memory, const std::vector<Copy>& copies, Stream stream);
 
-// Where operands start: on 256-byte boundaries, or shifted by one element of their dtype, which is
-// all the alignment that a backend may ask for (the workspace stays on a boundary). kSome: each
-// shifted by 1, 2, 4 or 8 of them or not, as is drawn.
-enum class Alignment : std::uint8_t { kBoundary, kElement, kSome };
-
-// Room for the plan at hand, or for every plan of the problem's slots: active_ids then ends in -1,
-// and group_starts repeats where the last group ends.
-enum class PlanRoom : std::uint8_t { kExact, kAllSlots };
-
-// The operands of one step in guarded buffers of one memory. h (unless it is an input) and the
-// workspace start poisoned; y starts as the tensors have it, with or without add_inputs.
+// A set of operands and what launches of it leave there: y starts as the tensors have it, with or
+// without add_inputs.
 class Stage {
  public:
-  // `problem` and `tensors` must outlive the stage, or the next reload. Of kSome an even `draw` and
-  // the odd one after it shift what the other does not.
+  // `problem` and `tensors` must outlive the stage, or the next reload.
   Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
         std::int64_t workspace_bytes, Alignment alignment = Alignment::kBoundary,
         PlanRoom plan_room = PlanRoom::kExact, std::uint64_t draw = 0);
@@ -109,28 +100,12 @@ class Stage {
   [[nodiscard]] Look look(Look before = {}) const;
 
  private:
-  struct Staged {
-    std::string name;
-    GuardedBuffer buffer;
-    const void* source = nullptr;  // null = written by the op, not an input
-  };
-  void stage(const std::string& name, const void* source, std::int64_t elements,
-             std::int64_t element_bytes, bool input = true);
-  [[nodiscard]] std::int64_t shift_of(const std::string& name, std::size_t place) const;
-  void stage_all();
-  [[nodiscard]] void* address(const std::string& name) const;
-  void point_operands();
+  void upload(const HeldOperand& held);
 
   Memory* memory_;
   const Problem* problem_;
   const Tensors* tensors_;
-  std::int64_t workspace_bytes_;
-  Alignment alignment_;
-  PlanRoom plan_room_;
-  std::uint64_t draw_;
-  std::vector<IndexArray> index_arrays_;
-  std::vector<Staged> staged_;
-  Operands operands_;
+  OperandSet set_;
 };
 
 }  // namespace lora_bench
