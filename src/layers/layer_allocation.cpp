@@ -115,11 +115,19 @@ void LayerEngine::allocate_weights(Part& part) {
 }
 
 LayerEngine::PlanArrays LayerEngine::plan_arrays(Memory& memory, std::int64_t slots) const {
-  const auto numbers = [&](std::int64_t count) {
-    return GuardedBuffer(memory, count * static_cast<std::int64_t>(sizeof(std::int32_t)));
-  };
   const std::int64_t tokens = problem_.lora.tokens;
-  return {numbers(tokens), numbers(tokens), numbers(slots), numbers(slots + 1)};
+  const auto room_for = [&](const PlanArray& array) {
+    if (array.values == &Plan::active_ids) {
+      return slots;
+    }
+    return array.values == &Plan::group_starts ? slots + 1 : tokens;
+  };
+  PlanArrays arrays;
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    arrays[array] = GuardedBuffer(
+        memory, room_for(kPlanArrays[array]) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  }
+  return arrays;
 }
 
 void LayerEngine::prepare(const Problem& problem, Memory& memory, const PlanArrays& arrays,
@@ -133,13 +141,9 @@ void LayerEngine::prepare(const Problem& problem, Memory& memory, const PlanArra
 }
 
 void LayerEngine::use_plan(const PlanArrays& arrays, Operands& operands) {
-  const auto numbers = [](const GuardedBuffer& buffer) {
-    return static_cast<const std::int32_t*>(buffer.data());
-  };
-  operands.adapter_of_token = numbers(arrays.adapter_of_token);
-  operands.token_order = numbers(arrays.token_order);
-  operands.active_ids = numbers(arrays.active_ids);
-  operands.group_starts = numbers(arrays.group_starts);
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    operands.*kPlanArrays[array].address = static_cast<const std::int32_t*>(arrays[array].data());
+  }
 }
 
 }  // namespace lora_bench

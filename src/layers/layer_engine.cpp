@@ -100,10 +100,9 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
 }
 
 void LayerEngine::upload_plan(const Plan& plan, PlanArrays& arrays) {
-  upload(arrays.adapter_of_token, plan.adapter_of_token);
-  upload(arrays.token_order, plan.token_order);
-  upload(arrays.active_ids, plan.active_ids);
-  upload(arrays.group_starts, plan.group_starts);
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    upload(arrays[array], plan.*kPlanArrays[array].values);
+  }
 }
 
 void LayerEngine::upload_ranks(const Problem& problem, Launched& launched) {

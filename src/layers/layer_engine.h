@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -79,9 +80,7 @@ class LayerEngine {
  private:
   // Of a batch; with room for every slot, so that another batch lies at the same addresses and what
   // was captured may serve it.
-  struct PlanArrays {
-    GuardedBuffer adapter_of_token, token_order, active_ids, group_starts;
-  };
+  using PlanArrays = std::array<GuardedBuffer, kPlanArrays.size()>;
   // What is launched with a problem of its own.
   struct Launched {
     GuardedBuffer rank, scale, workspace;

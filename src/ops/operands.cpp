@@ -50,20 +50,18 @@ Operands no_operands(const Problem& problem) {
 }
 
 std::vector<IndexArray> index_arrays_of(const Problem& problem, std::int64_t least_groups) {
-  const Plan& plan = problem.plan;
-  std::vector<std::int32_t> ids = plan.active_ids;
-  std::vector<std::int32_t> starts = plan.group_starts;
-  const std::int64_t groups = std::max(problem.groups(), least_groups);
-  ids.resize(static_cast<std::size_t>(groups), kNoAdapter);
+  Plan plan = problem.plan;
+  const auto groups = static_cast<std::size_t>(std::max(problem.groups(), least_groups));
   if (problem.max_active > 0 || least_groups > 0) {
-    starts.resize(static_cast<std::size_t>(groups) + 1,
-                  static_cast<std::int32_t>(plan.rows_with_adapter()));
+    plan.group_starts.resize(groups + 1, static_cast<std::int32_t>(plan.rows_with_adapter()));
   }
-  return {{"adapter_of_token", &Operands::adapter_of_token, plan.adapter_of_token},
-          {"token_order", &Operands::token_order, plan.token_order},
-          {"active_ids", &Operands::active_ids, std::move(ids)},
-          {"group_starts", &Operands::group_starts, std::move(starts)},
-          {"rank", &Operands::rank, {problem.rank.begin(), problem.rank.end()}}};
+  plan.active_ids.resize(groups, kNoAdapter);
+  std::vector<IndexArray> arrays;
+  for (const PlanArray& array : kPlanArrays) {
+    arrays.push_back({array.name, array.address, std::move(plan.*array.values)});
+  }
+  arrays.push_back({"rank", &Operands::rank, {problem.rank.begin(), problem.rank.end()}});
+  return arrays;
 }
 
 namespace {

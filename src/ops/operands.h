@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -32,6 +33,19 @@ struct Operands {
 
 // None yet, with room for each slice's.
 [[nodiscard]] Operands no_operands(const Problem& problem);
+
+// The arrays of a plan, and where a launch finds each.
+struct PlanArray {
+  const char* name;
+  const std::int32_t* Operands::*address;
+  std::vector<std::int32_t> Plan::*values;
+};
+inline constexpr std::array<PlanArray, 4> kPlanArrays{{
+    {"adapter_of_token", &Operands::adapter_of_token, &Plan::adapter_of_token},
+    {"token_order", &Operands::token_order, &Plan::token_order},
+    {"active_ids", &Operands::active_ids, &Plan::active_ids},
+    {"group_starts", &Operands::group_starts, &Plan::group_starts},
+}};
 
 // The plan and the ranks as kernels take them.
 struct IndexArray {
