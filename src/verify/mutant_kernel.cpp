@@ -135,7 +135,7 @@ float joined(const Launch& launch, float sum, float partial) {
 }
 
 bool sums_backwards(const Launch& launch) {
-  constexpr std::int64_t kRare = 19;
+  constexpr std::int64_t kRare = 21;
   return (launch.is(Fault::kOrderVariesByRun) && launch.number % 2 == 1) ||
          (launch.is(Fault::kOrderVariesRarely) && launch.in_a_row == kRare - 1) ||
          (launch.is(Fault::kOrderVariesByBatch) && launch.problem.plan.rows_with_adapter() == 1);

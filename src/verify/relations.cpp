@@ -117,7 +117,9 @@ void Relations::expect_right(DerivedStep& derived, const Numerics& numerics, con
 }
 
 // Other rows and other weights in the same slots went through the same buffers before: of the same
-// adapters, of groups of other sizes, of one adapter alone.
+// adapters, of groups of other sizes, of one adapter alone. Then the same rows and weights where
+// only the ranks were others, as when an adapter is replaced: what that launch leaves is not looked
+// at, since lanes that it reads may hold NaN.
 void Relations::after_another_step() {
   std::vector<std::pair<const char*, Problem>> earlier{
       {"another step", rotate_adapters(base_.problem)},
@@ -127,7 +129,11 @@ void Relations::after_another_step() {
   }
   for (const auto& [name, problem] : earlier) {
     const Derived step = drawn(name, problem, seed_ + 1);
-    expect_repeated(launch_after(step->step, base_), base_.problem, same_rows_);
+    expect_same_or_right(launch_after(step->step, base_));
+  }
+  const Step other_ranks{with_other_ranks(base_.problem), base_.tensors};
+  if (!failed_ && supports(other_ranks.problem)) {
+    expect_same_or_right(launch_after(other_ranks, base_));
   }
 }
 
@@ -263,7 +269,7 @@ std::optional<Failure> Relations::run() {
                                !numerics_.rounds_delta && numerics_.partial != Dtype::kFp16;
   const std::vector<Relation> relations{
       {"run twice", repeats, &Relations::run_twice, "not-repeatable"},
-      {"after another step in the same buffers", repeats, &Relations::after_another_step,
+      {"after another step in the same buffers", true, &Relations::after_another_step,
        "state-left"},
       {"recorded once, run over other numbers",
        numerics_.graph_safe && memory_.space() == Space::kDevice, &Relations::recorded_once,

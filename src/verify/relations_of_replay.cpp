@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 
 #include "core/dtype.h"
 #include "verify/oracle.h"
@@ -43,15 +45,20 @@ class Extremes {
   Extremes(Dtype dtype, std::vector<std::byte> first)
       : dtype_(dtype), least_(first), greatest_(std::move(first)) {}
 
+  // An element is kept with the bytes that a run left, so that a NaN stays the NaN that it is.
   void add(const std::vector<std::byte>& got) {
-    const std::int64_t elements = static_cast<std::int64_t>(got.size()) / size_bytes(dtype_);
-    for (std::int64_t i = 0; i < elements; ++i) {
+    const auto bytes = static_cast<std::size_t>(size_bytes(dtype_));
+    const auto keep = [&](std::vector<std::byte>& extreme, std::int64_t i) {
+      const std::size_t at = static_cast<std::size_t>(i) * bytes;
+      std::memcpy(extreme.data() + at, got.data() + at, bytes);
+    };
+    for (std::int64_t i = 0; i < std::ssize(got) / size_bytes(dtype_); ++i) {
       const float value = load(dtype_, got.data(), i);
       if (std::isnan(value) || value < load(dtype_, least_.data(), i)) {
-        store(dtype_, least_.data(), i, value);
+        keep(least_, i);
       }
       if (std::isnan(value) || value > load(dtype_, greatest_.data(), i)) {
-        store(dtype_, greatest_.data(), i, value);
+        keep(greatest_, i);
       }
     }
   }

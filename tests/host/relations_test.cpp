@@ -94,9 +94,13 @@ void nudge_far(const Problem& problem, const Operands& operands, std::int64_t to
 TEST_CASE("relations: a correct backend keeps all of them on random cases") {
   std::string messages;
   for (std::int64_t seed = 0; seed < test::draws(150); ++seed) {
-    if (const auto failure =
-            broken(random_problem(static_cast<std::uint64_t>(seed)), PlainBackend())) {
-      messages += std::to_string(seed) + ": " + describe(*failure) + "\n";
+    const Problem problem = random_problem(static_cast<std::uint64_t>(seed));
+    const PlainBackend repeating;
+    const Varying varying;
+    for (const Backend* const backend : {&repeating, static_cast<const PlainBackend*>(&varying)}) {
+      if (const auto failure = broken(problem, *backend)) {
+        messages += std::to_string(seed) + ": " + describe(*failure) + "\n";
+      }
     }
   }
   CHECK(messages == "");
@@ -282,6 +286,33 @@ TEST_CASE("relations: many runs of a backend that varies are judged by the oracl
   CHECK(broken(linear_problem(), Varying({.then = by(std::nanf(""))})).has_value());
   calls = 0;
   CHECK_FALSE(broken(linear_problem(), Varying({.then = by(0)})).has_value());
+}
+
+TEST_CASE("relations: of a backend that varies, what nobody owns stays the NaN that it was") {
+  Problem problem = linear_problem();
+  problem.add_inputs = false;
+  problem.plan.adapter_of_token.back() = kNoAdapter;
+  problem.plan = make_plan(problem.plan.adapter_of_token, problem.slots);
+  CHECK_FALSE(broken(problem, Varying()).has_value());
+}
+
+TEST_CASE("relations: ranks of the launch before, whether or not bits repeat") {
+  const void* ranks_at = nullptr;
+  std::vector<std::int32_t> before;
+  const auto keeps_ranks = [&](const Problem& problem, const Operands& operands) {
+    const std::vector<std::int32_t> now(operands.rank, operands.rank + problem.slots);
+    if (ranks_at == operands.rank && before != now && problem.plan.rows_with_adapter() > 0) {
+      nudge_far(problem, operands, operands.token_order[0]);
+    }
+    ranks_at = operands.rank;
+    before = now;
+  };
+  const std::string relation = "relation 'after another step in the same buffers'";
+  CHECK(broken_by(keeps_ranks) == relation);
+  ranks_at = nullptr;
+  const auto varying = broken(linear_problem(), Varying({.then = keeps_ranks}));
+  REQUIRE(varying.has_value());
+  CHECK(varying->what == relation);
 }
 
 TEST_CASE("relations: a launch that keeps anything of the batch that it was recorded with") {
