@@ -147,8 +147,10 @@ typedef struct lora_bench_descriptor {
   int64_t (*workspace_bytes)(const lora_bench_problem* problem);
 
   /* Does the op, or enqueues it on `stream` (a cudaStream_t; NULL on the host) and on no other,
-   * without waiting. Nothing of it may read host memory once it returned. 0 = done; else a sentence
-   * in `error`: the row says ERROR with it, and the run goes on. */
+   * without waiting. Nothing of it may read host memory once it returned. The kernel before it on
+   * the stream may still be writing x, h and y where yours takes an early start (programmatic
+   * dependent launch); weights, plan, ranks and scales are older. 0 = done; else a sentence in
+   * `error`: the row says ERROR with it, and the run goes on. */
   int32_t (*launch)(const lora_bench_problem* problem, const lora_bench_operands* operands,
                     void* stream, char* error, int64_t error_bytes);
 } lora_bench_descriptor;

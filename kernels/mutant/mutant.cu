@@ -40,6 +40,22 @@ dim3 grid_of(std::int64_t tiles, std::int32_t slices, std::int64_t groups) {
           static_cast<unsigned>(groups)};
 }
 
+// Of a kernel that may begin while the launch before it still runs, and does not wait for it.
+struct EarlyStart {
+  EarlyStart(unsigned blocks, cudaStream_t stream) {
+    link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    link.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kMutantThreads);
+    config.stream = stream;
+    config.attrs = &link;
+    config.numAttrs = 1;
+  }
+
+  cudaLaunchAttribute link = {};
+  cudaLaunchConfig_t config = {};
+};
+
 __global__ void mutant_wait(std::int64_t nanoseconds) { mutant_delay(nanoseconds); }
 
 cudaError_t zero(const ShrinkParams& params, const MutantLaunch& launch, cudaStream_t stream) {
@@ -53,9 +69,13 @@ cudaError_t zero(const ShrinkParams& params, const MutantLaunch& launch, cudaStr
   }
   if (items > 0 && launch.fault != MutantFault::kNotZeroed &&
       recording == cudaStreamCaptureStatusNone) {
-    const std::int64_t blocks = tiles_of(items, kMutantThreads);
-    mutant_zero<<<static_cast<unsigned>(blocks < 1024 ? blocks : 1024), kMutantThreads, 0,
-                  stream>>>(params, launch);
+    const std::int64_t tiles = tiles_of(items, kMutantThreads);
+    const auto blocks = static_cast<unsigned>(tiles < 1024 ? tiles : 1024);
+    if (launch.fault == MutantFault::kHClearedUnawaited) {
+      const EarlyStart start(blocks, stream);
+      return cudaLaunchKernelEx(&start.config, mutant_zero, params, launch);
+    }
+    mutant_zero<<<blocks, kMutantThreads, 0, stream>>>(params, launch);
   }
   return cudaGetLastError();
 }
@@ -97,22 +117,6 @@ bool keeps_first(MutantFault fault) {
   return fault == MutantFault::kCapturedX || fault == MutantFault::kStaleY;
 }
 
-// May begin while the launch before it still runs, which it does not wait for.
-template <typename T>
-cudaError_t keep_unawaited(const ShrinkParams& shrink, const ExpandParams& expand,
-                           const MutantLaunch& launch, cudaStream_t stream) {
-  cudaLaunchAttribute link = {};
-  link.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  link.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(kKeepBlocks);
-  config.blockDim = dim3(kMutantThreads);
-  config.stream = stream;
-  config.attrs = &link;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, mutant_keep<T>, shrink, expand, launch);
-}
-
 // `other` goes on where `stream` is now.
 cudaError_t let_follow(cudaStream_t other, cudaStream_t stream) {
   cudaEvent_t here = nullptr;
@@ -137,7 +141,9 @@ cudaError_t launch_as(MutantOps ops, const ShrinkParams& shrink, const ExpandPar
     mutant_keep<T><<<kKeepBlocks, kMutantThreads, 0, stream>>>(shrink, expand, launch);
   }
   if (launch.fault == MutantFault::kStartsUnawaited) {
-    const cudaError_t result = keep_unawaited<T>(shrink, expand, launch, stream);
+    const EarlyStart start(kKeepBlocks, stream);
+    const cudaError_t result =
+        cudaLaunchKernelEx(&start.config, mutant_keep<T>, shrink, expand, launch);
     if (result != cudaSuccess) {
       return result;
     }

@@ -268,6 +268,10 @@ __global__ void __launch_bounds__(kMutantThreads)
   if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) {
     write_astray<T>(params, launch);
   }
+  if (fault == MutantFault::kHClearedUnawaited) {
+    let_next_kernel_start();
+    mutant_delay(kMutantPause);
+  }
   ExpandPlace place;
   place.slice = static_cast<int>(blockIdx.y);
   place.source =

@@ -105,6 +105,7 @@ enum class MutantFault : std::uint8_t {
   kLeftOnOtherStream,
   kStartsUnawaited,
   kHKeptInRecording,
+  kHClearedUnawaited,
   // Sizes at which every sum is wrong.
   kWrongFrom513Tokens,
   kWrongFrom1001Tokens,

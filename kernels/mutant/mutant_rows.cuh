@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/dtype.cuh"
+#include "kernels/link.cuh"
 #include "kernels/mutant/mutant.h"
 
 namespace lora_bench::kernels {

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "device/memory.h"
+
 namespace lora_bench {
 
 // What identifies the machine a figure was taken on. For the CPU: model name, cores, last-level
@@ -26,6 +28,8 @@ struct DeviceFacts {
 [[nodiscard]] DeviceFacts gpu_facts();
 // Of the first GPU, asked once; those of one host are alike. Nothing is known where there is none.
 [[nodiscard]] const DeviceFacts& first_gpu();
+// Of what launches in this memory run on, asked once; throws as gpu_facts().
+[[nodiscard]] const DeviceFacts& facts_of(Space space);
 // "" when a GPU can be used, else the sentence: built without CUDA, no driver, driver too old for
 // the runtime, no device, no code for its architecture in this build.
 [[nodiscard]] std::string why_no_gpu();

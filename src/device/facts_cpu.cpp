@@ -90,6 +90,15 @@ DeviceFacts cpu_facts() {
   return facts;
 }
 
+const DeviceFacts& facts_of(Space space) {
+  static const DeviceFacts kHost = cpu_facts();
+  if (space == Space::kHost) {
+    return kHost;
+  }
+  static const DeviceFacts kDevice = gpu_facts();
+  return kDevice;
+}
+
 const DeviceFacts& first_gpu() {
   static const DeviceFacts kFacts = why_no_gpu().empty() ? gpu_facts() : DeviceFacts{};
   return kFacts;

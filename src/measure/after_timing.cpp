@@ -10,6 +10,7 @@
 
 #include "core/bytes.h"
 #include "core/dtype.h"
+#include "device/facts.h"
 #include "measure/small_changes.h"
 #include "workload/excerpt.h"
 
@@ -336,15 +337,17 @@ class RunsAfterTiming {
   std::string left_by_other_batch() {
     const MeasureRequest& asked = timed_.request();
     const std::int64_t tokens = problem_.tokens;
-    const Problem other =
-        other_batch(problem_, tokens > 1 ? after_.any_place(tokens) : 0, tensors_);
+    Problem other = other_batch(problem_, tokens > 1 ? after_.any_place(tokens) : 0, tensors_);
+    const Backend& backend = timed_.backend();
+    if (!backend.supports(other, facts_of(timed_.memory().space())).yes) {
+      other.rank = problem_.rank;
+    }
     const MeasureRequest request{other, asked.settings, asked.seed, asked.check, nullptr, nullptr};
     const AfterTiming after(request, sets_, after_.secret(), after_.last_output());
     const std::int64_t set = after.any_set();
     sets_.renew_batch(other);
     sets_.poison_every_h();
     // Rows that lay together may not any more, and take more room.
-    const Backend& backend = timed_.backend();
     const GuardedBuffer workspace(timed_.memory(), backend.workspace_bytes(other));
     Operands operands = sets_.operands(set);
     operands.workspace = workspace.bytes() > 0 ? workspace.data() : nullptr;

@@ -270,6 +270,10 @@ Problem other_batch(const Problem& problem, std::int64_t places, Tensors& tensor
   std::vector<std::int32_t> ids = problem.plan.adapter_of_token;
   std::rotate(ids.begin(), ids.begin() + places, ids.end());
   other.plan = make_plan(ids, problem.slots);
+  other = with_other_counts(other);
+  for (std::int64_t& rank : other.rank) {
+    rank -= rank / 2;
+  }
   for (std::size_t slot = 0; slot < other.scale.size(); ++slot) {
     other.scale[slot] *= -0.5F;
     tensors.scale[slot] *= -0.5F;

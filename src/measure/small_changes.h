@@ -55,8 +55,9 @@ void change_rows(const SmallChange& change, Tensors& tensors);
 // Whether an fp16 h stays finite where x and A have one sign.
 [[nodiscard]] bool takes_one_sign(const Problem& problem);
 
-// Another batch with as many rows of each adapter: each row has the adapter of the row so many
-// places further. Every scale is another one, in the tensors too.
+// Another batch of the same adapters: each row has that of the row so many places further, one row
+// of the largest group another one. Ranks are half as large and every scale is another one, in the
+// tensors too.
 [[nodiscard]] Problem other_batch(const Problem& problem, std::int64_t places, Tensors& tensors);
 
 }  // namespace lora_bench

@@ -61,6 +61,18 @@ OperandSet OperandSet::again(const Tensors& tensors, bool own_weights, bool own_
   return set;
 }
 
+void OperandSet::share_scratch(const OperandSet& other) {
+  for (HeldOperand& held : held_) {
+    for (const HeldOperand& lent : other.held_) {
+      if (!held.input && held.name == lent.name && &held != &output()) {
+        held.buffer = lent.buffer;
+        held.shared = true;
+      }
+    }
+  }
+  point();
+}
+
 void OperandSet::reload(const Problem& problem, const Tensors& tensors) {
   std::vector<HeldOperand> before = std::exchange(held_, {});
   lay_out(problem, tensors);

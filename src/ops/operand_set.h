@@ -36,7 +36,7 @@ struct OperandLayout {
 struct HeldOperand {
   std::string name;                // "a[1]", "token_order", "scale", "workspace"
   std::optional<Operand> operand;  // of the step; none for the others
-  std::int64_t place = 0;          // among the arrays of the plan, where it is one of them
+  std::int64_t place = -1;         // among the arrays of the plan; -1: it is none of them
   std::int64_t element_bytes = 1;
   std::int64_t bytes = 0;
   bool input = false;                     // read by the op and not written
@@ -45,6 +45,7 @@ struct HeldOperand {
 
   [[nodiscard]] void* data() const { return buffer == nullptr ? nullptr : buffer->data(); }
   [[nodiscard]] bool is(Role role) const { return operand && operand->role == role; }
+  [[nodiscard]] bool is_of_plan() const { return place >= 0; }
   [[nodiscard]] bool is_weights() const { return operand && operand->per_slot; }
 };
 
@@ -58,6 +59,9 @@ class OperandSet {
   // A set of the same step that has its weights, its rows (x, h, y and the workspace) or both in
   // buffers of its own and shares the rest.
   [[nodiscard]] OperandSet again(const Tensors& tensors, bool own_weights, bool own_rows) const;
+  // From now on h, where it is neither given nor the result, and the workspace are those of the
+  // other set, which has room for them.
+  void share_scratch(const OperandSet& other);
   // Another step in the same buffers: h and the workspace keep what the launches before left there.
   // A buffer whose size changes, which only those of the plan may, is made anew.
   void reload(const Problem& problem, const Tensors& tensors);

@@ -290,6 +290,12 @@ Entries launch_faults() {
        {"gpu-h-kept-in-recording", "later launches of one recording use h of the first",
         "out-of-turn", "design", Part::kRelations},
        Level::kRelations},
+      {Gpu::kHClearedUnawaited,
+       {"gpu-h-cleared-unawaited",
+        "h is cleared by a kernel that takes an early start and does not wait for the launch "
+        "before",
+        "out-of-turn", "design", Part::kRelations},
+       Level::kRelations},
   };
 }
 

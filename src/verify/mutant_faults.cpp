@@ -52,6 +52,19 @@ FaultEntries row_faults() {
       {Fault::kGroupsOfRecording,
        {"groups-of-recording", "groups beyond as many as were recorded are dropped", "state-left",
         "vLLM #34119, SGLang #28371", Part::kRelations}},
+      {Fault::kWeightsOfSameRows,
+       {"weights-of-same-rows", "A is read again only where x, the plan or a scale is new",
+        "state-left", "design", Part::kRelations}},
+      {Fault::kScalesOfSameWeights,
+       {"scales-of-same-weights", "scales are read again only where x or a weight is new",
+        "state-left", "design", Part::kRelations}},
+      {Fault::kFirstAfterIdleLost,
+       {"first-after-idle-lost", "nothing is done after a launch that had nothing to do",
+        "state-left", "vLLM #34119", Part::kRelations}},
+      {Fault::kHOfOtherRows,
+       {"h-of-other-rows",
+        "h of the launch before the last one is kept where its weights are the same and y is not",
+        "state-left", "design", Part::kRelations}},
   };
 }
 
@@ -90,7 +103,8 @@ FaultEntries lane_sum_faults() {
        {"order-varies-by-batch", "partial sums meet in another order when a row is alone",
         "depends-on-batch", "vLLM #30097", Part::kRelations}},
       {Fault::kOrderVariesRarely,
-       {"order-varies-rarely", "partial sums meet in another order in the 21st launch in a row",
+       {"order-varies-rarely",
+        "partial sums meet in another order in the 16th launch of one step in a row",
         "not-repeatable", "vLLM #50059", Part::kRelations}},
   };
 }

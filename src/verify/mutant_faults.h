@@ -29,6 +29,11 @@ enum class Fault : std::uint8_t {
   kPaddingReadsTokenZero,
   kFrozenPlan,
   kGroupsOfRecording,
+  // What is kept of the launches before.
+  kWeightsOfSameRows,
+  kScalesOfSameWeights,
+  kFirstAfterIdleLost,
+  kHOfOtherRows,
   // The sum over K.
   kNeighbourRow,
   kRowOffsetWraps,
@@ -150,6 +155,10 @@ enum class Fault : std::uint8_t {
   kLooseSliceLess,
 };
 
+[[nodiscard]] constexpr bool remembers(Fault fault) {
+  return (fault >= Fault::kWeightsOfSameRows && fault <= Fault::kHOfOtherRows) ||
+         fault == Fault::kOrderVariesRarely;
+}
 [[nodiscard]] constexpr bool declares_loosely(Fault fault) { return fault >= Fault::kLooseRow; }
 // What such a fault multiplies a delta with.
 struct DeltaAt {
@@ -172,6 +181,9 @@ struct RowTask {
 };
 [[nodiscard]] std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands,
                                                Fault fault);
+
+// Which slice's weights a slice uses.
+[[nodiscard]] std::int64_t weights_of(const Problem& problem, Fault fault, std::int64_t slice);
 
 // The column of y that `column` of `slice` goes to, whether it is left out, and what lies between
 // rows.

@@ -22,10 +22,6 @@ std::unique_ptr<Memory> memory_of(const Backend& backend) {
   return backend.space() == Space::kDevice ? make_device_memory() : make_host_memory();
 }
 
-DeviceFacts facts_for(const Backend& backend) {
-  return backend.space() == Space::kDevice ? gpu_facts() : cpu_facts();
-}
-
 Verdict verdict_of(const Case& spec, const Backend& backend, bool relations, const Prover& prover,
                    Part without = Part::kNone) {
   const std::unique_ptr<Memory> memory = memory_of(backend);
@@ -55,7 +51,7 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part 
       return row;
     }
     const std::unique_ptr<Backend> mutant = make_mutant(fault);
-    if (!mutant->supports(problem_of(spec), facts_for(*mutant)).yes) {
+    if (!mutant->supports(problem_of(spec), facts_of(mutant->space())).yes) {
       continue;
     }
     const Verdict verdict = verdict_of(spec, *mutant, true, prover, without);
@@ -83,7 +79,7 @@ SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases,
 
 void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
                  SelfTestReport& report, const Stop& stop, const Prover& prover) {
-  const DeviceFacts here = facts_for(backend);
+  const DeviceFacts& here = facts_of(backend.space());
   for (std::int64_t index = 0; index < cases && !stop(); ++index) {
     const Case spec = random_case(seed, static_cast<std::uint64_t>(index));
     if (!backend.supports(problem_of(spec), here).yes) {

@@ -17,7 +17,7 @@ struct Launch {
   const Operands& operands;
   Fault fault = Fault::kNone;
   std::int64_t number = 0;    // launches of this kernel before
-  std::int64_t in_a_row = 0;  // of these the last ones, of a step like this one
+  std::int64_t in_a_row = 0;  // of these the last ones, of this step
   RowFacts row = {};          // of the row in hand, where the fault looks at it
   std::vector<float> x = {};  // of the row in hand, as it is read
   std::int32_t taken = 0;     // slot of the weights that the fault takes for those of the row
@@ -135,7 +135,7 @@ float joined(const Launch& launch, float sum, float partial) {
 }
 
 bool sums_backwards(const Launch& launch) {
-  constexpr std::int64_t kRare = 21;
+  constexpr std::int64_t kRare = 16;
   return (launch.is(Fault::kOrderVariesByRun) && launch.number % 2 == 1) ||
          (launch.is(Fault::kOrderVariesRarely) && launch.in_a_row == kRare - 1) ||
          (launch.is(Fault::kOrderVariesByBatch) && launch.problem.plan.rows_with_adapter() == 1);
@@ -203,18 +203,6 @@ std::int64_t lanes_to_expand(const Launch& launch, std::int32_t adapter) {
   return rank;
 }
 
-// Which slice's weights a slice uses.
-std::int64_t weights_of(const Launch& launch, std::int64_t slice) {
-  const std::vector<std::int64_t>& widths = launch.problem.widths;
-  for (std::size_t left = launch.is(Fault::kSlicesSwapped) ? widths.size() : 1; left-- > 1;) {
-    if (widths[left - 1] == widths[left] && widths[left] > 0) {
-      const auto right = static_cast<std::int64_t>(left);
-      return slice == right ? right - 1 : (slice == right - 1 ? right : slice);
-    }
-  }
-  return slice;
-}
-
 std::int64_t pitch_of_b(const Launch& launch) {
   const std::vector<std::int64_t>& ranks = launch.problem.rank;
   if (!launch.is(Fault::kPitchOfLargestRank) || ranks.empty()) {
@@ -232,7 +220,8 @@ bool scales_in_expand(const Launch& launch) {
 // The lanes of h that sums over the rank take; those that the fault leaves out are zero.
 std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
-  const std::int64_t h_slice = launch.is(Fault::kHOfFirstSlice) ? 0 : weights_of(launch, slice);
+  const std::int64_t h_slice =
+      launch.is(Fault::kHOfFirstSlice) ? 0 : weights_of(problem, launch.fault, slice);
   // h was computed for the token; where it is given, the fault of the row is in its reading.
   const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
   const std::int64_t first = h_index(problem, h_slice, h_row, 0);
@@ -254,7 +243,7 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   const std::int64_t elements =
       problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch);
   const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
-  const auto weights = static_cast<std::size_t>(weights_of(launch, slice));
+  const auto weights = static_cast<std::size_t>(weights_of(problem, launch.fault, slice));
   std::vector<float> values =
       decoded(problem.dtype[Role::kB], launch.operands.b[weights], slot * elements, elements);
   for (float& value : values) {
@@ -388,10 +377,20 @@ class MutantKernel final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream) const override {
-    const std::vector<std::int64_t> shape{problem.tokens, problem.slices(), problem.in_features};
-    in_a_row_ = shape == last_shape_ ? in_a_row_ + 1 : 0;
-    last_shape_ = shape;
-    Launch launch{problem, operands, fault_, launches_++, in_a_row_};
+    if (!remembers(fault_)) {
+      launch_with(problem, operands, has_shrink(problem.op));
+      return;
+    }
+    memory_.note(problem, operands);
+    if (!memory_.leaves_out_all(fault_)) {
+      launch_with(problem, memory_.taken(problem, operands, fault_),
+                  has_shrink(problem.op) && !memory_.leaves_out_shrink(fault_));
+    }
+  }
+
+ private:
+  void launch_with(const Problem& problem, const Operands& operands, bool shrinks) const {
+    Launch launch{problem, operands, fault_, launches_++, memory_.same_in_a_row()};
     std::vector<RowTask> todo = tasks(launch);
     share_equal_rows(problem, operands, fault_, todo);
     for (const RowTask& task : todo) {
@@ -401,7 +400,7 @@ class MutantKernel final : public Backend {
         continue;
       }
       launch.x = has_shrink(problem.op) ? x_of_row(launch, task.source) : std::vector<float>();
-      for (std::int64_t slice = 0; has_shrink(problem.op) && slice < problem.slices(); ++slice) {
+      for (std::int64_t slice = 0; shrinks && slice < problem.slices(); ++slice) {
         shrink_row(launch, task, slice);
       }
       for (std::int64_t slice = 0; has_expand(problem.op) && slice < problem.slices(); ++slice) {
@@ -420,7 +419,6 @@ class MutantKernel final : public Backend {
     write_stray(problem, operands, fault_);
   }
 
- private:
   [[nodiscard]] std::vector<RowTask> tasks(const Launch& launch) const {
     if (!launch.is(Fault::kFrozenPlan)) {
       return assign_rows(launch.problem, launch.operands, fault_);
@@ -435,8 +433,8 @@ class MutantKernel final : public Backend {
 
   Fault fault_;
   std::string name_;
-  mutable std::int64_t launches_ = 0, in_a_row_ = 0;
-  mutable std::vector<std::int64_t> last_shape_;
+  mutable std::int64_t launches_ = 0;
+  mutable MutantMemory memory_;
   mutable std::vector<RowTask> frozen_;
   mutable std::int64_t frozen_tokens_ = -1, frozen_slots_ = -1;
 };

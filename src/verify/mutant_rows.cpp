@@ -171,4 +171,15 @@ std::int64_t y_pitch(const Problem& problem, Fault fault) {
   return pitch;
 }
 
+std::int64_t weights_of(const Problem& problem, Fault fault, std::int64_t slice) {
+  const std::vector<std::int64_t>& widths = problem.widths;
+  for (std::size_t left = fault == Fault::kSlicesSwapped ? widths.size() : 1; left-- > 1;) {
+    if (widths[left - 1] == widths[left] && widths[left] > 0) {
+      const auto right = static_cast<std::int64_t>(left);
+      return slice == right ? right - 1 : (slice == right - 1 ? right : slice);
+    }
+  }
+  return slice;
+}
+
 }  // namespace lora_bench

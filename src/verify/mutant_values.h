@@ -15,6 +15,33 @@ struct RowFacts {
 [[nodiscard]] RowFacts row_facts(const Problem& problem, const Operands& operands, std::int64_t row,
                                  Fault fault);
 
+// What some faults keep of the launches before, and do with it.
+class MutantMemory {
+ public:
+  // The launch that is now made.
+  void note(const Problem& problem, const Operands& operands);
+  // How many launches of the same step in the same place went before it without another one.
+  [[nodiscard]] std::int64_t same_in_a_row() const { return same_in_a_row_; }
+  [[nodiscard]] bool leaves_out_all(Fault fault) const;
+  [[nodiscard]] bool leaves_out_shrink(Fault fault) const;
+  // What it takes for its operands.
+  [[nodiscard]] Operands taken(const Problem& problem, const Operands& operands, Fault fault);
+
+ private:
+  struct Mark {
+    std::size_t rows = 0, weights = 0;  // hashes of x (or h), and of A and B
+    std::vector<std::int32_t> plan;
+    std::vector<float> scales;
+    const void* first_a = nullptr;
+    const void* h = nullptr;
+    const void* y = nullptr;
+  };
+  Mark now_, last_, before_last_;
+  std::int64_t same_in_a_row_ = 0;
+  std::vector<std::vector<std::byte>> a_;
+  std::vector<float> scales_;
+};
+
 // Faults by size: what every sum is multiplied with, 1 where the sizes are not those of the fault.
 [[nodiscard]] float factor_by_size(const Problem& problem, Fault fault);
 

@@ -17,6 +17,7 @@ constexpr std::uint64_t kFarStream = 0x666172ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
 constexpr std::uint64_t kRanksStream = 0x72616e6bULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
+constexpr std::uint64_t kTilesStream = 0x74696c65ULL << 32;
 constexpr std::int64_t kOneFarScaleIn = 5;
 constexpr std::int64_t kManyRanksIn = 6;
 
@@ -364,6 +365,23 @@ void draw_many_ranks(Dice dice, AdapterSpec& adapters) {
   adapters.rank.list.front() = largest;
 }
 
+// In one case of three each size that is larger than a tile of 8 to 128 drawn for it becomes a
+// multiple of that: of these one in 128 comes by chance. None grows.
+void cut_to_tiles(Dice dice, Case& spec) {
+  if (!dice.one_in(3)) {
+    return;
+  }
+  const auto cut = [&](std::int64_t& size) {
+    const std::int64_t tile = std::int64_t{8} << dice.below(5);
+    size -= size > tile ? size % tile : 0;
+  };
+  cut(spec.layer.in_features);
+  cut(spec.batch.decode);
+  for (auto* sizes : {&spec.layer.widths, &spec.adapters.rank.list, &spec.batch.prefill}) {
+    std::for_each(sizes->begin(), sizes->end(), cut);
+  }
+}
+
 void draw_who_uses_what(Dice& dice, Case& spec, bool far) {
   const std::int64_t slots = spec.adapters.slots;
   spec.skew = random_law(dice, slots);
@@ -413,6 +431,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
     draw_far_scale(far, spec);
   }
   draw_many_ranks({seed, index, kRanksStream}, spec.adapters);
+  cut_to_tiles({seed, index, kTilesStream}, spec);
   draw_strides(dice, spec.layer, tokens_of(spec));
   spec.adapters.max_rank =
       std::min<std::int64_t>(kMaxRank, std::max<std::int64_t>(1, largest_rank(spec.adapters.rank)) +

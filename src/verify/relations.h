@@ -47,6 +47,7 @@ class Relations {
   // relations.cpp: what other rows, slots and numbers may not change
   void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
   void after_another_step();
+  void after_a_change_of_one_operand(Stage& stage);
   void idle_after_busy();
   void other_values_in_unused_places();
   void permuted_rows();
@@ -55,6 +56,7 @@ class Relations {
   // relations_of_replay.cpp: the same launch, many times and over other buffers' contents
   void recorded_once();
   void behind_another_step();
+  void in_a_row();
   void many_runs();
   void other_batches();
   void memory_given_back();
@@ -70,8 +72,8 @@ class Relations {
   void results_beyond_fp16();
   [[nodiscard]] bool supports(const Problem& problem) const;
 
+  [[nodiscard]] Stage stage_for(const Step& first, const Step& second) const;
   Bits launch(const Step& step);
-  Bits launch_after(const Step& earlier, const Step& step);
   Bits launch_in(Stage& stage);
   void expect_repeated(const Bits& got, const Problem& problem,
                        const std::vector<std::int64_t>& base_rows, bool doubled = false);
@@ -112,8 +114,7 @@ class Relations {
   Failure failure_;
   bool failed_ = false;
   bool damaged_ = false;
-  bool reads_padding_ = false;  // NaN that stands there alone came back
-  bool varies_ = false;         // a step that was to be compared with another did not repeat itself
+  const char* seen_ = nullptr;  // what a relation saw that says more than its hypothesis
 };
 
 }  // namespace lora_bench

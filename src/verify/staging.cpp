@@ -29,16 +29,42 @@ void Stage::reload(const Problem& problem, const Tensors& tensors) {
   set_.reload(problem, tensors);
 }
 
-void Stage::upload(const HeldOperand& held) {
+Stage Stage::again() const {
+  Stage stage(*this);
+  stage.set_ = set_.again(*tensors_, false, true);
+  return stage;
+}
+
+std::vector<std::string> Stage::inputs() const {
+  std::vector<std::string> names;
+  for (const HeldOperand& held : set_.held()) {
+    const std::string name = held.name.substr(0, held.name.find('['));
+    const bool known = std::find(names.begin(), names.end(), name) != names.end();
+    if (held.input && !held.is_of_plan() && held.buffer != nullptr && !known) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+void Stage::change(std::string_view input, const Tensors& tensors) {
+  for (const HeldOperand& held : set_.held()) {
+    if (held.input && std::string_view(held.name).substr(0, held.name.find('[')) == input) {
+      upload(held, tensors);
+    }
+  }
+}
+
+void Stage::upload(const HeldOperand& held, const Tensors& tensors) {
   if (held.buffer != nullptr) {
-    held.buffer->upload(set_.contents(held, *tensors_), held.bytes);
+    held.buffer->upload(set_.contents(held, tensors), held.bytes);
   }
 }
 
 void Stage::restore_output() {
   const HeldOperand& output = set_.output();
   if (output.is(Role::kY)) {
-    upload(output);
+    upload(output, *tensors_);
   } else if (output.buffer != nullptr) {
     output.buffer->poison();
   }
@@ -47,7 +73,7 @@ void Stage::restore_output() {
 void Stage::restore_rows() {
   for (const HeldOperand& held : set_.held()) {
     if (held.operand && held.input && !held.is_weights()) {
-      upload(held);
+      upload(held, *tensors_);
     }
   }
   restore_output();
@@ -55,7 +81,7 @@ void Stage::restore_rows() {
 
 void Stage::launch(const Backend& backend) {
   memory_->synchronize();
-  backend.launch(*problem_, set_.operands(), Stream{});
+  enqueue(backend, Stream{});
   memory_->synchronize();
 }
 
@@ -126,10 +152,10 @@ Stage::Follower Stage::follower(const Tensors& tensors) const {
 
 void Stage::enqueue_both(const Backend& backend, const Follower& follower, Load& load,
                          Stream stream) const {
-  backend.launch(*problem_, set_.operands(), stream);
+  enqueue(backend, stream);
   load.begin(stream);
   enqueue_late_copies(*memory_, follower.in_place, stream);
-  backend.launch(*problem_, set_.operands(), stream);
+  enqueue(backend, stream);
   const HeldOperand& output = set_.output();
   if (output.buffer != nullptr) {
     memory_->enqueue_copy(stream.handle, follower.output.data(), output.data(), output.bytes);

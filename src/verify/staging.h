@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/memory.h"
@@ -55,6 +56,15 @@ class Stage {
   // Another step in the same buffers: h and the workspace keep what the launches before left there.
   // Sizes of x, h, y and the weights must be the same.
   void reload(const Problem& problem, const Tensors& tensors);
+  // Another set of rows, h and workspace of the same step, which shares the rest with this one.
+  [[nodiscard]] Stage again() const;
+  // From now on h, where it is scratch, and the workspace are those of the other stage, which has
+  // room for them.
+  void share_scratch(const Stage& other) { set_.share_scratch(other.set_); }
+  // The inputs of the step but for the plan, those of all slices as one: "x", "a", "scale".
+  [[nodiscard]] std::vector<std::string> inputs() const;
+  // The inputs of this name become those of `tensors`.
+  void change(std::string_view input, const Tensors& tensors);
   // y as the tensors have it, h of a shrink poisoned: nothing that an earlier launch wrote remains.
   void restore_output();
   // The same, and x, or an h that is an input: a follower's take their place.
@@ -62,6 +72,10 @@ class Stage {
 
   // Launches, waits, and lets what the backend throws pass.
   void launch(const Backend& backend);
+  // Launches and does not wait.
+  void enqueue(const Backend& backend, Stream stream) const {
+    backend.launch(*problem_, set_.operands(), stream);
+  }
   // The same while it is watched, on a host, who writes what is not to be written. A write within
   // the page in which an operand ends shows only where it is not put back.
   struct Touched {
@@ -100,7 +114,7 @@ class Stage {
   [[nodiscard]] Look look(Look before = {}) const;
 
  private:
-  void upload(const HeldOperand& held);
+  void upload(const HeldOperand& held, const Tensors& tensors);
 
   Memory* memory_;
   const Problem* problem_;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/dtype.h"
+#include "core/random.h"
 #include "verify/evidence.h"
 
 namespace lora_bench {
@@ -48,10 +49,14 @@ void enlarge(HostTensor& tensor) {
 
 HostTensor nothing_of(Dtype dtype) { return {dtype, 0, {}}; }
 
+// What stands behind rows that became longer: NaN, or where the row begins with a number those that
+// are in it.
+enum class Behind : std::uint8_t { kNan, kNumbers };
+
 // Rows of `width` elements become rows of `width` + `more`. The new elements stand after the first
-// `kept` of each row: zeros where the row begins with a number and `zeros` is asked for, else NaN.
+// `kept` of each row.
 HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t kept,
-                    std::int64_t more, bool zeros) {
+                    std::int64_t more, Behind behind) {
   if (tensor.elements == 0) {
     return tensor;
   }
@@ -64,9 +69,10 @@ HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t k
     std::byte* to = result.data.data() + row * (width + more) * bytes;
     std::memcpy(to, from, at(kept * bytes));
     std::memcpy(to + (kept + more) * bytes, from + kept * bytes, at((width - kept) * bytes));
-    for (std::int64_t i = kept;
-         i < kept + more && zeros && !std::isnan(load(tensor.dtype, from, 0)); ++i) {
-      store(tensor.dtype, to, i, 0);
+    const bool numbers = behind == Behind::kNumbers && !std::isnan(load(tensor.dtype, from, 0));
+    for (std::int64_t i = 0; i < more && numbers; ++i) {
+      const float number = load(tensor.dtype, from, i % kept);
+      store(tensor.dtype, to, kept + i, i % 2 == 0 ? number : -number);
     }
   }
   return result;
@@ -74,8 +80,22 @@ HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t k
 
 // Whole rows of NaN after the first `kept` of every `block` rows.
 HostTensor add_rows(const HostTensor& tensor, std::int64_t block_elements, std::int64_t more) {
-  return tensor.elements == 0 ? tensor
-                              : lengthen(tensor, block_elements, block_elements, more, false);
+  return tensor.elements == 0
+             ? tensor
+             : lengthen(tensor, block_elements, block_elements, more, Behind::kNan);
+}
+
+void take_some(HostTensor& tensor, const HostTensor& other, std::uint64_t seed,
+               std::uint64_t stream) {
+  constexpr std::int64_t kSmall = 64;
+  constexpr std::uint64_t kOneIn = 4;
+  const std::int64_t bytes = size_bytes(tensor.dtype);
+  for (std::int64_t i = 0; i < tensor.elements; ++i) {
+    if (tensor.elements <= kSmall ||
+        random_below(seed, stream, static_cast<std::uint64_t>(i), kOneIn) == 0) {
+      std::memcpy(tensor.data.data() + i * bytes, other.data.data() + i * bytes, at(bytes));
+    }
+  }
 }
 
 void replace_nan(HostTensor& tensor) {
@@ -219,12 +239,28 @@ Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
   problem.max_rank += lanes;
   problem.in_features += features;
   problem.x_stride += features;
-  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, features, true);
-  result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, false);
+  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, features, Behind::kNumbers);
+  result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, Behind::kNan);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
-    result.tensors.a[slice] = add_rows(lengthen(step.tensors.a[slice], k, k, features, true),
-                                       rank * problem.in_features, lanes * problem.in_features);
-    result.tensors.b[slice] = lengthen(step.tensors.b[slice], rank, rank, lanes, false);
+    result.tensors.a[slice] =
+        add_rows(lengthen(step.tensors.a[slice], k, k, features, Behind::kNumbers),
+                 rank * problem.in_features, lanes * problem.in_features);
+    result.tensors.b[slice] = lengthen(step.tensors.b[slice], rank, rank, lanes, Behind::kNan);
+  }
+  return result;
+}
+
+Tensors mixed(const Step& step, const Tensors& other, std::uint64_t seed) {
+  constexpr std::uint64_t kMixStream = 0x6D6978;  // "mix"
+  Tensors result = step.tensors;
+  std::uint64_t stream = kMixStream << 8U;
+  for (const Operand& operand : operands_of(step.problem)) {
+    if (!operand.written) {
+      take_some(result.of(operand), other.of(operand), seed, stream++);
+    }
+  }
+  for (float& scale : result.scale) {
+    scale *= -0.5F;
   }
   return result;
 }
@@ -235,26 +271,6 @@ Problem rotate_adapters(const Problem& problem) {
   if (!ids.empty()) {
     std::rotate(ids.begin(), ids.begin() + 1, ids.end());
   }
-  result.plan = make_plan(ids, problem.slots);
-  return result;
-}
-
-Problem with_other_counts(const Problem& problem) {
-  const Plan& plan = problem.plan;
-  std::int64_t largest = 0;
-  const auto rows_of = [&](std::int64_t group) {
-    return plan.group_starts[at(group) + 1] - plan.group_starts[at(group)];
-  };
-  for (std::int64_t group = 1; group < plan.active(); ++group) {
-    largest = rows_of(group) > rows_of(largest) ? group : largest;
-  }
-  if (plan.active() < 2 || rows_of(largest) < 2) {
-    return problem;
-  }
-  Problem result = problem;
-  std::vector<std::int32_t> ids = plan.adapter_of_token;
-  const std::int32_t row = plan.token_order[at(plan.group_starts[at(largest)])];
-  ids[at(row)] = plan.active_ids[at((largest + 1) % plan.active())];
   result.plan = make_plan(ids, problem.slots);
   return result;
 }

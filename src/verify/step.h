@@ -37,15 +37,16 @@ struct Step {
 [[nodiscard]] Step shrink_half(const Step& step);
 [[nodiscard]] Step expand_half(const Step& step, std::span<const std::byte> h);
 
-// Room for so many more lanes, which hold NaN, and for so many more elements of K, zeros in x and
-// in A: the result is the same.
+// Room for so many more lanes, which hold NaN, and so many more elements of K, numbers of their row
+// again, every second one with the other sign.
 [[nodiscard]] Step widen(const Step& step, std::int64_t lanes, std::int64_t features);
+
+// The same step, of which one number in four of every input is that of `other`, of small inputs
+// all.
+[[nodiscard]] Tensors mixed(const Step& step, const Tensors& other, std::uint64_t seed);
 
 // The same adapters, other rows: every token takes the adapter of the next one.
 [[nodiscard]] Problem rotate_adapters(const Problem& problem);
-// One row of the largest group with another adapter of the batch: the same adapters, groups of
-// other sizes. The problem itself where one adapter alone is in use, or each has one row.
-[[nodiscard]] Problem with_other_counts(const Problem& problem);
 [[nodiscard]] Problem without_adapters(const Problem& problem);
 // Every slot in turn; all rows that have an adapter with the first of them; every slot with another
 // rank, 1 at least.

@@ -140,4 +140,25 @@ std::string content_of(const Problem& problem) {
   return sha256(text).substr(0, 16);
 }
 
+Problem with_other_counts(const Problem& problem) {
+  const Plan& plan = problem.plan;
+  const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
+  const auto rows_of = [&](std::int64_t group) {
+    return plan.group_starts[at(group + 1)] - plan.group_starts[at(group)];
+  };
+  std::int64_t largest = 0;
+  for (std::int64_t group = 1; group < plan.active(); ++group) {
+    largest = rows_of(group) > rows_of(largest) ? group : largest;
+  }
+  if (plan.active() < 2 || rows_of(largest) < 2) {
+    return problem;
+  }
+  Problem result = problem;
+  std::vector<std::int32_t> ids = plan.adapter_of_token;
+  const std::int32_t row = plan.token_order[at(plan.group_starts[at(largest)])];
+  ids[at(row)] = plan.active_ids[at((largest + 1) % plan.active())];
+  result.plan = make_plan(ids, problem.slots);
+  return result;
+}
+
 }  // namespace lora_bench

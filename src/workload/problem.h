@@ -70,6 +70,10 @@ struct Problem {
 // Of the batch and the adapters that the case draws.
 [[nodiscard]] Problem make_problem(const Case& spec);
 
+// One row of the largest group with another adapter of the batch: the same adapters, groups of
+// other sizes. The problem itself where one adapter alone is in use, or each has one row.
+[[nodiscard]] Problem with_other_counts(const Problem& problem);
+
 // One array of numbers of a step. An operand that the op has not has no elements.
 struct Operand {
   Role role = Role::kX;

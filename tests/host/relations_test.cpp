@@ -83,6 +83,24 @@ class Replaying : public PlainBackend {
   }
 };
 
+// Counts the launches of one x at one y that went before without another.
+class SameInARow {
+ public:
+  int operator()(const Problem& problem, const Operands& operands) {
+    const auto* const data = static_cast<const std::byte*>(operands.x);
+    std::vector<std::byte> x(data, data + operand_of(problem, Role::kX).bytes());
+    count_ = operands.y == y_ && x == x_ ? count_ + 1 : 0;
+    y_ = operands.y;
+    x_ = std::move(x);
+    return count_;
+  }
+
+ private:
+  int count_ = 0;
+  const void* y_ = nullptr;
+  std::vector<std::byte> x_;
+};
+
 // The first owned element of the row, far outside every bound.
 void nudge_far(const Problem& problem, const Operands& operands, std::int64_t token) {
   store(problem.dtype[Role::kY], operands.y, token * problem.y_stride + owned_column(problem),
@@ -255,12 +273,9 @@ TEST_CASE("relations: a slice that comes out wrong when it is alone") {
 }
 
 TEST_CASE("relations: a launch of many that differs, after the first ones agreed") {
-  int calls_in_a_row = 0;
-  const void* y = nullptr;
+  SameInARow count;
   const auto seldom = [&](const Problem& problem, const Operands& operands) {
-    calls_in_a_row = operands.y == y ? calls_in_a_row + 1 : 0;
-    y = operands.y;
-    if (calls_in_a_row == 15 && is_whole(problem)) {
+    if (count(problem, operands) == 15 && is_whole(problem)) {
       nudge(problem, operands, owned_column(problem));
     }
   };
@@ -268,23 +283,20 @@ TEST_CASE("relations: a launch of many that differs, after the first ones agreed
 }
 
 TEST_CASE("relations: many runs of a backend that varies are judged by the oracle") {
-  int calls = 0;
+  SameInARow count;
   const auto by = [&](float error) {
-    return [&calls, error](const Problem& problem, const Operands& operands) {
-      if (++calls % 17 == 0 && is_whole(problem)) {
+    return [&count, error](const Problem& problem, const Operands& operands) {
+      if (count(problem, operands) == 15 && is_whole(problem)) {
         const std::int64_t index = owned_column(problem);
         const float right = load(problem.dtype[Role::kY], operands.y, index);
         store(problem.dtype[Role::kY], operands.y, index, right + error);
       }
     };
   };
-  calls = 0;
   const auto wrong = broken(linear_problem(), Varying({.then = by(1000)}));
   REQUIRE(wrong.has_value());
   CHECK(wrong->what == "relation 'many runs'");
-  calls = 0;
   CHECK(broken(linear_problem(), Varying({.then = by(std::nanf(""))})).has_value());
-  calls = 0;
   CHECK_FALSE(broken(linear_problem(), Varying({.then = by(0)})).has_value());
 }
 
@@ -466,6 +478,26 @@ TEST_CASE("relations: NaN that comes back from wider padding is named as memory 
   CHECK(hypothesis(1e6F) == "");
 }
 
+TEST_CASE("a step with more of K has numbers there, of x and of A, where its rows have any") {
+  Problem problem = linear_problem();
+  const Step step{problem, draw_tensors(problem, Fill::kExact, 1)};
+  const Step wide = widen(step, 0, 5);
+  const std::int64_t k = problem.in_features;
+  CHECK(wide.problem.in_features == k + 5);
+  std::int64_t numbers = 0;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    const float first =
+        load(problem.dtype[Role::kX], wide.tensors.x.data.data(), row * wide.problem.x_stride);
+    const float added = load(problem.dtype[Role::kX], wide.tensors.x.data.data(),
+                             row * wide.problem.x_stride + k + 1);
+    CHECK(std::isnan(first) == std::isnan(added));
+    numbers += !std::isnan(added) && added != 0 ? 1 : 0;
+  }
+  CHECK(numbers > 0);
+  const HostTensor& a = wide.tensors.a[0];
+  CHECK(load(a.dtype, a.data.data(), k) == load(a.dtype, step.tensors.a[0].data.data(), 0));
+}
+
 TEST_CASE("relations: an operand whose alignment is taken to be that of another") {
   const auto on_boundary = [](const void* operand) {
     return reinterpret_cast<std::uintptr_t>(operand) % 16 == 0;
@@ -487,7 +519,7 @@ TEST_CASE("relations: an operand whose alignment is taken to be that of another"
   CHECK(trusts(y, x) == "relation 'some operands shifted'");
 }
 
-TEST_CASE("a widened step has the result of the step, and NaN in every lane that it adds") {
+TEST_CASE("a step with more lanes has the result of the step, and NaN in every lane added") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
     const Problem problem = random_problem(seed);
@@ -495,7 +527,7 @@ TEST_CASE("a widened step has the result of the step, and NaN in every lane that
       continue;
     }
     const Step step{problem, draw_tensors(problem, Fill::kExact, seed)};
-    const Step wide = widen(step, 3, 5);
+    const Step wide = widen(step, 3, 0);
     const auto rows = all_rows(problem);
     const Numerics numerics = PlainBackend().numerics(problem);
     const reference::Rows narrow_rows = evaluate_rows(problem, step.tensors, numerics, rows);

@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <string_view>
+
+#include "core/dtype.h"
+#include "verify/mutant_values.h"
+
+namespace lora_bench {
+namespace {
+
+std::size_t hash_of(const void* data, std::int64_t bytes) {
+  return std::hash<std::string_view>{}(
+      {static_cast<const char*>(data), static_cast<std::size_t>(bytes)});
+}
+
+const void* address_of(const Problem& problem, const Operands& operands, const Operand& operand) {
+  const auto slice = static_cast<std::size_t>(std::max<std::int64_t>(operand.slice, 0));
+  switch (operand.role) {
+    case Role::kX:
+      return operands.x;
+    case Role::kA:
+      return operands.a[slice];
+    case Role::kB:
+      return operands.b[slice];
+    case Role::kBias:
+      return operands.bias[slice];
+    default:
+      return has_shrink(problem.op) ? nullptr : operands.h;
+  }
+}
+
+}  // namespace
+
+void MutantMemory::note(const Problem& problem, const Operands& operands) {
+  before_last_ = last_;
+  last_ = std::move(now_);
+  now_ = {};
+  for (const Operand& operand : operands_of(problem)) {
+    const void* const data = address_of(problem, operands, operand);
+    if (data != nullptr && !operand.written) {
+      std::size_t& hash = operand.per_slot ? now_.weights : now_.rows;
+      hash = hash * 31 + hash_of(data, operand.bytes());
+    }
+  }
+  const auto tokens = static_cast<std::size_t>(problem.tokens);
+  now_.plan.assign(operands.adapter_of_token, operands.adapter_of_token + tokens);
+  now_.scales.assign(operands.scale, operands.scale + problem.slots);
+  now_.first_a = operands.a.empty() ? nullptr : operands.a.front();
+  now_.h = operands.h;
+  now_.y = operands.y;
+  const bool again = now_.rows == last_.rows && now_.weights == last_.weights &&
+                     now_.plan == last_.plan && now_.y == last_.y;
+  same_in_a_row_ = again ? same_in_a_row_ + 1 : 0;
+}
+
+bool MutantMemory::leaves_out_all(Fault fault) const {
+  const auto idle = [](const Mark& mark) {
+    return std::all_of(mark.plan.begin(), mark.plan.end(), [](std::int32_t id) { return id < 0; });
+  };
+  return fault == Fault::kFirstAfterIdleLost && now_.y == last_.y &&
+         now_.plan.size() == last_.plan.size() && idle(last_);
+}
+
+bool MutantMemory::leaves_out_shrink(Fault fault) const {
+  return fault == Fault::kHOfOtherRows && now_.y != nullptr && now_.h == last_.h &&
+         now_.first_a != last_.first_a && now_.h == before_last_.h &&
+         now_.first_a == before_last_.first_a && now_.y != before_last_.y;
+}
+
+Operands MutantMemory::taken(const Problem& problem, const Operands& operands, Fault fault) {
+  Operands result = operands;
+  if (fault == Fault::kWeightsOfSameRows) {
+    const bool again = now_.rows == last_.rows && now_.plan == last_.plan &&
+                       now_.scales == last_.scales && now_.first_a == last_.first_a;
+    if (!again || a_.size() != operands.a.size()) {
+      a_.clear();
+      for (std::int64_t slice = 0; slice < std::ssize(operands.a); ++slice) {
+        const auto* data =
+            static_cast<const std::byte*>(operands.a[static_cast<std::size_t>(slice)]);
+        const std::int64_t bytes = problem.slots * problem.max_rank * problem.in_features *
+                                   size_bytes(problem.dtype[Role::kA]);
+        a_.emplace_back(data, data + (data == nullptr ? 0 : bytes));
+      }
+    }
+    for (std::size_t slice = 0; slice < a_.size(); ++slice) {
+      result.a[slice] = operands.a[slice] == nullptr ? nullptr : a_[slice].data();
+    }
+  }
+  if (fault == Fault::kScalesOfSameWeights) {
+    const bool again = now_.weights == last_.weights && now_.rows == last_.rows;
+    if (!again || scales_.size() != now_.scales.size()) {
+      scales_ = now_.scales;
+    }
+    result.scale = scales_.data();
+  }
+  return result;
+}
+
+}  // namespace lora_bench
