@@ -1,6 +1,7 @@
 #include "verify/step.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -50,8 +51,8 @@ void enlarge(HostTensor& tensor) {
 HostTensor nothing_of(Dtype dtype) { return {dtype, 0, {}}; }
 
 // What stands behind rows that became longer: NaN, or where the row begins with a number those that
-// are in it.
-enum class Behind : std::uint8_t { kNan, kNumbers };
+// are in it, whole or so much smaller that the copies of one add up to no more than it.
+enum class Behind : std::uint8_t { kNan, kNumbers, kShares };
 
 // Rows of `width` elements become rows of `width` + `more`. The new elements stand after the first
 // `kept` of each row.
@@ -62,6 +63,9 @@ HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t k
   }
   const std::int64_t rows = tensor.elements / width;
   const std::int64_t bytes = size_bytes(tensor.dtype);
+  const auto copies = static_cast<std::uint64_t>((more + kept - 1) / kept);
+  const float share =
+      behind == Behind::kShares ? 1 / static_cast<float>(std::bit_ceil(copies)) : 1.0F;
   HostTensor result{tensor.dtype, rows * (width + more), {}};
   result.data.resize(at(result.elements * bytes), std::byte{0xFF});
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -69,9 +73,9 @@ HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t k
     std::byte* to = result.data.data() + row * (width + more) * bytes;
     std::memcpy(to, from, at(kept * bytes));
     std::memcpy(to + (kept + more) * bytes, from + kept * bytes, at((width - kept) * bytes));
-    const bool numbers = behind == Behind::kNumbers && !std::isnan(load(tensor.dtype, from, 0));
+    const bool numbers = behind != Behind::kNan && !std::isnan(load(tensor.dtype, from, 0));
     for (std::int64_t i = 0; i < more && numbers; ++i) {
-      const float number = load(tensor.dtype, from, i % kept);
+      const float number = share * load(tensor.dtype, from, i % kept);
       store(tensor.dtype, to, kept + i, i % 2 == 0 ? number : -number);
     }
   }
@@ -239,7 +243,8 @@ Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
   problem.max_rank += lanes;
   problem.in_features += features;
   problem.x_stride += features;
-  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, features, Behind::kNumbers);
+  // An h of fp16 stays finite.
+  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, features, Behind::kShares);
   result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, Behind::kNan);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     result.tensors.a[slice] =

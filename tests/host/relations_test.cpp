@@ -498,6 +498,24 @@ TEST_CASE("a step with more of K has numbers there, of x and of A, where its row
   CHECK(load(a.dtype, a.data.data(), k) == load(a.dtype, step.tensors.a[0].data.data(), 0));
 }
 
+TEST_CASE("a step with more of K adds no more to a sum than was in it, however short K was") {
+  Problem problem = linear_problem();
+  problem.in_features = 1;
+  problem.x_stride = 1;
+  const Step step{problem, draw_tensors(problem, Fill::kExact, 1)};
+  const Step wide = widen(step, 0, 64);
+  const auto x = [&](std::int64_t i) {
+    return std::fabs(
+        static_cast<double>(load(problem.dtype[Role::kX], wide.tensors.x.data.data(), i)));
+  };
+  double added = 0;
+  for (std::int64_t i = 1; i <= 64; ++i) {
+    added += x(i);
+  }
+  CHECK(x(0) > 0);
+  CHECK(added == x(0));
+}
+
 TEST_CASE("relations: an operand whose alignment is taken to be that of another") {
   const auto on_boundary = [](const void* operand) {
     return reinterpret_cast<std::uintptr_t>(operand) % 16 == 0;
