@@ -121,18 +121,25 @@ FillSizes exact_sizes(const Problem& problem) {
   return sizes;
 }
 
-// About what h is before the scale: 1, or less where fp16 has to hold it with a large scale.
+// About what h is before the scale: 1, or less where fp16 has to hold it with a large scale, or
+// more where it would fall below fp16's normal range with a small one.
 double real_h(const Problem& problem, const std::vector<float>& scales) {
   if (!has_shrink(problem.op) || problem.dtype[Role::kH] != Dtype::kFp16 ||
       problem.scale_at != ScaleAt::kShrink) {
     return 1;
   }
+  constexpr double kSmall = 0x1p-8;
+  constexpr double kMost = 0x1p10;  // partial sums may be of fp16 too
   double largest = 1;
+  double least = kSmall;
   for (const float scale : scales) {
-    largest = std::max(largest, std::abs(static_cast<double>(scale)));
+    const double size = std::abs(static_cast<double>(scale));
+    largest = std::max(largest, size);
+    least = size > 0 ? std::min(least, size) : least;
   }
   constexpr double kDeviations = 16;
-  return std::exp2(std::floor(std::min(0.0, std::log2(kLargestFp16 / kDeviations / largest))));
+  const double wanted = std::min(std::log2(kSmall / least), std::log2(kMost));
+  return std::exp2(std::floor(std::min(wanted, std::log2(kLargestFp16 / kDeviations / largest))));
 }
 
 // Uniform reals for which h is near 1 and a delta near `delta`.

@@ -358,6 +358,27 @@ TEST_CASE("verify: a declaration that would hide 20 % of one row is no pass, wro
   CHECK(loose.message.find("would hide an error of an eighth") != std::string::npos);
 }
 
+TEST_CASE("verify: an h of fp16 that its scale makes tiny is told apart from a loose declaration") {
+  Problem problem = linear_problem();
+  problem.dtype = OperandDtypes(Dtype::kFp16, Dtype::kFp16);
+  problem.scale_at = ScaleAt::kShrink;
+  problem.in_features = problem.x_stride = 4;
+  const auto memory = make_host_memory();
+  const auto verdict_with = [&](float scale) {
+    problem.scale.assign(static_cast<std::size_t>(problem.slots), scale);
+    Numerics declared = PlainBackend().numerics(problem);
+    declared.intermediate = Dtype::kFp16;
+    return verify(problem, Declaring(declared), *memory, {});
+  };
+  for (const float scale : {1.0F, 0x1p-10F, 0x1p-20F, 0x1p-24F}) {
+    CHECK(verdict_with(scale).status == Status::kPassed);
+  }
+  const Verdict tiny = verdict_with(0x1p-40F);
+  CHECK(tiny.status == Status::kMistrusted);
+  CHECK(tiny.message.find("h is so small that fp16 keeps few bits of it") != std::string::npos);
+  CHECK(tiny.message.find("looser") == std::string::npos);
+}
+
 TEST_CASE("verify: a step whose sums cancel passes by numbers of one sign") {
   Problem problem = linear_problem();
   problem.in_features = problem.x_stride = 4096;
