@@ -52,8 +52,9 @@ class Memory {
 // without CUDA).
 [[nodiscard]] std::unique_ptr<Memory> make_device_memory(int gpu = 0);
 // Keeps small blocks side by side with their image on the host: what is copied in goes there when a
-// launch is next, and what a launch left comes back at once, however many ask. For processes that
-// prove thousands of small cases, where calls of a GPU's driver take longer than a kernel.
+// launch is next, and what a launch left comes back at once, however many ask. Large blocks that
+// are given back are kept for the next who asks. For processes that prove thousands of small cases,
+// where calls of a GPU's driver take longer than a kernel.
 [[nodiscard]] std::unique_ptr<Memory> make_mirrored_memory(std::unique_ptr<Memory> inner);
 
 // A buffer between two guard bands of a known pattern. Its contents start as given, or as 0xFF

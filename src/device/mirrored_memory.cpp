@@ -2,10 +2,16 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/error.h"
 #include "device/memory.h"
+
+#ifdef LORA_BENCH_HAVE_CUDA
+#include "device/pinned_pieces.h"
+#endif
 
 namespace lora_bench {
 namespace {
@@ -13,14 +19,25 @@ namespace {
 // Blocks beyond this size are few, and their copies take longer than getting them.
 constexpr std::int64_t kLargestMirrored = std::int64_t{128} << 10;
 constexpr std::int64_t kSlabBytes = std::int64_t{16} << 20;
+// What is kept for the next one who asks.
+constexpr std::int64_t kMostIdleBytes = std::int64_t{2} << 30;
 
 class MirroredMemory final : public Memory {
  public:
   explicit MirroredMemory(std::unique_ptr<Memory> inner)
       : inner_(std::move(inner)),
         slab_(static_cast<std::byte*>(inner_->allocate(kSlabBytes))),
-        mirror_(zero_bytes(kSlabBytes)) {}
-  ~MirroredMemory() override { inner_->release(slab_); }
+        mirror_(zero_bytes(kSlabBytes)) {
+#ifdef LORA_BENCH_HAVE_CUDA
+    if (space() == Space::kDevice) {
+      pinned_.emplace(mirror_.data(), kSlabBytes);
+    }
+#endif
+  }
+  ~MirroredMemory() override {
+    give_idle_back();
+    inner_->release(slab_);
+  }
   MirroredMemory(const MirroredMemory&) = delete;
   MirroredMemory& operator=(const MirroredMemory&) = delete;
 
@@ -30,7 +47,7 @@ class MirroredMemory final : public Memory {
     const std::int64_t size = (std::max<std::int64_t>(bytes, 1) + kAlignmentBytes - 1) /
                               kAlignmentBytes * kAlignmentBytes;
     if (bytes < 0 || bytes > kLargestMirrored || end() + size > kSlabBytes) {
-      return inner_->allocate(bytes);
+      return allocate_apart(bytes);
     }
     if (blocks_.empty()) {
       fresh_ = true;  // nobody asks what was there
@@ -45,7 +62,7 @@ class MirroredMemory final : public Memory {
     if (mirrored(address)) {
       blocks_.erase(offset(address));
     } else {
-      inner_->release(address);
+      release_apart(address);
     }
   }
 
@@ -99,7 +116,9 @@ class MirroredMemory final : public Memory {
     inner_->enqueue_and_wait(enqueue);
   }
 
-  [[nodiscard]] std::int64_t available_bytes() const override { return inner_->available_bytes(); }
+  [[nodiscard]] std::int64_t available_bytes() const override {
+    return inner_->available_bytes() + idle_bytes_;
+  }
 
   [[nodiscard]] std::function<void()> record(std::function<void(void* stream)> enqueue) override {
     synchronize();
@@ -110,6 +129,50 @@ class MirroredMemory final : public Memory {
   }
 
  private:
+  // An idle block of about that size, or a new one.
+  [[nodiscard]] void* allocate_apart(std::int64_t bytes) {
+    const auto found = idle_.lower_bound(bytes);
+    if (found != idle_.end() && found->first / 5 * 4 <= bytes) {
+      const auto [size, address] = *found;
+      idle_.erase(found);
+      idle_bytes_ -= size;
+      apart_[address] = size;
+      return address;
+    }
+    void* address = nullptr;
+    try {
+      address = inner_->allocate(bytes);
+    } catch (const CaseError&) {
+      if (idle_.empty()) {
+        throw;
+      }
+      give_idle_back();
+      address = inner_->allocate(bytes);
+    }
+    apart_[address] = bytes;
+    return address;
+  }
+
+  void release_apart(void* address) noexcept {
+    const auto found = apart_.find(address);
+    const std::int64_t size = found->second;
+    apart_.erase(found);
+    if (idle_bytes_ + size > kMostIdleBytes) {
+      inner_->release(address);
+      return;
+    }
+    idle_.emplace(size, address);
+    idle_bytes_ += size;
+  }
+
+  void give_idle_back() noexcept {
+    for (const auto& [size, address] : idle_) {
+      inner_->release(address);
+    }
+    idle_.clear();
+    idle_bytes_ = 0;
+  }
+
   [[nodiscard]] bool mirrored(const void* address) const {
     const auto* byte = static_cast<const std::byte*>(address);
     return byte >= slab_ && byte < slab_ + kSlabBytes;
@@ -149,7 +212,13 @@ class MirroredMemory final : public Memory {
   std::unique_ptr<Memory> inner_;
   std::byte* slab_;
   std::vector<std::byte> mirror_;
-  std::map<std::int64_t, std::int64_t> blocks_;        // in use: sizes by where they begin
+#ifdef LORA_BENCH_HAVE_CUDA
+  std::optional<PinnedRange> pinned_;
+#endif
+  std::map<std::int64_t, std::int64_t> blocks_;  // in use: sizes by where they begin
+  std::map<void*, std::int64_t> apart_;          // in use: sizes of what is not mirrored
+  std::multimap<std::int64_t, void*> idle_;      // not in use, by size
+  std::int64_t idle_bytes_ = 0;
   bool fresh_ = true;                                  // the mirror has what the slab has, or newer
   std::int64_t changed_first_ = 0, changed_past_ = 0;  // newer
 };

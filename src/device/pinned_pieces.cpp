@@ -85,6 +85,20 @@ bool PinnedPieces::copy_out(void* to, const void* from, std::int64_t bytes, cuda
   return true;
 }
 
+PinnedRange::PinnedRange(void* start, std::int64_t bytes) : start_(start) {
+  if (cudaHostRegister(start, static_cast<std::size_t>(bytes), cudaHostRegisterPortable) !=
+      cudaSuccess) {
+    cudaGetLastError();
+    start_ = nullptr;
+  }
+}
+
+PinnedRange::~PinnedRange() {
+  if (start_ != nullptr) {
+    LORA_BENCH_CUDA_REPORT(cudaHostUnregister(start_));
+  }
+}
+
 }  // namespace lora_bench
 
 #endif

@@ -35,4 +35,17 @@ class PinnedPieces {
   std::array<void*, 2> pieces_{};  // for the life of the process
 };
 
+// Memory of the host that copies to and from a GPU take as it is for as long as this lives; where
+// it cannot be had they are slower, no more.
+class PinnedRange {
+ public:
+  PinnedRange(void* start, std::int64_t bytes);
+  ~PinnedRange();
+  PinnedRange(const PinnedRange&) = delete;
+  PinnedRange& operator=(const PinnedRange&) = delete;
+
+ private:
+  void* start_;
+};
+
 }  // namespace lora_bench

@@ -75,8 +75,12 @@ HostTensor lengthen(const HostTensor& tensor, std::int64_t width, std::int64_t k
     std::memcpy(to + (kept + more) * bytes, from + kept * bytes, at((width - kept) * bytes));
     const bool numbers = behind != Behind::kNan && !std::isnan(load(tensor.dtype, from, 0));
     for (std::int64_t i = 0; i < more && numbers; ++i) {
-      const float number = share * load(tensor.dtype, from, i % kept);
-      store(tensor.dtype, to, kept + i, i % 2 == 0 ? number : -number);
+      std::byte* const added = to + (kept + i) * bytes;
+      std::memcpy(added, from + i % kept * bytes, at(bytes));
+      if (share != 1) {
+        store(tensor.dtype, added, 0, share * load(tensor.dtype, added, 0));
+      }
+      added[bytes - 1] ^= i % 2 == 0 ? std::byte{0} : std::byte{0x80};  // the sign of any dtype
     }
   }
   return result;

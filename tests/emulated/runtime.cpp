@@ -77,6 +77,8 @@ using lora_bench::emulated::enqueue;
 
 extern "C" {
 
+cudaError_t cudaHostRegister(void*, size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return "an error of the emulated GPU"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }

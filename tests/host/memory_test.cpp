@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -173,15 +175,21 @@ struct Calls {
 
 class Counting final : public lora_bench::Memory {
  public:
-  explicit Counting(Calls& calls) : calls_(calls) {}
+  explicit Counting(Calls& calls, std::int64_t room = std::int64_t{1} << 40)
+      : calls_(calls), room_(room) {}
   lora_bench::Space space() const override { return inner_->space(); }
   void* allocate(std::int64_t bytes) override {
+    if (bytes > room_) {
+      throw CaseError("no room");
+    }
     void* const block = inner_->allocate(bytes);
     ++calls_.held;
+    room_ -= sizes_[block] = bytes;
     return block;
   }
   void release(void* address) noexcept override {
     --calls_.held;
+    room_ += sizes_[address];
     inner_->release(address);
   }
   void copy_in(void* to, const void* from, std::int64_t bytes) override {
@@ -199,11 +207,13 @@ class Counting final : public lora_bench::Memory {
     inner_->fill(to, value, bytes);
   }
   void synchronize() override {}
-  std::int64_t available_bytes() const override { return inner_->available_bytes(); }
+  std::int64_t available_bytes() const override { return room_; }
 
  private:
   std::unique_ptr<lora_bench::Memory> inner_ = lora_bench::make_host_memory();
   Calls& calls_;
+  std::int64_t room_;  // bytes
+  std::map<void*, std::int64_t> sizes_;
 };
 
 // Writes as a kernel does: without asking the memory.
@@ -288,4 +298,44 @@ TEST_CASE(
     CHECK_THROWS_AS((void)memory->allocate(-1), CaseError);
   }
   CHECK(calls.held == 0);
+}
+
+TEST_CASE("mirrored memory keeps a large block for the next one of about that size") {
+  Calls calls;
+  {
+    const auto memory = lora_bench::make_mirrored_memory(std::make_unique<Counting>(calls));
+    constexpr std::int64_t kBytes = std::int64_t{3} << 20;
+    const auto held_with = [&](std::int64_t bytes) {
+      GuardedBuffer buffer(*memory, bytes);
+      CHECK(buffer.damage().empty());
+      CHECK(byte_of(buffer, static_cast<std::size_t>(bytes - 1)) == 0xFF);
+      launch(buffer, bytes - 1, 1);
+      launch(buffer, bytes, 1);  // into its guard
+      return calls.held;
+    };
+    CHECK(held_with(kBytes) == 2);
+    CHECK(held_with(kBytes) == 2);
+    CHECK(held_with(kBytes - (64 << 10)) == 2);
+    CHECK(held_with(kBytes + 1) == 3);
+    CHECK(held_with(kBytes / 2) == 4);
+    const GuardedBuffer first(*memory, kBytes);
+    const GuardedBuffer second(*memory, kBytes);
+    CHECK(calls.held == 4);
+    const GuardedBuffer third(*memory, kBytes);
+    CHECK(calls.held == 5);
+  }
+  CHECK(calls.held == 0);
+}
+
+TEST_CASE(
+    "mirrored memory counts idle blocks as available and gives them back where there is no room") {
+  Calls calls;
+  const auto memory = lora_bench::make_mirrored_memory(std::make_unique<Counting>(calls, 60 << 20));
+  memory->release(memory->allocate(30 << 20));
+  CHECK(calls.held == 2);
+  CHECK(memory->available_bytes() == 44 << 20);
+  memory->release(memory->allocate(40 << 20));
+  CHECK(calls.held == 2);
+  CHECK(memory->available_bytes() == 44 << 20);
+  CHECK_THROWS_AS((void)memory->allocate(50 << 20), CaseError);
 }
