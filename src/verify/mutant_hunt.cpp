@@ -103,8 +103,34 @@ void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
 
 namespace {
 
+// A fault that is none where it is declared: sums meet in another order in every second launch.
+class Varying final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "varying"; }
+  [[nodiscard]] std::string_view summary() const override { return kernel_->summary(); }
+  [[nodiscard]] Space space() const override { return kernel_->space(); }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
+    return kernel_->supports(problem, device);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = kernel_->numerics(problem);
+    numerics.deterministic = numerics.batch_invariant = false;
+    return numerics;
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return kernel_->workspace_bytes(problem);
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    kernel_->launch(problem, operands, stream);
+  }
+
+ private:
+  std::unique_ptr<Backend> kernel_ = make_mutant("order-varies-by-run");
+};
+
 std::vector<std::unique_ptr<Backend>> correct_backends() {
   std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(std::make_unique<Varying>());
   for (const char* fault : {"none", "gpu-none"}) {
     if (why_no_mutant(fault).empty()) {
       backends.push_back(make_mutant(fault));
