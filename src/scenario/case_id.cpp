@@ -1,13 +1,9 @@
 #include "scenario/expand.h"
 
 #include <algorithm>
-#include <array>
 
 namespace lora_bench {
 namespace {
-
-constexpr std::array<std::string_view, 6> kWordAlone{"model", "layers", "op",
-                                                     "dtype", "skew",   "order"};
 
 // A value without characters that a shell or a glob would take for its own.
 std::string plain(const Value& value) {
@@ -40,10 +36,9 @@ CaseNamer::CaseNamer(const std::vector<std::string>& fields_in_ids) {
 
 std::string CaseNamer::part(const Assignment& assignment) const {
   const auto& [field, value] = assignment;
-  const std::string& path = field->doc.path;
   const std::string text = plain(*value);
-  const std::string& name = short_names_.at(path);
-  if (std::find(kWordAlone.begin(), kWordAlone.end(), path) != kWordAlone.end()) {
+  const std::string& name = short_names_.at(field->doc.path);
+  if (field->alone_in_ids) {
     return text;
   }
   const bool number = !text.empty() && text.front() >= '0' && text.front() <= '9';

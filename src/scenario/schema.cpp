@@ -63,8 +63,9 @@ std::vector<Field> fields_of_file() {
 std::vector<Field> fields_of_op() {
   const std::vector<std::string> dtypes{"bf16", "fp16", "fp32"};
   return {
-      choice("op", at(&Case::op), "what is computed", {.when = always}),
-      choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y", {.when = always}, dtypes),
+      choice("op", at(&Case::op), "what is computed", {.when = always, .alone_in_ids = true}),
+      choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y",
+             {.when = always, .alone_in_ids = true}, dtypes),
       choice("intermediate", at(&Case::intermediate), "storage of h",
              {.allowed = "fp32 or the same as `dtype`"}, dtypes),
       choice("scale_at", at(&Case::scale_at), "which half applies the adapter's scale",
@@ -78,12 +79,15 @@ std::vector<Field> fields_of_shape() {
   const auto member = [](auto of_layer) { return at(&Case::layer, of_layer); };
   return {
       word("model", member(&LayerShape::model), "a model of models.yaml",
-           "whose layer shapes are used", {.fallback = "none", .when = of_model}),
-      {{"layers", "word or list", "layers of the model, or all", "all",
-        "layers of `model`; each is one point"},
-       [](const Reader& reader, Case& target, FieldContext&) { reader.word(target.layer.name); },
-       [](const Case& spec) { return spec.layer.name; },
-       of_model},
+           "whose layer shapes are used",
+           {.fallback = "none", .when = of_model, .alone_in_ids = true}),
+      {.doc = {"layers", "word or list", "layers of the model, or all", "all",
+               "layers of `model`; each is one point"},
+       .read = [](const Reader& reader, Case& target,
+                  FieldContext&) { reader.word(target.layer.name); },
+       .text = [](const Case& spec) { return spec.layer.name; },
+       .is_said = of_model,
+       .alone_in_ids = true},
       integer("layer.in", member(&LayerShape::in_features), 1, kMaxFeatures,
               "input features K of a layer of your own",
               {.fallback = "required without model", .when = of_own_shape}),
@@ -223,8 +227,8 @@ std::vector<Field> fields_of_use() {
   };
   return {
       field_of("skew", "word or map", at(&Case::skew), kLawNames,
-               "the law by which sequences choose adapters", {.when = always}, read_skew,
-               skew_text),
+               "the law by which sequences choose adapters", {.when = always, .alone_in_ids = true},
+               read_skew, skew_text),
       field_of(
           "prefill_skew", "word or map", at(&Case::prefill_skew), "as `skew`",
           "the law for prefill sequences",
@@ -232,7 +236,8 @@ std::vector<Field> fields_of_use() {
            .when = [](const Case& c) { return skew_text(c.prefill_skew) != skew_text(c.skew); }},
           read_skew, skew_text),
       share("no_adapter", at(&Case::no_adapter), "share of the sequences without an adapter"),
-      choice("order", at(&Case::order), "order of the rows", {.when = always}),
+      choice("order", at(&Case::order), "order of the rows",
+             {.when = always, .alone_in_ids = true}),
       integer("plan.max_tokens", at(&Case::plan, &PlanLimits::max_tokens), 0, kMaxTokens,
               "rows that a launch is captured for; those beyond the batch have no adapter",
               {.also = ", at least the batch's tokens",

@@ -45,6 +45,7 @@ struct Field {
   std::function<bool(const Case& spec)> is_said = {};
   bool of_layers_alone = false;
   std::string instead_of_layer = {};  // what would do where op is layer; "": a layer takes it
+  bool alone_in_ids = false;          // the id of a case has its value without its name
 };
 
 using Fields = std::vector<Field>;
