@@ -129,7 +129,6 @@ double real_h(const Problem& problem, const std::vector<float>& scales) {
     return 1;
   }
   constexpr double kSmall = 0x1p-8;
-  constexpr double kMost = 0x1p10;  // partial sums may be of fp16 too
   double largest = 1;
   double least = kSmall;
   for (const float scale : scales) {
@@ -137,9 +136,13 @@ double real_h(const Problem& problem, const std::vector<float>& scales) {
     largest = std::max(largest, size);
     least = size > 0 ? std::min(least, size) : least;
   }
+  // Where all terms have one sign a sum over K grows by the root of K.
+  const double roots =
+      std::sqrt(static_cast<double>(std::max<std::int64_t>(problem.in_features, 1)));
+  const double most = std::max(1.0, std::min(0x1p10, kLargestFp16 / largest / roots));
   constexpr double kDeviations = 16;
-  const double wanted = std::min(std::log2(kSmall / least), std::log2(kMost));
-  return std::exp2(std::floor(std::min(wanted, std::log2(kLargestFp16 / kDeviations / largest))));
+  const double h = std::min({kSmall / least, most, kLargestFp16 / kDeviations / largest});
+  return std::exp2(std::floor(std::log2(h)));
 }
 
 // Uniform reals for which h is near 1 and a delta near `delta`.

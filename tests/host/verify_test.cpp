@@ -364,11 +364,14 @@ TEST_CASE("verify: an h of fp16 that its scale makes tiny is told apart from a l
   problem.scale_at = ScaleAt::kShrink;
   problem.in_features = problem.x_stride = 4;
   const auto memory = make_host_memory();
-  const auto verdict_with = [&](float scale) {
-    problem.scale.assign(static_cast<std::size_t>(problem.slots), scale);
+  const auto verdict_now = [&] {
     Numerics declared = PlainBackend().numerics(problem);
     declared.intermediate = Dtype::kFp16;
     return verify(problem, Declaring(declared), *memory, {});
+  };
+  const auto verdict_with = [&](float scale) {
+    problem.scale.assign(static_cast<std::size_t>(problem.slots), scale);
+    return verdict_now();
   };
   for (const float scale : {1.0F, 0x1p-10F, 0x1p-20F, 0x1p-24F}) {
     CHECK(verdict_with(scale).status == Status::kPassed);
@@ -377,6 +380,12 @@ TEST_CASE("verify: an h of fp16 that its scale makes tiny is told apart from a l
   CHECK(tiny.status == Status::kMistrusted);
   CHECK(tiny.message.find("h is so small that fp16 keeps few bits of it") != std::string::npos);
   CHECK(tiny.message.find("looser") == std::string::npos);
+  // Beside a scale near 1 h must not leave fp16 at the other end.
+  problem.in_features = problem.x_stride = 40000;
+  problem.rank = {1, 1, 1, 1};
+  problem.scale = {-0.7F, 0x1p-20F, 1, 0x1p-20F};
+  const Verdict beside = verdict_now();
+  CHECK_MESSAGE(beside.status == Status::kPassed, beside.message);
 }
 
 TEST_CASE("verify: a step whose sums cancel passes by numbers of one sign") {
