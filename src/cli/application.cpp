@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/version.h"
 #include "device/facts.h"
+#include "device/memory.h"
 #include "run/select.h"
 #include "run/watch.h"
 
@@ -84,6 +85,7 @@ ExitCode guarded(const std::function<ExitCode()>& action) {
 int run_application(int argc, const char* const* argv) {
   std::setlocale(LC_ALL, "C");  // decimals are written with a point everywhere
   install_signal_handlers();
+  keep_freed_memory();
   CLI::App app("Proves and times multi-LoRA kernels beside the physical floor of the machine.",
                "lora-bench");
   Invocation invocation;

@@ -93,6 +93,16 @@ class HostMemory final : public Memory {
 }  // namespace
 
 // The sanitizers have a heap of their own.
+void keep_freed_memory() {
+#ifndef LORA_BENCH_SANITIZED
+  constexpr int kLargestBlock = 32 << 20;  // the most that the C library takes
+  constexpr int kMostKept = 1 << 30;
+  ::mallopt(M_ARENA_MAX, 1);  // those of other threads have no room for large blocks
+  ::mallopt(M_MMAP_THRESHOLD, kLargestBlock);
+  ::mallopt(M_TRIM_THRESHOLD, kMostKept);
+#endif
+}
+
 std::int64_t heap_bytes() {
 #ifdef LORA_BENCH_SANITIZED
   return static_cast<std::int64_t>(__sanitizer_get_current_allocated_bytes());

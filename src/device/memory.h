@@ -43,6 +43,9 @@ class Memory {
 };
 
 [[nodiscard]] std::unique_ptr<Memory> make_host_memory();
+// From now on the C library keeps up to a GiB that is freed for who asks next: a proof takes and
+// frees megabytes many times, and a system that hands them out anew clears each page.
+void keep_freed_memory();
 // What this process has taken from its heap and not given back.
 [[nodiscard]] std::int64_t heap_bytes();
 // What it has mapped, heaps and stacks included, and how many file descriptors it has open.
