@@ -81,7 +81,7 @@ class Proof {
   bool check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
                     const MemoryFault& memory, const std::vector<std::int64_t>& rows);
   bool check_one_sign();
-  [[nodiscard]] bool coarse_of_itself(const Tensors& tensors) const;
+  [[nodiscard]] bool is_coarse_by_h(const Tensors& tensors) const;
   [[nodiscard]] Hypothesis hypothesis_of_values(const Tensors& tensors,
                                                 const std::vector<std::byte>& got,
                                                 const Comparison& comparison) const;
@@ -99,9 +99,9 @@ class Proof {
   Verdict verdict_;
   std::vector<std::string> doubts_;
   std::map<Level, bool> judged_;
-  bool coarse_ = false;     // the bound hides errors that nothing has shown yet
-  bool blameless_ = false;  // it would whatever were declared of sums
-  Stage::Look look_;        // at the last launch
+  bool coarse_ = false;       // the bound hides errors that nothing has shown yet
+  bool coarse_by_h_ = false;  // ... whatever were declared of sums
+  Stage::Look look_;          // at the last launch
 };
 
 bool Proof::fail(Failure failure) {
@@ -236,7 +236,7 @@ bool Proof::check_one_sign() {
   verdict_.compared += comparison.compared;
   if (comparison.wrong == 0) {
     coarse_ = comparison.coarse_rows > 0;
-    blameless_ = coarse_ && coarse_of_itself(tensors);
+    coarse_by_h_ = coarse_ && is_coarse_by_h(tensors);
     return true;
   }
   const Hypothesis hypothesis = hypothesis_of_values(tensors, look_.output, comparison);
@@ -246,7 +246,7 @@ bool Proof::check_one_sign() {
 
 // Whether the bound of a kernel that sums without a visible error and keeps h as this one does
 // would hide as much: h is then so small that its type keeps few bits of it.
-bool Proof::coarse_of_itself(const Tensors& tensors) const {
+bool Proof::is_coarse_by_h(const Tensors& tensors) const {
   Numerics exact_sums;
   exact_sums.intermediate = numerics_.intermediate;
   return compare_output(problem_, tensors, exact_sums, look_.output.data(),
@@ -257,9 +257,9 @@ bool Proof::coarse_of_itself(const Tensors& tensors) const {
 void Proof::conclude() {
   const bool proved = !verdict_.passed.empty() && !coarse_;
   verdict_.status = proved ? Status::kPassed : Status::kMistrusted;
-  if (blameless_) {
+  if (coarse_by_h_) {
     doubts_.push_back(fmt::format(
-        "h is so small that {0} keeps few bits of it and an error of an eighth of the result would "
+        "h is so small that {} keeps few bits of it and an error of an eighth of the result would "
         "not show, whatever the kernel; only an h of more bits, or larger scales, could tell",
         name(problem_.dtype[Role::kH])));
   } else if (coarse_) {
