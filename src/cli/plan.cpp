@@ -16,7 +16,7 @@
 #include "report/grid.h"
 #include "run/case_runner.h"
 #include "run/describe.h"
-#include "run/layer_row.h"
+#include "run/row_of.h"
 #include "run/select.h"
 #include "run/target.h"
 #include "run/watch.h"
@@ -103,18 +103,17 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
   const CaseStep step = step_of(spec);
   const Problem& problem = step.op;
   const Selected selected = select_backend(planned.spelling, spec.verify.timeout_s);
-  Row row = describe_case(spec, step, planned.backend);
   Line line;
   line.note = selected.why_not_here;
   std::int64_t memory = tensor_bytes(problem);
+  Outcome before;
   if (selected.backend) {
     const Space space = selected.backend->space();
+    before.ceilings = targets.ceilings(space);
     const DeviceFacts& facts = targets.facts(space);
     if (step.layer) {
-      add_layer_floor(row, *step.layer, spec.measure, targets.ceilings(space));
       memory = layer_measurement_bytes(*step.layer, spec.measure.cache, facts.cache_bytes);
     } else {
-      add_floor(row, problem, spec.measure, targets.ceilings(space));
       memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
     }
     const auto backend = watched(selected.backend, std::make_shared<Pulse>());
@@ -124,6 +123,7 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
       line.note = why_no_room(memory, targets.memory(space)->available_bytes());
     }
   }
+  const Row row = row_of({.spec = spec, .backend = selected}, step, before);
   if (line.note.empty()) {
     add_row(totals.time, spec, row, problem);
     totals.largest_bytes = std::max(totals.largest_bytes, memory);

@@ -2,37 +2,39 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <memory>
+#include <functional>
 #include <utility>
 
 #include "measure/lone_launch.h"
-#include "run/describe.h"
 #include "run/watch.h"
 
 namespace lora_bench {
 namespace {
 
-// A time below the floor counts against the kernel only when the ceilings were looked at again.
-void judge_time(Row& row, const Attempt& attempt, Targets& targets) {
-  const Row before = row;
-  attempt.add_floor(row, targets.ceilings(attempt.space));
-  bool anew = false;
-  while (before.status == Status::kPassed && row.status == Status::kInvalid &&
-         targets.doubt_ceilings(attempt.space)) {
-    anew = true;
-    row = before;
-    attempt.add_floor(row, targets.ceilings(attempt.space));
-  }
-  if (anew) {
-    warn_of_ceilings_anew(row);
-  }
+// Nothing when `work` came back; it keeps alive what it works on.
+std::optional<Finding> hung(std::function<void()> work, const Pulse& pulse, double timeout_s) {
+  return run_watched(std::move(work), pulse, timeout_s) == Ended::kReturned
+             ? std::nullopt
+             : std::optional<Finding>(
+                   {Status::kHung, fmt::format("did not return within {} s", timeout_s)});
 }
 
-bool worked(Row& row, const std::shared_ptr<Attempt>& attempt, void (Attempt::*work)()) {
-  return came_back(
-      row, [attempt, work] { ((*attempt).*work)(); }, *attempt->pulse,
-      attempt->spec.verify.timeout_s);
+std::optional<Finding> hung(const std::shared_ptr<Attempt>& attempt, void (Attempt::*work)()) {
+  return hung([attempt, work] { ((*attempt).*work)(); }, *attempt->pulse,
+              attempt->spec.verify.timeout_s);
+}
+
+// A time below the floor counts against the kernel only when the ceilings were looked at again.
+Outcome held_to_ceilings(Outcome outcome, const CaseRequest& request, const CaseStep& step,
+                         Space space, Targets& targets) {
+  const auto status = [&] { return row_of(request, step, outcome).status; };
+  const bool passed = status() == Status::kPassed;
+  outcome.ceilings = targets.ceilings(space);
+  while (passed && status() == Status::kInvalid && targets.doubt_ceilings(space)) {
+    outcome.ceilings = targets.ceilings(space);
+    outcome.ceilings_anew = true;
+  }
+  return outcome;
 }
 
 }  // namespace
@@ -43,42 +45,35 @@ Attempt::Attempt(const CaseRequest& request, Targets& targets)
       facts(targets.facts(space)),
       relations(request.relations || request.spec.verify.relations) {}
 
-void run_attempt(Row& row, const std::shared_ptr<Attempt>& attempt, const CaseRequest& request,
-                 Targets& targets) {
-  if (!worked(row, attempt, &Attempt::ask)) {
+void run_attempt(Outcome& outcome, const std::shared_ptr<Attempt>& attempt,
+                 const CaseRequest& request, const CaseStep& step, Targets& targets) {
+  outcome.layer = attempt->outcome.layer;
+  outcome.end = hung(attempt, &Attempt::ask);
+  if (outcome.end) {
     return;
   }
   attempt->asked(targets);
   if (!attempt->support.yes) {
-    judge(row, Status::kSkipped, attempt->support.why_not);
+    outcome.end = {Status::kSkipped, attempt->support.why_not};
     return;
   }
   const std::int64_t needed = attempt->needed_bytes(request.timing || request.count != nullptr);
   if (std::string why = why_no_room(needed, attempt->memory->available_bytes()); !why.empty()) {
-    judge(row, Status::kSkipped, std::move(why));
+    outcome.end = {Status::kSkipped, std::move(why)};
     return;
   }
-  row.numerics = attempt->numerics;
+  outcome.numerics = attempt->outcome.numerics;
   if (request.timing && request.spec.measure.enabled) {
     attempt->clock = watched(attempt->make_clock(request.spec.measure.mode), attempt->pulse);
   }
-  if (!worked(row, attempt, &Attempt::prove_and_time)) {
+  outcome.end = hung(attempt, &Attempt::prove_and_time);
+  if (outcome.end) {
     return;
   }
-  add_verdict(row, *attempt->verdict);
-  attempt->add_measured(row);
+  outcome = attempt->outcome;
   if (attempt->clock) {
-    judge_time(row, *attempt, targets);
-    add_thresholds(row, request.thresholds);
+    outcome = held_to_ceilings(outcome, request, step, attempt->space, targets);
   }
-}
-
-bool came_back(Row& row, std::function<void()> work, const Pulse& pulse, double timeout_s) {
-  if (run_watched(std::move(work), pulse, timeout_s) == Ended::kReturned) {
-    return true;
-  }
-  judge(row, Status::kHung, fmt::format("did not return within {} s", timeout_s));
-  return false;
 }
 
 Verdict not_verified() {
@@ -127,56 +122,19 @@ void count(CountedLaunch& counted) {
 
 }  // namespace
 
-void count_row(Row& row, const Problem& problem, const CaseRequest& request, Targets& targets) {
-  if (!request.count || row.status != Status::kPassed || row.interrupted) {
-    return;
-  }
+Counted count_launch(const Problem& problem, const CaseRequest& request, Targets& targets) {
   const Space space = request.backend.backend->space();
   const auto counted = std::make_shared<CountedLaunch>(request.spec, problem);
   counted->backend = watched(request.backend.backend, counted->pulse);
   counted->memory = watched(plain_memory(space, targets), counted->pulse);
   counted->facts = targets.facts(space);
   counted->count = request.count;
-  if (!came_back(
-          row, [counted] { count(*counted); }, *counted->pulse, request.spec.verify.timeout_s)) {
-    row.message += " when one launch was counted";
-    return;
+  if (auto end =
+          hung([counted] { count(*counted); }, *counted->pulse, request.spec.verify.timeout_s)) {
+    end->message += " when one launch was counted";
+    return {.end = std::move(end)};
   }
-  if (!counted->failed.empty()) {
-    warn(row, "not counted: " + counted->failed);
-  }
-  row.dram_read_bytes = counted->counters.dram_read_bytes;
-  row.dram_written_bytes = counted->counters.dram_written_bytes;
-  row.l2_hit_rate = counted->counters.l2_hit_rate;
-  row.sm_cycles = counted->counters.sm_cycles;
-}
-
-namespace {
-
-constexpr const char* kMeasuredAnew =
-    "ceilings measured anew for this row: floors of earlier rows are of the old ones";
-
-bool of_the_host(const Row& row) { return row.mode == "host"; }
-
-}  // namespace
-
-void warn_of_ceilings_anew(Row& row) { warn(row, kMeasuredAnew); }
-
-std::int64_t rows_of_old_ceilings(const std::vector<Row>& rows) {
-  if (rows.empty() || rows.back().warning.find(kMeasuredAnew) == std::string::npos) {
-    return 0;
-  }
-  return std::count_if(rows.begin(), rows.end() - 1, [&](const Row& row) {
-    return row.floor_us && of_the_host(row) == of_the_host(rows.back());
-  });
-}
-
-std::string note_on_ceilings_anew(std::int64_t rows, const std::string& device) {
-  return fmt::format(
-      "the ceilings of {} were measured anew; {} beside the old ones: run again to "
-      "compare floors",
-      device,
-      rows == 1 ? "1 row before this stands" : fmt::format("{} rows before this stand", rows));
+  return {counted->counters, counted->failed, {}};
 }
 
 }  // namespace lora_bench

@@ -1,17 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "device/memory.h"
 #include "measure/clock.h"
 #include "ops/backend.h"
-#include "report/row.h"
 #include "run/case_runner.h"
+#include "run/row_of.h"
 #include "run/target.h"
 #include "run/watch.h"
 #include "verify/verify.h"
@@ -37,8 +34,6 @@ class Attempt {
   virtual void asked(Targets&) {}
   [[nodiscard]] virtual std::int64_t needed_bytes(bool timing) const = 0;
   [[nodiscard]] virtual std::shared_ptr<Clock> make_clock(LaunchMode mode) const = 0;
-  virtual void add_measured(Row& row) const = 0;  // nothing where nothing was timed
-  virtual void add_floor(Row& row, const Ceilings& ceilings) const = 0;
 
   Case spec;
   std::shared_ptr<Pulse> pulse = std::make_shared<Pulse>();
@@ -48,33 +43,27 @@ class Attempt {
   std::shared_ptr<Memory> memory;
   std::shared_ptr<Clock> clock;  // null = proof only
   Support support;
-  std::string numerics;
-  std::optional<Verdict> verdict;
-  std::optional<double> plan_s;
+  Outcome outcome;  // numerics, proof and times: the working thread's, until it has come back
 };
 
-// Asks, proves and times, and puts what came of it into the row. Throws what the backend throws.
-void run_attempt(Row& row, const std::shared_ptr<Attempt>& attempt, const CaseRequest& request,
-                 Targets& targets);
+// Of a whole layer: proves it with all its shards, then times each alone beside its base, or all
+// together.
+[[nodiscard]] std::shared_ptr<Attempt> make_layer_attempt(const CaseRequest& request,
+                                                          Targets& targets, LayerProblem problem);
+// Why a layer has no place here, "" when it has.
+[[nodiscard]] std::string why_no_places(const CaseRequest& request);
 
-// False, and the row says so, when `work` did not come back; it keeps alive what it works on.
-[[nodiscard]] bool came_back(Row& row, std::function<void()> work, const Pulse& pulse,
-                             double timeout_s);
+// Asks, proves and times. Throws what the backend throws; `outcome` has then what came of it
+// before.
+void run_attempt(Outcome& outcome, const std::shared_ptr<Attempt>& attempt,
+                 const CaseRequest& request, const CaseStep& step, Targets& targets);
 
 // What stands in place of a verdict where none was asked for.
 [[nodiscard]] Verdict not_verified();
 
-// Where the request asks for it and the row PASSED: launches the backend once more, as cold as it
-// was timed, and puts what was counted into the row. Counters that cannot be read become a warning;
-// what the backend throws is thrown, and HUNG means that this launch did not come back.
-void count_row(Row& row, const Problem& problem, const CaseRequest& request, Targets& targets);
-
-// Of a row whose time made the ceilings be measured anew: a warning in it, for every stored file.
-void warn_of_ceilings_anew(Row& row);
-
-// When the last row carries that warning: how many rows before it, of the same side of the machine,
-// keep floors of the old ceilings.
-[[nodiscard]] std::int64_t rows_of_old_ceilings(const std::vector<Row>& rows);
-[[nodiscard]] std::string note_on_ceilings_anew(std::int64_t rows, const std::string& device);
+// Launches the backend once more, as cold as it was timed. Throws what it throws; counters that
+// cannot be read are no fault of it.
+[[nodiscard]] Counted count_launch(const Problem& problem, const CaseRequest& request,
+                                   Targets& targets);
 
 }  // namespace lora_bench

@@ -12,8 +12,7 @@
 #include "measure/measure.h"
 #include "ops/backends.h"
 #include "run/attempt.h"
-#include "run/describe.h"
-#include "run/layer_row.h"
+#include "run/row_of.h"
 #include "run/watch.h"
 #include "verify/verify.h"
 
@@ -39,10 +38,6 @@ class OpAttempt final : public Attempt {
     return space == Space::kHost ? std::shared_ptr<Clock>(make_host_clock())
                                  : std::shared_ptr<Clock>(make_device_clock(mode));
   }
-  void add_measured(Row& row) const override;
-  void add_floor(Row& row, const Ceilings& ceilings) const override {
-    lora_bench::add_floor(row, problem_, spec.measure, ceilings);
-  }
 
  private:
   [[nodiscard]] bool prove();
@@ -54,7 +49,6 @@ class OpAttempt final : public Attempt {
   bool touch_, alone_;
   std::shared_ptr<const Backend> backend_;
   Numerics declared_;
-  std::optional<Measurement> measurement_, touch_measurement_;
 };
 
 // The first place of what is wrong, in the rows of the whole.
@@ -70,7 +64,7 @@ void OpAttempt::ask() {
   support = backend_->supports(problem_, facts);
   if (support.yes) {
     declared_ = backend_->numerics(problem_);
-    numerics = declared_.summation;
+    outcome.numerics = declared_.summation;
   }
 }
 
@@ -83,13 +77,13 @@ std::int64_t OpAttempt::needed_bytes(bool timing) const {
 
 bool OpAttempt::prove() {
   if (!spec.verify.enabled) {
-    verdict = not_verified();
+    outcome.verdict = not_verified();
     return true;
   }
-  verdict =
+  outcome.verdict =
       verify(*groundwork_, *backend_, *memory,
              {.relations = relations, .max_rows = spec.verify.max_rows, .declared = declared_});
-  return verdict->status == Status::kPassed;
+  return outcome.verdict->status == Status::kPassed;
 }
 
 // A phase is an op of its own and may be other code than its part of the whole. Whether both can be
@@ -98,7 +92,7 @@ bool OpAttempt::prove_phases() {
   for (const Op op : {Op::kShrink, Op::kExpand}) {
     const Problem phase = half_of(problem_, op);
     if (const Support alone = backend_->supports(phase, facts); !alone.yes) {
-      measurement_->warnings.push_back(
+      outcome.op_time->warnings.push_back(
           fmt::format("no phases: {} alone is not supported: {}", name(op), alone.why_not));
       return false;
     }
@@ -107,8 +101,8 @@ bool OpAttempt::prove_phases() {
     }
     const Verdict of_phase = verify(phase, *backend_, *memory, {.max_rows = spec.verify.max_rows});
     if (of_phase.status != Status::kPassed) {
-      verdict = of_phase;
-      verdict->message = fmt::format("{} alone: {}", name(op), of_phase.message);
+      outcome.verdict = of_phase;
+      outcome.verdict->message = fmt::format("{} alone: {}", name(op), of_phase.message);
       return false;
     }
   }
@@ -129,18 +123,18 @@ void OpAttempt::time() {
       return check_left(whole ? declared_ : backend_->numerics(left.problem), left);
     };
   }
-  measurement_ = measure(request, *backend_, *memory, *clock, facts);
-  if (!measurement_->interrupted) {
-    plan_s = plan_seconds(problem_, *memory, *clock, facts);
+  outcome.op_time = measure(request, *backend_, *memory, *clock, facts);
+  if (!outcome.op_time->interrupted) {
+    outcome.plan_s = plan_seconds(problem_, *memory, *clock, facts);
   }
-  if (touch_ && !measurement_->interrupted) {
+  if (touch_ && !outcome.op_time->interrupted) {
     MeasureRequest of_touch = request;
     of_touch.check = nullptr;
     of_touch.alone = false;
-    touch_measurement_ = measure(of_touch, *make_touch_probe(), *memory, *clock, facts);
+    outcome.touch_s = measure(of_touch, *make_touch_probe(), *memory, *clock, facts).summary.median;
   }
   if (spec.measure.phases && problem_.op == Op::kLinear && prove_phases()) {
-    measurement_->phases = measure_phases(request, *backend_, *memory, *clock, facts);
+    outcome.op_time->phases = measure_phases(request, *backend_, *memory, *clock, facts);
   }
 }
 
@@ -153,16 +147,6 @@ void OpAttempt::prove_and_time() {
   }
   if (clock) {
     time();
-  }
-}
-
-void OpAttempt::add_measured(Row& row) const {
-  if (measurement_) {
-    add_measurement(row, *measurement_);
-    add_plan_time(row, plan_s);
-  }
-  if (touch_measurement_) {
-    add_touch_time(row, *touch_measurement_);
   }
 }
 
@@ -194,6 +178,41 @@ KeptGroundwork groundwork_of(const Problem& problem, const CaseRequest& request,
 
 bool may_keep(const Row& row) {
   return row.plugin.empty() && (row.status == Status::kPassed || row.status == Status::kSkipped);
+}
+
+bool may_count(const Row& row) { return row.status == Status::kPassed && !row.interrupted; }
+
+// As far as it comes: what the backend throws is a finding too.
+Outcome outcome_of(const CaseRequest& request, const CaseStep& step, Targets& targets,
+                   KeptGroundwork& kept) {
+  Outcome outcome;
+  try {
+    if (!step.layer) {
+      run_attempt(
+          outcome,
+          std::make_shared<OpAttempt>(request, targets, groundwork_of(step.op, request, kept)),
+          request, step, targets);
+      if (request.count && may_count(row_of(request, step, outcome))) {
+        outcome.counted = count_launch(step.op, request, targets);
+      }
+    } else if (std::string why = why_no_places(request); !why.empty()) {
+      outcome.end = {Status::kSkipped, std::move(why)};
+    } else {
+      run_attempt(outcome, make_layer_attempt(request, targets, *step.layer), request, step,
+                  targets);
+    }
+  } catch (const EnvironmentError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    outcome.end = {Status::kError,
+                   fmt::format("out of memory; the estimate was {}",
+                               format_bytes(static_cast<double>(tensor_bytes(step.op))))};
+  } catch (const std::exception& error) {
+    outcome.end = {Status::kError, error.what()};
+  } catch (...) {
+    outcome.end = {Status::kError, "the backend threw something that is no std::exception"};
+  }
+  return outcome;
 }
 
 }  // namespace
@@ -234,38 +253,11 @@ std::string why_no_room(std::int64_t needed, std::int64_t available) {
 
 Row run_case(const CaseRequest& request, Targets& targets, KeptGroundwork& kept) {
   const auto started = std::chrono::steady_clock::now();
-  const Case& spec = request.spec;
-  const CaseStep step = step_of(spec);
-  Row row = describe_case(spec, step, request.backend.name);
-  row.plugin = request.backend.plugin;
-  row.repro = request.repro;
+  const CaseStep step = step_of(request.spec);
   if (!request.backend.backend) {
-    judge(row, Status::kSkipped, request.backend.why_not_here);
-    return row;
+    return row_of(request, step, {.end = {{Status::kSkipped, request.backend.why_not_here}}});
   }
-  if (request.backend.backend->space() == Space::kHost) {
-    row.mode = "host";  // graphs and streams are the GPU's
-  }
-  try {
-    if (step.layer) {
-      layer_row(row, *step.layer, request, targets);
-    } else {
-      run_attempt(
-          row, std::make_shared<OpAttempt>(request, targets, groundwork_of(step.op, request, kept)),
-          request, targets);
-      count_row(row, step.op, request, targets);
-    }
-  } catch (const EnvironmentError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    judge(row, Status::kError,
-          fmt::format("out of memory; the estimate was {}",
-                      format_bytes(static_cast<double>(tensor_bytes(step.op)))));
-  } catch (const std::exception& error) {
-    judge(row, Status::kError, error.what());
-  } catch (...) {
-    judge(row, Status::kError, "the backend threw something that is no std::exception");
-  }
+  Row row = row_of(request, step, outcome_of(request, step, targets, kept));
   if (!may_keep(row)) {
     kept.reset();
   }

@@ -21,8 +21,8 @@ struct CaseRequest {
   bool timing = true;
   bool touch = false;  // see RunRequest
   bool alone = true;   // time it between other launches as well
-  Thresholds thresholds;
-  std::string repro;            // the command that makes this row again
+  Thresholds thresholds = {};
+  std::string repro = {};       // the command that makes this row again
   CountLaunch count = nullptr;  // counts one launch of a PASSED row; empty = nothing is counted
 };
 

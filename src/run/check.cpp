@@ -9,8 +9,8 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "run/describe.h"
 #include "run/export.h"
+#include "run/row_of.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
 #include "verify/verify.h"
@@ -185,8 +185,7 @@ CheckReport check(const CheckRequest& request) {
       result_bytes(stored.file, std::move(find_result(stored, request.tensor)), exported.problem);
   CheckReport report;
   report.verdict = judge(exported, numerics_of(exported.problem, request.declared), got);
-  report.row = exported.row;
-  add_verdict(report.row, report.verdict);
+  report.row = proved(exported.row, report.verdict);
   return report;
 }
 

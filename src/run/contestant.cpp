@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "ops/plugin.h"
 #include "report/json_row.h"
-#include "run/describe.h"
 #include "run/select.h"
 #include "run/worker.h"
 
@@ -59,7 +58,8 @@ Proof Contestant::prove(const Case& spec, Start start) {
     std::vector<std::string> unknown;
     proof.row = row_from_json(nlohmann::json::parse(answer.text), unknown);
   } else {
-    judge(proof.row, answer.kind == 'h' ? Status::kHung : Status::kError, answer.text);
+    proof.row.status = answer.kind == 'h' ? Status::kHung : Status::kError;
+    proof.row.message = answer.text;
     proof.crashed = answer.kind == 'x';
     proof.unusable = answer.kind == 'e';
   }

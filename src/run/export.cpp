@@ -10,7 +10,6 @@
 #include "report/columns.h"
 #include "report/json_row.h"
 #include "run/describe.h"
-#include "run/layer_row.h"
 #include "run/safetensors.h"
 #include "verify/oracle.h"
 #include "verify/staging.h"

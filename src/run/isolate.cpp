@@ -7,6 +7,7 @@
 #include "ops/plugin.h"
 #include "report/json_row.h"
 #include "run/describe.h"
+#include "run/row_of.h"
 
 namespace lora_bench {
 namespace {
@@ -117,12 +118,12 @@ Row Isolation::run(const PlannedRow& planned) {
     return row;
   }
   const Case& spec = *planned.spec;
-  const Selected& selected = selected_.at(planned.spelling);
-  Row row = describe_case(spec, step_of(spec), selected.name);
+  Row row = row_of({.spec = spec,
+                    .backend = selected_.at(planned.spelling),
+                    .repro = repro_command(spec, planned.spelling, request_) + kAgainIsolated},
+                   step_of(spec),
+                   {.end = {{answer.kind == 'h' ? Status::kHung : Status::kError, answer.text}}});
   row.mode = asked.on_device() ? row.mode : "host";
-  row.plugin = selected.plugin;
-  row.repro = repro_command(spec, planned.spelling, request_) + kAgainIsolated;
-  judge(row, answer.kind == 'h' ? Status::kHung : Status::kError, answer.text);
   // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.
   unusable_in_turn_ = answer.kind == 'e' && asked.asked() <= 1 ? unusable_in_turn_ + 1 : 0;
   if (answer.kind != 'h') {  // it would hang once more for every row

@@ -11,6 +11,7 @@
 #include "report/columns.h"
 #include "report/doubts.h"
 #include "run/describe.h"
+#include "run/row_of.h"
 #include "run/run.h"
 #include "verify/verify.h"
 #include "workload/problem.h"
@@ -139,10 +140,11 @@ std::string other_judgement(const RunRequest& request, const Row& row, const Cas
   if (!row.time_us) {
     return "";
   }
-  Row judged = row;
-  judged.threshold_missed.clear();
-  judged.threshold_undecided.clear();
-  add_thresholds(judged, thresholds_of(spec, request.thresholds));
+  const Limits limits = held_to(row, thresholds_of(spec, request.thresholds));
+  Row judged;
+  judged.max_regression = limits.max_regression;
+  judged.threshold_missed = limits.missed;
+  judged.threshold_undecided = limits.undecided;
   for (const char* key : {"max_regression", "threshold_missed", "threshold_undecided"}) {
     const Column& column = *find_column(key);
     if (const Cell stored = column.get(row); stored != column.get(judged)) {

@@ -14,12 +14,12 @@
 #include "device/cupti.h"
 #include "device/launch_counters.h"
 #include "report/sink.h"
-#include "run/attempt.h"
 #include "run/case_runner.h"
 #include "run/context.h"
 #include "run/describe.h"
 #include "run/isolate.h"
 #include "run/progress.h"
+#include "run/row_of.h"
 #include "run/select.h"
 #include "run/watch.h"
 

@@ -7,9 +7,9 @@
 #include "measure/fake_clock.h"
 #include "measure/measure.h"
 #include "measure/rotation.h"
-#include "run/describe.h"
 #include "support/dishonest.h"
 #include "support/near.h"
+#include "support/outcomes.h"
 
 using namespace lora_bench;
 using namespace lora_bench::test;
@@ -121,9 +121,7 @@ TEST_CASE("an op that adds no more than the noise has no time alone") {
   const Measurement result = gpu.run();
   CHECK(result.summary.median == near(2e-6));
   CHECK_FALSE(result.alone_s.has_value());
-  Row row;
-  add_measurement(row, result);
-  CHECK_FALSE(row.alone_us.has_value());
+  CHECK_FALSE(row_of(step_of(gpu.problem), proved_and(result)).alone_us.has_value());
 }
 
 TEST_CASE("a stop while alone is taken leaves it empty and the row interrupted") {
@@ -164,8 +162,7 @@ TEST_CASE("a row says alone_us, its noise and how many times the floor it is") {
   measurement.summary = summarize(measurement.samples_s);
   measurement.alone_s = 5e-6;
   measurement.alone_noise_s = 1e-7;
-  Row row;
-  add_measurement(row, measurement);
+  Row row = row_of(step_of(decode()), proved_and(measurement));
   CHECK(row.alone_us == near(5));
   CHECK(row.alone_noise_us == near(0.1));
   CHECK_FALSE(row.samples_dropped.has_value());  // no clock was read
@@ -176,7 +173,7 @@ TEST_CASE("a row says alone_us, its noise and how many times the floor it is") {
   measurement.clock_mhz = 1965;
   measurement.samples_dropped = 4;
   measurement.after.clock_mhz = 1980;
-  add_measurement(row, measurement);
+  row = row_of(step_of(decode()), proved_and(measurement));
   CHECK(row.clock_mhz == 1965);
   CHECK(row.samples_dropped == 4);
 }

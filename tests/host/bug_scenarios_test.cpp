@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "run/layer_row.h"
 #include "scenario/scenario.h"
 #include "support/draws.h"
 #include "verify/mutant_hunt.h"

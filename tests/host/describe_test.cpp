@@ -11,6 +11,7 @@
 #include "report/sink.h"
 #include "run/progress.h"
 #include "run/run.h"
+#include "support/outcomes.h"
 
 namespace lora_bench {
 namespace {
@@ -36,24 +37,55 @@ Thresholds limits(std::optional<double> max_time_us, std::optional<double> max_f
   return thresholds;
 }
 
+Row held(Row row, const Thresholds& thresholds) {
+  const Limits limits = held_to(row, thresholds);
+  row.max_regression = limits.max_regression;
+  row.threshold_missed = limits.missed;
+  row.threshold_undecided = limits.undecided;
+  return row;
+}
+
+// One token with the adapter, or without one where it is -1.
+Problem one_token(std::int32_t adapter, std::int64_t in_features, std::int64_t width) {
+  Problem problem;
+  problem.tokens = 1;
+  problem.in_features = in_features;
+  problem.widths = {width};
+  problem.slots = 1;
+  problem.max_rank = 16;
+  problem.rank = {16};
+  problem.scale = {1};
+  problem.plan = make_plan(std::vector<std::int32_t>{adapter}, 1);
+  return problem;
+}
+
+Row row_of_time(const Measurement& measurement) {
+  return test::row_of(test::step_of(one_token(0, 64, 64)), test::proved_and(measurement));
+}
+
+Measurement in_phases(Measurement measurement, double zero_us, double shrink_us, double expand_us) {
+  measurement.phases = Phases{zero_us * 1e-6, shrink_us * 1e-6, expand_us * 1e-6, {}, {}};
+  return measurement;
+}
+
 TEST_CASE("a doubt takes the place of a pass alone, whatever else of anything") {
   const std::vector<Status> ends{Status::kFailed, Status::kSkipped, Status::kHung, Status::kError};
   for (const Status doubt : {Status::kMistrusted, Status::kInvalid}) {
-    Row row;
-    judge(row, Status::kPassed, "");
-    judge(row, doubt, "doubt");
-    CHECK(row.status == doubt);
-    CHECK(row.message == "doubt");
-    judge(row, Status::kInvalid, "another");
-    CHECK(row.status == doubt);
-    CHECK(row.message == "doubt");
+    std::vector<Finding> findings{{Status::kPassed, ""}, {doubt, "doubt"}};
+    CHECK(prevailing(findings).status == doubt);
+    CHECK(prevailing(findings).message == "doubt");
+    findings.push_back({Status::kInvalid, "another"});
+    CHECK(prevailing(findings).status == doubt);
+    CHECK(prevailing(findings).message == "doubt");
     for (const Status end : ends) {
-      judge(row, end, "end");
-      judge(row, doubt, "doubt");
-      CHECK(row.status == end);
-      CHECK(row.message == "end");
+      findings.push_back({end, "end"});
+      findings.push_back({doubt, "doubt"});
+      CHECK(prevailing(findings).status == end);
+      CHECK(prevailing(findings).message == "end");
     }
+    CHECK(prevailing({{doubt, "of the proof"}, {doubt, "after it"}}).message == "of the proof");
   }
+  CHECK(prevailing({}).status == Status::kError);
 }
 
 TEST_CASE("launches that could be left out unseen are no pass") {
@@ -67,26 +99,19 @@ TEST_CASE("launches that could be left out unseen are no pass") {
     } else {
       measurement.replayed = vague;
     }
-    Row row;
-    row.status = Status::kPassed;
-    add_measurement(row, measurement);
+    const Row row = row_of_time(measurement);
     CHECK(row.status == Status::kMistrusted);
     CHECK(row.message.find("would pass in 91 of 100 elements") != std::string::npos);
     measurement.check_passed = false;
-    add_measurement(row, measurement);
-    CHECK(row.status == Status::kFailed);
+    CHECK(row_of_time(measurement).status == Status::kFailed);
   }
   Measurement telling;
   telling.replayed = {"", 100, 90};
-  Row row;
-  row.status = Status::kPassed;
-  add_measurement(row, telling);
-  CHECK(row.status == Status::kPassed);
+  CHECK(row_of_time(telling).status == Status::kPassed);
 }
 
 TEST_CASE("a time over its threshold by more than the noise misses it") {
-  Row row = timed_row(20, 0.5);
-  add_thresholds(row, limits(19));
+  const Row row = held(timed_row(20, 0.5), limits(19));
   CHECK(row.threshold_missed == "time_us is 20, allowed 19");
   CHECK(judge({row}) == ExitCode::kRegression);
 }
@@ -94,33 +119,28 @@ TEST_CASE("a time over its threshold by more than the noise misses it") {
 TEST_CASE("a time over its threshold in a row that others disturbed is undecided") {
   Row row = timed_row(20, 0.5);
   row.stolen_share = 0.5;
-  add_thresholds(row, limits(19));
+  row = held(row, limits(19));
   CHECK(row.threshold_missed.empty());
   CHECK(row.threshold_undecided ==
         "time_us is 20, allowed 19, noise 0.5; stolen: others had 50 % of the CPU time");
   CHECK(judge({row}) == ExitCode::kInconclusive);
   Row far = timed_row(40, 0.5);
   far.stolen_share = 0.5;
-  add_thresholds(far, limits(19));
-  CHECK(far.threshold_missed == "time_us is 40, allowed 19");
+  CHECK(held(far, limits(19)).threshold_missed == "time_us is 40, allowed 19");
 }
 
 TEST_CASE("a time over its threshold by less than the noise is undecided") {
-  Row row = timed_row(19.2, 0.5);
-  add_thresholds(row, limits(19));
+  const Row row = held(timed_row(19.2, 0.5), limits(19));
   CHECK(row.threshold_missed.empty());
   CHECK(row.threshold_undecided == "time_us is 19.2, allowed 19, noise 0.5");
   CHECK(judge({row}) == ExitCode::kInconclusive);
 }
 
 TEST_CASE("a stored row is judged as it was when it was measured, whatever its warnings say") {
-  Row missed = timed_row(20, 0.5);
-  add_thresholds(missed, limits(19));
-  Row undecided = timed_row(19.2, 0.5);
-  add_thresholds(undecided, limits(19));
-  Row worded = timed_row(10, 0.5);
-  warn(worded, "interrupted; threshold undecided");
-  add_thresholds(worded, limits(19));
+  const Row missed = held(timed_row(20, 0.5), limits(19));
+  const Row undecided = held(timed_row(19.2, 0.5), limits(19));
+  Row worded = held(timed_row(10, 0.5), limits(19));
+  worded.warning = "interrupted; threshold undecided";
   for (const Row& row : {missed, undecided, worded}) {
     const Results stored =
         parse_results(to_json_line(Context{}) + "\n" + to_json_line(row) + "\n", "rows.jsonl");
@@ -132,8 +152,7 @@ TEST_CASE("a stored row is judged as it was when it was measured, whatever its w
 TEST_CASE("a measurement that was cut short says so in its row") {
   Measurement measurement;
   measurement.interrupted = true;
-  Row row = timed_row(20, 0.5);
-  add_measurement(row, measurement);
+  const Row row = row_of_time(measurement);
   CHECK(row.interrupted);
   CHECK(row.warning == "interrupted");
 }
@@ -145,33 +164,26 @@ TEST_CASE("a tax is held to its share of the base, also one that is below its no
     row.tax_noise_us = tax_noise_us;
     Thresholds thresholds;
     thresholds.max_tax_pct = 20;
-    add_thresholds(row, thresholds);
-    return row;
+    return held_to(row, thresholds);
   };
-  CHECK(judged(24, 20, 0.1).threshold_missed.empty());
-  CHECK(judged(25, 20, 0.5).threshold_missed == "tax_pct is 25, allowed 20");
-  const Row undecided = judged(25, 20, 2);
-  CHECK(undecided.threshold_missed.empty());
-  CHECK(undecided.threshold_undecided == "tax_pct is 25, allowed 20, noise 10");
-  CHECK(judged(19, 20, 2).threshold_undecided.empty());
-  Row without = timed_row(24, 0.1);  // no layer
+  CHECK(judged(24, 20, 0.1).missed.empty());
+  CHECK(judged(25, 20, 0.5).missed == "tax_pct is 25, allowed 20");
+  const Limits undecided = judged(25, 20, 2);
+  CHECK(undecided.missed.empty());
+  CHECK(undecided.undecided == "tax_pct is 25, allowed 20, noise 10");
+  CHECK(judged(19, 20, 2).undecided.empty());
+  const Row without = timed_row(24, 0.1);  // no layer
   Thresholds thresholds;
   thresholds.max_tax_pct = 1;
-  add_thresholds(without, thresholds);
-  CHECK(without.threshold_missed.empty());
+  CHECK(held_to(without, thresholds).missed.empty());
 }
 
 TEST_CASE("every kind of threshold can be missed and met") {
-  Row met = timed_row(20, 0.1);
-  add_thresholds(met, limits(25, 2.5, 1e6));
+  const Row met = held(timed_row(20, 0.1), limits(25, 2.5, 1e6));
   CHECK(met.threshold_missed.empty());
   CHECK(judge({met}) == ExitCode::kPass);
-  Row ratio = timed_row(20, 0.1);
-  add_thresholds(ratio, limits({}, 1.5));
-  CHECK(ratio.threshold_missed == "floor_ratio is 2, allowed 1.5");
-  Row rate = timed_row(20, 0.1);
-  add_thresholds(rate, limits({}, {}, 4e6));
-  CHECK_FALSE(rate.threshold_missed.empty());
+  CHECK(held_to(timed_row(20, 0.1), limits({}, 1.5)).missed == "floor_ratio is 2, allowed 1.5");
+  CHECK_FALSE(held_to(timed_row(20, 0.1), limits({}, {}, 4e6)).missed.empty());
 }
 
 TEST_CASE("a run in which nothing passed is never a pass") {
@@ -259,48 +271,41 @@ TEST_CASE("a line of progress is shorter than the terminal that would break it")
   CHECK(progress_line("3 of 12", "two\nlines", 80) == "[3 of 12] two lines");
 }
 
-TEST_CASE("who has nothing to do may launch nothing") {
-  Row row = timed_row(0.001, 0);
-  judge_floor(row, {.seconds = 1e-6, .bound_by = "launch", .stream_seconds = 1e-6});
-  CHECK(row.status == Status::kPassed);
-  CHECK_FALSE(row.floor_us);
-  CHECK_FALSE(row.floor_ratio);
-  Row launches = timed_row(2, 0);
-  judge_floor(launches, {.seconds = 1e-6, .bound_by = "launch", .stream_seconds = 1e-6});
-  CHECK(*launches.floor_us == doctest::Approx(1));
-}
-
-TEST_CASE("phases of a step without adapters may take no time") {
-  Problem problem;
-  problem.tokens = 1;
-  problem.in_features = 64;
-  problem.widths = {64};
-  problem.slots = 1;
-  problem.max_rank = 16;
-  problem.rank = {16};
-  problem.scale = {1};
-  problem.plan = make_plan(std::vector<std::int32_t>{-1}, 1);
+Ceilings slow_ceilings() {
   Ceilings ceilings;
   ceilings.memory_curve = ceilings.cache_curve = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
   ceilings.copy_bytes_per_s = 1e11;
   ceilings.launch_seconds = 1e-6;
   ceilings.peaks = {{Dtype::kBf16, 1e12}};
-  Row row = timed_row(0.003, 0);
-  row.shrink_us = row.expand_us = row.gap_us = 0.001;
-  add_floor(row, problem, MeasureSettings{}, ceilings);
+  return ceilings;
+}
+
+Row held_to_ceilings(const Problem& problem, const Measurement& measurement,
+                     const Ceilings& ceilings) {
+  Outcome outcome = test::proved_and(measurement);
+  outcome.ceilings = ceilings;
+  return test::row_of(test::step_of(problem), outcome);
+}
+
+TEST_CASE("who has nothing to do may launch nothing") {
+  const Problem idle = one_token(-1, 64, 64);
+  const Row row = held_to_ceilings(idle, test::timed(0.001), slow_ceilings());
+  CHECK_MESSAGE(row.status == Status::kPassed, row.message);
+  CHECK_FALSE(row.floor_us);
+  CHECK_FALSE(row.floor_ratio);
+  CHECK(row.bound_by.empty());
+  const Row launches = held_to_ceilings(idle, test::timed(2), slow_ceilings());
+  CHECK(*launches.floor_us == doctest::Approx(1));
+}
+
+TEST_CASE("phases of a step without adapters may take no time") {
+  const Row row = held_to_ceilings(one_token(-1, 64, 64),
+                                   in_phases(test::timed(0.003), 0, 0.001, 0.001), slow_ceilings());
   CHECK_MESSAGE(row.status == Status::kPassed, row.message);
 }
 
 TEST_CASE("a time below what the machine can do is INVALID, not a record") {
-  Problem problem;
-  problem.tokens = 1;
-  problem.in_features = 1 << 20;
-  problem.widths = {1 << 10};
-  problem.slots = 1;
-  problem.max_rank = 16;
-  problem.rank = {16};
-  problem.scale = {1};
-  problem.plan = make_plan(std::vector<std::int32_t>{0}, 1);
+  const Problem problem = one_token(0, 1 << 20, 1 << 10);
   Ceilings ceilings;
   ceilings.memory_curve = {{1 << 16, 1e-6}, {1 << 30, 1e-2}};
   ceilings.cache_curve = {{1 << 16, 0.5e-6}, {1 << 30, 1e-2}};
@@ -308,29 +313,23 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   ceilings.copy_bytes_per_s = 1e11;
   ceilings.launch_seconds = 1e-7;
   ceilings.peaks = {{Dtype::kBf16, 1e12}, {Dtype::kFp32, 1e12}};
-  Row slow = timed_row(1e6, 0);
-  add_floor(slow, problem, MeasureSettings{}, ceilings);
-  CHECK(slow.status == Status::kPassed);
+  const auto judged = [&](const Measurement& measurement) {
+    return held_to_ceilings(problem, measurement, ceilings);
+  };
+  const Row slow = judged(test::timed(1e6));
+  CHECK_MESSAGE(slow.status == Status::kPassed, slow.message);
   CHECK(*slow.floor_us > 0);
-  Row impossible = timed_row(0.001, 0);
-  impossible.bytes = 1000;
-  add_floor(impossible, problem, MeasureSettings{}, ceilings);
+  const Row impossible = judged(test::timed(0.001));
   CHECK(impossible.status == Status::kInvalid);
   CHECK(judge({impossible, slow}) == ExitCode::kInconclusive);
   for (const bool shrink : {true, false}) {
-    Row part = timed_row(1e6, 0);
-    part.shrink_us = shrink ? 0.001 : 5e5;
-    part.expand_us = shrink ? 5e5 : 0.001;
-    part.gap_us = 1e6 - *part.shrink_us - *part.expand_us;
-    Row zeroing = part;
-    add_floor(part, problem, MeasureSettings{}, ceilings);
+    const double shrink_us = shrink ? 0.001 : 5e5, expand_us = shrink ? 5e5 : 0.001;
+    const Row part = judged(in_phases(test::timed(1e6), 0, shrink_us, expand_us));
     CHECK(part.status == Status::kInvalid);
     CHECK(part.message.starts_with(shrink ? "zero_us and shrink_us of 0.001 us"
                                           : "expand_us of 0.001 us"));
     // What was timed by itself and taken off a shrink is a part of it, and none of an expand.
-    zeroing.zero_us = 2e5;
-    zeroing.gap_us = *zeroing.gap_us - 2e5;
-    add_floor(zeroing, problem, MeasureSettings{}, ceilings);
+    const Row zeroing = judged(in_phases(test::timed(1e6), 2e5, shrink_us, expand_us));
     CHECK((zeroing.status == Status::kPassed) == shrink);
   }
   // A phase is held to its own floor, with the noise.
@@ -341,19 +340,14 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   REQUIRE(floor.seconds < 0.99 * floor.stream_seconds);
   for (const auto& [us, noise_us] :
        {std::pair{1.005 * floor_us, 0.0}, std::pair{0.9 * floor_us, 0.2 * floor_us}}) {
-    Row honest = timed_row(1e6, noise_us);
-    honest.shrink_us = us;
-    add_floor(honest, problem, MeasureSettings{}, ceilings);
-    CHECK(honest.status == Status::kPassed);
+    const Row honest = judged(in_phases(test::timed(1e6, noise_us), 0, us, 5e5));
+    CHECK_MESSAGE(honest.status == Status::kPassed, honest.message);
   }
   for (const double sample : {0.0, -3.0, std::nan(""), HUGE_VAL}) {
-    Row backwards = timed_row(1e6, 0);
-    backwards.samples_us = {1e6, sample, 1e6, 1e6, 1e6};
-    add_floor(backwards, problem, MeasureSettings{}, ceilings);
-    CHECK(backwards.status == Status::kInvalid);
-    Row still = timed_row(sample, 0);
-    add_floor(still, problem, MeasureSettings{}, ceilings);
-    CHECK(still.status == Status::kInvalid);
+    Measurement backwards = test::timed(1e6);
+    backwards.samples_s = {1, sample * 1e-6, 1, 1, 1};
+    CHECK(judged(backwards).status == Status::kInvalid);
+    CHECK(judged(test::timed(sample)).status == Status::kInvalid);
   }
 }
 

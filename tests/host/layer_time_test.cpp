@@ -12,9 +12,9 @@
 #include "core/error.h"
 #include "measure/fake_clock.h"
 #include "ops/backends.h"
-#include "run/layer_row.h"
 #include "support/near.h"
 #include "support/observed_backend.h"
+#include "support/outcomes.h"
 #include "support/timed_layer.h"
 #include "verify/layer_proof.h"
 
@@ -33,6 +33,21 @@ LayerMeasurement measured(const LayerProblem& problem, Clock& clock, const Backe
 
 LayerMeasurement measured_together(const LayerProblem& problem, Clock& clock, const Backend& lora) {
   return measured(problem, clock, lora, 2000, true);
+}
+
+Row held_to_ceilings(const LayerProblem& problem, Outcome outcome, const Ceilings& ceilings) {
+  outcome.ceilings = ceilings;
+  return test::row_of(test::step_of(problem), outcome);
+}
+
+Row row_of_time(const LayerMeasurement& measurement) {
+  return test::row_of(test::step_of(row_layer(1, false)), test::proved_and(measurement));
+}
+
+Case exchanging(Comm comm) {
+  Case spec;
+  spec.setup.comm = comm;
+  return spec;
 }
 
 }  // namespace
@@ -115,8 +130,7 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
   ceilings.memory_curve = ceilings.cache_curve = {{64, 1e-6}, {1 << 30, 1}};
   ceilings.peaks = {{Dtype::kBf16, 1e12}};
   LayerProblem problem = row_layer(1, false);
-  Row row;
-  add_layer_floor(row, problem, MeasureSettings{}, ceilings);
+  Row row = held_to_ceilings(problem, {}, ceilings);
   CHECK(row.tax_floor_us.value_or(0) > 0);
   const ShardProblem shard = shard_problem(problem, 0);
   const LayerWork work = count_layer_work(shard);
@@ -127,7 +141,7 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
   CHECK(row.tax_floor_us == doctest::Approx(floor_us(work.layer) - floor_us(work.base)));
   CHECK(*row.tax_floor_us < *row.floor_us);
   problem.lora.plan = make_plan(std::vector<std::int32_t>{-1, -1, -1, -1}, 2);
-  add_layer_floor(row, problem, MeasureSettings{}, ceilings);
+  row = held_to_ceilings(problem, {}, ceilings);
   CHECK(row.tax_floor_us == 0.0);
 }
 
@@ -140,13 +154,8 @@ TEST_CASE("a base that is quicker than its floor allows is INVALID: its tax woul
       1e6 *
       floor_of(count_layer_work(shard).base, shard.lora, CacheMode::kWeightsCold, ceilings).seconds;
   const auto judged = [&](double base_us) {
-    Row row;
-    row.status = Status::kPassed;
-    row.time_us = 1e6;
-    row.base_us = base_us;
-    row.tax_noise_us = 0.1 * least_us;
-    add_layer_floor(row, problem, MeasureSettings{}, ceilings);
-    return row;
+    return held_to_ceilings(
+        problem, test::proved_and(test::timed_beside(base_us, 1e6, 0.1 * least_us)), ceilings);
   };
   CHECK(judged(0.91 * least_us).status == Status::kPassed);
   CHECK(judged(0.89 * least_us).status == Status::kInvalid);
@@ -159,15 +168,10 @@ TEST_CASE(
   Ceilings ceilings;  // a straight line, so that a floor tells its bytes
   ceilings.memory_curve = ceilings.cache_curve = {{1000000 * kBytesPerUs, 1}};
   const auto floor_bytes = [&](const LayerProblem& problem, std::int64_t shard) {
-    LayerMeasurement measurement;
-    measurement.layer.samples_s = {1e-3};
-    measurement.layer.summary = summarize(measurement.layer.samples_s);
-    measurement.base_s = 0.5e-3;
+    LayerMeasurement measurement = test::timed_beside(500, 1000, 0);
     measurement.shard = shard;
-    Row row;
-    add_layer_measurement(row, measurement);
+    const Row row = held_to_ceilings(problem, test::proved_and(measurement), ceilings);
     CHECK(row.shard == shard);
-    add_layer_floor(row, problem, MeasureSettings{}, ceilings);
     return std::array{std::llround(*row.floor_us * kBytesPerUs),
                       std::llround(*row.tax_floor_us * kBytesPerUs)};
   };
@@ -235,9 +239,8 @@ TEST_CASE("shards that run together are timed with what they exchange, and that 
   CHECK(result.tax_s == near(3e-6));
   CHECK(*result.comm_h_s == near(1e-6));
   CHECK(*result.comm_s == near(3e-6));
-  Row row;
-  describe_layer(row, problem, Comm::kNccl);
-  add_layer_measurement(row, result);
+  const Row row =
+      test::row_of(test::step_of(problem), test::proved_and(result), exchanging(Comm::kNccl));
   CHECK(row.comm == "nccl");
   CHECK_FALSE(row.shard);
   CHECK(*row.comm_us == doctest::Approx(3));
@@ -255,9 +258,10 @@ TEST_CASE(
   const LayerMeasurement result = measured_together(problem, clock, *make_cpu_backend({1, ""}));
   CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
   CHECK(*result.comm_s == 0);
-  Row together, alone;
-  describe_layer(together, problem, Comm::kNccl);
-  describe_layer(alone, problem, Comm::kNone);
+  const auto row = [&](Comm comm) {
+    return test::row_of(test::step_of(problem), test::proved_and(result), exchanging(comm));
+  };
+  const Row together = row(Comm::kNccl), alone = row(Comm::kNone);
   CHECK(*together.comm_bytes == 0);
   CHECK(together.content != alone.content);
 }
@@ -288,35 +292,20 @@ TEST_CASE("a layer too slow for its time has two samples of each all the same") 
 }
 
 TEST_CASE("a tax below its noise is no number") {
-  LayerMeasurement measurement;
-  measurement.layer.samples_s = {10e-6};
-  measurement.layer.summary = summarize(measurement.layer.samples_s);
-  measurement.base_s = 9.5e-6;
-  measurement.tax_noise_s = 1e-6;
-  Row row;
-  add_layer_measurement(row, measurement);
+  const Row row = row_of_time(test::timed_beside(9.5, 10, 1));
   CHECK_FALSE(row.tax_us);
   CHECK(row.warning == "tax < noise (1 us)");
-  measurement.tax_noise_s = 2214.7e-6;
-  row = Row{};
-  add_layer_measurement(row, measurement);
-  CHECK(row.warning == "tax < noise (2215 us)");
-  measurement.tax_noise_s = 0.1e-6;
-  row = Row{};
-  add_layer_measurement(row, measurement);
-  CHECK(*row.tax_us == doctest::Approx(0.5));
-  CHECK(*row.tax_pct == doctest::Approx(100 * 0.5 / 9.5));
+  CHECK(row_of_time(test::timed_beside(9.5, 10, 2214.7)).warning == "tax < noise (2215 us)");
+  const Row known = row_of_time(test::timed_beside(9.5, 10, 0.1));
+  CHECK(*known.tax_us == doctest::Approx(0.5));
+  CHECK(*known.tax_pct == doctest::Approx(100 * 0.5 / 9.5));
 }
 
 // Its noise is no less than what it is below 0, but that is worked out in seconds.
 TEST_CASE("a tax below 0 is no number, however its noise is rounded") {
-  LayerMeasurement measurement;
-  measurement.layer.samples_s = {112.1e-6};
-  measurement.layer.summary = summarize(measurement.layer.samples_s);
-  measurement.base_s = 116.6e-6;
+  LayerMeasurement measurement = test::timed_beside(116.6, 112.1, 0);
   measurement.tax_noise_s = std::nextafter(4.5e-6, 0.0) * (1 - 1e-14);
-  Row row;
-  add_layer_measurement(row, measurement);
+  const Row row = row_of_time(measurement);
   CHECK_FALSE(row.tax_us);
   CHECK(row.warning == "tax < noise (4.5 us)");
 }
@@ -360,8 +349,7 @@ TEST_CASE("a tax has parts: shrink after the base, expand after both, and what t
       const LayerMeasurement result = measured(problem, clock, lora, 2000, false, true);
       CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
       REQUIRE(result.shrink_s.has_value());
-      Row row;
-      add_layer_measurement(row, result);
+      const Row row = row_of_time(result);
       CHECK(*row.shrink_us == doctest::Approx(4));
       CHECK(*row.expand_us == doctest::Approx(5));
       const bool in_one = !fully_sharded && overlap != Overlap::kShrink;

@@ -1,19 +1,16 @@
-#include "run/layer_row.h"
-
 #include <fmt/format.h>
-#include <algorithm>
-#include <optional>
-#include <utility>
 
-#include "core/bytes.h"
-#include "core/units.h"
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "layers/layer_engine.h"
 #include "measure/layer_time.h"
 #include "measure/small_changes.h"
 #include "ops/backends.h"
 #include "ops/cublaslt_library.h"
 #include "ops/fused_layer.h"
 #include "run/attempt.h"
-#include "run/describe.h"
 #include "run/watch.h"
 #include "verify/layer_proof.h"
 
@@ -21,79 +18,17 @@ namespace lora_bench {
 
 namespace {
 
-constexpr double kMicrosecondsPerSecond = 1e6;
-
-}  // namespace
-
-void describe_layer(Row& row, const LayerProblem& problem, Comm comm) {
-  const ShardedLayer& layer = problem.layer;
-  row.layer_kind = name(layer.kind);
-  row.tp = layer.tp;
-  row.fully_sharded = layer.fully_sharded;
-  row.comm = name(comm);
-  const ExchangedBytes sent = exchanged_bytes(problem);
-  row.comm_bytes = sent.h + sent.y;
-  row.content = sha256(fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", row.content, *row.layer_kind,
-                                   layer.tp, layer.fully_sharded, layer.kv_heads, problem.base_bias,
-                                   problem.missing_slices, layer.gather_output, layer.input_split))
-                    .substr(0, 16);
-  if (problem.skip_bias_add || layer.kind == LayerKind::kLogits) {
-    row.content = sha256(fmt::format("{}|{}|{}|{}|{}", row.content, problem.skip_bias_add,
-                                     layer.padding_unit, problem.soft_cap, problem.logit_scale))
-                      .substr(0, 16);
-  }
-  if (comm != Comm::kNone) {
-    row.content = sha256(fmt::format("{}|{}", row.content, name(comm))).substr(0, 16);
-  }
-  const LayerWork work = count_layer_work(shard_problem(problem, 0));
-  row.bytes = work.layer.bytes;
-  row.weight_bytes = work.layer.weight_bytes;
-  row.flops = work.layer.flops;
-}
-
-void add_layer_measurement(Row& row, const LayerMeasurement& measurement) {
-  add_measurement(row, measurement.layer);
-  if (!measurement.together) {
-    row.shard = measurement.shard;
-  }
-  if (measurement.comm_s) {
-    row.comm_us = *measurement.comm_s * kMicrosecondsPerSecond;
-    row.comm_h_us = *measurement.comm_h_s * kMicrosecondsPerSecond;
-  }
-  row.base_us = measurement.base_s * kMicrosecondsPerSecond;
-  row.tax_noise_us = measurement.tax_noise_s * kMicrosecondsPerSecond;
-  const double tax_us = *row.time_us - *row.base_us;
-  if (tax_us <= *row.tax_noise_us) {  // which is no less than a tax below 0
-    warn(row, fmt::format("tax < noise ({} us)", format_figure(*row.tax_noise_us)));
-    return;
-  }
-  if (measurement.shrink_s && measurement.expand_s) {
-    row.shrink_us = *measurement.shrink_s * kMicrosecondsPerSecond;
-    row.expand_us = *measurement.expand_s * kMicrosecondsPerSecond;
-    row.gap_us = tax_us - *row.shrink_us - *row.expand_us;
-  }
-  row.tax_us = tax_us;
-  row.tax_pct = 100 * tax_us / *row.base_us;
-}
-
-void add_layer_floor(Row& row, const LayerProblem& problem, const MeasureSettings& settings,
-                     const Ceilings& ceilings) {
-  const ShardProblem part = shard_problem(problem, row.shard.value_or(0));
-  const LayerWork work = count_layer_work(part);
-  const Floor layer = floor_of(work.layer, part.lora, settings.cache, ceilings);
-  const Floor base = floor_of(work.base, part.lora, settings.cache, ceilings);
-  judge_floor(row, layer);
-  if (row.base_us && work.base.bytes > 0) {  // of too quick a base the tax is too large
-    judge_part(row, "base_us of ", *row.base_us, row.tax_noise_us.value_or(0), base);
-  }
-  // A measured curve may fall where it should rise.
-  row.tax_floor_us = std::max(0.0, layer.seconds - base.seconds) * kMicrosecondsPerSecond;
-  if (row.tax_us && *row.tax_floor_us > 0) {
-    row.tax_ratio = *row.tax_us / *row.tax_floor_us;
-  }
-}
-
-namespace {
+// The backends, memories and GPUs that a layer runs with, with every call that may hang stamped in
+// the pulse.
+struct LayerPlaces {
+  std::vector<std::shared_ptr<const Backend>> base, lora;  // one for all shards, or one for each
+  std::vector<std::shared_ptr<Memory>> memories;
+  std::shared_ptr<const GpuGroup> gpus;  // of comm nccl
+  std::shared_ptr<Communicator> communicator;
+  std::shared_ptr<Communicator>
+      connected;  // of comm nccl the same without a pulse, for other cases
+  [[nodiscard]] LayerHome home() const;
+};
 
 // Each made while its GPU is the current one: what it holds of CUDA belongs to that.
 void add_gpu(LayerPlaces& places, const Selected& lora, std::int64_t rank,
@@ -108,8 +43,6 @@ void add_gpu(LayerPlaces& places, const Selected& lora, std::int64_t rank,
   places.memories.push_back(watched(places.gpus->memory(rank), pulse));
 }
 
-}  // namespace
-
 LayerHome LayerPlaces::home() const {
   LayerHome home;
   for (std::size_t place = 0; place < memories.size(); ++place) {
@@ -120,24 +53,7 @@ LayerHome LayerPlaces::home() const {
   return home;
 }
 
-std::string why_no_places(const CaseRequest& request) {
-  const Selected& lora = request.backend;
-  const bool on_host = lora.backend->space() == Space::kHost;
-  if (request.spec.setup.comm == Comm::kNccl) {
-    if (on_host) {
-      return fmt::format("comm nccl gives each shard a GPU, and {} runs on the host", lora.name);
-    }
-    if (!lora.plugin.empty()) {
-      return "comm nccl: a plugin may keep what belongs to one GPU";
-    }
-    if (const std::string why = why_no_nccl_communicator(request.spec.setup.tp); !why.empty()) {
-      return "comm nccl: " + why;
-    }
-  }
-  const std::string why = on_host ? "" : why_no_cublaslt();
-  return why.empty() ? "" : fmt::format("the base product of a layer: {}", why);
-}
-
+// All but a communicator that is not there yet, whose making may hang: `connect` makes that one.
 LayerPlaces layer_places(const CaseRequest& request, Targets& targets,
                          const std::shared_ptr<Pulse>& pulse) {
   LayerPlaces places;
@@ -171,8 +87,6 @@ void connect(LayerPlaces& places, const std::shared_ptr<Pulse>& pulse) {
   places.communicator = watched(places.connected, pulse);
 }
 
-namespace {
-
 class LayerAttempt final : public Attempt {
  public:
   LayerAttempt(const CaseRequest& request, Targets& targets, LayerProblem layer)
@@ -187,9 +101,8 @@ class LayerAttempt final : public Attempt {
             ? chosen_overlap(spec.setup.overlap, problem_, *places_.base.front(), leaves_to_base_)
             : Overlap::kSerial;
     memory = places_.memories.front();
+    outcome.layer = problem_;
   }
-
-  [[nodiscard]] Overlap overlap() const { return problem_.overlap; }
 
   void ask() override;
   void prove_and_time() override;
@@ -206,15 +119,6 @@ class LayerAttempt final : public Attempt {
            : places_.gpus == nullptr ? make_device_clock(mode)
                                      : make_gpu_group_clock(places_.gpus, mode);
   }
-  void add_measured(Row& row) const override {
-    if (measurement_) {
-      add_layer_measurement(row, *measurement_);
-      add_plan_time(row, plan_s);
-    }
-  }
-  void add_floor(Row& row, const Ceilings& ceilings) const override {
-    add_layer_floor(row, problem_, spec.measure, ceilings);
-  }
 
  private:
   void ask_of_shard(const ShardProblem& part, const LayerHome& home);
@@ -230,7 +134,6 @@ class LayerAttempt final : public Attempt {
   bool leaves_to_base_;  // `auto` is whatever is ours and quickest; others are to run themselves
   LayerProblem problem_;
   LayerPlaces places_;
-  std::optional<LayerMeasurement> measurement_;
 };
 
 // What is rounded beyond the base and what the adapters add to it.
@@ -291,19 +194,19 @@ void LayerAttempt::ask() {
   const ShardProblem part = shard_problem(problem_, 0);
   const Problem& base = part.base_on_delta ? *part.base_on_delta : part.base;
   const Numerics of_lora = numerics_of_adapters(problem_, part, home.base(), home.lora());
-  numerics = fmt::format(
+  outcome.numerics = fmt::format(
       "base{}: {}{}; adapters: {}{}", problem_.overlap == Overlap::kFused ? " alone" : "",
       home.space() == Space::kHost ? "cpu: " : "", home.base().numerics(base).summation,
       of_lora.summation, told_of(problem_, part, home.base()));
   if (const std::string version = home.communicator->version(); !version.empty()) {
-    numerics += fmt::format("; exchanges: {}", version);
+    outcome.numerics += fmt::format("; exchanges: {}", version);
   }
 }
 
 bool LayerAttempt::prove(LayerTensors& tensors, const LayerEngine& loaded,
                          reference::LayerRows& oracle) {
   if (!spec.verify.enabled) {
-    verdict = not_verified();
+    outcome.verdict = not_verified();
     return true;
   }
   const LayerHome home = places_.home();
@@ -313,16 +216,16 @@ bool LayerAttempt::prove(LayerTensors& tensors, const LayerEngine& loaded,
   oracle = of_rows(sample_rows(problem_.lora, spec.verify.max_rows, spec.seed));
   LayerEngine engine(problem_, home.places);
   engine.load_from(loaded);
-  verdict =
+  outcome.verdict =
       prove_layer(engine, loaded, problem_, tensors, oracle, home, Level::kBounded, {of_rows, {}});
-  if (verdict->failure) {
+  if (outcome.verdict->failure) {
     const LayerTensors before = draw_earlier_tensors(problem_, Fill::kBounded, spec.seed);
-    name_fault(*verdict, {problem_, tensors, before}, oracle, outputs_of(engine));
+    name_fault(*outcome.verdict, {problem_, tensors, before}, oracle, outputs_of(engine));
   }
   if (relations) {
-    add_relations(*verdict, problem_, tensors, home, oracle);
+    add_relations(*outcome.verdict, problem_, tensors, home, oracle);
   }
-  return verdict->status == Status::kPassed;
+  return outcome.verdict->status == Status::kPassed;
 }
 
 void LayerAttempt::time(LayerTensors& tensors, const LayerEngine& loaded,
@@ -354,12 +257,12 @@ void LayerAttempt::time(LayerTensors& tensors, const LayerEngine& loaded,
     };
   }
   if (spec.setup.comm != Comm::kNone) {
-    measurement_ = measure_layer_together(request, home, *clock, facts);
+    outcome.layer_time = measure_layer_together(request, home, *clock, facts);
     return;
   }
-  measurement_ = measure_layer(request, *memory, *clock, facts);
-  if (!measurement_->layer.interrupted) {
-    plan_s = plan_seconds(problem_.lora, *memory, *clock, facts);
+  outcome.layer_time = measure_layer(request, *memory, *clock, facts);
+  if (!outcome.layer_time->layer.interrupted) {
+    outcome.plan_s = plan_seconds(problem_.lora, *memory, *clock, facts);
   }
 }
 
@@ -370,7 +273,7 @@ void LayerAttempt::prove_and_time() {
     options.max_rows = spec.verify.max_rows;
     options.seed = spec.seed;
     options.relations = relations;
-    verdict = verify_layer(problem_, home, options);
+    outcome.verdict = verify_layer(problem_, home, options);
     return;
   }
   LayerTensors tensors = draw_layer_tensors(problem_, Fill::kBounded, spec.seed);
@@ -385,14 +288,27 @@ void LayerAttempt::prove_and_time() {
 
 }  // namespace
 
-void layer_row(Row& row, LayerProblem problem, const CaseRequest& request, Targets& targets) {
-  if (std::string why = why_no_places(request); !why.empty()) {
-    judge(row, Status::kSkipped, std::move(why));
-    return;
+std::string why_no_places(const CaseRequest& request) {
+  const Selected& lora = request.backend;
+  const bool on_host = lora.backend->space() == Space::kHost;
+  if (request.spec.setup.comm == Comm::kNccl) {
+    if (on_host) {
+      return fmt::format("comm nccl gives each shard a GPU, and {} runs on the host", lora.name);
+    }
+    if (!lora.plugin.empty()) {
+      return "comm nccl: a plugin may keep what belongs to one GPU";
+    }
+    if (const std::string why = why_no_nccl_communicator(request.spec.setup.tp); !why.empty()) {
+      return "comm nccl: " + why;
+    }
   }
-  const auto attempt = std::make_shared<LayerAttempt>(request, targets, std::move(problem));
-  row.overlap = name(attempt->overlap());
-  run_attempt(row, attempt, request, targets);
+  const std::string why = on_host ? "" : why_no_cublaslt();
+  return why.empty() ? "" : fmt::format("the base product of a layer: {}", why);
+}
+
+std::shared_ptr<Attempt> make_layer_attempt(const CaseRequest& request, Targets& targets,
+                                            LayerProblem problem) {
+  return std::make_shared<LayerAttempt>(request, targets, std::move(problem));
 }
 
 }  // namespace lora_bench
