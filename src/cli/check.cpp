@@ -26,7 +26,7 @@ std::optional<Dtype> dtype_of(const std::string& text) {
 
 std::string verdict_text(const CheckReport& report) {
   const Verdict& verdict = report.verdict;
-  std::string text = fmt::format("{} {}", name(verdict.status), report.row.case_id);
+  std::string text = fmt::format("{} {}", name(verdict.status), report.row.id.case_id);
   if (verdict.status == Status::kPassed) {
     const double most = verdict.rows_checked < 1 ? 99 : 100;  // 100 % are all
     text += fmt::format(": {} elements, {:.0f} % of the rows in full; {:.2g} of the bound needed",

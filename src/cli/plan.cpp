@@ -47,8 +47,8 @@ constexpr double kSlowLaunch = 4;
 // Sampling ends between min_time_ms and max_time_ms, and only the noise tells when; but not before
 // the least samples. A layer is timed with and without its adapters.
 void add_row(Span& span, const Case& spec, const Row& row, const Problem& problem) {
-  const auto bytes = static_cast<double>(std::max(tensor_bytes(problem), row.bytes));
-  const double launch_s = row.floor_us.value_or(0) * 1e-6 * (has_base(spec.op) ? 2 : 1) *
+  const auto bytes = static_cast<double>(std::max(tensor_bytes(problem), row.step.bytes));
+  const double launch_s = row.floor.us.value_or(0) * 1e-6 * (has_base(spec.op) ? 2 : 1) *
                           static_cast<double>(spec.setup.tp);
   span.least_s += bytes / kProofBytesPerSecond + kProofLaunches * launch_s;
   span.most_s += bytes / kSlowProofBytesPerSecond + kMostSecondsBesides +

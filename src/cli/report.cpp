@@ -35,7 +35,7 @@ struct ReportCommand {
 std::vector<std::string> swept_keys(const std::vector<Row>& rows) {
   std::set<std::string> keys;
   for (const Row& row : rows) {
-    for (const auto& [key, value] : row.point) {
+    for (const auto& [key, value] : row.id.point) {
       keys.insert(key);
     }
   }
@@ -46,7 +46,7 @@ std::vector<std::string> swept_keys(const std::vector<Row>& rows) {
 std::vector<std::string> case_ids(const std::vector<Row>& rows) {
   std::set<std::pair<std::string, std::string>> cases;
   for (const Row& row : rows) {
-    cases.emplace(row.scenario, row.case_id);
+    cases.emplace(row.id.scenario, row.id.case_id);
   }
   std::vector<std::string> ids;
   ids.reserve(cases.size());
@@ -139,7 +139,7 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   std::vector<Row> rows;
   std::copy_if(results.rows.begin(), results.rows.end(), std::back_inserter(rows),
                [&](const Row& row) {
-                 return case_selected(command.cases, row.case_id) && filter.matches(row);
+                 return case_selected(command.cases, row.id.case_id) && filter.matches(row);
                });
   if (rows.empty()) {
     throw UsageError("no row is left to report");

@@ -51,8 +51,8 @@ std::string run_summary(const RunReport& report) {
   std::int64_t undecided = 0;
   for (const Row& row : report.rows) {
     ++counts[row.status];
-    missed += row.threshold_missed.empty() ? 0 : 1;
-    undecided += row.threshold_undecided.empty() ? 0 : 1;
+    missed += row.limits.missed.empty() ? 0 : 1;
+    undecided += row.limits.undecided.empty() ? 0 : 1;
   }
   std::string text = fmt::format("{} row{}: {}", report.rows.size(),
                                  report.rows.size() == 1 ? "" : "s", counts_text(counts));
@@ -85,9 +85,9 @@ std::string failure_report(const std::vector<Row>& rows, std::size_t most) {
       continue;
     }
     ++told;
-    text += fmt::format("\n{} {} {} on {}\n  {}\n", name(row.status), row.scenario, row.case_id,
-                        row.backend, row.message);
-    std::istringstream elements(row.first_wrong);
+    text += fmt::format("\n{} {} {} on {}\n  {}\n", name(row.status), row.id.scenario,
+                        row.id.case_id, row.id.backend, row.message);
+    std::istringstream elements(row.proof.first_wrong);
     for (std::string element; std::getline(elements >> std::ws, element, ';');) {
       text += fmt::format("    {}\n", element);
     }
@@ -103,7 +103,7 @@ std::string skip_reasons(const std::vector<Row>& rows) {
   std::map<std::pair<std::string, std::string>, std::int64_t> counts;
   for (const Row& row : rows) {
     if (row.status == Status::kSkipped) {
-      ++counts[{row.backend, row.message}];
+      ++counts[{row.id.backend, row.message}];
     }
   }
   std::string text;
@@ -123,11 +123,11 @@ std::string proof_table(const std::vector<Row>& rows) {
   std::map<std::pair<std::string, std::string>, Group> groups;
   std::size_t backend_width = 7;
   for (const Row& row : rows) {
-    Group& group = groups[{row.backend, row.dtype}];
+    Group& group = groups[{row.id.backend, row.step.dtype}];
     ++group.cases;
     ++group.counts[row.status];
-    group.worst_share = std::max(group.worst_share, row.bound_share.value_or(0));
-    backend_width = std::max(backend_width, row.backend.size());
+    group.worst_share = std::max(group.worst_share, row.proof.bound_share.value_or(0));
+    backend_width = std::max(backend_width, row.id.backend.size());
   }
   std::string text = fmt::format("{:<{}}  {:<5}  {:>5}  {:>11}  {}\n", "backend", backend_width,
                                  "dtype", "cases", "bound share", "verdicts");

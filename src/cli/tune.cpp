@@ -51,8 +51,8 @@ class Timer {
                               .repro = ""},
                              targets_, kept_);
     if (exit_code(row.status) == ExitCode::kWrongResult && wrong_.empty()) {
-      wrong_ = fmt::format("{} with tuning {{{}}} is {}: {}", spec.id, row.tuning, name(row.status),
-                           row.message);
+      wrong_ = fmt::format("{} with tuning {{{}}} is {}: {}", spec.id, row.step.tuning,
+                           name(row.status), row.message);
     }
     const std::optional<double> us = ranked_us(row, rank_by_);
     if (row.status != Status::kPassed || !us || row.interrupted) {

@@ -22,7 +22,7 @@ namespace {
 
 using Identity = std::tuple<std::string, std::string, std::string>;
 
-Identity identity(const Row& row) { return {row.scenario, row.case_id, row.backend}; }
+Identity identity(const Row& row) { return {row.id.scenario, row.id.case_id, row.id.backend}; }
 
 std::string with_message(const Row& row, std::string reason) {
   return row.message.empty() ? reason : reason + ": " + row.message;
@@ -30,9 +30,9 @@ std::string with_message(const Row& row, std::string reason) {
 
 ComparedRow without_verdict(const Row& row, Change change, std::string reason) {
   ComparedRow result;
-  result.scenario = row.scenario;
-  result.case_id = row.case_id;
-  result.backend = row.backend;
+  result.scenario = row.id.scenario;
+  result.case_id = row.id.case_id;
+  result.backend = row.id.backend;
   result.change = change;
   result.reason = std::move(reason);
   return result;
@@ -54,21 +54,21 @@ ComparedRow added(const Row& fresh) {
 constexpr std::string_view kTaxGrew = "its tax grew";
 
 bool tax_grew(const Row& base, const Row& fresh, double threshold) {
-  if (!base.tax_us || !fresh.tax_us) {
+  if (!base.tax.us || !fresh.tax.us) {
     return false;
   }
-  const double noise = std::hypot(base.tax_noise_us.value_or(0), fresh.tax_noise_us.value_or(0));
-  return *fresh.tax_us - *base.tax_us > std::max(noise, threshold * *base.tax_us);
+  const double noise = std::hypot(base.tax.noise_us.value_or(0), fresh.tax.noise_us.value_or(0));
+  return *fresh.tax.us - *base.tax.us > std::max(noise, threshold * *base.tax.us);
 }
 
 // What moved the layer without adapters is no matter of kernels for adapters: a clock, say.
 bool base_moved(const Row& base, const Row& fresh, const ComparedRow& verdict) {
-  if (!base.base_us || !fresh.base_us) {
+  if (!base.tax.base_us || !fresh.tax.base_us) {
     return false;
   }
   const double limit = 1 + *verdict.threshold;
-  return verdict.change == Change::kSlower   ? *fresh.base_us > *base.base_us * limit
-         : verdict.change == Change::kFaster ? *fresh.base_us * limit < *base.base_us
+  return verdict.change == Change::kSlower   ? *fresh.tax.base_us > *base.tax.base_us * limit
+         : verdict.change == Change::kFaster ? *fresh.tax.base_us * limit < *base.tax.base_us
                                              : false;
 }
 
@@ -99,10 +99,10 @@ std::optional<ComparedRow> settled(const Repeats& base_row, const Repeats& fresh
         fresh, Change::kNotCompared,
         fmt::format("{} in base, {} in new", name(base.status), name(fresh.status)));
   }
-  if (base.time_us && !fresh.time_us) {
+  if (base.time.us && !fresh.time.us) {
     return without_verdict(fresh, Change::kMissing, "timed in base, not timed in new");
   }
-  if (!base.time_us) {
+  if (!base.time.us) {
     return without_verdict(fresh, Change::kNotCompared, "not timed in base");
   }
   if (!base_row.doubt.empty() || !fresh_row.doubt.empty()) {
@@ -122,12 +122,12 @@ ComparedRow judged(const Repeats& base_row, const Repeats& fresh_row, const Comp
     result.reason = fmt::format(
         "{} from {} to {} us, which is less than the threshold of "
         "the whole layer",
-        kTaxGrew, format_figure(*base.tax_us), format_figure(*fresh.tax_us));
+        kTaxGrew, format_figure(*base.tax.us), format_figure(*fresh.tax.us));
   } else if (base_moved(base, fresh, result)) {
     result.reason = fmt::format(
         "the layer without adapters moved too, from {} to {} us: another clock, or "
         "another base product",
-        format_figure(*base.base_us), format_figure(*fresh.base_us));
+        format_figure(*base.tax.base_us), format_figure(*fresh.tax.base_us));
   }
   return result;
 }
@@ -204,14 +204,15 @@ void note_threshold_below_noise(const std::vector<ComparedRow>& rows, double thr
 
 // Every run writes them: without them nothing tells whether both measured the same step alike.
 void note_untold_cases(const Results& results, std::vector<std::string>& reasons) {
-  for (const auto& [key, field] :
-       {std::pair("content", &Row::content), {"cache", &Row::cache}, {"mode", &Row::mode}}) {
+  for (const auto& [key, field] : {std::pair("content", &Row::Step::content),
+                                   {"cache", &Row::Step::cache},
+                                   {"mode", &Row::Step::mode}}) {
     const auto untold =
         std::find_if(results.rows.begin(), results.rows.end(),
-                     [field = field](const Row& row) { return (row.*field).empty(); });
+                     [field = field](const Row& row) { return (row.step.*field).empty(); });
     if (untold != results.rows.end()) {
       reasons.push_back(fmt::format("{}: the row of {} on {} has no {}", results.file,
-                                    untold->case_id, untold->backend, key));
+                                    untold->id.case_id, untold->id.backend, key));
     }
   }
 }
@@ -244,16 +245,16 @@ void note_missing_hashes(const Results& base, const Results& fresh,
   std::set<std::string> in_base;
   std::set<std::string> noted;
   for (const Row& row : base.rows) {
-    in_base.insert(row.scenario);
+    in_base.insert(row.id.scenario);
   }
   for (const Row& row : fresh.rows) {
-    if (in_base.count(row.scenario) == 0 || !noted.insert(row.scenario).second) {
+    if (in_base.count(row.id.scenario) == 0 || !noted.insert(row.id.scenario).second) {
       continue;
     }
     for (const Results* file : {&base, &fresh}) {
-      if (file->context.scenario_hash.count(row.scenario) == 0) {
+      if (file->context.scenario_hash.count(row.id.scenario) == 0) {
         warnings.push_back(
-            fmt::format("scenario '{}' has no scenario_hash in {}", row.scenario, file->file));
+            fmt::format("scenario '{}' has no scenario_hash in {}", row.id.scenario, file->file));
       }
     }
   }

@@ -17,7 +17,7 @@ constexpr double kRounding = 1e-9;
 
 std::vector<std::string> levels_of(const Row& row) {
   std::vector<std::string> levels(1);
-  for (const char letter : row.levels) {
+  for (const char letter : row.proof.levels) {
     if (letter == '+' || letter == ',') {
       levels.emplace_back();
     } else {
@@ -29,16 +29,18 @@ std::vector<std::string> levels_of(const Row& row) {
 
 std::string looser_threshold(const Row& base, const Row& fresh) {
   constexpr double kOtherwise = CompareOptions{}.threshold;
-  const bool neither = !base.max_regression && !fresh.max_regression;
+  const bool neither = !base.limits.max_regression && !fresh.limits.max_regression;
   if (neither ||
-      (fresh.max_regression && *fresh.max_regression <= base.max_regression.value_or(kOtherwise))) {
+      (fresh.limits.max_regression &&
+       *fresh.limits.max_regression <= base.limits.max_regression.value_or(kOtherwise))) {
     return "";
   }
   const auto told = [](const std::optional<double>& share, const std::string& none) {
     return share ? fmt::format("{:g}", *share) : none;
   };
-  return fmt::format("max_regression is {} in new, {} in base", told(fresh.max_regression, "none"),
-                     told(base.max_regression, fmt::format("none ({:g})", kOtherwise)));
+  return fmt::format("max_regression is {} in new, {} in base",
+                     told(fresh.limits.max_regression, "none"),
+                     told(base.limits.max_regression, fmt::format("none ({:g})", kOtherwise)));
 }
 
 std::string less_proof(const Row& base, const Row& fresh) {
@@ -55,19 +57,20 @@ std::string less_proof(const Row& base, const Row& fresh) {
   if (!missing.empty()) {
     return fmt::format("not proved in new: {}", fmt::join(missing, ", "));
   }
-  const double checked = fresh.rows_checked.value_or(0);
-  return base.rows_checked && checked < *base.rows_checked - kRounding
+  const double checked = fresh.proof.rows_checked.value_or(0);
+  return base.proof.rows_checked && checked < *base.proof.rows_checked - kRounding
              ? fmt::format("rows_checked is {:.3g} in new, {:.3g} in base", checked,
-                           *base.rows_checked)
+                           *base.proof.rows_checked)
              : "";
 }
 
 // Fewer sets of weights are less for the caches to hold.
 std::string less_rotated(const Row& base, const Row& fresh) {
-  const std::int64_t sets = fresh.rotation_sets.value_or(0);
-  const bool timed = base.time_us && fresh.time_us && timed_alike(base, fresh);
-  return timed && base.rotation_sets && sets < *base.rotation_sets
-             ? fmt::format("rotation_sets are {} in new, {} in base", sets, *base.rotation_sets)
+  const std::int64_t sets = fresh.time.rotation_sets.value_or(0);
+  const bool timed = base.time.us && fresh.time.us && timed_alike(base, fresh);
+  return timed && base.time.rotation_sets && sets < *base.time.rotation_sets
+             ? fmt::format("rotation_sets are {} in new, {} in base", sets,
+                           *base.time.rotation_sets)
              : "";
 }
 
@@ -90,11 +93,11 @@ void note_looser_gates(const Results& base, const Results& fresh,
   }
   std::map<std::tuple<std::string, std::string, std::string>, const Row*> known;
   for (const Row& row : base.rows) {
-    known.emplace(std::make_tuple(row.scenario, row.case_id, row.backend), &row);
+    known.emplace(std::make_tuple(row.id.scenario, row.id.case_id, row.id.backend), &row);
   }
   std::map<std::string, Looser> found;
   for (const Row& row : fresh.rows) {
-    const auto before = known.find({row.scenario, row.case_id, row.backend});
+    const auto before = known.find({row.id.scenario, row.id.case_id, row.id.backend});
     if (before == known.end()) {
       continue;
     }
@@ -103,7 +106,7 @@ void note_looser_gates(const Results& base, const Results& fresh,
           less_rotated(*before->second, row)}) {
       if (!sentence.empty()) {
         Looser& looser = found[sentence];
-        looser.first = looser.rows++ == 0 ? row.case_id + " on " + row.backend : looser.first;
+        looser.first = looser.rows++ == 0 ? row.id.case_id + " on " + row.id.backend : looser.first;
       }
     }
   }

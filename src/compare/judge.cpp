@@ -20,8 +20,8 @@ double threshold_for(const Row& base, const Row& fresh, const CompareOptions& op
     return options.threshold;
   }
   // What base does not say, new cannot loosen.
-  const double before = base.max_regression.value_or(options.threshold);
-  return std::min(before, fresh.max_regression.value_or(before));
+  const double before = base.limits.max_regression.value_or(options.threshold);
+  return std::min(before, fresh.limits.max_regression.value_or(before));
 }
 
 bool usable(const std::vector<double>& times) {
@@ -90,15 +90,15 @@ std::string advice(const Noise& noise, double least_threshold) {
 ComparedRow judge(const Repeats& base, const Repeats& fresh, const CompareOptions& options,
                   std::int64_t rows) {
   ComparedRow result;
-  result.scenario = fresh.row.scenario;
-  result.case_id = fresh.row.case_id;
-  result.backend = fresh.row.backend;
-  result.base_us = base.row.time_us;
-  result.new_us = fresh.row.time_us;
+  result.scenario = fresh.row.id.scenario;
+  result.case_id = fresh.row.id.case_id;
+  result.backend = fresh.row.id.backend;
+  result.base_us = base.row.time.us;
+  result.new_us = fresh.row.time.us;
   const double threshold = threshold_for(base.row, fresh.row, options);
   result.threshold = threshold;
-  const double largest =
-      std::max(base.row.max_regression.value_or(0), fresh.row.max_regression.value_or(0));
+  const double largest = std::max(base.row.limits.max_regression.value_or(0),
+                                  fresh.row.limits.max_regression.value_or(0));
   if (!(threshold >= 0) || !(options.threshold_given || largest <= 1)) {
     result.reason =
         fmt::format("max_regression of {} is no threshold", threshold >= 0 ? largest : threshold);

@@ -22,19 +22,19 @@ const Row* stands_for_all(const std::vector<const Row*>& repeats) {
     }
   }
   const auto untimed =
-      std::find_if(repeats.begin(), repeats.end(), [](const Row* row) { return !row->time_us; });
+      std::find_if(repeats.begin(), repeats.end(), [](const Row* row) { return !row->time.us; });
   return found == nullptr && untimed != repeats.end() ? *untimed : found;
 }
 
 void add_base(Row& all, const std::vector<const Row*>& repeats) {
   std::vector<double> bases;
   for (const Row* row : repeats) {
-    if (row->base_us) {
-      bases.push_back(*row->base_us);
+    if (row->tax.base_us) {
+      bases.push_back(*row->tax.base_us);
     }
   }
   if (!bases.empty()) {
-    all.base_us = median_of(bases);
+    all.tax.base_us = median_of(bases);
   }
 }
 
@@ -43,16 +43,16 @@ void add_tax(Row& all, const std::vector<const Row*>& repeats) {
   std::vector<double> taxes;
   double noise_us = 0;
   for (const Row* row : repeats) {
-    if (!row->tax_us) {
-      all.tax_us.reset();
+    if (!row->tax.us) {
+      all.tax.us.reset();
       return;
     }
-    taxes.push_back(*row->tax_us);
-    noise_us = std::max(noise_us, row->tax_noise_us.value_or(0));
+    taxes.push_back(*row->tax.us);
+    noise_us = std::max(noise_us, row->tax.noise_us.value_or(0));
   }
   const auto [least, most] = std::minmax_element(taxes.begin(), taxes.end());
-  all.tax_noise_us = std::max(noise_us, (*most - *least) / 2);
-  all.tax_us = median_of(taxes);
+  all.tax.noise_us = std::max(noise_us, (*most - *least) / 2);
+  all.tax.us = median_of(taxes);
 }
 
 std::string doubt_about_repeats(const std::vector<const Row*>& repeats) {
@@ -61,7 +61,7 @@ std::string doubt_about_repeats(const std::vector<const Row*>& repeats) {
     if (std::string doubt = doubt_about_stored(*row); !doubt.empty()) {
       return doubt;
     }
-    const std::string repeat = fmt::format("repeat {}", row->repetition);
+    const std::string repeat = fmt::format("repeat {}", row->id.repetition);
     if (const std::string other = cases.other(*row, repeat); !other.empty()) {
       return fmt::format("{} is {}", repeat, other);
     }
@@ -87,13 +87,13 @@ Repeats repeats_of(const std::vector<const Row*>& rows) {
       continue;
     }
     undisturbed.push_back(row);
-    all.times_us.push_back(*row->time_us);
-    if (row->yardstick_us.value_or(0) > 0) {
-      all.yardsticks_us.push_back(*row->yardstick_us);
+    all.times_us.push_back(*row->time.us);
+    if (row->conditions.yardstick_us.value_or(0) > 0) {
+      all.yardsticks_us.push_back(*row->conditions.yardstick_us);
     }
   }
   if (!undisturbed.empty()) {
-    all.row.time_us = median_of(all.times_us);
+    all.row.time.us = median_of(all.times_us);
     add_base(all.row, undisturbed);
     add_tax(all.row, undisturbed);
   }
@@ -114,7 +114,7 @@ std::vector<Repeats> group_repeats(const std::vector<Row>& rows) {
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<std::size_t>> index;
   std::vector<std::vector<const Row*>> groups;
   for (const Row& row : rows) {
-    std::vector<std::size_t>& candidates = index[{row.scenario, row.case_id, row.backend}];
+    std::vector<std::size_t>& candidates = index[{row.id.scenario, row.id.case_id, row.id.backend}];
     const auto found = std::find_if(candidates.begin(), candidates.end(), [&](std::size_t i) {
       return timed_alike(*groups[i].front(), row);
     });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,24 +43,32 @@ constexpr CellType cell_type() {
   }
 }
 
+// The value that a field holds, if any.
 template <class T>
-Column column(ColumnWords words, T Row::*field, ColumnShown shown = {}) {
-  return {std::move(words.key),
-          std::move(words.header),
-          std::move(words.unit),
-          std::move(words.meaning),
-          std::move(words.formula),
-          shown.in_table,
-          shown.priority,
-          cell_type<T>(),
-          [field](const Row& row) -> Cell { return row.*field; },
-          [field](Row& row, const Cell& cell) {
-            row.*field = std::holds_alternative<T>(cell) ? std::get<T>(cell) : T{};
-          }};
-}
+struct Held {
+  using Value = T;
+};
+template <class T>
+struct Held<std::optional<T>> {
+  using Value = T;
+};
 
-template <class T>
-Column column(ColumnWords words, std::optional<T> Row::*field, ColumnShown shown = {}) {
+// The type of a part says which it is.
+constexpr std::tuple kParts{&Row::id,      &Row::step,       &Row::layer, &Row::proof,
+                            &Row::time,    &Row::tax,        &Row::floor, &Row::rates,
+                            &Row::counted, &Row::conditions, &Row::limits};
+
+// Of a field of a row, or of one of its parts.
+template <class Part, class T>
+Column column(ColumnWords words, T Part::*field, ColumnShown shown = {}) {
+  using Value = typename Held<T>::Value;
+  const auto find = [field](auto& row) -> auto& {
+    if constexpr (std::same_as<Part, Row>) {
+      return row.*field;
+    } else {
+      return row.*std::get<Part Row::*>(kParts).*field;
+    }
+  };
   return {std::move(words.key),
           std::move(words.header),
           std::move(words.unit),
@@ -67,13 +76,17 @@ Column column(ColumnWords words, std::optional<T> Row::*field, ColumnShown shown
           std::move(words.formula),
           shown.in_table,
           shown.priority,
-          cell_type<T>(),
-          [field](const Row& row) -> Cell {
-            return (row.*field).has_value() ? Cell{*(row.*field)} : Cell{};
+          cell_type<Value>(),
+          [find](const Row& row) -> Cell {
+            if constexpr (std::same_as<T, Value>) {
+              return find(row);
+            } else {
+              return find(row) ? Cell{*find(row)} : Cell{};
+            }
           },
-          [field](Row& row, const Cell& cell) {
-            row.*field = std::holds_alternative<T>(cell) ? std::optional<T>(std::get<T>(cell))
-                                                         : std::nullopt;
+          [find](Row& row, const Cell& cell) {
+            const Value* value = std::get_if<Value>(&cell);
+            find(row) = value != nullptr ? T(*value) : T{};
           }};
 }
 

@@ -254,9 +254,10 @@ class SamplesSink final : public Sink {
   }
   void row(const Row& row) override {
     std::string lines;
-    for (std::size_t i = 0; i < row.samples_us.size(); ++i) {
-      lines += fmt::format("{},{},{},{},{},{}\n", csv_quoted(row.scenario), csv_quoted(row.case_id),
-                           csv_quoted(row.backend), row.repetition, i, row.samples_us[i]);
+    for (std::size_t i = 0; i < row.time.samples_us.size(); ++i) {
+      lines += fmt::format("{},{},{},{},{},{}\n", csv_quoted(row.id.scenario),
+                           csv_quoted(row.id.case_id), csv_quoted(row.id.backend),
+                           row.id.repetition, i, row.time.samples_us[i]);
     }
     file_.write(lines);
   }

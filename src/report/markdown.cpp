@@ -52,8 +52,8 @@ void add_notes(const std::vector<Row>& rows, const std::vector<std::string>& mor
   std::string notes;
   for (const Row& row : rows) {
     for (const std::string& note : notes_of(row)) {
-      notes += fmt::format("- {} / {}: {} {}\n", markdown_cell(row.case_id),
-                           markdown_cell(row.backend), name(row.status), markdown_cell(note));
+      notes += fmt::format("- {} / {}: {} {}\n", markdown_cell(row.id.case_id),
+                           markdown_cell(row.id.backend), name(row.status), markdown_cell(note));
     }
   }
   for (const std::string& note : more) {

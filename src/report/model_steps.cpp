@@ -38,20 +38,20 @@ std::string without_layer(const std::string& case_id, const std::string& layer) 
 }
 
 bool belongs_to_step(const Row& row) {
-  return row.layer_count && row.tp && !row.model.empty() && !row.layer.empty();
+  return row.layer.count && row.layer.tp && !row.step.model.empty() && !row.step.layer.empty();
 }
 
 ModelStep begun_by(const Row& row) {
   ModelStep step;
-  step.scenario = row.scenario;
-  step.step = without_layer(row.case_id, row.layer);
-  step.backend = row.backend;
-  step.model = row.model;
-  step.repetition = row.repetition;
+  step.scenario = row.id.scenario;
+  step.step = without_layer(row.id.case_id, row.step.layer);
+  step.backend = row.id.backend;
+  step.model = row.step.model;
+  step.repetition = row.id.repetition;
   step.origin = row.origin;
-  step.tp = *row.tp;
-  step.fully_sharded = row.fully_sharded.value_or(false);
-  step.tokens = row.tokens;
+  step.tp = *row.layer.tp;
+  step.fully_sharded = row.layer.fully_sharded.value_or(false);
+  step.tokens = row.step.tokens;
   return step;
 }
 
@@ -64,9 +64,10 @@ bool same_step(const ModelStep& one, const ModelStep& other) {
 // A step has one batch and one set of adapters, whatever the layer, and one way to time.
 bool run_alike(const Row& one, const Row& other) {
   const auto told = [](const Row& row) {
-    return std::tie(row.dtype, row.intermediate, row.scale_at, row.bias, row.slots, row.active,
-                    row.ranks, row.skew, row.order, row.no_adapter, row.seed, row.comm, row.cache,
-                    row.mode);
+    return std::tie(row.step.dtype, row.step.intermediate, row.step.scale_at, row.step.bias,
+                    row.step.slots, row.step.active, row.step.ranks, row.step.skew, row.step.order,
+                    row.step.no_adapter, row.step.seed, row.layer.comm, row.step.cache,
+                    row.step.mode);
   };
   return told(one) == told(other);
 }
@@ -85,24 +86,24 @@ void miss_others(ModelStep& step, const std::set<std::string>& wanted,
 }
 
 void add(ModelStep& step, const Row& row) {
-  const auto count = static_cast<double>(*row.layer_count);
+  const auto count = static_cast<double>(*row.layer.count);
   step.layers +=
-      fmt::format("{}{} {}", step.layers.empty() ? "" : " + ", *row.layer_count, row.layer);
-  const bool timed = row.time_us && row.base_us && (row.tax_us || row.tax_noise_us);
+      fmt::format("{}{} {}", step.layers.empty() ? "" : " + ", *row.layer.count, row.step.layer);
+  const bool timed = row.time.us && row.tax.base_us && (row.tax.us || row.tax.noise_us);
   if (row.status != Status::kPassed || !timed) {
-    miss(step, row.layer, row.status == Status::kPassed ? "not timed" : name(row.status));
+    miss(step, row.step.layer, row.status == Status::kPassed ? "not timed" : name(row.status));
     return;
   }
   if (row.doubted) {
-    miss(step, row.layer, "in doubt");
+    miss(step, row.step.layer, "in doubt");
     return;
   }
-  step.base_us += count * *row.base_us;
-  step.layer_us += count * *row.time_us;
+  step.base_us += count * *row.tax.base_us;
+  step.layer_us += count * *row.time.us;
   if (is_tax_known(row)) {
-    step.tax_us += count * *row.tax_us;
+    step.tax_us += count * *row.tax.us;
   } else {
-    step.below_us += count * row.tax_noise_us.value_or(0);
+    step.below_us += count * row.tax.noise_us.value_or(0);
   }
 }
 
@@ -246,13 +247,13 @@ std::string others_of(const std::string& model, const std::set<std::string>& lay
 
 std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vector<Row>& all,
                                    const LayersOfModels& models) {
-  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.base_us; })) {
+  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.tax.base_us; })) {
     return {};
   }
   std::map<std::pair<std::string, std::string>, std::set<std::string>> of_model;
   for (const Row& row : all) {
     if (belongs_to_step(row)) {
-      of_model[{row.scenario, row.model}].insert(row.layer);
+      of_model[{row.id.scenario, row.step.model}].insert(row.step.layer);
     }
   }
   std::vector<ModelStep> steps;
@@ -280,8 +281,8 @@ std::vector<ModelStep> model_steps(const std::vector<Row>& rows, const std::vect
     if (!run_alike(*first[index], row)) {
       otherwise.insert(index);
     }
-    if (!layers[index].insert(row.layer).second) {
-      miss(steps[index], row.layer, "there twice");
+    if (!layers[index].insert(row.step.layer).second) {
+      miss(steps[index], row.step.layer, "there twice");
     }
   }
   std::vector<ModelStep> of_several;

@@ -17,10 +17,10 @@
 namespace lora_bench {
 namespace {
 
-bool is_peer(const Row& row) { return !row.peer.empty(); }
+bool is_peer(const Row& row) { return !row.id.peer.empty(); }
 
 bool same_names(const Row& left, const Row& right) {
-  return left.scenario == right.scenario && left.case_id == right.case_id;
+  return left.id.scenario == right.id.scenario && left.id.case_id == right.id.case_id;
 }
 
 // Our rows of a peer's case; a peer that measured another one under its name is refused.
@@ -29,7 +29,7 @@ std::vector<const Row*> ours_of(const Row& peer, const Results& ours, const std:
     throw UsageError(
         fmt::format("{}: {} on {} is no row of a peer (its 'peer' is empty); --peers takes what "
                     "scripts/peers/run.py wrote",
-                    file, peer.case_id, peer.backend));
+                    file, peer.id.case_id, peer.id.backend));
   }
   std::vector<const Row*> found;
   for (const Row& own : ours.rows) {
@@ -40,7 +40,7 @@ std::vector<const Row*> ours_of(const Row& peer, const Results& ours, const std:
       throw UsageError(fmt::format(
           "{}: {} on {} cannot stand beside {}: {}; export the case anew from the scenario that "
           "was run there",
-          file, peer.case_id, peer.backend, ours.file, other));
+          file, peer.id.case_id, peer.id.backend, ours.file, other));
     }
     found.push_back(&own);
   }
@@ -57,27 +57,21 @@ void refuse_doubtful(Row& peer) {
 
 // The runner of peers knows no floor: what a file says of one is not taken.
 void forget_floor(Row& peer) {
-  for (std::optional<double>* figure :
-       {&peer.floor_us, &peer.floor_ratio, &peer.stream_us, &peer.stream_ratio, &peer.alone_ratio,
-        &peer.tax_floor_us, &peer.tax_ratio}) {
-    figure->reset();
-  }
-  peer.bound_by.clear();
+  peer.floor = {};
+  peer.tax.floor_us.reset();
+  peer.tax.ratio.reset();
 }
 
 void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
   for (const Row* own : ours) {
-    if (!peer.stream_us && own->stream_us && timed_alike(*own, peer)) {
-      peer.floor_us = own->floor_us;
-      peer.stream_us = own->stream_us;
-      peer.bound_by = own->bound_by;
-      peer.tax_floor_us = own->tax_floor_us;
+    if (!peer.floor.stream_us && own->floor.stream_us && timed_alike(*own, peer)) {
+      peer.floor.us = own->floor.us;
+      peer.floor.stream_us = own->floor.stream_us;
+      peer.floor.bound_by = own->floor.bound_by;
+      peer.tax.floor_us = own->tax.floor_us;
     }
   }
   derive_metrics(peer);
-  if (peer.tax_us && peer.tax_floor_us.value_or(0) > 0) {
-    peer.tax_ratio = *peer.tax_us / *peer.tax_floor_us;
-  }
   refuse_doubtful(peer);
 }
 
@@ -87,14 +81,14 @@ void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {
     const std::optional<double> peer_us = ranked_us(*peer, rank_by);
     if (own_us && peer_us && is_peer(*peer) && timed_alike(own, *peer)) {
       const double speedup = *peer_us / *own_us;
-      own.speedup = std::min(own.speedup.value_or(speedup), speedup);
+      own.rates.speedup = std::min(own.rates.speedup.value_or(speedup), speedup);
     }
   }
 }
 
 void add_speedups(std::vector<Row>& rows, const std::string& rank_by) {
   for (Row& row : rows) {
-    row.speedup.reset();
+    row.rates.speedup.reset();
   }
   for (const ScenarioGroup& scenario : group_rows(rows)) {
     for (const CaseGroup& group : scenario.cases) {
@@ -168,10 +162,10 @@ std::vector<Contender> contenders_of(const CaseGroup& timed, const std::string& 
       continue;
     }
     auto found = std::find_if(all.begin(), all.end(), [&](const Contender& known) {
-      return known.backend == row->backend && known.peer == is_peer(*row);
+      return known.backend == row->id.backend && known.peer == is_peer(*row);
     });
     if (found == all.end()) {
-      found = all.insert(all.end(), Contender{row->backend, is_peer(*row), {}, 0});
+      found = all.insert(all.end(), Contender{row->id.backend, is_peer(*row), {}, 0});
     }
     found->times_us.push_back(*us);
     found->noise_us = std::max(found->noise_us, ranked_noise_us(*row, rank_by));
@@ -242,12 +236,12 @@ using TaxesByBackends = std::map<std::pair<std::string, std::string>, Taxes>;
 void add_taxes(TaxesByBackends& taxes, const CaseGroup& timed) {
   for (const Row* own : timed) {
     for (const Row* peer : timed) {
-      if (is_peer(*own) || !is_peer(*peer) || !timed_alike(*own, *peer) || !own->base_us ||
-          !peer->base_us) {
+      if (is_peer(*own) || !is_peer(*peer) || !timed_alike(*own, *peer) || !own->tax.base_us ||
+          !peer->tax.base_us) {
         continue;
       }
-      Taxes& known = taxes[{own->backend, peer->backend}];
-      const std::pair name(own->scenario, own->case_id);
+      Taxes& known = taxes[{own->id.backend, peer->id.backend}];
+      const std::pair name(own->id.scenario, own->id.case_id);
       if (!is_tax_known(*own)) {
         known.own_below.insert(name);
         known.below.insert(name);
@@ -259,7 +253,7 @@ void add_taxes(TaxesByBackends& taxes, const CaseGroup& timed) {
       if (!is_tax_known(*own) || !is_tax_known(*peer)) {
         continue;
       }
-      const double share = *own->tax_us / *peer->tax_us;
+      const double share = *own->tax.us / *peer->tax.us;
       known.cases.insert(name);
       ++known.pairs;
       known.logarithms += std::log(share);
@@ -334,7 +328,7 @@ std::string quotients_text(const Wins& wins) {
 // was skipped for is no longer so. The rows of a name that was run later, by their place.
 std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
   const auto name_of = [](const Row& row) {
-    return std::tuple(row.scenario, row.case_id, row.backend, row.repetition);
+    return std::tuple(row.id.scenario, row.id.case_id, row.id.backend, row.id.repetition);
   };
   std::map<std::tuple<std::string, std::string, std::string, std::int64_t>, std::size_t> last_run;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -356,11 +350,11 @@ std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
 std::vector<Row> of_cases_shown(const std::vector<Row>& shown, const std::vector<Row>& all) {
   std::map<std::pair<std::string, std::string>, CaseGroup> cases;
   for (const Row& row : shown) {
-    cases[{row.scenario, row.case_id}].push_back(&row);
+    cases[{row.id.scenario, row.id.case_id}].push_back(&row);
   }
   std::vector<Row> rows;
   for (const Row& row : all) {
-    const CaseGroup& group = cases[{row.scenario, row.case_id}];
+    const CaseGroup& group = cases[{row.id.scenario, row.id.case_id}];
     if (std::any_of(group.begin(), group.end(),
                     [&](const Row* known) { return timed_alike(*known, row); })) {
       rows.push_back(row);
@@ -373,7 +367,7 @@ std::vector<Row> of_cases_shown(const std::vector<Row>& shown, const std::vector
 std::string none_left(const Results& ours) {
   std::set<std::string> scenarios;
   for (const Row& row : ours.rows) {
-    scenarios.insert(row.scenario);
+    scenarios.insert(row.id.scenario);
   }
   return fmt::format("; no peer is left to show: run them on the cases of {}",
                      fmt::join(scenarios, ", "));
@@ -389,7 +383,7 @@ Results with_peers(Results ours, const Results& peers, const std::string& rank_b
   for (const Row& peer : without_skipped_before(peers.rows)) {
     const std::vector<const Row*> own = ours_of(peer, ours, peers.file);
     if (own.empty()) {
-      unknown.emplace(peer.scenario, peer.case_id);
+      unknown.emplace(peer.id.scenario, peer.id.case_id);
       continue;
     }
     kept.push_back(peer);
@@ -439,7 +433,7 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& shown, const std
     notes.push_back(fmt::format("counted over all {} rows of these cases", rows.size()));
   }
   for (const Row& row : rows) {
-    const std::string note = fmt::format("{} is {}", row.backend, one_line(row.peer));
+    const std::string note = fmt::format("{} is {}", row.id.backend, one_line(row.id.peer));
     if (is_peer(row) && std::find(notes.begin(), notes.end(), note) == notes.end()) {
       notes.push_back(note);
     }

@@ -26,7 +26,7 @@ void check_key(const std::vector<Row>& rows, const std::string& key) {
   }
   std::set<std::string> swept;
   for (const Row& row : rows) {
-    for (const auto& [name, value] : row.point) {
+    for (const auto& [name, value] : row.id.point) {
       swept.insert(name);
     }
   }
@@ -84,7 +84,7 @@ std::vector<std::string> labels(const std::vector<Row>& rows, const std::string&
 std::vector<std::string> varying_keys(const std::vector<const Row*>& rows) {
   std::vector<std::string> keys(kIdentity.begin(), kIdentity.end() - 1);
   for (const Row* row : rows) {
-    for (const auto& [key, value] : row->point) {
+    for (const auto& [key, value] : row->id.point) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
         keys.push_back(key);
       }

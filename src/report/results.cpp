@@ -28,14 +28,14 @@ constexpr int kDepthLimit = 4;
 
 // What the samples of a stored row deny, beyond what any row must be (see doubts.h).
 std::string doubt_about_kept_samples(const Row& row) {
-  if (row.status != Status::kPassed || !row.time_us) {
+  if (row.status != Status::kPassed || !row.time.us) {
     return "";
   }
-  if (row.samples.value_or(0) > 0 && row.samples_us.empty()) {
+  if (row.time.samples.value_or(0) > 0 && row.time.samples_us.empty()) {
     return "PASSED with a time and without the samples_us that it is the median of";
   }
-  return row.noise_us == 0.0 && row.time_q1_us && row.time_q3_us &&
-                 *row.time_q1_us < *row.time_q3_us
+  return row.time.noise_us == 0.0 && row.time.q1_us && row.time.q3_us &&
+                 *row.time.q1_us < *row.time.q3_us
              ? "noise_us is 0, though the quartiles are apart"
              : "";
 }
@@ -126,7 +126,7 @@ class Reader {
       }
       results_.rows.back().origin = origin_of(latest_);
       doubt(results_.rows.back(), seal);
-      if (results_.rows.back().time_us) {
+      if (results_.rows.back().time.us) {
         add_device(results_.timed_on, latest_);
       }
     } else {
@@ -141,20 +141,20 @@ class Reader {
   }
 
   [[nodiscard]] std::string doubt_of_stored(const Row& row) const {
-    const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
-    const bool has_floor = row.floor_us || !row.peer.empty() || nothing_to_do;
-    const bool timed = row.status == Status::kPassed && row.time_us;
+    const bool nothing_to_do = row.step.bytes == 0 && row.step.flops == 0;
+    const bool has_floor = row.floor.us || !row.id.peer.empty() || nothing_to_do;
+    const bool timed = row.status == Status::kPassed && row.time.us;
     return latest_.schema > 1 && timed && !has_floor ? "PASSED with a time and without floor_us"
                                                      : doubt_about_stored(row);
   }
 
   // A row of schema 1 knows no floor that holds, only the yardstick.
   static void rename_first_floor(Row& row) {
-    row.stream_us = row.floor_us;
-    row.stream_ratio = row.floor_ratio;
-    row.floor_us.reset();
-    row.floor_ratio.reset();
-    row.bound_by.clear();
+    row.floor.stream_us = row.floor.us;
+    row.floor.stream_ratio = row.floor.ratio;
+    row.floor.us.reset();
+    row.floor.ratio.reset();
+    row.floor.bound_by.clear();
   }
 
   void note(const std::string& sentence) {
@@ -177,7 +177,9 @@ class Reader {
         !other.empty()) {
       note(other + "; keep them in files of their own");
     }
-    if (!seen_.emplace(row.scenario, row.case_id, row.backend, row.repetition, row.cache, row.mode)
+    if (!seen_
+             .emplace(row.id.scenario, row.id.case_id, row.id.backend, row.id.repetition,
+                      row.step.cache, row.step.mode)
              .second) {
       note("the same row once more; its samples count twice: take one out");
     }
@@ -270,7 +272,7 @@ void note_other_cases(Results& all, CasesByName& cases, const Results& file) {
     const std::string other = cases.other(row, file.file);
     if (!other.empty() && !other.ends_with(fmt::format("{})", file.file))) {
       all.warnings.push_back(fmt::format("{}: {} on {}: {}; report them one by one", file.file,
-                                         row.case_id, row.backend, other));
+                                         row.id.case_id, row.id.backend, other));
       return;
     }
   }

@@ -10,60 +10,96 @@
 
 namespace lora_bench {
 
-// One result: case x backend x verdict x measurement x metrics. Every field but the last is a
+// One result: case x backend x verdict x measurement x metrics. Every field but the last three is a
 // column of report/columns.h; anything a sink prints can be made again from a stored row.
 struct Row {
-  // identity
-  std::string scenario, case_id, backend;
-  std::int64_t repetition = 0;               // of --repeat
-  std::map<std::string, std::string> point;  // swept keys and values
-  std::vector<std::string> tags;
-  // the case
-  std::string op, dtype, intermediate, scale_at, model, layer, out_features, skew, order, ranks;
-  std::int64_t tokens = 0, in_features = 0, slots = 0, active = 0, rank = 0;
-  double no_adapter = 0;
-  bool add_inputs = true, bias = false;
-  std::int64_t seed = 0;
-  std::string plugin;       // file and hash of a backend from outside
-  std::string peer;         // package and version of what is no backend of ours
-  std::string content;      // of the drawn step, see content_of
-  std::string plan_limits;  // what the launch was captured for, see plan_limits_text
-  std::string tuning;       // what backend `auto` was told, see tuning_text
-  // op layer alone
-  std::optional<std::string> layer_kind, comm, overlap;
-  std::optional<std::int64_t> layer_count, tp, shard, comm_bytes;
-  std::optional<bool> fully_sharded;
-  std::optional<double> base_us, tax_us, tax_pct, tax_noise_us, tax_floor_us, tax_ratio;
-  std::optional<double> comm_us, comm_h_us;
-  // proof
+  // Which row it is.
+  struct Identity {
+    std::string scenario, case_id, backend;
+    std::int64_t repetition = 0;               // of --repeat
+    std::map<std::string, std::string> point;  // swept keys and values
+    std::vector<std::string> tags;
+    std::string plugin;  // file and hash of a backend from outside
+    std::string peer;    // package and version of what is no backend of ours
+  } id;
+
+  // What is computed, and how it is launched.
+  struct Step {
+    std::string op, dtype, intermediate, scale_at, model, layer, out_features, skew, order, ranks;
+    std::int64_t tokens = 0, in_features = 0, slots = 0, active = 0, rank = 0;
+    double no_adapter = 0;
+    bool add_inputs = true, bias = false;
+    std::int64_t seed = 0;
+    std::string content;      // of the drawn step, see content_of
+    std::string plan_limits;  // what the launch was captured for, see plan_limits_text
+    std::string tuning;       // what backend `auto` was told, see tuning_text
+    std::string cache, mode;  // what is cold when a launch begins, and how it is submitted
+    std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
+  } step;
+
+  // Of op layer alone.
+  struct Layer {
+    std::optional<std::string> kind, comm, overlap;
+    std::optional<std::int64_t> count, tp, shard, comm_bytes;
+    std::optional<bool> fully_sharded;
+    std::optional<double> comm_us, comm_h_us;
+  } layer;
+
+  // What the row comes to; `message` says why it is not PASSED, `warning` what makes its time
+  // doubtful.
   Status status = Status::kError;
-  std::string message, warning, levels, hypothesis, numerics;
-  std::string first_wrong;  // up to ten wrong elements, "; " between them
-  std::optional<double> bound_share, rows_checked;
-  // time, in us per launch
-  std::optional<double> time_us, time_min_us, time_q1_us, time_q3_us, time_max_us, noise_us;
-  std::optional<double> alone_us, alone_noise_us;               // of an op between others
-  std::optional<double> plan_us;                                // beside time_us, in no total
-  std::optional<double> zero_us, shrink_us, expand_us, gap_us;  // parts of a linear op
-  std::vector<double> samples_us;
-  std::string cache, mode;
-  std::optional<std::int64_t> samples, samples_dropped, launches, rotation_sets, rotated_bytes;
-  // metrics
-  std::optional<double> floor_us, floor_ratio, stream_us, stream_ratio, touch_us;
-  std::optional<double> tokens_per_s, bandwidth_GBps, compute_TFLOPps;
-  std::optional<double> alone_ratio;
-  std::optional<double> speedup;  // over the best peer, where there are peers
-  std::string bound_by;
-  std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
-  // counted by the GPU in one launch, with --counters
-  std::optional<std::int64_t> dram_read_bytes, dram_written_bytes, sm_cycles;
-  std::optional<double> l2_hit_rate;
-  // conditions
-  std::optional<double> clock_mhz, temperature_c, power_w, load, stolen_share, yardstick_us;
-  std::string throttle, governor;
-  std::optional<double> max_regression;  // of the scenario, for `compare`; 0.05 = 5 %
-  // thresholds that this row missed, and those that the noise left open, "; " between them
-  std::string threshold_missed, threshold_undecided;
+  std::string message, warning;
+
+  struct Proof {
+    std::string levels, hypothesis, numerics;
+    std::string first_wrong;  // up to ten wrong elements, "; " between them
+    std::optional<double> bound_share, rows_checked;
+  } proof;
+
+  // Of one launch, in us.
+  struct Time {
+    std::optional<double> us, min_us, q1_us, q3_us, max_us, noise_us;
+    std::optional<double> alone_us, alone_noise_us;               // of an op between others
+    std::optional<double> plan_us;                                // beside us, in no total
+    std::optional<double> zero_us, shrink_us, expand_us, gap_us;  // parts of a linear op
+    std::optional<double> touch_us;                               // of reading the operands alone
+    std::vector<double> samples_us;
+    std::optional<std::int64_t> samples, samples_dropped, launches, rotation_sets, rotated_bytes;
+  } time;
+
+  // What the adapters add to a layer.
+  struct Tax {
+    std::optional<double> us, pct, noise_us, floor_us, ratio, base_us;
+  } tax;
+
+  // The least that this machine needs, and what the time is beside it.
+  struct Floor {
+    std::optional<double> us, ratio, stream_us, stream_ratio, alone_ratio;
+    std::string bound_by;
+  } floor;
+
+  struct Rates {
+    std::optional<double> tokens_per_s, bandwidth_GBps, compute_TFLOPps;
+    std::optional<double> speedup;  // over the best peer, where there are peers
+  } rates;
+
+  // By the GPU in one launch, with --counters.
+  struct Counted {
+    std::optional<std::int64_t> dram_read_bytes, dram_written_bytes, sm_cycles;
+    std::optional<double> l2_hit_rate;
+  } counted;
+
+  // Of the machine while time was taken.
+  struct Conditions {
+    std::optional<double> clock_mhz, temperature_c, power_w, load, stolen_share, yardstick_us;
+    std::string throttle, governor;
+  } conditions;
+
+  struct Limits {
+    std::optional<double> max_regression;  // of the scenario, for `compare`; 0.05 = 5 %
+    std::string missed, undecided;         // thresholds, "; " between them; of these by its noise
+  } limits;
+
   std::optional<double> wall_s;  // what the row cost, proof included
   std::string repro;
   // Sampling was cut short. No column, since such a row is shown but never stored.
@@ -72,9 +108,8 @@ struct Row {
   bool doubted = false;  // it was read from a file, and contradicts itself (see doubts.h)
 };
 
-// Fills floor_ratio, stream_ratio, alone_ratio, tokens_per_s, bandwidth_GBps and compute_TFLOPps
-// from time_us, floor_us, stream_us, alone_us, tokens, bytes and flops: the formulas of the column
-// registry, in one place.
+// Fills the ratios of floor and tax, and the rates but for speedup, from time, floor, tax and step:
+// the formulas of the column registry, in one place.
 void derive_metrics(Row& row);
 
 // Whether the adapters' time is known, being above its noise; files of before have taxes below it.

@@ -28,12 +28,13 @@ Group& find_or_add(std::vector<Group>& groups, std::map<Key, std::size_t>& index
 
 std::string shared_settings(const ScenarioGroup& group) {
   std::vector<std::string> shared;
-  for (std::string Row::*field : {&Row::op, &Row::dtype, &Row::cache, &Row::mode}) {
-    const std::string& first = group.cases.front().front()->*field;
+  for (std::string Row::Step::*field :
+       {&Row::Step::op, &Row::Step::dtype, &Row::Step::cache, &Row::Step::mode}) {
+    const std::string& first = group.cases.front().front()->step.*field;
     bool same = !first.empty();
     for (const CaseGroup& rows : group.cases) {
       for (const Row* row : rows) {
-        same = same && (row->*field == first || (row->*field).empty());
+        same = same && (row->step.*field == first || (row->step.*field).empty());
       }
     }
     if (same) {
@@ -90,11 +91,12 @@ std::string_view rank_column(std::string_view rank_by) {
 }
 
 std::optional<double> ranked_us(const Row& row, std::string_view rank_by) {
-  return rank_column(rank_by) == "alone_us" ? row.alone_us : row.time_us;
+  return rank_column(rank_by) == "alone_us" ? row.time.alone_us : row.time.us;
 }
 
 double ranked_noise_us(const Row& row, std::string_view rank_by) {
-  return (rank_column(rank_by) == "alone_us" ? row.alone_noise_us : row.noise_us).value_or(0);
+  return (rank_column(rank_by) == "alone_us" ? row.time.alone_noise_us : row.time.noise_us)
+      .value_or(0);
 }
 
 std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows, std::string_view rank_by) {
@@ -102,10 +104,10 @@ std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows, std::string_
   std::map<std::string, std::size_t> scenario_index;
   std::map<std::pair<std::string, std::string>, std::size_t> case_index;
   for (const Row& row : rows) {
-    ScenarioGroup& scenario = find_or_add(scenarios, scenario_index, row.scenario, [&] {
-      return ScenarioGroup{row.scenario, "", {}};
+    ScenarioGroup& scenario = find_or_add(scenarios, scenario_index, row.id.scenario, [&] {
+      return ScenarioGroup{row.id.scenario, "", {}};
     });
-    const std::pair key{row.scenario, row.case_id};
+    const std::pair key{row.id.scenario, row.id.case_id};
     find_or_add(scenario.cases, case_index, key, [] { return CaseGroup{}; }).push_back(&row);
   }
   for (ScenarioGroup& scenario : scenarios) {
@@ -121,7 +123,9 @@ std::vector<ScenarioGroup> group_rows(const std::vector<Row>& rows, std::string_
 
 CaseGroup timed_rows(const CaseGroup& rows) {
   std::set<std::pair<std::string, bool>> fallen;  // backends, and whether they are peers
-  const auto contender = [](const Row* row) { return std::pair(row->backend, row->peer.empty()); };
+  const auto contender = [](const Row* row) {
+    return std::pair(row->id.backend, row->id.peer.empty());
+  };
   for (const Row* row : rows) {
     if (row->doubted || exit_code(row->status) != ExitCode::kPass) {
       fallen.insert(contender(row));
@@ -129,7 +133,7 @@ CaseGroup timed_rows(const CaseGroup& rows) {
   }
   CaseGroup timed;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(timed), [&](const Row* row) {
-    return row->status == Status::kPassed && row->time_us && fallen.count(contender(row)) == 0;
+    return row->status == Status::kPassed && row->time.us && fallen.count(contender(row)) == 0;
   });
   return timed;
 }
@@ -138,10 +142,11 @@ const Row* best_of(const CaseGroup& rows, std::string_view rank_by) {
   CaseGroup timed = timed_rows(rows);
   std::erase_if(timed, [&](const Row* row) { return !ranked_us(*row, rank_by); });
   const bool alike = std::all_of(timed.begin(), timed.end(), [&](const Row* row) {
-    return row->cache == timed.front()->cache && row->mode == timed.front()->mode;
+    return row->step.cache == timed.front()->step.cache &&
+           row->step.mode == timed.front()->step.mode;
   });
   const bool rivals = std::any_of(timed.begin(), timed.end(), [&](const Row* row) {
-    return row->backend != timed.front()->backend;
+    return row->id.backend != timed.front()->id.backend;
   });
   if (!rivals || !alike) {
     return nullptr;
@@ -192,7 +197,7 @@ std::vector<std::string> count_by_warning(const std::vector<Row>& rows) {
   };
   std::map<std::string, Kind> kinds;
   for (const Row& row : rows) {
-    const std::string row_name = one_line(row.case_id + " " + row.backend);
+    const std::string row_name = one_line(row.id.case_id + " " + row.id.backend);
     std::istringstream sentences(one_line(row.warning));
     std::set<std::string> of_row;
     for (std::string sentence; std::getline(sentences >> std::ws, sentence, ';');) {
@@ -221,11 +226,11 @@ std::vector<std::string> notes_of(const Row& row) {
   if (row.status != Status::kPassed && !row.message.empty()) {
     notes.push_back(one_line(row.message));
   }
-  if (!row.threshold_missed.empty()) {
-    notes.push_back("missed: " + one_line(row.threshold_missed));
+  if (!row.limits.missed.empty()) {
+    notes.push_back("missed: " + one_line(row.limits.missed));
   }
-  if (!row.threshold_undecided.empty()) {
-    notes.push_back("undecided: " + one_line(row.threshold_undecided));
+  if (!row.limits.undecided.empty()) {
+    notes.push_back("undecided: " + one_line(row.limits.undecided));
   }
   return notes;
 }

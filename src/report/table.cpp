@@ -18,8 +18,8 @@ constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kRed = "\x1b[31m";
 
 std::string_view colour_of(const View& view, const Row& row) {
-  if (view.key == "floor_ratio" && row.floor_ratio) {
-    return *row.floor_ratio <= 1.5 ? kGreen : *row.floor_ratio <= 3 ? kYellow : kRed;
+  if (view.key == "floor_ratio" && row.floor.ratio) {
+    return *row.floor.ratio <= 1.5 ? kGreen : *row.floor.ratio <= 3 ? kYellow : kRed;
   }
   if (view.key == "status") {
     switch (row.status) {

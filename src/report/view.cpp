@@ -55,7 +55,7 @@ std::vector<View> choose_views(const std::vector<Row>& rows, const std::vector<s
     if (const Column* column = find_column(key)) {
       views.push_back(view_of(*column));
     } else if (std::any_of(rows.begin(), rows.end(),
-                           [&](const Row& row) { return row.point.count(key) > 0; })) {
+                           [&](const Row& row) { return row.id.point.count(key) > 0; })) {
       views.push_back({key, key, 0, false, nullptr});
     } else {
       refuse(key);

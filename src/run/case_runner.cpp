@@ -177,7 +177,7 @@ KeptGroundwork groundwork_of(const Problem& problem, const CaseRequest& request,
 }
 
 bool may_keep(const Row& row) {
-  return row.plugin.empty() && (row.status == Status::kPassed || row.status == Status::kSkipped);
+  return row.id.plugin.empty() && (row.status == Status::kPassed || row.status == Status::kSkipped);
 }
 
 bool may_count(const Row& row) { return row.status == Status::kPassed && !row.interrupted; }

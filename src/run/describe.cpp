@@ -148,28 +148,30 @@ Work work_of_step(const CaseStep& step) {
 Row describe_case(const Case& spec, const CaseStep& step, const std::string& backend) {
   const Problem& problem = step.op;
   Row row = describe_spec(spec, backend);
-  row.ranks = ranks_text(problem);
-  row.tokens = problem.tokens;
-  row.in_features = problem.in_features;
-  row.slots = problem.slots;
-  row.active = problem.plan.active();
-  row.rank = problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
-  row.content = content_of_step(step, spec.setup.comm);
+  Row::Step& drawn = row.step;
+  drawn.ranks = ranks_text(problem);
+  drawn.tokens = problem.tokens;
+  drawn.in_features = problem.in_features;
+  drawn.slots = problem.slots;
+  drawn.active = problem.plan.active();
+  drawn.rank =
+      problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
+  drawn.content = content_of_step(step, spec.setup.comm);
   const bool captured = backend == "auto" || backend == "panel";
-  row.plan_limits = plan_limits_text({spec.plan.max_tokens, captured ? spec.plan.max_slots : 0});
-  row.tuning = backend == "auto" ? tuning_text(problem.tuning) : "";
+  drawn.plan_limits = plan_limits_text({spec.plan.max_tokens, captured ? spec.plan.max_slots : 0});
+  drawn.tuning = backend == "auto" ? tuning_text(problem.tuning) : "";
   const Work work = work_of_step(step);
-  row.bytes = work.bytes;
-  row.weight_bytes = work.weight_bytes;
-  row.flops = work.flops;
+  drawn.bytes = work.bytes;
+  drawn.weight_bytes = work.weight_bytes;
+  drawn.flops = work.flops;
   if (step.layer) {
     const ShardedLayer& layer = step.layer->layer;
-    row.layer_kind = name(layer.kind);
-    row.tp = layer.tp;
-    row.fully_sharded = layer.fully_sharded;
-    row.comm = name(spec.setup.comm);
+    row.layer.kind = name(layer.kind);
+    row.layer.tp = layer.tp;
+    row.layer.fully_sharded = layer.fully_sharded;
+    row.layer.comm = name(spec.setup.comm);
     const ExchangedBytes sent = exchanged_bytes(*step.layer);
-    row.comm_bytes = sent.h + sent.y;
+    row.layer.comm_bytes = sent.h + sent.y;
   }
   return row;
 }

@@ -260,7 +260,7 @@ FuzzFailure Fuzzer::written(const Entrant& entrant, const Case& smallest, const 
   nameless.scenario = nameless.id = "";
   const auto [known, is_new] =
       written_.emplace(fmt::format("{} {} {} {}", failure.backend, name(failure.status),
-                                   last.row.hypothesis, scenario_text(nameless)),
+                                   last.row.proof.hypothesis, scenario_text(nameless)),
                        free_path(fmt::format("fuzz-{}-{}", request_.seed, index_)));
   failure.file = known->second;
   failure.how_written += is_new ? "" : ", which is the case of " + failure.file.filename().string();

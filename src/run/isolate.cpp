@@ -123,7 +123,7 @@ Row Isolation::run(const PlannedRow& planned) {
                     .repro = repro_command(spec, planned.spelling, request_) + kAgainIsolated},
                    step_of(spec),
                    {.end = {{answer.kind == 'h' ? Status::kHung : Status::kError, answer.text}}});
-  row.mode = asked.on_device() ? row.mode : "host";
+  row.step.mode = asked.on_device() ? row.step.mode : "host";
   // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.
   unusable_in_turn_ = answer.kind == 'e' && asked.asked() <= 1 ? unusable_in_turn_ + 1 : 0;
   if (answer.kind != 'h') {  // it would hang once more for every row

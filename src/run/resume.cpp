@@ -39,11 +39,11 @@ void refuse_other_plugins(const RunRequest& request, const std::vector<Row>& row
                           const std::map<std::string, Selected>& selected) {
   for (const auto& [spelling, backend] : selected) {
     for (const Row& row : rows) {
-      if (row.backend == backend.name && row.plugin != backend.plugin) {
+      if (row.id.backend == backend.name && row.id.plugin != backend.plugin) {
         throw UsageError(fmt::format(
             "cannot resume {}: its rows of {} came from '{}', this is '{}'; give it another name, "
             "NAME=PATH, or start a file of its own with --out",
-            request.resume->string(), row.backend, row.plugin, backend.plugin));
+            request.resume->string(), row.id.backend, row.id.plugin, backend.plugin));
       }
     }
   }
@@ -52,15 +52,15 @@ void refuse_other_plugins(const RunRequest& request, const std::vector<Row>& row
 // What a row says of its case beyond its names, as this run would write it.
 void refuse_other_description(const RunRequest& request, const Row& row, const Row& planned) {
   if (const std::string other = other_case(row, planned); !other.empty()) {
-    refuse(request, fmt::format("its row of {} {} is {}", row.case_id, row.backend, other));
+    refuse(request, fmt::format("its row of {} {} is {}", row.id.case_id, row.id.backend, other));
   }
   for (const char* key : {"intermediate", "scale_at", "slots", "active", "add_inputs", "bias",
                           "cache", "bytes", "weight_bytes", "flops"}) {
     const Column& column = *find_column(key);
     if (const Cell stored = column.get(row); stored != column.get(planned)) {
       refuse(request,
-             fmt::format("its row of {} {} has the {} '{}', this run '{}'", row.case_id,
-                         row.backend, key, file_text(stored), file_text(column.get(planned))));
+             fmt::format("its row of {} {} has the {} '{}', this run '{}'", row.id.case_id,
+                         row.id.backend, key, file_text(stored), file_text(column.get(planned))));
     }
   }
 }
@@ -70,12 +70,12 @@ std::int64_t touched_bytes_of(const Row& planned, CacheMode cache) {
   if (cache == CacheMode::kHot) {
     return 0;
   }
-  return cache == CacheMode::kCold ? planned.bytes : planned.weight_bytes;
+  return cache == CacheMode::kCold ? planned.step.bytes : planned.step.weight_bytes;
 }
 
 std::vector<std::string> levels_of(const Row& row) {
   std::vector<std::string> levels;
-  std::istringstream text(row.levels);
+  std::istringstream text(row.proof.levels);
   for (std::string level; std::getline(text, level, '+');) {
     levels.push_back(level);
   }
@@ -97,15 +97,15 @@ std::string other_proof(const RunRequest& request, const Row& row, const Case& s
   };
   const bool relations = request.relations || spec.verify.relations;
   if (!proved(Level::kMemory) || proved(Level::kRelations) != relations) {
-    return fmt::format("is proved at '{}', this run proves memory with{} relations", row.levels,
-                       relations ? "" : "out");
+    return fmt::format("is proved at '{}', this run proves memory with{} relations",
+                       row.proof.levels, relations ? "" : "out");
   }
   const double all = static_cast<double>(std::max<std::int64_t>(problem.tokens, 1));
   const auto rows = sample_rows(problem, spec.verify.max_rows, spec.seed).size();
   const double checked = problem.tokens == 0 ? 1 : static_cast<double>(rows) / all;
-  return row.rows_checked.value_or(0) < checked * (1 - kRounding)
-             ? fmt::format("has the rows_checked {}, this run {}", row.rows_checked.value_or(0),
-                           checked)
+  return row.proof.rows_checked.value_or(0) < checked * (1 - kRounding)
+             ? fmt::format("has the rows_checked {}, this run {}",
+                           row.proof.rows_checked.value_or(0), checked)
              : "";
 }
 
@@ -117,34 +117,32 @@ std::string other_timing(const Row& row, const Row& planned, const CaseStep& ste
   }
   const bool known = selected != nullptr && selected->backend;
   const bool on_host = known && selected->backend->space() == Space::kHost;
-  if (row.mode != (on_host ? "host" : planned.mode) && (known || row.mode != "host")) {
-    return fmt::format("has the mode '{}', this run '{}'", row.mode,
-                       on_host ? "host" : planned.mode);
+  if (row.step.mode != (on_host ? "host" : planned.step.mode) &&
+      (known || row.step.mode != "host")) {
+    return fmt::format("has the mode '{}', this run '{}'", row.step.mode,
+                       on_host ? "host" : planned.step.mode);
   }
-  if (!row.time_us || step.layer) {
+  if (!row.time.us || step.layer) {
     return "";
   }
-  const std::int64_t sets = row.rotation_sets.value_or(0);
+  const std::int64_t sets = row.time.rotation_sets.value_or(0);
   const bool hot = cache == CacheMode::kHot;
   const std::int64_t touched = touched_bytes_of(planned, cache);
-  if (sets < 1 || (hot && sets != 1) || row.rotated_bytes.value_or(-1) != sets * touched) {
+  if (sets < 1 || (hot && sets != 1) || row.time.rotated_bytes.value_or(-1) != sets * touched) {
     return fmt::format("rotates {} bytes in {} sets, and one set of this run has {}",
-                       row.rotated_bytes ? fmt::format("{}", *row.rotated_bytes) : "no", sets,
-                       touched);
+                       row.time.rotated_bytes ? fmt::format("{}", *row.time.rotated_bytes) : "no",
+                       sets, touched);
   }
   return "";
 }
 
 // What its time says of this run's thresholds: the exit code hangs on it.
 std::string other_judgement(const RunRequest& request, const Row& row, const Case& spec) {
-  if (!row.time_us) {
+  if (!row.time.us) {
     return "";
   }
-  const Limits limits = held_to(row, thresholds_of(spec, request.thresholds));
   Row judged;
-  judged.max_regression = limits.max_regression;
-  judged.threshold_missed = limits.missed;
-  judged.threshold_undecided = limits.undecided;
+  judged.limits = held_to(row, thresholds_of(spec, request.thresholds));
   for (const char* key : {"max_regression", "threshold_missed", "threshold_undecided"}) {
     const Column& column = *find_column(key);
     if (const Cell stored = column.get(row); stored != column.get(judged)) {
@@ -156,15 +154,15 @@ std::string other_judgement(const RunRequest& request, const Row& row, const Cas
 }
 
 std::string other_repetition(const RunRequest& request, const Row& row) {
-  return row.repetition >= 0 && row.repetition < request.repeat
+  return row.id.repetition >= 0 && row.id.repetition < request.repeat
              ? ""
-             : fmt::format("is repetition {}, this run has those from 0 to {}", row.repetition,
+             : fmt::format("is repetition {}, this run has those from 0 to {}", row.id.repetition,
                            request.repeat - 1);
 }
 
 const Selected* selected_of(const Row& row, const std::map<std::string, Selected>& selected) {
   const auto found = std::find_if(selected.begin(), selected.end(), [&](const auto& entry) {
-    return entry.second.name == row.backend;
+    return entry.second.name == row.id.backend;
   });
   return found == selected.end() ? nullptr : &found->second;
 }
@@ -177,25 +175,25 @@ void refuse_other_cases(const RunRequest& request, const std::vector<Row>& rows,
     specs.emplace(std::make_tuple(row.spec->scenario, row.spec->id), row.spec);
   }
   for (const Row& row : rows) {
-    const auto found = specs.find({row.scenario, row.case_id});
+    const auto found = specs.find({row.id.scenario, row.id.case_id});
     if (found == specs.end()) {
       continue;
     }
     const Case& spec = *found->second;
     const CaseStep step = step_of(spec);
-    const Row described = describe_case(spec, step, row.backend);
+    const Row described = describe_case(spec, step, row.id.backend);
     refuse_other_description(request, row, described);
     for (const std::string& other :
          {other_proof(request, row, spec, step.op),
           other_timing(row, described, step, spec.measure.cache, selected_of(row, selected)),
           other_judgement(request, row, spec), other_repetition(request, row)}) {
       if (!other.empty()) {
-        refuse(request, fmt::format("its row of {} {} {}", row.case_id, row.backend, other));
+        refuse(request, fmt::format("its row of {} {} {}", row.id.case_id, row.id.backend, other));
       }
     }
-    if (row.status == Status::kPassed && request.timing && spec.measure.enabled && !row.time_us) {
+    if (row.status == Status::kPassed && request.timing && spec.measure.enabled && !row.time.us) {
       refuse(request, fmt::format("its row of {} {} is PASSED without a time, which this run takes",
-                                  row.case_id, row.backend));
+                                  row.id.case_id, row.id.backend));
     }
   }
 }

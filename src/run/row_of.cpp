@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -31,72 +30,74 @@ const Measurement* measurement_of(const Outcome& outcome) {
                             : (outcome.op_time ? &*outcome.op_time : nullptr);
 }
 
-void add_times(Row& row, const Measurement& measurement) {
-  row.time_us = measurement.summary.median * kMicroseconds;
-  row.time_min_us = measurement.summary.min * kMicroseconds;
-  row.time_q1_us = measurement.summary.q1 * kMicroseconds;
-  row.time_q3_us = measurement.summary.q3 * kMicroseconds;
-  row.time_max_us = measurement.summary.max * kMicroseconds;
-  row.noise_us = finite(measurement.noise_s * kMicroseconds);
-  if (measurement.alone_s && measurement.alone_noise_s) {
-    row.alone_us = *measurement.alone_s * kMicroseconds;
-    row.alone_noise_us = finite(*measurement.alone_noise_s * kMicroseconds);
+Row::Time time_of(const Measurement& measured) {
+  Row::Time time;
+  time.us = measured.summary.median * kMicroseconds;
+  time.min_us = measured.summary.min * kMicroseconds;
+  time.q1_us = measured.summary.q1 * kMicroseconds;
+  time.q3_us = measured.summary.q3 * kMicroseconds;
+  time.max_us = measured.summary.max * kMicroseconds;
+  time.noise_us = finite_us(measured.noise_s);
+  if (measured.alone_s && measured.alone_noise_s) {
+    time.alone_us = *measured.alone_s * kMicroseconds;
+    time.alone_noise_us = finite_us(measured.alone_noise_s);
   }
-  if (measurement.phases) {
-    const Phases& phases = *measurement.phases;
-    row.zero_us = finite(phases.zero_s * kMicroseconds);
-    row.shrink_us = finite(phases.shrink_s * kMicroseconds);
-    row.expand_us = finite(phases.expand_s * kMicroseconds);
-    row.gap_us =
-        finite((measurement.summary.median - phases.zero_s - phases.shrink_s - phases.expand_s) *
-               kMicroseconds);
+  if (measured.phases) {
+    const Phases& phases = *measured.phases;
+    time.zero_us = finite_us(phases.zero_s);
+    time.shrink_us = finite_us(phases.shrink_s);
+    time.expand_us = finite_us(phases.expand_s);
+    time.gap_us =
+        finite_us(measured.summary.median - phases.zero_s - phases.shrink_s - phases.expand_s);
   }
-  for (const double seconds : measurement.samples_s) {
-    row.samples_us.push_back(seconds * kMicroseconds);
+  for (const double seconds : measured.samples_s) {
+    time.samples_us.push_back(seconds * kMicroseconds);
   }
-  row.samples = static_cast<std::int64_t>(measurement.samples_s.size());
-  row.launches = measurement.launches;
-  row.rotation_sets = measurement.rotation_sets;
-  row.rotated_bytes = measurement.rotated_bytes;
-}
-
-void add_conditions(Row& row, const Measurement& measurement) {
-  const bool clock_read = std::isfinite(measurement.clock_mhz);
-  row.clock_mhz = clock_read ? measurement.clock_mhz : finite(measurement.after.clock_mhz);
-  if (clock_read) {
-    row.samples_dropped = measurement.samples_dropped;
+  time.samples = static_cast<std::int64_t>(measured.samples_s.size());
+  if (std::isfinite(measured.clock_mhz)) {
+    time.samples_dropped = measured.samples_dropped;
   }
-  row.temperature_c = finite(measurement.after.temperature_c);
-  row.power_w = finite(measurement.after.power_w);
-  row.load = finite(measurement.before.load);
-  row.stolen_share = measurement.stolen_share;
-  row.yardstick_us =
-      finite((measurement.before.yardstick_s + measurement.after.yardstick_s) / 2 * kMicroseconds);
-  row.throttle = measurement.after.throttle;
-  row.governor = measurement.after.governor;
-  row.interrupted = measurement.interrupted;
+  time.launches = measured.launches;
+  time.rotation_sets = measured.rotation_sets;
+  time.rotated_bytes = measured.rotated_bytes;
+  return time;
 }
 
 // A tax that is no more than its noise, which is no less than one below 0, is no number.
-void add_tax(Row& row, const LayerMeasurement& measurement) {
-  if (!measurement.together) {
-    row.shard = measurement.shard;
+Row::Tax tax_of(const LayerMeasurement& measured) {
+  Row::Tax tax;
+  tax.base_us = measured.base_s * kMicroseconds;
+  tax.noise_us = measured.tax_noise_s * kMicroseconds;
+  const double us = measured.layer.summary.median * kMicroseconds - *tax.base_us;
+  if (!(us <= *tax.noise_us)) {
+    tax.us = us;
+    tax.pct = 100 * us / *tax.base_us;
   }
-  row.comm_us = finite_us(measurement.comm_s);
-  row.comm_h_us = finite_us(measurement.comm_h_s);
-  row.base_us = measurement.base_s * kMicroseconds;
-  row.tax_noise_us = measurement.tax_noise_s * kMicroseconds;
-  const double tax_us = *row.time_us - *row.base_us;
-  if (tax_us <= *row.tax_noise_us) {
-    return;
+  return tax;
+}
+
+// Of a layer with the parts of its tax.
+Row::Time time_of(const LayerMeasurement& measured) {
+  Row::Time time = time_of(measured.layer);
+  if (const Row::Tax tax = tax_of(measured); tax.us && measured.shrink_s && measured.expand_s) {
+    time.shrink_us = *measured.shrink_s * kMicroseconds;
+    time.expand_us = *measured.expand_s * kMicroseconds;
+    time.gap_us = *tax.us - *time.shrink_us - *time.expand_us;
   }
-  if (measurement.shrink_s && measurement.expand_s) {
-    row.shrink_us = *measurement.shrink_s * kMicroseconds;
-    row.expand_us = *measurement.expand_s * kMicroseconds;
-    row.gap_us = tax_us - *row.shrink_us - *row.expand_us;
-  }
-  row.tax_us = tax_us;
-  row.tax_pct = 100 * tax_us / *row.base_us;
+  return time;
+}
+
+Row::Conditions conditions_of(const Measurement& measured) {
+  const Conditions &before = measured.before, &after = measured.after;
+  const bool clock_read = std::isfinite(measured.clock_mhz);
+  return {.clock_mhz = clock_read ? measured.clock_mhz : finite(after.clock_mhz),
+          .temperature_c = finite(after.temperature_c),
+          .power_w = finite(after.power_w),
+          .load = finite(before.load),
+          .stolen_share = measured.stolen_share,
+          .yardstick_us = finite_us((before.yardstick_s + after.yardstick_s) / 2),
+          .throttle = after.throttle,
+          .governor = after.governor};
 }
 
 bool vague(const Look& look) {
@@ -169,29 +170,32 @@ Least least_of_layer(const LayerProblem& layer, std::int64_t shard, CacheMode ca
           .tax_s = std::max(0.0, whole.seconds - base.seconds)};
 }
 
-void add_floor(Row& row, const Least& least) {
-  const double floor_us = least.whole.seconds * kMicroseconds;
-  // Who has nothing to do may launch nothing: no least time stands against that.
-  const bool nothing_to_do = row.bytes == 0 && row.flops == 0;
-  if (!nothing_to_do || !(row.time_us && *row.time_us < floor_us)) {
-    row.floor_us = floor_us;
-    row.stream_us = least.whole.stream_seconds * kMicroseconds;
-    row.bound_by = least.whole.bound_by;
+Least least_of(const CaseStep& step, const Outcome& outcome, CacheMode cache) {
+  if (!step.layer) {
+    return least_of_op(step.op, cache, *outcome.ceilings);
   }
-  derive_metrics(row);
-  if (least.tax_s) {
-    row.tax_floor_us = *least.tax_s * kMicroseconds;
-    if (row.tax_us && *row.tax_floor_us > 0) {
-      row.tax_ratio = *row.tax_us / *row.tax_floor_us;
-    }
+  const bool one = outcome.layer_time && !outcome.layer_time->together;
+  return least_of_layer(outcome.layer ? *outcome.layer : *step.layer,
+                        one ? outcome.layer_time->shard : 0, cache, *outcome.ceilings);
+}
+
+// Who has nothing to do may launch nothing: no least time stands against that.
+Row::Floor floor_beside(const Row& row, const Floor& least) {
+  Row::Floor floor;
+  const bool nothing_to_do = row.step.bytes == 0 && row.step.flops == 0;
+  if (!nothing_to_do || !(row.time.us && *row.time.us < least.seconds * kMicroseconds)) {
+    floor.us = least.seconds * kMicroseconds;
+    floor.stream_us = least.stream_seconds * kMicroseconds;
+    floor.bound_by = least.bound_by;
   }
+  return floor;
 }
 
 // A time below what the machine can do, or of a clock that stands still or runs backwards, must not
 // end in a record.
 std::vector<Finding> found_too_quick(const Row& row, const Least& least) {
   std::vector<Finding> findings;
-  if (!row.time_us) {
+  if (!row.time.us) {
     return findings;
   }
   const auto check = [&](const char* what, std::optional<double> us, std::optional<double> noise_us,
@@ -207,15 +211,17 @@ std::vector<Finding> found_too_quick(const Row& row, const Least& least) {
   if (const std::string doubt = doubt_about(row); !doubt.empty()) {
     findings.push_back({Status::kInvalid, "the clock cannot be believed: " + doubt});
   }
-  if (row.floor_us) {
-    check("", row.time_us, row.noise_us, least.whole);
+  if (row.floor.us) {
+    check("", row.time.us, row.time.noise_us, least.whole);
   }
-  check("base_us of ", row.base_us, row.tax_noise_us, least.base);  // its tax would be too large
+  // Of too quick a base the tax is too large.
+  check("base_us of ", row.tax.base_us, row.tax.noise_us, least.base);
   // What sets h to zero was timed with shrink.
   check("zero_us and shrink_us of ",
-        row.shrink_us ? std::optional(*row.shrink_us + row.zero_us.value_or(0)) : std::nullopt,
-        row.noise_us, least.shrink);
-  check("expand_us of ", row.expand_us, row.noise_us, least.expand);
+        row.time.shrink_us ? std::optional(*row.time.shrink_us + row.time.zero_us.value_or(0))
+                           : std::nullopt,
+        row.time.noise_us, least.shrink);
+  check("expand_us of ", row.time.expand_us, row.time.noise_us, least.expand);
   return findings;
 }
 
@@ -226,15 +232,15 @@ std::vector<std::string> warnings_of(const Row& row, const Outcome& outcome) {
   std::vector<std::string> warnings;
   if (const Measurement* measured = measurement_of(outcome)) {
     warnings = measured->warnings;
-    if (row.stolen_share > kMostStolenShare) {
+    if (row.conditions.stolen_share > kMostStolenShare) {
       warnings.push_back(disturbance(row));
     }
     if (row.interrupted) {
       warnings.emplace_back("interrupted");
     }
   }
-  if (outcome.layer_time && !row.tax_us) {
-    warnings.push_back(fmt::format("tax < noise ({} us)", format_figure(*row.tax_noise_us)));
+  if (outcome.layer_time && !row.tax.us) {
+    warnings.push_back(fmt::format("tax < noise ({} us)", format_figure(*row.tax.noise_us)));
   }
   if (outcome.ceilings_anew) {
     warnings.emplace_back(kMeasuredAnew);
@@ -245,33 +251,31 @@ std::vector<std::string> warnings_of(const Row& row, const Outcome& outcome) {
   return warnings;
 }
 
-void add_counters(Row& row, const LaunchCounters& counters) {
-  row.dram_read_bytes = counters.dram_read_bytes;
-  row.dram_written_bytes = counters.dram_written_bytes;
-  row.l2_hit_rate = counters.l2_hit_rate;
-  row.sm_cycles = counters.sm_cycles;
+// In the order in which they were made.
+std::vector<Finding> findings_of(const Row& row, const Outcome& outcome,
+                                 const std::optional<Least>& least) {
+  std::vector<Finding> findings;
+  const auto add = [&](const std::vector<Finding>& more) {
+    findings.insert(findings.end(), more.begin(), more.end());
+  };
+  if (outcome.verdict) {
+    add({{outcome.verdict->status, outcome.verdict->message}});
+  }
+  if (const Measurement* measured = measurement_of(outcome)) {
+    add(found_after_timing(*measured));
+  }
+  if (least) {
+    add(found_too_quick(row, *least));
+  }
+  for (const auto& end : {outcome.counted.end, outcome.end}) {
+    if (end) {
+      add({*end});
+    }
+  }
+  return findings;
 }
 
-void append(std::vector<Finding>& findings, std::vector<Finding> more) {
-  std::move(more.begin(), more.end(), std::back_inserter(findings));
-}
-
-// Fills in what the ceilings say of the times, and returns what speaks against these.
-std::vector<Finding> add_ceilings(Row& row, const CaseRequest& request, const CaseStep& step,
-                                  const Outcome& outcome) {
-  const CacheMode cache = request.spec.measure.cache;
-  const Least least = step.layer ? least_of_layer(outcome.layer ? *outcome.layer : *step.layer,
-                                                  row.shard.value_or(0), cache, *outcome.ceilings)
-                                 : least_of_op(step.op, cache, *outcome.ceilings);
-  add_floor(row, least);
-  const Limits limits = held_to(row, request.thresholds);
-  row.max_regression = limits.max_regression;
-  row.threshold_missed = limits.missed;
-  row.threshold_undecided = limits.undecided;
-  return found_too_quick(row, least);
-}
-
-bool of_the_host(const Row& row) { return row.mode == "host"; }
+bool of_the_host(const Row& row) { return row.step.mode == "host"; }
 
 }  // namespace
 
@@ -289,66 +293,70 @@ Finding prevailing(const std::vector<Finding>& findings) {
 Row row_of(const CaseRequest& request, const CaseStep& step, const Outcome& outcome) {
   const Selected& selected = request.backend;
   Row row = describe_case(request.spec, step, selected.name);
-  row.plugin = selected.plugin;
+  row.id.plugin = selected.plugin;
   row.repro = request.repro;
   if (selected.backend && selected.backend->space() == Space::kHost) {
-    row.mode = "host";  // graphs and streams are the GPU's
+    row.step.mode = "host";  // graphs and streams are the GPU's
   }
-  row.numerics = outcome.numerics;
-  if (outcome.layer) {
-    row.overlap = name(outcome.layer->overlap);
-  }
-  std::vector<Finding> findings;
   if (outcome.verdict) {
-    row = proved(std::move(row), *outcome.verdict);
-    findings.push_back({row.status, row.message});
+    row.proof = proof_of(*outcome.verdict);
+  }
+  row.proof.numerics = outcome.numerics;
+  if (outcome.layer) {
+    row.layer.overlap = name(outcome.layer->overlap);
+  }
+  if (const auto& measured = outcome.layer_time) {
+    row.time = time_of(*measured);
+    row.tax = tax_of(*measured);
+    row.layer.shard = measured->together ? std::nullopt : std::optional(measured->shard);
+    row.layer.comm_us = finite_us(measured->comm_s);
+    row.layer.comm_h_us = finite_us(measured->comm_h_s);
+  } else if (outcome.op_time) {
+    row.time = time_of(*outcome.op_time);
   }
   if (const Measurement* measured = measurement_of(outcome)) {
-    add_times(row, *measured);
-    add_conditions(row, *measured);
-    append(findings, found_after_timing(*measured));
-    row.plan_us = finite_us(outcome.plan_s);
-    row.touch_us = finite_us(outcome.touch_s);
+    row.time.plan_us = finite_us(outcome.plan_s);
+    row.time.touch_us = finite_us(outcome.touch_s);
+    row.conditions = conditions_of(*measured);
+    row.interrupted = measured->interrupted;
   }
-  if (outcome.layer_time) {
-    add_tax(row, *outcome.layer_time);
-  }
+  std::optional<Least> least;
   if (outcome.ceilings) {
-    append(findings, add_ceilings(row, request, step, outcome));
+    least = least_of(step, outcome, request.spec.measure.cache);
+    row.floor = floor_beside(row, least->whole);
+    row.tax.floor_us = finite_us(least->tax_s);
+    derive_metrics(row);
+    row.limits = held_to(row, request.thresholds);
   }
-  add_counters(row, outcome.counted.counters);
+  const LaunchCounters& counters = outcome.counted.counters;
+  row.counted = {counters.dram_read_bytes, counters.dram_written_bytes, counters.sm_cycles,
+                 counters.l2_hit_rate};
   row.warning = fmt::format("{}", fmt::join(warnings_of(row, outcome), "; "));
-  for (const auto& end : {outcome.counted.end, outcome.end}) {
-    if (end) {
-      findings.push_back(*end);
-    }
-  }
-  const Finding stands = prevailing(findings);
+  const Finding stands = prevailing(findings_of(row, outcome, least));
   row.status = stands.status;
   row.message = stands.message;
   return row;
 }
 
-Row proved(Row row, const Verdict& verdict) {
-  row.status = verdict.status;
-  row.message = verdict.message;
+Row::Proof proof_of(const Verdict& verdict) {
+  Row::Proof proof;
   std::vector<std::string_view> levels;
   for (const Level level : verdict.passed) {
     levels.push_back(name(level));
   }
-  row.levels = fmt::format("{}", fmt::join(levels, "+"));
-  row.bound_share = verdict.bound_share;
-  row.rows_checked = verdict.rows_checked;
+  proof.levels = fmt::format("{}", fmt::join(levels, "+"));
+  proof.bound_share = verdict.bound_share;
+  proof.rows_checked = verdict.rows_checked;
   if (verdict.failure) {
-    row.hypothesis = verdict.failure->hypothesis;
+    proof.hypothesis = verdict.failure->hypothesis;
     for (const Mismatch& mismatch : verdict.failure->first) {
-      row.first_wrong += (row.first_wrong.empty() ? "" : "; ") + describe(mismatch);
+      proof.first_wrong += (proof.first_wrong.empty() ? "" : "; ") + describe(mismatch);
     }
   }
-  return row;
+  return proof;
 }
 
-Limits held_to(const Row& row, const Thresholds& thresholds) {
+Row::Limits held_to(const Row& row, const Thresholds& thresholds) {
   std::vector<std::string> missed, undecided;
   // Judged with its noise. Of a row that others disturbed half the value decides: so much it might
   // be on a quiet machine.
@@ -365,27 +373,27 @@ Limits held_to(const Row& row, const Thresholds& thresholds) {
                                       disturbed.empty() ? "" : "; ", disturbed));
     }
   };
-  const double time_us = row.time_us.value_or(0);
-  const double noise_us = row.noise_us.value_or(0);
-  if (thresholds.max_time_us && row.time_us) {
+  const double time_us = row.time.us.value_or(0);
+  const double noise_us = row.time.noise_us.value_or(0);
+  if (thresholds.max_time_us && row.time.us) {
     hold("time_us", time_us, *thresholds.max_time_us, noise_us);
   }
-  if (thresholds.max_floor_ratio && row.floor_ratio) {
-    hold("floor_ratio", *row.floor_ratio, *thresholds.max_floor_ratio,
-         noise_us / row.floor_us.value_or(time_us));
+  if (thresholds.max_floor_ratio && row.floor.ratio) {
+    hold("floor_ratio", *row.floor.ratio, *thresholds.max_floor_ratio,
+         noise_us / row.floor.us.value_or(time_us));
   }
-  if (thresholds.max_stream_ratio && row.stream_ratio) {
-    hold("stream_ratio", *row.stream_ratio, *thresholds.max_stream_ratio,
-         noise_us / row.stream_us.value_or(time_us));
+  if (thresholds.max_stream_ratio && row.floor.stream_ratio) {
+    hold("stream_ratio", *row.floor.stream_ratio, *thresholds.max_stream_ratio,
+         noise_us / row.floor.stream_us.value_or(time_us));
   }
-  if (thresholds.min_tokens_per_s && row.tokens_per_s) {
-    const double noise = *row.tokens_per_s * noise_us / time_us;
-    hold("time per token in s", 1 / *row.tokens_per_s, 1 / *thresholds.min_tokens_per_s,
-         noise / (*row.tokens_per_s * *row.tokens_per_s));
+  if (thresholds.min_tokens_per_s && row.rates.tokens_per_s) {
+    const double noise = *row.rates.tokens_per_s * noise_us / time_us;
+    hold("time per token in s", 1 / *row.rates.tokens_per_s, 1 / *thresholds.min_tokens_per_s,
+         noise / (*row.rates.tokens_per_s * *row.rates.tokens_per_s));
   }
-  if (thresholds.max_tax_pct && row.base_us) {  // a tax below its noise is judged as well
-    hold("tax_pct", 100 * (time_us - *row.base_us) / *row.base_us, *thresholds.max_tax_pct,
-         100 * row.tax_noise_us.value_or(0) / *row.base_us);
+  if (thresholds.max_tax_pct && row.tax.base_us) {  // a tax below its noise is judged as well
+    hold("tax_pct", 100 * (time_us - *row.tax.base_us) / *row.tax.base_us, *thresholds.max_tax_pct,
+         100 * row.tax.noise_us.value_or(0) / *row.tax.base_us);
   }
   return {thresholds.max_regression, fmt::format("{}", fmt::join(missed, "; ")),
           fmt::format("{}", fmt::join(undecided, "; "))};
@@ -396,7 +404,7 @@ std::int64_t rows_of_old_ceilings(const std::vector<Row>& rows) {
     return 0;
   }
   return std::count_if(rows.begin(), rows.end() - 1, [&](const Row& row) {
-    return row.floor_us && of_the_host(row) == of_the_host(rows.back());
+    return row.floor.us && of_the_host(row) == of_the_host(rows.back());
   });
 }
 

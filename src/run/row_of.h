@@ -52,15 +52,10 @@ struct Outcome {
 
 [[nodiscard]] Row row_of(const CaseRequest& request, const CaseStep& step, const Outcome& outcome);
 
-// The row of a case with what a proof of it said.
-[[nodiscard]] Row proved(Row row, const Verdict& verdict);
+[[nodiscard]] Row::Proof proof_of(const Verdict& verdict);
 
-// Thresholds of which a row missed some, or for which its noise does not allow a verdict.
-struct Limits {
-  std::optional<double> max_regression;
-  std::string missed, undecided;
-};
-[[nodiscard]] Limits held_to(const Row& row, const Thresholds& thresholds);
+// Which thresholds a row misses, or may miss for all that its noise allows to say.
+[[nodiscard]] Row::Limits held_to(const Row& row, const Thresholds& thresholds);
 
 // When the last row says that the ceilings were measured anew for it: how many rows before it, of
 // the same side of the machine, keep floors of the old ceilings.

@@ -29,7 +29,7 @@ namespace {
 using Identity = std::tuple<std::string, std::string, std::string, std::int64_t>;
 
 Identity identity(const Row& row) {
-  return {row.scenario, row.case_id, row.backend, row.repetition};
+  return {row.id.scenario, row.id.case_id, row.id.backend, row.id.repetition};
 }
 
 std::vector<std::string> spellings(const std::vector<PlannedRow>& rows) {
@@ -253,7 +253,7 @@ class Loop {
   void tell_of_ceilings_anew(Progress& progress) {
     const std::int64_t rows = rows_of_old_ceilings(report_.rows);
     if (rows > 0) {
-      const Space space = report_.rows.back().mode == "host" ? Space::kHost : Space::kDevice;
+      const Space space = report_.rows.back().step.mode == "host" ? Space::kHost : Space::kDevice;
       report_.notes.push_back(note_on_ceilings_anew(rows, targets_.facts(space).name));
       progress.clear();
       fmt::print(stderr, "{}\n", report_.notes.back());
@@ -283,7 +283,7 @@ class Loop {
   bool one(const PlannedRow& planned) {
     const Selected& selected = selected_.at(planned.spelling);
     Row row = row_of(planned, selected);
-    row.repetition = planned.repetition;
+    row.id.repetition = planned.repetition;
     row.origin = origin_of(report_.context);
     report_.rows.push_back(row);
     // A row whose sampling was cut short is shown but not stored: --resume measures it anew.
@@ -327,7 +327,7 @@ std::vector<std::string> named_without_pass(const RunRequest& request,
     std::map<Status, std::int64_t> counts;
     std::string why;
     for (const Row& row : rows) {
-      if (row.backend == backend) {
+      if (row.id.backend == backend) {
         ++counts[row.status];
         why = why.empty() ? row.message : why;
       }
@@ -356,10 +356,10 @@ ExitCode judge(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     code = worse(code, exit_code(row.status));
     any_passed = any_passed || row.status == Status::kPassed;
-    if (!row.threshold_missed.empty()) {
+    if (!row.limits.missed.empty()) {
       code = worse(code, ExitCode::kRegression);
     }
-    if (!row.threshold_undecided.empty()) {
+    if (!row.limits.undecided.empty()) {
       code = worse(code, ExitCode::kInconclusive);
     }
   }

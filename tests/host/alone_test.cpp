@@ -121,7 +121,7 @@ TEST_CASE("an op that adds no more than the noise has no time alone") {
   const Measurement result = gpu.run();
   CHECK(result.summary.median == near(2e-6));
   CHECK_FALSE(result.alone_s.has_value());
-  CHECK_FALSE(row_of(step_of(gpu.problem), proved_and(result)).alone_us.has_value());
+  CHECK_FALSE(row_of(step_of(gpu.problem), proved_and(result)).time.alone_us.has_value());
 }
 
 TEST_CASE("a stop while alone is taken leaves it empty and the row interrupted") {
@@ -163,17 +163,17 @@ TEST_CASE("a row says alone_us, its noise and how many times the floor it is") {
   measurement.alone_s = 5e-6;
   measurement.alone_noise_s = 1e-7;
   Row row = row_of(step_of(decode()), proved_and(measurement));
-  CHECK(row.alone_us == near(5));
-  CHECK(row.alone_noise_us == near(0.1));
-  CHECK_FALSE(row.samples_dropped.has_value());  // no clock was read
-  row.floor_us = 2;
+  CHECK(row.time.alone_us == near(5));
+  CHECK(row.time.alone_noise_us == near(0.1));
+  CHECK_FALSE(row.time.samples_dropped.has_value());  // no clock was read
+  row.floor.us = 2;
   derive_metrics(row);
-  CHECK(row.floor_ratio == near(1.5));
-  CHECK(row.alone_ratio == near(2.5));
+  CHECK(row.floor.ratio == near(1.5));
+  CHECK(row.floor.alone_ratio == near(2.5));
   measurement.clock_mhz = 1965;
   measurement.samples_dropped = 4;
   measurement.after.clock_mhz = 1980;
   row = row_of(step_of(decode()), proved_and(measurement));
-  CHECK(row.clock_mhz == 1965);
-  CHECK(row.samples_dropped == 4);
+  CHECK(row.conditions.clock_mhz == 1965);
+  CHECK(row.time.samples_dropped == 4);
 }

@@ -249,8 +249,8 @@ TEST_CASE("tuning: rows of auto say it, others have none; a case written down ke
   Case spec =
       tuned_case(64, with(kPanels, [](AutoKnobs& t) { t.split = 4, t.expand_tile = "64x64x32"; }));
   const std::string text = "family: panel, split: 4, expand_tile: 64x64x32";
-  CHECK(describe_case(spec, {problem_of(spec), {}}, "auto").tuning == text);
-  CHECK(describe_case(spec, {problem_of(spec), {}}, "panel").tuning.empty());
+  CHECK(describe_case(spec, {problem_of(spec), {}}, "auto").step.tuning == text);
+  CHECK(describe_case(spec, {problem_of(spec), {}}, "panel").step.tuning.empty());
   CHECK(contains(scenario_text(spec), "tuning: {" + text + "}\n"));
   spec.scenario = "tuned";
   spec.adapters.scale = {1};

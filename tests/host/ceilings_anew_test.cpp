@@ -12,15 +12,15 @@ namespace {
 Row timed_in(const std::string& mode) {
   Row row;
   row.status = Status::kPassed;
-  row.mode = mode;
-  row.floor_us = 1;
+  row.step.mode = mode;
+  row.floor.us = 1;
   return row;
 }
 
 TEST_CASE("a row that had the ceilings measured anew says so, and how many rows keep the old") {
   std::vector<Row> rows{timed_in("host"), timed_in("graph"), timed_in("host"), timed_in("host")};
   rows[1].warning = "noisy: a lot";
-  rows[2].floor_us.reset();
+  rows[2].floor.us.reset();
   CHECK(rows_of_old_ceilings(rows) == 0);
   CHECK(rows_of_old_ceilings({}) == 0);
   Measurement measurement = timed(1);

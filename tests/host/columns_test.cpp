@@ -71,18 +71,18 @@ TEST_CASE("what a column sets is what it gets, and an absent cell clears it") {
 TEST_CASE("the metrics follow from time, floor, tokens, bytes and flops") {
   Row row;
   derive_metrics(row);
-  CHECK_FALSE(row.floor_ratio.has_value());
-  CHECK_FALSE(row.tokens_per_s.has_value());
-  row.time_us = 50;
-  row.floor_us = 20;
-  row.tokens = 64;
-  row.bytes = 40'000'000;
-  row.flops = 500'000'000;
+  CHECK_FALSE(row.floor.ratio.has_value());
+  CHECK_FALSE(row.rates.tokens_per_s.has_value());
+  row.time.us = 50;
+  row.floor.us = 20;
+  row.step.tokens = 64;
+  row.step.bytes = 40'000'000;
+  row.step.flops = 500'000'000;
   derive_metrics(row);
-  CHECK(*row.floor_ratio == doctest::Approx(2.5));
-  CHECK(*row.tokens_per_s == doctest::Approx(1.28e6));
-  CHECK(*row.bandwidth_GBps == doctest::Approx(800));
-  CHECK(*row.compute_TFLOPps == doctest::Approx(10));
+  CHECK(*row.floor.ratio == doctest::Approx(2.5));
+  CHECK(*row.rates.tokens_per_s == doctest::Approx(1.28e6));
+  CHECK(*row.rates.bandwidth_GBps == doctest::Approx(800));
+  CHECK(*row.rates.compute_TFLOPps == doctest::Approx(10));
 }
 
 TEST_CASE("figures are short on the screen and whole in a file") {

@@ -10,22 +10,22 @@ namespace {
 // A layer whose base takes 1000 us.
 Row layer(double tax_us, double tax_noise_us = 0.1) {
   Row row;
-  row.scenario = "tax";
-  row.case_id = "decode1-qkv";
-  row.backend = "auto";
-  row.op = "layer";
-  row.content = "0123456789abcdef";
-  row.cache = "weights-cold";
-  row.mode = "graph";
+  row.id.scenario = "tax";
+  row.id.case_id = "decode1-qkv";
+  row.id.backend = "auto";
+  row.step.op = "layer";
+  row.step.content = "0123456789abcdef";
+  row.step.cache = "weights-cold";
+  row.step.mode = "graph";
   row.status = Status::kPassed;
-  row.levels = "bounded+memory";
-  row.base_us = 1000;
-  row.tax_us = tax_us;
-  row.tax_noise_us = tax_noise_us;
-  row.time_us = 1000 + tax_us;
-  row.samples_us.assign(21, *row.time_us);
-  row.floor_us = 500;
-  row.tax_floor_us = 1;
+  row.proof.levels = "bounded+memory";
+  row.tax.base_us = 1000;
+  row.tax.us = tax_us;
+  row.tax.noise_us = tax_noise_us;
+  row.time.us = 1000 + tax_us;
+  row.time.samples_us.assign(21, *row.time.us);
+  row.floor.us = 500;
+  row.tax.floor_us = 1;
   return row;
 }
 
@@ -34,7 +34,7 @@ std::vector<Row> repeated(const std::vector<Row>& rows) {
   std::vector<Row> all;
   for (const Row& row : rows) {
     for (Row& repeat : repeats_like(row, 0, 8)) {
-      repeat.repetition = std::ssize(all);
+      repeat.id.repetition = std::ssize(all);
       all.push_back(std::move(repeat));
     }
   }
@@ -74,17 +74,17 @@ TEST_CASE("a tax that grew is told where the whole layer is the same") {
   CHECK(told({layer(2)}, {layer(4, 3)}).empty());
   CHECK(told({layer(3, 2.9)}, {layer(5)}).empty());
   Row unknown = layer(2);
-  unknown.tax_us.reset();
-  unknown.tax_noise_us = 2.5;
+  unknown.tax.us.reset();
+  unknown.tax.noise_us = 2.5;
   CHECK(told({unknown}, {layer(4)}).empty());
 }
 
 TEST_CASE("a layer that moved as it does without adapters is told as such") {
   const auto of_base = [](double base_us) {
     Row row = layer(20);
-    row.base_us = base_us;
-    row.time_us = base_us + 20;
-    row.samples_us.assign(21, *row.time_us);
+    row.tax.base_us = base_us;
+    row.time.us = base_us + 20;
+    row.time.samples_us.assign(21, *row.time.us);
     return row;
   };
   const ComparedRow slower = compared({of_base(1000)}, {of_base(1100)}).rows.front();

@@ -19,27 +19,27 @@ using Rows = std::vector<Row>;
 // Eight repeats, evenly over +-`spread` of the time.
 Rows timed(const char* case_id, double time_us, double spread = 0.001) {
   Row row;
-  row.scenario = "decode";
-  row.case_id = case_id;
-  row.backend = "cpu";
-  row.content = "0123456789abcdef";
-  row.cache = "weights-cold";
-  row.mode = "stream";
+  row.id.scenario = "decode";
+  row.id.case_id = case_id;
+  row.id.backend = "cpu";
+  row.step.content = "0123456789abcdef";
+  row.step.cache = "weights-cold";
+  row.step.mode = "stream";
   row.status = Status::kPassed;
-  row.levels = "exact+bounded+memory";
-  row.samples_us.assign(21, time_us);
-  row.time_us = time_us;
-  row.floor_us = time_us / 10;
+  row.proof.levels = "exact+bounded+memory";
+  row.time.samples_us.assign(21, time_us);
+  row.time.us = time_us;
+  row.floor.us = time_us / 10;
   return repeats_like(row, spread);
 }
 
 Rows with_status(const Rows& rows, Status status) {
   Row row = rows.front();
   row.status = status;
-  row.samples_us.clear();
-  row.time_us.reset();
-  row.cache.clear();
-  row.mode.clear();
+  row.time.samples_us.clear();
+  row.time.us.reset();
+  row.step.cache.clear();
+  row.step.mode.clear();
   return {row};
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("a change beyond the threshold is a verdict, one within is the same") 
 
 TEST_CASE("the given threshold beats the row's, and the row's beats the default") {
   const auto allowing = [](double time_us, double share) {
-    return edited(timed("a", time_us), [&](Row& row) { row.max_regression = share; });
+    return edited(timed("a", time_us), [&](Row& row) { row.limits.max_regression = share; });
   };
   CHECK(judged(allowing(100, 0.10), allowing(104, 0.10)).change == Change::kSame);
   CHECK(judged(allowing(100, 0.10), timed("a", 104)).change == Change::kSame);
@@ -141,7 +141,7 @@ TEST_CASE("nothing matched, or nothing timed, is never a pass") {
 }
 
 TEST_CASE("another cache mode is another row, unless the row was not timed") {
-  const Rows hot = edited(timed("a", 10), [](Row& row) { row.cache = "hot"; });
+  const Rows hot = edited(timed("a", 10), [](Row& row) { row.step.cache = "hot"; });
   const CompareReport apart = report({timed("a", 100)}, {hot});
   REQUIRE(apart.rows.size() == 2);
   CHECK(apart.rows[0].change == Change::kMissing);
@@ -156,11 +156,11 @@ TEST_CASE("repeats that were disturbed are left out, and too few are no verdict"
   Rows busy = timed("a", 104);
   CHECK(judged(timed("a", 100), busy).change == Change::kSlower);
   for (std::size_t i = 0; i < 4; ++i) {
-    busy[i].stolen_share = 0.25;
+    busy[i].conditions.stolen_share = 0.25;
   }
   CHECK(judged(timed("a", 100), busy).change == Change::kSlower);  // 8 against 4: 1 of 495 orders
-  busy[4].stolen_share = 0.25;
-  busy[5].throttle = "sw_power_cap";
+  busy[4].conditions.stolen_share = 0.25;
+  busy[5].conditions.throttle = "sw_power_cap";
   for (const ComparedRow& row : {judged(timed("a", 100), busy), judged(busy, timed("a", 100))}) {
     CHECK(row.change == Change::kInconclusive);
     CHECK(row.reason.find("5 of each are needed to judge 1 row: ") != std::string::npos);
@@ -168,14 +168,15 @@ TEST_CASE("repeats that were disturbed are left out, and too few are no verdict"
           std::string::npos);
   }
   // What little others take does not count.
-  Rows quiet = edited(timed("a", 104), [](Row& row) { row.stolen_share = kMostStolenShare; });
+  Rows quiet =
+      edited(timed("a", 104), [](Row& row) { row.conditions.stolen_share = kMostStolenShare; });
   CHECK(judged(timed("a", 100), quiet).change == Change::kSlower);
 }
 
 TEST_CASE("the load of the machine counts where the kernel does not tell who had the CPU") {
-  const Rows loaded = edited(timed("a", 104), [](Row& row) { row.load = 1.6; });
+  const Rows loaded = edited(timed("a", 104), [](Row& row) { row.conditions.load = 1.6; });
   CHECK(judged(timed("a", 100), loaded).change == Change::kInconclusive);
-  const Rows told = edited(loaded, [](Row& row) { row.stolen_share = 0; });
+  const Rows told = edited(loaded, [](Row& row) { row.conditions.stolen_share = 0; });
   CHECK(judged(timed("a", 100), told).change == Change::kSlower);
 }
 
@@ -200,8 +201,8 @@ TEST_CASE("one repeat is never enough, and what is needed grows with the rows") 
 
 TEST_CASE("a row of which one repeat was not timed is missing a time") {
   Rows part = timed("a", 100);
-  part.back().time_us.reset();
-  part.back().samples_us.clear();
+  part.back().time.us.reset();
+  part.back().time.samples_us.clear();
   CHECK(judged(timed("a", 100), part).change == Change::kMissing);
 }
 
@@ -294,7 +295,7 @@ TEST_CASE("a threshold that is no number judges nothing and is refused") {
     CHECK_THROWS_WITH_AS(static_cast<void>(report({timed("a", 10)}, {timed("a", 20)}, options)),
                          doctest::Contains("judges nothing"), UsageError);
   }
-  const Rows below = edited(timed("a", 20), [](Row& row) { row.max_regression = -2; });
+  const Rows below = edited(timed("a", 20), [](Row& row) { row.limits.max_regression = -2; });
   CHECK(report({timed("a", 10)}, {below}).exit == ExitCode::kInconclusive);
 }
 
@@ -307,13 +308,13 @@ TEST_CASE("a wrong repeat is not hidden by one that was skipped before it") {
 
 TEST_CASE("figures that contradict each other get no verdict") {
   Rows forged = timed("a", 10);
-  forged[5].time_us = 5;
+  forged[5].time.us = 5;
   const CompareReport found = report({timed("a", 10)}, {forged});
   CHECK(found.exit == ExitCode::kInconclusive);
   CHECK(found.rows.front().reason == "new: time_us is not the median of samples_us");
 
   Rows broken = timed("a", 10);
-  broken.front().samples_us[3] = std::nan("");
+  broken.front().time.samples_us[3] = std::nan("");
   CHECK(report({broken}, {timed("a", 10)}).rows.front().reason ==
         "base: samples_us holds what is no positive number");
 }
@@ -321,8 +322,8 @@ TEST_CASE("figures that contradict each other get no verdict") {
 TEST_CASE("rows stored without samples are judged by their times") {
   const auto bare = [](double time_us) {
     return edited(timed("a", time_us), [](Row& row) {
-      row.samples_us.clear();
-      row.samples = 30;
+      row.time.samples_us.clear();
+      row.time.samples = 30;
     });
   };
   CHECK(judged(bare(10), bare(10)).change == Change::kSame);
@@ -346,9 +347,10 @@ TEST_CASE(
   strict.strict = true;
   const Rows whole = timed("a", 10);
   CHECK(report({whole}, {whole}, strict).exit == ExitCode::kPass);
-  for (const auto& [key, field] :
-       {std::pair("content", &Row::content), {"cache", &Row::cache}, {"mode", &Row::mode}}) {
-    const Rows untold = edited(whole, [field = field](Row& row) { (row.*field).clear(); });
+  for (const auto& [key, field] : {std::pair("content", &Row::Step::content),
+                                   {"cache", &Row::Step::cache},
+                                   {"mode", &Row::Step::mode}}) {
+    const Rows untold = edited(whole, [field = field](Row& row) { (row.step.*field).clear(); });
     const std::string sentence = std::string("r.jsonl: the row of a on cpu has no ") + key;
     CHECK(report({whole}, {untold}).exit == ExitCode::kPass);
     for (const auto& [base, fresh] : {std::pair(whole, untold), {untold, whole}}) {
@@ -372,7 +374,7 @@ TEST_CASE("a new row that proves nothing is inconclusive, whatever base was") {
 
 TEST_CASE("the smaller max_regression of both counts, and none above 100 %") {
   const auto allowing = [](double time_us, double share) {
-    return edited(timed("a", time_us), [&](Row& row) { row.max_regression = share; });
+    return edited(timed("a", time_us), [&](Row& row) { row.limits.max_regression = share; });
   };
   CHECK(judged(allowing(100, 0.05), allowing(120, 0.9)).change == Change::kSlower);
   CHECK(judged(allowing(100, 0.9), allowing(120, 0.05)).change == Change::kSlower);
@@ -390,16 +392,16 @@ TEST_CASE("another case of the same name is not compared, which is no pass") {
   const Rows b = timed("b", 100);
   Rows other;
   SUBCASE("tokens") {
-    other = edited(b, [](Row& row) { row.tokens = 2; });
+    other = edited(b, [](Row& row) { row.step.tokens = 2; });
   }
   SUBCASE("dtype") {
-    other = edited(b, [](Row& row) { row.dtype = "fp16"; });
+    other = edited(b, [](Row& row) { row.step.dtype = "fp16"; });
   }
   SUBCASE("rank") {
-    other = edited(b, [](Row& row) { row.rank = 8; });
+    other = edited(b, [](Row& row) { row.step.rank = 8; });
   }
   SUBCASE("seed") {
-    other = edited(b, [](Row& row) { row.seed = 7; });
+    other = edited(b, [](Row& row) { row.step.seed = 7; });
   }
   const CompareReport found = report({a, b}, {a, other});
   CHECK(found.exit == ExitCode::kInconclusive);
@@ -421,20 +423,20 @@ TEST_CASE("a missing scenario_hash warns, and is refused when strict") {
 }
 
 TEST_CASE("a pass that nothing proved, or faster than the floor, gets no verdict") {
-  const Rows unproved = edited(timed("a", 100), [](Row& row) { row.levels.clear(); });
+  const Rows unproved = edited(timed("a", 100), [](Row& row) { row.proof.levels.clear(); });
   CHECK(report({timed("a", 100)}, {unproved}).exit == ExitCode::kInconclusive);
 
   const Rows base = edited(timed("a", 100, 0), [](Row& row) {
-    row.floor_us = 90;
-    row.bytes = 100;
-    row.weight_bytes = 80;
+    row.floor.us = 90;
+    row.step.bytes = 100;
+    row.step.weight_bytes = 80;
   });
   CHECK(report({base}, {base}).exit == ExitCode::kPass);
   const std::string below = "new: PASSED in a time below what the floor allows";
-  const auto with = [&](std::optional<double> Row::*figure, double us) {
-    return report({base}, {edited(base, [&](Row& row) { row.*figure = us; })});
+  const auto with = [&](std::optional<double> Row::Floor::*figure, double us) {
+    return report({base}, {edited(base, [&](Row& row) { row.floor.*figure = us; })});
   };
-  CHECK(with(&Row::floor_us, 110).rows.front().reason == below);
-  CHECK(with(&Row::stream_us, 110).exit == ExitCode::kPass);       // x and y lay in a cache
-  CHECK(with(&Row::stream_us, 130).rows.front().reason == below);  // 80 % of it are weights
+  CHECK(with(&Row::Floor::us, 110).rows.front().reason == below);
+  CHECK(with(&Row::Floor::stream_us, 110).exit == ExitCode::kPass);       // x and y lay in a cache
+  CHECK(with(&Row::Floor::stream_us, 130).rows.front().reason == below);  // 80 % of it are weights
 }

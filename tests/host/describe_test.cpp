@@ -19,12 +19,12 @@ namespace {
 Row timed_row(double time_us, double noise_us) {
   Row row;
   row.status = Status::kPassed;
-  row.time_us = time_us;
-  row.noise_us = noise_us;
-  row.floor_us = 10;
-  row.floor_ratio = time_us / 10;
-  row.tokens = 64;
-  row.tokens_per_s = 64 / (time_us * 1e-6);
+  row.time.us = time_us;
+  row.time.noise_us = noise_us;
+  row.floor.us = 10;
+  row.floor.ratio = time_us / 10;
+  row.step.tokens = 64;
+  row.rates.tokens_per_s = 64 / (time_us * 1e-6);
   return row;
 }
 
@@ -38,10 +38,7 @@ Thresholds limits(std::optional<double> max_time_us, std::optional<double> max_f
 }
 
 Row held(Row row, const Thresholds& thresholds) {
-  const Limits limits = held_to(row, thresholds);
-  row.max_regression = limits.max_regression;
-  row.threshold_missed = limits.missed;
-  row.threshold_undecided = limits.undecided;
+  row.limits = held_to(row, thresholds);
   return row;
 }
 
@@ -112,27 +109,27 @@ TEST_CASE("launches that could be left out unseen are no pass") {
 
 TEST_CASE("a time over its threshold by more than the noise misses it") {
   const Row row = held(timed_row(20, 0.5), limits(19));
-  CHECK(row.threshold_missed == "time_us is 20, allowed 19");
+  CHECK(row.limits.missed == "time_us is 20, allowed 19");
   CHECK(judge({row}) == ExitCode::kRegression);
 }
 
 TEST_CASE("a time over its threshold in a row that others disturbed is undecided") {
   Row row = timed_row(20, 0.5);
-  row.stolen_share = 0.5;
+  row.conditions.stolen_share = 0.5;
   row = held(row, limits(19));
-  CHECK(row.threshold_missed.empty());
-  CHECK(row.threshold_undecided ==
+  CHECK(row.limits.missed.empty());
+  CHECK(row.limits.undecided ==
         "time_us is 20, allowed 19, noise 0.5; stolen: others had 50 % of the CPU time");
   CHECK(judge({row}) == ExitCode::kInconclusive);
   Row far = timed_row(40, 0.5);
-  far.stolen_share = 0.5;
-  CHECK(held(far, limits(19)).threshold_missed == "time_us is 40, allowed 19");
+  far.conditions.stolen_share = 0.5;
+  CHECK(held(far, limits(19)).limits.missed == "time_us is 40, allowed 19");
 }
 
 TEST_CASE("a time over its threshold by less than the noise is undecided") {
   const Row row = held(timed_row(19.2, 0.5), limits(19));
-  CHECK(row.threshold_missed.empty());
-  CHECK(row.threshold_undecided == "time_us is 19.2, allowed 19, noise 0.5");
+  CHECK(row.limits.missed.empty());
+  CHECK(row.limits.undecided == "time_us is 19.2, allowed 19, noise 0.5");
   CHECK(judge({row}) == ExitCode::kInconclusive);
 }
 
@@ -160,15 +157,15 @@ TEST_CASE("a measurement that was cut short says so in its row") {
 TEST_CASE("a tax is held to its share of the base, also one that is below its noise") {
   const auto judged = [](double time_us, double base_us, double tax_noise_us) {
     Row row = timed_row(time_us, 0.1);
-    row.base_us = base_us;
-    row.tax_noise_us = tax_noise_us;
+    row.tax.base_us = base_us;
+    row.tax.noise_us = tax_noise_us;
     Thresholds thresholds;
     thresholds.max_tax_pct = 20;
     return held_to(row, thresholds);
   };
   CHECK(judged(24, 20, 0.1).missed.empty());
   CHECK(judged(25, 20, 0.5).missed == "tax_pct is 25, allowed 20");
-  const Limits undecided = judged(25, 20, 2);
+  const Row::Limits undecided = judged(25, 20, 2);
   CHECK(undecided.missed.empty());
   CHECK(undecided.undecided == "tax_pct is 25, allowed 20, noise 10");
   CHECK(judged(19, 20, 2).undecided.empty());
@@ -180,7 +177,7 @@ TEST_CASE("a tax is held to its share of the base, also one that is below its no
 
 TEST_CASE("every kind of threshold can be missed and met") {
   const Row met = held(timed_row(20, 0.1), limits(25, 2.5, 1e6));
-  CHECK(met.threshold_missed.empty());
+  CHECK(met.limits.missed.empty());
   CHECK(judge({met}) == ExitCode::kPass);
   CHECK(held_to(timed_row(20, 0.1), limits({}, 1.5)).missed == "floor_ratio is 2, allowed 1.5");
   CHECK_FALSE(held_to(timed_row(20, 0.1), limits({}, {}, 4e6)).missed.empty());
@@ -291,11 +288,11 @@ TEST_CASE("who has nothing to do may launch nothing") {
   const Problem idle = one_token(-1, 64, 64);
   const Row row = held_to_ceilings(idle, test::timed(0.001), slow_ceilings());
   CHECK_MESSAGE(row.status == Status::kPassed, row.message);
-  CHECK_FALSE(row.floor_us);
-  CHECK_FALSE(row.floor_ratio);
-  CHECK(row.bound_by.empty());
+  CHECK_FALSE(row.floor.us);
+  CHECK_FALSE(row.floor.ratio);
+  CHECK(row.floor.bound_by.empty());
   const Row launches = held_to_ceilings(idle, test::timed(2), slow_ceilings());
-  CHECK(*launches.floor_us == doctest::Approx(1));
+  CHECK(*launches.floor.us == doctest::Approx(1));
 }
 
 TEST_CASE("phases of a step without adapters may take no time") {
@@ -318,7 +315,7 @@ TEST_CASE("a time below what the machine can do is INVALID, not a record") {
   };
   const Row slow = judged(test::timed(1e6));
   CHECK_MESSAGE(slow.status == Status::kPassed, slow.message);
-  CHECK(*slow.floor_us > 0);
+  CHECK(*slow.floor.us > 0);
   const Row impossible = judged(test::timed(0.001));
   CHECK(impossible.status == Status::kInvalid);
   CHECK(judge({impossible, slow}) == ExitCode::kInconclusive);

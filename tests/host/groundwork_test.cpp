@@ -40,7 +40,8 @@ Row row_alone(const Case& spec, const std::string& backend) {
 
 bool same_proof(const Row& left, const Row& right) {
   return left.status == right.status && left.message == right.message &&
-         left.levels == right.levels && left.bound_share == right.bound_share;
+         left.proof.levels == right.proof.levels &&
+         left.proof.bound_share == right.proof.bound_share;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 Repeats repeats_at(std::vector<double> times_us, std::vector<double> yardsticks_us = {}) {
   Repeats repeats;
   repeats.row.status = Status::kPassed;
-  repeats.row.time_us = times_us.empty() ? 100 : median_of(times_us);
+  repeats.row.time.us = times_us.empty() ? 100 : median_of(times_us);
   repeats.times_us = std::move(times_us);
   repeats.yardsticks_us = std::move(yardsticks_us);
   return repeats;

@@ -140,9 +140,9 @@ TEST_CASE("counters: each pass launches other weights, then once those that are 
   });
   CHECK(passes == 3);
   CHECK(row.status == Status::kPassed);
-  CHECK(row.dram_read_bytes == 12345);
-  CHECK(row.l2_hit_rate == 0.5);
-  CHECK_FALSE(row.sm_cycles.has_value());
+  CHECK(row.counted.dram_read_bytes == 12345);
+  CHECK(row.counted.l2_hit_rate == 0.5);
+  CHECK_FALSE(row.counted.sm_cycles.has_value());
 }
 
 TEST_CASE("counters: with hot caches the weights that are counted were launched just before") {
@@ -168,7 +168,7 @@ TEST_CASE("counters: where they cannot be read a right row stays PASSED and says
                           });
   CHECK(row.status == Status::kPassed);
   CHECK(row.warning == "not counted: cuptiX: CUPTI_ERROR_UNKNOWN");
-  CHECK_FALSE(row.dram_read_bytes.has_value());
+  CHECK_FALSE(row.counted.dram_read_bytes.has_value());
 }
 
 TEST_CASE("counters: a row that is not right is not counted") {

@@ -131,18 +131,18 @@ TEST_CASE("the floor of a tax is that of what adapters add, nothing where no row
   ceilings.peaks = {{Dtype::kBf16, 1e12}};
   LayerProblem problem = row_layer(1, false);
   Row row = held_to_ceilings(problem, {}, ceilings);
-  CHECK(row.tax_floor_us.value_or(0) > 0);
+  CHECK(row.tax.floor_us.value_or(0) > 0);
   const ShardProblem shard = shard_problem(problem, 0);
   const LayerWork work = count_layer_work(shard);
   const auto floor_us = [&](const Work& part) {
     return 1e6 * floor_of(part, shard.lora, CacheMode::kWeightsCold, ceilings).seconds;
   };
-  CHECK(row.floor_us == doctest::Approx(floor_us(work.layer)));
-  CHECK(row.tax_floor_us == doctest::Approx(floor_us(work.layer) - floor_us(work.base)));
-  CHECK(*row.tax_floor_us < *row.floor_us);
+  CHECK(row.floor.us == doctest::Approx(floor_us(work.layer)));
+  CHECK(row.tax.floor_us == doctest::Approx(floor_us(work.layer) - floor_us(work.base)));
+  CHECK(*row.tax.floor_us < *row.floor.us);
   problem.lora.plan = make_plan(std::vector<std::int32_t>{-1, -1, -1, -1}, 2);
   row = held_to_ceilings(problem, {}, ceilings);
-  CHECK(row.tax_floor_us == 0.0);
+  CHECK(row.tax.floor_us == 0.0);
 }
 
 TEST_CASE("a base that is quicker than its floor allows is INVALID: its tax would be too large") {
@@ -171,9 +171,9 @@ TEST_CASE(
     LayerMeasurement measurement = test::timed_beside(500, 1000, 0);
     measurement.shard = shard;
     const Row row = held_to_ceilings(problem, test::proved_and(measurement), ceilings);
-    CHECK(row.shard == shard);
-    return std::array{std::llround(*row.floor_us * kBytesPerUs),
-                      std::llround(*row.tax_floor_us * kBytesPerUs)};
+    CHECK(row.layer.shard == shard);
+    return std::array{std::llround(*row.floor.us * kBytesPerUs),
+                      std::llround(*row.tax.floor_us * kBytesPerUs)};
   };
   // Half of W and x, all of y; of the first shard a bias. Of A half of the columns, all of B.
   LayerProblem problem = row_layer(2, false);
@@ -241,12 +241,12 @@ TEST_CASE("shards that run together are timed with what they exchange, and that 
   CHECK(*result.comm_s == near(3e-6));
   const Row row =
       test::row_of(test::step_of(problem), test::proved_and(result), exchanging(Comm::kNccl));
-  CHECK(row.comm == "nccl");
-  CHECK_FALSE(row.shard);
-  CHECK(*row.comm_us == doctest::Approx(3));
-  CHECK(*row.comm_h_us == doctest::Approx(1));
+  CHECK(row.layer.comm == "nccl");
+  CHECK_FALSE(row.layer.shard);
+  CHECK(*row.layer.comm_us == doctest::Approx(3));
+  CHECK(*row.layer.comm_h_us == doctest::Approx(1));
   // Of two shards each sends half of both sums and gets half: h [4, 8] in fp32, y [4, 32] in bf16.
-  CHECK(*row.comm_bytes == 4 * 8 * 4 + 4 * 32 * 2);
+  CHECK(*row.layer.comm_bytes == 4 * 8 * 4 + 4 * 32 * 2);
 }
 
 TEST_CASE(
@@ -262,8 +262,8 @@ TEST_CASE(
     return test::row_of(test::step_of(problem), test::proved_and(result), exchanging(comm));
   };
   const Row together = row(Comm::kNccl), alone = row(Comm::kNone);
-  CHECK(*together.comm_bytes == 0);
-  CHECK(together.content != alone.content);
+  CHECK(*together.layer.comm_bytes == 0);
+  CHECK(together.step.content != alone.step.content);
 }
 
 TEST_CASE("work that is left out while shards run together is found") {
@@ -293,12 +293,12 @@ TEST_CASE("a layer too slow for its time has two samples of each all the same") 
 
 TEST_CASE("a tax below its noise is no number") {
   const Row row = row_of_time(test::timed_beside(9.5, 10, 1));
-  CHECK_FALSE(row.tax_us);
+  CHECK_FALSE(row.tax.us);
   CHECK(row.warning == "tax < noise (1 us)");
   CHECK(row_of_time(test::timed_beside(9.5, 10, 2214.7)).warning == "tax < noise (2215 us)");
   const Row known = row_of_time(test::timed_beside(9.5, 10, 0.1));
-  CHECK(*known.tax_us == doctest::Approx(0.5));
-  CHECK(*known.tax_pct == doctest::Approx(100 * 0.5 / 9.5));
+  CHECK(*known.tax.us == doctest::Approx(0.5));
+  CHECK(*known.tax.pct == doctest::Approx(100 * 0.5 / 9.5));
 }
 
 // Its noise is no less than what it is below 0, but that is worked out in seconds.
@@ -306,7 +306,7 @@ TEST_CASE("a tax below 0 is no number, however its noise is rounded") {
   LayerMeasurement measurement = test::timed_beside(116.6, 112.1, 0);
   measurement.tax_noise_s = std::nextafter(4.5e-6, 0.0) * (1 - 1e-14);
   const Row row = row_of_time(measurement);
-  CHECK_FALSE(row.tax_us);
+  CHECK_FALSE(row.tax.us);
   CHECK(row.warning == "tax < noise (4.5 us)");
 }
 
@@ -350,11 +350,12 @@ TEST_CASE("a tax has parts: shrink after the base, expand after both, and what t
       CHECK_MESSAGE(result.layer.check_passed, result.layer.check_message);
       REQUIRE(result.shrink_s.has_value());
       const Row row = row_of_time(result);
-      CHECK(*row.shrink_us == doctest::Approx(4));
-      CHECK(*row.expand_us == doctest::Approx(5));
+      CHECK(*row.time.shrink_us == doctest::Approx(4));
+      CHECK(*row.time.expand_us == doctest::Approx(5));
       const bool in_one = !fully_sharded && overlap != Overlap::kShrink;
-      CHECK(*row.gap_us == doctest::Approx(in_one ? -2 : 0));
-      CHECK(*row.shrink_us + *row.expand_us + *row.gap_us == doctest::Approx(*row.tax_us));
+      CHECK(*row.time.gap_us == doctest::Approx(in_one ? -2 : 0));
+      CHECK(*row.time.shrink_us + *row.time.expand_us + *row.time.gap_us ==
+            doctest::Approx(*row.tax.us));
     }
   }
 }

@@ -14,22 +14,22 @@ namespace {
 Row layer_row(const std::string& case_id, const std::string& layer, double base_us,
               double time_us) {
   Row row;
-  row.scenario = "tax";
-  row.case_id = case_id;
-  row.backend = "auto";
-  row.op = "layer";
-  row.model = "m";
-  row.layer = layer;
-  row.layer_count = 32;
-  row.tp = 1;
-  row.fully_sharded = false;
-  row.tokens = 16;
+  row.id.scenario = "tax";
+  row.id.case_id = case_id;
+  row.id.backend = "auto";
+  row.step.op = "layer";
+  row.step.model = "m";
+  row.step.layer = layer;
+  row.layer.count = 32;
+  row.layer.tp = 1;
+  row.layer.fully_sharded = false;
+  row.step.tokens = 16;
   row.status = Status::kPassed;
-  row.base_us = base_us;
-  row.time_us = time_us;
-  row.tax_noise_us = 0.1;
-  if (time_us - base_us > *row.tax_noise_us) {
-    row.tax_us = time_us - base_us;
+  row.tax.base_us = base_us;
+  row.time.us = time_us;
+  row.tax.noise_us = 0.1;
+  if (time_us - base_us > *row.tax.noise_us) {
+    row.tax.us = time_us - base_us;
   }
   return row;
 }
@@ -50,7 +50,7 @@ TEST_CASE("a step of a model is the sum of its layers, each as often as it has t
   std::vector<Row> rows{layer_row("decode16-qkv", "qkv", 10, 12),
                         layer_row("decode32-qkv", "qkv", 20, 22),
                         layer_row("decode16-o", "o", 5, 6)};
-  rows[2].layer_count = 8;
+  rows[2].layer.count = 8;
   const std::vector<ModelStep> steps = steps_of(rows);
   REQUIRE(steps.size() == 1);  // of decode32 there is one layer only
   CHECK(steps[0].step == "decode16");
@@ -84,15 +84,15 @@ TEST_CASE("a step with a layer that was not proved has no sum and says which") {
   CHECK(bars(table.substr(last)) == 13);
   CHECK(table.find("of shards") == std::string::npos);
   rows[1].status = Status::kPassed;
-  rows[1].time_us.reset();
+  rows[1].time.us.reset();
   CHECK(steps_of(rows)[0].missing == "o is not timed");
   rows[1] = layer_row("a-o", "o", 5, 6);
   rows[1].doubted = true;
   CHECK(steps_of(rows)[0].missing == "o is in doubt");
   rows[1].doubted = false;
   for (Row& row : rows) {  // --no-time
-    row.time_us.reset();
-    row.base_us.reset();
+    row.time.us.reset();
+    row.tax.base_us.reset();
   }
   CHECK(steps_of(rows).empty());
 }
@@ -111,7 +111,7 @@ TEST_CASE(
   CHECK(model_steps(shown, rows, {})[0].missing == "down is not there");
   CHECK(steps_of(shown)[0].missing.empty());
   // Other models and scenarios have other layers.
-  rows[2].model = "another";
+  rows[2].step.model = "another";
   CHECK(steps_of(rows)[1].missing.empty());
   rows.push_back(rows[0]);
   CHECK(steps_of(rows)[0].missing == "qkv is there twice");
@@ -140,23 +140,23 @@ TEST_CASE("the sum of a scenario that has some layers of a model says which it i
 TEST_CASE(
     "layers of another scenario or model are of another step, and one without a base of none") {
   std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
-  rows[1].scenario = "another";
+  rows[1].id.scenario = "another";
   CHECK(steps_of(rows).empty());
-  rows[1].scenario = rows[0].scenario;
-  rows[1].model = "another";
+  rows[1].id.scenario = rows[0].id.scenario;
+  rows[1].step.model = "another";
   CHECK(steps_of(rows).empty());
-  rows[1].model = rows[0].model;
-  rows[1].base_us.reset();
+  rows[1].step.model = rows[0].step.model;
+  rows[1].tax.base_us.reset();
   CHECK(steps_of(rows)[0].missing == "o is not timed");
-  rows[1].base_us = 5;
-  rows[1].tax_us.reset();
-  rows[1].tax_noise_us.reset();
+  rows[1].tax.base_us = 5;
+  rows[1].tax.us.reset();
+  rows[1].tax.noise_us.reset();
   CHECK(steps_of(rows)[0].missing == "o is not timed");
 }
 
 TEST_CASE("a sum with a layer whose tax is below its noise is a range, or a bound, and says so") {
   std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 5.05)};
-  rows[1].layer_count = 8;
+  rows[1].layer.count = 8;
   const auto has = [&](const std::string& text) {
     return unfolded(render_model_steps(steps_of(rows), false)).find(text) != std::string::npos;
   };
@@ -166,21 +166,21 @@ TEST_CASE("a sum with a layer whose tax is below its noise is a range, or a boun
   CHECK(has("  0.0632 to 0.0648  17.6 to 18.0  "));
   CHECK(has("; a tax that is a range or a bound has layers whose tax is below its noise, "));
   // 32 times from -0.1 to 0.1 as well.
-  rows[0].time_us = 10.1;
-  rows[0].tax_us.reset();
+  rows[0].time.us = 10.1;
+  rows[0].tax.us.reset();
   CHECK(has("  < 0.004"));
   CHECK(has("  < 1.1  "));
   // Layers that are quicker with adapters take nothing off the others.
-  rows[0].time_us = 12;
-  rows[0].tax_us = 2;
-  rows[1].time_us = 1;
-  rows[1].tax_noise_us = 4;
+  rows[0].time.us = 12;
+  rows[0].tax.us = 2;
+  rows[1].time.us = 1;
+  rows[1].tax.noise_us = 4;
   CHECK(has("  0.032 to 0.096  8.9 to 26.7  "));
   // A tax that is stored all the same.
-  rows[1].tax_us = -4;
+  rows[1].tax.us = -4;
   CHECK(has("  0.032 to 0.096  8.9 to 26.7  "));
-  rows[1].tax_us.reset();
-  rows[1].tax_noise_us = 8;
+  rows[1].tax.us.reset();
+  rows[1].tax.noise_us = 8;
   CHECK(has("  < 0.128"));
   CHECK(has("  < 35.6"));
 }
@@ -194,21 +194,21 @@ TEST_CASE("a sum that is missing says nothing of taxes below their noise") {
 TEST_CASE("a step has no sum of layers of two batches, or that were timed in two ways") {
   const auto missing = [](const std::function<void(Row&)>& change) {
     std::vector<Row> rows{layer_row("a-qkv", "qkv", 10, 12), layer_row("a-o", "o", 5, 6)};
-    rows[0].cache = rows[1].cache = "weights-cold";
-    rows[0].mode = rows[1].mode = "graph";
+    rows[0].step.cache = rows[1].step.cache = "weights-cold";
+    rows[0].step.mode = rows[1].step.mode = "graph";
     change(rows[1]);
     return steps_of(rows).front().missing;
   };
   CHECK(missing([](Row&) {}).empty());
   const std::vector<std::function<void(Row&)>> changes{
-      [](Row& row) { row.cache = "hot"; },    [](Row& row) { row.mode = "stream"; },
-      [](Row& row) { row.cache.clear(); },    [](Row& row) { row.mode.clear(); },
-      [](Row& row) { row.dtype = "fp16"; },   [](Row& row) { row.intermediate = "bf16"; },
-      [](Row& row) { row.ranks = "64"; },     [](Row& row) { row.scale_at = "expand"; },
-      [](Row& row) { row.bias = true; },      [](Row& row) { row.slots = 2; },
-      [](Row& row) { row.active = 1; },       [](Row& row) { row.skew = "uniform"; },
-      [](Row& row) { row.order = "sorted"; }, [](Row& row) { row.no_adapter = 0.5; },
-      [](Row& row) { row.seed = 7; },         [](Row& row) { row.comm = "nccl"; }};
+      [](Row& row) { row.step.cache = "hot"; },    [](Row& row) { row.step.mode = "stream"; },
+      [](Row& row) { row.step.cache.clear(); },    [](Row& row) { row.step.mode.clear(); },
+      [](Row& row) { row.step.dtype = "fp16"; },   [](Row& row) { row.step.intermediate = "bf16"; },
+      [](Row& row) { row.step.ranks = "64"; },     [](Row& row) { row.step.scale_at = "expand"; },
+      [](Row& row) { row.step.bias = true; },      [](Row& row) { row.step.slots = 2; },
+      [](Row& row) { row.step.active = 1; },       [](Row& row) { row.step.skew = "uniform"; },
+      [](Row& row) { row.step.order = "sorted"; }, [](Row& row) { row.step.no_adapter = 0.5; },
+      [](Row& row) { row.step.seed = 7; },         [](Row& row) { row.layer.comm = "nccl"; }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     CAPTURE(i);
     CHECK(missing(changes[i]) == "rows of two batches, or timed in two ways");
@@ -247,8 +247,8 @@ TEST_CASE("steps fit 100 columns, whatever the names are, and say all that they 
       rows.push_back(layer_row(name + "-" + layer, layer, 10, 10.05));
       rows.push_back(layer_row("mixed-" + std::string(layer), layer, 100, 200));
     }
-    rows[0].time_us = 12.5;
-    rows[0].tax_us = 2.5;
+    rows[0].time.us = 12.5;
+    rows[0].tax.us = 2.5;
     rows[3].status = Status::kFailed;
     const LayersOfModels models{{"m", {"qkv", "o", "gate_up", "down", "experts"}}};
     const std::string text = render_model_steps(model_steps(rows, rows, models), false);
@@ -271,10 +271,10 @@ TEST_CASE("shards, repetitions and backends are steps of their own") {
     for (const std::int64_t tp : {1, 2}) {
       for (const std::int64_t repetition : {0, 1}) {
         Row row = layer_row(std::string(layer) + "-x", layer, 10, 11);
-        row.tp = tp;
-        row.repetition = repetition;
+        row.layer.tp = tp;
+        row.id.repetition = repetition;
         rows.push_back(row);
-        row.backend = "grouped";
+        row.id.backend = "grouped";
         rows.push_back(row);
       }
     }

@@ -27,15 +27,15 @@ Results ours() {
 // A peer's row of that case, twice as long as ours, so that it has our floor where it may.
 Row peer_row(const std::string& backend) {
   Row row = fixed_rows().front();
-  row.backend = backend;
-  row.peer = backend + " 1.2";
-  const double time_us = 2 * *row.time_us;
-  row.time_us = row.time_min_us = row.time_q1_us = row.time_q3_us = row.time_max_us = time_us;
-  row.noise_us = 0;
-  row.samples_us.assign(6, time_us);
-  row.samples = 6;
-  row.floor_us.reset();
-  row.floor_ratio.reset();
+  row.id.backend = backend;
+  row.id.peer = backend + " 1.2";
+  const double time_us = 2 * *row.time.us;
+  row.time.us = row.time.min_us = row.time.q1_us = row.time.q3_us = row.time.max_us = time_us;
+  row.time.noise_us = 0;
+  row.time.samples_us.assign(6, time_us);
+  row.time.samples = 6;
+  row.floor.us.reset();
+  row.floor.ratio.reset();
   derive_metrics(row);
   return row;
 }
@@ -43,12 +43,12 @@ Row peer_row(const std::string& backend) {
 Row skipped(const std::string& backend) {
   Row row = peer_row(backend);
   row.status = Status::kSkipped;
-  for (auto* figure : {&row.time_us, &row.time_min_us, &row.time_q1_us, &row.time_q3_us,
-                       &row.time_max_us, &row.noise_us}) {
+  for (auto* figure : {&row.time.us, &row.time.min_us, &row.time.q1_us, &row.time.q3_us,
+                       &row.time.max_us, &row.time.noise_us}) {
     figure->reset();
   }
-  row.samples_us.clear();
-  row.samples.reset();
+  row.time.samples_us.clear();
+  row.time.samples.reset();
   derive_metrics(row);
   return row;
 }
@@ -68,8 +68,8 @@ std::string refusal(const Results& peers) {
 
 bool has_floor(const Results& peers, const std::string& backend) {
   for (const Row& row : with_peers(ours(), peers).rows) {
-    if (row.backend == backend) {
-      return row.floor_us.has_value();
+    if (row.id.backend == backend) {
+      return row.floor.us.has_value();
     }
   }
   return false;

@@ -24,17 +24,17 @@ Results one_row() {
 
 Row of_peer(const char* backend, double time_us, double noise_us = 0.25) {
   Row row = fixed_rows().front();
-  row.backend = backend;
-  row.peer = "1.2";
-  row.levels = "bounded";
-  row.time_us = row.time_q1_us = row.time_q3_us = time_us;
-  row.time_min_us = time_us - noise_us;
-  row.time_max_us = time_us + noise_us;
-  row.noise_us = noise_us;
-  row.samples_us.assign(6, time_us);
-  row.floor_us.reset();
-  row.floor_ratio.reset();
-  row.bound_by.clear();
+  row.id.backend = backend;
+  row.id.peer = "1.2";
+  row.proof.levels = "bounded";
+  row.time.us = row.time.q1_us = row.time.q3_us = time_us;
+  row.time.min_us = time_us - noise_us;
+  row.time.max_us = time_us + noise_us;
+  row.time.noise_us = noise_us;
+  row.time.samples_us.assign(6, time_us);
+  row.floor.us.reset();
+  row.floor.ratio.reset();
+  row.floor.bound_by.clear();
   derive_metrics(row);
   return row;
 }
@@ -57,12 +57,12 @@ std::vector<std::string> told_of(const std::vector<Row>& rows) {
 
 TEST_CASE("rows that are not shown change nobody's place in the cases that are") {
   Row again = of_peer("vllm", 20);
-  again.repetition = 1;
+  again.id.repetition = 1;
   again.status = Status::kFailed;
   std::vector<Row> all = beside({of_peer("vllm", 20), again, of_peer("torch", 50)}).rows;
   REQUIRE(all.size() == 4);
   Row elsewhere = all.front();
-  elsewhere.case_id = "elsewhere";
+  elsewhere.id.case_id = "elsewhere";
   all.push_back(elsewhere);
   // Of vLLM, which would be the fastest, one repeat is wrong.
   const std::vector<std::string> first{"cpu fastest in 1 of 1 case",
@@ -76,7 +76,7 @@ TEST_CASE("rows that are not shown change nobody's place in the cases that are")
   // Of rows timed otherwise, those that are shown alone count.
   for (std::size_t i : {0U, 1U}) {
     Row hot = all[i];
-    hot.cache = "hot";
+    hot.step.cache = "hot";
     all.push_back(hot);
   }
   CHECK(notes_on_peers(passed, all).front() == first.front());
@@ -88,7 +88,7 @@ TEST_CASE("rows that are not shown change nobody's place in the cases that are")
 
 TEST_CASE("a row that was read and contradicts itself is nobody's best time") {
   Row edited = fixed_rows().front();
-  edited.time_us = 2.5;  // of samples of 25
+  edited.time.us = 2.5;  // of samples of 25
   const Results read =
       parse_results(to_json_line(fixed_context()) + "\n" + to_json_line(fixed_rows().front()) +
                         "\n" + to_json_line(edited) + "\n",
@@ -106,7 +106,7 @@ TEST_CASE("a row that was read and contradicts itself is nobody's best time") {
   peers.context = ours.context;
   peers.rows = {peer};
   const std::vector<Row> all = with_peers(ours, peers).rows;
-  CHECK_FALSE(all.front().speedup);
+  CHECK_FALSE(all.front().rates.speedup);
   CHECK(told_of(all).front() == "1 case without a time of both sides");
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("the best peer gives the speedup wherever it stands in its file") {
   const Row slow = of_peer("slow", 100);
   const Row quick = of_peer("quick", 50);
   for (const auto& order : {std::vector<Row>{slow, quick}, {quick, slow}}) {
-    CHECK(beside(order).rows.front().speedup == doctest::Approx(2));
+    CHECK(beside(order).rows.front().rates.speedup == doctest::Approx(2));
   }
 }
 
@@ -128,16 +128,16 @@ TEST_CASE("the widest noise of its repeats is that of a backend, wherever it sta
 }
 
 TEST_CASE("files that name no device are of no one device: no floor is lent") {
-  CHECK(beside({of_peer("vllm", 50)}).rows.back().floor_us == 20.0);
-  CHECK_FALSE(beside({of_peer("vllm", 50)}, "").rows.back().floor_us.has_value());
+  CHECK(beside({of_peer("vllm", 50)}).rows.back().floor.us == 20.0);
+  CHECK_FALSE(beside({of_peer("vllm", 50)}, "").rows.back().floor.us.has_value());
 }
 
 TEST_CASE("a SKIPPED repetition of a peer stays where another one was run") {
   Row skipped = of_peer("vllm", 50);
   skipped.status = Status::kSkipped;
-  skipped.time_us.reset();
+  skipped.time.us.reset();
   Row run = of_peer("vllm", 50);
   CHECK(beside({skipped, run}).rows.size() == 2);
-  run.repetition = 1;
+  run.id.repetition = 1;
   CHECK(beside({skipped, run}).rows.size() == 3);
 }

@@ -49,9 +49,9 @@ TEST_CASE("different measurements in one cell are refused with the keys that var
 
 TEST_CASE("repeats of one measurement show their median") {
   std::vector<Row> rows(3, fixed_rows().front());
-  rows[0].time_us = 1;
-  rows[2].time_us = 3;
-  rows[1].time_us = 2;
+  rows[0].time.us = 1;
+  rows[2].time.us = 3;
+  rows[1].time.us = 2;
   CHECK(render_pivot(rows, "backend", "tokens", "time_us", false) ==
         "time_us (us), median of repeats\n"
         "backend \\ tokens     8\n"
@@ -60,8 +60,8 @@ TEST_CASE("repeats of one measurement show their median") {
 
 TEST_CASE("two repeats show what lies between them") {
   std::vector<Row> rows(2, fixed_rows().front());
-  rows[0].time_us = 1;
-  rows[1].time_us = 2;
+  rows[0].time.us = 1;
+  rows[1].time.us = 2;
   CHECK(render_pivot(rows, "backend", "tokens", "time_us", false) ==
         "time_us (us), median of repeats\n"
         "backend \\ tokens     8\n"
@@ -70,9 +70,9 @@ TEST_CASE("two repeats show what lies between them") {
 
 TEST_CASE("numbers stand in a pivot before texts, also before those that begin as one") {
   std::vector<Row> rows(3, fixed_rows().front());
-  rows[0].ranks = "8,16";
-  rows[1].ranks = "16";
-  rows[2].ranks = "4";
+  rows[0].step.ranks = "8,16";
+  rows[1].step.ranks = "16";
+  rows[2].step.ranks = "4";
   CHECK(render_pivot(rows, "backend", "ranks", "time_us", true) ==
         "time_us (us)\n\n"
         "| backend \\\\ ranks | 4 | 16 | 8,16 |\n"

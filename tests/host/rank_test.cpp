@@ -23,14 +23,14 @@ std::vector<Row> rivals() {
   std::vector<Row> rows;
   const auto add = [&](const char* backend, double time_us, std::optional<double> alone_us) {
     Row row = fixed_rows().front();
-    row.backend = backend;
-    row.time_us = row.time_q1_us = row.time_q3_us = time_us;
-    row.time_min_us = time_us - 1;
-    row.time_max_us = time_us + 1;
-    row.alone_us = alone_us;
-    row.alone_noise_us = 0.25;
-    row.noise_us = 0.125;
-    row.samples_us.clear();
+    row.id.backend = backend;
+    row.time.us = row.time.q1_us = row.time.q3_us = time_us;
+    row.time.min_us = time_us - 1;
+    row.time.max_us = time_us + 1;
+    row.time.alone_us = alone_us;
+    row.time.alone_noise_us = 0.25;
+    row.time.noise_us = 0.125;
+    row.time.samples_us.clear();
     derive_metrics(row);
     rows.push_back(row);
   };
@@ -126,22 +126,22 @@ TEST_CASE("speedup and who is fastest are by the time that ranks; a peer without
   Results ours{"ours.jsonl", fixed_context(), {rows[1]}, {}};
   Row quick = rows[2], older = rows[0];
   for (Row* peer : {&quick, &older}) {
-    peer->peer = "some 1.0";
-    peer->levels = "bounded";
+    peer->id.peer = "some 1.0";
+    peer->proof.levels = "bounded";
   }
   Results peers{"peers.jsonl", fixed_context(), {quick}, {}};
   const Results by_time = with_peers(ours, peers);
-  CHECK(by_time.rows.front().speedup == near(1.5));
+  CHECK(by_time.rows.front().rates.speedup == near(1.5));
   CHECK(notes_on_peers(by_time.rows, by_time.rows).front() == "linked fastest in 1 of 1 case");
   const Results by_alone = with_peers(ours, peers, "alone_us");
-  CHECK(by_alone.rows.front().speedup == near(0.9));
+  CHECK(by_alone.rows.front().rates.speedup == near(0.9));
   CHECK(notes_on_peers(by_alone.rows, by_alone.rows, "alone_us").front() ==
         "plain fastest in 1 of 1 case");
   CHECK(ranked_noise_us(rows[1], "alone_us") == 0.25);
   CHECK(ranked_noise_us(rows[1], "") == 0.125);
   peers.rows = {older};
   const Results without = with_peers(ours, peers, "alone_us");
-  CHECK_FALSE(without.rows.front().speedup.has_value());
+  CHECK_FALSE(without.rows.front().rates.speedup.has_value());
   CHECK(notes_on_peers(without.rows, without.rows, "alone_us").front() ==
         "1 case without a time of both sides");
 }

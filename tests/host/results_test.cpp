@@ -86,8 +86,8 @@ TEST_CASE("every promised key is in every row, whatever the row lacks") {
 
 TEST_CASE("not-a-number and infinity are null, and bytes that are not UTF-8 are replaced") {
   Row row = fixed_rows().front();
-  row.time_us = std::nan("");
-  row.floor_us = HUGE_VAL;
+  row.time.us = std::nan("");
+  row.floor.us = HUGE_VAL;
   row.message = "bad \xFF byte";
   const nlohmann::json json = nlohmann::json::parse(to_json_line(row));
   CHECK(json["time_us"].is_null());
@@ -244,9 +244,9 @@ TEST_CASE("a sealed row that was changed is in doubt, whatever was changed and m
         warnings(line.substr(0, line.size() - 1) + sealed.substr(sealed.rfind(",\"seal\"")));
     return found.size() == 1 && found.front() == said + "is that of another line: measure it again";
   };
-  CHECK(edited([](Row& row) { *row.floor_us /= 2; }));
+  CHECK(edited([](Row& row) { *row.floor.us /= 2; }));
   CHECK(edited([](Row& row) { row.warning += "no"; }));
-  CHECK(edited([](Row& row) { *row.noise_us /= 2; }));
+  CHECK(edited([](Row& row) { *row.time.noise_us /= 2; }));
   const std::vector<std::string> bare = warnings(to_json_line(fixed_rows().front()));
   REQUIRE(bare.size() == 1);
   CHECK(bare.front() == said + "is missing: measure it again");
@@ -262,10 +262,10 @@ TEST_CASE("a row whose samples were taken out, or whose noise was, is in doubt w
     return found.empty() ? "" : found.front();
   };
   CHECK(warning([](Row&) {}).empty());
-  CHECK(warning([](Row& row) { row.samples_us.clear(); }) ==
+  CHECK(warning([](Row& row) { row.time.samples_us.clear(); }) ==
         "r.jsonl:2: PASSED with a time and without the samples_us that it is the median of; no run "
         "writes that: measure the row again");
-  CHECK(warning([](Row& row) { row.noise_us = 0; }) ==
+  CHECK(warning([](Row& row) { row.time.noise_us = 0; }) ==
         "r.jsonl:2: noise_us is 0, though the quartiles are apart; no run writes that: measure the "
         "row again");
 }
@@ -280,20 +280,20 @@ TEST_CASE("rows told twice and another case under known names are read with a wa
     return parse_results(text, "r.jsonl").warnings;
   };
   Row again = row;
-  again.repetition = 1;
+  again.id.repetition = 1;
   CHECK(warnings({row, again}).empty());
   CHECK(warnings({row, row}) ==
         std::vector<std::string>{
             "r.jsonl:3: the same row once more; its samples count twice: take one out"});
-  again.content = "another";
+  again.step.content = "another";
   CHECK(warnings({row, again}).empty());  // the first is of a version that told none
-  again.tokens = 9;
+  again.step.tokens = 9;
   derive_metrics(again);
   CHECK(warnings({row, again}) ==
         std::vector<std::string>{"r.jsonl:3: another case of the same name: tokens '8' and '9' "
                                  "(the first: line 2); keep them in files of their own"});
   again = row;
-  again.weight_bytes = 1;
+  again.step.weight_bytes = 1;
   CHECK(warnings({row, again}).front().find("other bytes, weight_bytes or flops") !=
         std::string::npos);
 }
@@ -302,7 +302,7 @@ TEST_CASE("files that know another case by one name merge with a warning") {
   const Results left = parse_results(context_line() + row_line(), "a.jsonl");
   Results right = left;
   right.file = "b.jsonl";
-  right.rows.front().tokens = 9;
+  right.rows.front().step.tokens = 9;
   const Results both = merge_results({left, right});
   REQUIRE(both.warnings.size() == 1);
   CHECK(both.warnings.front() ==

@@ -109,7 +109,7 @@ TEST_CASE("a table never exceeds the width and always shows case, backend, statu
   std::vector<Row> rows;
   for (int i = 0; i < 500; ++i) {
     rows.push_back(fixed_rows()[static_cast<std::size_t>(i) % 6]);
-    rows.back().case_id = "a/very/long/case/id/of/a/wide/sweep/" + std::to_string(i / 4);
+    rows.back().id.case_id = "a/very/long/case/id/of/a/wide/sweep/" + std::to_string(i / 4);
   }
   for (const int width : {1, 20, 40, 60, 80, 100, 200}) {
     for (const std::size_t count : {std::size_t{1}, rows.size()}) {
@@ -139,17 +139,17 @@ TEST_CASE("a table marks the fastest passed backend of a case, and only among se
 
 TEST_CASE("repetitions of one backend are no rivals: none is marked best") {
   std::vector<Row> rows{fixed_rows()[0], fixed_rows()[0]};
-  rows[1].repetition = 1;
-  rows[1].time_us = 30;
+  rows[1].id.repetition = 1;
+  rows[1].time.us = 30;
   CHECK(table(rows, {}).find('*') == std::string::npos);
-  rows[1].backend = "naive";
+  rows[1].id.backend = "naive";
   CHECK(table(rows, {}).find("25.0*") != std::string::npos);
 }
 
 TEST_CASE("a row that warns of one kind twice counts once") {
   std::vector<Row> rows{fixed_rows()[0]};
   rows[0].warning = "throttled: a; throttled: b";
-  const std::string name = rows[0].case_id + " " + rows[0].backend;
+  const std::string name = rows[0].id.case_id + " " + rows[0].id.backend;
   CHECK(table(rows, {}).find("warning: 1 row: throttled: a [" + name + "]\n") != std::string::npos);
   rows.push_back(rows[0]);
   CHECK(table(rows, {}).find("warning: 2 rows, the first: throttled: a [" + name + "]\n") !=
@@ -159,8 +159,8 @@ TEST_CASE("a row that warns of one kind twice counts once") {
 TEST_CASE("a kind of warning is one line whatever its figures, with its count and rows") {
   std::vector<Row> rows(5, fixed_rows()[0]);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].case_id = "o" + std::to_string(i);
-    rows[i].backend = "auto";
+    rows[i].id.case_id = "o" + std::to_string(i);
+    rows[i].id.backend = "auto";
     rows[i].warning = fmt::format("tax < noise ({}.5 us)", i);
   }
   rows[1].warning += "; limit reached after 3 samples: too few to know the median";
@@ -221,8 +221,8 @@ TEST_CASE("CSV fields read back as the file text of their cells") {
 TEST_CASE("a figure in a file reads back as the same number") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Row row = random_row(seed);
-    if (row.time_us) {
-      CHECK(std::strtod(file_text(Cell{*row.time_us}).c_str(), nullptr) == *row.time_us);
+    if (row.time.us) {
+      CHECK(std::strtod(file_text(Cell{*row.time.us}).c_str(), nullptr) == *row.time.us);
     }
   }
 }

@@ -35,54 +35,54 @@ namespace {
 
 Row fixed_row(const char* backend, std::int64_t decode, double time_us) {
   Row row;
-  row.scenario = "decode";
-  row.case_id = "qkv/decode=" + std::to_string(decode);
-  row.backend = backend;
-  row.point = {{"batch.decode", std::to_string(decode)}};
-  row.tags = {"short"};
-  row.op = "linear";
-  row.dtype = "bf16";
-  row.intermediate = "fp32";
-  row.scale_at = "shrink";
-  row.model = "llama-3.1-8b";
-  row.layer = "qkv";
-  row.in_features = 4096;
-  row.out_features = "4096+1024+1024";
-  row.skew = "uniform";
-  row.order = "shuffled";
-  row.ranks = "16";
-  row.tokens = decode;
-  row.slots = 8;
-  row.active = decode < 8 ? decode : 8;
-  row.rank = 16;
-  row.no_adapter = 0.25;
-  row.seed = 1;
+  row.id.scenario = "decode";
+  row.id.case_id = "qkv/decode=" + std::to_string(decode);
+  row.id.backend = backend;
+  row.id.point = {{"batch.decode", std::to_string(decode)}};
+  row.id.tags = {"short"};
+  row.step.op = "linear";
+  row.step.dtype = "bf16";
+  row.step.intermediate = "fp32";
+  row.step.scale_at = "shrink";
+  row.step.model = "llama-3.1-8b";
+  row.step.layer = "qkv";
+  row.step.in_features = 4096;
+  row.step.out_features = "4096+1024+1024";
+  row.step.skew = "uniform";
+  row.step.order = "shuffled";
+  row.step.ranks = "16";
+  row.step.tokens = decode;
+  row.step.slots = 8;
+  row.step.active = decode < 8 ? decode : 8;
+  row.step.rank = 16;
+  row.step.no_adapter = 0.25;
+  row.step.seed = 1;
   row.status = Status::kPassed;
-  row.levels = "exact+bounded+memory";
-  row.bound_share = 0.125;
-  row.rows_checked = 1;
-  row.time_us = time_us;
-  row.time_min_us = time_us * 0.875;
-  row.time_q1_us = time_us * 0.9375;
-  row.time_q3_us = time_us * 1.0625;
-  row.time_max_us = time_us * 1.25;
-  row.noise_us = 0.25;
-  row.plan_us = 1.5;
-  row.samples_us = {time_us * 0.875, time_us * 0.9375, time_us,
-                    time_us,         time_us * 1.0625, time_us * 1.25};
-  row.cache = "weights-cold";
-  row.mode = "stream";
-  row.samples = 6;
-  row.launches = 4;
-  row.rotation_sets = 4;
-  row.rotated_bytes = 7600000;
-  row.floor_us = 20;
-  row.stream_us = 20;
-  row.bound_by = "memory";
-  row.bytes = 2000000;
-  row.weight_bytes = 1900000;
-  row.flops = 10000000;
-  row.repro = "lora-bench run decode.yaml --case " + row.case_id;
+  row.proof.levels = "exact+bounded+memory";
+  row.proof.bound_share = 0.125;
+  row.proof.rows_checked = 1;
+  row.time.us = time_us;
+  row.time.min_us = time_us * 0.875;
+  row.time.q1_us = time_us * 0.9375;
+  row.time.q3_us = time_us * 1.0625;
+  row.time.max_us = time_us * 1.25;
+  row.time.noise_us = 0.25;
+  row.time.plan_us = 1.5;
+  row.time.samples_us = {time_us * 0.875, time_us * 0.9375, time_us,
+                         time_us,         time_us * 1.0625, time_us * 1.25};
+  row.step.cache = "weights-cold";
+  row.step.mode = "stream";
+  row.time.samples = 6;
+  row.time.launches = 4;
+  row.time.rotation_sets = 4;
+  row.time.rotated_bytes = 7600000;
+  row.floor.us = 20;
+  row.floor.stream_us = 20;
+  row.floor.bound_by = "memory";
+  row.step.bytes = 2000000;
+  row.step.weight_bytes = 1900000;
+  row.step.flops = 10000000;
+  row.repro = "lora-bench run decode.yaml --case " + row.id.case_id;
   derive_metrics(row);
   return row;
 }
@@ -143,14 +143,14 @@ std::vector<Row> fixed_rows() {
   std::vector<Row> rows{fixed_row("cpu", 8, 25), fixed_row("naive", 8, 50.5),
                         fixed_row("cpu", 64, 70.125), fixed_row("naive", 64, 65)};
   rows[1].warning = "throttled: sw_power_cap";
-  rows[2].threshold_missed = "floor_ratio 3.51 > 1.5";
+  rows[2].limits.missed = "floor_ratio 3.51 > 1.5";
   rows.push_back(without_time(rows[0], Status::kFailed,
                               "exact: 12 of 4096 wrong | first at token 3,\nslice 1"));
-  rows.back().backend = "chunked";
-  rows.back().hypothesis = "wrong-adapter";
+  rows.back().id.backend = "chunked";
+  rows.back().proof.hypothesis = "wrong-adapter";
   rows.push_back(without_time(rows[2], Status::kSkipped, "needs 9.1 GB, 4.0 GB are free"));
-  rows.back().backend = "chunked";
-  rows.back().threshold_missed.clear();
+  rows.back().id.backend = "chunked";
+  rows.back().limits.missed.clear();
   return rows;
 }
 
@@ -175,17 +175,17 @@ std::vector<Row> repeats_like(const Row& row, double spread, std::int64_t count)
         count > 1 ? 2 * static_cast<double>(i) / static_cast<double>(count - 1) - 1 : 0;
     const double factor = 1 + spread * place;
     Row repeat = row;
-    repeat.repetition = i;
-    for (auto* time : {&repeat.time_us, &repeat.time_min_us, &repeat.time_q1_us, &repeat.time_q3_us,
-                       &repeat.time_max_us}) {
+    repeat.id.repetition = i;
+    for (auto* time : {&repeat.time.us, &repeat.time.min_us, &repeat.time.q1_us, &repeat.time.q3_us,
+                       &repeat.time.max_us}) {
       if (*time) {
         **time *= factor;
       }
     }
-    for (double& sample : repeat.samples_us) {
+    for (double& sample : repeat.time.samples_us) {
       sample *= factor;
     }
-    if (repeat.floor_ratio) {
+    if (repeat.floor.ratio) {
       derive_metrics(repeat);
     }
     rows.push_back(std::move(repeat));
