@@ -1,9 +1,56 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "layers/layer_engine.h"
 #include "ops/fused_layer.h"
+#include "ops/operand_set.h"
 
 namespace lora_bench {
+namespace {
+
+template <class T>
+void upload(GuardedBuffer& buffer, const std::vector<T>& from) {
+  buffer.upload(from.data(), static_cast<std::int64_t>(from.size() * sizeof(T)));
+}
+
+// Whether the buffer begins with these values.
+template <class T>
+bool begins_with(const GuardedBuffer& buffer, const std::vector<T>& values) {
+  const std::vector<std::byte> held = buffer.download();
+  return std::memcmp(held.data(), values.data(), values.size() * sizeof(T)) == 0;
+}
+
+std::vector<std::int32_t> narrow(const std::vector<std::int64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+template <class SomePart>
+auto LayerEngine::buffers_of(SomePart& part) {
+  using Buffer = std::remove_reference_t<decltype((part.y))>;
+  std::vector<Held<Buffer>> all{{"W", Use::kInput, &part.w},
+                                {"bias", Use::kInput, &part.bias},
+                                {"order", Use::kInput, &part.order},
+                                {"y", Use::kResult, &part.y},
+                                {"y in fp32", Use::kResult, &part.base_fp32},
+                                {"delta", Use::kResult, &part.delta},
+                                {"h", Use::kResult, &part.h},
+                                {"gathered y", Use::kResult, &part.gathered_y},
+                                {"ordered y", Use::kResult, &part.ordered_y},
+                                {"whole h", Use::kScratch, &part.whole_h},
+                                {"workspace", Use::kScratch, &part.lora.workspace},
+                                {"workspace of the base", Use::kScratch, &part.base.workspace},
+                                {"workspace of both", Use::kScratch, &part.fused}};
+  for (std::size_t slice = 0; slice < part.a.size(); ++slice) {
+    all.push_back({"A", Use::kInput, &part.a[slice]});
+    all.push_back({"B", Use::kInput, &part.b[slice]});
+  }
+  return all;
+}
 
 void LayerEngine::allocate(Part& part) {
   const ShardProblem& problem = part.problem;
@@ -144,6 +191,133 @@ void LayerEngine::use_plan(const PlanArrays& arrays, Operands& operands) {
   for (std::size_t array = 0; array < arrays.size(); ++array) {
     operands.*kPlanArrays[array].address = static_cast<const std::int32_t*>(arrays[array].data());
   }
+}
+
+void LayerEngine::upload_plan(const Plan& plan, PlanArrays& arrays) {
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    upload(arrays[array], plan.*kPlanArrays[array].values);
+  }
+}
+
+void LayerEngine::upload_ranks(const Problem& problem, Launched& launched) {
+  upload(launched.rank, narrow(problem.rank));
+  upload(launched.scale, problem.scale);
+}
+
+void LayerEngine::upload_ranks(Part& part) {
+  upload_ranks(part.problem.lora, part.lora);
+  if (part.problem.expand) {
+    upload_ranks(*part.problem.expand, part.expand);
+  }
+}
+
+void LayerEngine::load_from(const LayerEngine& other) {
+  for (std::size_t place = 0; place < places_.size(); ++place) {
+    places_[place].x.copy_from(other.places_[place].x);
+  }
+  for (std::int64_t rank = 0; rank < shards(); ++rank) {
+    Part& part = at(rank);
+    const auto from = buffers_of(other.at(rank));
+    for (std::size_t index = 0; const auto& held : buffers_of(part)) {
+      if (const GuardedBuffer& given = *from[index++].buffer; held.use == Use::kInput) {
+        held.buffer->copy_from(given);
+      }
+    }
+    part.problem = other.at(rank).problem;
+    upload_ranks(part);
+  }
+  activate(at(0).problem.lora.plan);
+  returned_bias_ = other.returned_bias_;
+}
+
+void LayerEngine::poison_results(std::int64_t rank) {
+  // A base that adds all of a delta finds 0 in rows without an adapter.
+  const bool keeps_delta = problem_.overlap == Overlap::kEpilogue;
+  Part& part = at(rank);
+  for (const auto& held : buffers_of(part)) {
+    if (held.use == Use::kResult && !(keeps_delta && held.buffer == &part.delta)) {
+      held.buffer->poison();
+    }
+  }
+}
+
+void LayerEngine::poison_h(std::int64_t rank) { at(rank).h.poison(); }
+
+std::string LayerEngine::damage() const {
+  for (std::int64_t rank = 0; rank < shards(); ++rank) {
+    for (const auto& held : buffers_of(at(rank))) {
+      if (const std::string damage = held.buffer->damage(); !damage.empty()) {
+        return damaged_guard(fmt::format("{} of shard {}", held.name, rank), damage);
+      }
+    }
+  }
+  for (const Place& place : places_) {
+    if (const std::string damage = place.x.damage(); !damage.empty()) {
+      return damaged_guard("x", damage);
+    }
+  }
+  return "";
+}
+
+std::string LayerEngine::changed_input(const LayerEngine& other) const {
+  const std::string changed = changed_buffer(other);
+  return changed.empty() ? changed_index() : changed;
+}
+
+std::string LayerEngine::changed_buffer(const LayerEngine& other) const {
+  // What is behind the rows of x and W is no input.
+  const auto differ = [](const GuardedBuffer& one, const GuardedBuffer& another,
+                         const ShardProblem& part, bool has_room) {
+    const Dtype dtype = part.lora.dtype[Role::kX];
+    return has_room && part.room > 0
+               ? !one.same_rows(another, bytes_of(dtype, part.base.in_features),
+                                bytes_of(dtype, part.room))
+               : !one.same_as(another);
+  };
+  for (std::size_t place = 0; place < places_.size(); ++place) {
+    if (differ(places_[place].x, other.places_[place].x, at(0).problem, true)) {
+      return "x";
+    }
+  }
+  for (std::int64_t rank = 0; rank < shards(); ++rank) {
+    const Part& part = at(rank);
+    const auto others = buffers_of(other.at(rank));
+    for (std::size_t index = 0; const auto& held : buffers_of(part)) {
+      const GuardedBuffer& given = *others[index++].buffer;
+      if (held.use == Use::kInput &&
+          differ(*held.buffer, given, part.problem, held.buffer == &part.w)) {
+        return fmt::format("{} of shard {}", held.name, rank);
+      }
+    }
+  }
+  return "";
+}
+
+std::string LayerEngine::changed_index() const {
+  for (const Place& place : places_) {
+    for (std::size_t array = 0; array < kPlanArrays.size(); ++array) {
+      const auto& [name, address, values] = kPlanArrays[array];
+      if (!begins_with(place.base_plan[array], at(0).problem.base.plan.*values) ||
+          !begins_with(place.lora_plan[array], at(0).problem.lora.plan.*values)) {
+        return name;
+      }
+    }
+  }
+  for (std::int64_t rank = 0; rank < shards(); ++rank) {
+    const Part& part = at(rank);
+    const Problem& expand = part.problem.expand ? *part.problem.expand : part.problem.lora;
+    for (const auto& [problem, launched] :
+         {std::pair(&part.problem.base, &part.base), std::pair(&part.problem.lora, &part.lora),
+          std::pair(&expand, part.problem.expand ? &part.expand : &part.lora)}) {
+      if (!begins_with(launched->rank, narrow(problem->rank))) {
+        return fmt::format("rank of shard {}", rank);
+      }
+      if (!begins_with(launched->scale, problem->scale)) {
+        return fmt::format("scale of shard {}", rank);
+      }
+    }
+  }
+  return "";
 }
 
 }  // namespace lora_bench

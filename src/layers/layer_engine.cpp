@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 
 #include "core/dtype.h"
@@ -10,11 +11,6 @@
 
 namespace lora_bench {
 namespace {
-
-template <class T>
-void upload(GuardedBuffer& buffer, const std::vector<T>& from) {
-  buffer.upload(from.data(), static_cast<std::int64_t>(from.size() * sizeof(T)));
-}
 
 void forget_adapters(Problem& problem) {
   std::fill(problem.rank.begin(), problem.rank.end(), 0);
@@ -97,44 +93,6 @@ LayerEngine::LayerEngine(const LayerProblem& problem, const std::vector<ShardPla
     upload_plan(at(0).problem.base.plan, place.base_plan);
   }
   activate(problem.lora.plan);
-}
-
-void LayerEngine::upload_plan(const Plan& plan, PlanArrays& arrays) {
-  for (std::size_t array = 0; array < arrays.size(); ++array) {
-    upload(arrays[array], plan.*kPlanArrays[array].values);
-  }
-}
-
-void LayerEngine::upload_ranks(const Problem& problem, Launched& launched) {
-  upload(launched.rank, std::vector<std::int32_t>(problem.rank.begin(), problem.rank.end()));
-  upload(launched.scale, problem.scale);
-}
-
-void LayerEngine::upload_ranks(Part& part) {
-  upload_ranks(part.problem.lora, part.lora);
-  if (part.problem.expand) {
-    upload_ranks(*part.problem.expand, part.expand);
-  }
-}
-
-void LayerEngine::load_from(const LayerEngine& other) {
-  for (std::size_t place = 0; place < places_.size(); ++place) {
-    places_[place].x.copy_from(other.places_[place].x);
-  }
-  for (std::int64_t rank = 0; rank < shards(); ++rank) {
-    Part& part = at(rank);
-    const Part& from = other.at(rank);
-    part.w.copy_from(from.w);
-    part.bias.copy_from(from.bias);
-    for (std::size_t slice = 0; slice < part.a.size(); ++slice) {
-      part.a[slice].copy_from(from.a[slice]);
-      part.b[slice].copy_from(from.b[slice]);
-    }
-    part.problem = from.problem;
-    upload_ranks(part);
-  }
-  activate(at(0).problem.lora.plan);
-  returned_bias_ = other.returned_bias_;
 }
 
 void LayerEngine::load_base(const Matrix& w, const Matrix& bias) {
@@ -300,7 +258,7 @@ void LayerEngine::set_input(const std::vector<std::byte>& x) {
 
 void LayerEngine::set_ids(const std::vector<std::int32_t>& ids) {
   for (Place& place : places_) {
-    upload(place.x, ids);
+    place.x.upload(std::as_bytes(std::span(ids)));
   }
 }
 
@@ -342,19 +300,6 @@ void LayerEngine::forward(Communicator& communicator, Stream stream, bool with_l
   }
 }
 
-void LayerEngine::poison_results(std::int64_t rank) {
-  Part& part = at(rank);
-  for (GuardedBuffer* buffer :
-       {&part.y, &part.base_fp32, &part.h, &part.gathered_y, &part.ordered_y}) {
-    buffer->poison();
-  }
-  if (problem_.overlap != Overlap::kEpilogue) {
-    part.delta.poison();
-  }
-}
-
-void LayerEngine::poison_h(std::int64_t rank) { at(rank).h.poison(); }
-
 Matrix LayerEngine::output(std::int64_t rank) const {
   const Part& part = at(rank);
   const bool gathered = part.problem.y == Exchange::kGather;
@@ -365,53 +310,6 @@ Matrix LayerEngine::output(std::int64_t rank) const {
   const std::int64_t outputs = problem_.columns();
   return part.problem.lora_after_y && outputs < columns ? cut(whole, {0, whole.rows}, {0, outputs})
                                                         : whole;
-}
-
-std::string LayerEngine::damage() const {
-  for (const Part& part : parts_) {
-    for (const GuardedBuffer* buffer :
-         {&part.y, &part.delta, &part.h, &part.whole_h, &part.gathered_y, &part.ordered_y,
-          &part.base_fp32, &part.lora.workspace, &part.base.workspace, &part.fused}) {
-      if (std::string damage = buffer->damage(); !damage.empty()) {
-        return damage;
-      }
-    }
-  }
-  return "";
-}
-
-std::string LayerEngine::changed_input(const LayerEngine& other) const {
-  const auto differ = [](const GuardedBuffer& one, const GuardedBuffer& another) {
-    return !one.same_as(another);
-  };
-  // What is behind their rows is no input.
-  const auto rows_differ = [&](const GuardedBuffer& one, const GuardedBuffer& another,
-                               const ShardProblem& part) {
-    const std::int64_t room_bytes = bytes_of(part.lora.dtype[Role::kX], part.room);
-    return room_bytes == 0
-               ? differ(one, another)
-               : !one.same_rows(another, bytes_of(part.lora.dtype[Role::kX], part.base.in_features),
-                                room_bytes);
-  };
-  for (std::size_t place = 0; place < places_.size(); ++place) {
-    if (rows_differ(places_[place].x, other.places_[place].x, at(0).problem)) {
-      return "x";
-    }
-  }
-  for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
-    const Part& mine = parts_[rank];
-    const Part& others = other.parts_[rank];
-    std::string what = rows_differ(mine.w, others.w, mine.problem) ? "W"
-                       : differ(mine.bias, others.bias)            ? "bias"
-                                                                   : "";
-    for (std::size_t i = 0; i < mine.a.size() && what.empty(); ++i) {
-      what = differ(mine.a[i], others.a[i]) ? "A" : differ(mine.b[i], others.b[i]) ? "B" : "";
-    }
-    if (!what.empty()) {
-      return what + " of shard " + std::to_string(rank);
-    }
-  }
-  return "";
 }
 
 }  // namespace lora_bench

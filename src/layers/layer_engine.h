@@ -73,8 +73,10 @@ class LayerEngine {
   [[nodiscard]] const Matrix& returned_bias() const { return returned_bias_; }
   [[nodiscard]] const ShardProblem& shard(std::int64_t rank) const { return at(rank).problem; }
   [[nodiscard]] std::int64_t shards() const { return static_cast<std::int64_t>(parts_.size()); }
-  [[nodiscard]] std::string damage() const;  // of the guards around what is written; "" = none
-  // Which input or weight differs from that of an engine that was loaded alike; "" = none.
+  // "guard of y of shard 0 damaged: ..."; "" = all are intact.
+  [[nodiscard]] std::string damage() const;
+  // Which input or weight differs from that of an engine that was loaded alike, or which rank,
+  // scale or array of the plan from what was given; "" = none.
   [[nodiscard]] std::string changed_input(const LayerEngine& other) const;
 
  private:
@@ -105,10 +107,23 @@ class LayerEngine {
     std::optional<Plan> rest;  // rows whose adapters that launch leaves to an expand
   };
 
+  enum class Use : std::uint8_t { kInput, kResult, kScratch };
+  template <class Buffer>
+  struct Held {
+    const char* name;
+    Use use;
+    Buffer* buffer;
+  };
+  // All buffers of a shard but ranks and scales. Those of two shards stand in one order.
+  template <class SomePart>
+  [[nodiscard]] static auto buffers_of(SomePart& part);
+
   [[nodiscard]] const Part& at(std::int64_t rank) const {
     return parts_[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] Part& at(std::int64_t rank) { return parts_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::string changed_buffer(const LayerEngine& other) const;
+  [[nodiscard]] std::string changed_index() const;
   void allocate(Part& part);
   void point_operands(Part& part);
   void allocate_order(Part& part);

@@ -254,7 +254,7 @@ Verdict compare_layer(const LayerEngine& engine, const LayerProblem& problem,
   Verdict verdict = compare_shards(problem, oracle, outputs_of(engine), level, more);
   if (const std::string damage = engine.damage(); !damage.empty()) {
     verdict.status = Status::kFailed;
-    verdict.message = "memory: guard damaged: " + damage;
+    verdict.message = "memory: " + damage;
   }
   return verdict;
 }

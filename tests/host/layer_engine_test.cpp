@@ -13,6 +13,7 @@
 #include "ops/backends.h"
 #include "support/layer_bench.h"
 #include "support/layer_case.h"
+#include "support/plain_backend.h"
 #include "verify/layer_proof.h"
 #include "verify/mutants.h"
 
@@ -327,7 +328,7 @@ TEST_CASE("bounds that what no adapter added would lie in prove nothing of a lay
   CHECK(compare_layer(engine, problem, oracle).status == Status::kMistrusted);
 }
 
-TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
+TEST_CASE("a launch that changes a weight, the plan or a scale, or writes behind y, is found") {
   const LayerBench bench;
   for (const bool fully_sharded : {false, true}) {
     const LayerProblem problem = layer_problem(layer_of(LayerKind::kQkv, 2, fully_sharded));
@@ -338,9 +339,23 @@ TEST_CASE("a launch that changes a weight, or writes behind y, is found") {
     const Verdict changed = verdict(make_mutant("weights-changed"));
     CHECK(changed.status == Status::kFailed);
     CHECK(changed.message == "memory: the launch changed A of shard 0");
+    const auto changes = [&](auto change) {
+      return verdict(std::make_unique<PlainBackend>(PlainBackend::Faults{
+          .then = [change](const Problem&, const Operands& operands) { change(operands); }}));
+    };
+    const Verdict rank =
+        changes([](const Operands& given) { ++const_cast<std::int32_t*>(given.rank)[0]; });
+    CHECK(rank.message == "memory: the launch changed rank of shard 0");
+    const Verdict scale =
+        changes([](const Operands& given) { const_cast<float*>(given.scale)[1] *= 2; });
+    CHECK(scale.message == "memory: the launch changed scale of shard 0");
+    const Verdict plan = changes([](const Operands& given) {
+      const_cast<std::int32_t*>(given.token_order)[0] = given.token_order[1];
+    });
+    CHECK(plan.message == "memory: the launch changed token_order");
     const Verdict outside = verdict(make_fake("outside"));
     CHECK(outside.status == Status::kFailed);
-    CHECK(outside.message.find("guard damaged") != std::string::npos);
+    CHECK(outside.message.find("memory: guard of y of shard 0 damaged: ") == 0);
   }
 }
 
