@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "core/units.h"
 #include "measure/measure.h"
+#include "measure/metadata_time.h"
 #include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"
 #include "report/columns.h"
@@ -111,13 +112,17 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     const Space space = selected.backend->space();
     before.ceilings = targets.ceilings(space);
     const DeviceFacts& facts = targets.facts(space);
-    if (step.layer) {
+    if (step.metadata) {
+      memory = metadata_bytes(step.metadata->problem, spec.measure.cache, facts.cache_bytes);
+    } else if (step.layer) {
       memory = layer_measurement_bytes(*step.layer, spec.measure.cache, facts.cache_bytes);
     } else {
       memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
     }
     const auto backend = watched(selected.backend, std::make_shared<Pulse>());
-    const Support support = backend->supports(problem, facts);
+    const Support support = step.metadata
+                                ? metadata_support(*backend, step.metadata->problem, facts)
+                                : backend->supports(problem, facts);
     line.note = support.why_not;
     if (support.yes) {
       line.note = why_no_room(memory, targets.memory(space)->available_bytes());

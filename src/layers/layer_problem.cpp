@@ -86,7 +86,12 @@ ShardedLayer sharded_layer(const Case& spec) {
 }
 
 CaseStep step_of(const Case& spec) {
-  CaseStep step{make_problem(spec), std::nullopt};
+  const Batch batch = draw_batch(spec);
+  const Adapters adapters = draw_adapters(spec);
+  CaseStep step{make_problem(spec, batch, adapters), std::nullopt};
+  if (spec.op == Op::kMetadata) {
+    step.metadata = draw_metadata(spec, batch, adapters);
+  }
   if (has_base(spec.op)) {
     LayerProblem& layer = step.layer.emplace(make_layer_problem(sharded_layer(spec), step.op));
     layer.base_bias = spec.setup.bias;

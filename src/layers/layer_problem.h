@@ -9,6 +9,7 @@
 #include "layers/shard.h"
 #include "ops/backend.h"
 #include "scenario/scenario.h"
+#include "workload/metadata.h"
 #include "workload/problem.h"
 
 namespace lora_bench {
@@ -53,10 +54,12 @@ struct LayerProblem {
 // Whether part of the layer is enqueued on a second stream.
 [[nodiscard]] bool runs_beside(Overlap overlap);
 
-// What a case computes in one step: an op, or a layer whose adapters' part that op is.
+// What a case computes in one step: an op, a layer whose adapters' part that op is, or metadata of
+// the batch that it has.
 struct CaseStep {
   Problem op;
   std::optional<LayerProblem> layer;
+  std::optional<MetadataStep> metadata = {};
 };
 [[nodiscard]] CaseStep step_of(const Case& spec);
 

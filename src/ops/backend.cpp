@@ -37,6 +37,13 @@ std::string beyond_need(const Problem& problem, const Numerics& numerics) {
   return "";
 }
 
+Support metadata_support(const Backend& backend, const MetadataProblem& problem,
+                         const DeviceFacts& device) {
+  const MetadataBuilder* builder = backend.metadata();
+  return builder == nullptr ? Support{false, fmt::format("{} makes no metadata", backend.name())}
+                            : builder->supports(problem, device);
+}
+
 const std::vector<BackendEntry>& backend_registry() {
   static const std::vector<BackendEntry> kEntries{
       {"cpu", std::string(kCpuSummary), "", [] { return make_cpu_backend(); }},

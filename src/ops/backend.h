@@ -10,6 +10,7 @@
 #include "device/facts.h"
 #include "device/memory.h"
 #include "ops/operands.h"
+#include "workload/metadata.h"
 #include "workload/problem.h"
 
 namespace lora_bench {
@@ -52,6 +53,23 @@ struct Stream {
 
 class FusedLayer;
 
+// The arrays of one launch of op metadata, in the order of inputs_of and outputs_of.
+struct MetadataOperands {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+};
+
+// Makes the index arrays of a step. A launch may be captured and replayed: it depends on the
+// problem and the addresses alone, and writes every entry that the form promises.
+class MetadataBuilder {
+ public:
+  virtual ~MetadataBuilder() = default;
+  [[nodiscard]] virtual Support supports(const MetadataProblem& problem,
+                                         const DeviceFacts& device) const = 0;
+  virtual void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+                      Stream stream) const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -70,7 +88,13 @@ class Backend {
   virtual void launch_zero(const Problem&, const Operands&, Stream) const {}
   // Of a base product (ops/fused_layer.h): what launches it with its adapters; null: nothing does.
   [[nodiscard]] virtual const FusedLayer* fused() const { return nullptr; }
+  // What makes op metadata, which no other member is asked of; null: nothing does.
+  [[nodiscard]] virtual const MetadataBuilder* metadata() const { return nullptr; }
 };
+
+// Whether the backend makes the metadata, or a sentence.
+[[nodiscard]] Support metadata_support(const Backend& backend, const MetadataProblem& problem,
+                                       const DeviceFacts& device);
 
 // Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are not here:
 // run/select.h resolves them too (see verify/mutants.h and ops/fake.h).

@@ -16,6 +16,26 @@ bool has_kernels(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
 }
 
+// By src/plan, as a host engine would.
+class CpuMetadata final : public MetadataBuilder {
+ public:
+  [[nodiscard]] Support supports(const MetadataProblem&, const DeviceFacts&) const override {
+    return {};
+  }
+  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+              Stream) const override {
+    const std::vector<FilledArray> made =
+        make_metadata(problem, engine_at(problem, operands.inputs));
+    const std::vector<MetadataArray> outputs = outputs_of(problem);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      for (std::size_t entry = 0; entry < made[i].values.size(); ++entry) {
+        put_index(outputs[i], static_cast<std::byte*>(operands.outputs[i]),
+                  static_cast<std::int64_t>(entry), made[i].values[entry]);
+      }
+    }
+  }
+};
+
 class CpuBackend : public Backend {
  public:
   CpuBackend(const CpuKernels& kernels, int threads)
@@ -25,6 +45,7 @@ class CpuBackend : public Backend {
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] std::string_view summary() const override { return kCpuSummary; }
   [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] const MetadataBuilder* metadata() const override { return &metadata_; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
     for (const Dtype dtype : problem.dtype.of_role) {
@@ -78,6 +99,7 @@ class CpuBackend : public Backend {
  private:
   const CpuKernels& kernels_;
   std::unique_ptr<ThreadPool> own_pool_;
+  CpuMetadata metadata_;
 };
 
 }  // namespace

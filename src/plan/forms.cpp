@@ -131,7 +131,8 @@ void check_chunk(std::int64_t chunk) {
 }  // namespace
 
 ChunkedForm make_chunked_form(const Plan& plan, std::span<const std::int64_t> rank,
-                              std::span<const float> scale, std::int64_t chunk) {
+                              std::span<const float> scale, std::int64_t chunk,
+                              bool idle_segments) {
   check_chunk(chunk);
   if (rank.size() != scale.size()) {
     throw std::invalid_argument(std::to_string(rank.size()) + " ranks for " +
@@ -145,12 +146,19 @@ ChunkedForm make_chunked_form(const Plan& plan, std::span<const std::int64_t> ra
   }
   form.scale.assign(scale.begin(), scale.end());
   form.segment_starts.push_back(0);
-  for (std::size_t group = 0; group < plan.active_ids.size(); ++group) {
-    const std::int64_t end = plan.group_starts[group + 1];
-    for (std::int64_t row = plan.group_starts[group]; row < end; row += chunk) {
-      form.adapter_of_segment.push_back(plan.active_ids[group]);
+  const auto add = [&](std::int32_t slot, std::int64_t first, std::int64_t end) {
+    for (std::int64_t row = first; row < end; row += chunk) {
+      form.adapter_of_segment.push_back(slot);
       form.segment_starts.push_back(static_cast<std::int32_t>(std::min(row + chunk, end)));
     }
+  };
+  for (std::size_t group = 0; group < plan.active_ids.size(); ++group) {
+    add(plan.active_ids[group], plan.group_starts[group], plan.group_starts[group + 1]);
+  }
+  if (idle_segments) {
+    add(static_cast<std::int32_t>(rank.size()), plan.rows_with_adapter(), plan.tokens());
+    form.rank.push_back(0);
+    form.scale.push_back(0);
   }
   return form;
 }

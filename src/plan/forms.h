@@ -76,13 +76,13 @@ struct EmbeddingIndices {
 
 // The batch as SGLang's chunked kernels take it: the rows of each adapter cut into segments of at
 // most `chunk` rows, one tile each; the published names beside ours. Rows without an adapter are
-// last in the permutation and in no segment. docs/plan.md.
+// last in the permutation, and in no segment, or in those of one more slot of rank 0. docs/plan.md.
 struct ChunkedForm {
   std::vector<std::int32_t> permutation;         // permutation [tokens]
   std::vector<std::int32_t> segment_starts;      // seg_indptr [segments + 1]
   std::vector<std::int32_t> adapter_of_segment;  // weight_indices [segments]
-  std::vector<std::int32_t> rank;                // lora_ranks [slots]
-  std::vector<float> scale;                      // scalings [slots]
+  std::vector<std::int32_t> rank;                // lora_ranks [slots], one more for idle segments
+  std::vector<float> scale;                      // scalings, as many
   std::int64_t chunk = 0;                        // max_len: most rows of a segment
 
   [[nodiscard]] std::int64_t segments() const {  // num_segments
@@ -91,8 +91,10 @@ struct ChunkedForm {
 };
 
 // `chunk` is 16, 32, 64 or 128, and rank and scale hold as many slots: std::invalid_argument else.
+// `idle_segments`: rows without an adapter have segments too, of slot `slots`.
 [[nodiscard]] ChunkedForm make_chunked_form(const Plan& plan, std::span<const std::int64_t> rank,
-                                            std::span<const float> scale, std::int64_t chunk);
+                                            std::span<const float> scale, std::int64_t chunk,
+                                            bool idle_segments = false);
 
 // The rule by which SGLang's chunked backend takes the chunk for a batch, never more than
 // `largest` (its --max-lora-chunk-size: 16 unless asked otherwise).

@@ -37,8 +37,10 @@ std::vector<Column> identity_columns() {
 
 std::vector<Column> case_columns() {
   return {
-      column({"op", "op", "", "shrink, expand, linear, embedding, logits or layer", ""},
+      column({"op", "op", "", "shrink, expand, linear, embedding, logits, layer or metadata", ""},
              &Row::Step::op),
+      column({"form", "form", "", "arrays that op metadata makes; empty for other ops", ""},
+             &Row::Step::form),
       column({"dtype", "dtype", "", "type of x, A, B, bias and y", ""}, &Row::Step::dtype),
       column({"intermediate", "h dtype", "", "type of h between shrink and expand", ""},
              &Row::Step::intermediate),
@@ -140,14 +142,14 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 38> kBeforeRun{
+constexpr std::array<std::string_view, 39> kBeforeRun{
     "scenario",     "case",         "backend",    "point",        "tags",          "op",
     "dtype",        "intermediate", "scale_at",   "model",        "layer",         "in_features",
     "out_features", "tokens",       "slots",      "active",       "rank",          "ranks",
     "skew",         "order",        "no_adapter", "add_inputs",   "bias",          "seed",
     "cache",        "mode",         "bytes",      "weight_bytes", "flops",         "content",
     "plan_limits",  "tuning",       "layer_kind", "tp",           "fully_sharded", "comm",
-    "layer_count",  "comm_bytes"};
+    "layer_count",  "comm_bytes",   "form"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

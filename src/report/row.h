@@ -25,7 +25,8 @@ struct Row {
 
   // What is computed, and how it is launched.
   struct Step {
-    std::string op, dtype, intermediate, scale_at, model, layer, out_features, skew, order, ranks;
+    std::string op, form, dtype, intermediate, scale_at, model, layer, out_features, skew, order,
+        ranks;
     std::int64_t tokens = 0, in_features = 0, slots = 0, active = 0, rank = 0;
     double no_adapter = 0;
     bool add_inputs = true, bias = false;

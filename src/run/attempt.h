@@ -50,6 +50,9 @@ class Attempt {
 // together.
 [[nodiscard]] std::shared_ptr<Attempt> make_layer_attempt(const CaseRequest& request,
                                                           Targets& targets, LayerProblem problem);
+// Of op metadata.
+[[nodiscard]] std::shared_ptr<Attempt> make_metadata_attempt(const CaseRequest& request,
+                                                             Targets& targets, MetadataStep step);
 // Why a layer has no place here, "" when it has.
 [[nodiscard]] std::string why_no_places(const CaseRequest& request);
 

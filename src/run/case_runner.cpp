@@ -187,7 +187,10 @@ Outcome outcome_of(const CaseRequest& request, const CaseStep& step, Targets& ta
                    KeptGroundwork& kept) {
   Outcome outcome;
   try {
-    if (!step.layer) {
+    if (step.metadata) {
+      run_attempt(outcome, make_metadata_attempt(request, targets, *step.metadata), request, step,
+                  targets);
+    } else if (!step.layer) {
       run_attempt(
           outcome,
           std::make_shared<OpAttempt>(request, targets, groundwork_of(step.op, request, kept)),

@@ -9,6 +9,7 @@
 #include "core/bytes.h"
 #include "measure/ceilings.h"
 #include "measure/layer_time.h"
+#include "measure/metadata_time.h"
 #include "report/columns.h"
 
 namespace lora_bench {
@@ -61,6 +62,10 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
     }
     return cell;
   };
+  const bool metadata = spec.op == Op::kMetadata;
+  const auto of_products = [metadata](std::string_view text) {
+    return Cell{std::string(metadata ? "" : text)};
+  };
   std::vector<std::pair<std::string_view, Cell>> said{
       {"scenario", spec.scenario},
       {"case", spec.id},
@@ -68,9 +73,10 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"point", spec.point},
       {"tags", spec.tags},
       {"op", word(name(spec.op))},
-      {"dtype", word(name(spec.dtype))},
-      {"intermediate", word(name(spec.intermediate))},
-      {"scale_at", word(name(spec.scale_at))},
+      {"form", word(metadata ? name(spec.metadata.form) : "")},
+      {"dtype", of_products(name(spec.dtype))},
+      {"intermediate", of_products(name(spec.intermediate))},
+      {"scale_at", of_products(name(spec.scale_at))},
       {"model", spec.layer.model},
       {"layer", spec.layer.name},
       {"out_features", fmt::format("{}", fmt::join(spec.layer.widths, "+"))},
@@ -78,7 +84,7 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"order", word(name(spec.order))},
       {"slots", spec.adapters.slots},
       {"no_adapter", spec.no_adapter},
-      {"add_inputs", spec.add_inputs},
+      {"add_inputs", !metadata && spec.add_inputs},
       {"bias", spec.adapters.bias},
       {"seed", static_cast<std::int64_t>(spec.seed)},
       {"cache", word(name(spec.measure.cache))},
@@ -120,6 +126,12 @@ std::string content_of_step(const CaseStep& step, Comm comm) {
   const auto add = [&](const std::string& more) {
     content = sha256(fmt::format("{}|{}", content, more)).substr(0, 16);
   };
+  if (step.metadata) {
+    const MetadataProblem& problem = step.metadata->problem;
+    add(fmt::format("{}|{}|{}|{}|{}|{}|{}", name(problem.form), problem.samples, problem.requests,
+                    problem.vocabulary, problem.extra_vocabulary, problem.chunk,
+                    problem.idle_segments));
+  }
   if (!step.layer) {
     return content;
   }
@@ -140,6 +152,9 @@ std::string content_of_step(const CaseStep& step, Comm comm) {
 
 // Of a layer that of the first shard, which has no less to do than the others.
 Work work_of_step(const CaseStep& step) {
+  if (step.metadata) {
+    return count_metadata_work(*step.metadata);
+  }
   return step.layer ? count_layer_work(shard_problem(*step.layer, 0)).layer : count_work(step.op);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/units.h"
+#include "measure/metadata_time.h"
 #include "report/doubts.h"
 #include "run/describe.h"
 
@@ -171,6 +172,10 @@ Least least_of_layer(const LayerProblem& layer, std::int64_t shard, CacheMode ca
 }
 
 Least least_of(const CaseStep& step, const Outcome& outcome, CacheMode cache) {
+  if (step.metadata) {
+    return {.whole =
+                floor_of(count_metadata_work(*step.metadata), step.op, cache, *outcome.ceilings)};
+  }
   if (!step.layer) {
     return least_of_op(step.op, cache, *outcome.ceilings);
   }

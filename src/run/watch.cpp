@@ -6,6 +6,7 @@
 #include <ctime>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -34,10 +35,33 @@ class Inside {
   std::int64_t before_;
 };
 
+class WatchedBuilder final : public MetadataBuilder {
+ public:
+  WatchedBuilder(const MetadataBuilder& inner, Pulse& pulse) : inner_(inner), pulse_(pulse) {}
+  [[nodiscard]] Support supports(const MetadataProblem& problem,
+                                 const DeviceFacts& device) const override {
+    const Inside inside(pulse_, Call::kSupports);
+    return inner_.supports(problem, device);
+  }
+  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+              Stream stream) const override {
+    const Inside inside(pulse_, Call::kLaunch);
+    inner_.launch(problem, operands, stream);
+  }
+
+ private:
+  const MetadataBuilder& inner_;
+  Pulse& pulse_;
+};
+
 class WatchedBackend final : public Backend {
  public:
   WatchedBackend(std::shared_ptr<const Backend> inner, std::shared_ptr<Pulse> pulse)
-      : inner_(std::move(inner)), pulse_(std::move(pulse)) {}
+      : inner_(std::move(inner)), pulse_(std::move(pulse)) {
+    if (const MetadataBuilder* builder = inner_->metadata()) {
+      metadata_.emplace(*builder, *pulse_);
+    }
+  }
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] std::string_view summary() const override { return inner_->summary(); }
   [[nodiscard]] Space space() const override { return inner_->space(); }
@@ -65,10 +89,14 @@ class WatchedBackend final : public Backend {
     inner_->launch(problem, operands, stream);
   }
   [[nodiscard]] const FusedLayer* fused() const override { return inner_->fused(); }
+  [[nodiscard]] const MetadataBuilder* metadata() const override {
+    return metadata_ ? &*metadata_ : nullptr;
+  }
 
  private:
   std::shared_ptr<const Backend> inner_;
   std::shared_ptr<Pulse> pulse_;
+  std::optional<WatchedBuilder> metadata_;
 };
 
 class WatchedMemory final : public Memory {

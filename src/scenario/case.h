@@ -15,11 +15,19 @@
 namespace lora_bench {
 
 // kLayer is a whole layer, base product and all, of which a linear op is the adapters' part.
-enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits, kLayer };
+// kMetadata multiplies nothing: it groups the rows of a step, before any other op can run.
+enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits, kLayer, kMetadata };
 template <>
 struct EnumNames<Op> {
-  static constexpr std::array<std::string_view, 6> kNames{"shrink",    "expand", "linear",
-                                                          "embedding", "logits", "layer"};
+  static constexpr std::array<std::string_view, 7> kNames{
+      "shrink", "expand", "linear", "embedding", "logits", "layer", "metadata"};
+};
+// The index arrays that an engine's kernels take a batch in; docs/plan.md says what each holds.
+enum class Form : std::uint8_t { kKernel, kPrefill, kSampler, kEmbedding, kChunked };
+template <>
+struct EnumNames<Form> {
+  static constexpr std::array<std::string_view, 5> kNames{"kernel", "prefill", "sampler",
+                                                          "embedding", "chunked"};
 };
 enum class ScaleAt : std::uint8_t { kShrink, kExpand };
 template <>
@@ -77,7 +85,7 @@ struct EnumNames<BaseAlgorithm> {
 };
 
 // The products that an op makes: of a base, x by W, by a layer alone; x by A, and h by B. Without
-// the second h is an input, without the third there is no y.
+// the second h is an input, without the third there is no y. Op metadata makes none.
 [[nodiscard]] bool has_base(Op op);
 [[nodiscard]] bool has_shrink(Op op);
 [[nodiscard]] bool has_expand(Op op);
@@ -119,6 +127,18 @@ struct LayerSetup {
   BaseAlgorithm base_algorithm = BaseAlgorithm::kAuto;
 
   [[nodiscard]] bool operator==(const LayerSetup&) const = default;
+};
+
+// What op metadata asks beside the batch and the adapters.
+struct MetadataSpec {
+  Form form = Form::kKernel;
+  std::int64_t samples = 1;   // rows of each sequence whose logits are taken
+  std::int64_t requests = 0;  // entries of the table from request to slot; 0: twice the sequences
+  std::int64_t vocabulary = 32000, extra_vocabulary = 256;
+  std::int64_t largest_chunk = 16;  // most rows of a segment, if the batch's size allows as many
+  bool idle_segments = false;       // rows without an adapter have segments too
+
+  [[nodiscard]] bool operator==(const MetadataSpec&) const = default;
 };
 
 struct BatchSpec {
@@ -285,7 +305,8 @@ struct Case {
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   LayerShape layer;
-  LayerSetup setup;  // of op layer alone
+  LayerSetup setup;       // of op layer alone
+  MetadataSpec metadata;  // of op metadata alone
   BatchSpec batch;
   AdapterSpec adapters;
   SkewLaw skew;           // decode sequences

@@ -115,14 +115,22 @@ void check_kind(const Case& spec, const CaseChecker& checker) {
   }
 }
 
-// What is asked of a whole layer, and what of an op alone.
+// What would do instead of a field with the op of the case; "" where the op takes it.
+std::string instead_of(const Field& field, Op op) {
+  if (field.of_op_alone && *field.of_op_alone != op) {
+    return fmt::format("op {}", name(*field.of_op_alone));
+  }
+  if (op == Op::kMetadata && field.of_products) {
+    return "another op: metadata multiplies nothing";
+  }
+  return has_base(op) ? field.instead_of_layer : "";
+}
+
+// What is asked of a whole layer, of metadata, and of an op alone.
 void check_fields_of_op(const Case& spec, const CaseChecker& checker) {
-  const bool layer = has_base(spec.op);
   for (const Field& field : fields()) {
     const std::string& path = field.doc.path;
-    const std::string allowed = layer                   ? field.instead_of_layer
-                                : field.of_layers_alone ? "op layer"
-                                                        : "";
+    const std::string allowed = instead_of(field, spec.op);
     if (!allowed.empty() && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), allowed);
     }
@@ -195,6 +203,16 @@ void check_batch(const Case& spec, const CaseChecker& checker) {
   if (tokens > kMaxTokens) {
     checker.fail("batch.prefill", {"batch.decode"}, fmt::format("a batch of {} tokens", tokens),
                  fmt::format("at most {} tokens", kMaxTokens));
+  }
+}
+
+void check_metadata(const Case& spec, const CaseChecker& checker) {
+  const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
+  if (spec.metadata.requests != 0 && spec.metadata.requests < sequences) {
+    checker.fail("metadata.requests", {"batch.decode", "batch.prefill"},
+                 fmt::format("'metadata.requests' is {}, but each of {} sequences is one",
+                             spec.metadata.requests, sequences),
+                 "0, or at least the sequences");
   }
 }
 
@@ -302,6 +320,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   if (checker.settings().has("prefill_skew")) {
     check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
   }
+  check_metadata(spec, checker);
   check_plan(spec, checker);
   check_tuning(spec, checker, context);
   check_measure(spec, checker);

@@ -163,6 +163,9 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
       spec.adapters.max_rank = std::max(spec.adapters.max_rank, rank);
     }
   }
+  if (spec.op == Op::kMetadata) {
+    return false;
+  }
   const bool has_layer = resolve_layer(spec, checker, models);
   // What a model that is not there would have been needs no second sentence.
   if (has_layer || !checker.settings().has("model")) {

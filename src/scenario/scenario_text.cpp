@@ -12,11 +12,15 @@ namespace {
 
 std::string group_of(const std::string& path) { return path.substr(0, path.find('.')); }
 
+bool is_said(const Field& field, const Case& spec) {
+  return (spec.op != Op::kMetadata || !field.of_products) && field.is_said(spec);
+}
+
 // The fields of one group that the case says, as entries of a map.
 std::string entries_of(const Case& spec, const std::string& group) {
   std::string text;
   for (const Field& field : fields()) {
-    if (field.text && group_of(field.doc.path) == group && field.is_said(spec)) {
+    if (field.text && group_of(field.doc.path) == group && is_said(field, spec)) {
       text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", last_part(field.doc.path),
                           field.text(spec));
     }
@@ -46,7 +50,7 @@ std::string scenario_text(const Case& spec) {
   for (const Field& field : fields()) {
     const std::string& path = field.doc.path;
     const std::string group = group_of(path);
-    if (!field.text || !field.is_said(spec) || (group != path && group == written)) {
+    if (!field.text || !is_said(field, spec) || (group != path && group == written)) {
       continue;
     }
     if (group == path) {
@@ -88,8 +92,8 @@ std::int64_t columns_of(const LayerShape& layer) {
 
 bool has_base(Op op) { return op == Op::kLayer; }
 
-bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding; }
+bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding && op != Op::kMetadata; }
 
-bool has_expand(Op op) { return op != Op::kShrink; }
+bool has_expand(Op op) { return op != Op::kShrink && op != Op::kMetadata; }
 
 }  // namespace lora_bench

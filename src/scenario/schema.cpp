@@ -11,6 +11,8 @@ namespace lora_bench {
 namespace {
 
 constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
+constexpr std::int64_t kMaxSamples = 64;
+constexpr std::int64_t kMaxRequests = std::int64_t{1} << 24;
 constexpr double kMaxMilliseconds = 3.6e6;
 constexpr const char* kLawNames =
     "identical, distinct, uniform, one-vs-rest, blocks, {zipf: 0 to 16}, {hot: 0 to 1}, {trace: "
@@ -60,9 +62,17 @@ std::vector<Field> fields_of_file() {
   };
 }
 
+// Rows that op metadata does not take.
+std::vector<Field> of_products(std::vector<Field> rows) {
+  for (Field& row : rows) {
+    row.of_products = row.doc.path != "op";
+  }
+  return rows;
+}
+
 std::vector<Field> fields_of_op() {
   const std::vector<std::string> dtypes{"bf16", "fp16", "fp32"};
-  return {
+  return of_products({
       choice("op", at(&Case::op), "what is computed", {.when = always, .alone_in_ids = true}),
       choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y",
              {.when = always, .alone_in_ids = true}, dtypes),
@@ -72,12 +82,12 @@ std::vector<Field> fields_of_op() {
              {.also = " (embedding: expand)", .fallback = "shrink (embedding: expand)"}),
       boolean("add_inputs", at(&Case::add_inputs), "add to y (true) or overwrite it (false)",
               {.instead_of_layer = kOwnRows}),
-  };
+  });
 }
 
 std::vector<Field> fields_of_shape() {
   const auto member = [](auto of_layer) { return at(&Case::layer, of_layer); };
-  return {
+  return of_products({
       word("model", member(&LayerShape::model), "a model of models.yaml",
            "whose layer shapes are used",
            {.fallback = "none", .when = of_model, .alone_in_ids = true}),
@@ -114,7 +124,7 @@ std::vector<Field> fields_of_shape() {
                .fallback = "0: offset_start and all widths",
                .when = [](const Case& c) { return c.layer.y_stride != columns_of(c.layer); },
                .instead_of_layer = kOwnRows}),
-  };
+  });
 }
 
 std::vector<Field> fields_of_layer() {
@@ -163,7 +173,44 @@ std::vector<Field> fields_of_layer() {
              "timed; auto: a kernel of our own for few rows, else the first"),
   };
   for (Field& row : rows) {
-    row.of_layers_alone = true;
+    row.of_op_alone = Op::kLayer;
+    row.of_products = true;
+  }
+  return rows;
+}
+
+std::vector<Field> fields_of_metadata() {
+  const auto member = [](auto of_metadata) { return at(&Case::metadata, of_metadata); };
+  std::vector<Field> rows{
+      choice("form", member(&MetadataSpec::form),
+             "which arrays op metadata makes of a batch, see plan.md",
+             {.when = [](const Case& spec) { return spec.op == Op::kMetadata; },
+              .alone_in_ids = true}),
+      integer("metadata.samples", member(&MetadataSpec::samples), 0, kMaxSamples,
+              "rows of each sequence whose logits are taken, of form sampler"),
+      integer("metadata.requests", member(&MetadataSpec::requests), 0, kMaxRequests,
+              "entries of the table from request to slot; those of no sequence are never read",
+              {.also = ", at least the sequences", .fallback = "0: twice the sequences"}),
+      integer("metadata.vocabulary", member(&MetadataSpec::vocabulary), 1, kMaxFeatures,
+              "rows of the base's embedding table, of form embedding"),
+      integer("metadata.extra_vocabulary", member(&MetadataSpec::extra_vocabulary), 0, kMaxFeatures,
+              "rows that an adapter may add to it"),
+      field_of(
+          "metadata.largest_chunk", "integer", member(&MetadataSpec::largest_chunk),
+          "16, 32, 64, 128",
+          "most rows of a segment of form chunked; fewer than 256 tokens have 32, fewer than 64 16",
+          {},
+          [](const Reader& reader, std::int64_t& target, FieldContext&) {
+            std::string word;
+            reader.choice(word, {"16", "32", "64", "128"});
+            target = word.empty() ? target : std::stoll(word);
+          },
+          kPlainText),
+      boolean("metadata.idle_segments", member(&MetadataSpec::idle_segments),
+              "rows without an adapter have segments of one more slot, of rank 0, too"),
+  };
+  for (Field& row : rows) {
+    row.of_op_alone = Op::kMetadata;
   }
   return rows;
 }
@@ -206,7 +253,8 @@ std::vector<Field> fields_of_adapters() {
               "lanes stored per adapter",
               {.also = ", at least the largest rank",
                .fallback = "0: the largest rank",
-               .when = always}),
+               .when = always,
+               .of_products = true}),
       field_of(
           "adapters.scale", "number or list", adapters(&AdapterSpec::scale),
           "numbers from -65536 to 65536",
@@ -216,7 +264,7 @@ std::vector<Field> fields_of_adapters() {
           },
           kListText),
       boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice",
-              {.instead_of_layer = kOwnRows}),
+              {.instead_of_layer = kOwnRows, .of_products = true}),
   };
 }
 
@@ -247,7 +295,8 @@ std::vector<Field> fields_of_use() {
               "adapters in use that `auto` and `panel` are captured for; see docs/plan.md",
               {.also = ", at most adapters.slots",
                .fallback = "0: the batch's own",
-               .instead_of_layer = "op linear"}),
+               .instead_of_layer = "op linear",
+               .of_products = true}),
       field_of(
           "seed", "integer", at(&Case::seed), "an integer from 0 to 18446744073709551615",
           "all that is drawn follows from it", {.when = always},
@@ -359,8 +408,8 @@ const Fields& fields() {
   static const Fields all = [] {
     Fields table;
     for (const auto part : {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer,
-                            fields_of_batch, fields_of_adapters, fields_of_use, fields_of_tuning,
-                            fields_of_thresholds, fields_of_settings}) {
+                            fields_of_metadata, fields_of_batch, fields_of_adapters, fields_of_use,
+                            fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
       for (Field& field : part()) {
         table.push_back(std::move(field));
       }

@@ -43,9 +43,10 @@ struct Field {
   // Whether a scenario of the case must say it: most fields, where the text is not that of a case
   // which says nothing.
   std::function<bool(const Case& spec)> is_said = {};
-  bool of_layers_alone = false;
-  std::string instead_of_layer = {};  // what would do where op is layer; "": a layer takes it
-  bool alone_in_ids = false;          // the id of a case has its value without its name
+  std::optional<Op> of_op_alone = {};  // no other op takes it
+  bool of_products = false;            // op metadata does not take it: it multiplies nothing
+  std::string instead_of_layer = {};   // what would do where op is layer; "": a layer takes it
+  bool alone_in_ids = false;           // the id of a case has its value without its name
 };
 
 using Fields = std::vector<Field>;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "verify/metadata_proof.h"
 #include "verify/random_case.h"
 
 namespace lora_bench {
@@ -177,6 +178,20 @@ void try_layer_faults(SelfTestReport& report, const ProgressLine& progress, cons
   }
 }
 
+void try_metadata_faults(SelfTestReport& report, const ProgressLine& progress, const Stop& stop) {
+  const std::vector<TellingMetadata> steps = telling_metadata();
+  for (const MetadataFaultDoc& doc : metadata_faults()) {
+    if (stop()) {
+      return;
+    }
+    const SelfTestRow row = hunt_metadata(doc, steps);
+    report.rows.push_back(row);
+    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
+                        : fmt::format("{}: NOT CAUGHT", row.fault));
+  }
+  try_right_metadata(steps, report);
+}
+
 }  // namespace
 
 bool sound(const SelfTestReport& report) {
@@ -195,6 +210,7 @@ SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
   try_mutants(gpu_mutants(), report, progress, stop);
   try_layer_faults(report, progress, stop);
   try_right_layers(telling_layers(), report, stop);
+  try_metadata_faults(report, progress, stop);
   const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
   const auto share = static_cast<std::int64_t>(backends.size());
   for (std::int64_t turn = 0; turn < share && !stop(); ++turn) {

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "device/facts.h"
+#include "verify/metadata_proof.h"
 #include "verify/mutant_faults.h"
 
 namespace lora_bench {
@@ -23,6 +24,7 @@ struct Named {
   std::unique_ptr<Backend> (*gpu)(kernels::MutantFault, const std::string&) = nullptr;
   Fault fault = Fault::kNone;
   kernels::MutantFault gpu_fault = kernels::MutantFault::kNone;
+  bool of_metadata = false;
 };
 
 Named find_fault(const std::string& fault) {
@@ -44,7 +46,11 @@ Named find_fault(const std::string& fault) {
       named.gpu_fault = entry.fault;
     }
   }
-  if (named.host == nullptr && named.gpu == nullptr) {
+  for (const MetadataFaultDoc& doc : metadata_faults()) {
+    known.emplace_back(doc.fault);
+    named.of_metadata = named.of_metadata || doc.fault == fault;
+  }
+  if (named.host == nullptr && named.gpu == nullptr && !named.of_metadata) {
     Diagnostic unknown;
     unknown.what = "unknown mutant '" + fault + "'";
     unknown.allowed = "none, gpu-none, or a fault that `lora-bench list mutants` shows";
@@ -72,6 +78,9 @@ std::string why_no_mutant(const std::string& fault) {
 
 std::unique_ptr<Backend> make_mutant(const std::string& fault) {
   const Named named = find_fault(fault);
+  if (named.of_metadata) {
+    return make_metadata_mutant(fault);
+  }
   const std::string name = "mutant:" + fault;
   return named.gpu == nullptr ? named.host(named.fault, name) : named.gpu(named.gpu_fault, name);
 }

@@ -36,6 +36,7 @@ enum class Draw : std::uint64_t {
   kRankDeal = 6,
   kScale = 7,
   kUneven = 8,
+  kRequest = 9,
   kX = 100,
   kH = 101,
   kY = 102,

@@ -1,0 +1,334 @@
+#include "verify/metadata_proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "ops/metadata_buffers.h"
+#include "reference/metadata.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr int kReplaysOnDevice = 50;
+constexpr int kReplaysOnHost = 3;
+
+using Bytes = MetadataBuffers::Contents;
+
+const std::vector<std::int32_t>& rows_asked(const MetadataProblem& problem,
+                                            const EngineStep& engine) {
+  return problem.form == Form::kSampler ? engine.request_of_sample : engine.request_of_token;
+}
+
+// Entries of the table that no row names hold what would be wrong: a slot, none, no slot at all.
+EngineStep with_poisoned_holes(const MetadataProblem& problem, EngineStep engine) {
+  const std::vector<std::int32_t>& rows = rows_asked(problem, engine);
+  const std::unordered_set<std::int32_t> named(rows.begin(), rows.end());
+  const std::int32_t wrong[] = {static_cast<std::int32_t>(problem.slots) - 1, kNoAdapter, 0,
+                                0x7FFFFFFF};
+  for (std::size_t request = 0; request < engine.slot_of_request.size(); ++request) {
+    if (!named.contains(static_cast<std::int32_t>(request))) {
+      engine.slot_of_request[request] = wrong[request % std::size(wrong)];
+    }
+  }
+  return engine;
+}
+
+// A number in each entry that is not the promised one, nor any that is likely.
+Bytes poison_for(const MetadataProblem& problem, const std::vector<FilledArray>& promised) {
+  constexpr std::int64_t kFlipped = 0x2A5A5A5A;
+  const std::vector<MetadataArray> arrays = outputs_of(problem);
+  Bytes bytes;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    bytes.emplace_back(static_cast<std::size_t>(arrays[i].bytes()));
+    for (std::int64_t entry = 0; entry < arrays[i].elements; ++entry) {
+      const auto at = static_cast<std::size_t>(entry);
+      const bool known = at < promised[i].values.size();
+      put_index(arrays[i], bytes[i].data(), entry,
+                (known ? promised[i].values[at] : entry) ^ kFlipped);
+    }
+  }
+  return bytes;
+}
+
+// What is damaged or changed, with the hypothesis that says so.
+std::optional<std::pair<std::string, Hypothesis>> memory_fault(const MetadataBuffers& buffers) {
+  if (const std::string damage = buffers.damage(); !damage.empty()) {
+    return {{damage, written_outside()}};
+  }
+  const std::string changed = buffers.changed_input();
+  return changed.empty()
+             ? std::nullopt
+             : std::optional(std::pair{fmt::format("input {} changed", changed), input_changed()});
+}
+
+class MetadataProof {
+ public:
+  MetadataProof(const MetadataStep& step, const MetadataBuilder& builder, Memory& memory)
+      : step_(step),
+        builder_(builder),
+        memory_(memory),
+        promised_(promised_metadata(step.problem, step.engine)) {}
+
+  Verdict run(bool relations) {
+    first_launch(false);
+    first_launch(true);
+    pass(Level::kExact);
+    pass(Level::kMemory);
+    if (relations) {
+      replays();
+      pass(Level::kRelations);
+    }
+    conclude();
+    return std::move(verdict_);
+  }
+
+ private:
+  [[nodiscard]] bool failed() const { return verdict_.failure.has_value(); }
+
+  void pass(Level level) {
+    if (!failed()) {
+      verdict_.passed.push_back(level);
+    }
+  }
+
+  void load(MetadataBuffers& buffers, const EngineStep& engine) const {
+    buffers.put_inputs(input_bytes(step_.problem, with_poisoned_holes(step_.problem, engine)));
+  }
+
+  void first_launch(bool shifted) {
+    if (failed()) {
+      return;
+    }
+    MetadataBuffers buffers(memory_, step_.problem, shifted);
+    load(buffers, step_.engine);
+    const Bytes before = poison_for(step_.problem, promised_);
+    buffers.put_outputs(before);
+    memory_.synchronize();
+    builder_.launch(step_.problem, buffers.operands(), Stream{});
+    memory_.synchronize();
+    look(buffers, {Level::kExact, shifted ? "with shifted arrays" : ""}, step_, promised_, before);
+  }
+
+  // Recorded once; what it is replayed for lies over what the step before left, then over poison.
+  void replays() {
+    if (failed()) {
+      return;
+    }
+    MetadataBuffers buffers(memory_, step_.problem);
+    load(buffers, step_.engine);
+    buffers.put_outputs(poison_for(step_.problem, promised_));
+    const std::function<void()> run = memory_.record(
+        [&](void* stream) { builder_.launch(step_.problem, buffers.operands(), Stream{stream}); });
+    const int runs = memory_.space() == Space::kDevice ? kReplaysOnDevice : kReplaysOnHost;
+    for (int turn = 0; turn < runs && !failed(); ++turn) {
+      replay(buffers, run, "replayed", step_.engine);
+    }
+    for (const OtherStep& other : other_steps(step_)) {
+      replay(buffers, run, fmt::format("replayed {}", other.name), other.engine);
+      replay(buffers, run, "replayed for the first step again", step_.engine);
+      if (!failed()) {
+        buffers.put_outputs(
+            poison_for(step_.problem, promised_metadata(step_.problem, other.engine)));
+        replay(buffers, run, fmt::format("replayed {}", other.name), other.engine);
+      }
+    }
+  }
+
+  void replay(MetadataBuffers& buffers, const std::function<void()>& run, const std::string& what,
+              const EngineStep& engine) {
+    if (failed()) {
+      return;
+    }
+    const MetadataStep step{step_.problem, engine};
+    const std::vector<FilledArray> promised = promised_metadata(step.problem, engine);
+    const Bytes before = buffers.outputs();
+    load(buffers, engine);
+    memory_.synchronize();
+    run();
+    look(buffers, {Level::kRelations, what}, step, promised, before);
+    earlier_.push_back(promised);
+  }
+
+  struct Asked {
+    Level level;
+    std::string what;
+  };
+
+  void look(const MetadataBuffers& buffers, const Asked& asked, const MetadataStep& step,
+            const std::vector<FilledArray>& promised, const Bytes& before) {
+    const Bytes got = buffers.outputs();
+    const MetadataEvidence evidence{step, promised, before, got, earlier_};
+    const std::vector<MetadataArray> arrays = outputs_of(step.problem);
+    Failure failure{asked.level, {}, 0, 0, {}, {}, {}};
+    std::string first;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      for (std::size_t entry = 0; entry < promised[i].values.size(); ++entry) {
+        ++failure.compared;
+        if (evidence.is_wrong(i, entry)) {
+          first = failure.wrong++ > 0
+                      ? first
+                      : fmt::format("{}[{}]: expected {}, got {}", arrays[i].name, entry,
+                                    index_text(arrays[i], promised[i].values[entry]),
+                                    index_text(arrays[i], evidence.got_at(i, entry)));
+        }
+      }
+    }
+    verdict_.compared += failure.compared;
+    const auto memory = memory_fault(buffers);
+    if (failure.wrong == 0 && !memory) {
+      return;
+    }
+    failure.what = asked.what.empty() ? first : asked.what + (first.empty() ? "" : ": " + first);
+    Hypothesis hypothesis = failure.wrong > 0 ? diagnose_metadata(evidence) : Hypothesis{};
+    if (memory) {
+      failure.level = failure.wrong > 0 ? asked.level : Level::kMemory;
+      failure.what += (failure.what.empty() ? "" : "; ") + memory->first;
+      hypothesis = hypothesis.key.empty() ? memory->second : hypothesis;
+    }
+    failure.hypothesis = hypothesis.key;
+    failure.explanation = hypothesis.sentence;
+    verdict_.passed.clear();
+    verdict_.status = Status::kFailed;
+    verdict_.message = describe(failure);
+    verdict_.failure = std::move(failure);
+  }
+
+  void conclude() {
+    verdict_.rows_checked = 1;
+    if (!failed()) {
+      verdict_.status = verdict_.compared > 0 ? Status::kPassed : Status::kMistrusted;
+      verdict_.message = verdict_.compared > 0 ? "" : "the form promises nothing of this step";
+    }
+  }
+
+  const MetadataStep& step_;
+  const MetadataBuilder& builder_;
+  Memory& memory_;
+  std::vector<FilledArray> promised_;
+  std::vector<std::vector<FilledArray>> earlier_;
+  Verdict verdict_;
+};
+
+reference::Engine engine_for_reference(const MetadataProblem& problem, const EngineStep& engine) {
+  return {.request_of_row = rows_asked(problem, engine),
+          .slot_of_request = engine.slot_of_request,
+          .rank = engine.rank,
+          .scale = engine.scale,
+          .slots = problem.slots,
+          .vocabulary = problem.vocabulary,
+          .extra_vocabulary = problem.extra_vocabulary,
+          .chunk = problem.chunk,
+          .most_segments = problem.most_segments(),
+          .idle_segments = problem.idle_segments};
+}
+
+}  // namespace
+
+std::vector<FilledArray> promised_metadata(const MetadataProblem& problem,
+                                           const EngineStep& engine) {
+  const reference::Engine asked = engine_for_reference(problem, engine);
+  std::vector<reference::Entries> entries;
+  switch (problem.form) {
+    case Form::kKernel:
+      entries = kernel_form(asked);
+      break;
+    case Form::kPrefill:
+      entries = prefill_form(asked);
+      break;
+    case Form::kSampler:
+      entries = sampler_form(asked);
+      break;
+    case Form::kEmbedding:
+      entries = embedding_form(asked);
+      break;
+    case Form::kChunked:
+      entries = chunked_form(asked);
+      break;
+  }
+  std::vector<FilledArray> promised;
+  for (reference::Entries& values : entries) {
+    promised.push_back({std::move(values)});
+  }
+  return promised;
+}
+
+Verdict verify_metadata(const MetadataStep& step, const MetadataBuilder& builder, Memory& memory,
+                        bool relations) {
+  return MetadataProof(step, builder, memory).run(relations);
+}
+
+std::string wrong_metadata(const MetadataProblem& problem, const EngineStep& engine,
+                           const std::vector<std::vector<std::byte>>& outputs) {
+  const std::vector<FilledArray> promised = promised_metadata(problem, engine);
+  const std::vector<MetadataArray> arrays = outputs_of(problem);
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    for (std::size_t entry = 0; entry < promised[i].values.size(); ++entry) {
+      const std::int64_t got =
+          index_at(arrays[i], outputs[i].data(), static_cast<std::int64_t>(entry));
+      if (got != promised[i].values[entry]) {
+        return fmt::format("{}[{}]: expected {}, got {}", arrays[i].name, entry,
+                           index_text(arrays[i], promised[i].values[entry]),
+                           index_text(arrays[i], got));
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<OtherStep> other_steps(const MetadataStep& step) {
+  const auto slots = static_cast<std::int32_t>(step.problem.slots);
+  std::vector<OtherStep> others;
+  const auto add = [&](std::string_view name, auto change) {
+    EngineStep engine = step.engine;
+    change(engine);
+    others.push_back({name, std::move(engine)});
+  };
+  const auto rows_of = [](EngineStep& engine, auto change) {
+    change(engine.request_of_token);
+    change(engine.request_of_sample);
+  };
+  add("without an adapter", [&](EngineStep& engine) {
+    rows_of(engine, [](auto& rows) { std::fill(rows.begin(), rows.end(), kNoAdapter); });
+  });
+  add("with every slot", [&](EngineStep& engine) {
+    for (std::size_t i = 0; i < engine.slot_of_request.size(); ++i) {
+      engine.slot_of_request[i] = static_cast<std::int32_t>(i) % slots;
+    }
+    const auto requests = static_cast<std::int32_t>(engine.slot_of_request.size());
+    rows_of(engine, [&](auto& rows) {
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        rows[i] = static_cast<std::int32_t>(i) % requests;
+      }
+    });
+  });
+  add("with one adapter", [&](EngineStep& engine) {
+    std::fill(engine.slot_of_request.begin(), engine.slot_of_request.end(), slots - 1);
+    rows_of(engine, [](auto& rows) { std::fill(rows.begin(), rows.end(), 0); });
+  });
+  add("with rows in reverse order", [&](EngineStep& engine) {
+    rows_of(engine, [](auto& rows) { std::reverse(rows.begin(), rows.end()); });
+    std::reverse(engine.rank.begin(), engine.rank.end());
+    std::reverse(engine.scale.begin(), engine.scale.end());
+  });
+  add("with fewer rows", [&](EngineStep& engine) {
+    rows_of(engine, [](auto& rows) {
+      std::fill(rows.begin() + std::ssize(rows) / 2, rows.end(), kNoAdapter);
+    });
+  });
+  add("with the first row alone", [&](EngineStep& engine) {
+    std::fill(engine.slot_of_request.begin(), engine.slot_of_request.end(), 0);
+    rows_of(engine, [](auto& rows) {
+      std::fill(rows.begin(), rows.end(), kNoAdapter);
+      if (!rows.empty()) {
+        rows.front() = 0;
+      }
+    });
+  });
+  return others;
+}
+
+}  // namespace lora_bench
