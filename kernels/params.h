@@ -71,6 +71,69 @@ struct PlanParams {
   std::int32_t slots = 0;
 };
 
+// What an engine has at the start of a step. A row's request is -1 where it has none, an entry of
+// the table is -1 where the request has no adapter; what else names no slot counts as none.
+struct EngineParams {
+  const std::int32_t* request_of_row = nullptr;   // [rows]
+  const std::int32_t* slot_of_request = nullptr;  // [requests]
+  std::int32_t rows = 0;
+  std::int32_t requests = 0;
+  std::int32_t slots = 0;
+};
+
+// The forms of docs/plan.md.
+struct KernelFormParams {
+  EngineParams engine;
+  std::int32_t* adapter_of_token = nullptr;  // [rows]
+  std::int32_t* token_order = nullptr;       // [rows]
+  std::int32_t* active_ids = nullptr;        // [slots + 1], -1 after the groups
+  std::int32_t* counts = nullptr;            // [slots + 1], 0 after the groups
+  std::int32_t* starts = nullptr;            // [slots + 2], 0 after the end of the last group
+  std::int32_t* active = nullptr;            // [1]
+  std::int32_t* no_adapter = nullptr;        // [1]
+};
+
+struct PrefillFormParams {
+  EngineParams engine;
+  std::int32_t* starts = nullptr;   // [rows], as lengths and adapters: what is behind the runs
+  std::int32_t* lengths = nullptr;  // is left alone
+  std::int32_t* adapters = nullptr;
+  std::int32_t* batch_size = nullptr;  // [1], as all that follows
+  std::int32_t* longest = nullptr;
+  std::int32_t* tokens = nullptr;
+  std::int32_t* no_adapter = nullptr;
+};
+
+struct SamplerFormParams {
+  EngineParams engine;
+  std::int32_t* adapters = nullptr;  // [rows]
+  std::int64_t* padded = nullptr;    // [rows]
+};
+
+struct EmbeddingFormParams {
+  EngineParams engine;
+  std::int64_t vocabulary = 0;
+  std::int64_t extra_vocabulary = 0;
+  std::int64_t* extra = nullptr;  // [rows]
+  std::int64_t* table = nullptr;  // [rows]
+};
+
+struct ChunkedFormParams {
+  EngineParams engine;
+  const std::int32_t* rank = nullptr;  // [slots]
+  const float* scale = nullptr;        // [slots]
+  std::int32_t chunk = 0;
+  std::int32_t most_segments = 0;
+  bool idle_segments = false;              // rows without an adapter have segments of slot `slots`
+  std::int32_t* permutation = nullptr;     // [rows]
+  std::int32_t* segment_starts = nullptr;  // [most_segments + 1], the end after the segments
+  std::int32_t* adapter_of_segment = nullptr;  // [most_segments]
+  std::int32_t* ranks = nullptr;               // [slots, and 1 for idle segments]
+  float* scales = nullptr;                     // as many
+  std::int32_t* segments = nullptr;            // [1]
+  std::int32_t* chunk_out = nullptr;           // [1]
+};
+
 // 4 KB is what a launch may carry on every supported architecture.
 static_assert(std::is_trivially_copyable_v<ShrinkParams> && sizeof(ShrinkParams) < 4096);
 static_assert(std::is_trivially_copyable_v<ExpandParams> && sizeof(ExpandParams) < 4096);

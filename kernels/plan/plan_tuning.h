@@ -23,9 +23,10 @@ constexpr std::int64_t kPlanSharedBytes = 63 << 10;
 // A cluster of more needs to be asked for, and may be refused.
 constexpr int kPlanMostBlocks = 8;
 
-// For any batch of up to `most_tokens`: a captured launch keeps its shape.
+// For any batch of up to `most_tokens`: a captured launch keeps its shape. `units`: two more rows
+// of shared memory, for where groups and their units begin (grouping.cuh).
 [[nodiscard]] PlanTuning plan_tuning(std::int64_t most_tokens, std::int64_t slots,
-                                     int compute_capability);
+                                     int compute_capability, bool units = false);
 
 // Rounds of each warp for so many tokens.
 [[nodiscard]] std::int64_t plan_rounds(const PlanTuning& tuning, std::int64_t tokens);

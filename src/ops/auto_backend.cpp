@@ -19,11 +19,14 @@ namespace {
 class AutoBackend final : public Backend {
  public:
   explicit AutoBackend(const AutoDevice& device)
-      : device_(device), panel_(make_tuned_panel_backend()) {}
+      : device_(device),
+        panel_(make_tuned_panel_backend()),
+        metadata_(make_device_metadata(device.compute_capability)) {}
 
   [[nodiscard]] std::string_view name() const override { return "auto"; }
   [[nodiscard]] std::string_view summary() const override { return kAutoSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
+  [[nodiscard]] const MetadataBuilder* metadata() const override { return metadata_.get(); }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
     const Support taken = tensor_cores_take(problem, device);
     const std::string why_not = taken.yes ? why_not_tuned(device_, problem) : "";
@@ -74,6 +77,7 @@ class AutoBackend final : public Backend {
 
   AutoDevice device_;
   std::unique_ptr<Backend> panel_;
+  std::unique_ptr<MetadataBuilder> metadata_;
 };
 
 }  // namespace

@@ -60,6 +60,10 @@ inline constexpr std::string_view kAutoSummary =
 // Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_auto_backend();
 
+// Op metadata by one kernel a form, of devices of that compute capability (of DeviceFacts). A
+// launch throws EnvironmentError in a build without CUDA.
+[[nodiscard]] std::unique_ptr<MetadataBuilder> make_device_metadata(int compute_capability);
+
 inline constexpr std::string_view kCpuSummary =
     "host cores, vectorised (AVX-512, AVX2 or baseline); every op in bf16, fp16 and fp32";
 

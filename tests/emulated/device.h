@@ -97,6 +97,12 @@ T atomicAdd(T* at, V value) {
   return before;
 }
 template <typename T>
+T atomicMax(T* at, T value) {
+  const T before = *at;
+  *at = before < value ? value : before;
+  return before;
+}
+template <typename T>
 T atomicCAS(T* at, T expected, T wanted) {
   const T before = *at;
   *at = before == expected ? wanted : before;
