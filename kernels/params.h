@@ -122,7 +122,7 @@ struct ChunkedFormParams {
   EngineParams engine;
   const std::int32_t* rank = nullptr;  // [slots]
   const float* scale = nullptr;        // [slots]
-  std::int32_t chunk = 0;
+  std::int32_t chunk = 0;              // a power of two
   std::int32_t most_segments = 0;
   bool idle_segments = false;              // rows without an adapter have segments of slot `slots`
   std::int32_t* permutation = nullptr;     // [rows]

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/link.cuh"
 #include "kernels/plan/plan_tuning.h"
 
 // A stable counting sort of rows into groups in one launch, for forms that differ in what a row's
@@ -11,11 +12,12 @@
 //   int groups() const                      how many there are
 //   std::int64_t rows() const               rows to place
 //   int group_of(std::int64_t row) const    below groups(), of a row that there is
+//   begin()                                 called by every thread, before rows are counted
 //   units(group, rows)                      what is counted beside rows, of a group with so many;
 //   kUnits                                  whether put() asks where a group and its units begin
 //   list(place, group, rows, begin, unit)   called for every group by every block, once both sums
 //                                           over the groups before it are known
-//   finish(place, units)                    called by every thread of every block after that
+//   finish(place, units)                    called by every thread of every block at the end
 //   put(place, row, group, to)              called for every row with its place in the order
 namespace lora_bench::kernels {
 namespace grouping {
@@ -51,6 +53,7 @@ struct Place {
   std::int32_t* start;     // where the block's rows begin in the order
   std::int32_t* begin;     // where the rows of all blocks begin, and the units: of forms that have
   std::int32_t* unit;      // them (kUnits)
+  std::int32_t* units;     // of all groups
 };
 
 // Some rounds of a warp: 32 rows each. `group` is `groups` past the end.
@@ -94,19 +97,33 @@ __device__ void for_each_round(const Rounds& rounds, Visit visit) {
   }
 }
 
-__device__ inline void sync_blocks() {
+// What the blocks of the cluster have written to shared memory is seen by all of them after both.
+__device__ inline void arrive_in_cluster() {
 #if __CUDA_ARCH__ >= 900
   if (gridDim.x > 1) {
-    cooperative_groups::this_cluster().sync();
+    cooperative_groups::this_cluster().barrier_arrive();
+  }
+#endif
+}
+
+__device__ inline void await_cluster() {
+#if __CUDA_ARCH__ >= 900
+  if (gridDim.x > 1) {
+    cooperative_groups::this_cluster().barrier_wait();
     return;
   }
 #endif
   __syncthreads();
 }
 
+__device__ inline void sync_blocks() {
+  arrive_in_cluster();
+  await_cluster();
+}
+
 // The same variable in the shared memory of another block of the cluster.
 template <typename Value>
-__device__ const Value* of_block(Value* word, unsigned block) {
+__device__ Value* of_block(Value* word, unsigned block) {
 #if __CUDA_ARCH__ >= 900
   if (gridDim.x > 1) {
     return cooperative_groups::this_cluster().map_shared_rank(word, block);
@@ -117,21 +134,24 @@ __device__ const Value* of_block(Value* word, unsigned block) {
 
 // Per group: rows of the block, and in each warp's row the rows of the warps before it.
 __device__ inline void scan_warps(std::int32_t* warp_rows, int warps, const Place& place) {
+  constexpr int kTogether = 8;  // loads under way before the first store
   for (int group = static_cast<int>(threadIdx.x); group < place.groups;
        group += static_cast<int>(blockDim.x)) {
-    // All loads before the first store, so that they are under way together.
-    std::int32_t of_warp[kPlanMostWarps];
-#pragma unroll
-    for (int warp = 0; warp < kPlanMostWarps; ++warp) {
-      of_warp[warp] = warp < warps ? warp_rows[warp * place.groups + group] : 0;
-    }
     std::int32_t rows = 0;
+#pragma unroll 1
+    for (int first = 0; first < warps; first += kTogether) {
+      std::int32_t of_warp[kTogether];
 #pragma unroll
-    for (int warp = 0; warp < kPlanMostWarps; ++warp) {
-      if (warp < warps) {
-        warp_rows[warp * place.groups + group] = rows;
+      for (int i = 0; i < kTogether; ++i) {
+        of_warp[i] = first + i < warps ? warp_rows[(first + i) * place.groups + group] : 0;
       }
-      rows += of_warp[warp];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (first + i < warps) {
+          warp_rows[(first + i) * place.groups + group] = rows;
+        }
+        rows += of_warp[i];
+      }
     }
     place.block[group] = rows;
     if (gridDim.x == 1) {  // nothing to add from other blocks
@@ -143,15 +163,20 @@ __device__ inline void scan_warps(std::int32_t* warp_rows, int warps, const Plac
 
 // Per group: rows of all blocks, and in `start` the rows of the blocks before this one.
 __device__ inline void scan_blocks(const Place& place) {
+  constexpr unsigned kTogether = 8;
   for (int group = static_cast<int>(threadIdx.x); group < place.groups;
        group += static_cast<int>(blockDim.x)) {
     std::int32_t rows = 0;
     std::int32_t before = 0;
+#pragma unroll 1
+    for (unsigned first = 0; first < gridDim.x; first += kTogether) {
 #pragma unroll
-    for (unsigned block = 0; block < kPlanMostBlocks; ++block) {
-      const std::int32_t own = block < gridDim.x ? *of_block(place.block + group, block) : 0;
-      before += block < blockIdx.x ? own : 0;
-      rows += own;
+      for (unsigned i = 0; i < kTogether; ++i) {
+        const unsigned block = first + i;
+        const std::int32_t own = block < gridDim.x ? *of_block(place.block + group, block) : 0;
+        before += block < blockIdx.x ? own : 0;
+        rows += own;
+      }
     }
     place.all[group] = rows;
     place.start[group] = before;
@@ -163,51 +188,59 @@ __device__ inline unsigned long long rows_and_units(std::int32_t rows, std::int3
   return static_cast<unsigned>(rows) + (static_cast<unsigned long long>(units) << 32);
 }
 
-// The sum of `value` over the threads before this one; `total` over all of the block.
-__device__ inline unsigned long long sum_before(unsigned long long value,
-                                                unsigned long long& total) {
-  __shared__ unsigned long long of_warp[kMostThreads / kLanes];
+// The sum of `value` over the lanes before this one; `total` over all of the warp.
+__device__ inline unsigned long long sum_of_lanes_before(unsigned long long value,
+                                                         unsigned long long& total) {
   const int lane = static_cast<int>(threadIdx.x % kLanes);
-  const int warp = static_cast<int>(threadIdx.x / kLanes);
   unsigned long long upto = value;
+#pragma unroll
   for (int distance = 1; distance < kLanes; distance *= 2) {
     const unsigned long long other =
         __shfl_up_sync(kAllLanes, upto, static_cast<unsigned>(distance));
     upto += lane >= distance ? other : 0ULL;
   }
-  if (lane == kLanes - 1) {
-    of_warp[warp] = upto;
+  total = __shfl_sync(kAllLanes, upto, kLanes - 1);
+  return upto - value;
+}
+
+// The same over the threads of the block.
+__device__ inline unsigned long long sum_before(unsigned long long value,
+                                                unsigned long long& total) {
+  __shared__ unsigned long long of_warp[kMostThreads / kLanes];
+  const int lane = static_cast<int>(threadIdx.x % kLanes);
+  const int warp = static_cast<int>(threadIdx.x / kLanes);
+  unsigned long long of_own_warp = 0;
+  const unsigned long long in_warp = sum_of_lanes_before(value, of_own_warp);
+  if (lane == 0) {
+    of_warp[warp] = of_own_warp;
   }
   __syncthreads();
   // Every warp scans the sums of all warps by itself: one barrier less.
   const bool is_warp = lane < static_cast<int>(blockDim.x) / kLanes;
-  unsigned long long upto_warp = is_warp ? of_warp[lane] : 0ULL;
-  for (int distance = 1; distance < kLanes; distance *= 2) {
-    const unsigned long long other =
-        __shfl_up_sync(kAllLanes, upto_warp, static_cast<unsigned>(distance));
-    upto_warp += lane >= distance ? other : 0ULL;
-  }
-  total = __shfl_sync(kAllLanes, upto_warp, kLanes - 1);
-  const unsigned long long earlier_warps =
-      __shfl_sync(kAllLanes, upto_warp, warp > 0 ? warp - 1 : 0);
-  return upto - value + (warp > 0 ? earlier_warps : 0ULL);
+  const unsigned long long before = sum_of_lanes_before(is_warp ? of_warp[lane] : 0ULL, total);
+  return in_warp + __shfl_sync(kAllLanes, before, warp);
 }
 
 // Per group: where its rows begin in the order, those of this block. A thread owns neighbouring
-// groups.
+// groups; of few groups the first warp has all, and the others go on.
 template <typename Form>
 __device__ void scan_groups(const Form& form, const Place& place) {
-  const int threads = static_cast<int>(blockDim.x);
+  constexpr int kFewEach = 4;
+  const bool few = place.groups <= kFewEach * kLanes;
+  const int threads = few ? kLanes : static_cast<int>(blockDim.x);
   const int each = (place.groups + threads - 1) / threads;
   const int first = min(static_cast<int>(threadIdx.x) * each, place.groups);
   const int last = min(first + each, place.groups);
+  if (few && static_cast<int>(threadIdx.x) >= kLanes) {
+    return;
+  }
   unsigned long long sum = 0;
   for (int group = first; group < last; ++group) {
     const std::int32_t rows = place.all[group];
     sum += rows_and_units(rows, form.units(group, rows));
   }
   unsigned long long total = 0;
-  unsigned long long before = sum_before(sum, total);
+  unsigned long long before = few ? sum_of_lanes_before(sum, total) : sum_before(sum, total);
   for (int group = first; group < last; ++group) {
     const std::int32_t rows = place.all[group];
     const auto begin = static_cast<std::int32_t>(before & 0xFFFFFFFFULL);
@@ -220,7 +253,9 @@ __device__ void scan_groups(const Form& form, const Place& place) {
     form.list(place, group, rows, begin, unit);
     before += rows_and_units(rows, form.units(group, rows));
   }
-  form.finish(place, static_cast<std::int32_t>(total >> 32));
+  if (threadIdx.x == 0) {
+    *place.units = static_cast<std::int32_t>(total >> 32);
+  }
 }
 
 // A warp owns neighbouring rows and counts its rows of each group; scans over warps, blocks of the
@@ -230,6 +265,7 @@ template <typename Form>
 __global__ void __launch_bounds__(kMostThreads)
     group_rows(const __grid_constant__ Form form, int rounds, int bits) {
   extern __shared__ std::int32_t shared[];
+  __shared__ std::int32_t units_of_all;
   const int warps = static_cast<int>(blockDim.x) / kLanes;
   const int warp = static_cast<int>(threadIdx.x) / kLanes;
   Place place;
@@ -244,11 +280,14 @@ __global__ void __launch_bounds__(kMostThreads)
   place.start = place.all + place.groups;
   place.begin = place.start + place.groups;
   place.unit = place.begin + place.groups;
+  place.units = &units_of_all;
 
   for (int group = place.lane; group < place.groups; group += kLanes) {
     place.mine[group] = 0;
   }
   __syncwarp();
+  await_previous_kernel();
+  form.begin();
   Rounds kept;
   for (int round = 0; round < rounds; round += kPlanRoundsInFlight) {
     kept = read_rounds(form, place, round);
@@ -263,10 +302,11 @@ __global__ void __launch_bounds__(kMostThreads)
   sync_blocks();  // all blocks have their rows in `block`; one alone has them in `all`
   if (gridDim.x > 1) {
     scan_blocks(place);
-    sync_blocks();  // `all` is whole; and no block leaves while another reads its memory
+    arrive_in_cluster();  // this block reads the memory of others no more
+    __syncthreads();      // `all` is whole
   }
   scan_groups(form, place);
-  __syncthreads();  // `start` is whole
+  __syncthreads();  // `start` is whole, and the units of all groups are known
   for (int round = 0; round < rounds; round += kPlanRoundsInFlight) {
     if (rounds > kPlanRoundsInFlight) {  // else all of them are still here
       kept = read_rounds(form, place, round);
@@ -285,6 +325,10 @@ __global__ void __launch_bounds__(kMostThreads)
         }
       }
     });
+  }
+  form.finish(place, units_of_all);
+  if (gridDim.x > 1) {
+    await_cluster();  // no block leaves while another reads its memory
   }
 }
 
@@ -305,18 +349,28 @@ template <typename... Kernel, typename Params, typename... More>
       return asked;
     }
   }
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = static_cast<unsigned>(tuning.blocks);
-  cluster.val.clusterDim.y = 1;
-  cluster.val.clusterDim.z = 1;
+  constexpr int kPortableBlocks = 8;
+  if (tuning.blocks > kPortableBlocks) {
+    const cudaError_t asked =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (asked != cudaSuccess) {
+      return asked;
+    }
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(tuning.blocks);
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(tuning.blocks));
   config.blockDim = dim3(static_cast<unsigned>(tuning.warps_per_block * kLanes));
   config.dynamicSmemBytes = static_cast<std::size_t>(tuning.shared_bytes);
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = tuning.blocks > 1 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = tuning.blocks > 1 ? 2 : 1;
   return cudaLaunchKernelEx(&config, kernel, params, static_cast<int>(plan_rounds(tuning, rows)),
                             more...);
 }

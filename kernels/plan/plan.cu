@@ -17,6 +17,7 @@ struct PlanForm {
     const std::int32_t id = params.adapter_of_token[row];
     return id >= 0 && id < params.slots ? id : params.slots;
   }
+  __device__ void begin() const {}
   // A unit is an active group.
   __device__ std::int32_t units(int group, std::int32_t rows) const {
     return group < params.slots && rows > 0 ? 1 : 0;

@@ -19,28 +19,37 @@ std::int64_t shared_bytes(int warps, std::int64_t slots, bool units) {
          static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
+// Warps that serve a block of so many rows in one round, within what a block may have.
+int wanted_warps(std::int64_t rows) {
+  const std::int64_t enough = divide_up(std::max<std::int64_t>(rows, 1), kWarpLanes);
+  return static_cast<int>(std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(enough))), kPlanLeastWarps,
+      kPlanMostWarps));
+}
+
 }  // namespace
 
 PlanTuning plan_tuning(std::int64_t most_tokens, std::int64_t slots, int compute_capability,
                        bool units) {
   constexpr int kFirstWithClusters = 90;
+  constexpr std::int64_t kRowsOfOneBlock = 512;
   PlanTuning tuning;
-  int warps = kPlanMostWarps;
+  tuning.blocks = 1;
+  if (compute_capability >= kFirstWithClusters && most_tokens > kRowsOfOneBlock) {
+    const auto enough =
+        static_cast<std::uint64_t>(divide_up(most_tokens, kPlanLeastWarps * kWarpLanes));
+    tuning.blocks =
+        static_cast<int>(std::min<std::uint64_t>(std::bit_ceil(enough), kPlanMostBlocks));
+  }
+  int warps = wanted_warps(divide_up(most_tokens, tuning.blocks));
   while (warps > 0 && shared_bytes(warps, slots, units) > kPlanSharedBytes) {
     warps /= 2;
   }
   if (warps == 0) {
-    return tuning;
+    return {};
   }
   tuning.warps_per_block = warps;
   tuning.shared_bytes = shared_bytes(warps, slots, units);
-  tuning.blocks = 1;
-  if (compute_capability >= kFirstWithClusters) {
-    const std::int64_t tokens_per_block = warps * kPlanRoundsInFlight * kWarpLanes;
-    const auto enough = static_cast<std::uint64_t>(divide_up(most_tokens, tokens_per_block));
-    tuning.blocks = static_cast<int>(std::min<std::uint64_t>(
-        std::bit_ceil(std::max<std::uint64_t>(enough, 1)), kPlanMostBlocks));
-  }
   return tuning;
 }
 

@@ -17,11 +17,12 @@ struct PlanTuning {
 
 // Rounds whose loads are under way together.
 constexpr int kPlanRoundsInFlight = 4;
-constexpr int kPlanMostWarps = 16;
+constexpr int kPlanLeastWarps = 8;
+constexpr int kPlanMostWarps = 32;
 // What every architecture lets a block have, if asked: 64 KB, less what the kernel has by itself.
 constexpr std::int64_t kPlanSharedBytes = 63 << 10;
-// A cluster of more needs to be asked for, and may be refused.
-constexpr int kPlanMostBlocks = 8;
+// More than eight have to be asked for: every Hopper GPU has clusters of sixteen such blocks.
+constexpr int kPlanMostBlocks = 16;
 
 // For any batch of up to `most_tokens`: a captured launch keeps its shape. `units`: two more rows
 // of shared memory, for where groups and their units begin (grouping.cuh).

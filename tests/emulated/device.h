@@ -89,6 +89,15 @@ inline int __reduce_add_sync(unsigned, int value) {
   }
   return sum;
 }
+inline int __reduce_max_sync(unsigned, int value) {
+  const auto* const all = lora_bench::emulated::meet_in_warp({{static_cast<std::uint32_t>(value)}});
+  int most = value;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const int other = static_cast<int>(all[lane].words[0]);
+    most = most < other ? other : most;
+  }
+  return most;
+}
 
 template <typename T, typename V>
 T atomicAdd(T* at, V value) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <utility>
 
 #include "kernels/plan/plan_tuning.h"
 #include "ops/device_plan.h"
@@ -19,15 +20,21 @@ std::int64_t tokens_covered(const PlanTuning& tuning, std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("plan: a block for every 2048 tokens, at most eight, one without clusters") {
-  CHECK(plan_tuning(0, 64, kHopper).blocks == 1);
-  CHECK(plan_tuning(1024, 64, kHopper).blocks == 1);
-  CHECK(plan_tuning(2048, 64, kHopper).blocks == 1);
-  CHECK(plan_tuning(2049, 64, kHopper).blocks == 2);
-  CHECK(plan_tuning(5000, 64, kHopper).blocks == 4);
-  CHECK(plan_tuning(16384, 512, kHopper).blocks == 8);
-  CHECK(plan_tuning(1 << 20, 512, kHopper).blocks == 8);
-  CHECK(plan_tuning(16384, 512, kAmpere).blocks == 1);
+TEST_CASE("plan: one block of up to 512 rows, then a block for every 256, at most sixteen") {
+  const auto shape = [](std::int64_t tokens, int capability) {
+    const PlanTuning tuning = plan_tuning(tokens, 64, capability);
+    return std::pair{tuning.blocks, tuning.warps_per_block};
+  };
+  CHECK(shape(0, kHopper) == std::pair{1, 8});
+  CHECK(shape(256, kHopper) == std::pair{1, 8});
+  CHECK(shape(512, kHopper) == std::pair{1, 16});
+  CHECK(shape(513, kHopper) == std::pair{4, 8});
+  CHECK(shape(2048, kHopper) == std::pair{8, 8});
+  CHECK(shape(4096, kHopper) == std::pair{16, 8});
+  CHECK(shape(8192, kHopper) == std::pair{16, 16});
+  CHECK(shape(65536, kHopper) == std::pair{16, 32});
+  CHECK(shape(1 << 20, kHopper) == std::pair{16, 32});
+  CHECK(shape(16384, kAmpere) == std::pair{1, 32});
 }
 
 TEST_CASE("plan: the rounds cover every token, none of them twice over") {
@@ -42,11 +49,11 @@ TEST_CASE("plan: the rounds cover every token, none of them twice over") {
       }
     }
   }
-  CHECK(plan_rounds(plan_tuning(16384, 512, kHopper), 16384) == kPlanRoundsInFlight);
+  CHECK(plan_rounds(plan_tuning(65536, 64, kHopper), 65536) == kPlanRoundsInFlight);
 }
 
 TEST_CASE("plan: warps give way to slots until shared memory has no room") {
-  CHECK(plan_tuning(1024, 512, kHopper).warps_per_block == kPlanMostWarps);
+  CHECK(plan_tuning(16384, 400, kHopper).warps_per_block == kPlanMostWarps);
   int warps = kPlanMostWarps;
   for (std::int64_t slots = 1; slots <= 4031; ++slots) {
     const PlanTuning tuning = plan_tuning(16384, slots, kHopper);
@@ -58,6 +65,8 @@ TEST_CASE("plan: warps give way to slots until shared memory has no room") {
   }
   CHECK(warps == 1);
   CHECK(plan_tuning(16384, 4032, kHopper).blocks == 0);
+  CHECK(plan_tuning(16384, 2687, kHopper, true).shared_bytes == (1 + 5) * 2688 * 4);
+  CHECK(plan_tuning(16384, 2688, kHopper, true).blocks == 0);
 }
 
 TEST_CASE("plan: the ballots tell every adapter, none, and past the end apart") {

@@ -9,11 +9,14 @@ struct cluster_group {
     lora_bench::emulated::arrive_in_cluster();
     lora_bench::emulated::await_cluster();
   }
+  static void barrier_arrive() { lora_bench::emulated::arrive_in_cluster(); }
+  static void barrier_wait() { lora_bench::emulated::await_cluster(); }
   template <typename T>
-  static const T* map_shared_rank(const T* own, unsigned rank) {
+  static T* map_shared_rank(T* own, unsigned rank) {
     namespace emulated = lora_bench::emulated;
     const std::uint32_t at = emulated::to_shared(own) & ((1U << emulated::kBlockBits) - 1);
-    return static_cast<const T*>(emulated::shared_of_any(rank << emulated::kBlockBits | at));
+    return static_cast<T*>(
+        const_cast<void*>(emulated::shared_of_any(rank << emulated::kBlockBits | at)));
   }
 };
 inline cluster_group this_cluster() { return {}; }
