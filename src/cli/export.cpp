@@ -23,6 +23,7 @@ struct ExportCommand {
   Selection selection;
   std::string folder;
   bool scales_as_written = false;
+  std::vector<std::string> forms;
 };
 
 // "anchors/decode1-qkv-r16" is the case decode1-qkv-r16 of anchors, unless it is a scenario itself.
@@ -73,7 +74,11 @@ struct ExportWork {
         memory(std::move(in)),
         facts(of_device),
         folder(command.folder),
-        scales_as_written(command.scales_as_written) {}
+        scales_as_written(command.scales_as_written) {
+    for (const std::string& form : command.forms) {
+      forms.push_back(*named<Form>(form));
+    }
+  }
 
   Case spec;
   std::shared_ptr<const Backend> backend;
@@ -81,6 +86,7 @@ struct ExportWork {
   DeviceFacts facts;
   std::filesystem::path folder;
   bool scales_as_written = false;
+  std::vector<Form> forms;
   ExportedFiles files;
   std::string why;  // it is not written
 };
@@ -94,7 +100,8 @@ Status exported(const std::shared_ptr<ExportWork>& work, const Pulse& pulse) {
                                .memory = *work->memory,
                                .facts = work->facts,
                                .folder = work->folder,
-                               .scales_as_written = work->scales_as_written});
+                               .scales_as_written = work->scales_as_written,
+                               .forms = work->forms});
   };
   try {
     if (run_watched(write, pulse, most_s) == Ended::kReturned) {
@@ -176,6 +183,11 @@ void add_export(CLI::App& app, Invocation& invocation) {
       ->type_name("DIR");
   sub->add_flag("--scales-as-written", command->scales_as_written,
                 "scales as the scenario has them; without it each adapter has one of its own");
+  sub->add_option("--form", command->forms,
+                  "write the batch in this form of docs/plan.md too: kernel, prefill, sampler, "
+                  "embedding, chunked; repeat for more")
+      ->check(CLI::IsMember(std::vector<std::string>(EnumNames<Form>::kNames.begin(),
+                                                     EnumNames<Form>::kNames.end())));
   sub->callback([command, &invocation] {
     invocation.action = [command, &invocation] { return execute(*command, invocation); };
   });

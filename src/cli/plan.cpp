@@ -17,6 +17,7 @@
 #include "report/grid.h"
 #include "run/case_runner.h"
 #include "run/describe.h"
+#include "run/form.h"
 #include "run/row_of.h"
 #include "run/select.h"
 #include "run/target.h"
@@ -29,6 +30,8 @@ namespace {
 struct PlanOptions {
   Selection selection;
   bool explain = false;
+  std::string form;  // "" = rows
+  bool json = false;
 };
 
 // What a row costs beside its timing (data drawn three times, uploads, the oracle) goes with the
@@ -208,12 +211,32 @@ std::string explanation_text(const Explanation& explanation, int width) {
   return tuning.empty() ? text : text + fmt::format("{:{}}tuning: {{{}}}\n", "", kIndent, tuning);
 }
 
+// The batches of the cases, each once, whatever backends would run them.
+ExitCode print_forms(const PlanOptions& options, const std::vector<PlannedRow>& planned) {
+  std::string text;
+  const Case* last = nullptr;
+  for (const PlannedRow& row : planned) {
+    if (row.spec == last) {
+      continue;
+    }
+    last = row.spec;
+    const FormOfCase form = form_of(*row.spec, *named<Form>(options.form));
+    text +=
+        options.json ? form_json(*row.spec, form) : form_table(*row.spec, form, terminal_width());
+  }
+  print_result(text);
+  return ExitCode::kPass;
+}
+
 ExitCode execute(const PlanOptions& options, const Invocation& invocation) {
   const RunRequest request = request_for(options.selection);
   if (const auto code = supervised(request, invocation.argv, Makes::kOther)) {
     return *code;
   }
   const std::vector<PlannedRow> planned = plan_rows(request);
+  if (!options.form.empty()) {
+    return print_forms(options, planned);
+  }
   Targets targets;
   Totals totals;
   Grid grid = plan_grid(terminal_width());
@@ -257,6 +280,14 @@ void add_plan(CLI::App& app, Invocation& invocation) {
                 "what backend auto would launch for each case and why, and the tuning that says "
                 "so; without a "
                 "GPU as on an H200");
+  CLI::Option* form =
+      sub->add_option("--form", options->form,
+                      "print the batch of each case in this form of docs/plan.md instead: kernel, "
+                      "prefill, sampler, embedding, chunked")
+          ->check(CLI::IsMember(std::vector<std::string>(EnumNames<Form>::kNames.begin(),
+                                                         EnumNames<Form>::kNames.end())));
+  sub->add_flag("--json", options->json, "with --form: a line of JSON for each case, all entries")
+      ->needs(form);
   sub->callback([options, &invocation] {
     invocation.action = [options, &invocation] { return execute(*options, invocation); };
   });

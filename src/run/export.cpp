@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "report/columns.h"
 #include "report/json_row.h"
 #include "run/describe.h"
+#include "run/form.h"
 #include "run/safetensors.h"
 #include "verify/oracle.h"
 #include "verify/staging.h"
@@ -216,9 +218,65 @@ void refuse_shared_files(const std::vector<std::string>& case_ids) {
 
 void refuse_unexported(const Case& spec) { static_cast<void>(op_to_export(spec, step_of(spec))); }
 
+namespace {
+
+// Tensors, and what some of them point at.
+struct Exported {
+  std::vector<NamedTensor> tensors;
+  std::vector<std::vector<std::byte>> kept;
+};
+
+void add_forms(Exported& exported, const Case& spec, const std::vector<Form>& forms) {
+  for (const Form form : forms) {
+    for (NamedTensor& tensor : form_tensors(form_of(spec, form), exported.kept)) {
+      const auto same = [&](const NamedTensor& known) { return known.name == tensor.name; };
+      if (std::none_of(exported.tensors.begin(), exported.tensors.end(), same)) {
+        exported.tensors.push_back(std::move(tensor));
+      }
+    }
+  }
+}
+
+ExportedFiles write_files(const ExportRequest& request, Exported exported, const Json& metadata) {
+  make_folder(request.folder);
+  const std::string stem = file_stem(request.spec.id);
+  ExportedFiles files{.tensors = request.folder / (stem + ".safetensors"),
+                      .metadata = request.folder / (stem + ".json")};
+  files.replaced = (is_there(files.tensors) ? 1 : 0) + (is_there(files.metadata) ? 1 : 0);
+  write_safetensors(files.tensors, std::move(exported.tensors), as_strings(metadata));
+  write_json(files.metadata, metadata);
+  return files;
+}
+
+ExportedFiles export_metadata(const ExportRequest& request, const CaseStep& step) {
+  const MetadataProblem& problem = step.metadata->problem;
+  Exported exported;
+  add_forms(exported, request.spec, {problem.form});
+  const Json metadata{{"scenario", request.spec.scenario},
+                      {"case", request.spec.id},
+                      {"op", name(request.spec.op)},
+                      {"form", name(problem.form)},
+                      {"tokens", problem.tokens},
+                      {"samples", problem.samples},
+                      {"requests", problem.requests},
+                      {"slots", problem.slots},
+                      {"vocabulary", problem.vocabulary},
+                      {"extra_vocabulary", problem.extra_vocabulary},
+                      {"chunk", problem.chunk},
+                      {"idle_segments", problem.idle_segments},
+                      {"seed", request.spec.seed},
+                      {"row", row_of(request.spec, step)}};
+  return write_files(request, std::move(exported), metadata);
+}
+
+}  // namespace
+
 ExportedFiles export_case(const ExportRequest& request) {
   const Case& spec = request.spec;
   const CaseStep step = step_of(spec);
+  if (step.metadata) {
+    return export_metadata(request, step);
+  }
   const Problem problem = op_to_export(spec, step);
   // A y that is added to holds numbers: who proves a peer need not tell one NaN from another.
   Problem adding = problem;
@@ -232,7 +290,8 @@ ExportedFiles export_case(const ExportRequest& request) {
   const reference::Rows rows = evaluate_rows(problem, tensors, numerics,
                                              sample_rows(problem, spec.verify.max_rows, spec.seed));
 
-  std::vector<NamedTensor> list;
+  Exported exported;
+  std::vector<NamedTensor>& list = exported.tensors;
   add_operands(list, problem, tensors);
   add_plan(list, problem, tensors);
   add_oracle(list, rows);
@@ -241,16 +300,8 @@ ExportedFiles export_case(const ExportRequest& request) {
                           : Shape{problem.slices(), problem.tokens, problem.max_rank};
   list.push_back({"output", safetensors_type(output_dtype(problem)), shape, output.data(),
                   static_cast<std::int64_t>(output.size())});
-
-  make_folder(request.folder);
-  const std::string stem = file_stem(spec.id);
-  ExportedFiles files{.tensors = request.folder / (stem + ".safetensors"),
-                      .metadata = request.folder / (stem + ".json")};
-  files.replaced = (is_there(files.tensors) ? 1 : 0) + (is_there(files.metadata) ? 1 : 0);
-  const Json metadata = metadata_of(request, step, problem, numerics);
-  write_safetensors(files.tensors, std::move(list), as_strings(metadata));
-  write_json(files.metadata, metadata);
-  return files;
+  add_forms(exported, spec, request.forms);
+  return write_files(request, std::move(exported), metadata_of(request, step, problem, numerics));
 }
 
 }  // namespace lora_bench
