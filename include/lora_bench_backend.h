@@ -33,6 +33,14 @@ enum {
 enum { LORA_BENCH_FP32 = 0, LORA_BENCH_BF16 = 1, LORA_BENCH_FP16 = 2 };
 /* lora_bench_problem.scale_at: where the scale of an adapter is multiplied in */
 enum { LORA_BENCH_SCALE_AT_SHRINK = 0, LORA_BENCH_SCALE_AT_EXPAND = 1 };
+/* lora_bench_metadata.form: the index arrays that published kernels take a batch in */
+enum {
+  LORA_BENCH_FORM_KERNEL = 0,
+  LORA_BENCH_FORM_PREFILL = 1,
+  LORA_BENCH_FORM_SAMPLER = 2,
+  LORA_BENCH_FORM_EMBEDDING = 3,
+  LORA_BENCH_FORM_CHUNKED = 4
+};
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
 
@@ -126,6 +134,28 @@ typedef struct lora_bench_device {
   int64_t memory_bytes;
 } lora_bench_device;
 
+/* One step of op metadata: docs/plan.md, "As an op", lists the arrays of each form in their order,
+ * with types and sizes, and says which entries are promised. Addresses are those of the backend's
+ * space and aligned to one entry; NULL in `inputs` and `outputs` when supports_metadata is asked.
+ * Write nothing but the outputs. */
+typedef struct lora_bench_metadata {
+  uint32_t struct_size;
+  int32_t form;             /* LORA_BENCH_FORM_KERNEL ... */
+  int64_t tokens;           /* rows; those that a step has not have request -1 */
+  int64_t samples;          /* rows whose logits are taken */
+  int64_t requests;         /* entries of the table from request to slot */
+  int64_t slots;            /* adapters resident */
+  int64_t vocabulary;       /* of form embedding: rows of the base's table, */
+  int64_t extra_vocabulary; /* and those that an adapter may add */
+  int64_t chunk;            /* of form chunked: most rows of a segment, */
+  int64_t most_segments;    /* and segments that there is room for */
+  int32_t idle_segments;    /* 1: rows without an adapter have segments of slot `slots` */
+  int32_t reserved;         /* 0 */
+  const void* const* inputs; /* host array: the requests of the rows, the slots of the requests, and
+                              * of form chunked rank (int32_t) and scale (float) of each slot */
+  void* const* outputs;      /* host array: the arrays of the form */
+} lora_bench_metadata;
+
 /* What the library is. Static: it must stay valid and unchanged until the program ends. Functions
  * may be called from any thread, but never two at once. None may throw, exit or print to stdout. */
 typedef struct lora_bench_descriptor {
@@ -153,6 +183,16 @@ typedef struct lora_bench_descriptor {
    * `error`: the row says ERROR with it, and the run goes on. */
   int32_t (*launch)(const lora_bench_problem* problem, const lora_bench_operands* operands,
                     void* stream, char* error, int64_t error_bytes);
+
+  /* What follows was appended: a library whose struct_size ends before it has none of it. */
+
+  /* As supports() and launch(), of op metadata. A launch may be captured and replayed for other
+   * steps of the same sizes. NULL metadata: the library makes none. NULL supports_metadata: every
+   * form. */
+  int32_t (*supports_metadata)(const lora_bench_metadata* step, const lora_bench_device* device,
+                               char* why, int64_t why_bytes);
+  int32_t (*metadata)(const lora_bench_metadata* step, void* stream, char* error,
+                      int64_t error_bytes);
 } lora_bench_descriptor;
 
 typedef const lora_bench_descriptor* (*lora_bench_backend_function)(void);

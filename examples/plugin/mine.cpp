@@ -153,7 +153,9 @@ const lora_bench_descriptor kDescriptor = {LORA_BENCH_BACKEND_ABI,
                                            supports,
                                            numerics,
                                            nullptr,  // no workspace
-                                           launch};
+                                           launch,
+                                           nullptr,  // makes no metadata
+                                           nullptr};
 
 }  // namespace
 

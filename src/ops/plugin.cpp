@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -17,6 +18,8 @@ namespace lora_bench {
 namespace {
 
 constexpr const char* kSymbol = "lora_bench_backend";
+// Before anything was appended.
+constexpr std::size_t kLeastDescriptorBytes = offsetof(lora_bench_descriptor, supports_metadata);
 
 std::string name_of(const std::filesystem::path& file) {
   const std::string stem = file.stem().string();
@@ -97,7 +100,7 @@ void check_descriptor(const PluginPath& plugin, const lora_bench_descriptor* des
                                "version {}; build it against this one's lora_bench_backend.h",
                                descriptor->abi_version, LORA_BENCH_BACKEND_ABI));
   }
-  if (descriptor->struct_size < sizeof(lora_bench_descriptor)) {
+  if (descriptor->struct_size < kLeastDescriptorBytes) {
     refuse(plugin, fmt::format("'struct_size' of its descriptor is {}, must be "
                                "sizeof(lora_bench_descriptor), {}",
                                descriptor->struct_size, sizeof(lora_bench_descriptor)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -209,10 +210,94 @@ class HandedProblem {
   Problem handed_;
 };
 
+static_assert(static_cast<int>(Form::kKernel) == LORA_BENCH_FORM_KERNEL);
+static_assert(static_cast<int>(Form::kPrefill) == LORA_BENCH_FORM_PREFILL);
+static_assert(static_cast<int>(Form::kSampler) == LORA_BENCH_FORM_SAMPLER);
+static_assert(static_cast<int>(Form::kEmbedding) == LORA_BENCH_FORM_EMBEDDING);
+static_assert(static_cast<int>(Form::kChunked) == LORA_BENCH_FORM_CHUNKED);
+
+lora_bench_metadata interface_of(const MetadataProblem& problem) {
+  lora_bench_metadata out{};
+  out.struct_size = size_of<lora_bench_metadata>();
+  out.form = static_cast<std::int32_t>(problem.form);
+  out.tokens = problem.tokens;
+  out.samples = problem.samples;
+  out.requests = problem.requests;
+  out.slots = problem.slots;
+  out.vocabulary = problem.vocabulary;
+  out.extra_vocabulary = problem.extra_vocabulary;
+  out.chunk = problem.chunk;
+  out.most_segments = problem.most_segments();
+  out.idle_segments = problem.idle_segments ? 1 : 0;
+  return out;
+}
+
+// The functions of a plugin that make metadata, which it may not have.
+class PluginMetadata final : public MetadataBuilder {
+ public:
+  explicit PluginMetadata(const lora_bench_descriptor& descriptor) : descriptor_(descriptor) {}
+
+  [[nodiscard]] bool there() const {
+    constexpr std::size_t kEnd =
+        offsetof(lora_bench_descriptor, metadata) + sizeof(descriptor_.metadata);
+    return descriptor_.struct_size >= kEnd && descriptor_.metadata != nullptr;
+  }
+
+  [[nodiscard]] Support supports(const MetadataProblem& problem,
+                                 const DeviceFacts& facts) const override {
+    if (descriptor_.supports_metadata == nullptr) {
+      return {};
+    }
+    const lora_bench_device device = interface_of(facts);
+    Text why{};
+    const std::int32_t code = asked("supports_metadata", interface_of(problem), [&](auto& given) {
+      return descriptor_.supports_metadata(&given, &device, why.data(),
+                                           static_cast<std::int64_t>(why.size()));
+    });
+    return code == 0 ? Support{} : Support{false, sentence(why, code, "supports_metadata")};
+  }
+
+  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+              Stream stream) const override {
+    const MetadataOperands handed = operands;
+    lora_bench_metadata step = interface_of(problem);
+    step.inputs = handed.inputs.data();
+    step.outputs = handed.outputs.data();
+    Text error{};
+    const std::int32_t code = asked("metadata", step, [&](auto& given) {
+      return descriptor_.metadata(&given, stream.handle, error.data(),
+                                  static_cast<std::int64_t>(error.size()));
+    });
+    if (handed.inputs != operands.inputs || handed.outputs != operands.outputs) {
+      refuse_write("metadata", "inputs or outputs");
+    }
+    if (code != 0) {
+      throw CaseError(sentence(error, code, "metadata"));
+    }
+  }
+
+ private:
+  template <typename Call>
+  static std::int32_t asked(const char* function, lora_bench_metadata step, const Call& call) {
+    const Before<lora_bench_metadata> before(step);
+    const std::int32_t code = called(function, [&] { return call(step); });
+    if (!before.still(step)) {
+      refuse_write(function, "step");
+    }
+    return code;
+  }
+
+  const lora_bench_descriptor& descriptor_;
+};
+
 class PluginBackend final : public Backend {
  public:
   PluginBackend(std::string name, const lora_bench_descriptor& descriptor)
-      : name_(std::move(name)), descriptor_(descriptor) {}
+      : name_(std::move(name)), descriptor_(descriptor), metadata_(descriptor) {}
+
+  [[nodiscard]] const MetadataBuilder* metadata() const override {
+    return metadata_.there() ? &metadata_ : nullptr;
+  }
 
   [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] std::string_view summary() const override { return descriptor_.summary; }
@@ -301,6 +386,7 @@ class PluginBackend final : public Backend {
  private:
   std::string name_;
   const lora_bench_descriptor& descriptor_;
+  PluginMetadata metadata_;
   mutable HandedProblem handed_;
   mutable Operands operands_;  // copied as the problem is, with its lists of addresses
 };

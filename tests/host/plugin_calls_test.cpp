@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <cfenv>
+#include <cstddef>
 #include <string>
 
 #include "core/error.h"
 #include "include/lora_bench_backend.h"
 #include "support/plain_backend.h"
 #include "support/problems.h"
+#include "verify/metadata_proof.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;
@@ -78,7 +80,9 @@ lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
           supports,
           numerics,
           workspace_bytes,
-          does};
+          does,
+          nullptr,
+          nullptr};
 }
 
 }  // namespace
@@ -139,6 +143,103 @@ TEST_CASE("plugin: what it writes into what it is shown is told, and changes not
   for (const Problem& asked : {problem, linear_problem(), problem}) {
     backend->launch(asked, operands, {});
   }
+}
+
+namespace {
+
+// Form sampler as a user might write it; the wrong one points rows without an adapter at slot 0.
+template <bool kWrong>
+int32_t samples(const lora_bench_metadata* step, void*, char*, int64_t) {
+  const auto* requests = static_cast<const int32_t*>(step->inputs[0]);
+  const auto* slots = static_cast<const int32_t*>(step->inputs[1]);
+  for (int64_t row = 0; row < step->samples; ++row) {
+    const int32_t slot = requests[row] < 0 ? -1 : slots[requests[row]];
+    static_cast<int32_t*>(step->outputs[0])[row] = slot;
+    static_cast<int64_t*>(step->outputs[1])[row] =
+        row + (slot < 0 ? (kWrong ? 0 : step->slots - 1) : slot) * step->samples;
+  }
+  return 0;
+}
+
+int32_t takes_sampler(const lora_bench_metadata* step, const lora_bench_device*, char* why,
+                      int64_t why_bytes) {
+  if (step->form == LORA_BENCH_FORM_SAMPLER) {
+    return 0;
+  }
+  const std::string sentence = "form sampler alone";
+  sentence.copy(why, static_cast<std::size_t>(why_bytes));
+  return 1;
+}
+
+int32_t clears_outputs(const lora_bench_metadata* step, void*, char*, int64_t) {
+  const_cast<void**>(step->outputs)[0] = nullptr;
+  return 0;
+}
+
+int32_t tells_why(const lora_bench_metadata*, void*, char* error, int64_t) {
+  std::string("no room").copy(error, 7);
+  return 3;
+}
+
+}  // namespace
+
+TEST_CASE("plugin: its builder of metadata is proved as ours are, form by form") {
+  lora_bench_descriptor descriptor = descriptor_with(reads);
+  descriptor.supports_metadata = takes_sampler;
+  descriptor.metadata = samples<false>;
+  lora_bench_descriptor wrong = descriptor;
+  wrong.metadata = samples<true>;
+  const auto memory = make_host_memory();
+  const auto right_one = make_plugin_backend("right", descriptor);
+  const auto wrong_one = make_plugin_backend("wrong", wrong);
+  int proved = 0;
+  for (const TellingMetadata& telling : telling_metadata()) {
+    const MetadataProblem& problem = telling.step.problem;
+    const Support support = metadata_support(*right_one, problem, facts_of(Space::kHost));
+    CHECK(support.yes == (problem.form == Form::kSampler));
+    if (!support.yes) {
+      CHECK(support.why_not == "form sampler alone");
+      continue;
+    }
+    CHECK(verify_metadata(telling.step, *right_one->metadata(), *memory, true).status ==
+          Status::kPassed);
+    const Verdict found = verify_metadata(telling.step, *wrong_one->metadata(), *memory, true);
+    if (problem.slots > 1) {
+      REQUIRE(found.failure);
+      CHECK(found.failure->hypothesis == "none-row-grouped");
+    }
+    ++proved;
+  }
+  CHECK(proved >= 5);
+}
+
+TEST_CASE("plugin: of a library from before metadata nothing is asked of it") {
+  lora_bench_descriptor descriptor = descriptor_with(reads);
+  descriptor.struct_size = offsetof(lora_bench_descriptor, supports_metadata);
+  descriptor.metadata = samples<false>;
+  CHECK(make_plugin_backend("old", descriptor)->metadata() == nullptr);
+  descriptor.struct_size = sizeof(descriptor);
+  descriptor.metadata = nullptr;
+  CHECK(make_plugin_backend("none", descriptor)->metadata() == nullptr);
+}
+
+TEST_CASE("plugin: what goes wrong when it makes metadata is told") {
+  const MetadataStep step = telling_metadata().front().step;
+  const auto memory = make_host_memory();
+  const auto told = [&](auto function) {
+    lora_bench_descriptor descriptor = descriptor_with(reads);
+    descriptor.metadata = function;
+    const auto backend = make_plugin_backend("p", descriptor);
+    CHECK(metadata_support(*backend, step.problem, facts_of(Space::kHost)).yes);
+    try {
+      static_cast<void>(verify_metadata(step, *backend->metadata(), *memory, false));
+    } catch (const CaseError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(told(tells_why) == "no room");
+  CHECK(told(clears_outputs).starts_with("metadata wrote into inputs or outputs"));
 }
 
 TEST_CASE("oracle: it rounds to nearest in a thread that does not, and leaves that as it was") {
