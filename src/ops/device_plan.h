@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "ops/backend.h"
 
@@ -32,5 +33,10 @@ struct DevicePlanShape {
 // for what is not taken, EnvironmentError where there is no GPU.
 void launch_device_plan(const DevicePlan& plan, std::int64_t tokens, const DevicePlanShape& shape,
                         Stream stream);
+
+// The same backend, whose every launch first makes the plan from the adapters of the rows and then
+// runs on that one alone. Of a backend of the host it supports nothing.
+[[nodiscard]] std::shared_ptr<const Backend> with_device_plan(
+    std::shared_ptr<const Backend> backend);
 
 }  // namespace lora_bench

@@ -11,6 +11,7 @@
 #include "device/system_files.h"
 #include "measure/measure.h"
 #include "ops/backends.h"
+#include "ops/device_plan.h"
 #include "run/attempt.h"
 #include "run/row_of.h"
 #include "run/watch.h"
@@ -28,6 +29,9 @@ class OpAttempt final : public Attempt {
         touch_(request.touch && space == Space::kDevice),
         alone_(request.alone),
         backend_(watched(request.backend.backend, pulse)) {
+    if (spec.plan.made_on == MadeOn::kDevice) {
+      backend_ = with_device_plan(backend_);
+    }
     memory = watched(targets.memory(space), pulse);
   }
 

@@ -173,7 +173,8 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
       problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
   drawn.content = content_of_step(step, spec.setup.comm);
   const bool captured = backend == "auto" || backend == "panel";
-  drawn.plan_limits = plan_limits_text({spec.plan.max_tokens, captured ? spec.plan.max_slots : 0});
+  drawn.plan_limits = plan_limits_text(
+      {spec.plan.max_tokens, captured ? spec.plan.max_slots : 0, spec.plan.made_on});
   drawn.tuning = backend == "auto" ? tuning_text(problem.tuning) : "";
   const Work work = work_of_step(step);
   drawn.bytes = work.bytes;

@@ -247,10 +247,18 @@ using Tuning = std::vector<KnobValue>;
 // As a scenario would say it: "family: panel, split: 4"; "" where nothing is said.
 [[nodiscard]] std::string tuning_text(const Tuning& tuning);
 
+// Who groups the rows of the batch: the host, before any launch, or a kernel at the start of each.
+enum class MadeOn : std::uint8_t { kHost, kDevice };
+template <>
+struct EnumNames<MadeOn> {
+  static constexpr std::array<std::string_view, 2> kNames{"host", "device"};
+};
+
 // What a launch is captured for, where that is more than the batch: rows, and adapters in use.
 // 0: the batch's own.
 struct PlanLimits {
   std::int64_t max_tokens = 0, max_slots = 0;
+  MadeOn made_on = MadeOn::kHost;
 
   [[nodiscard]] bool operator==(const PlanLimits&) const = default;
 };

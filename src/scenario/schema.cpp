@@ -297,6 +297,9 @@ std::vector<Field> fields_of_use() {
                .fallback = "0: the batch's own",
                .instead_of_layer = "op linear",
                .of_products = true}),
+      choice("plan.made_on", at(&Case::plan, &PlanLimits::made_on),
+             "who groups the rows: the host before any launch, or a kernel at the start of each",
+             {.instead_of_layer = "op linear", .of_products = true}),
       field_of(
           "seed", "integer", at(&Case::seed), "an integer from 0 to 18446744073709551615",
           "all that is drawn follows from it", {.when = always},

@@ -1,7 +1,15 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "device/facts.h"
+#include "ops/backends.h"
 #include "support/device_plans.h"
+#include "verify/random_case.h"
+#include "verify/staging.h"
+#include "verify/verify.h"
+#include "workload/tensors.h"
 
 using namespace lora_bench;
 
@@ -31,4 +39,28 @@ TEST_CASE("a plan built by a kernel is the host's, of one block and of clusters"
   CHECK(bed.agrees(Ids{1, -1, -1, 0, -1, 1}, 2));
   check(1, 4200, 16384, 40, 90);  // eight blocks
   check(3, 4200, 4200, 40, 80);   // one, which reads its tokens again
+}
+
+TEST_CASE("a plan that each launch makes serves the op behind it, and no other is read") {
+  const auto memory = make_device_memory();
+  const std::shared_ptr<const Backend> backend = with_device_plan(make_naive_backend());
+  for (const Case& spec : telling_cases()) {
+    const Problem problem = make_problem(spec);
+    if (problem.tokens > 200 || !backend->supports(problem, facts_of(Space::kDevice)).yes) {
+      continue;
+    }
+    CAPTURE(spec.id);
+    CHECK(verify(problem, *backend, *memory, {}).message == "");
+  }
+  // The plan that is uploaded may be anything: the op sees the one of its launch.
+  Problem problem = make_problem(telling_cases().front());
+  const Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
+  Problem stale = problem;
+  std::reverse(stale.plan.token_order.begin(), stale.plan.token_order.end());
+  const auto output = [&](const Backend& by, const Problem& uploaded) {
+    Stage stage(*memory, uploaded, tensors, by.workspace_bytes(problem));
+    stage.launch(by);
+    return stage.output();
+  };
+  CHECK(output(*backend, stale) == output(*make_naive_backend(), problem));
 }
