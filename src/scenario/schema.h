@@ -51,6 +51,9 @@ struct Field {
 
 using Fields = std::vector<Field>;
 
+// The rows of op metadata.
+[[nodiscard]] std::vector<Field> fields_of_metadata();
+
 // The one table; unknown keys, docs, `list` and defaults follow from it. A tuning is one row of it,
 // for the text of a case.
 [[nodiscard]] const Fields& fields();
