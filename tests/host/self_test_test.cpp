@@ -6,6 +6,7 @@
 #include "support/draws.h"
 #include "verify/diagnose.h"
 #include "verify/layer_faults.h"
+#include "verify/metadata_proof.h"
 #include "verify/mutant_hunt.h"
 #include "verify/mutants.h"
 #include "verify/random_case.h"
@@ -50,7 +51,8 @@ TEST_CASE(
   if (!why_no_gpu().empty()) {  // what cannot run is skipped, never caught
     CHECK(report.skipped == static_cast<std::int64_t>(gpu_mutants().size()));
     CHECK(report.why_skipped == why_no_gpu());
-    CHECK(report.rows.size() == mutants().size() + layer_faults().size());
+    CHECK(report.rows.size() ==
+          mutants().size() + layer_faults().size() + metadata_faults().size());
   }
 }
 
