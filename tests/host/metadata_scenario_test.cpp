@@ -1,12 +1,16 @@
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "layers/layer_problem.h"
+#include "ops/backends.h"
 #include "scenario/scenario.h"
+#include "support/draws.h"
+#include "verify/metadata_proof.h"
 
 using namespace lora_bench;
 
@@ -145,4 +149,39 @@ TEST_CASE("metadata: forms of a sweep are points with ids of their own") {
     ids.push_back(spec.id);
   }
   CHECK(ids == std::vector<std::string>{"kernel", "prefill", "sampler", "embedding", "chunked"});
+}
+
+TEST_CASE("metadata: the shipped suite passes, has every form, and catches every fault") {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  std::vector<TellingMetadata> steps;
+  std::set<Form> forms;
+  std::set<std::int64_t> chunks;
+  std::size_t idle = 0, none = 0;
+  for (const char* file : {"metadata.yaml", "metadata-forms.yaml"}) {
+    for (const Case& spec :
+         load_scenario(LORA_BENCH_SOURCE_DIR "/scenarios/verify/" + std::string(file), {}).cases) {
+      CAPTURE(spec.id);
+      CHECK(spec.op == Op::kMetadata);
+      CHECK_FALSE(spec.measure.enabled);
+      steps.push_back({spec.id, *step_of(spec).metadata});
+      const MetadataStep& step = steps.back().step;
+      forms.insert(step.problem.form);
+      chunks.insert(step.problem.chunk);
+      idle += step.problem.idle_segments ? 1 : 0;
+      none += step.problem.tokens == 0 ? 1 : 0;
+      const bool relations = step.problem.tokens < 1000 || !test::kSanitized;
+      const Verdict verdict = verify_metadata(step, *cpu->metadata(), *memory, relations);
+      CHECK(verdict.message == "");
+      CHECK(verdict.status == Status::kPassed);
+    }
+  }
+  CHECK(forms.size() == EnumNames<Form>::kNames.size());
+  CHECK(chunks == std::set<std::int64_t>{16, 32, 64, 128});
+  CHECK(idle >= 4);
+  CHECK(none == 3);
+  for (const MetadataFaultDoc& doc : metadata_faults()) {
+    CAPTURE(std::string(doc.fault));
+    CHECK(hunt_metadata(doc, steps).caught);
+  }
 }
