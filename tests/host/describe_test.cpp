@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "measure/metadata_time.h"
 #include "ops/auto_tuning.h"
 #include "report/columns.h"
 #include "report/json_row.h"
@@ -244,12 +245,20 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
       "name: two\nop: layer\nmodel: llama-3.1-8b\nlayers: o\n"
       "layer: {tp: 2, fully_sharded: true}\nbatch.decode: 3\n");
   const Row layer = describe_case(two, step_of(two), "cpu");
+  const Case three = scenario("name: three\nop: metadata\nform: chunked\nbatch.decode: 3\n");
+  const Row metadata = describe_case(three, step_of(three), "cpu");
   for (const Column& column : columns()) {
     CAPTURE(column.key);
     const std::string untold = file_text(column.get(Row{}));
     CHECK(column.before_run ==
-          (file_text(column.get(row)) != untold || file_text(column.get(layer)) != untold));
+          (file_text(column.get(row)) != untold || file_text(column.get(layer)) != untold ||
+           file_text(column.get(metadata)) != untold));
   }
+  CHECK(metadata.step.op == "metadata");
+  CHECK(metadata.step.form == "chunked");
+  CHECK(metadata.step.dtype == "");
+  CHECK(metadata.step.out_features == "");
+  CHECK(metadata.step.bytes == count_metadata_work(*step_of(three).metadata).bytes);
 }
 
 TEST_CASE("progress tells no time before a row has ended") {

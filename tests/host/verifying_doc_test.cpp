@@ -10,6 +10,7 @@
 
 #include "reference/reference.h"
 #include "verify/diagnose.h"
+#include "verify/metadata_proof.h"
 #include "verify/mutants.h"
 
 using namespace lora_bench;
@@ -56,8 +57,18 @@ TEST_CASE("docs/verifying.md lists every hypothesis and every mutant as the code
                              named(entry.doc) + " | " + entry.doc.source + " |\n";
     CHECK_MESSAGE(page.find(line) != std::string::npos, line);
   }
-  CHECK(lines_that_begin(page, "| `") ==
-        hypotheses().size() + mutants().size() + gpu_mutants().size());
+  for (const MetadataFaultDoc& doc : metadata_faults()) {
+    const std::string line = fmt::format("| `{}` | {} | {} | `{}` | {} |\n", doc.fault, doc.meaning,
+                                         name(doc.form), doc.hypothesis, doc.source);
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+  for (const HypothesisDoc& doc : metadata_hypotheses()) {
+    const std::string line = fmt::format("| `{}` | {} |\n", doc.key, doc.meaning);
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+  CHECK(lines_that_begin(page, "| `") == hypotheses().size() + mutants().size() +
+                                             gpu_mutants().size() + metadata_faults().size() +
+                                             metadata_hypotheses().size());
 }
 
 namespace {
