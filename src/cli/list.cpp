@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "cli/invocation.h"
 #include "cli/terminal.h"
@@ -18,6 +19,7 @@
 #include "scenario/scenario.h"
 #include "verify/diagnose.h"
 #include "verify/layer_faults.h"
+#include "verify/metadata_proof.h"
 #include "verify/mutants.h"
 
 namespace lora_bench {
@@ -111,6 +113,23 @@ std::string list_metrics(int width) {
   return "metrics (columns of every results file)\n" + definitions(entries, width);
 }
 
+std::vector<Definition> told(const std::vector<HypothesisDoc>& hypotheses) {
+  std::vector<Definition> named;
+  for (const HypothesisDoc& hypothesis : hypotheses) {
+    named.push_back({std::string(hypothesis.key), std::string(hypothesis.meaning)});
+  }
+  return named;
+}
+
+std::vector<Definition> told(std::span<const MetadataFaultDoc> mutants) {
+  std::vector<Definition> faults;
+  for (const MetadataFaultDoc& mutant : mutants) {
+    faults.push_back({std::string(mutant.fault), fmt::format("form {}: {} [{}]", name(mutant.form),
+                                                             mutant.meaning, mutant.source)});
+  }
+  return faults;
+}
+
 std::vector<Definition> told(const std::vector<MutantDoc>& mutants) {
   std::vector<Definition> faults;
   for (const MutantDoc& mutant : mutants) {
@@ -123,10 +142,6 @@ std::string list_mutants(int width) {
   const std::string why_not = why_no_gpu();
   const std::string not_here =
       why_not.empty() ? "" : definitions({{"", "not here: " + why_not}}, width);
-  std::vector<Definition> named;
-  for (const HypothesisDoc& hypothesis : hypotheses()) {
-    named.push_back({std::string(hypothesis.key), std::string(hypothesis.meaning)});
-  }
   std::vector<Definition> of_layers;
   for (const LayerFaultDoc& fault : layer_faults()) {
     of_layers.push_back(
@@ -134,8 +149,12 @@ std::string list_mutants(int width) {
   }
   return "mutants (backend mutant:FAULT)\n" + definitions(told(mutants()), width) +
          "GPU mutants (backend mutant:FAULT)\n" + not_here +
-         definitions(told(gpu_mutants()), width) + "hypotheses that a failure can name\n" +
-         definitions(named, width) +
+         definitions(told(gpu_mutants()), width) +
+         "faults of op metadata (backend mutant:FAULT)\n" +
+         definitions(told(metadata_faults()), width) + "hypotheses that a failure can name\n" +
+         definitions(told(hypotheses()), width) +
+         "hypotheses that a failure of op metadata can name\n" +
+         definitions(told(metadata_hypotheses()), width) +
          "faults of whole layers, mutants of `verify --self-test` that a failure can name as "
          "well\n" +
          definitions(of_layers, width);
