@@ -26,11 +26,11 @@ std::int64_t array_bytes(const MetadataProblem& problem) {
 
 std::int64_t sets_for(const MetadataProblem& problem, CacheMode cache, std::int64_t cache_bytes) {
   constexpr std::int64_t kCaches = 3;
-  return cache == CacheMode::kCold
-             ? std::clamp<std::int64_t>(
-                   kCaches * cache_bytes / std::max<std::int64_t>(1, array_bytes(problem)), 2,
-                   kMostSets)
-             : 2;
+  if (cache != CacheMode::kCold) {
+    return cache == CacheMode::kHot ? 1 : 2;
+  }
+  return std::clamp<std::int64_t>(
+      kCaches * cache_bytes / std::max<std::int64_t>(1, array_bytes(problem)), 2, kMostSets);
 }
 
 class MetadataBench {
@@ -55,7 +55,10 @@ class MetadataBench {
     Measurement result;
     const auto sets = static_cast<std::int64_t>(sets_.size());
     result.rotation_sets = sets;
-    result.rotated_bytes = sets * array_bytes(request_.step.problem);
+    // No array is a weight: what is not to be cold lies in the caches, however many sets there are.
+    result.rotated_bytes = request_.settings.cache == CacheMode::kCold
+                               ? sets * count_metadata_work(request_.step).bytes
+                               : 0;
     load();
     take_samples(sampling(), clock_, result);
     const Launch separator = request_.alone && !result.interrupted ? clock_.separator() : Launch{};

@@ -24,8 +24,8 @@ struct MetadataMeasureRequest {
   bool alone = true;           // fill alone_s as well
 };
 
-// Launches that go round sets of arrays: two, or for cache mode cold as many as the last cache
-// cannot hold, evicting it before each sample where that is too many.
+// Launches that go round sets of arrays: two, for cache mode hot one, for cold as many as the last
+// cache cannot hold, evicting it before each sample where that is too many.
 [[nodiscard]] Measurement measure_metadata(const MetadataMeasureRequest& request, Memory& memory,
                                            Clock& clock, const DeviceFacts& device);
 // What that allocates.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -18,6 +19,24 @@ namespace {
 
 constexpr std::uint64_t kShuffleStream = 0x5348554646;  // "SHUFF"
 
+// Of op metadata, which few backends make, nobody who names none asks the others.
+std::vector<std::string> makers_of_metadata(const std::vector<std::string>& names) {
+  static const std::vector<std::string> kMakers = [] {
+    std::vector<std::string> makers;
+    for (const std::string& name : usable_backends()) {
+      if (select_backend(name).backend->metadata() != nullptr) {
+        makers.push_back(name);
+      }
+    }
+    return makers;
+  }();
+  std::vector<std::string> some;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(some), [](const std::string& name) {
+    return std::find(kMakers.begin(), kMakers.end(), name) != kMakers.end();
+  });
+  return some;
+}
+
 std::vector<std::string> names_for(const RunRequest& request, const Case& spec) {
   if (!request.backends.empty()) {
     return request.backends;
@@ -25,7 +44,9 @@ std::vector<std::string> names_for(const RunRequest& request, const Case& spec) 
   if (!spec.backends.empty()) {
     return spec.backends;
   }
-  return request.all_backends ? usable_backends() : default_backends();
+  const std::vector<std::string> names =
+      request.all_backends ? usable_backends() : default_backends();
+  return spec.op == Op::kMetadata ? makers_of_metadata(names) : names;
 }
 
 std::vector<std::string> ids_of(const std::vector<Scenario>& scenarios) {
