@@ -199,10 +199,9 @@ void count_runs_of_adapters_alone(const Spoiled& to) {
       static_cast<std::int64_t>(adapters.size()) - std::count(adapters.begin(), adapters.end(), -1);
 }
 
-}  // namespace
-
-const std::vector<MetadataFault>& known_metadata_faults() {
-  static const std::vector<MetadataFault> kFaults{
+// Of forms that group the rows.
+std::vector<MetadataFault> faults_of_groups() {
+  return {
       {{"metadata-first-group-after-none-lost",
         "where a row has no adapter the first group of an adapter is skipped", "group-lost",
         "vLLM #32235, SGLang #5928", Form::kKernel},
@@ -246,37 +245,52 @@ const std::vector<MetadataFault>& known_metadata_faults() {
        reverse_groups},
       {{"metadata-tail-left", "ids and counts behind the last group are not written", "stale-tail",
         "vLLM #42008", Form::kKernel},
-       leave_tail},
-      {{"metadata-next-slot", "the slot after the right one is named", "slot-off-by-one", "design",
-        Form::kPrefill},
-       sort_by_next_slot},
-      {{"metadata-longest-request", "the longest run is taken before neighbours are merged",
-        "wrong-count", "design", Form::kPrefill},
-       take_longest_of_request},
-      {{"metadata-none-runs-uncounted", "runs without an adapter are not counted", "wrong-count",
-        "design", Form::kPrefill},
-       count_runs_of_adapters_alone},
-      {{"metadata-requests-untranslated", "numbers of requests are taken for slots",
-        "request-for-slot", "design", Form::kEmbedding},
-       leave_requests},
-      {{"metadata-extra-forgotten", "the table's rows for added tokens are not counted",
-        "wrong-slot", "design", Form::kEmbedding},
-       forget_extra},
-      {{"metadata-32-bit-table", "an index of the table is computed in 32 bits", "truncated-index",
-        "design", Form::kEmbedding},
-       compute_in_32_bits},
-      {{"metadata-none-padded-first", "a sampled row without an adapter points at slot 0",
-        "none-row-grouped", "design", Form::kSampler},
-       pad_none_with_first_slot},
-      {{"metadata-input-written", "the ids of the rows are replaced by their slots",
-        "input-changed", "design", Form::kSampler},
-       nullptr,
-       true},
-      {{"metadata-row-too-many", "one entry behind the last is written", "written-outside",
-        "vLLM #51122", Form::kEmbedding},
-       nullptr,
-       false,
-       true}};
+       leave_tail}};
+}
+
+// Of forms that keep the rows in their order.
+std::vector<MetadataFault> faults_of_rows() {
+  return {{{"metadata-next-slot", "the slot after the right one is named", "slot-off-by-one",
+            "design", Form::kPrefill},
+           sort_by_next_slot},
+          {{"metadata-longest-request", "the longest run is taken before neighbours are merged",
+            "wrong-count", "design", Form::kPrefill},
+           take_longest_of_request},
+          {{"metadata-none-runs-uncounted", "runs without an adapter are not counted",
+            "wrong-count", "design", Form::kPrefill},
+           count_runs_of_adapters_alone},
+          {{"metadata-requests-untranslated", "numbers of requests are taken for slots",
+            "request-for-slot", "design", Form::kEmbedding},
+           leave_requests},
+          {{"metadata-extra-forgotten", "the table's rows for added tokens are not counted",
+            "wrong-slot", "design", Form::kEmbedding},
+           forget_extra},
+          {{"metadata-32-bit-table", "an index of the table is computed in 32 bits",
+            "truncated-index", "design", Form::kEmbedding},
+           compute_in_32_bits},
+          {{"metadata-none-padded-first", "a sampled row without an adapter points at slot 0",
+            "none-row-grouped", "design", Form::kSampler},
+           pad_none_with_first_slot},
+          {{"metadata-input-written", "the ids of the rows are replaced by their slots",
+            "input-changed", "design", Form::kSampler},
+           nullptr,
+           true},
+          {{"metadata-row-too-many", "one entry behind the last is written", "written-outside",
+            "vLLM #51122", Form::kEmbedding},
+           nullptr,
+           false,
+           true}};
+}
+
+}  // namespace
+
+const std::vector<MetadataFault>& known_metadata_faults() {
+  static const std::vector<MetadataFault> kFaults = [] {
+    std::vector<MetadataFault> faults = faults_of_groups();
+    const std::vector<MetadataFault> of_rows = faults_of_rows();
+    faults.insert(faults.end(), of_rows.begin(), of_rows.end());
+    return faults;
+  }();
   return kFaults;
 }
 
