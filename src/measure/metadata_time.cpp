@@ -1,5 +1,7 @@
 #include "measure/metadata_time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -33,6 +35,11 @@ std::int64_t sets_for(const MetadataProblem& problem, CacheMode cache, std::int6
       kCaches * cache_bytes / std::max<std::int64_t>(1, array_bytes(problem)), 2, kMostSets);
 }
 
+// So many sets may still lie in the cache.
+bool needs_evicting(CacheMode cache, std::int64_t sets) {
+  return cache == CacheMode::kCold && sets == kMostSets;
+}
+
 class MetadataBench {
  public:
   MetadataBench(const MetadataMeasureRequest& request, Memory& memory, Clock& clock,
@@ -40,8 +47,9 @@ class MetadataBench {
       : request_(request),
         memory_(memory),
         clock_(clock),
-        evicts_(request.settings.cache == CacheMode::kCold &&
-                sets_for(request.step.problem, CacheMode::kCold, device.cache_bytes) == kMostSets),
+        evicts_(needs_evicting(
+            request.settings.cache,
+            sets_for(request.step.problem, request.settings.cache, device.cache_bytes))),
         eviction_(memory, evicts_ ? device.cache_bytes : 0) {
     const std::int64_t sets =
         sets_for(request.step.problem, request.settings.cache, device.cache_bytes);
@@ -105,8 +113,9 @@ class MetadataBench {
       static_cast<void>(clock_.run_seconds(0));
       const double seconds = std::max(clock_.run_seconds(0), 1e-9);
       const double target = memory_.space() == Space::kHost ? kTargetSecondsOnHost : kTargetSeconds;
+      const std::int64_t most_passes = kMostMetadataLaunches / sets;
       const auto passes = static_cast<std::int64_t>(
-          std::clamp(target / seconds, 1.0, static_cast<double>(kMostMetadataLaunches / sets)));
+          std::clamp(target / seconds, 1.0, static_cast<double>(most_passes)));
       launches_ = passes * sets;
     }
     clock_.load(0, sequence());
@@ -153,10 +162,11 @@ class MetadataBench {
     for (const MetadataBuffers& set : sets_) {
       std::string wrong = request_.check(engine, set.outputs());
       wrong = wrong.empty() ? set.damage() : wrong;
-      const std::string changed = wrong.empty() ? set.changed_input() : "";
-      wrong = changed.empty() ? wrong : "input " + changed + " changed";
       if (!wrong.empty()) {
         return wrong;
+      }
+      if (const std::string changed = set.changed_input(); !changed.empty()) {
+        return fmt::format("input {} changed", changed);
       }
     }
     return "";
@@ -182,8 +192,12 @@ std::int64_t metadata_bytes(const MetadataProblem& problem, CacheMode cache,
                             std::int64_t cache_bytes) {
   const auto arrays =
       static_cast<std::int64_t>(inputs_of(problem).size() + outputs_of(problem).size());
-  constexpr std::int64_t kAroundArray = 2 * GuardedBuffer::kGuardBytes + kAlignmentBytes;
-  return sets_for(problem, cache, cache_bytes) * (array_bytes(problem) + arrays * kAroundArray);
+  // The guards, and up to a page behind them.
+  constexpr std::int64_t kAroundArray = 3 * GuardedBuffer::kGuardBytes + kAlignmentBytes;
+  constexpr std::int64_t kCachesEvicted = 3;
+  const std::int64_t sets = sets_for(problem, cache, cache_bytes);
+  return sets * (array_bytes(problem) + arrays * kAroundArray) +
+         (needs_evicting(cache, sets) ? kCachesEvicted * cache_bytes : 0);
 }
 
 Work count_metadata_work(const MetadataStep& step) {
