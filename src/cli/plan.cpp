@@ -116,7 +116,7 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     before.ceilings = targets.ceilings(space);
     const DeviceFacts& facts = targets.facts(space);
     if (step.metadata) {
-      memory = metadata_bytes(step.metadata->problem, spec.measure.cache, facts.cache_bytes);
+      memory = metadata_bytes(*step.metadata, spec.measure.cache, facts.cache_bytes);
     } else if (step.layer) {
       memory = layer_measurement_bytes(*step.layer, spec.measure.cache, facts.cache_bytes);
     } else {

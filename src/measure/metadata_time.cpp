@@ -26,13 +26,15 @@ std::int64_t array_bytes(const MetadataProblem& problem) {
   return bytes;
 }
 
-std::int64_t sets_for(const MetadataProblem& problem, CacheMode cache, std::int64_t cache_bytes) {
+// Of the bytes that a launch touches, which may be far fewer than there is room for.
+std::int64_t sets_for(const MetadataStep& step, CacheMode cache, std::int64_t cache_bytes) {
   constexpr std::int64_t kCaches = 3;
   if (cache != CacheMode::kCold) {
     return cache == CacheMode::kHot ? 1 : 2;
   }
   return std::clamp<std::int64_t>(
-      kCaches * cache_bytes / std::max<std::int64_t>(1, array_bytes(problem)), 2, kMostSets);
+      kCaches * cache_bytes / std::max<std::int64_t>(1, count_metadata_work(step).bytes), 2,
+      kMostSets);
 }
 
 // So many sets may still lie in the cache.
@@ -47,12 +49,10 @@ class MetadataBench {
       : request_(request),
         memory_(memory),
         clock_(clock),
-        evicts_(needs_evicting(
-            request.settings.cache,
-            sets_for(request.step.problem, request.settings.cache, device.cache_bytes))),
+        evicts_(needs_evicting(request.settings.cache,
+                               sets_for(request.step, request.settings.cache, device.cache_bytes))),
         eviction_(memory, evicts_ ? device.cache_bytes : 0) {
-    const std::int64_t sets =
-        sets_for(request.step.problem, request.settings.cache, device.cache_bytes);
+    const std::int64_t sets = sets_for(request.step, request.settings.cache, device.cache_bytes);
     for (std::int64_t set = 0; set < sets; ++set) {
       sets_.emplace_back(memory, request.step.problem);
     }
@@ -188,14 +188,14 @@ Measurement measure_metadata(const MetadataMeasureRequest& request, Memory& memo
   return MetadataBench(request, memory, clock, device).run();
 }
 
-std::int64_t metadata_bytes(const MetadataProblem& problem, CacheMode cache,
-                            std::int64_t cache_bytes) {
+std::int64_t metadata_bytes(const MetadataStep& step, CacheMode cache, std::int64_t cache_bytes) {
+  const MetadataProblem& problem = step.problem;
   const auto arrays =
       static_cast<std::int64_t>(inputs_of(problem).size() + outputs_of(problem).size());
   // The guards, and up to a page behind them.
   constexpr std::int64_t kAroundArray = 3 * GuardedBuffer::kGuardBytes + kAlignmentBytes;
   constexpr std::int64_t kCachesEvicted = 3;
-  const std::int64_t sets = sets_for(problem, cache, cache_bytes);
+  const std::int64_t sets = sets_for(step, cache, cache_bytes);
   return sets * (array_bytes(problem) + arrays * kAroundArray) +
          (needs_evicting(cache, sets) ? kCachesEvicted * cache_bytes : 0);
 }

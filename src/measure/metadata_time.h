@@ -29,7 +29,7 @@ struct MetadataMeasureRequest {
 [[nodiscard]] Measurement measure_metadata(const MetadataMeasureRequest& request, Memory& memory,
                                            Clock& clock, const DeviceFacts& device);
 // What that allocates.
-[[nodiscard]] std::int64_t metadata_bytes(const MetadataProblem& problem, CacheMode cache,
+[[nodiscard]] std::int64_t metadata_bytes(const MetadataStep& step, CacheMode cache,
                                           std::int64_t cache_bytes);
 
 // Every entry that is read and every one that is promised, once; of the table from request to slot

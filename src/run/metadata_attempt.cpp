@@ -52,8 +52,8 @@ class MetadataAttempt final : public Attempt {
   }
 
   [[nodiscard]] std::int64_t needed_bytes(bool timing) const override {
-    return timing ? metadata_bytes(step_.problem, spec.measure.cache, facts.cache_bytes)
-                  : metadata_bytes(step_.problem, CacheMode::kHot, facts.cache_bytes);
+    return timing ? metadata_bytes(step_, spec.measure.cache, facts.cache_bytes)
+                  : metadata_bytes(step_, CacheMode::kHot, facts.cache_bytes);
   }
   [[nodiscard]] std::shared_ptr<Clock> make_clock(LaunchMode mode) const override {
     return space == Space::kHost ? std::shared_ptr<Clock>(make_host_clock())

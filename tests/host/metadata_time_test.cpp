@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -119,7 +120,11 @@ TEST_CASE("metadata: timed cold, the sets are more than the cache holds") {
   CHECK(small.rotation_sets == 256);  // so many are enough, and the cache is evicted
   CHECK(small.launches == 256);
   step.problem.tokens = 40000;
-  step.engine.request_of_token.assign(40000, 1);
+  const auto has_adapter = [](std::int32_t slot) { return slot >= 0; };
+  const std::vector<std::int32_t>& slots = step.engine.slot_of_request;
+  step.engine.request_of_token.assign(
+      40000, static_cast<std::int32_t>(std::find_if(slots.begin(), slots.end(), has_adapter) -
+                                       slots.begin()));
   const Measurement large = timed(step, *cpu, clock, CacheMode::kCold);
   CHECK(large.rotation_sets == 6);  // of 480,000 bytes, in three caches
   CHECK(large.rotated_bytes > 2 << 20);
@@ -156,7 +161,7 @@ TEST_CASE("metadata: a measurement allocates no more than it says") {
       CountingMemory memory;
       const MetadataStep step = mixed(form);
       static_cast<void>(timed(step, *cpu, clock, cache, &memory));
-      const std::int64_t said = metadata_bytes(step.problem, cache, 1 << 20);
+      const std::int64_t said = metadata_bytes(step, cache, 1 << 20);
       CHECK(memory.allocated <= said);
       CHECK(memory.allocated > said / 2);
     }
