@@ -419,15 +419,20 @@ TEST_CASE("metadata: addresses are aligned to one entry alone in one of the laun
   CHECK(verdict.failure->what == "with shifted arrays: adapter_of_token[0]: expected 2, got -5");
 }
 
-TEST_CASE("metadata: a step of which nothing is promised is not taken for proved") {
+TEST_CASE("metadata: a step of which nothing is promised passes by guards and inputs alone") {
   const std::unique_ptr<Memory> memory = make_host_memory();
   const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
   MetadataStep step = example(Form::kSampler);
   step.problem.samples = 0;
   step.engine.request_of_sample.clear();
   const Verdict verdict = verify_metadata(step, *cpu->metadata(), *memory, true);
-  CHECK(verdict.status == Status::kMistrusted);
-  CHECK(verdict.message == "the form promises nothing of this step");
+  CHECK(verdict.status == Status::kPassed);
+  CHECK(verdict.passed == std::vector<Level>{Level::kMemory});
+  MetadataStep empty = example(Form::kEmbedding);
+  empty.problem.tokens = 0;
+  empty.engine.request_of_token.clear();
+  const std::unique_ptr<Backend> past = make_metadata_mutant("metadata-row-too-many");
+  CHECK(verify_metadata(empty, *past->metadata(), *memory, true).status == Status::kFailed);
 }
 
 TEST_CASE("metadata: what a launch left is told by its first wrong entry") {
