@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "device/facts.h"
+#include "layers/layer_kind.h"
 #include "ops/auto_tuning.h"
 #include "ops/backend.h"
 #include "ops/backends.h"
@@ -103,6 +104,54 @@ std::string list_models(int width) {
   return text + hidden_note(grid);
 }
 
+// "2", "3 or more", "0 to 1".
+std::string range_text(std::int64_t least, std::int64_t most) {
+  if (least == 0 && most == kMostBlocks) {
+    return "any";
+  }
+  if (most == kMostBlocks) {
+    return fmt::format("{} or more", least);
+  }
+  return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
+}
+
+std::string list_layers(int width) {
+  const auto told_of = [](ReplacementRule::WhenFull full) {
+    switch (full) {
+      case ReplacementRule::WhenFull::kOwnForm:
+        return "A and h divided too";
+      case ReplacementRule::WhenFull::kAsAlways:
+        return "nothing more to divide";
+      default:
+        return "not replaced";
+    }
+  };
+  Grid grid({{"base", "base layer"},
+             {"outputs", "outputs", 0, true},
+             {"modules", "modules", 0, true},
+             {"kind", "layer.kind"},
+             {"full", "with fully_sharded", 1}},
+            width, false);
+  std::vector<std::vector<GridCell>> lines;
+  for (const ReplacementRule& rule : replacement_rules()) {
+    lines.push_back({{std::string(name(rule.base))},
+                     {range_text(rule.least_blocks, rule.most_blocks)},
+                     {range_text(rule.least_modules, rule.most_modules)},
+                     {std::string(name(rule.kind))},
+                     {told_of(rule.full)}});
+    grid.widen(lines.back());
+  }
+  grid.fit();
+  std::string text =
+      "layers: what takes the place of a base layer with so many outputs, of which adapters name\n"
+      "so many modules; the first that fits\n" +
+      grid.header();
+  for (const std::vector<GridCell>& line : lines) {
+    text += grid.line(line);
+  }
+  return text + hidden_note(grid);
+}
+
 std::string list_metrics(int width) {
   std::vector<Definition> entries;
   for (const Column& column : columns()) {
@@ -181,13 +230,14 @@ std::string list_fields(int width) {
 
 void add_list(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
-      "list", "what there is: scenarios, backends, models, metrics, mutants, fakes, fields");
+      "list",
+      "what there is: scenarios, backends, models, layers, metrics, mutants, fakes, fields");
   const auto what = std::make_shared<std::string>();
   using Lister = std::string (*)(int width);
   static const std::vector<std::pair<std::string, Lister>> kListers = {
       {"scenarios", list_scenarios}, {"backends", list_backends}, {"models", list_models},
-      {"metrics", list_metrics},     {"mutants", list_mutants},   {"fakes", list_fakes},
-      {"fields", list_fields},
+      {"layers", list_layers},       {"metrics", list_metrics},   {"mutants", list_mutants},
+      {"fakes", list_fakes},         {"fields", list_fields},
   };
   std::vector<std::string> names;
   for (const auto& [name, lister] : kListers) {

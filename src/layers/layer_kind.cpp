@@ -75,26 +75,24 @@ constexpr std::array<LayerDescription, 9> kDescriptions{{
      .full = {}},
 }};
 
-// One row of the replacement rules: blocks and modules from the first to the second number.
-struct Rule {
-  BaseLayer base = BaseLayer::kReplicated;
-  std::int64_t least_blocks = 1, most_blocks = 1, least_modules = 1, most_modules = 1;
-  LayerKind kind = LayerKind::kReplicated;
-};
+using WhenFull = ReplacementRule::WhenFull;
 
-// The first row that fits. A merged base of two outputs with one adapter is a column layer whose B
-// has two halves; from three outputs on, or three modules, only the variable kind fits.
-constexpr std::array<Rule, 10> kRules{{
-    {BaseLayer::kReplicated, 1, 1, 1, 1, LayerKind::kReplicated},
-    {BaseLayer::kColumn, 1, 1, 1, 1, LayerKind::kColumn},
-    {BaseLayer::kMergedColumn, 1, 2, 1, 1, LayerKind::kColumn},
-    {BaseLayer::kMergedColumn, 2, 2, 2, 2, LayerKind::kMergedColumn},
-    {BaseLayer::kMergedColumn, 3, kMostBlocks, 1, kMostBlocks, LayerKind::kMergedColumnVariable},
-    {BaseLayer::kQkv, 3, 3, 1, 1, LayerKind::kQkv},
-    {BaseLayer::kQkv, 3, 3, 3, 3, LayerKind::kMergedQkv},
-    {BaseLayer::kRow, 1, 1, 1, 1, LayerKind::kRow},
-    {BaseLayer::kLogits, 1, 2, 1, 1, LayerKind::kLogits},
-    {BaseLayer::kVocabEmbedding, 1, 2, 1, 1, LayerKind::kVocabEmbedding},
+// One adapter of a merged base is that of a column layer whose B has two halves, or from three
+// outputs on of the variable kind, which takes three modules and more as well.
+constexpr std::array<ReplacementRule, 11> kRules{{
+    {BaseLayer::kReplicated, 1, 1, 1, 1, LayerKind::kReplicated, WhenFull::kAsAlways},
+    {BaseLayer::kColumn, 1, 1, 0, kMostBlocks, LayerKind::kColumn, WhenFull::kOwnForm},
+    {BaseLayer::kMergedColumn, 1, 2, 1, 1, LayerKind::kColumn, WhenFull::kOwnForm},
+    {BaseLayer::kMergedColumn, 1, kMostBlocks, 2, 2, LayerKind::kMergedColumn, WhenFull::kOwnForm},
+    {BaseLayer::kMergedColumn, 1, kMostBlocks, 3, kMostBlocks, LayerKind::kMergedColumnVariable,
+     WhenFull::kNot},
+    {BaseLayer::kMergedColumn, 3, kMostBlocks, 0, 1, LayerKind::kMergedColumnVariable,
+     WhenFull::kNot},
+    {BaseLayer::kQkv, 3, 3, 1, 1, LayerKind::kQkv, WhenFull::kOwnForm},
+    {BaseLayer::kQkv, 3, 3, 3, 3, LayerKind::kMergedQkv, WhenFull::kOwnForm},
+    {BaseLayer::kRow, 1, 1, 0, kMostBlocks, LayerKind::kRow, WhenFull::kOwnForm},
+    {BaseLayer::kLogits, 1, 2, 1, 1, LayerKind::kLogits, WhenFull::kAsAlways},
+    {BaseLayer::kVocabEmbedding, 1, 1, 1, 1, LayerKind::kVocabEmbedding, WhenFull::kAsAlways},
 }};
 
 }  // namespace
@@ -111,14 +109,17 @@ const LayerDescription& description_of(LayerKind kind) {
   return *found;
 }
 
+std::span<const ReplacementRule> replacement_rules() { return kRules; }
+
 std::optional<LayerKind> kind_that_replaces(BaseLayer base, std::int64_t blocks,
-                                            std::int64_t modules) {
-  const auto* const found = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& rule) {
-    return rule.base == base && rule.least_blocks <= blocks && blocks <= rule.most_blocks &&
-           rule.least_modules <= modules && modules <= rule.most_modules;
-  });
-  // More modules than outputs: no module would know where its columns are.
-  return found == kRules.end() || modules > blocks ? std::nullopt : std::optional(found->kind);
+                                            std::int64_t modules, bool fully_sharded) {
+  const auto* const found =
+      std::find_if(kRules.begin(), kRules.end(), [&](const ReplacementRule& rule) {
+        return rule.base == base && rule.least_blocks <= blocks && blocks <= rule.most_blocks &&
+               rule.least_modules <= modules && modules <= rule.most_modules &&
+               !(fully_sharded && rule.full == WhenFull::kNot);
+      });
+  return found == kRules.end() ? std::nullopt : std::optional(found->kind);
 }
 
 }  // namespace lora_bench

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
+#include "core/named.h"
 #include "scenario/case.h"
 
 namespace lora_bench {
@@ -54,11 +57,28 @@ enum class BaseLayer : std::uint8_t {
   kLogits,
   kVocabEmbedding,
 };
+template <>
+struct EnumNames<BaseLayer> {
+  static constexpr std::array<std::string_view, 7> kNames{
+      "replicated", "column", "merged_column", "qkv", "row", "logits", "vocab_embedding"};
+};
 
-// The kind that takes the place of a base layer with so many output blocks, of which adapters know
-// so many modules (q_proj, k_proj and v_proj of one qkv: 3; one that is named itself: 1). None
-// where no kind fits.
+// One row of the replacement rules of vLLM (`can_replace_layer` of vllm/lora/layers): which kind
+// takes the place of a base layer with so many output blocks, of which adapters know so many
+// modules (q_proj, k_proj and v_proj of one qkv: 3; one that is named itself: 1; none named: 0).
+struct ReplacementRule {
+  BaseLayer base = BaseLayer::kReplicated;
+  std::int64_t least_blocks = 1, most_blocks = 1, least_modules = 1, most_modules = 1;
+  LayerKind kind = LayerKind::kReplicated;
+  // Where all LoRA weights are divided among shards: in the kind's own form for that, as always
+  // (there is nothing to divide), or not at all.
+  enum class WhenFull : std::uint8_t { kOwnForm, kAsAlways, kNot } full = WhenFull::kOwnForm;
+};
+[[nodiscard]] std::span<const ReplacementRule> replacement_rules();
+
+// The kind by the first rule that fits; none where none does.
 [[nodiscard]] std::optional<LayerKind> kind_that_replaces(BaseLayer base, std::int64_t blocks,
-                                                          std::int64_t modules);
+                                                          std::int64_t modules,
+                                                          bool fully_sharded = false);
 
 }  // namespace lora_bench

@@ -380,5 +380,12 @@ TEST_CASE("tune without a GPU is one line and exit code 5") {
   }
 }
 
+TEST_CASE("list layers says which kind replaces a base layer, by outputs and modules") {
+  const ProcessResult list = run_tool({"list", "layers"});
+  CHECK(list.exit_code == 0);
+  CHECK(contains(list.out, "merged_column    1 or more  3 or more  merged_column_variable  not "));
+  CHECK(contains(list.out, "qkv                      3          1  qkv "));
+}
+
 }  // namespace
 }  // namespace lora_bench::test

@@ -355,30 +355,42 @@ TEST_CASE("which kind replaces which base layer") {
   struct Row {
     BaseLayer base;
     std::int64_t blocks, modules;
-    std::optional<LayerKind> kind;
+    std::optional<LayerKind> kind, fully;
   };
   using B = BaseLayer;
   using K = LayerKind;
+  const auto none = std::optional<LayerKind>();
   const std::vector<Row> rows{
-      {B::kReplicated, 1, 1, K::kReplicated},
-      {B::kColumn, 1, 1, K::kColumn},
-      {B::kColumn, 1, 2, std::nullopt},
-      {B::kMergedColumn, 2, 1, K::kColumn},
-      {B::kMergedColumn, 2, 2, K::kMergedColumn},
-      {B::kMergedColumn, 2, 3, std::nullopt},
-      {B::kMergedColumn, 3, 1, K::kMergedColumnVariable},
-      {B::kMergedColumn, 4, 2, K::kMergedColumnVariable},
-      {B::kMergedColumn, 5, 5, K::kMergedColumnVariable},
-      {B::kQkv, 3, 1, K::kQkv},
-      {B::kQkv, 3, 2, std::nullopt},
-      {B::kQkv, 3, 3, K::kMergedQkv},
-      {B::kRow, 1, 1, K::kRow},
-      {B::kRow, 1, 2, std::nullopt},
-      {B::kLogits, 1, 1, K::kLogits},
-      {B::kVocabEmbedding, 2, 1, K::kVocabEmbedding},
+      {B::kReplicated, 1, 1, K::kReplicated, K::kReplicated},
+      {B::kColumn, 1, 1, K::kColumn, K::kColumn},
+      {B::kColumn, 1, 0, K::kColumn, K::kColumn},
+      {B::kMergedColumn, 2, 0, none, none},
+      {B::kMergedColumn, 2, 1, K::kColumn, K::kColumn},
+      {B::kMergedColumn, 2, 2, K::kMergedColumn, K::kMergedColumn},
+      {B::kMergedColumn, 4, 2, K::kMergedColumn, K::kMergedColumn},
+      {B::kMergedColumn, 2, 3, K::kMergedColumnVariable, none},
+      {B::kMergedColumn, 3, 0, K::kMergedColumnVariable, none},
+      {B::kMergedColumn, 3, 1, K::kMergedColumnVariable, none},
+      {B::kMergedColumn, 5, 5, K::kMergedColumnVariable, none},
+      {B::kQkv, 3, 1, K::kQkv, K::kQkv},
+      {B::kQkv, 3, 2, none, none},
+      {B::kQkv, 3, 3, K::kMergedQkv, K::kMergedQkv},
+      {B::kRow, 1, 1, K::kRow, K::kRow},
+      {B::kLogits, 1, 1, K::kLogits, K::kLogits},
+      {B::kVocabEmbedding, 1, 1, K::kVocabEmbedding, K::kVocabEmbedding},
+      {B::kVocabEmbedding, 2, 1, none, none},
   };
   for (const Row& row : rows) {
     INFO("base ", static_cast<int>(row.base), " blocks ", row.blocks, " modules ", row.modules);
     CHECK(kind_that_replaces(row.base, row.blocks, row.modules) == row.kind);
+    CHECK(kind_that_replaces(row.base, row.blocks, row.modules, true) == row.fully);
+  }
+}
+
+TEST_CASE("a kind with a form of its own for divided weights is said to have it") {
+  for (const ReplacementRule& rule : replacement_rules()) {
+    CAPTURE(name(rule.kind));
+    CHECK((rule.full == ReplacementRule::WhenFull::kOwnForm) ==
+          description_of(rule.kind).full.has_value());
   }
 }
