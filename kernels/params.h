@@ -75,7 +75,7 @@ struct PlanParams {
 // the table is -1 where the request has no adapter; what else names no slot counts as none.
 struct EngineParams {
   const std::int32_t* request_of_row = nullptr;   // [rows]
-  const std::int32_t* slot_of_request = nullptr;  // [requests]
+  const std::int32_t* slot_of_request = nullptr;  // [requests]; null: a request is its own slot
   std::int32_t rows = 0;
   std::int32_t requests = 0;
   std::int32_t slots = 0;

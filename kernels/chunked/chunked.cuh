@@ -6,10 +6,32 @@
 
 namespace lora_bench::kernels {
 
+// The rows of a tile of a segment that a published form lists; none behind the last segment.
+template <typename Params>
+__device__ inline GroupRows rows_of_listed(const Params& params, std::int64_t tile, int chunk,
+                                           int tiles_of_segment) {
+  const std::int64_t segment = tile / tiles_of_segment;
+  const std::int64_t first =
+      params.group_starts[segment] + tile % tiles_of_segment * std::int64_t{chunk};
+  const std::int64_t left = params.group_starts[segment + 1] - first;
+  GroupRows rows;
+  rows.count = left >= chunk ? chunk : (left > 0 ? static_cast<int>(left) : 0);
+  if (rows.count > 0) {
+    rows.adapter = params.active_ids[segment];
+    rows.tokens = params.token_order + first;
+    rows.rank = params.rank[rows.adapter];
+  }
+  return rows;
+}
+
 // The rows of a segment; none where the segment is the spare one of its group. Each warp counts for
 // itself the groups that begin at or before the segment, 32 at a time.
 template <typename Params>
-__device__ inline GroupRows rows_of_segment(const Params& params, std::int64_t segment, int chunk) {
+__device__ inline GroupRows rows_of_segment(const Params& params, std::int64_t segment, int chunk,
+                                            int tiles_of_segment) {
+  if (tiles_of_segment > 0) {
+    return rows_of_listed(params, segment, chunk, tiles_of_segment);
+  }
   const int lane = static_cast<int>(threadIdx.x % 32);
   int begun = 0;
   for (int first = 0; first < params.active; first += 32) {
@@ -36,11 +58,13 @@ __device__ inline GroupRows rows_of_segment(const Params& params, std::int64_t s
 // once per segment, x once per lane tile. Bound: memory; few blocks where few segments.
 template <typename Shape, bool kVector, typename T>
 __global__ void __launch_bounds__(Shape::kThreads)
-    chunked_shrink(const __grid_constant__ ShrinkParams params, const bool wide) {
-  const GroupRows rows = rows_of_segment(params, blockIdx.x, Shape::kRows);
+    chunked_shrink(const __grid_constant__ ShrinkParams params, const bool wide,
+                   const int tiles_of_segment) {
+  const GroupRows rows = rows_of_segment(params, blockIdx.x, Shape::kRows, tiles_of_segment);
   const std::int64_t first_lane = std::int64_t{blockIdx.y} * Shape::kColumns;
-  const std::int64_t left = std::int64_t{params.slices} * rows.rank - first_lane;
-  if (rows.count == 0 || left <= 0) {
+  const std::int64_t left =
+      rows.count > 0 ? std::int64_t{params.slices} * rows.rank - first_lane : 0;
+  if (left <= 0) {
     return;
   }
   const int lanes = left < Shape::kColumns ? static_cast<int>(left) : Shape::kColumns;
@@ -57,8 +81,9 @@ __global__ void __launch_bounds__(Shape::kThreads)
 // whole rank. Bytes: B once per segment, h once per column tile, y once. Bound: memory.
 template <typename Shape, bool kVector, typename T, typename H>
 __global__ void __launch_bounds__(Shape::kThreads)
-    chunked_expand(const __grid_constant__ ExpandParams params, const bool vector_y) {
-  const GroupRows rows = rows_of_segment(params, blockIdx.x, Shape::kRows);
+    chunked_expand(const __grid_constant__ ExpandParams params, const bool vector_y,
+                   const int tiles_of_segment) {
+  const GroupRows rows = rows_of_segment(params, blockIdx.x, Shape::kRows, tiles_of_segment);
   if (rows.count == 0 || rows.rank == 0) {
     return;
   }

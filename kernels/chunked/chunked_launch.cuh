@@ -13,9 +13,10 @@ cudaError_t launch_chunked_shrink_as(const ShrinkParams& params, bool wide,
                   static_cast<unsigned>(tuning.column_tiles));
   return visit_shrink_shape(tuning.chunk, tuning.columns_per_tile, tuning.depth, vectors,
                             [&]<typename Shape, bool kVector>() {
-                              return launch_with_shared(
-                                  &chunked_shrink<Shape, kVector, T>, grid, Shape::kThreads,
-                                  shared_bytes<Shape, T, T>(), stream, params, wide);
+                              return launch_with_shared(&chunked_shrink<Shape, kVector, T>, grid,
+                                                        Shape::kThreads,
+                                                        shared_bytes<Shape, T, T>(), stream, params,
+                                                        wide, tuning.tiles_of_segment);
                             });
 }
 
@@ -27,7 +28,8 @@ cudaError_t launch_chunked_expand_as(const ExpandParams& params, const ChunkedTu
   return visit_expand_shape(
       tuning.chunk, tuning.depth, vectors, [&]<typename Shape, bool kVector>() {
         return launch_with_shared(&chunked_expand<Shape, kVector, T, H>, grid, Shape::kThreads,
-                                  shared_bytes<Shape, T, H>(), stream, params, vector_y);
+                                  shared_bytes<Shape, T, H>(), stream, params, vector_y,
+                                  tuning.tiles_of_segment);
       });
 }
 

@@ -12,7 +12,11 @@ constexpr std::int64_t kLargeBatch = 1024;
 
 ChunkedTuning segments_of(const ChunkedShape& shape) {
   ChunkedTuning tuning;
-  if (shape.active > 0) {
+  if (shape.chunk > 0) {
+    tuning.chunk = shape.vectors && shape.chunk > 16 ? 64 : 16;
+    tuning.tiles_of_segment = static_cast<int>(divide_up(shape.chunk, std::int64_t{tuning.chunk}));
+    tuning.segments = shape.active * tuning.tiles_of_segment;
+  } else if (shape.active > 0) {
     tuning.chunk = shape.vectors && shape.rows >= kLargeBatch ? 64 : 16;
     tuning.segments = first_segment(shape.active, shape.rows, tuning.chunk);
   }

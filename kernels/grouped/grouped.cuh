@@ -6,7 +6,8 @@
 
 namespace lora_bench::kernels {
 
-// The rows of tile `tile` of the group; none when the group ends before.
+// The rows of tile `tile` of the group; none when the group ends before, or is that of rows without
+// an adapter.
 __device__ inline GroupRows rows_of_group(const std::int32_t* token_order,
                                           const std::int32_t* active_ids,
                                           const std::int32_t* group_starts,
@@ -14,6 +15,10 @@ __device__ inline GroupRows rows_of_group(const std::int32_t* token_order,
                                           int rows_per_tile) {
   GroupRows rows;
   rows.adapter = active_ids[group];
+  if (rows.adapter < 0) {
+    rows.count = 0;
+    return rows;
+  }
   const std::int64_t first = group_starts[group] + tile * rows_per_tile;
   const std::int64_t left = group_starts[group + 1] - first;
   rows.count = left >= rows_per_tile ? rows_per_tile : (left > 0 ? static_cast<int>(left) : 0);
@@ -22,7 +27,7 @@ __device__ inline GroupRows rows_of_group(const std::int32_t* token_order,
   return rows;
 }
 
-// Grid: (split x row tiles x lane tiles, slices, active adapters); a block whose group or rank ends
+// Grid: (split x row tiles x lane tiles, slices, groups); a block whose group or rank ends
 // before its tile leaves at once. Tile: rows x lanes, all of a part of K, in stages of
 // Shape::kDepth; warps share K (and rows). Barriers: one a stage, two to collect the sums. Bytes:
 // A once per row tile, x once per lane tile and slice. Bound: memory.
@@ -52,7 +57,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   shrink_tile<Shape, kVector, T>(params, store, rows, lanes, lane_of, part, first, end);
 }
 
-// Grid: (row tiles x column tiles of the widest slice, slices, active adapters). Tile: rows x 128
+// Grid: (row tiles x column tiles of the widest slice, slices, groups). Tile: rows x 128
 // to 512 columns, the whole rank. Barriers as above. Bytes: B once per row tile, h once per column
 // tile, y once. Bound: memory.
 template <typename Shape, bool kVector, typename T, typename H>

@@ -20,11 +20,15 @@ std::int64_t rows_of_group(const GroupedShape& shape, std::int64_t group) {
 
 // Large tiles read weights less often; where most adapters have few rows they would stand empty.
 int rows_per_tile_for(const GroupedShape& shape) {
-  const std::int64_t rows = shape.group_starts[static_cast<std::size_t>(shape.active)];
+  const std::int64_t rows =
+      shape.any_batch ? shape.rows : shape.group_starts[static_cast<std::size_t>(shape.active)];
   return shape.vectors && rows > 16 * shape.active ? 64 : 16;
 }
 
 std::int64_t tiles_of_largest_group(const GroupedShape& shape, int rows_per_tile) {
+  if (shape.any_batch) {
+    return divide_up(shape.rows, rows_per_tile);
+  }
   std::int64_t most = 0;
   for (std::int64_t group = 0; group < shape.active; ++group) {
     most = std::max(most, divide_up(rows_of_group(shape, group), rows_per_tile));
@@ -32,8 +36,11 @@ std::int64_t tiles_of_largest_group(const GroupedShape& shape, int rows_per_tile
   return most;
 }
 
-// Row tiles of all groups that have rows.
+// Row tiles of all groups that have rows; of any batch as many as its rows fill at least.
 std::int64_t occupied_tiles(const GroupedShape& shape, int rows_per_tile) {
+  if (shape.any_batch) {
+    return divide_up(shape.rows, rows_per_tile);
+  }
   std::int64_t tiles = 0;
   for (std::int64_t group = 0; group < shape.active; ++group) {
     tiles += divide_up(rows_of_group(shape, group), rows_per_tile);

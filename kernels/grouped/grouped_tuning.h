@@ -11,6 +11,10 @@ namespace lora_bench::kernels {
 struct GroupedShape {
   std::span<const std::int32_t> group_starts;  // [active + 1]
   std::int64_t active = 0;
+  // The launch serves every batch of `rows` rows: any one group may have all of them, and the
+  // starts are not looked at.
+  bool any_batch = false;
+  std::int64_t rows = 0;
   std::int64_t slices = 0;
   std::int64_t in_features = 0;
   std::int64_t widest_slice = 0;
@@ -19,7 +23,7 @@ struct GroupedShape {
   bool vectors = true;  // operands can be read 16 bytes at a time
 };
 
-// A grid of (split x row tiles x lane or column tiles, slices, active adapters).
+// A grid of (split x row tiles x lane or column tiles, slices, groups).
 struct GroupedTuning {
   int rows_per_tile = 16;     // 16 or 64
   int columns_per_tile = 16;  // shrink: lanes, 16 or 64; expand: 128 to 512 columns

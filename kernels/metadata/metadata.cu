@@ -18,7 +18,8 @@ __device__ std::int32_t slot_of(const EngineParams& engine, std::int64_t row) {
   if (request < 0 || request >= engine.requests) {
     return -1;
   }
-  const std::int32_t slot = engine.slot_of_request[request];
+  const std::int32_t slot =
+      engine.slot_of_request != nullptr ? engine.slot_of_request[request] : request;
   return slot >= 0 && slot < engine.slots ? slot : -1;
 }
 

@@ -16,7 +16,8 @@ namespace {
 kernels::ChunkedShape shape_of(const Problem& problem, bool vectors) {
   kernels::ChunkedShape shape;
   shape.rows = problem.plan.rows_with_adapter();
-  shape.active = problem.plan.active();
+  shape.active = problem.groups();
+  shape.chunk = problem.chunk;
   shape.slices = problem.slices();
   shape.max_rank = problem.max_rank;
   shape.widths = problem.widths;
@@ -30,7 +31,7 @@ class ChunkedBackend final : public Backend {
   [[nodiscard]] std::string_view summary() const override { return kChunkedSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    return tensor_cores_take(problem, device);
+    return tensor_cores_take(problem, device, PlanForm::kChunked);
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
@@ -41,6 +42,7 @@ class ChunkedBackend final : public Backend {
         kernels::tile_expand_depth(problem.max_rank, problem.dtype[Role::kH] == Dtype::kFp32);
     numerics.intermediate = problem.dtype[Role::kH];
     numerics.batch_invariant = !has_shrink(problem.op);  // larger chunks share K among fewer warps
+    numerics.replays_other_batches = serves_any_batch(problem);
     numerics.summation =
         "fp32 on tensor cores; shrink: warps share K, one sum each, added in order; expand: one "
         "sum over the rank, an fp32 h as three bf16 terms";

@@ -83,13 +83,13 @@ class CpuBackend : public Backend {
     const CpuSlices slices = cpu_slices(problem);
     const CpuLaunch launch{problem, operands, kernels_, slices};
     if (has_shrink(problem.op)) {
-      const std::vector<CpuItem> items = shrink_items(problem, kernels_, pool.threads());
+      const std::vector<CpuItem> items = shrink_items(launch, pool.threads());
       pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t item) {
         shrink_item(launch, items[static_cast<std::size_t>(item)]);
       });
     }
     if (has_expand(problem.op)) {
-      const std::vector<CpuItem> items = expand_items(problem, kernels_, pool.threads());
+      const std::vector<CpuItem> items = expand_items(launch, pool.threads());
       pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t item) {
         expand_item(launch, items[static_cast<std::size_t>(item)]);
       });

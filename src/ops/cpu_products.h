@@ -27,11 +27,6 @@ struct CpuSlices {
 };
 [[nodiscard]] CpuSlices cpu_slices(const Problem& problem);
 
-[[nodiscard]] std::vector<CpuItem> shrink_items(const Problem& problem, const CpuKernels& kernels,
-                                                int threads);
-[[nodiscard]] std::vector<CpuItem> expand_items(const Problem& problem, const CpuKernels& kernels,
-                                                int threads);
-
 // Room for fp32 numbers that a thread keeps between items; contents are lost when it grows.
 class CpuScratch {
  public:
@@ -60,6 +55,9 @@ struct CpuLaunch {
   const CpuKernels& kernels;
   const CpuSlices& slices;
 };
+
+[[nodiscard]] std::vector<CpuItem> shrink_items(const CpuLaunch& launch, int threads);
+[[nodiscard]] std::vector<CpuItem> expand_items(const CpuLaunch& launch, int threads);
 
 [[nodiscard]] inline const void* element(Dtype dtype, const void* from, std::int64_t index) {
   return static_cast<const char*>(from) + index * size_bytes(dtype);

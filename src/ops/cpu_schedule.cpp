@@ -20,16 +20,16 @@ struct Group {
   std::int64_t first = 0, rows = 0, rank = 0;
 };
 
-std::vector<Group> working_groups(const Problem& problem) {
+// Of the plan as the launch is given it, in whichever form: several groups may be of one slot, and
+// some of none.
+std::vector<Group> working_groups(const Problem& problem, const Operands& operands) {
   std::vector<Group> groups;
-  const Plan& plan = problem.plan;
-  for (std::size_t g = 0; g < plan.active_ids.size(); ++g) {
-    const std::int32_t slot = plan.active_ids[g];
-    const std::int64_t rank = problem.rank[static_cast<std::size_t>(slot)];
-    const std::int64_t first = plan.group_starts[g];
-    const std::int64_t rows = plan.group_starts[g + 1] - first;
-    if (rank > 0 && rows > 0) {
-      groups.push_back({slot, first, rows, rank});
+  for (std::int64_t g = 0; g < problem.groups(); ++g) {
+    const std::int32_t slot = operands.active_ids[g];
+    const std::int64_t first = operands.group_starts[g];
+    const std::int64_t rows = operands.group_starts[g + 1] - first;
+    if (slot >= 0 && rows > 0 && operands.rank[slot] > 0) {
+      groups.push_back({slot, first, rows, operands.rank[slot]});
     }
   }
   return groups;
@@ -51,9 +51,10 @@ CpuSlices cpu_slices(const Problem& problem) {
   return slices;
 }
 
-std::vector<CpuItem> shrink_items(const Problem& problem, const CpuKernels& kernels, int threads) {
-  const std::vector<Group> groups = working_groups(problem);
-  const auto live = static_cast<std::int64_t>(cpu_slices(problem).live.size());
+std::vector<CpuItem> shrink_items(const CpuLaunch& launch, int threads) {
+  const CpuKernels& kernels = launch.kernels;
+  const std::vector<Group> groups = working_groups(launch.problem, launch.operands);
+  const auto live = static_cast<std::int64_t>(launch.slices.live.size());
   std::int64_t lanes_in_all = 0;
   for (const Group& group : groups) {
     lanes_in_all += divide_up(group.rows, kShrinkRows) * live * group.rank;
@@ -76,8 +77,10 @@ std::vector<CpuItem> shrink_items(const Problem& problem, const CpuKernels& kern
   return items;
 }
 
-std::vector<CpuItem> expand_items(const Problem& problem, const CpuKernels& kernels, int threads) {
-  const std::vector<Group> groups = working_groups(problem);
+std::vector<CpuItem> expand_items(const CpuLaunch& launch, int threads) {
+  const Problem& problem = launch.problem;
+  const CpuKernels& kernels = launch.kernels;
+  const std::vector<Group> groups = working_groups(problem, launch.operands);
   std::int64_t columns_in_all = 0;
   for (const Group& group : groups) {
     for (const std::int64_t width : problem.widths) {

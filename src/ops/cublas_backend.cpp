@@ -91,7 +91,8 @@ class CublasBackend final : public Backend {
   [[nodiscard]] std::string_view summary() const override { return kCublasSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    return kernels_take(problem);
+    const Support form = form_taken(problem);
+    return form.yes ? kernels_take(problem) : form;
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return cublas_numerics(problem);

@@ -58,6 +58,73 @@ struct PlanBehindWorkspace {
   std::int64_t first, tokens, slots;
 };
 
+// A published form as op metadata would be asked for it: each slot is the one request of its own.
+MetadataProblem form_of(const Problem& problem) {
+  MetadataProblem form;
+  form.form = problem.plan_form == PlanForm::kKernel ? Form::kKernel : Form::kChunked;
+  form.tokens = problem.tokens;
+  form.requests = problem.slots;
+  form.slots = problem.slots;
+  form.chunk = problem.chunk;
+  form.idle_segments = problem.idle_segments;
+  return form;
+}
+
+// Behind the workspace of the backend: the arrays of a published form.
+class FormBehindWorkspace {
+ public:
+  FormBehindWorkspace(const Problem& problem, std::int64_t workspace_bytes)
+      : form_(form_of(problem)),
+        first_((workspace_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes) {}
+
+  [[nodiscard]] std::int64_t bytes() const {
+    std::int64_t bytes = first_;
+    for (const MetadataArray& array : outputs_of(form_)) {
+      bytes += array.bytes();
+    }
+    return bytes;
+  }
+  // Where a launch makes the form, and the operands of one that runs on it.
+  [[nodiscard]] MetadataOperands made_in(const Operands& operands) const {
+    MetadataOperands made{.inputs = {operands.adapter_of_token, nullptr}, .outputs = {}};
+    if (form_.form == Form::kChunked) {
+      made.inputs.insert(made.inputs.end(), {operands.rank, operands.scale});
+    }
+    std::byte* next = static_cast<std::byte*>(operands.workspace) + first_;
+    for (const MetadataArray& array : outputs_of(form_)) {
+      made.outputs.push_back(next);
+      next += array.bytes();
+    }
+    return made;
+  }
+  [[nodiscard]] Operands on(const MetadataOperands& made, const Operands& operands) const {
+    Operands planned = operands;
+    const std::vector<MetadataArray> arrays = outputs_of(form_);
+    for (std::size_t index = 0; index < arrays.size(); ++index) {
+      const void* const array = made.outputs[index];
+      const std::string_view name = arrays[index].name;
+      const auto* const indices = static_cast<const std::int32_t*>(array);
+      if (name == "token_order" || name == "permutation") {
+        planned.token_order = indices;
+      } else if (name == "active_ids" || name == "adapter_of_segment") {
+        planned.active_ids = indices;
+      } else if (name == "starts" || name == "segment_starts") {
+        planned.group_starts = indices;
+      } else if (name == "rank") {
+        planned.rank = indices;
+      } else if (name == "scale") {
+        planned.scale = static_cast<const float*>(array);
+      }
+    }
+    return planned;
+  }
+  [[nodiscard]] const MetadataProblem& form() const { return form_; }
+
+ private:
+  MetadataProblem form_;
+  std::int64_t first_;
+};
+
 class PlanInEachLaunch final : public Backend {
  public:
   explicit PlanInEachLaunch(std::shared_ptr<const Backend> backend)
@@ -70,18 +137,31 @@ class PlanInEachLaunch final : public Backend {
     if (space() == Space::kHost) {
       return {false, "plan.made_on device: the backend runs on the host"};
     }
-    const Support of_plan = device_plan_takes(shape_of(problem));
+    const Support of_plan =
+        problem.plan_form == PlanForm::kSorted
+            ? device_plan_takes(shape_of(problem))
+            : make_device_metadata(device.compute_capability)->supports(form_of(problem), device);
     return of_plan.yes ? backend_->supports(problem, device) : of_plan;
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return backend_->numerics(problem);
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return PlanBehindWorkspace(problem, backend_->workspace_bytes(problem)).bytes();
+    const std::int64_t own = backend_->workspace_bytes(problem);
+    return problem.plan_form == PlanForm::kSorted ? PlanBehindWorkspace(problem, own).bytes()
+                                                  : FormBehindWorkspace(problem, own).bytes();
   }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const DevicePlan plan =
-        PlanBehindWorkspace(problem, backend_->workspace_bytes(problem)).in(operands);
+    const std::int64_t own = backend_->workspace_bytes(problem);
+    if (problem.plan_form != PlanForm::kSorted) {
+      const FormBehindWorkspace place(problem, own);
+      const MetadataOperands made = place.made_in(operands);
+      make_device_metadata(facts_of(Space::kDevice).compute_capability)
+          ->launch(place.form(), made, stream);
+      backend_->launch(problem, place.on(made, operands), stream);
+      return;
+    }
+    const DevicePlan plan = PlanBehindWorkspace(problem, own).in(operands);
     launch_device_plan(plan, problem.tokens, shape_of(problem), stream);
     Operands planned = operands;
     planned.token_order = plan.token_order;

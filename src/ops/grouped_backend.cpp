@@ -18,7 +18,7 @@ namespace {
 using kernels::Combine;
 
 // The last dimension of a grid.
-constexpr std::int64_t kMostActive = 65535;
+constexpr std::int64_t kMostGroups = 65535;
 
 class GroupedBackend final : public Backend {
  public:
@@ -31,10 +31,10 @@ class GroupedBackend final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    if (problem.plan.active() > kMostActive) {
-      return {false, "more than 65535 active adapters: a grid has no more in its last dimension"};
+    if (problem.groups() > kMostGroups) {
+      return {false, "more than 65535 groups of rows: a grid has no more in its last dimension"};
     }
-    return tensor_cores_take(problem, device);
+    return tensor_cores_take(problem, device, PlanForm::kKernel);
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
@@ -50,6 +50,7 @@ class GroupedBackend final : public Backend {
     numerics.deterministic =
         !has_shrink(problem.op) || combine_of(problem, split) != Combine::kAtomic;
     numerics.batch_invariant = !has_shrink(problem.op);  // the split follows the batch
+    numerics.replays_other_batches = serves_any_batch(problem);
     numerics.summation =
         "fp32 on tensor cores; shrink: warps share each part of K, parts by atomics or in order; "
         "expand: one sum over the rank, an fp32 h as three bf16 terms";
@@ -88,7 +89,9 @@ class GroupedBackend final : public Backend {
   [[nodiscard]] kernels::GroupedShape shape_of(const Problem& problem, bool vectors) const {
     kernels::GroupedShape shape;
     shape.group_starts = problem.plan.group_starts;
-    shape.active = problem.plan.active();
+    shape.active = problem.groups();
+    shape.any_batch = problem.plan_form == PlanForm::kKernel;
+    shape.rows = problem.tokens;
     shape.slices = problem.slices();
     shape.in_features = problem.in_features;
     for (const std::int64_t width : problem.widths) {

@@ -51,7 +51,25 @@ Support kernels_take(const Problem& problem) {
   return {};
 }
 
-Support tensor_cores_take(const Problem& problem, const DeviceFacts& device) {
+Support form_taken(const Problem& problem, PlanForm also) {
+  if (problem.plan_form == PlanForm::kSorted || problem.plan_form == also) {
+    return {};
+  }
+  return {false,
+          fmt::format("a plan in form {}: {}", name(problem.plan_form),
+                      also == PlanForm::kSorted ? "form sorted alone"
+                                                : fmt::format("form sorted or {}", name(also)))};
+}
+
+bool serves_any_batch(const Problem& problem) {
+  return problem.plan_form != PlanForm::kSorted && problem.plan_grid == PlanGrid::kSlots &&
+         problem.tokens > 0;
+}
+
+Support tensor_cores_take(const Problem& problem, const DeviceFacts& device, PlanForm also) {
+  if (const Support form = form_taken(problem, also); !form.yes) {
+    return form;
+  }
   if (problem.dtype[Role::kX] == Dtype::kFp32) {
     return {false, "fp32 operands do not go to the tensor cores: bf16, fp16"};
   }

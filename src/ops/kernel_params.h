@@ -15,8 +15,14 @@ namespace lora_bench {
 
 // What every kernel family refuses alike: dtypes, intermediates, too many slices.
 [[nodiscard]] Support kernels_take(const Problem& problem);
-// The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up.
-[[nodiscard]] Support tensor_cores_take(const Problem& problem, const DeviceFacts& device);
+// The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up. They read
+// the groups of a plan: form sorted, and one more at most.
+[[nodiscard]] Support tensor_cores_take(const Problem& problem, const DeviceFacts& device,
+                                        PlanForm also = PlanForm::kSorted);
+// Whether the plan is in form sorted, or in the other one.
+[[nodiscard]] Support form_taken(const Problem& problem, PlanForm also = PlanForm::kSorted);
+// Whether what is launched is the same for every batch of as many tokens over these slots.
+[[nodiscard]] bool serves_any_batch(const Problem& problem);
 
 // Whether every row that a kernel reads begins where 16 bytes can be read at once.
 [[nodiscard]] bool reads_vectors(const kernels::ShrinkParams& params, std::int64_t element_bytes);

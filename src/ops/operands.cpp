@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "ops/auto_choice.h"
 #include "ops/backends.h"
+#include "plan/forms.h"
 
 namespace lora_bench {
 
@@ -49,18 +50,58 @@ Operands no_operands(const Problem& problem) {
   return operands;
 }
 
-std::vector<IndexArray> index_arrays_of(const Problem& problem, std::int64_t least_groups) {
+namespace {
+
+Plan sorted_with_room(const Problem& problem, std::int64_t least_groups) {
   Plan plan = problem.plan;
   const auto groups = static_cast<std::size_t>(std::max(problem.groups(), least_groups));
   if (problem.max_active > 0 || least_groups > 0) {
     plan.group_starts.resize(groups + 1, static_cast<std::int32_t>(plan.rows_with_adapter()));
   }
   plan.active_ids.resize(groups, kNoAdapter);
+  return plan;
+}
+
+// The entries of a published form under the names of our plan. Both forms have room for every
+// batch.
+Plan in_form(const Problem& problem, std::int64_t least_groups) {
+  const Plan& plan = problem.plan;
+  switch (problem.plan_form) {
+    case PlanForm::kKernel: {
+      KernelForm form = make_kernel_form(plan, problem.slots);
+      return {.adapter_of_token = std::move(form.adapter_of_token),
+              .token_order = std::move(form.token_order),
+              .active_ids = std::move(form.active_ids),
+              .group_starts = std::move(form.starts)};
+    }
+    case PlanForm::kChunked: {
+      ChunkedForm form = make_chunked_form(plan, problem.rank, problem.scale, problem.chunk,
+                                           problem.idle_segments);
+      const auto most = static_cast<std::size_t>(
+          most_segments(problem.tokens, problem.group_slots(), problem.chunk));
+      form.segment_starts.resize(most + 1, form.segment_starts.back());
+      form.adapter_of_segment.resize(most, kNoAdapter);
+      return {.adapter_of_token = plan.adapter_of_token,
+              .token_order = std::move(form.permutation),
+              .active_ids = std::move(form.adapter_of_segment),
+              .group_starts = std::move(form.segment_starts)};
+    }
+    case PlanForm::kSorted:
+      break;
+  }
+  return sorted_with_room(problem, least_groups);
+}
+
+}  // namespace
+
+std::vector<IndexArray> index_arrays_of(const Problem& problem, std::int64_t least_groups) {
+  Plan plan = in_form(problem, least_groups);
   std::vector<IndexArray> arrays;
   for (const PlanArray& array : kPlanArrays) {
     arrays.push_back({array.name, array.address, std::move(plan.*array.values)});
   }
   arrays.push_back({"rank", &Operands::rank, {problem.rank.begin(), problem.rank.end()}});
+  arrays.back().values.resize(static_cast<std::size_t>(problem.group_slots()), 0);
   return arrays;
 }
 

@@ -53,7 +53,9 @@ struct IndexArray {
   const std::int32_t* Operands::*address;
   std::vector<std::int32_t> values;
 };
-// With room for at least so many groups: ids end in -1, starts repeat where the last group ends.
+// In the form of the problem, under these names; rank has one more entry, 0, for idle segments. Of
+// form sorted with room for at least so many groups: ids end in -1, starts repeat where the last
+// group ends.
 [[nodiscard]] std::vector<IndexArray> index_arrays_of(const Problem& problem,
                                                       std::int64_t least_groups = 0);
 

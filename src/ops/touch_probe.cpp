@@ -91,7 +91,8 @@ class TouchProbe final : public Backend {
   }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    return kernels_take(problem);
+    const Support form = form_taken(problem);
+    return form.yes ? kernels_take(problem) : form;
   }
   [[nodiscard]] Numerics numerics(const Problem&) const override { return {}; }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return kSinkBytes; }

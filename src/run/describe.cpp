@@ -172,9 +172,11 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
   drawn.rank =
       problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
   drawn.content = content_of_step(step, spec.setup.comm);
-  const bool captured = backend == "auto" || backend == "panel";
-  drawn.plan_limits = plan_limits_text(
-      {spec.plan.max_tokens, captured ? spec.plan.max_slots : 0, spec.plan.made_on});
+  PlanSpec plan = spec.plan;
+  if (backend != "auto" && backend != "panel") {
+    plan.max_slots = 0;  // others launch for the batch
+  }
+  drawn.plan_limits = plan_text(plan);
   drawn.tuning = backend == "auto" ? tuning_text(problem.tuning) : "";
   const Work work = work_of_step(step);
   drawn.bytes = work.bytes;

@@ -135,8 +135,6 @@ struct MetadataSpec {
   std::int64_t samples = 1;   // rows of each sequence whose logits are taken
   std::int64_t requests = 0;  // entries of the table from request to slot; 0: twice the sequences
   std::int64_t vocabulary = 32000, extra_vocabulary = 256;
-  std::int64_t largest_chunk = 16;  // most rows of a segment, if the batch's size allows as many
-  bool idle_segments = false;       // rows without an adapter have segments too
 
   [[nodiscard]] bool operator==(const MetadataSpec&) const = default;
 };
@@ -254,17 +252,37 @@ struct EnumNames<MadeOn> {
   static constexpr std::array<std::string_view, 2> kNames{"host", "device"};
 };
 
-// What a launch is captured for, where that is more than the batch: rows, and adapters in use.
-// 0: the batch's own.
-struct PlanLimits {
+// In which index arrays an op is handed its plan: ours, or a published form (docs/plan.md).
+enum class PlanForm : std::uint8_t { kSorted, kKernel, kChunked };
+template <>
+struct EnumNames<PlanForm> {
+  static constexpr std::array<std::string_view, 3> kNames{"sorted", "kernel", "chunked"};
+};
+// How many groups a launch on a published form is made for: as many as any batch over these slots
+// may have, or those of this batch.
+enum class PlanGrid : std::uint8_t { kSlots, kActive };
+template <>
+struct EnumNames<PlanGrid> {
+  static constexpr std::array<std::string_view, 2> kNames{"slots", "active"};
+};
+
+// How an op is handed its plan, and what a launch is captured for.
+struct PlanSpec {
+  // Rows, and adapters in use, where that is more than the batch; 0: the batch's own.
   std::int64_t max_tokens = 0, max_slots = 0;
   MadeOn made_on = MadeOn::kHost;
+  PlanForm form = PlanForm::kSorted;
+  PlanGrid grid = PlanGrid::kSlots;  // of the published forms
+  // Of form chunked, of an op and of op metadata: most rows of a segment, if the batch's size
+  // allows as many; whether rows without an adapter have segments too.
+  std::int64_t largest_chunk = 16;
+  bool idle_segments = false;
 
-  [[nodiscard]] bool operator==(const PlanLimits&) const = default;
+  [[nodiscard]] bool operator==(const PlanSpec&) const = default;
 };
 
 // As a scenario would: "max_tokens: 96, max_slots: 512"; "" where nothing is.
-[[nodiscard]] std::string plan_limits_text(const PlanLimits& limits);
+[[nodiscard]] std::string plan_text(const PlanSpec& plan);
 
 struct Thresholds {
   std::optional<double> max_floor_ratio;
@@ -323,7 +341,7 @@ struct Case {
   Order order = Order::kShuffled;
   std::uint64_t seed = 1;
   std::vector<std::string> backends;
-  PlanLimits plan;
+  PlanSpec plan;
   Tuning tuning;
   Thresholds thresholds;
   VerifySettings verify;

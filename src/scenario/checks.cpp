@@ -236,6 +236,28 @@ void check_plan(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+// What only a published form of the plan has; op metadata makes a form and is handed none.
+void check_plan_form(const Case& spec, const CaseChecker& checker) {
+  const auto refuse = [&](const char* path, const std::string& allowed) {
+    if (checker.settings().has(path)) {
+      checker.fail(path, {"plan.form"},
+                   fmt::format("'{}' of a plan in form {}", path, name(spec.plan.form)), allowed);
+    }
+  };
+  if (has_base(spec.op) || spec.op == Op::kMetadata) {
+    return;
+  }
+  if (spec.plan.form == PlanForm::kSorted) {
+    refuse("plan.grid", "plan.form: kernel or chunked");
+  } else {
+    refuse("plan.max_slots", "plan.form: sorted; plan.grid: slots serves all adapters");
+  }
+  if (spec.plan.form != PlanForm::kChunked) {
+    refuse("plan.largest_chunk", "plan.form: chunked");
+    refuse("plan.idle_segments", "plan.form: chunked");
+  }
+}
+
 // Said only when nothing else is wrong: an unknown key may be the batch, misspelled.
 void check_any_batch(const CaseChecker& checker) {
   const Settings& settings = checker.settings();
@@ -322,6 +344,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   }
   check_metadata(spec, checker);
   check_plan(spec, checker);
+  check_plan_form(spec, checker);
   check_tuning(spec, checker, context);
   check_measure(spec, checker);
   check_any_batch(checker);

@@ -38,9 +38,9 @@ std::string tuning_text(const Tuning& tuning) {
   return text;
 }
 
-std::string plan_limits_text(const PlanLimits& limits) {
+std::string plan_text(const PlanSpec& plan) {
   Case spec;
-  spec.plan = limits;
+  spec.plan = plan;
   return entries_of(spec, "plan");
 }
 

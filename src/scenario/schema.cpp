@@ -230,7 +230,7 @@ std::vector<Field> fields_of_adapters() {
   };
 }
 
-// Who uses which adapter, in which order, and what a launch is captured for.
+// Who uses which adapter, and in which order.
 std::vector<Field> fields_of_use() {
   const auto read_skew = [](const Reader& reader, SkewLaw& target, FieldContext& context) {
     reader.skew(target, context.traces, context.folder);
@@ -248,20 +248,11 @@ std::vector<Field> fields_of_use() {
       share("no_adapter", at(&Case::no_adapter), "share of the sequences without an adapter"),
       choice("order", at(&Case::order), "order of the rows",
              {.when = always, .alone_in_ids = true}),
-      integer("plan.max_tokens", at(&Case::plan, &PlanLimits::max_tokens), 0, kMaxTokens,
-              "rows that a launch is captured for; those beyond the batch have no adapter",
-              {.also = ", at least the batch's tokens",
-               .fallback = "0: the batch's own",
-               .instead_of_layer = "op linear"}),
-      integer("plan.max_slots", at(&Case::plan, &PlanLimits::max_slots), 0, kMaxSlots,
-              "adapters in use that `auto` and `panel` are captured for; see docs/plan.md",
-              {.also = ", at most adapters.slots",
-               .fallback = "0: the batch's own",
-               .instead_of_layer = "op linear",
-               .of_products = true}),
-      choice("plan.made_on", at(&Case::plan, &PlanLimits::made_on),
-             "who groups the rows: the host before any launch, or a kernel at the start of each",
-             {.instead_of_layer = "op linear", .of_products = true}),
+  };
+}
+
+std::vector<Field> fields_of_run() {
+  return {
       field_of(
           "seed", "integer", at(&Case::seed), "an integer from 0 to 18446744073709551615",
           "all that is drawn follows from it", {.when = always},
@@ -372,9 +363,10 @@ std::string last_part(const std::string& path) { return path.substr(path.rfind('
 const Fields& fields() {
   static const Fields all = [] {
     Fields table;
-    for (const auto part : {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer,
-                            fields_of_metadata, fields_of_batch, fields_of_adapters, fields_of_use,
-                            fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
+    for (const auto part :
+         {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer, fields_of_metadata,
+          fields_of_batch, fields_of_adapters, fields_of_use, fields_of_plan, fields_of_run,
+          fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
       for (Field& field : part()) {
         table.push_back(std::move(field));
       }

@@ -140,14 +140,14 @@ std::vector<TellingMetadata> telling_metadata() {
     add("mixed", [](Case&) {});
     add("neighbours", [](Case& spec) {
       spec.order = Order::kSorted;
-      spec.metadata.idle_segments = true;
+      spec.plan.idle_segments = true;
     });
     add("none-first", [](Case& spec) {
       spec.order = Order::kAsArrived;
       spec.skew.kind = spec.prefill_skew.kind = Skew::kTrace;
       spec.skew.trace = spec.prefill_skew.trace = {-1, 1, 0, -1, 1};
-      spec.metadata.idle_segments = true;
-      spec.metadata.largest_chunk = 32;
+      spec.plan.idle_segments = true;
+      spec.plan.largest_chunk = 32;
     });
     add("all-slots", [](Case& spec) {
       spec.adapters.slots = 2;

@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint64_t kCaseStream = 0x63617365ULL;
 constexpr std::uint64_t kFarStream = 0x666172ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
+constexpr std::uint64_t kPlanFormStream = 0x706c616eULL << 32;
 constexpr std::uint64_t kRanksStream = 0x72616e6bULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
 constexpr std::uint64_t kTilesStream = 0x74696c65ULL << 32;
@@ -408,6 +409,21 @@ void draw_limits(Dice dice, Case& spec) {
   spec.plan.max_tokens = dice.one_in(4) && tokens <= kMaxTokens ? tokens : 0;
 }
 
+// In which arrays the plan is handed over; from numbers of its own, as make_vast.
+void draw_plan_form(Dice dice, Case& spec) {
+  if (!dice.one_in(4)) {
+    return;
+  }
+  PlanSpec& plan = spec.plan;
+  plan.max_slots = 0;
+  plan.form = dice.coin() ? PlanForm::kKernel : PlanForm::kChunked;
+  plan.grid = dice.one_in(3) ? PlanGrid::kActive : PlanGrid::kSlots;
+  if (plan.form == PlanForm::kChunked) {
+    plan.largest_chunk = std::int64_t{16} << dice.below(4);
+    plan.idle_segments = dice.coin();
+  }
+}
+
 }  // namespace
 
 Case random_case(std::uint64_t seed, std::uint64_t index) {
@@ -438,6 +454,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
                                            dice.one_of(std::array<std::int64_t, 4>{0, 0, 0, 5}));
   draw_who_uses_what(dice, spec, is_far);
   draw_limits({seed, index, kLimitsStream}, spec);
+  draw_plan_form({seed, index, kPlanFormStream}, spec);
   spec.seed = seed + index;
   spec.measure.enabled = false;
   return spec;

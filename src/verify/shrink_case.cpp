@@ -234,6 +234,8 @@ std::vector<Case> plainer_batch(const Case& spec) {
       .with([](Case& next) { next.no_adapter = 0; })
       .with([](Case& next) { next.plan = {}; })
       .with([](Case& next) { next.plan.max_tokens = 0; })
+      .with([](Case& next) { next.plan.idle_segments = false; })
+      .with([](Case& next) { next.plan.largest_chunk = PlanSpec{}.largest_chunk; })
       .with([](Case& next) { next.adapters.active = 0; })
       .with([](Case& next) { next.order = Order::kAsArrived; })
       .with([](Case& next) { next.seed = 1; })

@@ -102,8 +102,8 @@ MetadataStep draw_metadata(const Case& spec, const Batch& batch, const Adapters&
   problem.slots = spec.adapters.slots;
   problem.vocabulary = asked.vocabulary;
   problem.extra_vocabulary = asked.extra_vocabulary;
-  problem.chunk = chunk_of_batch(problem.tokens, asked.largest_chunk);
-  problem.idle_segments = asked.idle_segments;
+  problem.chunk = chunk_of_batch(problem.tokens, spec.plan.largest_chunk);
+  problem.idle_segments = spec.plan.idle_segments;
 
   EngineStep& engine = step.engine;
   const std::vector<std::int32_t> ids = drawn_requests(sequences, problem.requests, spec.seed);

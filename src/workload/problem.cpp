@@ -12,6 +12,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/units.h"
+#include "plan/forms.h"
 
 namespace lora_bench {
 namespace {
@@ -62,6 +63,12 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.rank = adapters.rank;
   problem.scale = adapters.scale;
   problem.max_active = spec.plan.max_slots;
+  problem.plan_form = spec.plan.form;
+  problem.plan_grid = spec.plan.grid;
+  if (spec.plan.form == PlanForm::kChunked) {
+    problem.chunk = chunk_of_batch(problem.tokens, spec.plan.largest_chunk);
+    problem.idle_segments = spec.plan.idle_segments;
+  }
   problem.tuning = spec.tuning;
   problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
   return problem;
@@ -76,7 +83,36 @@ bool OperandDtypes::alike() const {
   return *this == of_x;
 }
 
+namespace {
+
+// Of this batch.
+std::int64_t segments_of(const Problem& problem) {
+  const Plan& plan = problem.plan;
+  const auto segments = [&](std::int64_t rows) {
+    return (rows + problem.chunk - 1) / problem.chunk;
+  };
+  std::int64_t count = 0;
+  for (std::size_t group = 0; group < plan.active_ids.size(); ++group) {
+    count += segments(plan.group_starts[group + 1] - plan.group_starts[group]);
+  }
+  return count + (problem.idle_segments ? segments(problem.tokens - plan.rows_with_adapter()) : 0);
+}
+
+}  // namespace
+
 std::int64_t Problem::groups() const {
+  const bool all = plan_grid == PlanGrid::kSlots;
+  switch (plan_form) {
+    case PlanForm::kKernel:
+      if (all || plan.active() == 0) {
+        return all ? slots + 1 : 0;
+      }
+      return plan.active() + (plan.rows_with_adapter() < tokens ? 1 : 0);
+    case PlanForm::kChunked:
+      return all ? most_segments(tokens, group_slots(), chunk) : segments_of(*this);
+    case PlanForm::kSorted:
+      break;
+  }
   return std::max(plan.active(), std::min({max_active, tokens, slots}));
 }
 

@@ -58,11 +58,19 @@ struct Problem {
   std::vector<float> scale;        // [slots]
   Plan plan;
   std::int64_t max_active = 0;  // adapters in use that a launch is captured for; 0: this batch's
-  Tuning tuning;                // what backend `auto` is told
+  // The index arrays that the plan is handed over in (docs/plan.md).
+  PlanForm plan_form = PlanForm::kSorted;
+  PlanGrid plan_grid = PlanGrid::kSlots;
+  std::int64_t chunk = 0;  // of form chunked: most rows of a segment
+  bool idle_segments = false;
+  Tuning tuning;  // what backend `auto` is told
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
-  // Groups of the plan that a launch has to be ready for, those of other batches included.
+  // Groups that a launch has to be ready for, those of other batches included: entries of
+  // active_ids, which of form chunked are segments.
   [[nodiscard]] std::int64_t groups() const;
+  // Slots that a group may be of: one more where rows without an adapter have segments.
+  [[nodiscard]] std::int64_t group_slots() const { return slots + (idle_segments ? 1 : 0); }
   [[nodiscard]] bool operator==(const Problem&) const = default;
 };
 

@@ -40,8 +40,8 @@ TEST_CASE("metadata: a batch and slots are a case, with every default and no lay
   CHECK(spec.metadata == MetadataSpec{});
   CHECK(spec.metadata.form == Form::kKernel);
   CHECK(spec.metadata.samples == 1);
-  CHECK(spec.metadata.largest_chunk == 16);
-  CHECK_FALSE(spec.metadata.idle_segments);
+  CHECK(spec.plan.largest_chunk == 16);
+  CHECK_FALSE(spec.plan.idle_segments);
   CHECK(spec.layer.widths.empty());
   const CaseStep step = step_of(spec);
   REQUIRE(step.metadata);
@@ -53,13 +53,10 @@ TEST_CASE("metadata: a batch and slots are a case, with every default and no lay
 }
 
 TEST_CASE("metadata: its fields are refused with any other op") {
-  const std::vector<std::string> fields{"form: chunked",
-                                        "metadata.samples: 2",
-                                        "metadata.requests: 90",
-                                        "metadata.vocabulary: 5",
-                                        "metadata.extra_vocabulary: 5",
-                                        "metadata.largest_chunk: 32",
-                                        "metadata.idle_segments: true"};
+  const std::vector<std::string> fields{
+      "form: chunked",           "metadata.samples: 2",          "metadata.requests: 90",
+      "metadata.vocabulary: 5",  "metadata.extra_vocabulary: 5", "plan.largest_chunk: 32",
+      "plan.idle_segments: true"};
   for (const std::string& field : fields) {
     const std::string path = field.substr(0, field.find(':'));
     for (const std::string op : {"linear", "shrink", "embedding", "layer"}) {
@@ -111,8 +108,7 @@ TEST_CASE("metadata: a table that not every sequence has a place in is refused")
 TEST_CASE("metadata: values out of range are refused") {
   CHECK(refused("form: padded").find("allowed: kernel, prefill, sampler, embedding, chunked") !=
         std::string::npos);
-  CHECK(refused("metadata.largest_chunk: 48").find("allowed: 16, 32, 64, 128") !=
-        std::string::npos);
+  CHECK(refused("plan.largest_chunk: 48").find("allowed: 16, 32, 64, 128") != std::string::npos);
   CHECK(refused("metadata.samples: 65") != "accepted");
   CHECK(refused("metadata.vocabulary: 0") != "accepted");
 }
@@ -124,8 +120,8 @@ TEST_CASE("metadata: the text of a case loads again to the same case") {
                                          "metadata: {samples: 3, requests: 40}",
                                          "metadata.samples: 0",
                                          "metadata: {vocabulary: 9, extra_vocabulary: 0}",
-                                         "metadata.largest_chunk: 128",
-                                         "metadata.idle_segments: true",
+                                         "plan.largest_chunk: 128",
+                                         "plan.idle_segments: true",
                                          "plan.max_tokens: 64",
                                          "adapters.rank: [8, 0, 16]"};
   std::set<std::uint64_t> hashes;

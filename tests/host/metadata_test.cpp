@@ -79,8 +79,8 @@ Case drawn_case(Form form, std::uint64_t seed) {
   spec.metadata.samples = below(4);
   spec.metadata.extra_vocabulary = below(300);
   spec.metadata.vocabulary = 1 + below(200000);
-  spec.metadata.largest_chunk = 16 << below(4);
-  spec.metadata.idle_segments = below(2) == 0;
+  spec.plan.largest_chunk = 16 << below(4);
+  spec.plan.idle_segments = below(2) == 0;
   const bool empty = below(12) == 0;
   spec.batch.decode = empty ? 0 : below(40);
   for (std::int64_t prompts = empty ? 0 : below(5); prompts > 0; --prompts) {

@@ -75,10 +75,10 @@ TEST_CASE("a launch for more adapters has as many groups, the plan's and empty o
 
 TEST_CASE("limits stand in the text of a case, and are read from it") {
   const Case spec = case_with("plan: {max_tokens: 16, max_slots: 512}\n");
-  CHECK(plan_limits_text(spec.plan) == "max_tokens: 16, max_slots: 512");
+  CHECK(plan_text(spec.plan) == "max_tokens: 16, max_slots: 512");
   const Case again = parse_scenario(scenario_text(spec), "again.yaml", {}).cases.front();
   CHECK(again.plan == spec.plan);
-  CHECK(plan_limits_text({}) == "");
+  CHECK(plan_text({}) == "");
 }
 
 TEST_CASE("who is captured for all slots replays every batch, and launches where none has rows") {
