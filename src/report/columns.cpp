@@ -72,10 +72,11 @@ std::vector<Column> case_columns() {
       column({"content", "content", "",
               "hash of the drawn step: sizes, ranks, adapter of each token", ""},
              &Row::Step::content),
-      column(
-          {"plan_limits", "plan limits", "",
-           "rows and adapters in use that the launch is captured for; empty: the batch's own", ""},
-          &Row::Step::plan_limits),
+      column({"plan_limits", "plan limits", "",
+              "what is asked of the plan, as in the scenario; empty: sorted, by the host, for the "
+              "batch",
+              ""},
+             &Row::Step::plan_limits),
       column({"tuning", "tuning", "",
               "what backend auto was told to launch; empty where it chose by itself", ""},
              &Row::Step::tuning),

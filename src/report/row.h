@@ -32,7 +32,7 @@ struct Row {
     bool add_inputs = true, bias = false;
     std::int64_t seed = 0;
     std::string content;      // of the drawn step, see content_of
-    std::string plan_limits;  // what the launch was captured for, see plan_limits_text
+    std::string plan_limits;  // what is asked of the plan, see plan_text
     std::string tuning;       // what backend `auto` was told, see tuning_text
     std::string cache, mode;  // what is cold when a launch begins, and how it is submitted
     std::int64_t bytes = 0, weight_bytes = 0, flops = 0;

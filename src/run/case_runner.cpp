@@ -26,7 +26,8 @@ class OpAttempt final : public Attempt {
       : Attempt(request, targets),
         groundwork_(std::move(shared)),
         problem_(groundwork_->problem()),
-        touch_(request.touch && space == Space::kDevice),
+        touch_(request.touch && space == Space::kDevice &&
+               make_touch_probe()->supports(problem_, facts_of(space)).yes),
         alone_(request.alone),
         backend_(watched(request.backend.backend, pulse)) {
     if (spec.plan.made_on == MadeOn::kDevice) {

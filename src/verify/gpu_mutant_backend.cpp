@@ -72,9 +72,10 @@ class GpuMutant final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    const Support support = kernels_take(problem);
-    if (!support.yes) {
-      return support;
+    for (const Support& support : {form_taken(problem), kernels_take(problem)}) {
+      if (!support.yes) {
+        return support;
+      }
     }
     if (problem.dtype[Role::kX] == Dtype::kFp32 || problem.dtype[Role::kH] != Dtype::kFp32) {
       return {false, "GPU mutants take bf16 and fp16 operands and an fp32 intermediate"};

@@ -27,6 +27,8 @@ enum class Fault : std::uint8_t {
   kNoneIsFirstAdapter,
   kStaleDeltaForBase,
   kPaddingReadsTokenZero,
+  kRowsBeyondOneTileLost,
+  kIdleSegmentIsLastSlot,
   kFrozenPlan,
   kGroupsOfRecording,
   // What is kept of the launches before.

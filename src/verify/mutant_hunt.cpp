@@ -275,6 +275,22 @@ Case shrink_case() {
   return spec;
 }
 
+// Cases whose plan is handed over in a published form.
+std::vector<Case> form_cases() {
+  Case kernel = plain_case("kernel-form");
+  kernel.plan.form = PlanForm::kKernel;
+  kernel.no_adapter = 0.25;
+
+  Case chunked = plain_case("chunked-form");
+  chunked.plan.form = PlanForm::kChunked;
+  chunked.plan.largest_chunk = 64;
+  chunked.plan.idle_segments = true;
+  chunked.batch.decode = 150;
+  chunked.skew.kind = chunked.prefill_skew.kind = Skew::kUniform;
+  chunked.no_adapter = 0.25;
+  return {kernel, chunked};
+}
+
 // One size far beyond the others, which are small.
 Case far_case(const std::string& id, std::int64_t features, std::vector<std::int64_t> widths,
               std::int64_t tokens, std::int64_t rank) {
@@ -337,8 +353,9 @@ std::vector<Case> telling_cases() {
 
   std::vector<Case> cases{packed_case(), idle_slots_case(), narrow,        gap,  uneven,
                           nothing,       overwrite,         shrink_case(), wide, half};
-  const std::vector<Case> far = far_cases();
-  cases.insert(cases.end(), far.begin(), far.end());
+  for (const std::vector<Case>& more : {form_cases(), far_cases()}) {
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
   return cases;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "plan/forms.h"
 #include "verify/mutant_faults.h"
 
 namespace lora_bench {
@@ -12,8 +14,16 @@ struct Span {
   std::int64_t first = 0, last = 0;
 };
 
-// Counted from what the operands hold now: the problem may be that of another batch, recorded.
-std::int64_t active_now(const Problem& problem, const Operands& operands) {
+// Entries of active_ids that a launch has to look at in whichever form the plan is handed over.
+std::int64_t most_groups(const Problem& problem, const Operands& operands) {
+  switch (problem.plan_form) {
+    case PlanForm::kKernel:
+      return problem.slots + 1;
+    case PlanForm::kChunked:
+      return most_segments(problem.tokens, problem.group_slots(), problem.chunk);
+    case PlanForm::kSorted:
+      break;
+  }
   std::vector<bool> active(static_cast<std::size_t>(problem.slots));
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
     if (operands.adapter_of_token[token] >= 0) {
@@ -23,9 +33,40 @@ std::int64_t active_now(const Problem& problem, const Operands& operands) {
   return std::count(active.begin(), active.end(), true);
 }
 
-Span groups_to_do(const Problem& problem, const Operands& operands, std::int64_t active,
+// A group of rows with an adapter.
+struct Group {
+  std::int64_t first = 0, last = 0;  // places in token_order
+  std::int32_t adapter = 0;
+};
+
+std::int32_t adapter_of_group(const Problem& problem, std::int32_t id, Fault fault) {
+  const bool idle = id >= problem.slots;
+  return idle && fault == Fault::kIdleSegmentIsLastSlot
+             ? static_cast<std::int32_t>(problem.slots - 1)
+             : (idle ? kNoAdapter : id);
+}
+
+// Taken from what the operands hold now: the problem may be that of another batch, recorded.
+std::vector<Group> groups_now(const Problem& problem, const Operands& operands, Fault fault) {
+  std::vector<Group> groups;
+  const std::int64_t most = most_groups(problem, operands);
+  for (std::int64_t group = 0; group < most; ++group) {
+    const std::int32_t adapter = adapter_of_group(problem, operands.active_ids[group], fault);
+    if (adapter >= 0 && operands.group_starts[group] < operands.group_starts[group + 1]) {
+      groups.push_back({operands.group_starts[group], operands.group_starts[group + 1], adapter});
+    }
+  }
+  return groups;
+}
+
+bool has_base_rows(const Problem& problem, const Operands& operands) {
+  return std::any_of(operands.adapter_of_token, operands.adapter_of_token + problem.tokens,
+                     [](std::int32_t adapter) { return adapter < 0; });
+}
+
+Span groups_to_do(const Problem& problem, const Operands& operands, const std::vector<Group>& all,
                   Fault fault) {
-  Span groups{0, active};
+  Span groups{0, static_cast<std::int64_t>(all.size())};
   if (fault == Fault::kNoOp || fault == Fault::kFrozenActiveCount) {
     groups.last = 0;
   }
@@ -36,18 +77,19 @@ Span groups_to_do(const Problem& problem, const Operands& operands, std::int64_t
     groups.last = std::min(groups.last, problem.plan.active());
   }
   if (fault == Fault::kSkipsFirstGroupAfterNone && groups.last > 0 &&
-      operands.group_starts[groups.last] < problem.tokens) {
+      has_base_rows(problem, operands)) {
     groups.first = 1;
   }
   if (fault == Fault::kLastSlotIsNone && groups.last > 0 &&
-      operands.active_ids[groups.last - 1] == problem.slots - 1) {
+      all.back().adapter == problem.slots - 1) {
     --groups.last;
   }
   return groups;
 }
 
-Span rows_to_do(const Operands& operands, std::int64_t group, Fault fault) {
-  Span rows{operands.group_starts[group], operands.group_starts[group + 1]};
+Span rows_to_do(const Group& group, Fault fault) {
+  constexpr std::int64_t kAssumedChunk = 16;
+  Span rows{group.first, group.last};
   if (fault == Fault::kFirstRowLost) {
     ++rows.first;
   }
@@ -57,22 +99,25 @@ Span rows_to_do(const Operands& operands, std::int64_t group, Fault fault) {
   if (fault == Fault::kPartialTileLost) {
     rows.last -= (rows.last - rows.first) % kTileRows;
   }
+  if (fault == Fault::kRowsBeyondOneTileLost) {
+    rows.last = std::min(rows.last, rows.first + kAssumedChunk);
+  }
   return rows;
 }
 
 // -1 where the fault loses the row.
-std::int32_t adapter_of(const Operands& operands, std::int64_t active, std::int64_t group,
-                        std::int64_t position, Fault fault) {
+std::int32_t adapter_of(const Operands& operands, const std::vector<Group>& groups,
+                        std::int64_t group, std::int64_t position, Fault fault) {
   if (fault == Fault::kGroupIndexAsAdapter) {
     return static_cast<std::int32_t>(group);
   }
   if (fault == Fault::kUnsortedMetadata) {
     return operands.adapter_of_token[position];
   }
-  if (fault == Fault::kOneRowWrongAdapter && position == 0) {
-    return operands.active_ids[(group + 1) % active];
+  if (fault == Fault::kOneRowWrongAdapter && position == groups.front().first) {
+    return groups[static_cast<std::size_t>(group + 1) % groups.size()].adapter;
   }
-  return operands.active_ids[group];
+  return groups[static_cast<std::size_t>(group)].adapter;
 }
 
 // Rows without adapter and rows of an adapter of rank 0 stay as they are, bias or not.
@@ -91,8 +136,8 @@ std::int64_t source_of(const Problem& problem, std::int64_t token, Fault fault) 
   return token;
 }
 
-void add_base_rows(const Operands& operands, std::int64_t tokens, Fault fault,
-                   std::vector<RowTask>& tasks) {
+void add_base_rows(const Operands& operands, std::int64_t tokens, const std::vector<Group>& groups,
+                   Fault fault, std::vector<RowTask>& tasks) {
   if (tasks.empty()) {
     return;
   }
@@ -102,7 +147,7 @@ void add_base_rows(const Operands& operands, std::int64_t tokens, Fault fault,
       continue;
     }
     if (fault == Fault::kNoneIsFirstAdapter) {
-      tasks.push_back({token, token, operands.active_ids[0]});
+      tasks.push_back({token, token, groups.front().adapter});
     }
     if (fault == Fault::kStaleDeltaForBase) {
       tasks.push_back({token, last.source, last.adapter});
@@ -114,23 +159,24 @@ void add_base_rows(const Operands& operands, std::int64_t tokens, Fault fault,
 
 std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands, Fault fault) {
   std::vector<RowTask> tasks;
-  const std::int64_t active = active_now(problem, operands);
-  const Span groups = groups_to_do(problem, operands, active, fault);
-  for (std::int64_t group = groups.first; group < groups.last; ++group) {
-    const Span rows = rows_to_do(operands, group, fault);
+  const std::vector<Group> groups = groups_now(problem, operands, fault);
+  const Span wanted = groups_to_do(problem, operands, groups, fault);
+  for (std::int64_t group = wanted.first; group < wanted.last; ++group) {
+    const Group& here = groups[static_cast<std::size_t>(group)];
+    const Span rows = rows_to_do(here, fault);
     for (std::int64_t position = rows.first; position < rows.last; ++position) {
       const std::int64_t token = operands.token_order[position];
-      const std::int32_t adapter = adapter_of(operands, active, group, position, fault);
+      const std::int32_t adapter = adapter_of(operands, groups, group, position, fault);
       if (does_something(operands, adapter, fault)) {
         tasks.push_back({token, source_of(problem, token, fault), adapter});
       }
     }
     const std::int64_t partial = (rows.last - rows.first) % kTileRows;
     if (fault == Fault::kPaddingReadsTokenZero && partial > 0) {
-      tasks.push_back({0, 0, operands.active_ids[group]});
+      tasks.push_back({0, 0, here.adapter});
     }
   }
-  add_base_rows(operands, problem.tokens, fault, tasks);
+  add_base_rows(operands, problem.tokens, groups, fault, tasks);
   return tasks;
 }
 

@@ -64,3 +64,65 @@ TEST_CASE("a plan that each launch makes serves the op behind it, and no other i
   };
   CHECK(output(*backend, stale) == output(*make_naive_backend(), problem));
 }
+
+namespace {
+
+// Small batches of every kind that a published form tells apart.
+std::vector<Case> batches_in(PlanForm form, PlanGrid grid) {
+  std::vector<Case> specs;
+  const std::int64_t many = form == PlanForm::kChunked ? 260 : 70;  // segments of 128 rows
+  for (const std::int64_t tokens : {std::int64_t{5}, many}) {
+    for (const bool wide : {false, true}) {
+      Case spec = telling_cases().front();
+      spec.id = std::to_string(tokens);
+      spec.dtype = wide ? Dtype::kFp16 : Dtype::kBf16;
+      spec.layer.in_features = wide ? 136 : 72;
+      spec.layer.x_stride = 0;
+      spec.batch.decode = tokens;
+      spec.batch.prefill.clear();
+      spec.adapters.active = 0;
+      spec.no_adapter = wide ? 0.3 : 0.0;
+      spec.skew.kind = Skew::kUniform;
+      spec.plan.form = form;
+      spec.plan.grid = grid;
+      if (form == PlanForm::kChunked) {
+        spec.plan.largest_chunk = wide ? 128 : 64;
+        spec.plan.idle_segments = wide;
+      }
+      specs.push_back(spec);
+    }
+  }
+  return specs;
+}
+
+}  // namespace
+
+TEST_CASE("kernels are right on the published form of the plan that they take") {
+  const auto memory = make_device_memory();
+  int proved = 0;
+  const auto prove = [&](const Backend& backend, const Case& spec) {
+    const Problem problem = make_problem(spec);
+    CAPTURE(backend.name());
+    CAPTURE(spec.id);
+    CAPTURE(spec.plan.grid);
+    REQUIRE(backend.supports(problem, facts_of(Space::kDevice)).yes);
+    const bool replays = problem.tokens < 9 && spec.plan.grid == PlanGrid::kSlots &&
+                         problem.plan.rows_with_adapter() < problem.tokens;
+    const Verdict verdict = verify(problem, backend, *memory, {.relations = replays});
+    CHECK(verdict.message == "");
+    proved += verdict.status == Status::kPassed && verdict.compared > 0 ? 1 : 0;
+  };
+  for (const PlanGrid grid : {PlanGrid::kSlots, PlanGrid::kActive}) {
+    for (const Case& spec : batches_in(PlanForm::kKernel, grid)) {
+      for (const bool ordered : {false, true}) {
+        prove(*(ordered ? make_grouped_ordered_backend() : make_grouped_backend()), spec);
+      }
+      prove(*with_device_plan(make_grouped_backend()), spec);
+    }
+    for (const Case& spec : batches_in(PlanForm::kChunked, grid)) {
+      prove(*make_chunked_backend(), spec);
+      prove(*with_device_plan(make_chunked_backend()), spec);
+    }
+  }
+  CHECK(proved == 40);
+}
