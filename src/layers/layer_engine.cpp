@@ -306,10 +306,11 @@ Matrix LayerEngine::output(std::int64_t rank) const {
   const std::int64_t columns = part.problem.base.max_rank * (gathered ? problem_.layer.tp : 1);
   Matrix whole{problem_.lora.dtype[Role::kY], problem_.lora.tokens, columns,
                last_y(part).download()};
-  // Padding of a vocabulary is no output.
+  // Padding of a vocabulary is no output, nor is what was gathered twice.
   const std::int64_t outputs = problem_.columns();
-  return part.problem.lora_after_y && outputs < columns ? cut(whole, {0, whole.rows}, {0, outputs})
-                                                        : whole;
+  return (gathered || part.problem.lora_after_y) && outputs < columns
+             ? cut(whole, {0, whole.rows}, {0, outputs})
+             : whole;
 }
 
 }  // namespace lora_bench

@@ -326,11 +326,9 @@ ExchangedBytes exchanged_bytes(const LayerProblem& problem) {
 }
 
 std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int64_t rank) {
-  if (layer.gather_output && description_of(layer.kind).may_gather) {
-    return order_of_gathered(layer);
-  }
+  const LayerDescription& description = description_of(layer.kind);
   std::vector<std::int64_t> columns;
-  if (description_of(layer.kind).lora_after_exchange) {
+  if (description.lora_after_exchange || (layer.gather_output && description.may_gather)) {
     columns.resize(static_cast<std::size_t>(sum(layer.widths)));
     std::iota(columns.begin(), columns.end(), 0);
     return columns;

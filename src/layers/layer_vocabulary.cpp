@@ -11,7 +11,7 @@ void LayerEngine::allocate_order(Part& part) {
   const ShardProblem& problem = part.problem;
   Memory& memory = part.place->uses.memory;
   std::vector<std::int32_t> order;
-  if (problem.lora_after_y && problem.y == Exchange::kGather) {
+  if (problem.y == Exchange::kGather) {
     const std::vector<std::int64_t> whole = order_of_gathered(problem_.layer);
     order.assign(whole.begin(), whole.end());
   }
@@ -70,7 +70,7 @@ void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) 
                                    .order = static_cast<const std::int32_t*>(part.order.data()),
                                    .to = part.ordered_y.data(),
                                    .rows = lora.tokens,
-                                   .columns = lora.y_stride};
+                                   .columns = problem_.layer.tp * problem.base.max_rank};
     launch_own(part, stream,
                [&](Space space, Stream own) { reorder_columns(space, columns, own); });
   }

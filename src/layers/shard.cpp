@@ -50,10 +50,9 @@ std::vector<IndexRange> outputs_of(const ShardedLayer& layer, std::int64_t rank)
     const std::int64_t width = layer.widths[block];
     if (description.vocabulary) {
       ranges.push_back(run(width, divide_up(width, layer.tp), rank));
-    } else if (description.heads && block > 0 && layer.tp > layer.kv_heads) {
-      ranges.push_back(share(width, layer.kv_heads, rank / (layer.tp / layer.kv_heads)));
     } else {
-      ranges.push_back(share(width, layer.tp, rank));
+      const std::int64_t replicas = replicas_of(layer, block);
+      ranges.push_back(share(width, layer.tp / replicas, rank / replicas));
     }
   }
   return ranges;
@@ -165,6 +164,11 @@ void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
 
 }  // namespace
 
+std::int64_t replicas_of(const ShardedLayer& layer, std::size_t block) {
+  const bool of_heads = description_of(layer.kind).heads && block > 0;
+  return of_heads ? std::max<std::int64_t>(1, layer.tp / layer.kv_heads) : 1;
+}
+
 Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
   if (const std::string why = why_not_sharded(layer); !why.empty()) {
     throw UsageError(why);
@@ -201,20 +205,21 @@ Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
 
 std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer) {
   std::vector<std::int64_t> order;
-  std::int64_t next_padding =
+  std::int64_t next_unused =
       std::accumulate(layer.widths.begin(), layer.widths.end(), std::int64_t{0});
   for (std::int64_t rank = 0; rank < layer.tp; ++rank) {
     const Shard shard = shard_of(layer, rank);
     std::int64_t block_start = 0;
     for (std::size_t block = 0; block < layer.widths.size(); ++block) {
       const IndexRange& range = shard.outputs[block];
+      const bool repeats = rank % replicas_of(layer, block) != 0;
       for (std::int64_t i = 0; i < range.count; ++i) {
-        order.push_back(block_start + range.first + i);
+        order.push_back(repeats ? next_unused++ : block_start + range.first + i);
       }
       block_start += layer.widths[block];
     }
     for (std::int64_t i = 0; i < shard.padding; ++i) {
-      order.push_back(next_padding++);
+      order.push_back(next_unused++);
     }
   }
   return order;

@@ -19,7 +19,7 @@ struct ShardedLayer {
   std::int64_t max_rank = 0;
   std::int64_t tp = 1;
   bool fully_sharded = false;
-  bool gather_output = false;     // column: whether each shard ends with all columns
+  bool gather_output = false;     // columns: whether each shard ends with all of them
   bool input_split = false;       // row: each shard's columns of x lie by themselves
   std::int64_t padding_unit = 1;  // vocabulary: all shards together are a multiple of it
 };
@@ -47,9 +47,12 @@ struct Shard {
 // Of shard `rank` of tp. Throws UsageError with why_not_sharded.
 [[nodiscard]] Shard shard_of(const ShardedLayer& layer, std::int64_t rank);
 
+// How many shards in a row have the same columns of a block: those that share a kv head.
+[[nodiscard]] std::int64_t replicas_of(const ShardedLayer& layer, std::size_t block);
+
 // Which column of the whole y a column is that stands at this place once the shards' columns were
-// gathered side by side; padding comes last. A vocabulary of 4 with 2 added, padded to 8, tp 2:
-// 0 1 4 6 2 3 5 7.
+// gathered side by side; those that no one needs come last: padding, and what another shard has
+// too. A vocabulary of 4 with 2 added, padded to 8, tp 2: 0 1 4 6 2 3 5 7.
 [[nodiscard]] std::vector<std::int64_t> order_of_gathered(const ShardedLayer& layer);
 
 // Row-major.

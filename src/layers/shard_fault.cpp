@@ -89,7 +89,8 @@ Fault kind_fault(const ShardedLayer& layer, const LayerDescription& description)
   if (layer.gather_output && !description.may_gather) {
     return SettingFault{
         "layer.gather_output",
-        fmt::format("a {} layer does not gather its output: gather_output is of column layers",
+        fmt::format("a {} layer does not gather its output: gather_output is of column, merged "
+                    "and qkv layers",
                     name(layer.kind)),
         "false"};
   }

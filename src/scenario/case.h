@@ -117,7 +117,7 @@ struct LayerSetup {
   bool bias = false;            // of the base
   bool skip_bias = false;       // ... which is not added but returned apart
   bool missing_slices = false;  // adapters leave blocks alone, each another one
-  bool gather_output = false;   // of a column layer: every shard ends with all columns
+  bool gather_output = false;   // of layers divided by columns: every shard ends with all
   bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
   Comm comm = Comm::kNone;
   // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).

@@ -147,7 +147,7 @@ std::vector<Field> fields_of_layer() {
               "adapters have no A and B for some outputs, each for others; of merged kinds, others "
               "ignore it"),
       boolean("layer.gather_output", member(&LayerSetup::gather_output),
-              "every shard of a column layer ends with all columns"),
+              "every shard of a column, merged or qkv layer ends with all columns, in their order"),
       boolean(
           "layer.input_split", member(&LayerSetup::input_split),
           "each shard's columns of x lie by themselves, as the layer before left them; of a row "

@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 39> kDocs{{
+constexpr std::array<LayerFaultDoc, 41> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -31,6 +31,10 @@ constexpr std::array<LayerFaultDoc, 39> kDocs{{
     {F::kTermLost, "term-lost", "the sum of y lacks the last shard", "design"},
     {F::kColumnsGatheredBackwards, "columns-gathered-backwards",
      "columns are gathered in another order than that of the ranks", "design"},
+    {F::kColumnsShardByShard, "columns-shard-by-shard",
+     "columns of several outputs are gathered shard by shard, not output by output", "design"},
+    {F::kSharedHeadsGatheredTwice, "shared-heads-gathered-twice",
+     "kv heads are gathered once from every shard that has them", "design"},
     {F::kLogitsNotReordered, "logits-not-reordered",
      "logits stay in the order in which they were gathered from the shards", "design"},
     {F::kDeltaNotReordered, "delta-not-reordered",

@@ -21,6 +21,8 @@ enum class LayerFault : std::uint8_t {
   kBiasOfFirstShard,
   kSkippedBiasAdded,
   kColumnsGatheredBackwards,
+  kColumnsShardByShard,
+  kSharedHeadsGatheredTwice,
   kLogitsNotReordered,
   kDeltaNotReordered,
   kPaddingKept,

@@ -353,17 +353,46 @@ class Model {
     if (!layer_.gather_output || !description_.may_gather) {
       return terms;
     }
-    const std::size_t width = terms[0].size() / tokens_.size();
-    const std::size_t columns = width * terms.size();
-    std::vector<double> whole(tokens_.size() * columns);
-    for (std::size_t rank = 0; rank < terms.size(); ++rank) {
-      const std::size_t place =
-          is(LayerFault::kColumnsGatheredBackwards) ? terms.size() - 1 - rank : rank;
-      for (std::size_t i = 0; i < terms[rank].size(); ++i) {
-        whole[i / width * columns + place * width + i % width] = terms[rank][i];
+    return ShardRows(terms.size(), gathered(terms));
+  }
+
+  // One output after the other, of the shards in turn that have different columns of it.
+  [[nodiscard]] std::vector<double> gathered(const ShardRows& terms) const {
+    struct Column {
+      std::size_t shard = 0, place = 0;
+    };
+    std::vector<std::vector<Column>> of_block(layer_.widths.size());
+    std::vector<Column> shard_by_shard;
+    for (std::int64_t turn = 0; turn < layer_.tp; ++turn) {
+      const std::int64_t rank =
+          is(LayerFault::kColumnsGatheredBackwards) ? layer_.tp - 1 - turn : turn;
+      std::size_t place = 0;
+      for (std::size_t block = 0; block < of_block.size(); ++block) {
+        const std::int64_t count = bases_.shard_at(rank).outputs[block].count;
+        const bool again = description_.heads && block > 0 && layer_.tp > layer_.kv_heads &&
+                           rank % (layer_.tp / layer_.kv_heads) != 0;
+        for (std::int64_t i = 0; i < count; ++i, ++place) {
+          shard_by_shard.push_back({nth(rank), place});
+          if (!again || is(LayerFault::kSharedHeadsGatheredTwice)) {
+            of_block[block].push_back({nth(rank), place});
+          }
+        }
       }
     }
-    return ShardRows(terms.size(), whole);
+    std::vector<Column> columns;
+    for (const std::vector<Column>& block : of_block) {
+      columns.insert(columns.end(), block.begin(), block.end());
+    }
+    columns = is(LayerFault::kColumnsShardByShard) ? shard_by_shard : columns;
+    columns.resize(nth(problem_.columns()));
+    std::vector<double> whole;
+    for (std::size_t row = 0; row < tokens_.size(); ++row) {
+      for (const Column& column : columns) {
+        const std::vector<double>& term = terms[column.shard];
+        whole.push_back(term[row * (term.size() / tokens_.size()) + column.place]);
+      }
+    }
+    return whole;
   }
 
   const LayerProblem& problem_;

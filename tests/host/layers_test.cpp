@@ -259,6 +259,18 @@ TEST_CASE("gathered columns of a vocabulary know their place in the whole") {
   }
 }
 
+TEST_CASE("a kv head that several shards have is gathered once") {
+  ShardedLayer layer{.kind = LayerKind::kQkv,
+                     .in_features = 4,
+                     .widths = {4, 2, 1},
+                     .kv_heads = 1,
+                     .max_rank = 1,
+                     .tp = 2};
+  CHECK(replicas_of(layer, 0) == 1);
+  CHECK(replicas_of(layer, 2) == 2);
+  CHECK(order_of_gathered(layer) == std::vector<std::int64_t>{0, 1, 4, 5, 6, 2, 3, 7, 8, 9});
+}
+
 TEST_CASE("what cannot be divided is told with its sizes") {
   const ShardedLayer qkv{.kind = LayerKind::kQkv,
                          .in_features = 16,
@@ -283,7 +295,8 @@ TEST_CASE("what cannot be divided is told with its sizes") {
       {{.kind = K::kMergedColumn, .in_features = 8, .widths = {8, 6}, .tp = 4},
        "output width 6 is not divisible by tp 4"},
       {{.kind = K::kRow, .in_features = 8, .widths = {8}, .gather_output = true},
-       "a row layer does not gather its output: gather_output is of column layers"},
+       "a row layer does not gather its output: gather_output is of column, merged and "
+       "qkv layers"},
       {{.kind = K::kColumn, .in_features = 8, .widths = {8}, .input_split = true},
        "every shard of a column layer has all inputs: input_split is of row layers"},
       {{.kind = K::kMergedColumn, .in_features = 8, .widths = {8}},

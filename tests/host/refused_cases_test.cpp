@@ -77,8 +77,8 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
         "test.yaml:5:11: layer down of llama-3.1-8b: input width 14336 is not divisible by tp 3; "
         "allowed: layer.tp 1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64");
   CHECK(refusal(kRow + "layer.gather_output: true\n") ==
-        "test.yaml:5:22: a row layer does not gather its output: gather_output is of column "
-        "layers; allowed: false");
+        "test.yaml:5:22: a row layer does not gather its output: gather_output is of column, "
+        "merged and qkv layers; allowed: false");
   CHECK(refusal("op: layer\nbatch.decode: 4\nlayer: {kind: qkv, in: 8, out: [24, 12, 12], "
                 "kv_heads: 5}\n") ==
         "test.yaml:3:56: 5 kv heads do not divide widths 12 and 12 of k and v; allowed: a number "
