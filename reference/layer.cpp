@@ -146,7 +146,8 @@ class Evaluation {
         columns_(layer.lora.y_stride),
         output_(roundoff(layer.lora.numbers.y)),
         y0_(at(layer.lora.tokens * columns_ * number_bytes(layer.lora.numbers.y))) {
-    result_.base.resize(tokens.size() * at(columns_));
+    result_.results = arithmetic.terms_apart ? arithmetic.terms : 1;
+    result_.base.resize(at(result_.results) * tokens.size() * at(columns_));
     result_.rows.columns = columns_;
     result_.rows.tokens.assign(tokens.begin(), tokens.end());
     result_.rows.expected.resize(result_.base.size());
@@ -160,12 +161,13 @@ class Evaluation {
       const std::int64_t k = layer_.lora.in_features / arithmetic_.terms;
       const Run run{term * k, k};
       const BaseTerm base = base_term(layer_, arithmetic_, tokens_, run, term == 0);
+      first_ = result_.place(term, 0, 0);
       add_term(base, deltas_of(base, run, term));
     }
     const auto terms = static_cast<double>(arithmetic_.terms);
     const bool narrow = arithmetic_.rounds_each_sum;
     const double sums = narrow ? gamma(terms - 1, output_.relative) : gamma(terms, kUnitFp32);
-    const bool bounded = arithmetic_.terms > 1 && !arithmetic_.exact;
+    const bool bounded = arithmetic_.terms > 1 && !arithmetic_.exact && !arithmetic_.terms_apart;
     for (std::size_t i = 0; i < sizes_.size() && bounded; ++i) {
       result_.rows.bound[i] += share(sums, sizes_[i]) + (narrow ? terms * output_.absolute : 0);
     }
@@ -197,6 +199,9 @@ class Evaluation {
       if (once && column / (columns_ / arithmetic_.terms) != term) {
         deltas.owned[i] = 0;
       }
+      if (arithmetic_.terms_apart) {
+        result_.rows.owned[first_ + i] = deltas.owned[i];
+      }
     }
     return deltas;
   }
@@ -211,9 +216,9 @@ class Evaluation {
     };
     result_.largest_partial = std::max(result_.largest_partial, base.largest_partial);
     for (std::size_t i = 0; i < base.value.size(); ++i) {
-      add(result_.base[i], base.value[i]);
+      add(result_.base[first_ + i], base.value[i]);
       const double unrounded = arithmetic_.base_rounded ? 0 : base.value[i];
-      add(result_.rows.expected[i],
+      add(result_.rows.expected[first_ + i],
           deltas.owned[i] != 0 ? unrounded + deltas.expected[i] : base.value[i]);
     }
   }
@@ -262,13 +267,13 @@ class Evaluation {
         error = round_once(value, error) * (1 + 0x1p-10) + deltas.bound[i];
         value += deltas.expected[i] - rounded;
       }
-      if (arithmetic_.terms > 1) {
+      if (arithmetic_.terms > 1 && !arithmetic_.terms_apart) {
         error = round_once(value, error);
       }
-      result_.base[i] += base.value[i];
-      result_.rows.expected[i] += value;
-      result_.rows.bound[i] += error;
-      sizes_[i] += std::fabs(value) + error;
+      result_.base[first_ + i] += base.value[i];
+      result_.rows.expected[first_ + i] += value;
+      result_.rows.bound[first_ + i] += error;
+      sizes_[first_ + i] += std::fabs(value) + error;
     }
   }
 
@@ -284,7 +289,8 @@ class Evaluation {
   Roundoff output_;
   std::vector<std::byte> y0_;
   LayerRows result_;
-  Buffer sizes_;  // sums of the terms' magnitudes
+  std::size_t first_ = 0;  // of the result that the term in hand belongs to
+  Buffer sizes_;           // sums of the terms' magnitudes
 };
 
 }  // namespace

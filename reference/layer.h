@@ -36,14 +36,27 @@ struct LayerArithmetic {
   // Which terms hold what the adapters add: each its own share (of x), or for an equal run of
   // columns the term of that number, all of it.
   bool delta_at_once = false;
+  // The terms are not added: each is a result of its own.
+  bool terms_apart = false;
   // Sums are exact and every rounding is modelled; the bound is 0. For operands that are integers.
   bool exact = false;
 };
 
 struct LayerRows {
-  Rows rows;                   // as of an expand; every column is owned
-  std::vector<double> base;    // [rows, columns]: without adapters
+  Rows rows;                   // as of an expand; owned is where adapters may add
+  std::vector<double> base;    // as long: without adapters
   double largest_partial = 0;  // as that of Rows, the base's sums in it; where exact
+  // How many results there are, one after the other, each [rows, columns]: of terms that stay
+  // apart one for each.
+  std::int64_t results = 1;
+
+  // Where the element of a row of `rows` and of a column of the whole y stands in the result of a
+  // term.
+  [[nodiscard]] std::size_t place(std::int64_t term, std::size_t row, std::int64_t column) const {
+    const std::size_t before = results > 1 ? static_cast<std::size_t>(term) : 0;
+    return (before * rows.tokens.size() + row) * static_cast<std::size_t>(rows.columns) +
+           static_cast<std::size_t>(column);
+  }
 };
 
 [[nodiscard]] LayerRows evaluate_layer(const Layer& layer, const LayerArithmetic& arithmetic,

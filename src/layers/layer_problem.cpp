@@ -82,6 +82,7 @@ ShardedLayer sharded_layer(const Case& spec) {
           .fully_sharded = spec.setup.fully_sharded,
           .gather_output = spec.setup.gather_output,
           .input_split = spec.setup.input_split,
+          .reduce_results = spec.setup.reduce_results,
           .padding_unit = spec.setup.padding};
 }
 
@@ -262,13 +263,15 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   const Shard& shard = part.shard;
   const std::int64_t columns = sum(counts(shard.outputs)) + shard.padding;
   part.h = exchange_of_h(layer);
-  part.y = layer.gather_output && description.may_gather ? Exchange::kGather : description.y;
+  part.y = layer.gather_output && description.may_gather ? Exchange::kGather
+           : keeps_terms(layer)                          ? Exchange::kNone
+                                                         : description.y;
   part.lora_after_y = description.lora_after_exchange;
   part.looks_up = description.looks_up;
   if (part.y == Exchange::kGather && part.lora_after_y && layer.tp == 1) {
     part.y = Exchange::kNone;
   }
-  part.adds_bias = problem.adds_bias() && (part.y != Exchange::kReduce || rank == 0);
+  part.adds_bias = problem.adds_bias() && (description.y != Exchange::kReduce || rank == 0);
   const bool in_epilogue = problem.overlap == Overlap::kEpilogue;
   part.base_apart = (part.adds_bias || in_epilogue) && !problem.bias_in_product;
   part.base = base_of(problem, shard, columns, part.adds_bias, part.base_apart);

@@ -164,6 +164,10 @@ void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
 
 }  // namespace
 
+bool keeps_terms(const ShardedLayer& layer) {
+  return description_of(layer.kind).y == Exchange::kReduce && !layer.reduce_results;
+}
+
 std::int64_t replicas_of(const ShardedLayer& layer, std::size_t block) {
   const bool of_heads = description_of(layer.kind).heads && block > 0;
   return of_heads ? std::max<std::int64_t>(1, layer.tp / layer.kv_heads) : 1;

@@ -21,8 +21,12 @@ struct ShardedLayer {
   bool fully_sharded = false;
   bool gather_output = false;     // columns: whether each shard ends with all of them
   bool input_split = false;       // row: each shard's columns of x lie by themselves
+  bool reduce_results = true;     // row: whether the shards' terms are summed
   std::int64_t padding_unit = 1;  // vocabulary: all shards together are a multiple of it
 };
+
+// Whether every shard ends with a term of its own that no one adds up.
+[[nodiscard]] bool keeps_terms(const ShardedLayer& layer);
 
 // Why the layer cannot be divided so, "" when it can: "max_rank 10 is not divisible by tp 4 ...".
 [[nodiscard]] std::string why_not_sharded(const ShardedLayer& layer);

@@ -101,6 +101,14 @@ Fault kind_fault(const ShardedLayer& layer, const LayerDescription& description)
                     name(layer.kind)),
         "false"};
   }
+  if (!layer.reduce_results && (description.y != Exchange::kReduce || description.looks_up)) {
+    return SettingFault{
+        "layer.reduce_results",
+        fmt::format("shards of a {} layer have no terms that they could keep: reduce_results is "
+                    "of row layers",
+                    name(layer.kind)),
+        "true"};
+  }
   if (layer.fully_sharded && !description.full) {
     return SettingFault{"layer.fully_sharded",
                         fmt::format("a {} layer has no fully sharded form", name(layer.kind)),

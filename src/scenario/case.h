@@ -119,6 +119,7 @@ struct LayerSetup {
   bool missing_slices = false;  // adapters leave blocks alone, each another one
   bool gather_output = false;   // of layers divided by columns: every shard ends with all
   bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
+  bool reduce_results = true;   // of a row layer: the shards' terms are summed
   Comm comm = Comm::kNone;
   // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).
   std::int64_t padding = 64;

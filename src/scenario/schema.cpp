@@ -152,6 +152,8 @@ std::vector<Field> fields_of_layer() {
           "layer.input_split", member(&LayerSetup::input_split),
           "each shard's columns of x lie by themselves, as the layer before left them; of a row "
           "layer"),
+      boolean("layer.reduce_results", member(&LayerSetup::reduce_results),
+              "shards of a row layer end with the sum of their terms (true), or each with its own"),
       choice(
           "layer.comm", member(&LayerSetup::comm),
           "what shards exchange their results through while they are timed; nccl: each has a GPU",

@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 41> kDocs{{
+constexpr std::array<LayerFaultDoc, 42> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -28,6 +28,8 @@ constexpr std::array<LayerFaultDoc, 41> kDocs{{
     {F::kBaseOfNextShard, "base-of-next-shard", "a shard has the base weights of the next",
      "design"},
     {F::kTermsNotSummed, "terms-not-summed", "shards keep their own term of y", "design"},
+    {F::kKeptTermsSummed, "kept-terms-summed",
+     "terms are summed that are to stay with their shards", "design"},
     {F::kTermLost, "term-lost", "the sum of y lacks the last shard", "design"},
     {F::kColumnsGatheredBackwards, "columns-gathered-backwards",
      "columns are gathered in another order than that of the ranks", "design"},
@@ -187,8 +189,8 @@ Fit fit_of(const LayerStory& story, const reference::LayerRows& oracle, const Sh
         columns_of_output(story.problem.layer, static_cast<std::int64_t>(rank));
     for (std::size_t row = 0; row < oracle.rows.tokens.size(); ++row) {
       for (std::size_t column = 0; column < columns.size(); ++column) {
-        const std::size_t of_whole = row * static_cast<std::size_t>(oracle.rows.columns) +
-                                     static_cast<std::size_t>(columns[column]);
+        const std::size_t of_whole =
+            oracle.place(static_cast<std::int64_t>(rank), row, columns[column]);
         const double value =
             load(got[rank].dtype, got[rank].data.data(),
                  oracle.rows.tokens[row] * got[rank].columns + static_cast<std::int64_t>(column));

@@ -32,6 +32,7 @@ enum class LayerFault : std::uint8_t {
   kLanesByIdInShard,
   kTermLost,
   kTermsNotSummed,
+  kKeptTermsSummed,
   kNoneRowsTakeFirst,
   kDeltaLost,
   kDeltaInsteadOfBase,

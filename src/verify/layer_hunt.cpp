@@ -91,6 +91,11 @@ std::vector<TellingLayer> telling_layers() {
           layer.gather_output = true;
           add(layer, "-gathered");
         }
+        if (description.y == Exchange::kReduce && !description.looks_up) {
+          ShardedLayer apart = layer;
+          apart.reduce_results = false;
+          add(apart, "-terms-kept");
+        }
         if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
           skipped->skip_bias_add = true;
         }

@@ -340,7 +340,8 @@ class Model {
   }
 
   [[nodiscard]] ShardRows exchanged(const ShardRows& terms) const {
-    if (description_.y == Exchange::kReduce && !is(LayerFault::kTermsNotSummed)) {
+    const bool sums = !keeps_terms(layer_) || is(LayerFault::kKeptTermsSummed);
+    if (description_.y == Exchange::kReduce && sums && !is(LayerFault::kTermsNotSummed)) {
       std::vector<double> sum(terms[0].size());
       const std::size_t added = terms.size() - (is(LayerFault::kTermLost) ? 1 : 0);
       for (std::size_t rank = 0; rank < added; ++rank) {

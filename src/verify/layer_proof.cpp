@@ -51,10 +51,9 @@ class ShardComparer {
       const std::int64_t token = oracle_.rows.tokens[row];
       const bool adapted = has_adapter(token);
       for (std::size_t column = 0; column < columns.size(); ++column) {
-        const std::size_t index = row * static_cast<std::size_t>(oracle_.rows.columns) +
-                                  static_cast<std::size_t>(columns[column]);
+        const std::size_t index = oracle_.place(rank, row, columns[column]);
         const double value = number_at(got, token, static_cast<std::int64_t>(column));
-        judge(index, value, adapted);
+        judge(index, value, adapted && oracle_.rows.owned[index] != 0);
         if (!right(index, value)) {
           note_wrong(rank, token, columns[column], index, value);
         }
@@ -198,8 +197,9 @@ reference::LayerArithmetic layer_arithmetic(const LayerProblem& problem, const B
     arithmetic.lora.shrink_depth += problem.layer.tp;
     arithmetic.lora.terms_of_h = problem.layer.tp;
   }
-  if (part.y == Exchange::kReduce && !part.looks_up) {
+  if (description_of(problem.layer.kind).y == Exchange::kReduce && !part.looks_up) {
     arithmetic.terms = problem.layer.tp;
+    arithmetic.terms_apart = keeps_terms(problem.layer);
     arithmetic.delta_at_once = problem.layer.fully_sharded;
   }
   return arithmetic;

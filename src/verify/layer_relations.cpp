@@ -212,8 +212,8 @@ class LayerRelations {
           const double once = value_at(layer_[rank], at);
           const double base = value_at(base_[rank], at);
           const double bound =
-              oracle_.rows.bound[row * static_cast<std::size_t>(oracle_.rows.columns) +
-                                 static_cast<std::size_t>(columns[column])];
+              oracle_.rows
+                  .bound[oracle_.place(static_cast<std::int64_t>(rank), row, columns[column])];
           const double room = 6 * bound + reference::spacing(number, twice) +
                               2 * reference::spacing(number, once) +
                               2 * reference::spacing(number, base);

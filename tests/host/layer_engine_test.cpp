@@ -124,6 +124,38 @@ TEST_CASE("a row layer has the same bits whether its input is split already or n
   }
 }
 
+TEST_CASE("terms that a row layer keeps add up to the layer, and each is proved by itself") {
+  const LayerBench bench;
+  for (const bool fully_sharded : {false, true}) {
+    LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 4, fully_sharded), Dtype::kFp32);
+    problem.base_bias = true;
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kExact, 3);
+    const Matrix whole = bench.run(problem, tensors).front();
+    problem.layer.reduce_results = false;
+    CHECK(exchanged_bytes(problem).y == 0);
+    const std::vector<Matrix> terms = bench.run(problem, tensors);
+    for (std::int64_t i = 0; i < whole.rows * whole.columns; ++i) {
+      float sum = 0;
+      for (const Matrix& term : terms) {
+        sum += load(term.dtype, term.data.data(), i);
+      }
+      CHECK(sum == load(whole.dtype, whole.data.data(), i));
+    }
+    const Verdict verdict =
+        verify_layer(problem, *bench.backend, *bench.backend, *bench.memory, {.relations = true});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    // One term in the place of another is wrong, though the sum would be the same.
+    LayerEngine engine = bench.engine(problem);
+    load_layer(engine, problem, tensors);
+    std::vector<Matrix> swapped = bench.forward(engine);
+    std::swap(swapped[0], swapped[1]);
+    const reference::LayerRows oracle =
+        layer_oracle(problem, tensors, layer_arithmetic(problem, *bench.backend, *bench.backend),
+                     sample_rows(problem.lora, 256, 1));
+    CHECK(compare_shards(problem, oracle, swapped).status == Status::kFailed);
+  }
+}
+
 TEST_CASE("a bias that is skipped is returned and not added") {
   const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));

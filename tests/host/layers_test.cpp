@@ -297,6 +297,9 @@ TEST_CASE("what cannot be divided is told with its sizes") {
       {{.kind = K::kRow, .in_features = 8, .widths = {8}, .gather_output = true},
        "a row layer does not gather its output: gather_output is of column, merged and "
        "qkv layers"},
+      {{.kind = K::kVocabEmbedding, .in_features = 8, .widths = {8}, .reduce_results = false},
+       "shards of a vocab_embedding layer have no terms that they could keep: reduce_results is of "
+       "row layers"},
       {{.kind = K::kColumn, .in_features = 8, .widths = {8}, .input_split = true},
        "every shard of a column layer has all inputs: input_split is of row layers"},
       {{.kind = K::kMergedColumn, .in_features = 8, .widths = {8}},
