@@ -57,6 +57,10 @@ class HostCommunicator final : public Communicator {
       }
     }
   }
+  void gather(const PartShape& shape, std::span<void* const> parts, void* to,
+              Stream stream) override {
+    all_gather(shape, parts, std::span<void* const>(&to, 1), stream);
+  }
 };
 
 class DeviceCommunicator final : public Communicator {
@@ -73,6 +77,10 @@ class DeviceCommunicator final : public Communicator {
   void all_gather(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
                   Stream stream) override {
     launch_gather({shape.dtype, shape.rows, shape.columns, parts, to}, stream);
+  }
+  void gather(const PartShape& shape, std::span<void* const> parts, void* to,
+              Stream stream) override {
+    all_gather(shape, parts, std::span<void* const>(&to, 1), stream);
   }
 };
 
@@ -109,29 +117,47 @@ class NcclCommunicator final : public Communicator {
   // NCCL puts whole parts one after another; each GPU then puts their rows side by side.
   void all_gather(const PartShape& shape, std::span<void* const> parts, std::span<void* const> to,
                   Stream) override {
-    const std::int64_t elements = shape.rows * shape.columns;
-    const bool side_by_side = shape.rows <= 1 || parts.size() == 1;
-    const std::int64_t bytes = elements * size_bytes(shape.dtype);
-    std::vector<GuardedBuffer>* const stacked =
-        side_by_side ? nullptr : &stacked_of(bytes * gpus_->size());
+    std::vector<GuardedBuffer>* const stacked = stacked_for(shape);
     std::vector<NcclPart> ranks;
     for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-      ranks.push_back({parts[rank], side_by_side ? to[rank] : (*stacked)[rank].data()});
+      ranks.push_back({parts[rank], stacked == nullptr ? to[rank] : (*stacked)[rank].data()});
     }
-    nccl_.all_gather(shape.dtype, elements, ranks);
-    for (std::size_t rank = 0; !side_by_side && rank < parts.size(); ++rank) {
-      std::vector<void*> one_after_another;
-      for (std::int64_t part = 0; part < gpus_->size(); ++part) {
-        one_after_another.push_back(static_cast<char*>((*stacked)[rank].data()) + part * bytes);
-      }
-      const CurrentGpu current(static_cast<int>(rank));
-      launch_gather(
-          {shape.dtype, shape.rows, shape.columns, one_after_another, to.subspan(rank, 1)},
-          Stream{gpus_->stream(static_cast<std::int64_t>(rank))});
+    nccl_.all_gather(shape.dtype, shape.rows * shape.columns, ranks);
+    for (std::size_t rank = 0; stacked != nullptr && rank < parts.size(); ++rank) {
+      put_side_by_side(shape, (*stacked)[rank].data(), to.subspan(rank, 1), rank);
+    }
+  }
+
+  void gather(const PartShape& shape, std::span<void* const> parts, void* to, Stream) override {
+    std::vector<GuardedBuffer>* const stacked = stacked_for(shape);
+    void* const whole = stacked == nullptr ? to : stacked->front().data();
+    nccl_.gather(shape.dtype, shape.rows * shape.columns, parts, whole);
+    if (stacked != nullptr) {
+      put_side_by_side(shape, whole, std::span<void* const>(&to, 1), 0);
     }
   }
 
  private:
+  // Where parts that were put one after another are the parts side by side: null.
+  std::vector<GuardedBuffer>* stacked_for(const PartShape& shape) {
+    if (shape.rows <= 1 || gpus_->size() == 1) {
+      return nullptr;
+    }
+    return &stacked_of(shape.rows * shape.columns * size_bytes(shape.dtype) * gpus_->size());
+  }
+
+  void put_side_by_side(const PartShape& shape, void* stacked, std::span<void* const> to,
+                        std::size_t rank) const {
+    const std::int64_t bytes = shape.rows * shape.columns * size_bytes(shape.dtype);
+    std::vector<void*> one_after_another;
+    for (std::int64_t part = 0; part < gpus_->size(); ++part) {
+      one_after_another.push_back(static_cast<char*>(stacked) + part * bytes);
+    }
+    const CurrentGpu current(static_cast<int>(rank));
+    launch_gather({shape.dtype, shape.rows, shape.columns, one_after_another, to},
+                  Stream{gpus_->stream(static_cast<std::int64_t>(rank))});
+  }
+
   // Of each size one, which stays: graphs know its address. Made before anything is captured, since
   // everything runs once before.
   std::vector<GuardedBuffer>& stacked_of(std::int64_t bytes) {

@@ -36,6 +36,9 @@ class Communicator {
   // Every `to` [rows, shards * columns] becomes the parts side by side.
   virtual void all_gather(const PartShape& shape, std::span<void* const> parts,
                           std::span<void* const> to, Stream stream) = 0;
+  // `to`, which lies where the first shard does, becomes the parts side by side.
+  virtual void gather(const PartShape& shape, std::span<void* const> parts, void* to,
+                      Stream stream) = 0;
 };
 
 // All shards in one memory, of a host or of a device.

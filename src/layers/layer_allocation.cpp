@@ -66,8 +66,8 @@ void LayerEngine::allocate(Part& part) {
   };
   part.y = buffer(y_dtype, lora.tokens * columns);
   part.base_fp32 = buffer(Dtype::kFp32, problem.base_apart ? lora.tokens * columns : 0);
-  part.gathered_y = buffer(
-      y_dtype, problem.y == Exchange::kGather ? lora.tokens * problem_.layer.tp * columns : 0);
+  const bool gathers = problem.y == Exchange::kGather && problem.ends_here;
+  part.gathered_y = buffer(y_dtype, gathers ? lora.tokens * problem_.layer.tp * columns : 0);
   part.h = buffer(lora.dtype[Role::kH], lanes * lora.max_rank);
   part.whole_h =
       buffer(lora.dtype[Role::kH], problem.h != Exchange::kNone ? lanes * expand.max_rank : 0);

@@ -279,6 +279,8 @@ void LayerEngine::exchange_y(Communicator& communicator, Stream stream) {
   const std::vector<void*> parts = addresses(parts_, &Part::y);
   if (at(0).problem.y == Exchange::kReduce) {
     communicator.all_reduce(shape, parts, parts, stream);
+  } else if (!at(shards() - 1).problem.ends_here) {
+    communicator.gather(shape, parts, at(0).gathered_y.data(), stream);
   } else if (at(0).problem.y == Exchange::kGather) {
     communicator.all_gather(shape, parts, addresses(parts_, &Part::gathered_y), stream);
   }
@@ -302,6 +304,9 @@ void LayerEngine::forward(Communicator& communicator, Stream stream, bool with_l
 
 Matrix LayerEngine::output(std::int64_t rank) const {
   const Part& part = at(rank);
+  if (!part.problem.ends_here) {
+    return {problem_.lora.dtype[Role::kY], problem_.lora.tokens, 0, {}};
+  }
   const bool gathered = part.problem.y == Exchange::kGather;
   const std::int64_t columns = part.problem.base.max_rank * (gathered ? problem_.layer.tp : 1);
   Matrix whole{problem_.lora.dtype[Role::kY], problem_.lora.tokens, columns,

@@ -94,6 +94,9 @@ void LayerEngine::run_half(std::int64_t rank, Op half, Stream stream) {
 
 void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
   const Backend& lora = part.place->uses.lora;
+  if (!part.problem.ends_here) {
+    return;
+  }
   if (part.problem.looks_up) {
     half == Op::kShrink ? look_up_lanes(part, stream)
                         : lora.launch(part.problem.lora, part.lora.operands, stream);

@@ -83,7 +83,8 @@ ShardedLayer sharded_layer(const Case& spec) {
           .gather_output = spec.setup.gather_output,
           .input_split = spec.setup.input_split,
           .reduce_results = spec.setup.reduce_results,
-          .padding_unit = spec.setup.padding};
+          .padding_unit = spec.setup.padding,
+          .gather_to = spec.setup.gather_to};
 }
 
 CaseStep step_of(const Case& spec) {
@@ -268,6 +269,7 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
                                                          : description.y;
   part.lora_after_y = description.lora_after_exchange;
   part.looks_up = description.looks_up;
+  part.ends_here = ends_at(layer, rank);
   if (part.y == Exchange::kGather && part.lora_after_y && layer.tp == 1) {
     part.y = Exchange::kNone;
   }
@@ -318,7 +320,9 @@ ExchangedBytes exchanged_bytes(const LayerProblem& problem) {
   const ShardProblem shard = shard_problem(problem, 0);
   const std::int64_t others = problem.layer.tp - 1;
   const auto sent = [&](Exchange how, std::int64_t part_bytes) {
-    return how == Exchange::kGather   ? others * part_bytes
+    const bool to_first = how == Exchange::kGather && !ends_at(problem.layer, others);
+    return to_first                   ? part_bytes
+           : how == Exchange::kGather ? others * part_bytes
            : how == Exchange::kReduce ? 2 * others * part_bytes / problem.layer.tp
                                       : 0;
   };
@@ -331,6 +335,9 @@ ExchangedBytes exchanged_bytes(const LayerProblem& problem) {
 std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int64_t rank) {
   const LayerDescription& description = description_of(layer.kind);
   std::vector<std::int64_t> columns;
+  if (!ends_at(layer, rank)) {
+    return columns;
+  }
   if (description.lora_after_exchange || (layer.gather_output && description.may_gather)) {
     columns.resize(static_cast<std::size_t>(sum(layer.widths)));
     std::iota(columns.begin(), columns.end(), 0);

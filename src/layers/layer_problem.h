@@ -84,6 +84,8 @@ struct ShardProblem {
   bool delta_apart = false;       // `lora` overwrites a delta and leaves y alone
   bool base_apart = false;  // the base product ends in fp32; what it does not add is added after it
   Exchange h = Exchange::kNone, y = Exchange::kNone;
+  // Where it does not, what the shard has of y goes to another, and nothing comes after that.
+  bool ends_here = true;
   // What the adapters add they add to the whole y, after it was exchanged.
   bool lora_after_y = false;
   bool looks_up = false;

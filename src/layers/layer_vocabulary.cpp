@@ -11,7 +11,7 @@ void LayerEngine::allocate_order(Part& part) {
   const ShardProblem& problem = part.problem;
   Memory& memory = part.place->uses.memory;
   std::vector<std::int32_t> order;
-  if (problem.y == Exchange::kGather) {
+  if (problem.y == Exchange::kGather && problem.ends_here) {
     const std::vector<std::int64_t> whole = order_of_gathered(problem_.layer);
     order.assign(whole.begin(), whole.end());
   }
@@ -27,9 +27,8 @@ void LayerEngine::allocate_order(Part& part) {
 }
 
 const GuardedBuffer& LayerEngine::last_y(const Part& part) {
-  return part.order.bytes() > 0                ? part.ordered_y
-         : part.problem.y == Exchange::kGather ? part.gathered_y
-                                               : part.y;
+  const bool gathers = part.problem.y == Exchange::kGather && part.problem.ends_here;
+  return part.order.bytes() > 0 ? part.ordered_y : gathers ? part.gathered_y : part.y;
 }
 
 void LayerEngine::look_up_base(Part& part, Stream stream) {
@@ -64,6 +63,9 @@ void LayerEngine::run_after_y(std::int64_t rank, bool with_lora, Stream stream) 
   Part& part = at(rank);
   const ShardProblem& problem = part.problem;
   const Problem& lora = problem.lora;
+  if (!problem.ends_here) {
+    return;
+  }
   if (part.order.bytes() > 0) {
     const ReorderedColumns columns{.dtype = lora.dtype[Role::kY],
                                    .from = part.gathered_y.data(),

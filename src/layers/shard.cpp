@@ -164,6 +164,11 @@ void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
 
 }  // namespace
 
+bool ends_at(const ShardedLayer& layer, std::int64_t rank) {
+  const bool logits = description_of(layer.kind).y == Exchange::kGather;
+  return rank == 0 || !logits || layer.gather_to == GatherTo::kAll;
+}
+
 bool keeps_terms(const ShardedLayer& layer) {
   return description_of(layer.kind).y == Exchange::kReduce && !layer.reduce_results;
 }

@@ -19,11 +19,15 @@ struct ShardedLayer {
   std::int64_t max_rank = 0;
   std::int64_t tp = 1;
   bool fully_sharded = false;
-  bool gather_output = false;     // columns: whether each shard ends with all of them
-  bool input_split = false;       // row: each shard's columns of x lie by themselves
-  bool reduce_results = true;     // row: whether the shards' terms are summed
-  std::int64_t padding_unit = 1;  // vocabulary: all shards together are a multiple of it
+  bool gather_output = false;           // columns: whether each shard ends with all of them
+  bool input_split = false;             // row: each shard's columns of x lie by themselves
+  bool reduce_results = true;           // row: whether the shards' terms are summed
+  std::int64_t padding_unit = 1;        // vocabulary: all shards together are a multiple of it
+  GatherTo gather_to = GatherTo::kAll;  // logits: which shards end with them
 };
+
+// Whether what a layer ends with is promised at this shard.
+[[nodiscard]] bool ends_at(const ShardedLayer& layer, std::int64_t rank);
 
 // Whether every shard ends with a term of its own that no one adds up.
 [[nodiscard]] bool keeps_terms(const ShardedLayer& layer);

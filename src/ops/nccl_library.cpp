@@ -26,6 +26,8 @@ struct NcclFunctions {
   decltype(&ncclGroupEnd) end = nullptr;
   decltype(&ncclAllReduce) all_reduce = nullptr;
   decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
   std::string missing;
 };
 
@@ -40,6 +42,8 @@ NcclFunctions load_nccl() {
   found.find("ncclGroupEnd", library.end);
   found.find("ncclAllReduce", library.all_reduce);
   found.find("ncclAllGather", library.all_gather);
+  found.find("ncclSend", library.send);
+  found.find("ncclRecv", library.receive);
   library.missing = found.missing();
   return library;
 }
@@ -55,6 +59,8 @@ void check(ncclResult_t result, const char* what) {
                                 what, nccl().error_text(result)));
   }
 }
+
+std::size_t bytes_of(Dtype dtype) { return static_cast<std::size_t>(size_bytes(dtype)); }
 
 ncclDataType_t nccl_type(Dtype dtype) {
   switch (dtype) {
@@ -144,6 +150,27 @@ void Nccl::all_gather(Dtype dtype, std::int64_t elements, std::span<const NcclPa
   });
 }
 
+void Nccl::gather(Dtype dtype, std::int64_t elements, std::span<void* const> parts, void* to) {
+  if (elements == 0) {
+    return;
+  }
+  const auto count = static_cast<std::size_t>(elements);
+  const ncclDataType_t type = nccl_type(dtype);
+  const auto stream_of = [&](std::size_t rank) {
+    return static_cast<cudaStream_t>(gpus_->stream(static_cast<std::int64_t>(rank)));
+  };
+  // The first rank sends its part to itself, as all others do to it, and receives one from each.
+  state_->for_all("ncclSend and ncclRecv", [&](std::size_t rank) {
+    ncclResult_t result =
+        nccl().send(parts[rank], count, type, 0, state_->ranks[rank], stream_of(rank));
+    for (std::size_t from = 0; rank == 0 && from < parts.size() && result == ncclSuccess; ++from) {
+      result = nccl().receive(static_cast<char*>(to) + from * count * bytes_of(dtype), count, type,
+                              static_cast<int>(from), state_->ranks[0], stream_of(0));
+    }
+    return result;
+  });
+}
+
 #else
 
 struct Nccl::State {};
@@ -158,6 +185,7 @@ Nccl::~Nccl() = default;
 std::string Nccl::version() const { return ""; }
 void Nccl::all_reduce(Dtype, std::int64_t, std::span<const NcclPart>) {}
 void Nccl::all_gather(Dtype, std::int64_t, std::span<const NcclPart>) {}
+void Nccl::gather(Dtype, std::int64_t, std::span<void* const>, void*) {}
 
 #endif
 }  // namespace lora_bench

@@ -34,6 +34,8 @@ class Nccl {
   void all_reduce(Dtype dtype, std::int64_t elements, std::span<const NcclPart> parts);
   // Every `to` becomes all parts, one after another; of each `elements`.
   void all_gather(Dtype dtype, std::int64_t elements, std::span<const NcclPart> parts);
+  // `to` of the first rank becomes all parts, one after another; of each `elements`.
+  void gather(Dtype dtype, std::int64_t elements, std::span<void* const> parts, void* to);
 
  private:
   struct State;

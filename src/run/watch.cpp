@@ -188,6 +188,11 @@ class WatchedCommunicator final : public Communicator {
     const Inside inside(*pulse_, Call::kWait);
     inner_->all_gather(shape, parts, to, stream);
   }
+  void gather(const PartShape& shape, std::span<void* const> parts, void* to,
+              Stream stream) override {
+    const Inside inside(*pulse_, Call::kWait);
+    inner_->gather(shape, parts, to, stream);
+  }
 
  private:
   std::shared_ptr<Communicator> inner_;

@@ -67,6 +67,13 @@ struct EnumNames<Comm> {
   static constexpr std::array<std::string_view, 2> kNames{"none", "nccl"};
 };
 
+// Which shards end with gathered logits.
+enum class GatherTo : std::uint8_t { kAll, kFirst };
+template <>
+struct EnumNames<GatherTo> {
+  static constexpr std::array<std::string_view, 2> kNames{"all", "first"};
+};
+
 // How the adapters' part of a layer runs beside its base; src/layers says what each means.
 enum class Overlap : std::uint8_t { kAuto, kSerial, kShrink, kDelta, kEpilogue, kFused };
 template <>
@@ -124,6 +131,7 @@ struct LayerSetup {
   // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).
   std::int64_t padding = 64;
   double soft_cap = 0, logit_scale = 1;
+  GatherTo gather_to = GatherTo::kAll;
   Overlap overlap = Overlap::kAuto;
   BaseAlgorithm base_algorithm = BaseAlgorithm::kAuto;
 

@@ -97,7 +97,8 @@ void check_kind(const Case& spec, const CaseChecker& checker) {
     }
   };
   if (setup.kind != LayerKind::kLogits) {
-    for (const char* path : {"layer.padding", "layer.soft_cap", "layer.logit_scale"}) {
+    for (const char* path :
+         {"layer.padding", "layer.soft_cap", "layer.logit_scale", "layer.gather_to"}) {
       refuse(path, "kind logits");
     }
   }

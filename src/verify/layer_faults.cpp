@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 42> kDocs{{
+constexpr std::array<LayerFaultDoc, 43> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -31,6 +31,8 @@ constexpr std::array<LayerFaultDoc, 42> kDocs{{
     {F::kKeptTermsSummed, "kept-terms-summed",
      "terms are summed that are to stay with their shards", "design"},
     {F::kTermLost, "term-lost", "the sum of y lacks the last shard", "design"},
+    {F::kColumnsNotGathered, "columns-not-gathered",
+     "a shard has its own columns alone where those of all are gathered", "design"},
     {F::kColumnsGatheredBackwards, "columns-gathered-backwards",
      "columns are gathered in another order than that of the ranks", "design"},
     {F::kColumnsShardByShard, "columns-shard-by-shard",

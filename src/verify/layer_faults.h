@@ -21,6 +21,7 @@ enum class LayerFault : std::uint8_t {
   kBiasOfFirstShard,
   kSkippedBiasAdded,
   kColumnsGatheredBackwards,
+  kColumnsNotGathered,
   kColumnsShardByShard,
   kSharedHeadsGatheredTwice,
   kLogitsNotReordered,

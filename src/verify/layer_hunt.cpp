@@ -99,6 +99,11 @@ std::vector<TellingLayer> telling_layers() {
         if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
           skipped->skip_bias_add = true;
         }
+        if (description.kind == LayerKind::kLogits) {
+          ShardedLayer to_first = layer;
+          to_first.gather_to = GatherTo::kFirst;
+          add(to_first, "-to-first");
+        }
         LayerProblem* const capped =
             description.kind == LayerKind::kLogits ? add(layer, "-capped") : nullptr;
         if (capped != nullptr) {

@@ -317,11 +317,16 @@ class Model {
       terms.push_back(bases_.base(rank));
     }
     const bool logits = description_.y == Exchange::kGather;
-    ShardRows whole =
-        logits ? ShardRows(terms.size(), gathered_logits(layer_, terms, tokens_.size(), fault_))
-               : exchanged(terms);
+    ShardRows whole = logits ? terms : exchanged(terms);
     for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
       std::vector<double>& y = whole[nth(rank)];
+      if (!ends_at(layer_, rank)) {
+        y.clear();
+        continue;
+      }
+      if (logits) {
+        y = gathered_logits(layer_, received(terms, rank), tokens_.size(), fault_);
+      }
       const Hidden h = shrink(rank);
       if (logits && is(LayerFault::kDeltaNotReordered)) {
         add_delta(rank, h, y);
@@ -354,7 +359,21 @@ class Model {
     if (!layer_.gather_output || !description_.may_gather) {
       return terms;
     }
-    return ShardRows(terms.size(), gathered(terms));
+    ShardRows whole;
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      whole.push_back(gathered(received(terms, rank)));
+    }
+    return whole;
+  }
+
+  // What a shard that gathers has got of each.
+  [[nodiscard]] ShardRows received(ShardRows terms, std::int64_t rank) const {
+    for (std::size_t from = 0; from < terms.size() && is(LayerFault::kColumnsNotGathered); ++from) {
+      if (from != nth(rank)) {
+        terms[from].assign(terms[from].size(), 0);
+      }
+    }
+    return terms;
   }
 
   // One output after the other, of the shards in turn that have different columns of it.

@@ -52,6 +52,26 @@ TEST_CASE("logits end in the order of the whole vocabulary, without padding, on 
   }
 }
 
+TEST_CASE("logits that are gathered at the first shard are there alone, and are those of all") {
+  for (const std::int64_t tp : {1, 2, 4}) {
+    LayerProblem problem = layer_problem(layer_of(LayerKind::kLogits, tp, false));
+    const Matrix everywhere = run(problem).outputs.back();
+    const std::int64_t sent = exchanged_bytes(problem).y;
+    problem.layer.gather_to = GatherTo::kFirst;
+    const Ran ran = run(problem);
+    CHECK(ran.outputs[0] == everywhere);
+    for (std::size_t rank = 1; rank < ran.outputs.size(); ++rank) {
+      CHECK(ran.outputs[rank].columns == 0);
+      CHECK(columns_of_output(problem.layer, static_cast<std::int64_t>(rank)).empty());
+    }
+    CHECK(exchanged_bytes(problem).y * (tp == 1 ? 1 : tp - 1) == sent);
+    const auto cpu = make_cpu_backend({.threads = 1, .isa = ""});
+    const auto memory = make_host_memory();
+    const Verdict verdict = verify_layer(problem, *cpu, *cpu, *memory, {.relations = true});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+  }
+}
+
 TEST_CASE("a vocabulary of one block needs no other order, and loses its padding") {
   ShardedLayer layer = layer_of(LayerKind::kLogits, 4, false);
   layer.widths = {43};

@@ -76,6 +76,8 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
         "other; allowed: layer.tp 1, 2, 4, 8, 16, 32\n"
         "test.yaml:5:11: layer down of llama-3.1-8b: input width 14336 is not divisible by tp 3; "
         "allowed: layer.tp 1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64");
+  CHECK(refusal(kRow + "layer.gather_to: first\n") ==
+        "test.yaml:5:18: 'layer.gather_to' of a row layer; allowed: kind logits");
   CHECK(refusal(kRow + "layer.gather_output: true\n") ==
         "test.yaml:5:22: a row layer does not gather its output: gather_output is of column, "
         "merged and qkv layers; allowed: false");
