@@ -120,13 +120,14 @@ struct LayerSetup {
   LayerKind kind = LayerKind::kReplicated;
   std::int64_t tp = 1;  // shards
   bool fully_sharded = false;
-  std::int64_t kv_heads = 0;    // of qkv and merged_qkv
-  bool bias = false;            // of the base
-  bool skip_bias = false;       // ... which is not added but returned apart
-  bool missing_slices = false;  // adapters leave blocks alone, each another one
-  bool gather_output = false;   // of layers divided by columns: every shard ends with all
-  bool input_split = false;     // of a row layer: each shard's columns of x lie by themselves
-  bool reduce_results = true;   // of a row layer: the shards' terms are summed
+  std::int64_t kv_heads = 0;     // of qkv and merged_qkv
+  std::int64_t v_head_size = 0;  // of these: columns of a head of v; 0 = as layer.out says
+  bool bias = false;             // of the base
+  bool skip_bias = false;        // ... which is not added but returned apart
+  bool missing_slices = false;   // adapters leave blocks alone, each another one
+  bool gather_output = false;    // of layers divided by columns: every shard ends with all
+  bool input_split = false;      // of a row layer: each shard's columns of x lie by themselves
+  bool reduce_results = true;    // of a row layer: the shards' terms are summed
   Comm comm = Comm::kNone;
   // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).
   std::int64_t padding = 64;

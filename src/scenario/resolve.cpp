@@ -85,16 +85,40 @@ std::optional<LayerKind> kind_of_model_layer(const std::string& layer) {
   return layer == "o" || layer == "down" ? std::optional(LayerKind::kRow) : std::nullopt;
 }
 
+bool has_heads(LayerKind kind) { return kind == LayerKind::kQkv || kind == LayerKind::kMergedQkv; }
+
 // Of 128 columns each; 0 where k and v cannot be such heads: a slip, or heads that want to be said.
 // Other kinds have none, but the hash of a case's content has always had this number.
-std::int64_t usual_kv_heads(LayerKind kind, const std::vector<std::int64_t>& widths) {
+std::int64_t usual_kv_heads(const LayerSetup& setup, const std::vector<std::int64_t>& widths) {
   constexpr std::int64_t kHeadColumns = 128;
-  const bool has_heads = kind == LayerKind::kQkv || kind == LayerKind::kMergedQkv;
-  if (has_heads && (widths[1] % kHeadColumns != 0 ||
-                    (widths.size() > 2 && widths[2] != 0 && widths[2] != widths[1]))) {
+  const bool other_v =
+      setup.v_head_size == 0 && widths.size() > 2 && widths[2] != 0 && widths[2] != widths[1];
+  if (has_heads(setup.kind) && (widths[1] % kHeadColumns != 0 || other_v)) {
     return 0;
   }
   return widths[1] / kHeadColumns;
+}
+
+// The width of v where the size of its heads is said: of q and k alone, or of a model's layer.
+void resolve_v(Case& spec, const CaseChecker& checker) {
+  const LayerSetup& setup = spec.setup;
+  std::vector<std::int64_t>& widths = spec.layer.widths;
+  if (setup.v_head_size == 0 || !has_heads(setup.kind) || widths.size() < 2 ||
+      setup.kv_heads == 0) {
+    return;
+  }
+  const std::int64_t width = setup.kv_heads * setup.v_head_size;
+  if (spec.layer.model.empty() && widths.size() == 3 && widths[2] != width) {
+    checker.fail("layer.v_head_size", {"layer.out", "layer.kv_heads"},
+                 fmt::format("v of width {} is not {} heads of {} columns", widths[2],
+                             setup.kv_heads, setup.v_head_size),
+                 "widths of q and k alone in layer.out, and that of v follows");
+    return;
+  }
+  if (widths.size() <= 3) {
+    widths.resize(3);
+    widths[2] = width;
+  }
 }
 
 void resolve_setup(Case& spec, const CaseChecker& checker) {
@@ -112,8 +136,9 @@ void resolve_setup(Case& spec, const CaseChecker& checker) {
     spec.setup.kind = *kind;
   }
   if (spec.setup.kv_heads == 0 && spec.layer.widths.size() > 1) {
-    spec.setup.kv_heads = usual_kv_heads(spec.setup.kind, spec.layer.widths);
+    spec.setup.kv_heads = usual_kv_heads(spec.setup, spec.layer.widths);
   }
+  resolve_v(spec, checker);
 }
 
 }  // namespace

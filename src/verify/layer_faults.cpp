@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 43> kDocs{{
+constexpr std::array<LayerFaultDoc, 44> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -25,6 +25,8 @@ constexpr std::array<LayerFaultDoc, 43> kDocs{{
      "a bias that is to be returned apart is added as well", "design"},
     {F::kKvReplicationIgnored, "kv-replication-ignored",
      "shards that share a kv head take the next one instead", "design"},
+    {F::kHeadsOfVAsWideAsOfK, "heads-of-v-as-wide-as-of-k",
+     "v is divided at heads as wide as those of k", "design"},
     {F::kBaseOfNextShard, "base-of-next-shard", "a shard has the base weights of the next",
      "design"},
     {F::kTermsNotSummed, "terms-not-summed", "shards keep their own term of y", "design"},

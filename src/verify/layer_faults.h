@@ -16,6 +16,7 @@ enum class LayerFault : std::uint8_t {
   kNone,
   kBaseOfNextShard,
   kKvReplicationIgnored,
+  kHeadsOfVAsWideAsOfK,
   kBiasInEveryTerm,
   kBiasForgotten,
   kBiasOfFirstShard,

@@ -111,6 +111,8 @@ std::vector<TellingLayer> telling_layers() {
           capped->logit_scale = 0.7F;
         }
         if (description.heads) {
+          layer.widths[2] = 24;
+          add(layer, "-wider-v");
           layer.widths[2] = 0;
           add(layer, "-without-v");
         }

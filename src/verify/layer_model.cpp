@@ -49,6 +49,11 @@ class Bases {
         shard.b_rows[block].first = shard.outputs[block].first;
       }
     }
+    if (is(LayerFault::kHeadsOfVAsWideAsOfK) && description_.heads) {
+      const std::int64_t past = layer_.widths[2] - shard.outputs[2].count;
+      shard.outputs[2].first = std::min(shard.outputs[1].first, past);
+      shard.b_rows[2].first = shard.outputs[2].first;
+    }
     const Shard next = shard_of(layer_, (rank + 1) % layer_.tp);
     if (is(LayerFault::kRowsOfNextShard)) {
       shard.b_rows = next.b_rows;

@@ -217,6 +217,19 @@ TEST_CASE("kv heads are replicated when there are more shards than heads") {
   CHECK(shard_of(layer, 1).outputs == std::vector<IndexRange>{{32, 32}, {4, 4}, {0, 0}});
 }
 
+TEST_CASE("heads of v are divided by their own size") {
+  ShardedLayer layer{.kind = LayerKind::kQkv,
+                     .in_features = 16,
+                     .widths = {64, 8, 24},
+                     .kv_heads = 2,
+                     .max_rank = 8,
+                     .tp = 8};
+  CHECK(shard_of(layer, 3).outputs == std::vector<IndexRange>{{24, 8}, {0, 4}, {0, 12}});
+  CHECK(shard_of(layer, 5).outputs == std::vector<IndexRange>{{40, 8}, {4, 4}, {12, 12}});
+  layer.tp = 2;
+  CHECK(shard_of(layer, 1).outputs == std::vector<IndexRange>{{32, 32}, {4, 4}, {12, 12}});
+}
+
 TEST_CASE("a joint B of two halves is divided half by half") {
   const ShardedLayer layer{
       .kind = LayerKind::kColumn, .in_features = 4, .widths = {4, 6}, .max_rank = 1, .tp = 2};

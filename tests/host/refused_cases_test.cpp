@@ -85,6 +85,12 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
                 "kv_heads: 5}\n") ==
         "test.yaml:3:56: 5 kv heads do not divide widths 12 and 12 of k and v; allowed: a number "
         "of kv heads that divides the widths of k and v");
+  CHECK(refusal("op: layer\nbatch.decode: 4\nlayer: {kind: qkv, in: 8, out: [24, 12, 12], "
+                "kv_heads: 2, v_head_size: 5}\n") ==
+        "test.yaml:3:72: v of width 12 is not 2 heads of 5 columns; allowed: widths of q and k "
+        "alone in layer.out, and that of v follows");
+  CHECK(refusal(kRow + "layer.v_head_size: 4\n") ==
+        "test.yaml:5:20: 'layer.v_head_size' of a row layer; allowed: kind qkv or merged_qkv");
   // What would not help, or only of the same fault, is not advised.
   CHECK(refusal("op: layer\nbatch.decode: 4\nadapters: {slots: 2, rank: 8}\n"
                 "layer: {kind: row, in: 10, out: 8, tp: 4, fully_sharded: true}\n") ==

@@ -175,6 +175,7 @@ TEST_CASE("kv heads of a layer are those of its model, or of the scenario that s
   CHECK(kv_heads("gpt-oss-20b") == 8);  // of 64 columns each
   CHECK(kv_heads("phi-3-medium", {"layer.tp=2"}) == 10);
   CHECK(kv_heads("gpt-oss-20b", {"layer.kv_heads=4"}) == 4);
+  CHECK(kv_heads("phi-3-medium", {"layer.tp=2", "layer.v_head_size=64"}) == 10);
 }
 
 TEST_CASE("k and v that are not heads of 128 columns ask for their number of heads") {
