@@ -51,8 +51,10 @@ struct Field {
 
 using Fields = std::vector<Field>;
 
-// The rows of op metadata.
+// The rows of op metadata, of op layer, and of how a plan is handed over.
 [[nodiscard]] std::vector<Field> fields_of_metadata();
+[[nodiscard]] std::vector<Field> fields_of_layer();
+[[nodiscard]] std::vector<Field> fields_of_plan();
 
 // The one table; unknown keys, docs, `list` and defaults follow from it. A tuning is one row of it,
 // for the text of a case.
