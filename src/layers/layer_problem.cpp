@@ -51,6 +51,11 @@ std::int64_t LayerProblem::columns() const { return sum(layer.widths); }
 
 bool LayerProblem::lacks_block(std::int64_t slot, std::size_t block) const {
   const std::size_t blocks = layer.widths.size();
+  if (!missing.empty()) {
+    const std::vector<std::int64_t>& lacks =
+        missing[static_cast<std::size_t>(slot) % missing.size()];
+    return std::count(lacks.begin(), lacks.end(), static_cast<std::int64_t>(block)) > 0;
+  }
   return missing_slices && blocks > 1 && !description_of(layer.kind).joint &&
          (static_cast<std::size_t>(slot) + block) % (blocks + 1) == 0;
 }
@@ -99,6 +104,7 @@ CaseStep step_of(const Case& spec) {
     layer.base_bias = spec.setup.bias;
     layer.skip_bias_add = spec.setup.skip_bias;
     layer.missing_slices = spec.setup.missing_slices;
+    layer.missing = spec.setup.missing;
     layer.soft_cap = static_cast<float>(spec.setup.soft_cap);
     layer.logit_scale = static_cast<float>(spec.setup.logit_scale);
   }

@@ -19,12 +19,13 @@ struct ShardProblem;
 // One step of a whole layer: y [M, N] = x W^T + bias, and to it what the adapters add.
 struct LayerProblem {
   ShardedLayer layer;
-  Problem lora;                        // of the whole layer, op linear: a width for each A and B
-  bool base_bias = false;              // the base layer has one
-  bool skip_bias_add = false;          // ... which is not added but returned apart
-  bool bias_in_product = false;        // the base product adds it itself, and a delta
-  bool missing_slices = false;         // see lacks_block
-  Overlap overlap = Overlap::kSerial;  // never kAuto
+  Problem lora;                  // of the whole layer, op linear: a width for each A and B
+  bool base_bias = false;        // the base layer has one
+  bool skip_bias_add = false;    // ... which is not added but returned apart
+  bool bias_in_product = false;  // the base product adds it itself, and a delta
+  bool missing_slices = false;   // see lacks_block
+  std::vector<std::vector<std::int64_t>> missing = {};  // blocks that each slot in turn lacks
+  Overlap overlap = Overlap::kSerial;                   // never kAuto
   // Of logits: y = scale * cap * tanh(y / cap) at the end; no cap where it is 0.
   float soft_cap = 0, logit_scale = 1;
 
@@ -33,7 +34,8 @@ struct LayerProblem {
   }
   [[nodiscard]] bool caps() const { return soft_cap > 0 || logit_scale != 1; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
-  // Whether the adapter of a slot has no A and B for a block: each slot another one, some none.
+  // Whether the adapter of a slot has no A and B for a block: as `missing` says, or with
+  // `missing_slices` each slot another one, some none.
   [[nodiscard]] bool lacks_block(std::int64_t slot, std::size_t block) const;
 };
 
@@ -62,6 +64,9 @@ struct CaseStep {
   std::optional<MetadataStep> metadata = {};
 };
 [[nodiscard]] CaseStep step_of(const Case& spec);
+
+// The layer of a case, as it is divided.
+[[nodiscard]] ShardedLayer sharded_layer(const Case& spec);
 
 // What the kind or the division of a case's layer rules out, with what would do. For LoadOptions.
 [[nodiscard]] std::optional<SettingFault> layer_fault(const Case& spec);

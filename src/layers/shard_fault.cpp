@@ -145,6 +145,30 @@ Fault fault_of(const ShardedLayer& layer) {
   return layer.fully_sharded ? full_fault(layer, description) : std::nullopt;
 }
 
+// Of the blocks that adapters lack.
+Fault missing_fault(const Case& spec) {
+  const auto fault = [](std::string what, const char* allowed) {
+    return SettingFault{"layer.missing", std::move(what), allowed};
+  };
+  const auto blocks = static_cast<std::int64_t>(spec.layer.widths.size());
+  if (!spec.setup.missing.empty() && description_of(spec.setup.kind).joint) {
+    return fault(fmt::format("a {} layer has one A and B for all outputs", name(spec.setup.kind)),
+                 "kinds with one for each, as docs/layers.md lists them");
+  }
+  for (std::vector<std::int64_t> list : spec.setup.missing) {
+    std::sort(list.begin(), list.end());
+    if (!list.empty() && list.back() >= blocks) {
+      return fault(fmt::format("output {} of {} is missing", list.back(), blocks),
+                   "outputs of layer.out, counted from 0");
+    }
+    const auto twice = std::adjacent_find(list.begin(), list.end());
+    if (twice != list.end()) {
+      return fault(fmt::format("output {} is missing twice in one list", *twice), "each once");
+    }
+  }
+  return std::nullopt;
+}
+
 // Each of what would do alone, the nearest first.
 std::string remedies(const ShardedLayer& layer, const std::string& nearest) {
   std::vector<std::string> all;
@@ -182,6 +206,7 @@ Fault layer_fault(const Case& spec) {
   }
   const ShardedLayer layer = sharded_layer(spec);
   Fault fault = fault_of(layer);
+  fault = fault ? fault : missing_fault(spec);
   if (!fault) {
     return overlap_fault(layer, spec.setup.comm, spec.setup.overlap);
   }

@@ -144,6 +144,9 @@ std::string content_of_step(const CaseStep& step, Comm comm) {
     add(fmt::format("{}|{}|{}|{}", problem.skip_bias_add, layer.padding_unit, problem.soft_cap,
                     problem.logit_scale));
   }
+  if (!problem.missing.empty()) {
+    add(fmt::format("missing {}", fmt::join(problem.missing, "; ")));
+  }
   if (layer.gather_to != GatherTo::kAll) {
     add(fmt::format("gathered to {}", name(layer.gather_to)));
   }

@@ -177,8 +177,8 @@ Problem op_to_export(const Case& spec, const CaseStep& step) {
   const LayerProblem& layer = *step.layer;
   const ShardProblem part = shard_problem(layer, 0);
   const bool plain = layer.layer.tp == 1 && part.lora.op == Op::kLinear && !part.lora_after_y &&
-                     !part.delta_apart && !layer.missing_slices && !layer.base_bias &&
-                     !layer.caps();
+                     !part.delta_apart && !layer.missing_slices && layer.missing.empty() &&
+                     !layer.base_bias && !layer.caps();
   if (!plain) {
     throw UsageError(fmt::format(
         "case '{}' is a layer that is not exported; allowed: layer.tp 1, a product and one linear "

@@ -125,9 +125,11 @@ struct LayerSetup {
   bool bias = false;             // of the base
   bool skip_bias = false;        // ... which is not added but returned apart
   bool missing_slices = false;   // adapters leave blocks alone, each another one
-  bool gather_output = false;    // of layers divided by columns: every shard ends with all
-  bool input_split = false;      // of a row layer: each shard's columns of x lie by themselves
-  bool reduce_results = true;    // of a row layer: the shards' terms are summed
+  // Which blocks adapters leave alone: a list cycles over the slots.
+  std::vector<std::vector<std::int64_t>> missing = {};
+  bool gather_output = false;  // of layers divided by columns: every shard ends with all
+  bool input_split = false;    // of a row layer: each shard's columns of x lie by themselves
+  bool reduce_results = true;  // of a row layer: the shards' terms are summed
   Comm comm = Comm::kNone;
   // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).
   std::int64_t padding = 64;

@@ -113,6 +113,9 @@ void check_kind(const Case& spec, const CaseChecker& checker) {
       refuse("scale_at", "expand: A is looked up");
     }
   }
+  if (setup.missing_slices && !setup.missing.empty()) {
+    refuse("layer.missing", "layer.missing_slices false: one of both says which are missing");
+  }
   if (setup.skip_bias && !setup.bias) {
     checker.fail("layer.skip_bias", {"layer.bias"}, "'layer.skip_bias' without a bias",
                  "layer.bias: true");
@@ -289,8 +292,8 @@ void check_division(const Case& spec, const CaseChecker& checker, const FieldCon
   if (const auto fault = context.check_layer(spec)) {
     checker.fail(
         fault->key,
-        {"layer.tp", "layer.fully_sharded", "layer.kind", "layer.kv_heads", "adapters.max_rank",
-         "adapters.rank", "layer.out", "layer.in", "layers", "model", "op"},
+        {"layer.tp", "layer.fully_sharded", "layer.kind", "layer.kv_heads", "layer.missing",
+         "adapters.max_rank", "adapters.rank", "layer.out", "layer.in", "layers", "model", "op"},
         fault->what, fault->allowed);
   }
 }
@@ -341,6 +344,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   check_batch(spec, checker);
   check_slot_list("adapters.rank", "ranks", spec.adapters.rank.list.size(), spec, checker);
   check_slot_list("adapters.scale", "scales", spec.adapters.scale.size(), spec, checker);
+  check_slot_list("layer.missing", "lists", spec.setup.missing.size(), spec, checker);
   check_active(spec, checker);
   check_law("skew", spec.skew, spec, checker, context);
   if (checker.settings().has("prefill_skew")) {

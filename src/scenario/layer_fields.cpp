@@ -6,6 +6,18 @@
 
 namespace lora_bench {
 
+namespace {
+
+std::string lists_text(const std::vector<std::vector<std::int64_t>>& lists) {
+  std::vector<std::string> texts;
+  for (const std::vector<std::int64_t>& list : lists) {
+    texts.push_back(kListText(list));
+  }
+  return kListText(texts);
+}
+
+}  // namespace
+
 // What is asked of a whole layer beside its shape.
 std::vector<Field> fields_of_layer() {
   const auto member = [](auto of_setup) { return at(&Case::setup, of_setup); };
@@ -31,6 +43,16 @@ std::vector<Field> fields_of_layer() {
       boolean("layer.missing_slices", member(&LayerSetup::missing_slices),
               "adapters have no A and B for some outputs, each for others; of merged kinds, others "
               "ignore it"),
+      field_of(
+          "layer.missing", "list of lists", member(&LayerSetup::missing),
+          fmt::format("lists of integers from 0 to {}, at most one for each slot", kMaxSlices - 1),
+          "outputs of which adapters have no A and B, a list for each slot in turn; of merged "
+          "kinds",
+          {.fallback = "none"},
+          [](const Reader& reader, std::vector<std::vector<std::int64_t>>& target, FieldContext&) {
+            reader.lists(target, 0, kMaxSlices - 1);
+          },
+          lists_text),
       boolean("layer.gather_output", member(&LayerSetup::gather_output),
               "every shard of a column, merged or qkv layer ends with all columns, in their order"),
       boolean(

@@ -191,4 +191,23 @@ void Reader::integers(std::vector<std::int64_t>& target, std::int64_t least,
   target = std::move(numbers);
 }
 
+void Reader::lists(std::vector<std::vector<std::int64_t>>& target, std::int64_t least,
+                   std::int64_t most) const {
+  if (value_.kind != Value::Kind::kList || value_.items.size() > kMaxItems) {
+    complain(value_);
+    return;
+  }
+  target.clear();
+  for (const Value& list : value_.items) {
+    if (list.kind != Value::Kind::kList) {
+      complain(list);
+      return;
+    }
+    target.emplace_back();
+    for (const Value& item : list.items) {
+      target.back().push_back(integer_of(item, least, most).value_or(least));
+    }
+  }
+}
+
 }  // namespace lora_bench

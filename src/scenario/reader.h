@@ -62,6 +62,9 @@ class Reader {
   void words(std::vector<std::string>& target, const CheckWord& check) const;
   void integers(std::vector<std::int64_t>& target, std::int64_t least, std::int64_t most) const;
 
+  void lists(std::vector<std::vector<std::int64_t>>& target, std::int64_t least,
+             std::int64_t most) const;
+
   void choice(std::string& target, const std::vector<std::string>& names) const;  // one of them
   // One of these names of an enumeration.
   template <HasNames Enum>

@@ -106,6 +106,7 @@ std::span<const LayerFaultDoc> layer_faults() { return kDocs; }
 LayerProblem earlier_problem(const LayerProblem& problem) {
   LayerProblem earlier = problem;
   earlier.missing_slices = false;
+  earlier.missing.clear();
   std::fill(earlier.lora.rank.begin(), earlier.lora.rank.end(), problem.lora.max_rank);
   return earlier;
 }

@@ -104,6 +104,11 @@ std::vector<TellingLayer> telling_layers() {
           to_first.gather_to = GatherTo::kFirst;
           add(to_first, "-to-first");
         }
+        LayerProblem* const listed =
+            description.joint || layer.widths.size() < 2 ? nullptr : add(layer, "-missing-listed");
+        if (listed != nullptr) {
+          listed->missing = {{1}, {}, {0}};
+        }
         LayerProblem* const capped =
             description.kind == LayerKind::kLogits ? add(layer, "-capped") : nullptr;
         if (capped != nullptr) {

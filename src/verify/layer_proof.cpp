@@ -47,13 +47,13 @@ class ShardComparer {
 
   void compare(std::int64_t rank, const Matrix& got) {
     const std::vector<std::int64_t> columns = columns_of_output(problem_.layer, rank);
+    const std::vector<std::size_t> blocks = blocks_of(columns);
     for (std::size_t row = 0; row < oracle_.rows.tokens.size(); ++row) {
       const std::int64_t token = oracle_.rows.tokens[row];
-      const bool adapted = has_adapter(token);
       for (std::size_t column = 0; column < columns.size(); ++column) {
         const std::size_t index = oracle_.place(rank, row, columns[column]);
         const double value = number_at(got, token, static_cast<std::int64_t>(column));
-        judge(index, value, adapted && oracle_.rows.owned[index] != 0);
+        judge(index, value, adds_to(token, blocks[column]) && oracle_.rows.owned[index] != 0);
         if (!right(index, value)) {
           note_wrong(rank, token, columns[column], index, value);
         }
@@ -67,9 +67,23 @@ class ShardComparer {
   [[nodiscard]] std::int32_t adapter_of_token(std::int64_t token) const {
     return problem_.lora.plan.adapter_of_token[static_cast<std::size_t>(token)];
   }
-  [[nodiscard]] bool has_adapter(std::int64_t token) const {
+  // Whether an adapter adds to a block of a row.
+  [[nodiscard]] bool adds_to(std::int64_t token, std::size_t block) const {
     const std::int32_t adapter = adapter_of_token(token);
-    return adapter >= 0 && problem_.lora.rank[static_cast<std::size_t>(adapter)] > 0;
+    return adapter >= 0 && problem_.lora.rank[static_cast<std::size_t>(adapter)] > 0 &&
+           !problem_.lacks_block(adapter, block);
+  }
+  [[nodiscard]] std::vector<std::size_t> blocks_of(const std::vector<std::int64_t>& columns) const {
+    const std::vector<std::int64_t>& widths = problem_.layer.widths;
+    std::vector<std::size_t> blocks;
+    for (std::int64_t column : columns) {
+      std::size_t block = 0;
+      while (column >= widths[block]) {
+        column -= widths[block++];
+      }
+      blocks.push_back(block);
+    }
+    return blocks;
   }
   [[nodiscard]] bool right(std::size_t index, double value) const {
     const double expected = oracle_.rows.expected[index];

@@ -218,6 +218,36 @@ TEST_CASE("a block that an adapter leaves alone gets nothing, and its neighbours
   }
 }
 
+TEST_CASE("blocks that a list says are missing are base alone, all others are not") {
+  const LayerBench bench;
+  for (const LayerKind kind : {LayerKind::kMergedQkv, LayerKind::kMergedColumnVariable}) {
+    for (const std::int64_t tp : {1, 4}) {
+      LayerProblem problem = layer_problem(layer_of(kind, tp, false));
+      problem.missing = {{1}, {}, {0, 2}};  // slot 3 as slot 0
+      INFO(told(problem));
+      const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+      const Matrix base = run_whole(bench, problem, tensors, false);
+      const Matrix layer = run_whole(bench, problem, tensors);
+      for (std::int64_t row = 0; row < layer.rows; ++row) {
+        const std::int32_t slot = problem.lora.plan.adapter_of_token[static_cast<std::size_t>(row)];
+        std::int64_t first = 0;
+        for (std::size_t block = 0; block < problem.layer.widths.size(); ++block) {
+          const std::int64_t width = problem.layer.widths[block];
+          const bool adds = slot >= 0 && problem.lora.rank[static_cast<std::size_t>(slot)] > 0 &&
+                            !(slot % 3 == 0 && block == 1) && !(slot == 2 && block != 1);
+          const bool same =
+              cut(base, {row, 1}, {first, width}) == cut(layer, {row, 1}, {first, width});
+          CHECK(same == (!adds || width == 0));
+          first += width;
+        }
+      }
+      const Verdict verdict =
+          verify_layer(problem, *bench.backend, *bench.backend, *bench.memory, {.relations = true});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    }
+  }
+}
+
 TEST_CASE("another batch is activated without loading anything anew") {
   const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kMergedQkv, 4, true));

@@ -91,6 +91,23 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
         "alone in layer.out, and that of v follows");
   CHECK(refusal(kRow + "layer.v_head_size: 4\n") ==
         "test.yaml:5:20: 'layer.v_head_size' of a row layer; allowed: kind qkv or merged_qkv");
+  const std::string two =
+      "op: layer\nbatch.decode: 4\nadapters.slots: 2\n"
+      "layer: {kind: merged_column, in: 8, out: [8, 8]}\n";
+  CHECK(refusal(two + "layer.missing: [[1], [], [0]]\n") ==
+        "test.yaml:5:16: 3 lists for 2 slots; allowed: at most one for each slot; to sweep, put it "
+        "under sweep; to mix, set adapters.slots");
+  CHECK(refusal(two + "layer.missing: [[1], [2]]\n") ==
+        "test.yaml:5:16: output 2 of 2 is missing; allowed: outputs of layer.out, counted from 0");
+  CHECK(refusal(two + "layer.missing: [[1, 1]]\n") ==
+        "test.yaml:5:16: output 1 is missing twice in one list; allowed: each once");
+  CHECK(refusal(two + "layer.missing: [1]\n") ==
+        "test.yaml:5:17: 'layer.missing' is '1'; allowed: lists of integers from 0 to 63, at most "
+        "one for each slot");
+  CHECK(refusal(two + "layer: {missing_slices: true, missing: [[1]]}\n") != "");
+  CHECK(refusal(kRow + "layer.missing: [[0]]\n") ==
+        "test.yaml:5:16: a row layer has one A and B for all outputs; allowed: kinds with one for "
+        "each, as docs/layers.md lists them");
   // What would not help, or only of the same fault, is not advised.
   CHECK(refusal("op: layer\nbatch.decode: 4\nadapters: {slots: 2, rank: 8}\n"
                 "layer: {kind: row, in: 10, out: 8, tp: 4, fully_sharded: true}\n") ==
