@@ -140,7 +140,7 @@ class Fuzzer {
 };
 
 Case Fuzzer::drawn(std::uint64_t index) const {
-  Case spec = random_case(request_.seed, index);
+  Case spec = fuzz_case(request_.seed, index);
   spec.id = fmt::format("fuzz-{}-{}", request_.seed, index);
   spec.scenario = spec.id;
   spec.verify.relations = request_.relations;

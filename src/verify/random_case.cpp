@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <numeric>
 #include <string>
 
-#include "core/random.h"
 #include "scenario/schema.h"
+#include "verify/random_parts.h"
 
 namespace lora_bench {
 namespace {
 
-constexpr std::uint64_t kCaseStream = 0x63617365ULL;
 constexpr std::uint64_t kFarStream = 0x666172ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
 constexpr std::uint64_t kPlanFormStream = 0x706c616eULL << 32;
@@ -32,10 +30,7 @@ struct Budget {
 // Sizes of cases of which none is far.
 constexpr std::int64_t kMostFeatures = 2100;
 constexpr std::int64_t kMostWidth = 600;
-constexpr std::int64_t kMostRank = 512;
 constexpr std::int64_t kMostSlices = 8;
-constexpr std::int64_t kMostSlots = 80;
-constexpr std::int64_t kMostTokens = 300;
 
 // A case may have sizes up to what a scenario takes, but for K and N, of which 2^20 must do: of
 // three cases in four one of these is far, of every third of them two are.
@@ -45,51 +40,6 @@ constexpr std::int64_t kNoneFarIn = 4;
 constexpr std::int64_t kTwoFarIn = 3;
 
 enum class Dimension : std::uint8_t { kFeatures, kColumns, kRank, kTokens, kSlots, kSlices };
-
-class Dice {
- public:
-  Dice(std::uint64_t seed, std::uint64_t index, std::uint64_t stream = kCaseStream)
-      : seed_(seed), stream_(stream + index) {}
-
-  std::int64_t below(std::int64_t bound) {
-    return static_cast<std::int64_t>(
-        random_below(seed_, stream_, next_++, static_cast<std::uint64_t>(bound)));
-  }
-  template <typename Value, std::size_t kCount>
-  Value one_of(const std::array<Value, kCount>& values) {
-    return values[static_cast<std::size_t>(below(static_cast<std::int64_t>(kCount)))];
-  }
-  bool coin() { return below(2) == 1; }
-  bool one_in(std::int64_t count) { return below(count) == 0; }
-
-  // From 1 to `most`, every power of two as likely as the next; half of them are one of these or
-  // its neighbour, where tiles, vectors and warps end.
-  std::int64_t size(std::int64_t most) {
-    std::int64_t powers = 1;
-    while ((std::int64_t{1} << powers) <= most) {
-      ++powers;
-    }
-    const std::int64_t power = std::int64_t{1} << below(powers);
-    const std::int64_t drawn = coin() ? power + below(power) : power + below(3) - 1;
-    return std::clamp<std::int64_t>(drawn, 1, most);
-  }
-  // From `least` to `most`, every power of two there is, the lower ones more often; half of them
-  // are one of these or its neighbour.
-  std::int64_t far(std::int64_t least, std::int64_t most) {
-    const auto power_of = [](std::int64_t size) {
-      return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(size))) - 1;
-    };
-    const std::int64_t lowest = power_of(least);
-    const std::int64_t highest = power_of(most);
-    const std::int64_t top = one_in(4) ? highest : lowest + below(highest - lowest + 1);
-    const std::int64_t power = std::int64_t{1} << (lowest + below(top - lowest + 1));
-    const std::int64_t drawn = coin() ? power + below(power) : power + below(3) - 1;
-    return std::clamp(drawn, least, most);
-  }
-
- private:
-  std::uint64_t seed_, stream_, next_ = 0;
-};
 
 LayerShape random_layer(Dice& dice, Op op) {
   LayerShape layer;
@@ -123,68 +73,8 @@ void draw_strides(Dice& dice, LayerShape& layer, std::int64_t tokens) {
   layer.y_stride = columns + dice.one_of(std::array<std::int64_t, 5>{0, 0, 1, 5, 8});
 }
 
-std::int64_t random_rank(Dice& dice) { return dice.one_in(8) ? 0 : dice.size(kMostRank); }
-
-RankLaw random_ranks(Dice& dice, std::int64_t slots) {
-  RankLaw law;
-  if (dice.one_in(5)) {
-    const double share = dice.one_of(std::array<double, 3>{0.25, 0.5, 0.875});
-    const std::int64_t rank = dice.one_in(8) ? 0 : dice.size(kMostRank - 1);
-    law.shares = {{rank, share}, {rank + dice.size(kMostRank - rank), 1 - share}};
-    return law;
-  }
-  const std::int64_t ranks = std::min(slots, 1 + dice.below(4));
-  for (std::int64_t i = 0; i < ranks; ++i) {
-    law.list.push_back(random_rank(dice));
-  }
-  return law;
-}
-
-AdapterSpec random_adapters(Dice& dice) {
-  AdapterSpec adapters;
-  adapters.slots = dice.one_in(6) ? dice.size(kMostSlots) : 1 + dice.below(9);
-  adapters.rank = random_ranks(dice, adapters.slots);
-  const std::int64_t scales = std::min(adapters.slots, 1 + dice.below(3));
-  for (std::int64_t i = 0; i < scales; ++i) {
-    adapters.scale.push_back(dice.one_of(std::array<double, 5>{0.5, 2.0, 1.0, 1.3, -0.7}));
-  }
-  adapters.bias = dice.coin();
-  return adapters;
-}
-
-SkewLaw random_law(Dice& dice, std::int64_t slots) {
-  SkewLaw law;
-  law.kind =
-      dice.one_of(std::array<Skew, 7>{Skew::kIdentical, Skew::kDistinct, Skew::kUniform,
-                                      Skew::kZipf, Skew::kHot, Skew::kBlocks, Skew::kOneVsRest});
-  if (law.kind == Skew::kOneVsRest && slots < 2) {
-    law.kind = Skew::kDistinct;
-  }
-  if (law.kind == Skew::kZipf) {
-    law.parameter = dice.one_of(std::array<double, 3>{0.5, 1.0, 1.5});
-  } else if (law.kind == Skew::kHot) {
-    law.parameter = dice.one_of(std::array<double, 4>{0, 0.5, 0.9, 1});
-  }
-  return law;
-}
-
-BatchSpec random_batch(Dice& dice) {
-  BatchSpec batch;
-  batch.decode = dice.one_in(8) ? 0 : dice.size(dice.one_in(5) ? kMostTokens : 40);
-  if (dice.coin()) {
-    for (std::int64_t chunk = 1 + dice.below(4); chunk > 0; --chunk) {
-      batch.prefill.push_back(dice.size(dice.one_in(5) ? kMostTokens / 2 : 24));
-    }
-  }
-  return batch;
-}
-
 std::int64_t& largest(std::vector<std::int64_t>& values) {
   return *std::max_element(values.begin(), values.end());
-}
-
-std::int64_t tokens_of(const Case& spec) {
-  return std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
 }
 
 bool affordable(const Case& spec, const Budget& budget) {
@@ -383,21 +273,6 @@ void cut_to_tiles(Dice dice, Case& spec) {
   }
 }
 
-void draw_who_uses_what(Dice& dice, Case& spec, bool far) {
-  const std::int64_t slots = spec.adapters.slots;
-  spec.skew = random_law(dice, slots);
-  spec.prefill_skew = dice.coin() ? spec.skew : random_law(dice, slots);
-  spec.no_adapter = dice.one_of(std::array<double, 8>{0, 0, 0, 0.1, 0.25, 0.5, 0.9, 1});
-  spec.no_adapter = far && spec.no_adapter > 0.5 ? 0 : spec.no_adapter;
-  spec.order =
-      dice.one_of(std::array<Order, 3>{Order::kShuffled, Order::kSorted, Order::kAsArrived});
-  const auto sequences = spec.batch.decode + static_cast<std::int64_t>(spec.batch.prefill.size());
-  if (dice.one_in(4) && spec.no_adapter == 0 && sequences > 0 && reaches_all_slots(spec.skew) &&
-      reaches_all_slots(spec.prefill_skew)) {
-    spec.adapters.active = 1 + dice.below(std::min(slots, sequences));
-  }
-}
-
 // What a launch is captured for; from numbers of its own, as make_vast.
 void draw_limits(Dice dice, Case& spec) {
   if (!dice.one_in(4)) {
@@ -458,6 +333,12 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   spec.seed = seed + index;
   spec.measure.enabled = false;
   return spec;
+}
+
+Case fuzz_case(std::uint64_t seed, std::uint64_t index) {
+  constexpr std::uint64_t kOneLayerIn = 8;
+  return index % kOneLayerIn == kOneLayerIn - 1 ? random_layer_case(seed, index)
+                                                : random_case(seed, index);
 }
 
 }  // namespace lora_bench

@@ -15,6 +15,12 @@ namespace lora_bench {
 // same (seed, index) draws the same case.
 [[nodiscard]] Case random_case(std::uint64_t seed, std::uint64_t index);
 
+// A valid case of op layer that is cheap to prove: every kind, division and field of layers.
+[[nodiscard]] Case random_layer_case(std::uint64_t seed, std::uint64_t index);
+
+// What `fuzz` draws: of eight cases one is a layer.
+[[nodiscard]] Case fuzz_case(std::uint64_t seed, std::uint64_t index);
+
 // A few cases that between them show every fault of the mutant catalogue; each named by its id.
 [[nodiscard]] std::vector<Case> telling_cases();
 

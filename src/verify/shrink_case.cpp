@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "layers/layer_problem.h"
 #include "ops/auto_choice.h"
 #include "scenario/scenario.h"
+#include "verify/random_parts.h"
 
 namespace lora_bench {
 namespace {
@@ -26,6 +28,54 @@ Slack slack_of(const Case& spec) {
   return {spec.layer.x_stride - spec.layer.in_features,
           spec.layer.y_stride - columns_of(spec.layer),
           std::max<std::int64_t>(0, spec.adapters.max_rank - rank)};
+}
+
+// Sizes that the shards of a layer divide.
+void settle_sizes(Case& spec) {
+  const LayerSetup& setup = spec.setup;
+  const LayerDescription& kind = description_of(setup.kind);
+  std::vector<std::int64_t>& widths = spec.layer.widths;
+  if (kind.heads && widths.size() == 3 && setup.kv_heads > 0) {
+    widths[1] = rounded_up(widths[1], setup.kv_heads);
+    widths[2] = rounded_up(widths[2], setup.kv_heads);
+    const std::int64_t head = std::max<std::int64_t>(widths[1] / setup.kv_heads, 1);
+    widths[0] = rounded_up(widths[0], head * setup.tp);
+  } else if (!kind.vocabulary && kind.base != Cut::kNone) {
+    for (std::int64_t& width : widths) {
+      width = rounded_up(width, setup.tp);
+    }
+  }
+  if (kind.base == Cut::kInputs && !kind.vocabulary) {
+    spec.layer.in_features = rounded_up(spec.layer.in_features, setup.tp);
+  }
+  if (setup.fully_sharded) {
+    spec.adapters.max_rank = rounded_up(spec.adapters.max_rank, setup.tp);
+  }
+}
+
+// What only some layers have.
+void settle_setup(Case& spec) {
+  LayerSetup& setup = spec.setup;
+  const LayerDescription& kind = description_of(setup.kind);
+  const std::vector<std::int64_t>& widths = spec.layer.widths;
+  const auto blocks = static_cast<std::int64_t>(widths.size());
+  setup.fully_sharded = setup.fully_sharded && kind.full.has_value();
+  setup.skip_bias = setup.skip_bias && setup.bias;
+  if (!kind.heads) {
+    setup.kv_heads = blocks > 1 ? widths[1] / 128 : 0;
+    setup.v_head_size = 0;
+  } else if (setup.v_head_size > 0 && blocks == 3 && setup.kv_heads > 0) {
+    setup.v_head_size = widths[2] / setup.kv_heads;
+  }
+  if (kind.joint || blocks < 2) {
+    setup.missing_slices = false;
+    setup.missing.clear();
+  }
+  setup.missing.resize(
+      std::min(setup.missing.size(), static_cast<std::size_t>(spec.adapters.slots)));
+  for (std::vector<std::int64_t>& list : setup.missing) {
+    std::erase_if(list, [&](std::int64_t block) { return block >= blocks; });
+  }
 }
 
 // What a change of one thing asks of the others, so that the case is one a scenario may hold.
@@ -51,6 +101,10 @@ void settle(Case& spec, const Slack& slack) {
   if (spec.intermediate != Dtype::kFp32) {
     spec.intermediate = spec.dtype;
   }
+  if (has_base(spec.op)) {
+    settle_sizes(spec);
+    settle_setup(spec);
+  }
   spec.layer.x_stride = spec.layer.in_features + slack.x;
   spec.layer.y_stride = columns_of(spec.layer) + slack.y;
 }
@@ -65,12 +119,13 @@ class Smaller {
     Case next = spec_;
     change(next);
     settle(next, slack_of(spec_));
-    cases_.push_back(std::move(next));
+    add(std::move(next));
     return *this;
   }
   Smaller& with_slack(const Slack& slack) {
-    cases_.push_back(spec_);
-    settle(cases_.back(), slack);
+    Case next = spec_;
+    settle(next, slack);
+    add(std::move(next));
     return *this;
   }
   // `least`, half, one less: `put` stores the value in the case it is given.
@@ -86,6 +141,13 @@ class Smaller {
   [[nodiscard]] std::vector<Case> take() { return std::move(cases_); }
 
  private:
+  // A layer may have a size that cannot be divided, or a field that only another kind has.
+  void add(Case next) {
+    if (!layer_fault(next)) {
+      cases_.push_back(std::move(next));
+    }
+  }
+
   const Case& spec_;
   std::vector<Case> cases_;
 };
@@ -267,9 +329,40 @@ std::vector<Case> plainer_op(const Case& spec) {
   return smaller.take();
 }
 
+std::vector<Case> plainer_layer(const Case& spec) {
+  Smaller smaller(spec);
+  if (!has_base(spec.op)) {
+    return smaller.take();
+  }
+  smaller
+      .with([](Case& next) {  // the adapters' part alone
+        next.op = Op::kLinear;
+        next.setup = {};
+      })
+      .with([](Case& next) { next.setup.fully_sharded = false; })
+      .with([](Case& next) { next.setup.bias = false; })
+      .with([](Case& next) { next.setup.skip_bias = false; })
+      .with([](Case& next) { next.setup.missing_slices = false; })
+      .with([](Case& next) { next.setup.missing.clear(); })
+      .with([](Case& next) { next.setup.gather_output = false; })
+      .with([](Case& next) { next.setup.reduce_results = true; })
+      .with([](Case& next) { next.setup.input_split = false; })
+      .with([](Case& next) { next.setup.gather_to = GatherTo::kAll; })
+      .with([](Case& next) { next.setup.soft_cap = 0; })
+      .with([](Case& next) { next.setup.logit_scale = 1; })
+      .with([](Case& next) { next.setup.padding = LayerSetup{}.padding; })
+      .with([](Case& next) { next.setup.overlap = Overlap::kAuto; });
+  smaller.number(spec.setup.tp, 1, [](Case& next, std::int64_t tp) { next.setup.tp = tp; });
+  if (spec.setup.v_head_size > 0) {
+    smaller.with([](Case& next) { next.setup.v_head_size = 0; });
+  }
+  return smaller.take();
+}
+
 using Kind = std::vector<Case> (*)(const Case&);
-constexpr Kind kKinds[] = {fewer_sequences, fewer_columns,  fewer_slots,   plainer_op,
-                           lower_ranks,     fewer_features, plainer_batch, tighter_storage};
+constexpr Kind kKinds[] = {fewer_sequences, plainer_layer, fewer_columns,
+                           fewer_slots,     plainer_op,    lower_ranks,
+                           fewer_features,  plainer_batch, tighter_storage};
 
 }  // namespace
 
