@@ -61,7 +61,7 @@ struct PlanBehindWorkspace {
 // A published form as op metadata would be asked for it: each slot is the one request of its own.
 MetadataProblem form_of(const Problem& problem) {
   MetadataProblem form;
-  form.form = problem.plan_form == PlanForm::kKernel ? Form::kKernel : Form::kChunked;
+  form.form = published_form(problem.plan_form).value();
   form.tokens = problem.tokens;
   form.requests = problem.slots;
   form.slots = problem.slots;

@@ -300,7 +300,11 @@ ExportedFiles export_case(const ExportRequest& request) {
                           : Shape{problem.slices(), problem.tokens, problem.max_rank};
   list.push_back({"output", safetensors_type(output_dtype(problem)), shape, output.data(),
                   static_cast<std::int64_t>(output.size())});
-  add_forms(exported, spec, request.forms);
+  std::vector<Form> forms = request.forms;
+  if (const std::optional<Form> handed = published_form(spec.plan.form)) {
+    forms.push_back(*handed);
+  }
+  add_forms(exported, spec, forms);
   return write_files(request, std::move(exported), metadata_of(request, step, problem, numerics));
 }
 

@@ -270,6 +270,18 @@ template <>
 struct EnumNames<PlanForm> {
   static constexpr std::array<std::string_view, 3> kNames{"sorted", "kernel", "chunked"};
 };
+// The form that op metadata makes of the same arrays; none of form sorted.
+[[nodiscard]] constexpr std::optional<Form> published_form(PlanForm form) {
+  switch (form) {
+    case PlanForm::kKernel:
+      return Form::kKernel;
+    case PlanForm::kChunked:
+      return Form::kChunked;
+    case PlanForm::kSorted:
+      break;
+  }
+  return std::nullopt;
+}
 // How many groups a launch on a published form is made for: as many as any batch over these slots
 // may have, or those of this batch.
 enum class PlanGrid : std::uint8_t { kSlots, kActive };

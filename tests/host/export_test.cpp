@@ -70,6 +70,21 @@ TEST_CASE("an export names its files after the case and tells everything about i
   }
 }
 
+TEST_CASE("an export of a case that is handed a published form has its arrays") {
+  const test::TemporaryFolder folder;
+  Case spec = exported_case(Op::kLinear);
+  const auto names_of = [&] {
+    return test::header_of(
+        test::read_file(export_with(spec, "none", folder.path("new")).tensors.string()));
+  };
+  CHECK_FALSE(names_of().contains("kernel.starts"));
+  spec.plan.form = PlanForm::kKernel;
+  CHECK(names_of().contains("kernel.starts"));
+  CHECK(names_of().contains("token_order"));
+  spec.plan.form = PlanForm::kChunked;
+  CHECK(names_of().contains("chunked.segment_starts"));
+}
+
 TEST_CASE("NumPy alone agrees with the oracle on every op, and tells a wrong output") {
   LORA_BENCH_NEED_NUMPY(python);
   const test::TemporaryFolder folder;
