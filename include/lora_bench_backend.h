@@ -41,6 +41,11 @@ enum {
   LORA_BENCH_FORM_EMBEDDING = 3,
   LORA_BENCH_FORM_CHUNKED = 4
 };
+/* lora_bench_descriptor.takes, bits: what a step may ask beyond the plain op. A library that does not
+ * name one is never given such a step; its row is SKIPPED with a sentence. */
+enum {
+  LORA_BENCH_TAKES_ZEROED_IDLE_ROWS = 1 << 0 /* lora_bench_problem.zeroes_idle_rows */
+};
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
 
@@ -78,6 +83,11 @@ typedef struct lora_bench_problem {
   const int32_t* token_order;      /* [tokens] rows grouped by adapter; rows of -1 come last */
   const int32_t* active_ids;       /* [active] ascending */
   const int32_t* group_starts;     /* [active + 1] offsets into token_order */
+
+  /* What follows was appended, and is 0 for a library that does not name it in `takes`. */
+  int32_t zeroes_idle_rows; /* 1: rows that no adapter acts on (-1, or of rank 0) get zeros in the
+                             * columns that slices own; else they stay as they are */
+  int32_t reserved_too;     /* 0 */
 } lora_bench_problem;
 
 /* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to
@@ -193,6 +203,8 @@ typedef struct lora_bench_descriptor {
                                char* why, int64_t why_bytes);
   int32_t (*metadata)(const lora_bench_metadata* step, void* stream, char* error,
                       int64_t error_bytes);
+
+  uint64_t takes; /* LORA_BENCH_TAKES_ZEROED_IDLE_ROWS | ... */
 } lora_bench_descriptor;
 
 typedef const lora_bench_descriptor* (*lora_bench_backend_function)(void);

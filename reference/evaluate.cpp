@@ -312,6 +312,24 @@ Rows rows_as_before(const Problem& problem, std::span<const std::int64_t> tokens
   return rows;
 }
 
+void zero_idle_rows(const Problem& problem, Rows& rows) {
+  std::int64_t columns = 0;
+  for (const std::int64_t width : problem.widths) {
+    columns += width;
+  }
+  for (std::size_t row = 0; row < rows.tokens.size(); ++row) {
+    const std::int64_t adapter = problem.adapter_of_token[at(rows.tokens[row])];
+    if (adapter >= 0 && problem.rank[at(adapter)] > 0) {
+      continue;
+    }
+    const std::size_t first = row * at(rows.columns) + at(problem.offset_start);
+    for (std::size_t place = first; place < first + at(columns); ++place) {
+      rows.expected[place] = 0;
+      rows.owned[place] = 1;
+    }
+  }
+}
+
 }  // namespace
 
 Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
@@ -319,6 +337,9 @@ Rows evaluate(const Problem& problem, const Arithmetic& arithmetic,
   const DefaultRounding nearest;
   const std::int64_t most = threads > 0 ? threads : available_threads();
   Rows result = rows_as_before(problem, tokens, most);
+  if (problem.zeroes_idle_rows) {
+    zero_idle_rows(problem, result);
+  }
   const std::vector<Part> parts = split_by_adapter(problem, tokens);
   std::vector<double> largest(parts.size());
   // Below this, threads cost more than they save.

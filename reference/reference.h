@@ -33,6 +33,7 @@ struct Problem {
   Numbers numbers;
   bool scale_at_shrink = true;  // else at expand
   bool add_inputs = true;
+  bool zeroes_idle_rows = false;  // the columns of slices, in rows of no adapter or of rank 0
   std::int64_t tokens = 0, in_features = 0, offset_start = 0, x_stride = 0, y_stride = 0;
   std::int64_t slots = 0, max_rank = 0;
   std::vector<std::int64_t> widths;
@@ -69,7 +70,7 @@ enum class Rounding : std::uint8_t {
 // Rows of y (expand) or of h (shrink only; columns are slice-major lanes: slice * max_rank + lane).
 // Nobody owns a column outside every slice, a lane at or above the rank or of a slice of width 0,
 // and a row without adapter or with one of rank 0: there expected = what was there before (y) or 0
-// (h), and the bound is 0.
+// (h), and the bound is 0. Where such rows are zeroed, their columns of slices are owned and 0.
 struct Rows {
   std::int64_t columns = 0;
   std::vector<std::int64_t> tokens;  // which rows, as asked

@@ -38,6 +38,8 @@ def load(path):
             values = (values.astype("<u4") << 16).view("<f4") if entry["dtype"] == "BF16" else values
             t[name] = values.reshape(entry["shape"])
     case = json.loads(path.with_suffix(".json").read_bytes())
+    if case.get("semantics"):
+        leave(USAGE, f"{path}: a case of {case['semantics']}; this does plain ops")
     if not (case["shrink"] and case["expand"]):
         leave(USAGE, f"{path}: a case of {case['op']}; this does linear and logits")
     return t, case

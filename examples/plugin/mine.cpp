@@ -50,6 +50,16 @@ void shrink_row(const lora_bench_problem& p, const lora_bench_operands& o, int64
   }
 }
 
+// Only where it is asked: without `takes` in the descriptor it would never be.
+void zero_row(const lora_bench_problem& p, const lora_bench_operands& o, int64_t token) {
+  int64_t first = token * p.y_stride + p.offset_start;
+  for (int64_t slice = 0; p.zeroes_idle_rows != 0 && slice < p.slices; ++slice) {
+    for (int64_t column = 0; column < p.widths[slice]; ++column) {
+      store_bf16(o.y, first++, 0.0F);
+    }
+  }
+}
+
 void expand_row(const lora_bench_problem& p, const lora_bench_operands& o, int64_t token) {
   const int64_t adapter = o.adapter_of_token[token];
   const float scale = p.scale_at == LORA_BENCH_SCALE_AT_EXPAND ? o.scale[adapter] : 1.0F;
@@ -131,6 +141,7 @@ int32_t launch(const lora_bench_problem* p, const lora_bench_operands* o, void* 
   for (int64_t token = 0; token < p->tokens; ++token) {
     const int32_t adapter = o->adapter_of_token[token];
     if (adapter < 0 || o->rank[adapter] == 0) {
+      zero_row(*p, *o, token);
       continue;
     }
     if (p->op == LORA_BENCH_SHRINK || p->op == LORA_BENCH_LINEAR || p->op == LORA_BENCH_LOGITS) {
@@ -155,7 +166,8 @@ const lora_bench_descriptor kDescriptor = {LORA_BENCH_BACKEND_ABI,
                                            nullptr,  // no workspace
                                            launch,
                                            nullptr,  // makes no metadata
-                                           nullptr};
+                                           nullptr,
+                                           LORA_BENCH_TAKES_ZEROED_IDLE_ROWS};
 
 }  // namespace
 

@@ -154,7 +154,8 @@ const lora_bench_descriptor kDescriptor = {LORA_BENCH_BACKEND_ABI,
                                            nullptr,  // no workspace
                                            launch,
                                            nullptr,  // makes no metadata
-                                           nullptr};
+                                           nullptr,
+                                           0};  // plain ops alone
 
 }  // namespace
 

@@ -79,6 +79,7 @@ enum class MutantFault : std::uint8_t {
   kBiasOfFirstSlice,
   kInputsIgnored,
   kInputsAlwaysAdded,
+  kIdleRowsKept,
   kDeltaRounded,
   kDeltaTwice,
   kYTruncated,

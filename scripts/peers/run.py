@@ -215,10 +215,15 @@ def unproved(case, tool, status, message, mode):
     return {"kind": "row", **dict.fromkeys(tool.columns), **known}
 
 
+def why_not(case, peer):
+    """Why a peer does not do a case; None where it does. What is asked beyond the plain op, none does."""
+    return f"does the plain op alone, not {case.semantics}" if case.semantics else peer.supports(case)
+
+
 def row_of(case, peer, arrays, tool, timed, turns):
     mode = "graph" if arrays.on_gpu else "host"
     try:
-        reason = peer.supports(case)
+        reason = why_not(case, peer)
         if reason:
             return unproved(case, tool, "SKIPPED", reason, mode)
         return prove_and_time(case, peer, arrays, tool, timed, turns)
@@ -238,7 +243,7 @@ def compile_all(cases, peer, arrays, turns):
     for case in cases:
         turns.together()
         try:
-            if not peer.supports(case):
+            if not why_not(case, peer):
                 timing.Sets(case, peer, arrays, 0, 1).launches[0]()
         except Exception as error:  # its row will tell
             print(f"{case.id}: {type(error).__name__}: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ APART = ("scenario", "model", "op", "dtype", "layer", "layer_kind", "tp", "fully
          "out_features", "rank", "cache")
 # These may go along with what an axis shows (slots with tokens); they part rows only at one place of it.
 ALONG = ("mode", "intermediate", "scale_at", "slots", "active", "ranks", "skew", "order", "no_adapter",
-         "add_inputs", "bias", "seed", "overlap", "tuning", "plan_limits")
+         "add_inputs", "bias", "seed", "overlap", "tuning", "plan_limits", "semantics")
 MOST_PANELS = 12
 
 

@@ -23,6 +23,13 @@ Extent extent_of(const Problem& problem) {
   return extent;
 }
 
+// Of y in rows that get zeros.
+std::int64_t idle_bytes(const Problem& problem, const Extent& extent, std::int64_t rows) {
+  return problem.zeroes_idle_rows()
+             ? (problem.tokens - rows) * extent.columns * size_bytes(problem.dtype[Role::kY])
+             : 0;
+}
+
 void count_activations(const Problem& problem, const Extent& extent, std::int64_t ranks_of_rows,
                        Work& work) {
   const std::int64_t h_bytes = ranks_of_rows * extent.slices * size_bytes(problem.dtype[Role::kH]);
@@ -37,7 +44,7 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
     const std::int64_t y_bytes = work.rows * extent.columns * size_bytes(problem.dtype[Role::kY]);
     work.updated_bytes = problem.add_inputs ? y_bytes : 0;
     read += work.updated_bytes;
-    work.written_bytes += y_bytes;
+    work.written_bytes += y_bytes + idle_bytes(problem, extent, work.rows);
     work.flops += 2 * ranks_of_rows * extent.columns;
   } else {
     work.written_bytes += h_bytes;

@@ -6,6 +6,7 @@
 #include "kernels/clustered/resident.h"
 #include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -41,10 +42,8 @@ class AutoBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (problem.groups() == 0) {
-      return;
-    }
-    const AutoFamily family = auto_family(device_, problem);
+    const AutoFamily family =
+        problem.groups() == 0 ? AutoFamily::kPanel : auto_family(device_, problem);
     if (family == AutoFamily::kPanel ||
         !launched_clusters(family, problem, operands, static_cast<cudaStream_t>(stream.handle))) {
       panel_->launch(problem, operands, stream);
@@ -64,6 +63,7 @@ class AutoBackend final : public Backend {
     // Plan, ranks, scales and weights come from copies, or from a kernel that ends before the next
     // one starts (kernels/clustered/README.md).
     constexpr bool kLinked = true;
+    enqueue_zero_idle_rows(problem, operands, Stream{stream});
     const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
     const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
     LORA_BENCH_CUDA_CHECK(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/backends.h"
 #include "ops/cublas_backend.h"
@@ -35,6 +36,11 @@ std::string beyond_need(const Problem& problem, const Numerics& numerics) {
     }
   }
   return "";
+}
+
+Support takes_semantics(const Problem& problem, Semantics taken) {
+  std::string why_not = semantics_refused(problem, taken);
+  return {why_not.empty(), std::move(why_not)};
 }
 
 Support metadata_support(const Backend& backend, const MetadataProblem& problem,

@@ -12,6 +12,7 @@
 #include "ops/operands.h"
 #include "workload/metadata.h"
 #include "workload/problem.h"
+#include "workload/semantics.h"
 
 namespace lora_bench {
 
@@ -45,6 +46,9 @@ struct Support {
   bool yes = true;
   std::string why_not;
 };
+
+// Whether a backend that takes these beyond the plain op takes the step.
+[[nodiscard]] Support takes_semantics(const Problem& problem, Semantics taken);
 
 // A CUDA stream without its type; null for host backends.
 struct Stream {

@@ -4,6 +4,7 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/bgmv/bgmv.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -63,6 +64,7 @@ class BgmvBackend final : public Backend {
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    enqueue_zero_idle_rows(problem, operands, stream);
     if (problem.plan.active() == 0) {
       return;
     }

@@ -4,6 +4,7 @@
 #include "device/cuda_check.h"
 #include "kernels/chunked/chunked.h"
 #include "kernels/tile/tile_tuning.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -52,6 +53,7 @@ class ChunkedBackend final : public Backend {
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    enqueue_zero_idle_rows(problem, operands, stream);
     const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
     const bool wide = problem.dtype[Role::kH] == Dtype::kFp32;
     const std::int64_t element = size_bytes(problem.dtype[Role::kX]);

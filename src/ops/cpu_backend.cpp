@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "core/error.h"
 #include "ops/cpu_kernels.h"
 #include "ops/cpu_products.h"
+#include "ops/idle_rows.h"
 #include "ops/thread_pool.h"
 
 namespace lora_bench {
@@ -54,7 +56,7 @@ class CpuBackend : public Backend {
                                    lora_bench::name(dtype))};
       }
     }
-    return {};
+    return takes_semantics(problem, Semantics(Semantic::kZeroedIdleRows));
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
@@ -86,6 +88,13 @@ class CpuBackend : public Backend {
       const std::vector<CpuItem> items = shrink_items(launch, pool.threads());
       pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t item) {
         shrink_item(launch, items[static_cast<std::size_t>(item)]);
+      });
+    }
+    if (problem.zeroes_idle_rows()) {
+      constexpr std::int64_t kRows = 64;
+      pool.run((problem.tokens + kRows - 1) / kRows, [&](std::int64_t block) {
+        zero_idle_rows(problem, operands, block * kRows,
+                       std::min((block + 1) * kRows, problem.tokens));
       });
     }
     if (has_expand(problem.op)) {

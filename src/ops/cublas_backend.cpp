@@ -8,6 +8,7 @@
 
 #include "device/cuda_check.h"
 #include "kernels/gather/gather.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -102,6 +103,7 @@ class CublasBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    enqueue_zero_idle_rows(problem, operands, stream);
     const Step step{problem, operands, cublas_workspace(problem),
                     static_cast<cudaStream_t>(stream.handle)};
     if (step.workspace.rows == 0) {

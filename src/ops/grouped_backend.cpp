@@ -8,6 +8,7 @@
 #include "kernels/grouped/grouped.h"
 #include "kernels/tile/lanes.h"
 #include "kernels/tile/tile_tuning.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #endif
 
@@ -76,6 +77,7 @@ class GroupedBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    enqueue_zero_idle_rows(problem, operands, stream);
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       shrink(problem, operands, handle);

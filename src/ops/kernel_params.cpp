@@ -7,6 +7,9 @@
 namespace lora_bench {
 namespace {
 
+// Beyond the plain op.
+constexpr Semantics kKernelsTake(Semantic::kZeroedIdleRows);
+
 bool has_kernel(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
 }
@@ -33,6 +36,9 @@ kernels::Number kernel_number(Dtype dtype) {
 }
 
 Support kernels_take(const Problem& problem) {
+  if (const Support semantics = takes_semantics(problem, kKernelsTake); !semantics.yes) {
+    return semantics;
+  }
   if (!problem.dtype.alike()) {
     return {false, "x, A, B, bias and y of unlike dtypes: kernels take one for all"};
   }

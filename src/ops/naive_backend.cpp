@@ -3,6 +3,7 @@
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"
 #include "kernels/naive/naive.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -36,6 +37,7 @@ class NaiveBackend final : public Backend {
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    enqueue_zero_idle_rows(problem, operands, stream);
     const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
     const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
     const auto handle = static_cast<cudaStream_t>(stream.handle);

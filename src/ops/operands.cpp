@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "ops/auto_choice.h"
 #include "ops/backends.h"
+#include "ops/idle_rows.h"
 #include "plan/forms.h"
 
 namespace lora_bench {
@@ -178,6 +179,7 @@ void expand_row(const Problem& problem, const Operands& operands, const OwnedRow
 }  // namespace
 
 void apply_plain_formula(const Problem& problem, const Operands& operands) {
+  zero_idle_rows(problem, operands, 0, problem.tokens);
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
     const std::int64_t adapter = operands.adapter_of_token[token];
     if (adapter < 0 || operands.rank[adapter] == 0) {

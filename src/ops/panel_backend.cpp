@@ -7,6 +7,7 @@
 #include "device/cuda_check.h"
 #include "kernels/panel/panel.h"
 #include "ops/auto_choice.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -55,6 +56,7 @@ class PanelBackend final : public Backend {
   }
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    enqueue_zero_idle_rows(problem, operands, stream);
     if (problem.groups() == 0) {
       return;
     }

@@ -39,6 +39,29 @@ std::optional<std::int32_t> number_of(Dtype dtype) {
   return std::nullopt;
 }
 
+// In the order of the semantics.
+constexpr std::array<std::pair<std::uint64_t, const char*>, 1> kTakes{
+    {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"}}};
+static_assert([] {
+  for (std::size_t i = 0; i < kTakes.size(); ++i) {
+    if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {
+      return false;
+    }
+  }
+  return true;
+}());
+
+// Why a library that takes these bits is not given the step; "" where it is.
+std::string not_named(const Problem& problem, std::uint64_t takes) {
+  Semantics named;
+  named.bits = takes;
+  const std::optional<Semantic> refused = refused_semantic(problem, named);
+  return refused
+             ? fmt::format("{}: `takes` of its descriptor does not name {}", doc_of(*refused).asked,
+                           kTakes.at(static_cast<std::size_t>(*refused)).second)
+             : "";
+}
+
 template <typename Struct>
 constexpr std::uint32_t size_of() {
   return static_cast<std::uint32_t>(sizeof(Struct));
@@ -74,6 +97,7 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.token_order = problem.plan.token_order.data();
   out.active_ids = problem.plan.active_ids.data();
   out.group_starts = problem.plan.group_starts.data();
+  out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
   return out;
 }
 
@@ -312,6 +336,9 @@ class PluginBackend final : public Backend {
                 fmt::format("the plugin interface has no dtype {}", lora_bench::name(dtype))};
       }
     }
+    if (std::string why_not = not_named(problem, takes()); !why_not.empty()) {
+      return {false, std::move(why_not)};
+    }
     const lora_bench_device device = interface_of(facts);
     Text why{};
     const std::int32_t code =
@@ -384,6 +411,12 @@ class PluginBackend final : public Backend {
   }
 
  private:
+  // None of a library that was built before there were any.
+  [[nodiscard]] std::uint64_t takes() const {
+    constexpr std::size_t kEnd = offsetof(lora_bench_descriptor, takes) + sizeof(descriptor_.takes);
+    return descriptor_.struct_size >= kEnd ? descriptor_.takes : 0;
+  }
+
   std::string name_;
   const lora_bench_descriptor& descriptor_;
   PluginMetadata metadata_;

@@ -68,6 +68,9 @@ std::vector<Column> case_columns() {
       column({"add_inputs", "adds", "", "true: y += delta; false: y = delta", ""},
              &Row::Step::add_inputs),
       column({"bias", "bias", "", "adapters have a bias", ""}, &Row::Step::bias),
+      column({"semantics", "semantics", "",
+              "what is asked beyond the plain op, as a scenario says it; empty: nothing", ""},
+             &Row::Step::semantics),
       column({"seed", "seed", "", "seed of batch, adapters and tensors", ""}, &Row::Step::seed),
       column({"content", "content", "",
               "hash of the drawn step: sizes, ranks, adapter of each token", ""},
@@ -143,14 +146,14 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 39> kBeforeRun{
+constexpr std::array<std::string_view, 40> kBeforeRun{
     "scenario",     "case",         "backend",    "point",        "tags",          "op",
     "dtype",        "intermediate", "scale_at",   "model",        "layer",         "in_features",
     "out_features", "tokens",       "slots",      "active",       "rank",          "ranks",
     "skew",         "order",        "no_adapter", "add_inputs",   "bias",          "seed",
     "cache",        "mode",         "bytes",      "weight_bytes", "flops",         "content",
     "plan_limits",  "tuning",       "layer_kind", "tp",           "fully_sharded", "comm",
-    "layer_count",  "comm_bytes",   "form"};
+    "layer_count",  "comm_bytes",   "form",       "semantics"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

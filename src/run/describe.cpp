@@ -11,6 +11,7 @@
 #include "measure/layer_time.h"
 #include "measure/metadata_time.h"
 #include "report/columns.h"
+#include "workload/semantics.h"
 
 namespace lora_bench {
 namespace {
@@ -180,6 +181,7 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
   drawn.active = problem.plan.active();
   drawn.rank =
       problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
+  drawn.semantics = semantics_text(problem);
   drawn.content = content_of_step(step, spec.setup.comm);
   PlanSpec plan = spec.plan;
   if (backend != "auto" && backend != "panel") {

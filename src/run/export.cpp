@@ -16,6 +16,7 @@
 #include "verify/oracle.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
+#include "workload/semantics.h"
 #include "workload/tensors.h"
 
 namespace lora_bench {
@@ -77,6 +78,8 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
           {"dtypes", dtypes_of(problem)},
           {"scale_at", name(problem.scale_at)},
           {"add_inputs", problem.add_inputs},
+          {"semantics", semantics_text(problem)},
+          {"idle_rows", name(problem.idle_rows)},
           {"tokens", problem.tokens},
           {"in_features", problem.in_features},
           {"widths", problem.widths},

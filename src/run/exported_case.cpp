@@ -186,6 +186,7 @@ Problem read_problem(const Reader& file) {
   }
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");
+  problem.idle_rows = file.one_of("idle_rows", {IdleRows::kKept, IdleRows::kZeroed});
   problem.tokens = file.size("tokens");
   problem.in_features = file.size("in_features");
   problem.offset_start = file.size("offset_start");

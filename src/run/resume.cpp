@@ -55,7 +55,7 @@ void refuse_other_description(const RunRequest& request, const Row& row, const R
     refuse(request, fmt::format("its row of {} {} is {}", row.id.case_id, row.id.backend, other));
   }
   for (const char* key : {"intermediate", "scale_at", "slots", "active", "add_inputs", "bias",
-                          "cache", "bytes", "weight_bytes", "flops"}) {
+                          "semantics", "cache", "bytes", "weight_bytes", "flops"}) {
     const Column& column = *find_column(key);
     if (const Cell stored = column.get(row); stored != column.get(planned)) {
       refuse(request,

@@ -34,6 +34,13 @@ template <>
 struct EnumNames<ScaleAt> {
   static constexpr std::array<std::string_view, 2> kNames{"shrink", "expand"};
 };
+// What an op that overwrites y leaves there in rows that no adapter acts on: what was there, or
+// zero in the columns of the slices.
+enum class IdleRows : std::uint8_t { kKept, kZeroed };
+template <>
+struct EnumNames<IdleRows> {
+  static constexpr std::array<std::string_view, 2> kNames{"kept", "zeroed"};
+};
 enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
 template <>
 struct EnumNames<Order> {
@@ -354,6 +361,7 @@ struct Case {
   Dtype intermediate = Dtype::kFp32;
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
+  IdleRows idle_rows = IdleRows::kKept;
   LayerShape layer;
   LayerSetup setup;       // of op layer alone
   MetadataSpec metadata;  // of op metadata alone

@@ -78,6 +78,11 @@ void check_op(const Case& spec, const CaseChecker& checker) {
     checker.fail("adapters.bias", {"op"}, "op shrink has no output that a bias is added to",
                  "false");
   }
+  if (spec.idle_rows == IdleRows::kZeroed && (spec.add_inputs || spec.op == Op::kShrink)) {
+    checker.fail("idle_rows", {"add_inputs", "op"},
+                 "'idle_rows' is zeroed, but the op overwrites no y",
+                 "kept, or add_inputs: false with an op that has an expand");
+  }
   const std::int64_t rank = largest_rank(spec.adapters.rank);
   if (spec.adapters.max_rank < rank) {
     checker.fail(

@@ -80,6 +80,10 @@ std::vector<Field> fields_of_op() {
              {.also = " (embedding: expand)", .fallback = "shrink (embedding: expand)"}),
       boolean("add_inputs", at(&Case::add_inputs), "add to y (true) or overwrite it (false)",
               {.instead_of_layer = kOwnRows}),
+      choice("idle_rows", at(&Case::idle_rows),
+             "what an op that overwrites y leaves in rows that no adapter acts on: y as it was, or "
+             "zeros",
+             {.instead_of_layer = kOwnRows}),
   });
 }
 

@@ -52,10 +52,10 @@ class Comparer {
   };
   [[nodiscard]] Accepted accepted(double expected, double bound) const;
   bool right_owned(const Accepted& accepted, double expected, double bound, double got);
-  [[nodiscard]] bool proves_nothing(const Accepted& accepted, std::int64_t index) const;
+  [[nodiscard]] bool proves_nothing(const Accepted& accepted, double idle) const;
   void note_wrong(std::int64_t token, std::int64_t column, double expected, double got,
                   double bound);
-  [[nodiscard]] double without_effect(std::int64_t index) const;
+  [[nodiscard]] double without_effect(std::int64_t token, std::int64_t index) const;
   [[nodiscard]] bool coarse(const reference::Rows& rows, std::size_t row) const;
   [[nodiscard]] double element(const std::byte* array, std::int64_t index) const;
   // Where the element lies in the output, as output_index() has it.
@@ -102,8 +102,7 @@ bool Comparer::right_owned(const Accepted& accepted, double expected, double bou
 }
 
 // A bound so wide that it reaches what nothing done would leave, or everything, cannot be missed.
-bool Comparer::proves_nothing(const Accepted& accepted, std::int64_t index) const {
-  const double idle = without_effect(index);
+bool Comparer::proves_nothing(const Accepted& accepted, double idle) const {
   return !std::isfinite(accepted.least) || !std::isfinite(accepted.most) ||
          (accepted.least <= idle && idle <= accepted.most);
 }
@@ -123,9 +122,10 @@ double Comparer::element(const std::byte* array, std::int64_t index) const {
   }
 }
 
-// The value that an owned element has if the op did nothing that shows.
-double Comparer::without_effect(std::int64_t index) const {
-  return idle_leaves_before_ ? element(before_, index) : 0;
+// The value that an owned element has if the op did nothing that shows. What is to be zeroed shows
+// by what it held before.
+double Comparer::without_effect(std::int64_t token, std::int64_t index) const {
+  return idle_leaves_before_ || !problem_.acts_on(token) ? element(before_, index) : 0;
 }
 
 // Whether what is declared would hide an error of an eighth of a row's result, as it is typically,
@@ -172,7 +172,7 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
       if (owned) {
         const Accepted range = accepted(expected, rows.bound[at]);
         ++found_.owned;
-        const bool blind = proves_nothing(range, index);
+        const bool blind = proves_nothing(range, without_effect(rows.tokens[row], index));
         proves_nothing_ += blind ? 1 : 0;
         tells = tells || !blind;
         right = right_owned(range, expected, rows.bound[at], got);

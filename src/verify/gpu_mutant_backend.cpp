@@ -5,6 +5,7 @@
 
 #include "device/cuda_handles.h"
 #include "kernels/mutant/mutant.h"
+#include "ops/idle_rows.h"
 #include "ops/kernel_params.h"
 #else
 #include "core/error.h"
@@ -124,6 +125,9 @@ class GpuMutant final : public Backend {
     launch.scale = operands.scale;
     launch.factor = factor_by_size(problem, fault_);
     before_ = now;
+    if (fault_ != MutantFault::kIdleRowsKept) {
+      enqueue_zero_idle_rows(problem, operands, stream);
+    }
     LORA_BENCH_CUDA_CHECK(kernels::launch_mutant(
         kernel_number(problem.dtype[Role::kX]), {has_shrink(problem.op), has_expand(problem.op)},
         shrink_params(problem, operands), expand_params(problem, operands), launch,

@@ -74,6 +74,8 @@ enum class Fault : std::uint8_t {
   kYOverwritten,
   kOverwriteSkipped,
   kOverwrittenTimesZero,
+  kIdleRowsKept,
+  kRankZeroRowsKept,
   kYTwice,
   kFp16Saturates,
   kYTruncated,
@@ -183,6 +185,9 @@ struct RowTask {
 };
 [[nodiscard]] std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands,
                                                Fault fault);
+
+// Zeros in the rows that no adapter acts on, where the step asks it.
+void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault fault);
 
 // Which slice's weights a slice uses.
 [[nodiscard]] std::int64_t weights_of(const Problem& problem, Fault fault, std::int64_t slice);

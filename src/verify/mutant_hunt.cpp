@@ -275,6 +275,16 @@ Case shrink_case() {
   return spec;
 }
 
+// Each asks one thing beyond the plain op.
+std::vector<Case> semantics_cases() {
+  Case zeroed = plain_case("overwrite-zeroed");
+  zeroed.add_inputs = false;
+  zeroed.idle_rows = IdleRows::kZeroed;
+  zeroed.adapters.rank.list = {0, 4, 8};
+  zeroed.no_adapter = 0.25;
+  return {zeroed};
+}
+
 // Cases whose plan is handed over in a published form.
 std::vector<Case> form_cases() {
   Case kernel = plain_case("kernel-form");
@@ -353,7 +363,7 @@ std::vector<Case> telling_cases() {
 
   std::vector<Case> cases{packed_case(), idle_slots_case(), narrow,        gap,  uneven,
                           nothing,       overwrite,         shrink_case(), wide, half};
-  for (const std::vector<Case>& more : {form_cases(), far_cases()}) {
+  for (const std::vector<Case>& more : {semantics_cases(), form_cases(), far_cases()}) {
     cases.insert(cases.end(), more.begin(), more.end());
   }
   return cases;

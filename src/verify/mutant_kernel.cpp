@@ -393,6 +393,7 @@ class MutantKernel final : public Backend {
     Launch launch{problem, operands, fault_, launches_++, memory_.same_in_a_row()};
     std::vector<RowTask> todo = tasks(launch);
     share_equal_rows(problem, operands, fault_, todo);
+    zero_rows_left_over(problem, operands, fault_);
     for (const RowTask& task : todo) {
       launch.row = row_facts(problem, operands, task.source, fault_);
       launch.taken = slot_taken(problem, operands, task.adapter, fault_);

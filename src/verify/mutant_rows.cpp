@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/idle_rows.h"
 #include "plan/forms.h"
 #include "verify/mutant_faults.h"
 
@@ -178,6 +179,17 @@ std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operand
   }
   add_base_rows(operands, problem.tokens, groups, fault, tasks);
   return tasks;
+}
+
+void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault fault) {
+  if (fault == Fault::kIdleRowsKept) {
+    return;
+  }
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    if (fault != Fault::kRankZeroRowsKept || operands.adapter_of_token[token] < 0) {
+      zero_idle_rows(problem, operands, token, token + 1);
+    }
+  }
 }
 
 std::int64_t y_column(const Problem& problem, Fault fault, std::int64_t slice,

@@ -16,6 +16,7 @@ constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
 constexpr std::uint64_t kPlanFormStream = 0x706c616eULL << 32;
 constexpr std::uint64_t kRanksStream = 0x72616e6bULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
+constexpr std::uint64_t kSemanticsStream = 0x73656d61ULL << 32;
 constexpr std::uint64_t kTilesStream = 0x74696c65ULL << 32;
 constexpr std::int64_t kOneFarScaleIn = 5;
 constexpr std::int64_t kManyRanksIn = 6;
@@ -284,6 +285,13 @@ void draw_limits(Dice dice, Case& spec) {
   spec.plan.max_tokens = dice.one_in(4) && tokens <= kMaxTokens ? tokens : 0;
 }
 
+// What is asked beyond the plain op; from numbers of its own, as make_vast.
+void draw_semantics(Dice dice, Case& spec) {
+  if (!spec.add_inputs && has_expand(spec.op) && dice.coin()) {
+    spec.idle_rows = IdleRows::kZeroed;
+  }
+}
+
 // In which arrays the plan is handed over; from numbers of its own, as make_vast.
 void draw_plan_form(Dice dice, Case& spec) {
   if (!dice.one_in(4)) {
@@ -330,6 +338,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   draw_who_uses_what(dice, spec, is_far);
   draw_limits({seed, index, kLimitsStream}, spec);
   draw_plan_form({seed, index, kPlanFormStream}, spec);
+  draw_semantics({seed, index, kSemanticsStream}, spec);
   spec.seed = seed + index;
   spec.measure.enabled = false;
   return spec;

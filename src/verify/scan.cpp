@@ -57,6 +57,11 @@ bool any_above(const std::byte* first, std::int64_t count, std::size_t bytes,
   }
 }
 
+// The column of y behind the last slice.
+std::int64_t columns_past(const Problem& problem) {
+  return std::accumulate(problem.widths.begin(), problem.widths.end(), problem.offset_start);
+}
+
 // Visits [first, past) of the columns of a row that the op owns.
 template <typename Visit>
 void for_owned_columns(const Problem& problem, std::int64_t token, const Visit& visit) {
@@ -64,8 +69,7 @@ void for_owned_columns(const Problem& problem, std::int64_t token, const Visit& 
     return;
   }
   if (has_expand(problem.op)) {
-    visit(problem.offset_start,
-          std::accumulate(problem.widths.begin(), problem.widths.end(), problem.offset_start));
+    visit(problem.offset_start, columns_past(problem));
     return;
   }
   const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
@@ -96,6 +100,7 @@ class Scan {
  private:
   void row_of_y(std::int64_t token);
   void row_of_h(std::int64_t token);
+  void zeroed(std::int64_t token, std::int64_t first, std::int64_t past);
   void untouched(std::int64_t token, std::int64_t first, std::int64_t past);
   void no_nan(std::int64_t token, std::int64_t first, std::int64_t past);
   void note(const char* what, std::int64_t token, std::int64_t column);
@@ -164,8 +169,22 @@ void Scan::rows(std::int64_t begin, std::int64_t end) {
   }
 }
 
+void Scan::zeroed(std::int64_t token, std::int64_t first, std::int64_t past) {
+  failure_.compared += past - first;
+  for (std::int64_t column = first; column < past; ++column) {
+    if (load(dtype_, got_, output_index(problem_, token, column)) != 0) {
+      note("not zeroed in a row that no adapter acts on", token, column);
+    }
+  }
+}
+
 void Scan::row_of_y(std::int64_t token) {
   std::int64_t past = 0;
+  if (problem_.zeroes_idle_rows() && !problem_.acts_on(token)) {
+    past = columns_past(problem_);
+    untouched(token, 0, problem_.offset_start);
+    zeroed(token, problem_.offset_start, past);
+  }
   for_owned_columns(problem_, token, [&](std::int64_t owned_first, std::int64_t owned_past) {
     untouched(token, past, owned_first);
     no_nan(token, owned_first, owned_past);
@@ -199,10 +218,7 @@ void add_found(Failure& all, const Failure& part) {
 
 }  // namespace
 
-bool owns_row(const Problem& problem, std::int64_t token) {
-  const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
-  return adapter != kNoAdapter && problem.rank[static_cast<std::size_t>(adapter)] > 0;
-}
+bool owns_row(const Problem& problem, std::int64_t token) { return problem.acts_on(token); }
 
 bool owns_lane(const Problem& problem, std::int64_t token, std::int64_t column) {
   const Place place = place_of(problem, column);

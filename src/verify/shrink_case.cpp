@@ -105,6 +105,9 @@ void settle(Case& spec, const Slack& slack) {
     settle_sizes(spec);
     settle_setup(spec);
   }
+  if (spec.add_inputs || !has_expand(spec.op)) {
+    spec.idle_rows = IdleRows::kKept;
+  }
   spec.layer.x_stride = spec.layer.in_features + slack.x;
   spec.layer.y_stride = columns_of(spec.layer) + slack.y;
 }
@@ -309,6 +312,7 @@ std::vector<Case> plainer_op(const Case& spec) {
   smaller.with([](Case& next) { next.adapters.bias = false; })
       .with([](Case& next) { next.adapters.scale = {1.0}; })
       .with([](Case& next) { next.adapters.scale.resize(1); })
+      .with([](Case& next) { next.idle_rows = IdleRows::kKept; })
       .with([](Case& next) { next.add_inputs = true; })
       .with([](Case& next) { next.intermediate = Dtype::kFp32; })
       .with([](Case& next) { next.dtype = Dtype::kBf16; });

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/units.h"
 #include "plan/forms.h"
+#include "workload/semantics.h"
 
 namespace lora_bench {
 namespace {
@@ -51,6 +52,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.dtype = OperandDtypes(spec.dtype, spec.intermediate);
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
+  problem.idle_rows = spec.idle_rows;
   problem.bias = spec.adapters.bias && has_expand(spec.op);
   problem.tokens = static_cast<std::int64_t>(batch.adapter_of_token.size());
   problem.in_features = layer.in_features;
@@ -173,6 +175,10 @@ std::string content_of(const Problem& problem) {
                       rows && has_expand(problem.op) ? problem.y_stride : 0);
   text += fmt::format("{}|{}|{}|{}", problem.slots, problem.max_rank, fmt::join(problem.rank, ","),
                       fmt::join(problem.plan.adapter_of_token, ","));
+  // What is asked beyond the plain op; a plain one has the content that it always had.
+  if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
+    text += "|" + semantics;
+  }
   return sha256(text).substr(0, 16);
 }
 

@@ -44,6 +44,7 @@ struct Problem {
   OperandDtypes dtype;
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
+  IdleRows idle_rows = IdleRows::kKept;
   bool bias = false;
   std::int64_t tokens = 0;           // M
   std::int64_t in_features = 0;      // K
@@ -66,6 +67,17 @@ struct Problem {
   Tuning tuning;  // what backend `auto` is told
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
+  // Whether the adapter of a row does anything to it; of kNoAdapter it does not.
+  [[nodiscard]] bool acts(std::int32_t adapter) const {
+    return adapter >= 0 && rank[static_cast<std::size_t>(adapter)] > 0;
+  }
+  [[nodiscard]] bool acts_on(std::int64_t token) const {
+    return acts(plan.adapter_of_token[static_cast<std::size_t>(token)]);
+  }
+  // Whether rows that no adapter acts on get zeros.
+  [[nodiscard]] bool zeroes_idle_rows() const {
+    return idle_rows == IdleRows::kZeroed && !add_inputs && has_expand(op);
+  }
   // Groups that a launch has to be ready for, those of other batches included: entries of
   // active_ids, which of form chunked are segments.
   [[nodiscard]] std::int64_t groups() const;

@@ -123,6 +123,35 @@ TEST_CASE("auto is right where one slice has eight lanes or less") {
   check_enough(proved);
 }
 
+TEST_CASE("rows that no adapter acts on are zeroed by every family, where that is asked") {
+  Proved proved;
+  for (const char* name :
+       {"naive", "bgmv", "grouped", "grouped-ordered", "chunked", "panel", "auto"}) {
+    const auto selected = lora_bench::select_backend(name);
+    for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+      for (const double without : {0.4, 1.0}) {
+        for (const std::int64_t before : {0, 3}) {
+          lora_bench::Case spec = even_case(21, 8, 136);
+          spec.dtype = dtype;
+          spec.adapters.rank.list = {8, 0, 5};
+          spec.add_inputs = false;
+          spec.idle_rows = lora_bench::IdleRows::kZeroed;
+          spec.no_adapter = without;
+          spec.layer.offset_start = before;
+          spec.layer.y_stride = columns_of(spec.layer) + before;
+          CAPTURE(name);
+          CAPTURE(without);
+          CAPTURE(before);
+          const Problem problem = problem_of(spec);
+          REQUIRE(takes(*selected.backend, problem));
+          check_proved(*selected.backend, problem, proved);
+        }
+      }
+    }
+  }
+  check_enough(proved);
+}
+
 TEST_CASE("every tile and cluster of auto leaves the same bits") {
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   std::vector<AutoKnobs> tunings = {{.family = AutoFamily::kResident}};

@@ -237,9 +237,9 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
   const Case one = scenario(
       "name: one\ntags: [t]\nmodel: llama-3.1-8b\nlayers: qkv\nbatch: {decode: 3}\n"
       "adapters: {slots: 2, rank: 4, bias: true}\nintermediate: bf16\nno_adapter: 50%\n"
-      "order: sorted\nplan.max_slots: 2\nseed: 7\nadd_inputs: false\ntuning.family: panel\nsweep: "
-      "{product: {seed: "
-      "[7]}}\n");
+      "order: sorted\nplan.max_slots: 2\nseed: 7\nadd_inputs: false\nidle_rows: "
+      "zeroed\ntuning.family: panel\n"
+      "sweep: {product: {seed: [7]}}\n");
   const Row row = describe_case(one, step_of(one), "auto");
   const Case two = scenario(
       "name: two\nop: layer\nmodel: llama-3.1-8b\nlayers: o\n"

@@ -82,7 +82,8 @@ lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
           workspace_bytes,
           does,
           nullptr,
-          nullptr};
+          nullptr,
+          0};
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+#include "workload/semantics.h"
+
+#include <fmt/format.h>
+
+namespace lora_bench {
+
+const std::array<SemanticDoc, 1>& semantic_docs() {
+  static constexpr std::array<SemanticDoc, 1> kDocs{{
+      {Semantic::kZeroedIdleRows, "idle_rows: zeroed",
+       "it leaves rows that no adapter acts on as they are",
+       [](const Problem& problem) { return problem.zeroes_idle_rows(); }},
+  }};
+  return kDocs;
+}
+
+std::string semantics_text(const Problem& problem) {
+  std::string text;
+  for (const SemanticDoc& doc : semantic_docs()) {
+    if (doc.is_asked(problem)) {
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", doc.asked);
+    }
+  }
+  return text;
+}
+
+const SemanticDoc& doc_of(Semantic semantic) {
+  return semantic_docs().at(static_cast<std::size_t>(semantic));
+}
+
+std::optional<Semantic> refused_semantic(const Problem& problem, Semantics taken) {
+  for (const SemanticDoc& doc : semantic_docs()) {
+    if (doc.is_asked(problem) && !taken.has(doc.semantic)) {
+      return doc.semantic;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string semantics_refused(const Problem& problem, Semantics taken) {
+  const std::optional<Semantic> refused = refused_semantic(problem, taken);
+  return refused ? fmt::format("{}: {}", doc_of(*refused).asked, doc_of(*refused).refusal) : "";
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,165 @@
+#include "workload/semantics.h"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "include/lora_bench_backend.h"
+#include "measure/ceilings.h"
+#include "ops/backends.h"
+#include "ops/plugin.h"
+#include "scenario/scenario.h"
+#include "support/cpu_case.h"
+#include "verify/mutants.h"
+#include "verify/verify.h"
+
+using namespace lora_bench;
+
+namespace {
+
+constexpr const char* kPlain =
+    "name: s\nlayer: {in: 48, out: [24, 8], offset_start: 2, y_stride: 40}\nbatch: {decode: 12}\n"
+    "adapters: {slots: 4, rank: [8, 0, 3], scale: [0.5, 2.0]}\nno_adapter: 25%\n";
+constexpr const char* kZeroed = "add_inputs: false\nidle_rows: zeroed\n";
+
+// Lines of fields that come last, as with --set.
+Problem problem_with(const std::string& more) {
+  std::vector<std::string> overrides;
+  std::istringstream lines(more);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(": ");
+    overrides.push_back(line.substr(0, colon) + "=" + line.substr(colon + 2));
+  }
+  return make_problem(parse_scenario(kPlain, "s.yaml", {.overrides = overrides}).cases.front());
+}
+
+std::string why_refused(const std::string& more) {
+  try {
+    static_cast<void>(problem_with(more));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Verdict verdict_of(const Backend& backend, const Problem& problem) {
+  const auto memory = make_host_memory();
+  return verify(problem, backend, *memory, {});
+}
+
+}  // namespace
+
+TEST_CASE("semantics: a plain step asks nothing, and its content is what it always was") {
+  const Problem plain = problem_with("add_inputs: false\n");
+  CHECK(semantics_text(plain).empty());
+  CHECK(semantics_refused(plain, {}).empty());
+  const Problem zeroed = problem_with(kZeroed);
+  CHECK(semantics_text(zeroed) == "idle_rows: zeroed");
+  CHECK(contains(semantics_refused(zeroed, {}), "idle_rows: zeroed: "));
+  CHECK(semantics_refused(zeroed, Semantics(Semantic::kZeroedIdleRows)).empty());
+  CHECK(content_of(plain) != content_of(zeroed));
+}
+
+TEST_CASE("idle rows: cpu zeroes the columns of slices in rows that no adapter acts on") {
+  const Problem problem = problem_with(kZeroed);
+  const Tensors tensors = draw_tensors(problem, Fill::kExact, 3);
+  const test::HostResult got = test::launch_on_host(*make_cpu_backend(), problem, tensors);
+  std::int64_t idle = 0;
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    if (problem.acts_on(token)) {
+      continue;
+    }
+    ++idle;
+    for (std::int64_t column = 0; column < problem.y_stride; ++column) {
+      const std::int64_t at = token * problem.y_stride + column;
+      const bool owned = column >= 2 && column < 34;
+      CHECK(owned == (load(got.y.dtype, got.y.data.data(), at) == 0));
+    }
+  }
+  CHECK(idle > 3);  // without an adapter, and of rank 0
+}
+
+TEST_CASE("idle rows: proof passes what zeroes them and fails what does not") {
+  for (const char* more : {"", "dtype: fp32\n", "no_adapter: 1\n", "adapters.rank: 0\n"}) {
+    CAPTURE(more);
+    const Problem problem = problem_with(std::string(kZeroed) + more);
+    CHECK(verdict_of(*make_cpu_backend(), problem).status == Status::kPassed);
+    CHECK(verdict_of(*make_mutant("none"), problem).status == Status::kPassed);
+    const Verdict kept = verdict_of(*make_mutant("idle-rows-kept"), problem);
+    REQUIRE(kept.failure);
+    CHECK(kept.failure->hypothesis == "stale-output");
+  }
+  // Rows that are kept must be kept still.
+  const Problem plain = problem_with("add_inputs: false\n");
+  CHECK(verdict_of(*make_mutant("idle-rows-kept"), plain).status == Status::kPassed);
+}
+
+TEST_CASE("idle rows: zeros are asked of an op that overwrites y alone") {
+  CHECK(contains(why_refused("idle_rows: zeroed\n"), "the op overwrites no y"));
+  CHECK(contains(why_refused("idle_rows: zeroed\nadd_inputs: false\nop: shrink\n"),
+                 "the op overwrites no y"));
+  CHECK(contains(why_refused("idle_rows: zeroed\nop: layer\nlayer.kind: column\n"), "op linear"));
+  CHECK(why_refused(kZeroed).empty());
+}
+
+TEST_CASE("idle rows: bytes of zeros are counted once") {
+  const Work kept = count_work(problem_with("add_inputs: false\n"));
+  const Work zeroed = count_work(problem_with(kZeroed));
+  const std::int64_t idle = 12 - kept.rows;
+  CHECK(zeroed.rows == kept.rows);
+  CHECK(zeroed.bytes - kept.bytes == idle * 32 * 2);
+}
+
+namespace {
+
+int32_t takes_all(const lora_bench_problem*, const lora_bench_device*, char*, int64_t) { return 0; }
+
+int32_t sees_zeroes(const lora_bench_problem* problem, const lora_bench_operands*, void*,
+                    char* error, int64_t) {
+  error[0] = problem->zeroes_idle_rows != 0 ? 'z' : 'k';
+  error[1] = '\0';
+  return 1;
+}
+
+std::string seen_by(const Backend& backend, const Problem& problem) {
+  try {
+    backend.launch(problem, no_operands(problem), {});
+  } catch (const CaseError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("semantics: a plugin is given what its descriptor names, and nothing else") {
+  lora_bench_descriptor descriptor{};
+  descriptor.abi_version = LORA_BENCH_BACKEND_ABI;
+  descriptor.struct_size = sizeof(descriptor);
+  descriptor.name = descriptor.summary = "p";
+  descriptor.supports = takes_all;
+  descriptor.launch = sees_zeroes;
+  const Problem plain = problem_with("add_inputs: false\n");
+  const Problem zeroed = problem_with(kZeroed);
+  const DeviceFacts& here = facts_of(Space::kHost);
+  const auto unaware = make_plugin_backend("p", descriptor);
+  CHECK(unaware->supports(plain, here).yes);
+  CHECK(contains(unaware->supports(zeroed, here).why_not, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"));
+  CHECK(seen_by(*unaware, plain) == "k");
+
+  descriptor.takes = LORA_BENCH_TAKES_ZEROED_IDLE_ROWS;
+  const auto aware = make_plugin_backend("p", descriptor);
+  CHECK(aware->supports(zeroed, here).yes);
+  CHECK(seen_by(*aware, zeroed) == "z");
+  // What lies where `takes` would is not read of a library that was built before.
+  descriptor.struct_size = offsetof(lora_bench_descriptor, takes);
+  CHECK_FALSE(make_plugin_backend("p", descriptor)->supports(zeroed, here).yes);
+}
