@@ -38,10 +38,12 @@ std::string skew_text(const Case& spec) {
 
 // Ranks of the slots in use, each once: "16" or "8,16,64".
 std::string ranks_text(const Problem& problem) {
-  std::vector<std::int64_t> ranks = problem.rank;
+  std::vector<std::int64_t> ranks = problem.own_rank.empty() ? problem.rank : problem.own_rank;
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return fmt::format("{}", fmt::join(ranks, ","));
+  return fmt::format(
+      "{}{}", fmt::join(ranks, ","),
+      problem.own_rank.empty() ? "" : fmt::format(" in {} lanes of zeros", problem.max_rank));
 }
 
 bool plain_word(const std::string& word) {

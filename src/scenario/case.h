@@ -176,11 +176,21 @@ struct RankLaw {
 
 [[nodiscard]] std::int64_t largest_rank(const RankLaw& law);
 
+// What stands in the lanes stored of an adapter above its own rank: NaN, and no backend reads them;
+// or zeros, and the adapter is handed at the largest rank, as where an engine keeps one rank for
+// all.
+enum class Padding : std::uint8_t { kUnread, kZeros };
+template <>
+struct EnumNames<Padding> {
+  static constexpr std::array<std::string_view, 2> kNames{"unread", "zeros"};
+};
+
 struct AdapterSpec {
   std::int64_t slots = 1;
   std::int64_t active = 0;  // exactly so many are touched; 0 = as the law draws
   RankLaw rank;
   std::int64_t max_rank = 0;  // stored lanes of A and B; >= largest rank
+  Padding padding = Padding::kUnread;
   std::vector<double> scale;  // one for all, or cycles over slots
   bool bias = false;
 

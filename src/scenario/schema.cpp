@@ -169,6 +169,10 @@ std::vector<Field> fields_of_adapters() {
                .fallback = "0: the largest rank",
                .when = always,
                .of_products = true}),
+      choice("adapters.padding", adapters(&AdapterSpec::padding),
+             "lanes above an adapter's rank: NaN that nobody may read, or zeros that are computed "
+             "with, as where an engine has one rank for all",
+             {.instead_of_layer = "op linear", .of_products = true}),
       field_of(
           "adapters.scale", "number or list", adapters(&AdapterSpec::scale),
           "numbers from -65536 to 65536",

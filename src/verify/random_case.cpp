@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kFarStream = 0x666172ULL << 32;
 constexpr std::uint64_t kLimitsStream = 0x6C696D69ULL << 32;
+constexpr std::uint64_t kPaddingStream = 0x70616464ULL << 32;
 constexpr std::uint64_t kPlanFormStream = 0x706c616eULL << 32;
 constexpr std::uint64_t kRanksStream = 0x72616e6bULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
@@ -339,6 +340,9 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   draw_limits({seed, index, kLimitsStream}, spec);
   draw_plan_form({seed, index, kPlanFormStream}, spec);
   draw_semantics({seed, index, kSemanticsStream}, spec);
+  if (Dice padding(seed, index, kPaddingStream); padding.one_in(8)) {
+    spec.adapters.padding = Padding::kZeros;
+  }
   spec.seed = seed + index;
   spec.measure.enabled = false;
   return spec;

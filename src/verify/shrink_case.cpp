@@ -300,6 +300,7 @@ std::vector<Case> plainer_batch(const Case& spec) {
       .with([](Case& next) { next.plan = {}; })
       .with([](Case& next) { next.plan.max_tokens = 0; })
       .with([](Case& next) { next.plan.idle_segments = false; })
+      .with([](Case& next) { next.adapters.padding = Padding::kUnread; })
       .with([](Case& next) { next.plan.largest_chunk = PlanSpec{}.largest_chunk; })
       .with([](Case& next) { next.adapters.active = 0; })
       .with([](Case& next) { next.order = Order::kAsArrived; })

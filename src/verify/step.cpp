@@ -151,6 +151,9 @@ Step relabel_adapters(const Step& step) {
     const std::int64_t moved = (slot + 1) % problem.slots;
     old_slot[at(moved)] = slot;
     problem.rank[at(moved)] = step.problem.rank[at(slot)];
+    if (!problem.own_rank.empty()) {
+      problem.own_rank[at(moved)] = step.problem.own_rank[at(slot)];
+    }
     problem.scale[at(moved)] = step.problem.scale[at(slot)];
     result.tensors.scale[at(moved)] = step.tensors.scale[at(slot)];
   }

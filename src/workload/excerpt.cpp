@@ -109,9 +109,13 @@ Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows) {
   problem.tokens = static_cast<std::int64_t>(excerpt.rows.size());
   problem.slots = static_cast<std::int64_t>(excerpt.slots.size());
   problem.rank.clear();
+  problem.own_rank.clear();
   problem.scale.clear();
   for (const std::int64_t slot : excerpt.slots) {
     problem.rank.push_back(whole.rank[static_cast<std::size_t>(slot)]);
+    if (!whole.own_rank.empty()) {
+      problem.own_rank.push_back(whole.own_rank[static_cast<std::size_t>(slot)]);
+    }
     problem.scale.push_back(whole.scale[static_cast<std::size_t>(slot)]);
   }
   problem.plan = make_plan(ids, problem.slots);

@@ -63,6 +63,12 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.slots = spec.adapters.slots;
   problem.max_rank = adapters.max_rank;
   problem.rank = adapters.rank;
+  if (spec.adapters.padding == Padding::kZeros) {
+    problem.own_rank = adapters.rank;
+    std::replace_if(
+        problem.rank.begin(), problem.rank.end(), [](std::int64_t rank) { return rank > 0; },
+        adapters.max_rank);
+  }
   problem.scale = adapters.scale;
   problem.max_active = spec.plan.max_slots;
   problem.plan_form = spec.plan.form;
@@ -178,6 +184,9 @@ std::string content_of(const Problem& problem) {
   // What is asked beyond the plain op; a plain one has the content that it always had.
   if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
     text += "|" + semantics;
+  }
+  if (!problem.own_rank.empty()) {
+    text += fmt::format("|{}", fmt::join(problem.own_rank, ","));
   }
   return sha256(text).substr(0, 16);
 }

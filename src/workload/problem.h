@@ -56,7 +56,9 @@ struct Problem {
   std::int64_t slots = 0;
   std::int64_t max_rank = 0;
   std::vector<std::int64_t> rank;  // [slots]
-  std::vector<float> scale;        // [slots]
+  // [slots] Lanes that hold numbers, where those up to the rank hold zeros; empty: all of them.
+  std::vector<std::int64_t> own_rank;
+  std::vector<float> scale;  // [slots]
   Plan plan;
   std::int64_t max_active = 0;  // adapters in use that a launch is captured for; 0: this batch's
   // The index arrays that the plan is handed over in (docs/plan.md).

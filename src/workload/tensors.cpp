@@ -21,10 +21,11 @@ namespace {
 constexpr std::int64_t kBlockElements = 1 << 16;
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-// One row of a tensor: `drawn` leading elements follow the law, the others are poison.
+// One row of a tensor: `drawn` leading elements follow the law, then come zeros, then poison.
 struct RowRecipe {
-  ElementLaw law;
+  ElementLaw law = {};
   std::int64_t drawn = 0;
+  std::int64_t zeros = 0;
   std::optional<RowBend> bend = {};
   std::int64_t as_row = -1;  // the row whose numbers this one repeats; -1 = it has its own
 };
@@ -57,7 +58,9 @@ void draw_row(const RowRecipe& recipe, const RandomStream& random, std::uint64_t
   if (recipe.bend) {
     bend_row(*recipe.bend, random, first_index, out.first(drawn));
   }
-  std::fill(out.begin() + recipe.drawn, out.end(), kPoison);
+  const auto padding = out.subspan(drawn);
+  std::fill(padding.begin(), padding.begin() + recipe.zeros, 0.0F);
+  std::fill(padding.begin() + recipe.zeros, padding.end(), kPoison);
 }
 
 // A signalling NaN for every number: arithmetic on one, even times 0, leaves another NaN, and which
@@ -150,7 +153,7 @@ class Drawer {
     const std::int64_t width = problem_.x_stride;
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
     return drawn_rows(operand, Draw::kX, [&](std::int64_t token) {
-      RowRecipe recipe{sizes_.x, needed(token) ? drawn : 0};
+      RowRecipe recipe{.law = sizes_.x, .drawn = needed(token) ? drawn : 0};
       if (uneven_ && needed(token)) {
         recipe.bend = uneven_->row_of_x(token);
         recipe.as_row = uneven_->source_of(token);
@@ -162,7 +165,8 @@ class Drawer {
   [[nodiscard]] HostTensor y(const Operand& operand) const {
     const std::int64_t width = problem_.y_stride;
     HostTensor y = drawn_rows(operand, Draw::kY, [&](std::int64_t token) {
-      return RowRecipe{sizes_.y, width, bent([&] { return uneven_->row_of_y(token); })};
+      return RowRecipe{
+          .law = sizes_.y, .drawn = width, .bend = bent([&] { return uneven_->row_of_y(token); })};
     });
     if (poisons_ && !problem_.add_inputs) {
       replace_by_nan(y);
@@ -176,13 +180,13 @@ class Drawer {
     return drawn_rows(operand, Draw::kH, [&](std::int64_t row) {
       const std::int64_t token = row % problem_.tokens;
       if (!given) {
-        return RowRecipe{{0, 0.0F}, poisons_ ? 0 : problem_.max_rank};
+        return RowRecipe{.zeros = poisons_ ? 0 : problem_.max_rank};
       }
       if (!needed(token)) {
-        return RowRecipe{sizes_.h, 0};
+        return RowRecipe{};
       }
-      const std::int64_t drawn = lanes(adapter_of(token));
-      RowRecipe recipe{sizes_.h, drawn};
+      const std::int64_t drawn = own_lanes(adapter_of(token));
+      RowRecipe recipe{.law = sizes_.h, .drawn = drawn, .zeros = lanes(adapter_of(token)) - drawn};
       if (uneven_) {
         recipe.bend = uneven_->row_of_h(token, drawn);
         recipe.as_row = row - token + uneven_->source_of(token);
@@ -195,7 +199,10 @@ class Drawer {
     return drawn_rows(operand, Draw::kA, [&](std::int64_t row) {
       const std::int64_t slot = row / problem_.max_rank;
       const std::int64_t lane = row % problem_.max_rank;
-      RowRecipe recipe{sizes_.a, lane < lanes(slot) ? problem_.in_features : 0};
+      if (lane >= own_lanes(slot)) {
+        return RowRecipe{.zeros = lane < lanes(slot) ? problem_.in_features : 0};
+      }
+      RowRecipe recipe{.law = sizes_.a, .drawn = problem_.in_features};
       if (uneven_) {
         recipe.bend = uneven_->lane_of_a(lane);
         recipe.as_row = uneven_->slot_of_a(slot) * problem_.max_rank + lane;
@@ -209,8 +216,11 @@ class Drawer {
       const std::int64_t width = operand.shape[1];
       const std::int64_t slot = row / width;
       const std::int64_t source = uneven_ ? uneven_->slot_of_b(slot) : slot;
-      RowRecipe recipe{uneven_ ? uneven_->law_of_b(slot) : sizes_.b[static_cast<std::size_t>(slot)],
-                       lanes(slot)};
+      const std::int64_t drawn = own_lanes(slot);
+      RowRecipe recipe{
+          .law = uneven_ ? uneven_->law_of_b(slot) : sizes_.b[static_cast<std::size_t>(slot)],
+          .drawn = drawn,
+          .zeros = lanes(slot) - drawn};
       if (uneven_) {
         recipe.bend = uneven_->column_of_b(source, row % width, width);
         recipe.as_row = source * width + row % width;
@@ -222,8 +232,9 @@ class Drawer {
   [[nodiscard]] HostTensor bias(const Operand& operand) const {
     const std::int64_t width = operand.shape[1];
     return drawn_rows(operand, Draw::kBias, [&](std::int64_t slot) {
-      return RowRecipe{sizes_.bias, active_[static_cast<std::size_t>(slot)] ? width : 0,
-                       bent([&] { return uneven_->bias(); })};
+      return RowRecipe{.law = sizes_.bias,
+                       .drawn = active_[static_cast<std::size_t>(slot)] ? width : 0,
+                       .bend = bent([&] { return uneven_->bias(); })};
     });
   }
 
@@ -245,6 +256,12 @@ class Drawer {
   }
   [[nodiscard]] bool needed(std::int64_t token) const {
     return !poisons_ || adapter_of(token) != kNoAdapter;
+  }
+  // Those of them that hold numbers and not zeros.
+  [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const {
+    return problem_.own_rank.empty()
+               ? lanes(slot)
+               : std::min(lanes(slot), problem_.own_rank[static_cast<std::size_t>(slot)]);
   }
   // Lanes of a slot that hold values.
   [[nodiscard]] std::int64_t lanes(std::int64_t slot) const {

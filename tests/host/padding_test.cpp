@@ -1,0 +1,107 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "device/memory.h"
+#include "measure/ceilings.h"
+#include "ops/backends.h"
+#include "scenario/scenario.h"
+#include "verify/mutants.h"
+#include "verify/verify.h"
+#include "workload/problem.h"
+#include "workload/tensors.h"
+
+using namespace lora_bench;
+
+namespace {
+
+Case padded_case(const std::string& more) {
+  return parse_scenario(
+             "name: padded\nlayer: {in: 40, out: [24, 16]}\nbatch: {decode: 12}\n"
+             "adapters: {slots: 4, rank: [2, 0, 5, 8], max_rank: 8, padding: zeros}\n"
+             "skew: distinct\n" +
+                 more,
+             "padded.yaml", {})
+      .cases.front();
+}
+
+std::vector<float> numbers(const HostTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements));
+  decode(tensor.dtype, tensor.data.data(), values);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("padding: every adapter that has lanes is handed at the largest rank") {
+  const Problem problem = make_problem(padded_case(""));
+  CHECK(problem.rank == std::vector<std::int64_t>{8, 0, 8, 8});
+  CHECK(problem.own_rank == std::vector<std::int64_t>{2, 0, 5, 8});
+  Case unread = padded_case("");
+  unread.adapters.padding = Padding::kUnread;
+  CHECK(make_problem(unread).rank == std::vector<std::int64_t>{2, 0, 5, 8});
+  CHECK(make_problem(unread).own_rank.empty());
+  CHECK(content_of(problem) != content_of(make_problem(unread)));
+}
+
+TEST_CASE("padding: lanes behind an adapter's own hold zeros in A and B, in every fill") {
+  const Problem problem = make_problem(padded_case(""));
+  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kUneven, Fill::kTiming}) {
+    const Tensors tensors = draw_tensors(problem, fill, 5);
+    const std::vector<float> a = numbers(tensors.a[1]);
+    const std::vector<float> b = numbers(tensors.b[1]);
+    for (const std::int64_t slot : {0, 2, 3}) {
+      const std::int64_t own = problem.own_rank[static_cast<std::size_t>(slot)];
+      std::int64_t other_than_zero = 0;
+      for (std::int64_t lane = 0; lane < 8; ++lane) {
+        const float of_a = a[static_cast<std::size_t>((slot * 8 + lane) * 40 + 7)];
+        const float of_b = b[static_cast<std::size_t>((slot * 16 + 3) * 8 + lane)];
+        REQUIRE_FALSE(std::isnan(of_a));
+        REQUIRE_FALSE(std::isnan(of_b));
+        CAPTURE(slot);
+        CAPTURE(lane);
+        if (lane >= own) {
+          CHECK(of_a == 0.0F);
+          CHECK(of_b == 0.0F);
+        } else {
+          other_than_zero += of_a != 0.0F && of_b != 0.0F ? 1 : 0;
+        }
+      }
+      CHECK(other_than_zero > 0);
+    }
+  }
+}
+
+TEST_CASE("padding: a backend that reads all lanes is right on zeros and wrong on what is unread") {
+  const auto memory = make_host_memory();
+  const auto cpu = make_cpu_backend();
+  const auto reads_all = make_mutant("padding-lanes-read");
+  int proved = 0;
+  for (const char* op : {"shrink", "expand", "linear"}) {
+    Case spec = padded_case(std::string("op: ") + op + "\n");
+    CAPTURE(op);
+    const Problem zeros = make_problem(spec);
+    const Verdict right = verify(zeros, *cpu, *memory, {});
+    CHECK(right.message == "");
+    proved += right.compared > 0 ? 1 : 0;
+    CHECK(verify(zeros, *reads_all, *memory, {}).message == "");
+    spec.adapters.padding = Padding::kUnread;
+    // Of shrink the lanes of h tell nothing of what was read.
+    CHECK(verify(make_problem(spec), *reads_all, *memory, {}).failure.has_value() ==
+          (spec.op != Op::kShrink));
+  }
+  CHECK(proved == 3);
+}
+
+TEST_CASE("padding: the floor counts the zeros that are computed with") {
+  Case spec = padded_case("");
+  const Work zeros = count_work(make_problem(spec));
+  spec.adapters.padding = Padding::kUnread;
+  const Work unread = count_work(make_problem(spec));
+  CHECK(zeros.weight_bytes > unread.weight_bytes);
+  CHECK(zeros.flops > unread.flops);
+}
