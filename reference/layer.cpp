@@ -189,6 +189,9 @@ class Evaluation {
     }
     const bool once = arithmetic_.delta_at_once;
     CutLora lora = cut_lora(layer_.lora, once ? Run{0, layer_.lora.in_features} : run);
+    if (!once && term > 0) {
+      lora.problem.bias.clear();  // the first term has it
+    }
     lora.problem.y = y0_.data();
     lora.problem.add_inputs = arithmetic_.base_rounded;
     Rows deltas = evaluate(lora.problem, arithmetic_.lora, tokens_,

@@ -48,6 +48,7 @@ auto LayerEngine::buffers_of(SomePart& part) {
   for (std::size_t slice = 0; slice < part.a.size(); ++slice) {
     all.push_back({"A", Use::kInput, &part.a[slice]});
     all.push_back({"B", Use::kInput, &part.b[slice]});
+    all.push_back({"bias of the adapters", Use::kInput, &part.added[slice]});
   }
   return all;
 }
@@ -129,7 +130,7 @@ void LayerEngine::point_operands(Part& part) {
 void LayerEngine::allocate_weights(Part& part) {
   const ShardProblem& problem = part.problem;
   const Problem& lora = problem.lora;
-  const std::int64_t lanes_of_b = (problem.expand ? *problem.expand : lora).max_rank;
+  const Problem& expand = problem.expand ? *problem.expand : lora;
   const auto buffer = [&](Dtype dtype, std::int64_t elements) {
     return GuardedBuffer(part.place->uses.memory, bytes_of(dtype, elements));
   };
@@ -146,18 +147,20 @@ void LayerEngine::allocate_weights(Part& part) {
   part.base.operands.bias = {problem.base.bias ? part.bias.data() : nullptr};
   for (const std::int64_t width : lora.widths) {
     part.a.push_back(buffer(lora.dtype[Role::kA], lora.slots * lora.max_rank * lora.in_features));
-    part.b.push_back(buffer(lora.dtype[Role::kB], lora.slots * width * lanes_of_b));
+    part.b.push_back(buffer(lora.dtype[Role::kB], lora.slots * width * expand.max_rank));
+    part.added.push_back(buffer(lora.dtype[Role::kBias], expand.bias ? lora.slots * width : 0));
     // No slot holds an adapter.
     part.a.back().clear();
     part.b.back().clear();
+    part.added.back().clear();
     // Each half has its own operands and none of the other's.
     part.lora.operands.a.push_back(part.a.back().data());
     part.lora.operands.b.push_back(problem.expand ? nullptr : part.b.back().data());
     part.expand.operands.a.push_back(nullptr);
     part.expand.operands.b.push_back(part.b.back().data());
-    for (Launched* launched : {&part.lora, &part.expand}) {
-      launched->operands.bias.push_back(nullptr);
-    }
+    const void* const added = expand.bias ? part.added.back().data() : nullptr;
+    part.lora.operands.bias.push_back(problem.expand ? nullptr : added);
+    part.expand.operands.bias.push_back(added);
   }
 }
 

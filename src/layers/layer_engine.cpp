@@ -161,6 +161,10 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
     }
     put(expand.dtype[Role::kB], part.b[i], lora.widths[i], expand.max_rank,
         weights.b.empty() ? std::nullopt : weights.b[i]);
+    if (expand.bias) {
+      put(expand.dtype[Role::kBias], part.added[i], 1, lora.widths[i],
+          weights.bias.empty() ? std::nullopt : weights.bias[i]);
+    }
   }
 }
 

@@ -101,7 +101,7 @@ class LayerEngine {
     GuardedBuffer w, bias, base_fp32, y, delta, gathered_y, h, whole_h;
     // Where gathered columns are put in order: the whole y then, and the place of each column.
     GuardedBuffer ordered_y, order;
-    std::vector<GuardedBuffer> a, b;  // one for each slice
+    std::vector<GuardedBuffer> a, b, added;  // one for each slice; what is added is a bias
     Launched base, lora, expand;
     GuardedBuffer fused;       // workspace of a launch for both
     std::optional<Plan> rest;  // rows whose adapters that launch leaves to an expand

@@ -112,6 +112,7 @@ void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
   if (half == Op::kShrink) {
     operands.y = nullptr;
     std::fill(operands.b.begin(), operands.b.end(), nullptr);
+    std::fill(operands.bias.begin(), operands.bias.end(), nullptr);
   } else {
     operands.x = nullptr;
     std::fill(operands.a.begin(), operands.a.end(), nullptr);

@@ -65,7 +65,6 @@ LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora) {
   Problem& of_whole = problem.lora;
   of_whole.op = Op::kLinear;
   of_whole.add_inputs = true;
-  of_whole.bias = false;
   of_whole.in_features = layer.in_features;
   of_whole.widths = layer.widths;
   if (description_of(layer.kind).joint) {
@@ -289,6 +288,7 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   }
 
   part.lora = problem.lora;
+  part.lora.bias = problem.lora.bias && adds_adapter_bias(layer, rank);
   part.lora.in_features = shard.a_inputs.count;
   part.lora.x_stride = part.base.x_stride;
   part.lora.widths = counts(shard.b_rows);

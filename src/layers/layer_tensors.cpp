@@ -44,6 +44,11 @@ void leave_blocks_alone(const LayerProblem& problem, Tensors& lora) {
     for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
       if (problem.lacks_block(slot, block)) {
         std::fill_n(lora.b[block].data.begin() + slot * slot_bytes, slot_bytes, std::byte{0});
+        if (problem.lora.bias) {
+          const std::int64_t bytes =
+              problem.lora.widths[block] * size_bytes(problem.lora.dtype[Role::kBias]);
+          std::fill_n(lora.bias[block].data.begin() + slot * bytes, bytes, std::byte{0});
+        }
       }
     }
   }
@@ -117,7 +122,15 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
     if (problem.lacks_block(slot, slice)) {
       weights.a.emplace_back();
       weights.b.emplace_back();
+      if (lora.bias) {
+        weights.bias.emplace_back();
+      }
       continue;
+    }
+    if (lora.bias) {
+      const HostTensor& bias = tensors.lora.bias[slice];
+      weights.bias.emplace_back(
+          cut(MatrixView{bias.dtype, bias.data.data(), width}, {slot, 1}, {0, width}));
     }
     weights.a.emplace_back(cut(MatrixView{a.dtype, a.data.data(), lora.in_features},
                                {slot * lora.max_rank, rank}, {0, lora.in_features}));

@@ -82,6 +82,13 @@ void append_rows(Matrix& to, const Matrix& from) {
   to.data.insert(to.data.end(), from.data.begin(), from.data.end());
 }
 
+// Of one row.
+void append_columns(Matrix& to, const Matrix& from) {
+  to.dtype = from.dtype;
+  to.columns += from.columns;
+  to.data.insert(to.data.end(), from.data.begin(), from.data.end());
+}
+
 std::string widths_text(const std::vector<std::int64_t>& widths) {
   return fmt::format("{}", fmt::join(widths, " + "));
 }
@@ -100,13 +107,16 @@ void check_pair(const Matrix& a, const Matrix& b, const ShardedLayer& layer) {
   }
 }
 
-// The pair of `from` cut at the widths of blocks [first, end).
-void spread(const Matrix& a, const Matrix& b, const ShardedLayer& layer, std::size_t first,
-            std::size_t end, AdapterWeights& to) {
+// A pair, and its bias unless that is null, cut at the widths of blocks [first, end).
+void spread(const Matrix& a, const Matrix& b, const Matrix* bias, const ShardedLayer& layer,
+            std::size_t first, std::size_t end, AdapterWeights& to) {
   std::int64_t row = 0;
   for (std::size_t block = first; block < end; ++block) {
     to.a.emplace_back(a);
     to.b.emplace_back(cut(b, {row, layer.widths[block]}, {0, b.columns}));
+    if (bias != nullptr) {
+      to.bias.emplace_back(cut(*bias, {0, 1}, {row, layer.widths[block]}));
+    }
     row += layer.widths[block];
   }
 }
@@ -134,7 +144,9 @@ AdapterWeights spread_over_blocks(const ShardedLayer& layer, const AdapterWeight
                       "the layer's are {}",
                       pair, rows, first, widths_text(layer.widths)));
     }
-    spread(*given.a[pair], *given.b[pair], layer, first, block, fitted);
+    const Matrix* const bias =
+        given.bias.empty() || !given.bias[pair] ? nullptr : &*given.bias[pair];
+    spread(*given.a[pair], *given.b[pair], bias, layer, first, block, fitted);
   }
   const std::int64_t left =
       std::accumulate(layer.widths.begin() + static_cast<std::ptrdiff_t>(block), layer.widths.end(),
@@ -145,11 +157,18 @@ AdapterWeights spread_over_blocks(const ShardedLayer& layer, const AdapterWeight
   }
   fitted.a.resize(layer.widths.size());
   fitted.b.resize(layer.widths.size());
+  fitted.bias.resize(given.bias.empty() ? 0 : layer.widths.size());
   return fitted;
 }
 
 void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
   const bool joint = description_of(layer.kind).joint;
+  for (std::size_t i = 0; i < fitted.bias.size(); ++i) {
+    if (fitted.bias[i].has_value() != fitted.b[i].has_value() ||
+        (fitted.bias[i] && fitted.bias[i]->columns != fitted.b[i]->rows)) {
+      throw UsageError(fmt::format("bias {} is not as long as its B", i));
+    }
+  }
   for (std::size_t i = 0; i < fitted.b.size(); ++i) {
     const std::int64_t rows =
         joint ? std::accumulate(layer.widths.begin(), layer.widths.end(), std::int64_t{0})
@@ -167,6 +186,13 @@ void check_rows(const ShardedLayer& layer, const AdapterWeights& fitted) {
 bool ends_at(const ShardedLayer& layer, std::int64_t rank) {
   const bool logits = description_of(layer.kind).y == Exchange::kGather;
   return rank == 0 || !logits || layer.gather_to == GatherTo::kAll;
+}
+
+bool adds_adapter_bias(const ShardedLayer& layer, std::int64_t rank) {
+  const LayerDescription& description = description_of(layer.kind);
+  const bool whole_terms = description.y == Exchange::kReduce && !description.lora_after_exchange &&
+                           sharding_of(layer).b != Cut::kOutputs;
+  return rank == 0 || !whole_terms;
 }
 
 bool keeps_terms(const ShardedLayer& layer) {
@@ -285,6 +311,9 @@ AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
       check_pair(*given.a[i], *given.b[i], layer);
     }
   }
+  if (!given.bias.empty() && given.bias.size() != given.b.size()) {
+    throw UsageError(fmt::format("{} biases for {} B", given.bias.size(), given.b.size()));
+  }
   if (variable && given.b.size() < wanted) {
     return spread_over_blocks(layer, given);
   }
@@ -302,6 +331,10 @@ AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& wh
   const bool joint = description_of(layer.kind).joint;
   AdapterWeights part;
   for (std::size_t i = 0; i < whole.a.size(); ++i) {
+    const Matrix* const bias = whole.bias.empty() || !whole.bias[i] ? nullptr : &*whole.bias[i];
+    if (!whole.bias.empty()) {
+      part.bias.emplace_back();
+    }
     if (!whole.a[i]) {
       part.a.emplace_back();
       part.b.emplace_back();
@@ -312,14 +345,22 @@ AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& wh
     const IndexRange lanes{first, std::min(shard.lanes.count, whole.a[i]->rows - first)};
     part.a.emplace_back(cut(*whole.a[i], lanes, shard.a_inputs));
     Matrix rows{b.dtype, 0, b.columns, {}};
+    Matrix of_bias{b.dtype, 1, 0, {}};
     std::int64_t block_start = 0;
     for (std::size_t block = joint ? 0 : i; block < (joint ? shard.b_rows.size() : i + 1);
          ++block) {
       const IndexRange& range = shard.b_rows[block];
-      append_rows(rows, cut(b, {block_start + range.first, range.count}, {0, b.columns}));
+      const IndexRange of_whole{block_start + range.first, range.count};
+      append_rows(rows, cut(b, of_whole, {0, b.columns}));
+      if (bias != nullptr) {
+        append_columns(of_bias, cut(*bias, {0, 1}, of_whole));
+      }
       block_start += layer.widths[block];
     }
     part.b.emplace_back(std::move(rows));
+    if (bias != nullptr && adds_adapter_bias(layer, rank)) {
+      part.bias.back() = std::move(of_bias);
+    }
   }
   return part;
 }

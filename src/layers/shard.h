@@ -26,6 +26,9 @@ struct ShardedLayer {
   GatherTo gather_to = GatherTo::kAll;  // logits: which shards end with them
 };
 
+// Whether a shard adds the adapters' bias: of a sum of whole terms the first alone.
+[[nodiscard]] bool adds_adapter_bias(const ShardedLayer& layer, std::int64_t rank);
+
 // Whether what a layer ends with is promised at this shard.
 [[nodiscard]] bool ends_at(const ShardedLayer& layer, std::int64_t rank);
 
@@ -85,6 +88,7 @@ struct MatrixView {
 // all blocks. Neither where the adapter leaves a block alone.
 struct AdapterWeights {
   std::vector<std::optional<Matrix>> a, b;
+  std::vector<std::optional<Matrix>> bias = {};  // [1, N] beside each B; none without
 };
 
 // The weights as the kind stores them: one A and B in all for joint kinds, else one for each block.

@@ -182,7 +182,7 @@ std::vector<Field> fields_of_adapters() {
           },
           kListText),
       boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice",
-              {.instead_of_layer = kOwnRows, .of_products = true}),
+              {.of_products = true}),
   };
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 44> kDocs{{
+constexpr std::array<LayerFaultDoc, 47> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -67,6 +67,11 @@ constexpr std::array<LayerFaultDoc, 44> kDocs{{
      "lanes above an adapter's rank are those of the adapter that the slot held before", "design"},
     {F::kScaleForgotten, "scale-forgotten", "the adapter's scale is not applied", "design"},
     {F::kScaleTwice, "scale-twice", "the adapter's scale is applied twice", "design"},
+    {F::kAdapterBiasForgotten, "adapter-bias-forgotten", "the adapter's bias is missing", "design"},
+    {F::kAdapterBiasInEveryTerm, "adapter-bias-in-every-term",
+     "every term of a sum has the adapter's bias", "design"},
+    {F::kAdapterBiasUncut, "adapter-bias-uncut",
+     "every shard adds the first columns of the adapter's bias", "design"},
     {F::kDeltaInEveryTerm, "delta-in-every-term", "every term of a sum has the whole delta",
      "design"},
     {F::kDeltaAtFirstColumn, "delta-at-first-column",
@@ -292,12 +297,15 @@ class Slots {
     if (is(LayerFault::kBlocksSwapped)) {
       std::swap(weights.a[0], weights.a[1]);
       std::swap(weights.b[0], weights.b[1]);
+      if (!weights.bias.empty()) {
+        std::swap(weights.bias[0], weights.bias[1]);
+      }
     } else if (is(LayerFault::kFirstBlockForAll) && weights.a[0]) {
       for (std::optional<Matrix>& a : weights.a) {
         a = a ? weights.a[0] : a;
       }
     } else if (is(LayerFault::kMissingBlockShifts)) {
-      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.b}) {
+      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.b, &weights.bias}) {
         std::stable_partition(of->begin(), of->end(),
                               [](const std::optional<Matrix>& one) { return one.has_value(); });
       }

@@ -58,6 +58,9 @@ enum class LayerFault : std::uint8_t {
   kSlotOfNextAdapter,
   kScaleForgotten,
   kScaleTwice,
+  kAdapterBiasForgotten,
+  kAdapterBiasInEveryTerm,
+  kAdapterBiasUncut,
 };
 
 struct LayerFaultDoc {

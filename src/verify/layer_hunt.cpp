@@ -99,6 +99,9 @@ std::vector<TellingLayer> telling_layers() {
         if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
           skipped->skip_bias_add = true;
         }
+        if (LayerProblem* const biased = add(layer, "-adapter-bias")) {
+          biased->lora.bias = true;
+        }
         if (description.kind == LayerKind::kLogits) {
           ShardedLayer to_first = layer;
           to_first.gather_to = GatherTo::kFirst;

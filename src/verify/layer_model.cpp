@@ -301,7 +301,8 @@ class Model {
               sharding_.b == Cut::kOutputs) {
             of_b = rank * problem_.columns() / layer_.tp + first - shard.b_column + i;
           }
-          double sum = 0;
+          double sum = bias_of(rank, *adapter, of_pair, of_b,
+                               description_.joint ? first + i - shard.b_column : i);
           for (std::int64_t lane = 0; lane < std::min(b.columns, adapter->rank); ++lane) {
             sum += h[of_pair][row * lanes + nth(lane)] * number(b, of_b % b.rows, lane);
           }
@@ -313,6 +314,23 @@ class Model {
       column += rows.count;
       block_start += layer_.widths[block];
     }
+  }
+
+  // Of an output of a pair, which is number `of_shard` of those that the shard has of it.
+  [[nodiscard]] double bias_of(std::int64_t rank, const HeldAdapter& adapter, std::size_t pair,
+                               std::int64_t output, std::int64_t of_shard) const {
+    if (adapter.weights.bias.empty() || !adapter.weights.bias[pair] ||
+        is(LayerFault::kAdapterBiasForgotten)) {
+      return 0;
+    }
+    const bool whole_terms = description_.y == Exchange::kReduce && sharding_.b == Cut::kNone &&
+                             !description_.lora_after_exchange;
+    if (whole_terms && rank > 0 && !is(LayerFault::kAdapterBiasInEveryTerm)) {
+      return 0;
+    }
+    const Matrix& bias = *adapter.weights.bias[pair];
+    const bool uncut = is(LayerFault::kAdapterBiasUncut) && sharding_.b == Cut::kOutputs;
+    return number(bias, 0, (uncut ? of_shard : output) % bias.columns);
   }
 
   // Of a vocabulary: y is exchanged first and belongs to every shard, then the adapters add to it.

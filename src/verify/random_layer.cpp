@@ -114,7 +114,6 @@ void draw_setup(Dice& dice, Case& spec) {
 void draw_adapters_of_layer(Dice& dice, Case& spec) {
   AdapterSpec& adapters = spec.adapters;
   adapters = random_adapters(dice);
-  adapters.bias = false;
   adapters.slots =
       std::max<std::int64_t>(std::min<std::int64_t>(adapters.slots, 9),
                              std::max(std::ssize(adapters.rank.list), std::ssize(adapters.scale)));

@@ -156,6 +156,28 @@ TEST_CASE("terms that a row layer keeps add up to the layer, and each is proved 
   }
 }
 
+TEST_CASE("a bias of adapters is added once, to the columns that are its own") {
+  const LayerBench bench;
+  for (LayerProblem problem : all_layers()) {
+    INFO(told(problem));
+    problem.lora.bias = true;
+    const LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+    LayerTensors without = tensors;  // B of zeros: the bias is all that an adapter adds
+    for (HostTensor& b : without.lora.b) {
+      std::fill(b.data.begin(), b.data.end(), std::byte{0});
+    }
+    const Verdict verdict =
+        verify_layer(problem, *bench.backend, *bench.backend, *bench.memory, {.relations = true});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    LayerEngine engine = bench.engine(problem);
+    load_layer(engine, problem, without);
+    bench.forward(engine);
+    const Verdict of_bias = bench.verdict(engine, problem, without);
+    CHECK_MESSAGE(of_bias.status == Status::kPassed, of_bias.message);
+    CHECK(bench.verdict(engine, problem, tensors).status == Status::kFailed);
+  }
+}
+
 TEST_CASE("a bias that is skipped is returned and not added") {
   const LayerBench bench;
   LayerProblem problem = layer_problem(layer_of(LayerKind::kRow, 2, true));
