@@ -49,6 +49,18 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
 
 std::int64_t LayerProblem::columns() const { return sum(layer.widths); }
 
+std::size_t LayerProblem::first_of_pair(std::size_t block) const {
+  std::size_t first = 0;
+  for (const std::int64_t blocks : packed) {
+    const std::size_t past = first + static_cast<std::size_t>(blocks);
+    if (block < past) {
+      return first;
+    }
+    first = past;
+  }
+  return block;
+}
+
 bool LayerProblem::lacks_block(std::int64_t slot, std::size_t block) const {
   const std::size_t blocks = layer.widths.size();
   if (!missing.empty()) {
@@ -104,6 +116,7 @@ CaseStep step_of(const Case& spec) {
     layer.skip_bias_add = spec.setup.skip_bias;
     layer.missing_slices = spec.setup.missing_slices;
     layer.missing = spec.setup.missing;
+    layer.packed = spec.setup.packed;
     layer.soft_cap = static_cast<float>(spec.setup.soft_cap);
     layer.logit_scale = static_cast<float>(spec.setup.logit_scale);
   }

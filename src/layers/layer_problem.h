@@ -19,11 +19,12 @@ struct ShardProblem;
 // One step of a whole layer: y [M, N] = x W^T + bias, and to it what the adapters add.
 struct LayerProblem {
   ShardedLayer layer;
-  Problem lora;                  // of the whole layer, op linear: a width for each A and B
-  bool base_bias = false;        // the base layer has one
-  bool skip_bias_add = false;    // ... which is not added but returned apart
-  bool bias_in_product = false;  // the base product adds it itself, and a delta
-  bool missing_slices = false;   // see lacks_block
+  Problem lora;                           // of the whole layer, op linear: a width for each A and B
+  bool base_bias = false;                 // the base layer has one
+  bool skip_bias_add = false;             // ... which is not added but returned apart
+  bool bias_in_product = false;           // the base product adds it itself, and a delta
+  bool missing_slices = false;            // see lacks_block
+  std::vector<std::int64_t> packed = {};  // blocks that each pair of an adapter covers, in turn
   std::vector<std::vector<std::int64_t>> missing = {};  // blocks that each slot in turn lacks
   Overlap overlap = Overlap::kSerial;                   // never kAuto
   // Of logits: y = scale * cap * tanh(y / cap) at the end; no cap where it is 0.
@@ -34,6 +35,8 @@ struct LayerProblem {
   }
   [[nodiscard]] bool caps() const { return soft_cap > 0 || logit_scale != 1; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
+  // The first block that the pair covers which covers this one.
+  [[nodiscard]] std::size_t first_of_pair(std::size_t block) const;
   // Whether the adapter of a slot has no A and B for a block: as `missing` says, or with
   // `missing_slices` each slot another one, some none.
   [[nodiscard]] bool lacks_block(std::int64_t slot, std::size_t block) const;

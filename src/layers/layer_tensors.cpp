@@ -85,6 +85,42 @@ void draw_ids(const LayerProblem& problem, std::uint64_t seed, LayerTensors& ten
   }
 }
 
+// Rows below rows, or the columns of one row behind those of another.
+void put_behind(Matrix& to, const Matrix& from, std::int64_t Matrix::*grows) {
+  to.*grows += from.*grows;
+  to.data.insert(to.data.end(), from.data.begin(), from.data.end());
+}
+
+AdapterWeights of_each_block(const LayerProblem& problem, const LayerTensors& tensors,
+                             std::int64_t slot) {
+  const Problem& lora = problem.lora;
+  const std::int64_t rank = lora.rank[static_cast<std::size_t>(slot)];
+  AdapterWeights weights;
+  for (std::size_t slice = 0; slice < lora.widths.size(); ++slice) {
+    const HostTensor& a = tensors.lora.a[slice];
+    const HostTensor& b = tensors.lora.b[slice];
+    const std::int64_t width = lora.widths[slice];
+    if (problem.lacks_block(slot, slice)) {
+      weights.a.emplace_back();
+      weights.b.emplace_back();
+      if (lora.bias) {
+        weights.bias.emplace_back();
+      }
+      continue;
+    }
+    if (lora.bias) {
+      const HostTensor& bias = tensors.lora.bias[slice];
+      weights.bias.emplace_back(
+          cut(MatrixView{bias.dtype, bias.data.data(), width}, {slot, 1}, {0, width}));
+    }
+    weights.a.emplace_back(cut(MatrixView{a.dtype, a.data.data(), lora.in_features},
+                               {slot * lora.max_rank, rank}, {0, lora.in_features}));
+    weights.b.emplace_back(
+        cut(MatrixView{b.dtype, b.data.data(), lora.max_rank}, {slot * width, width}, {0, rank}));
+  }
+  return weights;
+}
+
 }  // namespace
 
 LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uint64_t seed) {
@@ -112,32 +148,26 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
 
 AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
                           std::int64_t slot) {
-  const Problem& lora = problem.lora;
-  const std::int64_t rank = lora.rank[static_cast<std::size_t>(slot)];
-  AdapterWeights weights;
-  for (std::size_t slice = 0; slice < lora.widths.size(); ++slice) {
-    const HostTensor& a = tensors.lora.a[slice];
-    const HostTensor& b = tensors.lora.b[slice];
-    const std::int64_t width = lora.widths[slice];
-    if (problem.lacks_block(slot, slice)) {
-      weights.a.emplace_back();
-      weights.b.emplace_back();
-      if (lora.bias) {
-        weights.bias.emplace_back();
+  AdapterWeights weights = of_each_block(problem, tensors, slot);
+  if (problem.packed.empty()) {
+    return weights;
+  }
+  AdapterWeights packed;
+  for (std::size_t block = 0; block < weights.b.size(); ++block) {
+    if (problem.first_of_pair(block) == block) {
+      packed.a.push_back(weights.a[block]);
+      packed.b.push_back(weights.b[block]);
+      if (!weights.bias.empty()) {
+        packed.bias.push_back(weights.bias[block]);
       }
       continue;
     }
-    if (lora.bias) {
-      const HostTensor& bias = tensors.lora.bias[slice];
-      weights.bias.emplace_back(
-          cut(MatrixView{bias.dtype, bias.data.data(), width}, {slot, 1}, {0, width}));
+    put_behind(*packed.b.back(), *weights.b[block], &Matrix::rows);
+    if (!weights.bias.empty()) {
+      put_behind(*packed.bias.back(), *weights.bias[block], &Matrix::columns);
     }
-    weights.a.emplace_back(cut(MatrixView{a.dtype, a.data.data(), lora.in_features},
-                               {slot * lora.max_rank, rank}, {0, lora.in_features}));
-    weights.b.emplace_back(
-        cut(MatrixView{b.dtype, b.data.data(), lora.max_rank}, {slot * width, width}, {0, rank}));
   }
-  return weights;
+  return packed;
 }
 
 void load_layer(LayerEngine& engine, const LayerProblem& problem, const LayerTensors& tensors) {

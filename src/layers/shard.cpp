@@ -188,6 +188,10 @@ bool ends_at(const ShardedLayer& layer, std::int64_t rank) {
   return rank == 0 || !logits || layer.gather_to == GatherTo::kAll;
 }
 
+bool takes_packed(LayerKind kind) {
+  return !description_of(kind).joint && !description_of(kind).heads;
+}
+
 bool adds_adapter_bias(const ShardedLayer& layer, std::int64_t rank) {
   const LayerDescription& description = description_of(layer.kind);
   const bool whole_terms = description.y == Exchange::kReduce && !description.lora_after_exchange &&
@@ -298,7 +302,6 @@ Matrix transposed(const Matrix& matrix) {
 }
 
 AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
-  const bool variable = layer.kind == LayerKind::kMergedColumnVariable;
   const std::size_t wanted = description_of(layer.kind).joint ? 1 : layer.widths.size();
   if (given.a.size() != given.b.size()) {
     throw UsageError(fmt::format("{} A for {} B", given.a.size(), given.b.size()));
@@ -314,7 +317,7 @@ AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
   if (!given.bias.empty() && given.bias.size() != given.b.size()) {
     throw UsageError(fmt::format("{} biases for {} B", given.bias.size(), given.b.size()));
   }
-  if (variable && given.b.size() < wanted) {
+  if (takes_packed(layer.kind) && given.b.size() < wanted) {
     return spread_over_blocks(layer, given);
   }
   if (given.b.size() != wanted) {

@@ -91,9 +91,13 @@ struct AdapterWeights {
   std::vector<std::optional<Matrix>> bias = {};  // [1, N] beside each B; none without
 };
 
+// Whether adapters may bring fewer pairs than the layer has blocks, each for several.
+[[nodiscard]] bool takes_packed(LayerKind kind);
+
 // The weights as the kind stores them: one A and B in all for joint kinds, else one for each block.
-// For merged_column_variable a joint pair, or pairs that cover several blocks each, are cut by the
-// blocks' widths, their A repeated. Throws UsageError that names the sizes when they do not add up.
+// For kinds that take packed pairs a joint one, or pairs that cover several blocks each, are cut by
+// the blocks' widths, their A repeated. Throws UsageError that names the sizes when they do not add
+// up.
 [[nodiscard]] AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given);
 
 // What shard `rank` keeps of weights that fit. An adapter of a lower rank than the layer's largest

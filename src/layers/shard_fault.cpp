@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -169,6 +170,30 @@ Fault missing_fault(const Case& spec) {
   return std::nullopt;
 }
 
+// Of pairs of A and B that cover several blocks.
+Fault packed_fault(const Case& spec) {
+  const std::vector<std::int64_t>& packed = spec.setup.packed;
+  const auto fault = [](std::string what, const char* allowed) {
+    return SettingFault{"layer.packed", std::move(what), allowed};
+  };
+  const auto blocks = static_cast<std::int64_t>(spec.layer.widths.size());
+  if (packed.empty()) {
+    return std::nullopt;
+  }
+  if (!takes_packed(spec.setup.kind)) {
+    return fault(fmt::format("adapters of a {} layer are not packed", name(spec.setup.kind)),
+                 "kinds merged_column and merged_column_variable");
+  }
+  if (std::accumulate(packed.begin(), packed.end(), std::int64_t{0}) != blocks) {
+    return fault(fmt::format("pairs for {} outputs of {}", fmt::join(packed, " + "), blocks),
+                 "integers that add up to the outputs of layer.out");
+  }
+  if (spec.setup.missing_slices || !spec.setup.missing.empty()) {
+    return fault("packed pairs where outputs are missing", "one of both");
+  }
+  return std::nullopt;
+}
+
 // Each of what would do alone, the nearest first.
 std::string remedies(const ShardedLayer& layer, const std::string& nearest) {
   std::vector<std::string> all;
@@ -207,6 +232,7 @@ Fault layer_fault(const Case& spec) {
   const ShardedLayer layer = sharded_layer(spec);
   Fault fault = fault_of(layer);
   fault = fault ? fault : missing_fault(spec);
+  fault = fault ? fault : packed_fault(spec);
   if (!fault) {
     return overlap_fault(layer, spec.setup.comm, spec.setup.overlap);
   }

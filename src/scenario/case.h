@@ -132,6 +132,8 @@ struct LayerSetup {
   bool bias = false;             // of the base
   bool skip_bias = false;        // ... which is not added but returned apart
   bool missing_slices = false;   // adapters leave blocks alone, each another one
+  // How many blocks each pair of A and B covers, in turn; none = one each.
+  std::vector<std::int64_t> packed = {};
   // Which blocks adapters leave alone: a list cycles over the slots.
   std::vector<std::vector<std::int64_t>> missing = {};
   bool gather_output = false;  // of layers divided by columns: every shard ends with all

@@ -295,11 +295,11 @@ void check_division(const Case& spec, const CaseChecker& checker, const FieldCon
     return;
   }
   if (const auto fault = context.check_layer(spec)) {
-    checker.fail(
-        fault->key,
-        {"layer.tp", "layer.fully_sharded", "layer.kind", "layer.kv_heads", "layer.missing",
-         "adapters.max_rank", "adapters.rank", "layer.out", "layer.in", "layers", "model", "op"},
-        fault->what, fault->allowed);
+    checker.fail(fault->key,
+                 {"layer.tp", "layer.fully_sharded", "layer.kind", "layer.kv_heads",
+                  "layer.missing", "layer.packed", "adapters.max_rank", "adapters.rank",
+                  "layer.out", "layer.in", "layers", "model", "op"},
+                 fault->what, fault->allowed);
   }
 }
 

@@ -44,6 +44,16 @@ std::vector<Field> fields_of_layer() {
               "adapters have no A and B for some outputs, each for others; of merged kinds, others "
               "ignore it"),
       field_of(
+          "layer.packed", "integer or list", member(&LayerSetup::packed),
+          fmt::format("integers from 1 to {} that add up to the outputs", kMaxSlices),
+          "outputs that each pair of A and B of an adapter covers, in turn; of kinds "
+          "merged_column and merged_column_variable",
+          {.fallback = "none: one each"},
+          [](const Reader& reader, std::vector<std::int64_t>& target, FieldContext&) {
+            reader.integers(target, 1, kMaxSlices);
+          },
+          kListText),
+      field_of(
           "layer.missing", "list of lists", member(&LayerSetup::missing),
           fmt::format("lists of integers from 0 to {}, at most one for each slot", kMaxSlices - 1),
           "outputs of which adapters have no A and B, a list for each slot in turn; of merged "

@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 47> kDocs{{
+constexpr std::array<LayerFaultDoc, 49> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -87,6 +87,10 @@ constexpr std::array<LayerFaultDoc, 47> kDocs{{
     {F::kMissingBlockShifts, "missing-block-shifts",
      "where an adapter leaves an output alone, the next one's weights take its place", "design"},
     {F::kFirstBlockForAll, "first-block-for-all", "all outputs use A of the first", "design"},
+    {F::kPackedRowsOfFirst, "packed-rows-of-first",
+     "all outputs that a packed pair covers have the first rows of its B", "design"},
+    {F::kPackedRowsUncut, "packed-rows-uncut",
+     "B of a packed pair is divided as if it were of one output", "TensorRT-LLM #8063"},
     {F::kLastBlockLost, "last-block-lost", "the last output gets nothing from the adapters",
      "design"},
     {F::kRowsOfNextShard, "rows-of-next-shard", "a shard has B's rows of the next", "design"},
@@ -248,8 +252,9 @@ class Slots {
     HeldAdapter loaded;
     loaded.rank = problem_.lora.rank[static_cast<std::size_t>(slot)];
     loaded.scale = tensors_.lora.scale[static_cast<std::size_t>(slot)];
-    loaded.weights = adapter_of(problem_, tensors_, slot);
-    const AdapterWeights held = adapter_of(earlier_problem(problem_), before_, slot);
+    loaded.weights = fit_weights(problem_.layer, adapter_of(problem_, tensors_, slot));
+    const AdapterWeights held =
+        fit_weights(problem_.layer, adapter_of(earlier_problem(problem_), before_, slot));
     if (is(LayerFault::kStaleSlot) && loaded.rank == 0) {
       return {held, problem_.lora.max_rank, before_.lora.scale[static_cast<std::size_t>(slot)]};
     }
@@ -289,10 +294,23 @@ class Slots {
     loaded.rank = problem_.lora.max_rank;
   }
 
+  // Of what a pair covers, each output from the pair's first row on; no further than the first.
+  void repeat_first_rows(AdapterWeights& weights) const {
+    for (std::size_t block = 0; block < weights.b.size(); ++block) {
+      const Matrix& first = *weights.b[problem_.first_of_pair(block)];
+      const std::int64_t rows = std::min(first.rows, weights.b[block]->rows);
+      std::copy_n(first.data.begin(), rows * first.columns * size_bytes(first.dtype),
+                  weights.b[block]->data.begin());
+    }
+  }
+
   void break_blocks(AdapterWeights& weights) const {
     const std::size_t blocks = weights.a.size();
     if (blocks < 2) {
       return;
+    }
+    if (is(LayerFault::kPackedRowsOfFirst)) {
+      repeat_first_rows(weights);
     }
     if (is(LayerFault::kBlocksSwapped)) {
       std::swap(weights.a[0], weights.a[1]);

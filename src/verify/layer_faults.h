@@ -46,6 +46,8 @@ enum class LayerFault : std::uint8_t {
   kBlocksSwapped,
   kMissingBlockShifts,
   kFirstBlockForAll,
+  kPackedRowsOfFirst,
+  kPackedRowsUncut,
   kLastBlockLost,
   kEmptyBlockDoublesNeighbour,
   kLanesNotGathered,

@@ -71,6 +71,26 @@ LayerProblem small_problem(const ShardedLayer& layer) {
 
 }  // namespace
 
+namespace {
+
+// With one pair for all outputs, and with one for the last alone.
+void add_packed(const ShardedLayer& layer, std::vector<TellingLayer>& layers) {
+  const auto blocks = static_cast<std::int64_t>(layer.widths.size());
+  if (!why_not_sharded(layer).empty()) {
+    return;
+  }
+  for (const std::vector<std::int64_t>& packed :
+       {std::vector<std::int64_t>{blocks}, std::vector<std::int64_t>{blocks - 1, 1}}) {
+    layers.push_back({fmt::format("{}-tp{}{}-packed{}", name(layer.kind), layer.tp,
+                                  layer.fully_sharded ? "-fully" : "", packed.size()),
+                      small_problem(layer)});
+    layers.back().problem.missing_slices = false;
+    layers.back().problem.packed = packed;
+  }
+}
+
+}  // namespace
+
 std::vector<TellingLayer> telling_layers() {
   std::vector<TellingLayer> layers;
   const auto add = [&](const ShardedLayer& layer, const char* what) -> LayerProblem* {
@@ -98,6 +118,9 @@ std::vector<TellingLayer> telling_layers() {
         }
         if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
           skipped->skip_bias_add = true;
+        }
+        if (takes_packed(description.kind)) {
+          add_packed(layer, layers);
         }
         if (LayerProblem* const biased = add(layer, "-adapter-bias")) {
           biased->lora.bias = true;

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "core/dtype.h"
 #include "verify/layer_faults.h"
@@ -301,10 +303,15 @@ class Model {
               sharding_.b == Cut::kOutputs) {
             of_b = rank * problem_.columns() / layer_.tp + first - shard.b_column + i;
           }
+          const Matrix* of_lane = &b;
+          if (is(LayerFault::kPackedRowsUncut) && !problem_.packed.empty()) {
+            std::tie(of_lane, of_b) = uncut_row(*adapter, rank, block, i, b);
+          }
           double sum = bias_of(rank, *adapter, of_pair, of_b,
                                description_.joint ? first + i - shard.b_column : i);
           for (std::int64_t lane = 0; lane < std::min(b.columns, adapter->rank); ++lane) {
-            sum += h[of_pair][row * lanes + nth(lane)] * number(b, of_b % b.rows, lane);
+            sum +=
+                h[of_pair][row * lanes + nth(lane)] * number(*of_lane, of_b % of_lane->rows, lane);
           }
           double& to = y[row * columns + nth(first + i)];
           to = sum + (is(LayerFault::kDeltaInsteadOfBase) ? 0 : to);
@@ -314,6 +321,30 @@ class Model {
       column += rows.count;
       block_start += layer_.widths[block];
     }
+  }
+
+  // Of the rows of all blocks that a pair covers, the one at a shard's place where they are divided
+  // as those of one output.
+  [[nodiscard]] std::pair<const Matrix*, std::int64_t> uncut_row(const HeldAdapter& adapter,
+                                                                 std::int64_t rank,
+                                                                 std::size_t block,
+                                                                 std::int64_t row,
+                                                                 const Matrix& own) const {
+    const std::size_t first = problem_.first_of_pair(block);
+    std::int64_t rows = 0;
+    for (std::size_t of = first; of < layer_.widths.size() && problem_.first_of_pair(of) == first;
+         ++of) {
+      rows += layer_.widths[of];
+      row += of < block ? layer_.widths[of] / layer_.tp : 0;
+    }
+    row += rank * rows / layer_.tp;
+    for (std::size_t of = first; of < layer_.widths.size(); ++of) {
+      if (row < layer_.widths[of]) {
+        return {&*adapter.weights.b[of], row};
+      }
+      row -= layer_.widths[of];
+    }
+    return {&own, row};
   }
 
   // Of an output of a pair, which is number `of_shard` of those that the shard has of it.

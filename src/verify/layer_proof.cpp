@@ -13,7 +13,11 @@ namespace lora_bench {
 namespace {
 
 reference::Layer oracle_layer(const LayerProblem& problem, const LayerTensors& tensors) {
-  return {oracle_problem(problem.lora, tensors.lora),
+  reference::Problem lora = oracle_problem(problem.lora, tensors.lora);
+  for (std::size_t block = 0; block < lora.a.size(); ++block) {
+    lora.a[block] = lora.a[problem.first_of_pair(block)];
+  }
+  return {std::move(lora),
           tensors.w.data.data(),
           problem.adds_bias() ? tensors.bias.data.data() : nullptr,
           number_of(tensors.w.dtype),

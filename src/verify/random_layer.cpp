@@ -66,10 +66,16 @@ void draw_shape(Dice& dice, Case& spec) {
   }
 }
 
-// What adapters of a kind with an A and B for each output leave alone.
+// What adapters of a kind with an A and B for each output leave alone, or bring for several.
 void draw_missing(Dice& dice, Case& spec) {
   const std::int64_t blocks = std::ssize(spec.layer.widths);
   if (description_of(spec.setup.kind).joint || blocks < 2) {
+    return;
+  }
+  if (takes_packed(spec.setup.kind) && dice.one_in(3)) {
+    for (std::int64_t left = blocks; left > 0; left -= spec.setup.packed.back()) {
+      spec.setup.packed.push_back(1 + dice.below(left));
+    }
     return;
   }
   spec.setup.missing_slices = dice.one_in(3);

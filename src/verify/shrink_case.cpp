@@ -71,6 +71,9 @@ void settle_setup(Case& spec) {
     setup.missing_slices = false;
     setup.missing.clear();
   }
+  if (std::accumulate(setup.packed.begin(), setup.packed.end(), std::int64_t{0}) != blocks) {
+    setup.packed.clear();
+  }
   setup.missing.resize(
       std::min(setup.missing.size(), static_cast<std::size_t>(spec.adapters.slots)));
   for (std::vector<std::int64_t>& list : setup.missing) {
@@ -349,6 +352,7 @@ std::vector<Case> plainer_layer(const Case& spec) {
       .with([](Case& next) { next.setup.skip_bias = false; })
       .with([](Case& next) { next.setup.missing_slices = false; })
       .with([](Case& next) { next.setup.missing.clear(); })
+      .with([](Case& next) { next.setup.packed.clear(); })
       .with([](Case& next) { next.setup.gather_output = false; })
       .with([](Case& next) { next.setup.reduce_results = true; })
       .with([](Case& next) { next.setup.input_split = false; })

@@ -240,6 +240,34 @@ TEST_CASE("a block that an adapter leaves alone gets nothing, and its neighbours
   }
 }
 
+TEST_CASE("a packed pair is the same as one pair for each output that it covers") {
+  const LayerBench bench;
+  for (const LayerKind kind : {LayerKind::kMergedColumn, LayerKind::kMergedColumnVariable}) {
+    for (const bool fully_sharded : {false, true}) {
+      LayerProblem problem = layer_problem(layer_of(kind, 4, fully_sharded));
+      if (!why_not_sharded(problem.layer).empty()) {
+        continue;
+      }
+      INFO(told(problem));
+      const std::size_t blocks = problem.layer.widths.size();
+      LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 3);
+      for (std::size_t block = 1; block < blocks; ++block) {
+        tensors.lora.a[block] = tensors.lora.a[0];
+      }
+      const Matrix apart = run_whole(bench, problem, tensors);
+      problem.packed = {static_cast<std::int64_t>(blocks)};
+      CHECK(adapter_of(problem, tensors, 0).b.size() == 1);
+      CHECK(run_whole(bench, problem, tensors) == apart);
+      problem.packed = {1, static_cast<std::int64_t>(blocks) - 1};
+      CHECK(adapter_of(problem, tensors, 0).b.size() == 2);
+      CHECK(run_whole(bench, problem, tensors) == apart);
+      const Verdict verdict =
+          verify_layer(problem, *bench.backend, *bench.backend, *bench.memory, {.relations = true});
+      CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+    }
+  }
+}
+
 TEST_CASE("blocks that a list says are missing are base alone, all others are not") {
   const LayerBench bench;
   for (const LayerKind kind : {LayerKind::kMergedQkv, LayerKind::kMergedColumnVariable}) {

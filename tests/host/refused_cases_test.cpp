@@ -97,6 +97,13 @@ TEST_CASE("a layer that cannot be divided is told with its place and what would 
   CHECK(refusal(two + "layer.missing: [[1], [], [0]]\n") ==
         "test.yaml:5:16: 3 lists for 2 slots; allowed: at most one for each slot; to sweep, put it "
         "under sweep; to mix, set adapters.slots");
+  CHECK(refusal(two + "layer.packed: [1, 2]\n") ==
+        "test.yaml:5:15: pairs for 1 + 2 outputs of 2; allowed: integers that add up to the "
+        "outputs of layer.out");
+  CHECK(refusal(two + "layer: {packed: 2, missing: [[1]]}\n") != "");
+  CHECK(refusal(kRow + "layer.packed: 1\n") ==
+        "test.yaml:5:15: adapters of a row layer are not packed; allowed: kinds merged_column and "
+        "merged_column_variable");
   CHECK(refusal(two + "layer.missing: [[1], [2]]\n") ==
         "test.yaml:5:16: output 2 of 2 is missing; allowed: outputs of layer.out, counted from 0");
   CHECK(refusal(two + "layer.missing: [[1, 1]]\n") ==
