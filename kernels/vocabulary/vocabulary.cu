@@ -9,11 +9,17 @@ namespace {
 template <typename T>
 __global__ void table_rows(const TableParams params) {
   for (std::int64_t at = first_element(); at < params.rows * params.columns; at += all_threads()) {
-    const std::int64_t row = params.ids[at / params.columns] - params.first;
-    const bool here = row >= 0 && row < params.count;
+    const std::int64_t token = at / params.columns;
+    const std::int64_t id = params.ids[token];
+    const bool added = id >= params.vocabulary;
+    std::int64_t row = added ? id - params.vocabulary - params.first_added : id - params.first;
+    const bool here = row >= 0 && row < (added ? params.count_added : params.count);
+    if (here && added) {
+      row += params.adapter_of_token[token] * params.count_added;
+    }
+    const T* const table = static_cast<const T*>(added ? params.added : params.table);
     static_cast<T*>(params.to)[at] =
-        here ? static_cast<const T*>(params.table)[row * params.columns + at % params.columns]
-             : from_float<T>(0.0F);
+        here ? table[row * params.columns + at % params.columns] : from_float<T>(0.0F);
   }
 }
 

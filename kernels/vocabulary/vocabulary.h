@@ -6,13 +6,19 @@
 
 namespace lora_bench::kernels {
 
-// to[row] = table[ids[row] - first], zeros where the id lies outside of [first, first + count).
+// to[row] = table[ids[row] - first], zeros where the id lies outside of [first, first + count). An
+// id from `vocabulary` on is one that the row's adapter added: what is after that is the row of
+// `added`, less `first_added`, zeros where it lies outside of count_added.
 struct TableParams {
   const void* table = nullptr;        // [count, columns]
   const std::int32_t* ids = nullptr;  // [rows]
   void* to = nullptr;                 // [rows, columns]
   std::int64_t rows = 0, columns = 0;
   std::int64_t first = 0, count = 0;
+  std::int64_t vocabulary = 0;
+  const void* added = nullptr;                     // [slots, count_added, columns]
+  const std::int32_t* adapter_of_token = nullptr;  // [rows], -1 = none, whose ids are no added ones
+  std::int64_t first_added = 0, count_added = 0;
 };
 [[nodiscard]] cudaError_t launch_table_rows(Number number, const TableParams& params,
                                             cudaStream_t stream);

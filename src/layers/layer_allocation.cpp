@@ -35,6 +35,7 @@ auto LayerEngine::buffers_of(SomePart& part) {
   std::vector<Held<Buffer>> all{{"W", Use::kInput, &part.w},
                                 {"bias", Use::kInput, &part.bias},
                                 {"order", Use::kInput, &part.order},
+                                {"added rows", Use::kInput, &part.table_rows},
                                 {"y", Use::kResult, &part.y},
                                 {"y in fp32", Use::kResult, &part.base_fp32},
                                 {"delta", Use::kResult, &part.delta},
@@ -138,6 +139,9 @@ void LayerEngine::allocate_weights(Part& part) {
                   problem.base.max_rank * (problem.base.in_features + problem.room));
   part.bias =
       buffer(problem.base.dtype[Role::kBias], problem.adds_bias ? problem.base.max_rank : 0);
+  part.table_rows =
+      buffer(lora.dtype[Role::kA], lora.slots * problem.shard.extra.count * problem.base.max_rank);
+  part.table_rows.clear();
   if (problem.shard.padding > 0) {
     part.w.clear();
     part.bias.clear();

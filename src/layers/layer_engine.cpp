@@ -151,6 +151,8 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
     }
   };
   const Dtype a_dtype = lora.dtype[Role::kA];
+  put(a_dtype, part.table_rows, part.problem.shard.extra.count, part.problem.base.max_rank,
+      weights.table_rows);
   for (std::size_t i = 0; i < part.a.size(); ++i) {
     const std::optional<Matrix> a = weights.a.empty() ? std::nullopt : weights.a[i];
     if (part.problem.looks_up) {  // by id: the lanes of each lie together

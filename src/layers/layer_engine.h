@@ -43,9 +43,10 @@ class LayerEngine {
   // its rank, which nothing may read, become NaN. The slot keeps nothing of what it held.
   void set_adapter(std::int64_t slot, const AdapterWeights& given, float scale);
   void reset_adapter(std::int64_t slot);
-  void activate(const Plan& plan);                     // of as many tokens
-  void set_input(const std::vector<std::byte>& x);     // [M, K]
-  void set_ids(const std::vector<std::int32_t>& ids);  // [M], below K; of layers that look up
+  void activate(const Plan& plan);                  // of as many tokens
+  void set_input(const std::vector<std::byte>& x);  // [M, K]
+  // [M] of layers that look up: below K, or of a row with an adapter below K and what that adds.
+  void set_ids(const std::vector<std::int32_t>& ids);
   // All that was loaded into another engine of the same problem in the same places.
   void load_from(const LayerEngine& other);
 
@@ -101,6 +102,7 @@ class LayerEngine {
     GuardedBuffer w, bias, base_fp32, y, delta, gathered_y, h, whole_h;
     // Where gathered columns are put in order: the whole y then, and the place of each column.
     GuardedBuffer ordered_y, order;
+    GuardedBuffer table_rows;                // of each slot, which its adapter adds to a table
     std::vector<GuardedBuffer> a, b, added;  // one for each slice; what is added is a bias
     Launched base, lora, expand;
     GuardedBuffer fused;       // workspace of a launch for both
@@ -132,7 +134,7 @@ class LayerEngine {
   // What no backend launches: on the GPU and the stream that the shard's backends use.
   static void launch_own(const Part& part, Stream stream,
                          const std::function<void(Space, Stream)>& launch);
-  static void look_up_base(Part& part, Stream stream);
+  void look_up_base(Part& part, Stream stream) const;
   static void look_up_lanes(const Part& part, Stream stream);
   void allocate_weights(Part& part);
   [[nodiscard]] PlanArrays plan_arrays(Memory& memory, std::int64_t slots) const;
@@ -150,7 +152,7 @@ class LayerEngine {
   static void launch_fused(const Part& part, Stream stream);
   void plan_rest(Part& part) const;
   static void launch_rest(const Part& part, Stream stream);
-  static void launch_base(Part& part, bool on_delta, Stream stream);
+  void launch_base(Part& part, bool on_delta, Stream stream) const;
   // On the host: y of part.base_fp32 and what is still to be added.
   static void finish_base(Part& part, bool on_delta);
   static void add_delta(const Part& part, Stream stream);

@@ -142,7 +142,7 @@ void LayerEngine::launch_rest(const Part& part, Stream stream) {
   part.place->uses.lora.launch(problem, operands, stream);
 }
 
-void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) {
+void LayerEngine::launch_base(Part& part, bool on_delta, Stream stream) const {
   const ShardProblem& problem = part.problem;
   if (problem.looks_up) {
     look_up_base(part, stream);

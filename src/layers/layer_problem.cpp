@@ -49,6 +49,11 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
 
 std::int64_t LayerProblem::columns() const { return sum(layer.widths); }
 
+std::int64_t LayerProblem::whole_id(std::int64_t row, std::int64_t id) const {
+  const std::int32_t slot = lora.plan.adapter_of_token[static_cast<std::size_t>(row)];
+  return id < layer.in_features ? id : id + slot * layer.extra;
+}
+
 std::size_t LayerProblem::first_of_pair(std::size_t block) const {
   std::size_t first = 0;
   for (const std::int64_t blocks : packed) {
@@ -77,13 +82,13 @@ LayerProblem make_layer_problem(const ShardedLayer& layer, Problem lora) {
   Problem& of_whole = problem.lora;
   of_whole.op = Op::kLinear;
   of_whole.add_inputs = true;
-  of_whole.in_features = layer.in_features;
+  of_whole.in_features = layer.in_features + of_whole.slots * layer.extra;
   of_whole.widths = layer.widths;
   if (description_of(layer.kind).joint) {
     of_whole.widths = {sum(layer.widths)};
   }
   of_whole.offset_start = 0;
-  of_whole.x_stride = layer.in_features;
+  of_whole.x_stride = of_whole.in_features;
   of_whole.y_stride = sum(layer.widths);
   return problem;
 }
@@ -98,6 +103,7 @@ ShardedLayer sharded_layer(const Case& spec) {
           .fully_sharded = spec.setup.fully_sharded,
           .gather_output = spec.setup.gather_output,
           .input_split = spec.setup.input_split,
+          .extra = spec.setup.extra_vocabulary,
           .reduce_results = spec.setup.reduce_results,
           .padding_unit = spec.setup.padding,
           .gather_to = spec.setup.gather_to};

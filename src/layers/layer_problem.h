@@ -35,6 +35,9 @@ struct LayerProblem {
   }
   [[nodiscard]] bool caps() const { return soft_cap > 0 || logit_scale != 1; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
+  // Of layers that look up: the column of the whole W, and of A as the oracle has it, that an id of
+  // a row stands for. Behind the vocabulary are the rows that each adapter adds, slot by slot.
+  [[nodiscard]] std::int64_t whole_id(std::int64_t row, std::int64_t id) const;
   // The first block that the pair covers which covers this one.
   [[nodiscard]] std::size_t first_of_pair(std::size_t block) const;
   // Whether the adapter of a slot has no A and B for a block: as `missing` says, or with

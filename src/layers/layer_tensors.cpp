@@ -18,7 +18,7 @@ Problem base_alone(const LayerProblem& problem, Op op, std::int64_t rank) {
   Problem base;
   base.op = op;
   base.dtype = problem.lora.dtype;
-  base.in_features = problem.layer.in_features;
+  base.in_features = problem.lora.in_features;
   base.widths = {problem.columns()};
   base.bias = true;
   base.tokens = problem.lora.tokens;
@@ -67,22 +67,48 @@ void enlarge(Dtype dtype, std::int64_t in_features, std::vector<std::byte>& data
 }
 
 void draw_ids(const LayerProblem& problem, std::uint64_t seed, LayerTensors& tensors) {
-  constexpr std::uint64_t kIdStream = 0x494453;  // "IDS"
-  const std::int64_t vocabulary = problem.layer.in_features;
+  constexpr std::uint64_t kIdStream = 0x494453;         // "IDS"
+  constexpr std::uint64_t kWhichStream = 0x5748494348;  // "WHICH"
   const Problem& lora = problem.lora;
+  const std::int64_t width = lora.in_features;
+  std::vector<float> one_hot(static_cast<std::size_t>(width));
   for (std::int64_t token = 0; token < lora.tokens; ++token) {
-    tensors.ids.push_back(
-        static_cast<std::int32_t>(random_below(seed, kIdStream, static_cast<std::uint64_t>(token),
-                                               static_cast<std::uint64_t>(vocabulary))));
-  }
-  std::vector<float> one_hot(static_cast<std::size_t>(vocabulary));
-  for (std::int64_t token = 0; token < lora.tokens; ++token) {
-    const auto id = static_cast<std::size_t>(tensors.ids[static_cast<std::size_t>(token)]);
-    one_hot[id] = 1;
+    const auto drawn = [&](std::uint64_t stream, std::int64_t below) {
+      return static_cast<std::int64_t>(random_below(seed, stream, static_cast<std::uint64_t>(token),
+                                                    static_cast<std::uint64_t>(below)));
+    };
+    const std::int32_t slot = lora.plan.adapter_of_token[static_cast<std::size_t>(token)];
+    const bool adapted = slot >= 0 && lora.rank[static_cast<std::size_t>(slot)] > 0;
+    const bool added = problem.layer.extra > 0 && adapted && drawn(kWhichStream, 2) == 0;
+    const std::int64_t id = added
+                                ? problem.layer.in_features + drawn(kIdStream, problem.layer.extra)
+                                : drawn(kIdStream, problem.layer.in_features);
+    tensors.ids.push_back(static_cast<std::int32_t>(id));
+    const auto of_whole = static_cast<std::size_t>(problem.whole_id(token, id));
+    one_hot[of_whole] = 1;
     encode(lora.dtype[Role::kX], one_hot,
-           tensors.lora.x.data.data() + token * vocabulary * size_bytes(lora.dtype[Role::kX]));
-    one_hot[id] = 0;
+           tensors.lora.x.data.data() + token * width * size_bytes(lora.dtype[Role::kX]));
+    one_hot[of_whole] = 0;
   }
+}
+
+// Of an embedding: A of the vocabulary with what the adapter of a slot added, and the rows that it
+// adds to the table.
+void take_added(const LayerProblem& problem, const LayerTensors& tensors, std::int64_t slot,
+                AdapterWeights& weights) {
+  const ShardedLayer& layer = problem.layer;
+  const IndexRange added{layer.in_features + slot * layer.extra, layer.extra};
+  const auto columns = [](const Matrix& matrix, IndexRange range) {
+    return transposed(cut(matrix, {0, matrix.rows}, range));
+  };
+  for (std::optional<Matrix>& a : weights.a) {
+    Matrix kept = columns(*a, {0, layer.in_features});
+    const Matrix own = columns(*a, added);
+    kept.rows += own.rows;
+    kept.data.insert(kept.data.end(), own.data.begin(), own.data.end());
+    a = transposed(kept);
+  }
+  weights.table_rows = columns(tensors.w, added);
 }
 
 // Rows below rows, or the columns of one row behind those of another.
@@ -131,7 +157,7 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
   // To an op a row without adapter is poison; the base needs all of them.
   tensors.lora.x = std::move(base.x);
   leave_blocks_alone(problem, tensors.lora);
-  tensors.w = matrix_of(std::move(base.a[0]), columns, problem.layer.in_features);
+  tensors.w = matrix_of(std::move(base.a[0]), columns, problem.lora.in_features);
   if (description_of(problem.layer.kind).looks_up) {
     draw_ids(problem, seed, tensors);
     if (fill != Fill::kExact) {
@@ -149,6 +175,9 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
 AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
                           std::int64_t slot) {
   AdapterWeights weights = of_each_block(problem, tensors, slot);
+  if (problem.layer.extra > 0) {
+    take_added(problem, tensors, slot, weights);
+  }
   if (problem.packed.empty()) {
     return weights;
   }

@@ -31,7 +31,7 @@ const GuardedBuffer& LayerEngine::last_y(const Part& part) {
   return part.order.bytes() > 0 ? part.ordered_y : gathers ? part.gathered_y : part.y;
 }
 
-void LayerEngine::look_up_base(Part& part, Stream stream) {
+void LayerEngine::look_up_base(Part& part, Stream stream) const {
   const ShardProblem& problem = part.problem;
   const TableRows read{.dtype = problem.base.dtype[Role::kA],
                        .table = part.w.data(),
@@ -40,7 +40,12 @@ void LayerEngine::look_up_base(Part& part, Stream stream) {
                        .rows = problem.lora.tokens,
                        .columns = problem.base.max_rank,
                        .first = problem.shard.inputs.first,
-                       .count = problem.shard.inputs.count};
+                       .count = problem.shard.inputs.count,
+                       .vocabulary = problem_.layer.in_features,
+                       .added = part.table_rows.data(),
+                       .adapter_of_token = part.lora.operands.adapter_of_token,
+                       .first_added = problem.shard.extra.first,
+                       .count_added = problem.shard.extra.count};
   launch_own(part, stream, [&](Space space, Stream own) { read_table(space, read, own); });
 }
 

@@ -94,9 +94,9 @@ std::string widths_text(const std::vector<std::int64_t>& widths) {
 }
 
 void check_pair(const Matrix& a, const Matrix& b, const ShardedLayer& layer) {
-  if (a.columns != layer.in_features) {
+  if (a.columns != layer.in_features + layer.extra) {
     throw UsageError(fmt::format("A has {} columns, the {} layer {} inputs", a.columns,
-                                 name(layer.kind), layer.in_features));
+                                 name(layer.kind), layer.in_features + layer.extra));
   }
   if (a.rows != b.columns) {
     throw UsageError(fmt::format("A has rank {}, but its B rank {}", a.rows, b.columns));
@@ -227,7 +227,9 @@ Shard shard_of(const ShardedLayer& layer, std::int64_t rank) {
   }
   shard.outputs = outputs_of(layer, rank);
   shard.padding = padding_of(layer, shard.outputs);
-  shard.a_inputs = lora.a == Cut::kInputs ? shard.inputs : all_inputs;
+  shard.a_inputs =
+      lora.a == Cut::kInputs ? shard.inputs : IndexRange{0, layer.in_features + layer.extra};
+  shard.extra = run(layer.extra, divide_up(layer.extra, layer.tp), rank);
   shard.lanes =
       lora.a == Cut::kRank ? share(layer.max_rank, layer.tp, rank) : IndexRange{0, layer.max_rank};
   if (lora.b != Cut::kOutputs) {
@@ -325,6 +327,11 @@ AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
                                  name(layer.kind), wanted));
   }
   check_rows(layer, given);
+  if (layer.extra > 0 && (!given.table_rows || given.table_rows->rows != layer.extra ||
+                          given.table_rows->columns != layer.widths[0])) {
+    throw UsageError(
+        fmt::format("an adapter brings {} rows of {} to the table", layer.extra, layer.widths[0]));
+  }
   return given;
 }
 
@@ -333,6 +340,9 @@ AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& wh
   const Shard shard = shard_of(layer, rank);
   const bool joint = description_of(layer.kind).joint;
   AdapterWeights part;
+  if (whole.table_rows) {
+    part.table_rows = cut(*whole.table_rows, shard.extra, {0, whole.table_rows->columns});
+  }
   for (std::size_t i = 0; i < whole.a.size(); ++i) {
     const Matrix* const bias = whole.bias.empty() || !whole.bias[i] ? nullptr : &*whole.bias[i];
     if (!whole.bias.empty()) {

@@ -21,6 +21,7 @@ struct ShardedLayer {
   bool fully_sharded = false;
   bool gather_output = false;           // columns: whether each shard ends with all of them
   bool input_split = false;             // row: each shard's columns of x lie by themselves
+  std::int64_t extra = 0;               // vocab_embedding: rows that each adapter adds to the table
   bool reduce_results = true;           // row: whether the shards' terms are summed
   std::int64_t padding_unit = 1;        // vocabulary: all shards together are a multiple of it
   GatherTo gather_to = GatherTo::kAll;  // logits: which shards end with them
@@ -50,6 +51,7 @@ struct Shard {
       outputs;                     // rows of W in each block: the columns of the shard's y, in turn
   std::int64_t padding = 0;        // columns of y after them that are no output (vocabulary)
   IndexRange a_inputs;             // columns of A
+  IndexRange extra;                // of the rows that an adapter adds to a table
   IndexRange lanes;                // rows of A
   std::vector<IndexRange> b_rows;  // rows of B in each block
   std::int64_t b_column = 0;       // of the shard's y, where the delta begins
@@ -89,6 +91,7 @@ struct MatrixView {
 struct AdapterWeights {
   std::vector<std::optional<Matrix>> a, b;
   std::vector<std::optional<Matrix>> bias = {};  // [1, N] beside each B; none without
+  std::optional<Matrix> table_rows = {};         // [extra, N] of an embedding with added vocabulary
 };
 
 // Whether adapters may bring fewer pairs than the layer has blocks, each for several.

@@ -103,7 +103,7 @@ class OtherNumbers {
       const std::int64_t rank = rank_of(problem_.lora, slot);
       const auto place = [&](std::int64_t lane) {
         return (slot * problem_.lora.max_rank + lane) * problem_.lora.in_features +
-               tensors_.ids[static_cast<std::size_t>(row)];
+               problem_.whole_id(row, tensors_.ids[static_cast<std::size_t>(row)]);
       };
       float largest = 0;
       for (std::int64_t lane = 0; lane < rank; ++lane) {
@@ -116,14 +116,15 @@ class OtherNumbers {
 
   void change_ids(const std::vector<std::int64_t>& rows) {
     const std::int64_t vocabulary = problem_.layer.in_features;
+    const std::int64_t width = problem_.lora.in_features;
     for (const std::int64_t row : rows) {
       std::int32_t& id = tensors_.ids[static_cast<std::size_t>(row)];
       const auto other = static_cast<std::int32_t>(
           vocabulary > 1
               ? (id + 1 + drawn_below(secret_, kOtherIdStream, row, vocabulary - 1)) % vocabulary
               : 0);
-      replace_by(tensors_.lora.x, row * vocabulary + id, 0);
-      replace_by(tensors_.lora.x, row * vocabulary + other, 1);
+      replace_by(tensors_.lora.x, row * width + problem_.whole_id(row, id), 0);
+      replace_by(tensors_.lora.x, row * width + other, 1);
       id = other;
     }
   }

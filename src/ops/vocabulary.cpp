@@ -25,10 +25,14 @@ std::byte* element(void* array, std::int64_t index, std::int64_t bytes) {
 void read_table_here(const TableRows& rows) {
   const std::int64_t bytes = rows.columns * size_bytes(rows.dtype);
   for (std::int64_t row = 0; row < rows.rows && bytes > 0; ++row) {
-    const std::int64_t of_table = rows.ids[row] - rows.first;
+    const std::int64_t id = rows.ids[row];
+    const bool added = id >= rows.vocabulary;
+    const std::int64_t at = added ? id - rows.vocabulary - rows.first_added : id - rows.first;
     std::byte* const to = element(rows.to, row, bytes);
-    if (of_table >= 0 && of_table < rows.count) {
-      std::memcpy(to, element(rows.table, of_table, bytes), static_cast<std::size_t>(bytes));
+    if (at >= 0 && at < (added ? rows.count_added : rows.count)) {
+      const std::int64_t before = added ? rows.adapter_of_token[row] * rows.count_added : 0;
+      std::memcpy(to, element(added ? rows.added : rows.table, before + at, bytes),
+                  static_cast<std::size_t>(bytes));
     } else {
       std::memset(to, 0, static_cast<std::size_t>(bytes));
     }
@@ -80,7 +84,8 @@ cudaStream_t cuda_stream(Stream stream) { return static_cast<cudaStream_t>(strea
 void launch_table(const TableRows& rows, Stream stream) {
   LORA_BENCH_CUDA_CHECK(kernels::launch_table_rows(
       kernel_number(rows.dtype),
-      {rows.table, rows.ids, rows.to, rows.rows, rows.columns, rows.first, rows.count},
+      {rows.table, rows.ids, rows.to, rows.rows, rows.columns, rows.first, rows.count,
+       rows.vocabulary, rows.added, rows.adapter_of_token, rows.first_added, rows.count_added},
       cuda_stream(stream)));
 }
 

@@ -10,7 +10,9 @@ namespace lora_bench {
 // What layers of a vocabulary do beside products, in the memory of a space: on a host at once, on a
 // device enqueued (kernels/vocabulary). Throw EnvironmentError without CUDA.
 
-// to[row] = table[ids[row] - first], zeros where the id lies outside of [first, first + count).
+// to[row] = table[ids[row] - first], zeros where the id lies outside of [first, first + count). An
+// id from `vocabulary` on is one that the row's adapter added: what is after that is the row of
+// `added`, less `first_added`, zeros where it lies outside of count_added.
 struct TableRows {
   Dtype dtype = Dtype::kBf16;
   const void* table = nullptr;        // [count, columns]
@@ -18,6 +20,10 @@ struct TableRows {
   void* to = nullptr;                 // [rows, columns]
   std::int64_t rows = 0, columns = 0;
   std::int64_t first = 0, count = 0;
+  std::int64_t vocabulary = 0;
+  const void* added = nullptr;                     // [slots, count_added, columns]
+  const std::int32_t* adapter_of_token = nullptr;  // [rows], -1 = none, whose ids are no added ones
+  std::int64_t first_added = 0, count_added = 0;
 };
 void read_table(Space space, const TableRows& rows, Stream stream);
 

@@ -147,6 +147,9 @@ std::string content_of_step(const CaseStep& step, Comm comm) {
     add(fmt::format("{}|{}|{}|{}", problem.skip_bias_add, layer.padding_unit, problem.soft_cap,
                     problem.logit_scale));
   }
+  if (layer.extra > 0) {
+    add(fmt::format("extra {}", layer.extra));
+  }
   if (!problem.packed.empty()) {
     add(fmt::format("packed {}", fmt::join(problem.packed, ",")));
   }

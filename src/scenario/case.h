@@ -143,6 +143,7 @@ struct LayerSetup {
   // Of logits: the vocabulary is padded to a multiple of it; y = scale * cap * tanh(y / cap).
   std::int64_t padding = 64;
   double soft_cap = 0, logit_scale = 1;
+  std::int64_t extra_vocabulary = 0;  // of vocab_embedding: rows that each adapter adds
   GatherTo gather_to = GatherTo::kAll;
   Overlap overlap = Overlap::kAuto;
   BaseAlgorithm base_algorithm = BaseAlgorithm::kAuto;

@@ -110,6 +110,9 @@ void check_kind(const Case& spec, const CaseChecker& checker) {
   if (setup.kind != LayerKind::kQkv && setup.kind != LayerKind::kMergedQkv) {
     refuse("layer.v_head_size", "kind qkv or merged_qkv");
   }
+  if (setup.kind != LayerKind::kVocabEmbedding) {
+    refuse("layer.extra_vocabulary", "kind vocab_embedding");
+  }
   if (setup.kind == LayerKind::kVocabEmbedding) {
     if (setup.bias) {
       refuse("layer.bias", "other kinds: nothing is multiplied");

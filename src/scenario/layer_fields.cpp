@@ -83,6 +83,9 @@ std::vector<Field> fields_of_layer() {
            {.allowed = "a number from 0 to 1e6", .fallback = "0: none"}),
       real("layer.logit_scale", member(&LayerSetup::logit_scale), 1e-6, 1e6,
            "of logits, after the cap", {.allowed = "a number from 1e-6 to 1e6"}),
+      integer("layer.extra_vocabulary", member(&LayerSetup::extra_vocabulary), 0, kMaxFeatures,
+              "rows that each adapter adds to the table of a vocab_embedding layer, of ids from "
+              "layer.in on"),
       choice("layer.gather_to", member(&LayerSetup::gather_to),
              "shards that end with the logits: all, or the first, which alone runs the adapters"),
       choice("layer.overlap", member(&LayerSetup::overlap),

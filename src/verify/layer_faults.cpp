@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 49> kDocs{{
+constexpr std::array<LayerFaultDoc, 52> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -56,6 +56,12 @@ constexpr std::array<LayerFaultDoc, 49> kDocs{{
     {F::kLanesByIdInShard, "lanes-by-id-in-shard",
      "A is read by the id in the shard's part of the vocabulary, not by that in the whole",
      "design"},
+    {F::kAddedRowsLost, "added-rows-lost",
+     "an id that an adapter added finds a row of zeros in the table", "design"},
+    {F::kAddedRowsOfFirstSlot, "added-rows-of-first-slot",
+     "ids that adapters added find the rows of the first slot", "design"},
+    {F::kAddedRowsInEveryShard, "added-rows-in-every-shard",
+     "every shard reads the row of an id that an adapter added", "design"},
     {F::kDeltaInsteadOfBase, "delta-instead-of-base",
      "what the adapters add overwrites the base where it is added", "design"},
     {F::kDeltaLost, "delta-lost",
@@ -132,6 +138,9 @@ LayerTensors draw_earlier_tensors(const LayerProblem& problem, Fill fill, std::u
   earlier.lora.plan = make_plan(ids, problem.lora.slots);
   LayerTensors tensors;
   tensors.lora = draw_tensors(earlier.lora, fill, seed ^ kEarlierSeed);
+  if (problem.layer.extra > 0) {
+    tensors.w = draw_layer_tensors(earlier, fill, seed ^ kEarlierSeed).w;
+  }
   return tensors;
 }
 

@@ -119,6 +119,11 @@ std::vector<TellingLayer> telling_layers() {
         if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
           skipped->skip_bias_add = true;
         }
+        if (description.looks_up) {
+          ShardedLayer added = layer;
+          added.extra = 5;
+          add(added, "-added");
+        }
         if (takes_packed(description.kind)) {
           add_packed(layer, layers);
         }

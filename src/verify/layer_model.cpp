@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -71,8 +72,18 @@ class Bases {
     std::vector<double> all(nth(inputs.count));
     for (std::int64_t k = 0; k < inputs.count; ++k) {
       all[nth(k)] = load(problem_.lora.dtype[Role::kX], tensors_.lora.x.data.data(),
-                         tokens_[row] * layer_.in_features + inputs.first + k);
+                         tokens_[row] * problem_.lora.in_features + inputs.first + k);
     }
+    return all;
+  }
+
+  // As A has its columns: of ids those of the vocabulary, then those that the adapter added.
+  [[nodiscard]] std::vector<double> x_of_adapters(std::size_t row, IndexRange inputs) const {
+    if (!description_.looks_up) {
+      return x(row, inputs);
+    }
+    std::vector<double> all(nth(inputs.count));
+    all[nth(tensors_.ids[nth(tokens_[row])])] = 1;
     return all;
   }
 
@@ -111,11 +122,31 @@ class Bases {
             std::inner_product(w.begin(), w.end(), x_rows[row].begin(), bias);
       }
     }
+    for (std::size_t row = 0; row < tokens_.size() && layer_.extra > 0; ++row) {
+      add_added_row(row, own.extra, {y.data() + row * columns, columns});
+    }
     return y;
   }
 
  private:
   [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
+
+  // What an id that an adapter added finds in a shard's part of what the adapters add.
+  void add_added_row(std::size_t row, IndexRange part, std::span<double> y) const {
+    const std::int64_t token = tokens_[row];
+    const std::int64_t id = tensors_.ids[nth(token)];
+    const std::int64_t of_adapter = id - layer_.in_features;
+    const bool here = of_adapter >= part.first && of_adapter < part.first + part.count;
+    if (of_adapter < 0 || is(LayerFault::kAddedRowsLost) ||
+        !(here || is(LayerFault::kAddedRowsInEveryShard))) {
+      return;
+    }
+    const std::int64_t column =
+        is(LayerFault::kAddedRowsOfFirstSlot) ? id : problem_.whole_id(token, id);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      y[i] += number(tensors_.w, static_cast<std::int64_t>(i), column);
+    }
+  }
 
   // Numbers of the whole W's rows that a shard multiplies by: first column, then rows in turn.
   [[nodiscard]] std::vector<std::int64_t> base_rows(const Shard& shard) const {
@@ -205,7 +236,7 @@ class Model {
              std::vector<double>(tokens_.size() * nth(shard.lanes.count)));
     for (std::size_t row = 0; row < tokens_.size(); ++row) {
       const HeldAdapter* const adapter = adapter_of_row(row);
-      const std::vector<double> x_row = bases_.x(row, shard.a_inputs);
+      const std::vector<double> x_row = bases_.x_of_adapters(row, shard.a_inputs);
       for (std::size_t slice = 0; adapter != nullptr && slice < h.size(); ++slice) {
         for (std::int64_t lane = 0; adapter->weights.a[slice] && lane < shard.lanes.count; ++lane) {
           const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);

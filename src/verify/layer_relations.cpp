@@ -164,7 +164,7 @@ class LayerRelations {
   }
 
   [[nodiscard]] std::vector<std::byte> backwards_x() const {
-    const auto row_bytes = static_cast<std::size_t>(problem_.layer.in_features *
+    const auto row_bytes = static_cast<std::size_t>(problem_.lora.in_features *
                                                     size_bytes(problem_.lora.dtype[Role::kX]));
     std::vector<std::byte> x;
     for (std::int64_t row = problem_.lora.tokens - 1; row >= 0; --row) {
@@ -234,8 +234,11 @@ class LayerRelations {
   // x in another order, and the first adapter of the batch with a B of zeros.
   [[nodiscard]] LayerTensors other_tensors() const {
     LayerTensors other = tensors_;
-    other.lora.x.data = backwards_x();
-    std::reverse(other.ids.begin(), other.ids.end());
+    // An id that an adapter added is one of its own rows alone.
+    if (problem_.layer.extra == 0) {
+      other.lora.x.data = backwards_x();
+      std::reverse(other.ids.begin(), other.ids.end());
+    }
     if (problem_.lora.plan.active() == 0) {
       return other;
     }

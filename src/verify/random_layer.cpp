@@ -103,6 +103,7 @@ void draw_setup(Dice& dice, Case& spec) {
   setup.gather_output = kind.may_gather && dice.one_in(3);
   setup.input_split = terms && dice.one_in(3);
   setup.reduce_results = !terms || !dice.one_in(3);
+  setup.extra_vocabulary = kind.looks_up && dice.coin() ? dice.size(20) : 0;
   if (logits) {
     setup.padding = dice.one_of(std::array<std::int64_t, 4>{1, 8, 64, 64});
     setup.soft_cap = dice.one_of(std::array<double, 4>{0, 0, 2, 30});

@@ -362,6 +362,8 @@ std::vector<Case> plainer_layer(const Case& spec) {
       .with([](Case& next) { next.setup.padding = LayerSetup{}.padding; })
       .with([](Case& next) { next.setup.overlap = Overlap::kAuto; });
   smaller.number(spec.setup.tp, 1, [](Case& next, std::int64_t tp) { next.setup.tp = tp; });
+  smaller.number(spec.setup.extra_vocabulary, 0,
+                 [](Case& next, std::int64_t rows) { next.setup.extra_vocabulary = rows; });
   if (spec.setup.v_head_size > 0) {
     smaller.with([](Case& next) { next.setup.v_head_size = 0; });
   }

@@ -46,6 +46,30 @@ TEST_CASE("what shards exchange, look up, reorder and cap is right on the device
   }
 }
 
+TEST_CASE("rows that adapters add to a table are read on the device") {
+  for (const std::int64_t tp : {1, 4}) {
+    ShardedLayer layer = layer_of(LayerKind::kVocabEmbedding, tp, false);
+    layer.extra = 7;
+    check_proved(layer_problem(layer));
+  }
+}
+
+TEST_CASE("columns that shards gather are put in order on the device") {
+  for (const LayerKind kind : {LayerKind::kMergedColumn, LayerKind::kQkv, LayerKind::kMergedQkv}) {
+    ShardedLayer layer = layer_of(kind, 4, false);
+    layer.gather_output = true;
+    LayerProblem problem = layer_problem(layer);
+    problem.lora.bias = true;
+    check_proved(problem);
+  }
+  ShardedLayer logits = layer_of(LayerKind::kLogits, 2, false);
+  logits.gather_to = GatherTo::kFirst;
+  check_proved(layer_problem(logits));
+  ShardedLayer row = layer_of(LayerKind::kRow, 2, false);
+  row.reduce_results = false;
+  check_proved(layer_problem(row));
+}
+
 TEST_CASE("a delta that is made apart is added on the device") {
   int turn = 0;
   for (LayerProblem problem : all_overlaps()) {

@@ -128,6 +128,32 @@ TEST_CASE("an embedding has the same bits however its vocabulary is divided") {
   CHECK(shard_of(layer_of(LayerKind::kVocabEmbedding, 7, false), 6).inputs == IndexRange{84, 12});
 }
 
+TEST_CASE("an id that an adapter added finds that adapter's row, whichever shard has it") {
+  for (const std::int64_t tp : {1, 2, 8}) {
+    ShardedLayer layer = layer_of(LayerKind::kVocabEmbedding, tp, false);
+    layer.extra = 5;  // which 2 and 8 do not divide
+    const LayerProblem problem = layer_problem(layer);
+    const Ran ran = run(problem, false);
+    int added = 0;
+    for (std::int64_t token = 0; token < problem.lora.tokens; ++token) {
+      const std::int64_t id = ran.tensors.ids[static_cast<std::size_t>(token)];
+      const std::int32_t slot = problem.lora.plan.adapter_of_token[static_cast<std::size_t>(token)];
+      const std::int64_t column = id < 96 ? id : 96 + slot * 5 + (id - 96);
+      added += id < 96 ? 0 : 1;
+      for (const Matrix& output : ran.outputs) {
+        for (std::int64_t i = 0; i < output.columns; ++i) {
+          CHECK(at(output, token, i) == at(ran.tensors.w, i, column));
+        }
+      }
+    }
+    CHECK(added > 0);
+    const auto cpu = make_cpu_backend({.threads = 1, .isa = ""});
+    const auto memory = make_host_memory();
+    const Verdict verdict = verify_layer(problem, *cpu, *cpu, *memory, {.relations = true});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+  }
+}
+
 TEST_CASE("rows of a table that another shard has are zeros") {
   const std::vector<float> table{1, 2, 3, 4};
   const std::vector<std::int32_t> ids{9, 10, 11, 12, 0};
@@ -140,7 +166,8 @@ TEST_CASE("rows of a table that another shard has are zeros") {
               .rows = 5,
               .columns = 2,
               .first = 10,
-              .count = 2},
+              .count = 2,
+              .vocabulary = 13},
              Stream{});
   CHECK(rows == std::vector<float>{0, 0, 1, 2, 3, 4, 0, 0, 0, 0});
 }
