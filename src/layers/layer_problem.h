@@ -108,7 +108,8 @@ struct ShardProblem {
 [[nodiscard]] ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank);
 
 // What a shard must send of a result that is exchanged, however that is done: gathered, its part to
-// all others; summed, all but its share once to add it up and once to hand the sums out.
+// all others or, of logits, to the first; summed, all but its share once to add it up and once to
+// hand the sums out.
 struct ExchangedBytes {
   std::int64_t h = 0, y = 0;
 };

@@ -67,22 +67,21 @@ void enlarge(Dtype dtype, std::int64_t in_features, std::vector<std::byte>& data
 }
 
 void draw_ids(const LayerProblem& problem, std::uint64_t seed, LayerTensors& tensors) {
-  constexpr std::uint64_t kIdStream = 0x494453;         // "IDS"
-  constexpr std::uint64_t kWhichStream = 0x5748494348;  // "WHICH"
+  constexpr std::uint64_t kIdStream = 0x494453;  // "IDS"
   const Problem& lora = problem.lora;
   const std::int64_t width = lora.in_features;
   std::vector<float> one_hot(static_cast<std::size_t>(width));
+  std::int64_t adapted_rows = 0;  // every other one has an id that its adapter added
   for (std::int64_t token = 0; token < lora.tokens; ++token) {
-    const auto drawn = [&](std::uint64_t stream, std::int64_t below) {
-      return static_cast<std::int64_t>(random_below(seed, stream, static_cast<std::uint64_t>(token),
-                                                    static_cast<std::uint64_t>(below)));
+    const auto drawn = [&](std::int64_t below) {
+      return static_cast<std::int64_t>(random_below(
+          seed, kIdStream, static_cast<std::uint64_t>(token), static_cast<std::uint64_t>(below)));
     };
     const std::int32_t slot = lora.plan.adapter_of_token[static_cast<std::size_t>(token)];
     const bool adapted = slot >= 0 && lora.rank[static_cast<std::size_t>(slot)] > 0;
-    const bool added = problem.layer.extra > 0 && adapted && drawn(kWhichStream, 2) == 0;
-    const std::int64_t id = added
-                                ? problem.layer.in_features + drawn(kIdStream, problem.layer.extra)
-                                : drawn(kIdStream, problem.layer.in_features);
+    const bool added = problem.layer.extra > 0 && adapted && adapted_rows++ % 2 == 0;
+    const std::int64_t id = added ? problem.layer.in_features + drawn(problem.layer.extra)
+                                  : drawn(problem.layer.in_features);
     tensors.ids.push_back(static_cast<std::int32_t>(id));
     const auto of_whole = static_cast<std::size_t>(problem.whole_id(token, id));
     one_hot[of_whole] = 1;

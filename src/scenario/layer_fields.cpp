@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scenario/field_kinds.h"
@@ -16,12 +17,10 @@ std::string lists_text(const std::vector<std::vector<std::int64_t>>& lists) {
   return kListText(texts);
 }
 
-}  // namespace
-
-// What is asked of a whole layer beside its shape.
-std::vector<Field> fields_of_layer() {
+// Of the division and of what adapters bring.
+std::vector<Field> fields_of_weights() {
   const auto member = [](auto of_setup) { return at(&Case::setup, of_setup); };
-  std::vector<Field> rows{
+  return {
       choice("layer.kind", member(&LayerSetup::kind),
              "what the layer is to its shards, of op layer",
              {.fallback =
@@ -63,6 +62,13 @@ std::vector<Field> fields_of_layer() {
             reader.lists(target, 0, kMaxSlices - 1);
           },
           lists_text),
+  };
+}
+
+// Of what becomes of the result.
+std::vector<Field> fields_of_result() {
+  const auto member = [](auto of_setup) { return at(&Case::setup, of_setup); };
+  return {
       boolean("layer.gather_output", member(&LayerSetup::gather_output),
               "every shard of a column, merged or qkv layer ends with all columns, in their order"),
       boolean(
@@ -94,6 +100,16 @@ std::vector<Field> fields_of_layer() {
              "the base product on a GPU: of what cuBLASLt names the first or the quickest when "
              "timed; auto: a kernel of our own for few rows, else the first"),
   };
+}
+
+}  // namespace
+
+// What is asked of a whole layer beside its shape.
+std::vector<Field> fields_of_layer() {
+  std::vector<Field> rows = fields_of_weights();
+  for (Field& row : fields_of_result()) {
+    rows.push_back(std::move(row));
+  }
   for (Field& row : rows) {
     row.of_op_alone = Op::kLayer;
     row.of_products = true;

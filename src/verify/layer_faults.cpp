@@ -318,7 +318,7 @@ class Slots {
     if (blocks < 2) {
       return;
     }
-    if (is(LayerFault::kPackedRowsOfFirst)) {
+    if (is(LayerFault::kPackedRowsOfFirst) && !problem_.packed.empty()) {
       repeat_first_rows(weights);
     }
     if (is(LayerFault::kBlocksSwapped)) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "ops/backends.h"
@@ -69,23 +71,67 @@ LayerProblem small_problem(const ShardedLayer& layer) {
   return problem;
 }
 
-}  // namespace
-
-namespace {
-
-// With one pair for all outputs, and with one for the last alone.
-void add_packed(const ShardedLayer& layer, std::vector<TellingLayer>& layers) {
-  const auto blocks = static_cast<std::int64_t>(layer.widths.size());
+// Returns null where the layer cannot be divided so.
+LayerProblem* add(std::vector<TellingLayer>& layers, const ShardedLayer& layer,
+                  const std::string& what) {
   if (!why_not_sharded(layer).empty()) {
+    return nullptr;
+  }
+  layers.push_back({fmt::format("{}-tp{}{}{}", name(layer.kind), layer.tp,
+                                layer.fully_sharded ? "-fully" : "", what),
+                    small_problem(layer)});
+  return &layers.back().problem;
+}
+
+// Other ways to end, of a layer that is small already.
+void add_results(std::vector<TellingLayer>& layers, ShardedLayer layer) {
+  const LayerDescription& description = description_of(layer.kind);
+  if (description.may_gather) {
+    layer.gather_output = true;
+    add(layers, layer, "-gathered");
+  }
+  if (LayerProblem* const skipped = add(layers, layer, "-bias-returned")) {
+    skipped->skip_bias_add = true;
+  }
+  if (description.y == Exchange::kReduce && !description.looks_up) {
+    layer.reduce_results = false;
+    add(layers, layer, "-terms-kept");
+  }
+  if (description.kind != LayerKind::kLogits) {
     return;
+  }
+  if (LayerProblem* const capped = add(layers, layer, "-capped")) {
+    capped->soft_cap = 2.0F;
+    capped->logit_scale = 0.7F;
+  }
+  layer.gather_to = GatherTo::kFirst;
+  add(layers, layer, "-to-first");
+}
+
+// Adapters that bring other things: a bias, rows of a table, and of pairs some or fewer.
+void add_adapters(std::vector<TellingLayer>& layers, ShardedLayer layer) {
+  const LayerDescription& description = description_of(layer.kind);
+  const auto blocks = static_cast<std::int64_t>(layer.widths.size());
+  if (LayerProblem* const biased = add(layers, layer, "-adapter-bias")) {
+    biased->lora.bias = true;
+  }
+  if (!description.joint && blocks > 1) {
+    if (LayerProblem* const listed = add(layers, layer, "-missing-listed")) {
+      listed->missing = {{1}, {}, {0}};
+    }
   }
   for (const std::vector<std::int64_t>& packed :
        {std::vector<std::int64_t>{blocks}, std::vector<std::int64_t>{blocks - 1, 1}}) {
-    layers.push_back({fmt::format("{}-tp{}{}-packed{}", name(layer.kind), layer.tp,
-                                  layer.fully_sharded ? "-fully" : "", packed.size()),
-                      small_problem(layer)});
-    layers.back().problem.missing_slices = false;
-    layers.back().problem.packed = packed;
+    const std::string what = fmt::format("-packed{}", packed.size());
+    LayerProblem* const problem = takes_packed(layer.kind) ? add(layers, layer, what) : nullptr;
+    if (problem != nullptr) {
+      problem->missing_slices = false;
+      problem->packed = packed;
+    }
+  }
+  if (description.looks_up) {
+    layer.extra = 5;
+    add(layers, layer, "-added");
   }
 }
 
@@ -93,64 +139,18 @@ void add_packed(const ShardedLayer& layer, std::vector<TellingLayer>& layers) {
 
 std::vector<TellingLayer> telling_layers() {
   std::vector<TellingLayer> layers;
-  const auto add = [&](const ShardedLayer& layer, const char* what) -> LayerProblem* {
-    if (!why_not_sharded(layer).empty()) {
-      return nullptr;
-    }
-    layers.push_back({fmt::format("{}-tp{}{}{}", name(layer.kind), layer.tp,
-                                  layer.fully_sharded ? "-fully" : "", what),
-                      small_problem(layer)});
-    return &layers.back().problem;
-  };
   for (const LayerDescription& description : layer_descriptions()) {
     for (const std::int64_t tp : {2, 4, 8, 1}) {
       for (const bool fully_sharded : {false, true}) {
         ShardedLayer layer = small_layer(description, tp, fully_sharded);
-        add(layer, "");
-        if (description.may_gather) {
-          layer.gather_output = true;
-          add(layer, "-gathered");
-        }
-        if (description.y == Exchange::kReduce && !description.looks_up) {
-          ShardedLayer apart = layer;
-          apart.reduce_results = false;
-          add(apart, "-terms-kept");
-        }
-        if (LayerProblem* const skipped = add(layer, "-bias-returned")) {
-          skipped->skip_bias_add = true;
-        }
-        if (description.looks_up) {
-          ShardedLayer added = layer;
-          added.extra = 5;
-          add(added, "-added");
-        }
-        if (takes_packed(description.kind)) {
-          add_packed(layer, layers);
-        }
-        if (LayerProblem* const biased = add(layer, "-adapter-bias")) {
-          biased->lora.bias = true;
-        }
-        if (description.kind == LayerKind::kLogits) {
-          ShardedLayer to_first = layer;
-          to_first.gather_to = GatherTo::kFirst;
-          add(to_first, "-to-first");
-        }
-        LayerProblem* const listed =
-            description.joint || layer.widths.size() < 2 ? nullptr : add(layer, "-missing-listed");
-        if (listed != nullptr) {
-          listed->missing = {{1}, {}, {0}};
-        }
-        LayerProblem* const capped =
-            description.kind == LayerKind::kLogits ? add(layer, "-capped") : nullptr;
-        if (capped != nullptr) {
-          capped->soft_cap = 2.0F;
-          capped->logit_scale = 0.7F;
-        }
+        add(layers, layer, "");
+        add_results(layers, layer);
+        add_adapters(layers, layer);
         if (description.heads) {
           layer.widths[2] = 24;
-          add(layer, "-wider-v");
+          add(layers, layer, "-wider-v");
           layer.widths[2] = 0;
-          add(layer, "-without-v");
+          add(layers, layer, "-without-v");
         }
       }
     }

@@ -320,7 +320,7 @@ std::vector<Case> plainer_op(const Case& spec) {
       .with([](Case& next) { next.add_inputs = true; })
       .with([](Case& next) { next.intermediate = Dtype::kFp32; })
       .with([](Case& next) { next.dtype = Dtype::kBf16; });
-  if (spec.op != Op::kEmbedding) {
+  if (spec.op != Op::kEmbedding && spec.setup.kind != LayerKind::kVocabEmbedding) {
     smaller.with([](Case& next) { next.scale_at = ScaleAt::kShrink; });
   }
   if (spec.op == Op::kLogits) {

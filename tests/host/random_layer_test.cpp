@@ -1,14 +1,17 @@
 #include <doctest/doctest.h>
 
-#include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "layers/layer_problem.h"
 #include "ops/auto_tuning.h"
+#include "ops/backends.h"
 #include "scenario/scenario.h"
 #include "scenario/schema.h"
+#include "support/draws.h"
+#include "verify/layer_proof.h"
 #include "verify/random_case.h"
 
 using namespace lora_bench;
@@ -69,6 +72,20 @@ TEST_CASE("random layers have every kind in every division, and every field of l
       CAPTURE(field.doc.path);
       CHECK(said.contains(field.doc.path));
     }
+  }
+}
+
+TEST_CASE("random layers are proved on the host") {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = 1, .isa = ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  for (std::int64_t index = 0; index < test::draws(200); ++index) {
+    const Case spec = random_layer_case(14, static_cast<std::uint64_t>(index));
+    CAPTURE(scenario_text(spec));
+    LayerProblem problem = *step_of(spec).layer;
+    problem.overlap = chosen_overlap(spec.setup.overlap, problem, *cpu);
+    const Verdict verdict =
+        verify_layer(problem, *cpu, *cpu, *memory, {.relations = index % 4 == 0});
+    CHECK_MESSAGE(verdict.status == Status::kPassed, verdict.message);
   }
 }
 
