@@ -44,7 +44,8 @@ enum {
 /* lora_bench_descriptor.takes, bits: what a step may ask beyond the plain op. A library that does not
  * name one is never given such a step; its row is SKIPPED with a sentence. */
 enum {
-  LORA_BENCH_TAKES_ZEROED_IDLE_ROWS = 1 << 0 /* lora_bench_problem.zeroes_idle_rows */
+  LORA_BENCH_TAKES_ZEROED_IDLE_ROWS = 1 << 0, /* lora_bench_problem.zeroes_idle_rows */
+  LORA_BENCH_TAKES_ADDING_SHRINK = 1 << 1     /* lora_bench_problem.adds_to_h */
 };
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
@@ -87,7 +88,7 @@ typedef struct lora_bench_problem {
   /* What follows was appended, and is 0 for a library that does not name it in `takes`. */
   int32_t zeroes_idle_rows; /* 1: rows that no adapter acts on (-1, or of rank 0) get zeros in the
                              * columns that slices own; else they stay as they are */
-  int32_t reserved_too;     /* 0 */
+  int32_t adds_to_h;        /* 1, of op shrink: h holds numbers and is added to */
 } lora_bench_problem;
 
 /* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to

@@ -16,7 +16,7 @@ constexpr int kMaxSlices = 8;
 // Storage of operands.
 enum class Number : std::uint8_t { kFp32, kBf16, kFp16 };
 
-// h = scale * x A^T, overwriting h.
+// h = scale * x A^T, overwriting h, or added to it (of the family naive alone).
 struct ShrinkParams {
   const void* x = nullptr;                         // [tokens, x_stride]
   const void* a[kMaxSlices] = {};                  // each [slots, max_rank, in_features]
@@ -33,6 +33,7 @@ struct ShrinkParams {
   std::int64_t max_rank = 0;
   std::int32_t slices = 0;
   std::int32_t active = 0;
+  bool adds = false;
 };
 
 // y (+)= scale * h B^T (+ bias).

@@ -218,11 +218,29 @@ void keep_hidden(const Problem& problem, const Part& part, const Hidden& hidden,
   }
 }
 
+// To what shrink makes, what h held: one more addition.
+void add_given(const Arithmetic& arithmetic, const Hidden& given, Hidden& hidden) {
+  for (std::size_t i = 0; i < hidden.value.size(); ++i) {
+    const double before = given.value[i];
+    const double made = hidden.value[i];
+    const double size = std::fabs(made) + std::fabs(before);
+    const double unit = std::min(lowest_bit(made), lowest_bit(before));
+    hidden.largest_partial = std::max(hidden.largest_partial, size == 0 ? 0 : size / unit);
+    hidden.error[i] += arithmetic.unit_roundoff * (size + hidden.error[i]) + kSmallestFp32;
+    hidden.value[i] = made + before;
+  }
+}
+
 double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                      const Part& part, std::int64_t threads, Rows& result) {
-  const std::vector<Hidden> hidden = problem.shrink
-                                         ? shrink(problem, arithmetic, rounding, part, threads)
-                                         : given_hidden(problem, part);
+  std::vector<Hidden> hidden = problem.shrink ? shrink(problem, arithmetic, rounding, part, threads)
+                                              : given_hidden(problem, part);
+  if (problem.adds_to_h) {
+    const std::vector<Hidden> given = given_hidden(problem, part);
+    for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
+      add_given(arithmetic, given[slice], hidden[slice]);
+    }
+  }
   double largest = 0;
   for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
     largest = std::max(largest, hidden[slice].largest_partial);

@@ -37,8 +37,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
     }
     if (thread == 0) {
       const float scale = params.scale == nullptr ? 1.0F : params.scale[adapter];
-      H* h = static_cast<H*>(params.h);
-      h[(slice * params.tokens + token) * params.max_rank + lane] = from_float<H>(scale * sum);
+      H* h = static_cast<H*>(params.h) + (slice * params.tokens + token) * params.max_rank + lane;
+      *h = from_float<H>(params.adds ? scale * sum + to_float(*h) : scale * sum);
     }
   }
 }

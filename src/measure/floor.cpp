@@ -47,6 +47,8 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
     work.written_bytes += y_bytes + idle_bytes(problem, extent, work.rows);
     work.flops += 2 * ranks_of_rows * extent.columns;
   } else {
+    work.updated_bytes = problem.adds_to_h() ? h_bytes : 0;
+    read += work.updated_bytes;
     work.written_bytes += h_bytes;
   }
   work.bytes = work.weight_bytes + read + work.written_bytes;

@@ -14,6 +14,9 @@
 namespace lora_bench {
 namespace {
 
+// Beyond the plain op.
+constexpr Semantics kCpuTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink);
+
 bool has_kernels(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
 }
@@ -56,7 +59,7 @@ class CpuBackend : public Backend {
                                    lora_bench::name(dtype))};
       }
     }
-    return takes_semantics(problem, Semantics(Semantic::kZeroedIdleRows));
+    return takes_semantics(problem, kCpuTakes);
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
@@ -64,8 +67,8 @@ class CpuBackend : public Backend {
     const auto width = static_cast<std::uint64_t>(kernels_.width);
     const auto halvings = static_cast<std::int64_t>(std::bit_width(width)) - 1;
     if (has_shrink(problem.op)) {
-      numerics.shrink_depth =
-          (problem.in_features + kernels_.width - 1) / kernels_.width + halvings;
+      numerics.shrink_depth = (problem.in_features + kernels_.width - 1) / kernels_.width +
+                              halvings + (problem.adds_to_h() ? 1 : 0);
     }
     if (has_expand(problem.op)) {
       numerics.expand_depth =

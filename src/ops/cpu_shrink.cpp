@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "ops/cpu_products.h"
@@ -144,11 +145,25 @@ class ShrinkItem {
       const std::int64_t count = std::min(rank_ - lane.lane, item_.columns - index);
       const std::int64_t to =
           (lane.slice * problem_.tokens + token_of(row)) * problem_.max_rank + lane.lane;
+      add_given(to, lanes.data() + index, count);
       launch_.kernels.encode(
           problem_.dtype[Role::kH], lanes.data() + index, count,
           static_cast<char*>(launch_.operands.h) + to * size_bytes(problem_.dtype[Role::kH]));
       index += count;
     }
+  }
+
+  // What h held, from element `from` on, to some of its lanes.
+  void add_given(std::int64_t from, float* lanes, std::int64_t count) const {
+    if (!problem_.adds_to_h()) {
+      return;
+    }
+    thread_local std::vector<float> given;
+    given.resize(static_cast<std::size_t>(count + launch_.kernels.width));
+    launch_.kernels.decode(problem_.dtype[Role::kH],
+                           element(problem_.dtype[Role::kH], launch_.operands.h, from), count,
+                           given.data());
+    std::transform(lanes, lanes + count, given.begin(), lanes, std::plus<>());
   }
 
   const CpuLaunch& launch_;

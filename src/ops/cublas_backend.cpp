@@ -93,7 +93,7 @@ class CublasBackend final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
     const Support form = form_taken(problem);
-    return form.yes ? kernels_take(problem) : form;
+    return form.yes ? fast_kernels_take(problem) : form;
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return cublas_numerics(problem);

@@ -8,7 +8,8 @@ namespace lora_bench {
 namespace {
 
 // Beyond the plain op.
-constexpr Semantics kKernelsTake(Semantic::kZeroedIdleRows);
+constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink);
+constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows);
 
 bool has_kernel(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
@@ -36,7 +37,7 @@ kernels::Number kernel_number(Dtype dtype) {
 }
 
 Support kernels_take(const Problem& problem) {
-  if (const Support semantics = takes_semantics(problem, kKernelsTake); !semantics.yes) {
+  if (const Support semantics = takes_semantics(problem, kNaiveTakes); !semantics.yes) {
     return semantics;
   }
   if (!problem.dtype.alike()) {
@@ -55,6 +56,11 @@ Support kernels_take(const Problem& problem) {
     return {false, fmt::format("{} slices: at most {}", problem.slices(), kernels::kMaxSlices)};
   }
   return {};
+}
+
+Support fast_kernels_take(const Problem& problem) {
+  const Support semantics = takes_semantics(problem, kFastKernelsTake);
+  return semantics.yes ? kernels_take(problem) : semantics;
 }
 
 Support form_taken(const Problem& problem, PlanForm also) {
@@ -83,7 +89,7 @@ Support tensor_cores_take(const Problem& problem, const DeviceFacts& device, Pla
     return {false, fmt::format("needs compute capability 8.0, this device has {}.{}",
                                device.compute_capability / 10, device.compute_capability % 10)};
   }
-  return kernels_take(problem);
+  return fast_kernels_take(problem);
 }
 
 namespace {
@@ -114,6 +120,7 @@ kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& oper
     params.a[slice] = operands.a[slice];
   }
   params.scale = problem.scale_at == ScaleAt::kShrink ? operands.scale : nullptr;
+  params.adds = problem.adds_to_h();
   params.in_features = problem.in_features;
   params.x_stride = problem.x_stride;
   return params;

@@ -15,6 +15,8 @@ namespace lora_bench {
 
 // What every kernel family refuses alike: dtypes, intermediates, too many slices.
 [[nodiscard]] Support kernels_take(const Problem& problem);
+// The same, and what all but `naive` refuse of what is asked beyond the plain op.
+[[nodiscard]] Support fast_kernels_take(const Problem& problem);
 // The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up. They read
 // the groups of a plan: form sorted, and one more at most.
 [[nodiscard]] Support tensor_cores_take(const Problem& problem, const DeviceFacts& device,

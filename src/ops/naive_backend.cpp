@@ -24,7 +24,8 @@ class NaiveBackend final : public Backend {
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     Numerics numerics;
-    numerics.shrink_depth = kernels::naive_shrink_depth(problem.in_features);
+    numerics.shrink_depth =
+        kernels::naive_shrink_depth(problem.in_features) + (problem.adds_to_h() ? 1 : 0);
     numerics.expand_depth = kernels::naive_expand_depth(problem.max_rank);
     numerics.intermediate = problem.dtype[Role::kH];
     // Grids follow tokens and limits; ids, ranks and scales are read by the kernels.

@@ -114,9 +114,8 @@ std::int64_t OperandSet::shift_of(std::size_t index) const {
 
 const void* OperandSet::contents(const HeldOperand& held, const Tensors& tensors) const {
   if (held.operand) {
-    const bool scratch = held.is(Role::kH) && !held.input;
     const bool left_out = held.is_weights() && layout_.poisoned_weights;
-    return scratch || left_out ? nullptr : tensors.of(*held.operand).data.data();
+    return !held.operand->given || left_out ? nullptr : tensors.of(*held.operand).data.data();
   }
   if (held.name == kScale) {
     return tensors.scale.data();

@@ -50,7 +50,7 @@ struct HeldOperand {
 };
 
 // Everything that one launch of a step is given, in guarded buffers of one memory. h (unless it is
-// an input) and the workspace start poisoned; y starts as the tensors have it.
+// given) and the workspace start poisoned; y starts as the tensors have it.
 class OperandSet {
  public:
   OperandSet(Memory& memory, const Problem& problem, const Tensors& tensors,

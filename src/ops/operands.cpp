@@ -144,8 +144,10 @@ void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow
     for (std::int64_t lane = 0; lane < row.rank; ++lane) {
       const std::vector<float> a =
           read(problem.dtype[Role::kA], weights, (row.adapter * problem.max_rank + lane) * k, k);
-      store(problem.dtype[Role::kH], operands.h,
-            (slice * problem.tokens + row.token) * problem.max_rank + lane, scale * dot(x, a));
+      const std::int64_t to = (slice * problem.tokens + row.token) * problem.max_rank + lane;
+      const float given =
+          problem.adds_to_h() ? load(problem.dtype[Role::kH], operands.h, to) : 0.0F;
+      store(problem.dtype[Role::kH], operands.h, to, scale * dot(x, a) + given);
     }
   }
 }

@@ -40,8 +40,9 @@ std::optional<std::int32_t> number_of(Dtype dtype) {
 }
 
 // In the order of the semantics.
-constexpr std::array<std::pair<std::uint64_t, const char*>, 1> kTakes{
-    {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"}}};
+constexpr std::array<std::pair<std::uint64_t, const char*>, kSemantics> kTakes{
+    {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"},
+     {LORA_BENCH_TAKES_ADDING_SHRINK, "LORA_BENCH_TAKES_ADDING_SHRINK"}}};
 static_assert([] {
   for (std::size_t i = 0; i < kTakes.size(); ++i) {
     if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {
@@ -97,6 +98,7 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.token_order = problem.plan.token_order.data();
   out.active_ids = problem.plan.active_ids.data();
   out.group_starts = problem.plan.group_starts.data();
+  out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
   return out;
 }

@@ -186,6 +186,7 @@ Problem read_problem(const Reader& file) {
   }
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");
+  problem.shrink_adds = file.value<bool>("shrink_adds");
   problem.idle_rows = file.one_of("idle_rows", {IdleRows::kKept, IdleRows::kZeroed});
   problem.tokens = file.size("tokens");
   problem.in_features = file.size("in_features");
@@ -250,9 +251,7 @@ Row read_row(const Reader& file) {
 
 }  // namespace
 
-bool exported(const Operand& operand) {
-  return operand.elements > 0 && (operand.role != Role::kH || !operand.written);
-}
+bool exported(const Operand& operand) { return operand.elements > 0 && operand.given; }
 
 std::string exported_name(const Operand& operand) {
   Operand of_all = operand;

@@ -375,6 +375,7 @@ struct Case {
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   IdleRows idle_rows = IdleRows::kKept;
+  bool shrink_adds = false;  // op shrink adds to an h that is given
   LayerShape layer;
   LayerSetup setup;       // of op layer alone
   MetadataSpec metadata;  // of op metadata alone

@@ -83,6 +83,15 @@ void check_op(const Case& spec, const CaseChecker& checker) {
                  "'idle_rows' is zeroed, but the op overwrites no y",
                  "kept, or add_inputs: false with an op that has an expand");
   }
+  if (spec.shrink_adds && spec.op != Op::kShrink) {
+    checker.fail("shrink_adds", {"op"},
+                 fmt::format("'shrink_adds' with op {}: its h is its own", name(spec.op)),
+                 "op shrink");
+  }
+  if (spec.shrink_adds && spec.measure.enabled) {
+    checker.fail("shrink_adds", {"measure", "measure.enabled"},
+                 "'shrink_adds' is timed: what is added to h is proved alone", "measure: false");
+  }
   const std::int64_t rank = largest_rank(spec.adapters.rank);
   if (spec.adapters.max_rank < rank) {
     checker.fail(

@@ -32,7 +32,8 @@ class Comparer {
   Comparer(const Problem& problem, const Tensors& tensors, const void* got, Idle idle)
       : problem_(problem),
         expands_(has_expand(problem.op)),
-        idle_leaves_before_(idle == Idle::kAsBefore || (expands_ && problem.add_inputs)),
+        adds_(expands_ ? problem.add_inputs : problem.adds_to_h()),
+        idle_leaves_before_(idle == Idle::kAsBefore || adds_),
         exact_(tensors.fill == Fill::kExact),
         dtype_(output_dtype(problem)),
         element_bytes_(size_bytes(dtype_)),
@@ -65,6 +66,7 @@ class Comparer {
 
   const Problem& problem_;
   bool expands_;
+  bool adds_;  // to what was there before
   bool idle_leaves_before_;
   bool exact_;
   Dtype dtype_;
@@ -132,7 +134,6 @@ double Comparer::without_effect(std::int64_t token, std::int64_t index) const {
 // in most of its elements. What the output type itself cannot hold is no matter of a declaration.
 bool Comparer::coarse(const reference::Rows& rows, std::size_t row) const {
   constexpr double kHidden = 0.125;
-  const bool adds = expands_ && problem_.add_inputs;
   const auto first = static_cast<std::int64_t>(row) * rows.columns;
   double squares = 0, counted = 0;
   const auto each = [&](const auto& visit) {
@@ -140,7 +141,7 @@ bool Comparer::coarse(const reference::Rows& rows, std::size_t row) const {
       const auto at = static_cast<std::size_t>(first + column);
       if (rows.owned[at] != 0 && format_.holds(rows.expected[at])) {
         const std::int64_t index = index_of(rows.tokens[row], column);
-        visit(rows.expected[at] - (adds ? element(before_, index) : 0), rows.bound[at]);
+        visit(rows.expected[at] - (adds_ ? element(before_, index) : 0), rows.bound[at]);
       }
     }
   };

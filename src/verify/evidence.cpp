@@ -47,8 +47,9 @@ WrongRow look_at(const Evidence& evidence, const void* got, std::int64_t token) 
     row.got.push_back(static_cast<double>(load(dtype, got, index)));
     row.before.push_back(static_cast<double>(load(dtype, before.data(), index)));
     const bool as_before = std::memcmp(now, before.data() + at(index) * bytes, bytes) == 0;
-    // A launch finds h poisoned, whatever the tensors hold there.
-    const bool poisoned = !evidence.expand && std::memcmp(now, poison.data(), bytes) == 0;
+    // A launch finds h poisoned, whatever the tensors hold there, unless it adds to it.
+    const bool poisoned =
+        !evidence.expand && !evidence.adds && std::memcmp(now, poison.data(), bytes) == 0;
     row.untouched.push_back(as_before || poisoned);
   }
   return row;
@@ -83,7 +84,7 @@ Evidence gather_evidence(const Problem& problem, const Tensors& tensors, const N
                     numerics,
                     number_of(output_dtype(problem)),
                     has_expand(problem.op),
-                    has_expand(problem.op) && problem.add_inputs,
+                    has_expand(problem.op) ? problem.add_inputs : problem.adds_to_h(),
                     {}};
   for (const std::int64_t token : choose_rows(problem, comparison)) {
     evidence.rows.push_back(look_at(evidence, got, token));
@@ -112,6 +113,8 @@ void RowModel::read_row(std::int64_t token) {
   if (problem_.shrink) {
     x_ = copy_of_row(evidence_.tensors.x, token, problem_.x_stride);
     problem_.x = x_.data();
+  }
+  if (problem_.shrink && !problem_.adds_to_h) {
     return;
   }
   h_.clear();

@@ -60,7 +60,8 @@ class RowModel {
   [[nodiscard]] float scale() const;
   [[nodiscard]] std::int64_t rank() const;
   void forget_bias();
-  void forget_inputs() { problem_.add_inputs = false; }  // y is overwritten
+  // y, or the h that is added to, is overwritten.
+  void forget_inputs() { problem_.add_inputs = problem_.adds_to_h = false; }
   void swap_slices(std::size_t left, std::size_t right, bool with_bias);
   // Every element of h goes through `change` between the two sums.
   void change_h(const std::function<double(double)>& change);

@@ -73,7 +73,7 @@ class GpuMutant final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    for (const Support& support : {form_taken(problem), kernels_take(problem)}) {
+    for (const Support& support : {form_taken(problem), fast_kernels_take(problem)}) {
       if (!support.yes) {
         return support;
       }

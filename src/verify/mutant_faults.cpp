@@ -139,6 +139,9 @@ FaultEntries faults_of_h() {
         "low-precision-intermediate", "design"}},
       {Fault::kHNotZeroed,
        {"h-not-zeroed", "h is added to what was there before", "unused-memory-read", "design"}},
+      {Fault::kGivenHOverwritten,
+       {"given-h-overwritten", "shrink overwrites an h that it is to add to", "missing-add",
+        "vLLM's add_shrink"}},
       {Fault::kHOfFirstSlice,
        {"h-of-first-slice", "every slice expands the h of the first", "", "design"}},
   };

@@ -60,6 +60,7 @@ enum class Fault : std::uint8_t {
   kHRoundedToBf16,
   kHTruncatedToBf16,
   kHNotZeroed,
+  kGivenHOverwritten,
   kHOfFirstSlice,
   // The sum over the rank.
   kRankLaneLost,

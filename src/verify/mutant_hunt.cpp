@@ -282,7 +282,11 @@ std::vector<Case> semantics_cases() {
   zeroed.idle_rows = IdleRows::kZeroed;
   zeroed.adapters.rank.list = {0, 4, 8};
   zeroed.no_adapter = 0.25;
-  return {zeroed};
+
+  Case adding = shrink_case();
+  adding.id = "shrink-adds";
+  adding.shrink_adds = true;
+  return {zeroed, adding};
 }
 
 // Cases whose plan is handed over in a published form.

@@ -182,7 +182,8 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
       value = truncated_to_bf16(value);
     }
     const std::int64_t index = h_index(problem, slice, task.token, lane);
-    if (launch.is(Fault::kHNotZeroed)) {
+    if (launch.is(Fault::kHNotZeroed) ||
+        (problem.adds_to_h() && !launch.is(Fault::kGivenHOverwritten))) {
       value += load(problem.dtype[Role::kH], launch.operands.h, index);
     }
     store(problem.dtype[Role::kH], launch.operands.h, index, value);

@@ -291,6 +291,7 @@ void draw_semantics(Dice dice, Case& spec) {
   if (!spec.add_inputs && has_expand(spec.op) && dice.coin()) {
     spec.idle_rows = IdleRows::kZeroed;
   }
+  spec.shrink_adds = spec.op == Op::kShrink && dice.one_in(4);
 }
 
 // In which arrays the plan is handed over; from numbers of its own, as make_vast.

@@ -317,6 +317,7 @@ std::vector<Case> plainer_op(const Case& spec) {
       .with([](Case& next) { next.adapters.scale = {1.0}; })
       .with([](Case& next) { next.adapters.scale.resize(1); })
       .with([](Case& next) { next.idle_rows = IdleRows::kKept; })
+      .with([](Case& next) { next.shrink_adds = false; })
       .with([](Case& next) { next.add_inputs = true; })
       .with([](Case& next) { next.intermediate = Dtype::kFp32; })
       .with([](Case& next) { next.dtype = Dtype::kBf16; });

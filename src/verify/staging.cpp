@@ -63,7 +63,7 @@ void Stage::upload(const HeldOperand& held, const Tensors& tensors) {
 
 void Stage::restore_output() {
   const HeldOperand& output = set_.output();
-  if (output.is(Role::kY)) {
+  if (output.operand->given) {
     upload(output, *tensors_);
   } else if (output.buffer != nullptr) {
     output.buffer->poison();

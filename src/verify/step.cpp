@@ -175,6 +175,9 @@ Step relabel_adapters(const Step& step) {
 Step double_inputs(const Step& step) {
   Step result = step;
   double_elements(has_shrink(step.problem.op) ? result.tensors.x : result.tensors.h);
+  if (step.problem.adds_to_h()) {
+    double_elements(result.tensors.h);
+  }
   double_elements(result.tensors.y);
   for (HostTensor& bias : result.tensors.bias) {
     double_elements(bias);

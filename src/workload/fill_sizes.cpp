@@ -64,7 +64,7 @@ void size_shrink(const Problem& problem, FillSizes& sizes) {
   sizes.x.integers = whole(std::sqrt(product), largest_integer(problem.dtype[Role::kX]));
   sizes.a.integers = whole(product / static_cast<double>(sizes.x.integers),
                            largest_integer(problem.dtype[Role::kA]));
-  if (has_shrink(problem.op)) {
+  if (has_shrink(problem.op) && !problem.adds_to_h()) {
     return;
   }
   const std::int64_t stored = largest_integer(problem.dtype[Role::kH]);

@@ -53,6 +53,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
   problem.idle_rows = spec.idle_rows;
+  problem.shrink_adds = spec.shrink_adds;
   problem.bias = spec.adapters.bias && has_expand(spec.op);
   problem.tokens = static_cast<std::int64_t>(batch.adapter_of_token.size());
   problem.in_features = layer.in_features;
@@ -132,6 +133,7 @@ std::vector<Operand> operands_of(const Problem& problem) {
   const auto add = [&](Role role, std::int64_t slice, bool has, std::vector<std::int64_t> shape) {
     operands.push_back(make_operand(role, slice, problem.dtype[role], has, std::move(shape)));
     operands.back().written = role == Role::kY || (role == Role::kH && shrink);
+    operands.back().given = role != Role::kH || !shrink || problem.adds_to_h();
   };
   add(Role::kX, -1, shrink, {problem.tokens, problem.x_stride});
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {

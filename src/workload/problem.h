@@ -45,6 +45,7 @@ struct Problem {
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   IdleRows idle_rows = IdleRows::kKept;
+  bool shrink_adds = false;
   bool bias = false;
   std::int64_t tokens = 0;           // M
   std::int64_t in_features = 0;      // K
@@ -76,6 +77,8 @@ struct Problem {
   [[nodiscard]] bool acts_on(std::int64_t token) const {
     return acts(plan.adapter_of_token[static_cast<std::size_t>(token)]);
   }
+  // Whether what shrink makes is added to an h that is given.
+  [[nodiscard]] bool adds_to_h() const { return shrink_adds && op == Op::kShrink; }
   // Whether rows that no adapter acts on get zeros.
   [[nodiscard]] bool zeroes_idle_rows() const {
     return idle_rows == IdleRows::kZeroed && !add_inputs && has_expand(op);
@@ -105,6 +108,7 @@ struct Operand {
   std::int64_t elements = 0;
   bool per_slot = false;  // a block for each slot, which rotates as weights do; else for each row
   bool written = false;   // by the op
+  bool given = true;      // holds numbers before a launch
 
   [[nodiscard]] std::int64_t bytes() const { return elements * size_bytes(dtype); }
 };

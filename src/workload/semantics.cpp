@@ -4,11 +4,13 @@
 
 namespace lora_bench {
 
-const std::array<SemanticDoc, 1>& semantic_docs() {
-  static constexpr std::array<SemanticDoc, 1> kDocs{{
+const std::array<SemanticDoc, kSemantics>& semantic_docs() {
+  static constexpr std::array<SemanticDoc, kSemantics> kDocs{{
       {Semantic::kZeroedIdleRows, "idle_rows: zeroed",
        "it leaves rows that no adapter acts on as they are",
        [](const Problem& problem) { return problem.zeroes_idle_rows(); }},
+      {Semantic::kAddingShrink, "shrink_adds: true", "it overwrites h",
+       [](const Problem& problem) { return problem.adds_to_h(); }},
   }};
   return kDocs;
 }

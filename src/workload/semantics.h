@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@ namespace lora_bench {
 
 // What a step may ask beyond the plain op, which every backend does. A backend that does not name
 // one of them as its own refuses it.
-enum class Semantic : std::uint8_t { kZeroedIdleRows };
+enum class Semantic : std::uint8_t { kZeroedIdleRows, kAddingShrink };
 
 // The bit of one of them, as a plugin says it.
 [[nodiscard]] constexpr std::uint64_t bit_of(Semantic semantic) {
@@ -33,13 +34,15 @@ struct Semantics {
   }
 };
 
+inline constexpr std::size_t kSemantics = 2;
+
 struct SemanticDoc {
   Semantic semantic;
   std::string_view asked;    // as a scenario says it
   std::string_view refusal;  // what a backend does that does not take it
   bool (*is_asked)(const Problem& problem);
 };
-[[nodiscard]] const std::array<SemanticDoc, 1>& semantic_docs();
+[[nodiscard]] const std::array<SemanticDoc, kSemantics>& semantic_docs();
 [[nodiscard]] const SemanticDoc& doc_of(Semantic semantic);
 
 // What a step asks, as a scenario would say it: "idle_rows: zeroed"; "" of a plain op.

@@ -174,9 +174,10 @@ class Drawer {
     return y;
   }
 
-  // Input of expand and embedding; elsewhere an output, which starts poisoned (or zero).
+  // Input of expand and embedding, and of a shrink that adds to it; elsewhere an output, which
+  // starts poisoned (or zero).
   [[nodiscard]] HostTensor h(const Operand& operand) const {
-    const bool given = !has_shrink(problem_.op);
+    const bool given = operand.given;
     return drawn_rows(operand, Draw::kH, [&](std::int64_t row) {
       const std::int64_t token = row % problem_.tokens;
       if (!given) {

@@ -40,6 +40,7 @@ inline Problem random_problem(std::uint64_t seed) {
   problem.scale_at = dice.one_of<ScaleAt>({ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = dice.below(3) != 0;
   problem.bias = has_expand(problem.op) && dice.below(2) == 0;
+  problem.shrink_adds = problem.op == Op::kShrink && problem.add_inputs;
   problem.tokens = dice.one_of<std::int64_t>({0, 1, 2, 7, 33, 70, 230});
   problem.in_features = dice.one_of<std::int64_t>({1, 3, 16, 65, 512, 1031});
   const std::int64_t slices = problem.op == Op::kLogits ? 1 : 1 + dice.below(3);
@@ -125,6 +126,7 @@ inline HostResult by_definition(const Problem& problem, const Tensors& tensors) 
                  value(tensors.a[i], (slot * problem.max_rank + r) * problem.in_features + k);
         }
         sum *= problem.scale_at == ScaleAt::kShrink ? scale : 1;
+        sum += problem.adds_to_h() ? value(tensors.h, of_h + r) : 0;
         store(result.h.dtype, result.h.data.data(), of_h + r, static_cast<float>(sum));
       }
       for (std::int64_t n = 0; n < width && rank > 0 && has_expand(problem.op); ++n) {
