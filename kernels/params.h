@@ -11,7 +11,9 @@
 //   - columns of y that no slice owns are not touched.
 namespace lora_bench::kernels {
 
-constexpr int kMaxSlices = 8;
+constexpr int kMaxSlices = 16;
+// Of the adapters whose part a base product adds: it was proved and tuned for no more.
+constexpr int kMaxFusedSlices = 8;
 
 // Storage of operands.
 enum class Number : std::uint8_t { kFp32, kBf16, kFp16 };

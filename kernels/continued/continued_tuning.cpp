@@ -73,7 +73,7 @@ std::int64_t continued_few(const std::vector<ContinuedGroup>& groups) {
 
 bool continued_takes(const ContinuedShape& shape) {
   return shape.tokens >= kLeastTokens && shape.columns % kVectorElements == 0 && shape.slots > 0 &&
-         shape.slices > 0 && shape.slices <= kMaxSlices && shape.max_rank > 0 &&
+         shape.slices > 0 && shape.slices <= kMaxFusedSlices && shape.max_rank > 0 &&
          shape.max_rank % kVectorElements == 0 && continued_lanes(shape) <= kMostLanes &&
          shape.depth % kVectorElements == 0 &&
          continued_shared(shape.depth, shape.slices * shape.max_rank).bytes <= kMostShared;

@@ -89,7 +89,7 @@ class StreamedLayer final : public FusedLayer {
           kernels::kStreamedMostTokens, kernels::kStreamedGroup, kernels::kStreamedRows);
     }
     if (lora.op != Op::kLinear || lora.bias || lora.in_features != base.in_features ||
-        lora.x_stride != base.x_stride || lora.slices() > kernels::kMaxSlices ||
+        lora.x_stride != base.x_stride || lora.slices() > kernels::kMaxFusedSlices ||
         !kernels::streamed_takes_adapters(streamed_shape(base), streamed_adapters(lora))) {
       return fmt::format(
           "layer.overlap fused: adapters of rank {} in {} slots and {} slices are too many for {} "

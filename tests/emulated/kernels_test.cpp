@@ -152,6 +152,56 @@ TEST_CASE("rows that no adapter acts on are zeroed by every family, where that i
   check_enough(proved);
 }
 
+TEST_CASE("an h that shrink adds to is for naive, and the fast families say so") {
+  lora_bench::Case spec = even_case(12, 8, 136);
+  spec.op = Op::kShrink;
+  spec.shrink_adds = true;
+  Proved proved;
+  for (const Dtype intermediate : {Dtype::kFp32, Dtype::kBf16}) {
+    spec.intermediate = intermediate;
+    const Problem problem = problem_of(spec);
+    check_proved(*lora_bench::select_backend("naive").backend, problem, proved);
+    for (const char* name : {"bgmv", "grouped", "chunked", "panel", "auto"}) {
+      CAPTURE(name);
+      const auto selected = lora_bench::select_backend(name);
+      CHECK(selected.backend->supports(problem, lora_bench::gpu_facts()).why_not ==
+            "shrink_adds: true: it overwrites h");
+    }
+  }
+  check_enough(proved);
+}
+
+TEST_CASE("every family is right for nine, twelve and sixteen slices") {
+  Proved proved;
+  for (const char* name :
+       {"naive", "bgmv", "grouped", "grouped-ordered", "chunked", "panel", "auto"}) {
+    const auto selected = lora_bench::select_backend(name);
+    for (const std::size_t slices : {9, 12, 16}) {
+      for (const std::int64_t tokens : {3, 40}) {
+        for (const std::int64_t odd : {0, 1}) {
+          lora_bench::Case spec = even_case(tokens, 8 + odd, 136 + odd);
+          spec.layer.widths.clear();
+          for (std::size_t slice = 0; slice < slices; ++slice) {
+            const auto turn = static_cast<std::int64_t>(slice);
+            spec.layer.widths.push_back(turn == 4 ? 0 : 8 * (1 + turn % 5) + odd * turn);
+          }
+          spec.layer.x_stride = spec.layer.in_features;
+          spec.layer.y_stride = columns_of(spec.layer);
+          spec.adapters.max_rank = 8 + odd;
+          spec.adapters.bias = tokens == 3;
+          CAPTURE(slices);
+          CAPTURE(tokens);
+          CAPTURE(odd);
+          const Problem problem = problem_of(spec);
+          REQUIRE(takes(*selected.backend, problem));
+          check_proved(*selected.backend, problem, proved);
+        }
+      }
+    }
+  }
+  check_enough(proved);
+}
+
 TEST_CASE("every tile and cluster of auto leaves the same bits") {
   const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
   std::vector<AutoKnobs> tunings = {{.family = AutoFamily::kResident}};

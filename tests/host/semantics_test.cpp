@@ -163,3 +163,27 @@ TEST_CASE("semantics: a plugin is given what its descriptor names, and nothing e
   descriptor.struct_size = offsetof(lora_bench_descriptor, takes);
   CHECK_FALSE(make_plugin_backend("p", descriptor)->supports(zeroed, here).yes);
 }
+
+TEST_CASE("adding shrink: proof passes what adds to h and fails what overwrites it") {
+  for (const char* more : {"", "intermediate: bf16\n", "dtype: fp32\nscale_at: expand\n"}) {
+    CAPTURE(more);
+    const Problem problem =
+        problem_with(std::string("op: shrink\nshrink_adds: true\nmeasure: false\n") + more);
+    CHECK(semantics_text(problem) == "shrink_adds: true");
+    CHECK(verdict_of(*make_cpu_backend(), problem).status == Status::kPassed);
+    const Verdict overwritten = verdict_of(*make_mutant("given-h-overwritten"), problem);
+    REQUIRE(overwritten.failure);
+    CHECK(overwritten.failure->hypothesis == "missing-add");
+    const Verdict nothing = verdict_of(*make_mutant("no-op"), problem);
+    REQUIRE(nothing.failure);
+    CHECK(nothing.failure->hypothesis == "zero-delta");
+  }
+}
+
+TEST_CASE("adding shrink: it is asked of op shrink alone, and not timed") {
+  CHECK(contains(why_refused("shrink_adds: true\nmeasure: false\n"), "with op linear"));
+  CHECK(contains(why_refused("op: shrink\nshrink_adds: true\n"), "measure: false"));
+  const Problem plain = problem_with("op: shrink\n");
+  const Problem adds = problem_with("op: shrink\nshrink_adds: true\nmeasure: false\n");
+  CHECK(count_work(adds).bytes - count_work(plain).bytes == count_work(plain).written_bytes);
+}
