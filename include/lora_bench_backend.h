@@ -45,7 +45,10 @@ enum {
  * name one is never given such a step; its row is SKIPPED with a sentence. */
 enum {
   LORA_BENCH_TAKES_ZEROED_IDLE_ROWS = 1 << 0, /* lora_bench_problem.zeroes_idle_rows */
-  LORA_BENCH_TAKES_ADDING_SHRINK = 1 << 1     /* lora_bench_problem.adds_to_h */
+  LORA_BENCH_TAKES_ADDING_SHRINK = 1 << 1,    /* lora_bench_problem.adds_to_h */
+  LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES = 1 << 2, /* lora_bench_operands.bias[i] may be NULL beside
+                                                  * others that are not */
+  LORA_BENCH_TAKES_RANK0_BIAS = 1 << 3           /* lora_bench_problem.rank0_bias */
 };
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
@@ -88,6 +91,8 @@ typedef struct lora_bench_problem {
   /* What follows was appended, and is 0 for a library that does not name it in `takes`. */
   int32_t zeroes_idle_rows; /* 1: rows that no adapter acts on (-1, or of rank 0) get zeros in the
                              * columns that slices own; else they stay as they are */
+  int32_t rank0_bias;       /* 1: an adapter of rank 0 acts on its rows all the same: delta is its bias */
+  int32_t reserved_too;     /* 0 */
   int32_t adds_to_h;        /* 1, of op shrink: h holds numbers and is added to */
 } lora_bench_problem;
 
@@ -100,7 +105,8 @@ typedef struct lora_bench_operands {
   const void* x;                   /* [tokens, x_stride] */
   const void* const* a;            /* [slices] host array of addresses: [slots, max_rank, K] */
   const void* const* b;            /* the same: [slots, widths[i], max_rank] */
-  const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias */
+  const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias, and of a
+                                    * slice that has none */
   void* h;                         /* [slices, tokens, max_rank] of `h_dtype` */
   void* y;                         /* [tokens, y_stride] */
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */

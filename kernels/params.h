@@ -6,7 +6,8 @@
 // Every parameter struct of every kernel family: passed by value, so that a captured graph needs
 // no memory of the host. Strides and sizes are elements; anything that multiplies two sizes is
 // 64-bit. The semantics that all families share:
-//   - a row whose adapter is -1 or has rank 0 is not written, neither in h nor in y;
+//   - a row whose adapter is -1 or has rank 0 is not written, neither in h nor in y, unless more is
+//     asked (rank0_bias, kernels/idle);
 //   - of A, B and h only lanes below the adapter's own rank are read or written;
 //   - columns of y that no slice owns are not touched.
 namespace lora_bench::kernels {
@@ -59,6 +60,7 @@ struct ExpandParams {
   std::int32_t slices = 0;
   std::int32_t active = 0;
   bool add_inputs = false;
+  bool rank0_bias = false;  // of the family naive: an adapter of rank 0 adds its bias
 };
 
 // The rows of a batch grouped by adapter: groups in ascending id, rows of a group in their order,

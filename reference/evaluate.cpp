@@ -35,7 +35,7 @@ Tile read_tile(const Problem& problem, const Part& part, std::int64_t slice, std
          tile.b.data() + column * part.rank);
   }
   tile.bias.resize(at(tile.width));
-  if (!problem.bias.empty()) {
+  if (!problem.bias.empty() && problem.bias[at(slice)] != nullptr) {
     read(problem.numbers.bias, problem.bias[at(slice)], part.adapter * slice_width + first,
          tile.width, tile.bias.data());
   }
@@ -79,7 +79,8 @@ ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, 
     }
     scaled.weight[i] = share(scaled.weight[i], std::fabs(scale));
   }
-  if (rounding == Rounding::kModelled && !hidden.value.empty()) {  // none of a slice of width 0
+  // None of a slice of width 0.
+  if (rounding == Rounding::kModelled && (part.rank == 0 || !hidden.value.empty())) {
     const double scale_bit = scale == 0 ? 1 : lowest_bit(scale);
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const double* lanes = hidden.value.data() + row * part.rank;
@@ -270,12 +271,16 @@ double seconds_of(const Problem& problem, const std::vector<Part>& parts) {
   return seconds;
 }
 
+bool acts(const Problem& problem, std::int64_t adapter) {
+  return adapter >= 0 && (problem.rank[at(adapter)] > 0 || problem.rank0_bias);
+}
+
 std::vector<Part> split_by_adapter(const Problem& problem, std::span<const std::int64_t> tokens) {
   std::vector<Part> parts;
   std::map<std::int64_t, std::size_t> open;  // adapter -> its part that still has room
   for (std::size_t row = 0; row < tokens.size(); ++row) {
     const std::int64_t adapter = problem.adapter_of_token[at(tokens[row])];
-    if (adapter < 0 || problem.rank[at(adapter)] == 0) {
+    if (!acts(problem, adapter)) {
       continue;
     }
     const auto found = open.find(adapter);
@@ -337,7 +342,7 @@ void zero_idle_rows(const Problem& problem, Rows& rows) {
   }
   for (std::size_t row = 0; row < rows.tokens.size(); ++row) {
     const std::int64_t adapter = problem.adapter_of_token[at(rows.tokens[row])];
-    if (adapter >= 0 && problem.rank[at(adapter)] > 0) {
+    if (acts(problem, adapter)) {
       continue;
     }
     const std::size_t first = row * at(rows.columns) + at(problem.offset_start);

@@ -33,6 +33,7 @@ struct Problem {
   Numbers numbers;
   bool scale_at_shrink = true;  // else at expand
   bool add_inputs = true;
+  bool rank0_bias = false;        // an adapter of rank 0 adds its bias, where there is one
   bool adds_to_h = false;         // of shrink alone: to what h held
   bool zeroes_idle_rows = false;  // the columns of slices, in rows of no adapter or of rank 0
   std::int64_t tokens = 0, in_features = 0, offset_start = 0, x_stride = 0, y_stride = 0;
@@ -42,9 +43,9 @@ struct Problem {
   std::span<const std::int64_t> rank;              // [slots]
   std::span<const float> scale;                    // [slots]
   const void* x = nullptr;                         // [tokens, x_stride]
-  std::vector<const void*> a, b, bias;             // per slice; bias empty = none
-  const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
-  const void* y = nullptr;  // [tokens, y_stride] before the op
+  std::vector<const void*> a, b, bias;  // per slice; bias empty, or null of a slice = none
+  const void* h = nullptr;              // [slices, tokens, max_rank] when !shrink or adds_to_h
+  const void* y = nullptr;              // [tokens, y_stride] before the op
 };
 
 // What the code under test declared about its arithmetic (the meaning of each is in ops/backend.h).

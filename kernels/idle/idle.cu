@@ -44,7 +44,7 @@ __global__ void zero_idle_rows(const __grid_constant__ ExpandParams params) {
   for (std::int64_t row = std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / kLanes;
        row < params.tokens; row += rows) {
     const std::int32_t adapter = params.adapter_of_token[row];
-    if (adapter >= 0 && params.rank[adapter] > 0) {
+    if (adapter >= 0 && (params.rank[adapter] > 0 || params.rank0_bias)) {
       continue;
     }
     Number* y = static_cast<Number*>(params.y) + row * params.y_stride + params.first_column;

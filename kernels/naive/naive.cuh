@@ -54,7 +54,7 @@ __global__ void naive_expand(const __grid_constant__ ExpandParams params) {
   for (; item < items; item += threads) {
     const std::int64_t token = item / params.columns;
     const std::int64_t adapter = params.adapter_of_token[token];
-    if (adapter < 0 || params.rank[adapter] == 0) {
+    if (adapter < 0 || (params.rank[adapter] == 0 && !params.rank0_bias)) {
       continue;
     }
     const std::int64_t column_in_row = item % params.columns;

@@ -113,7 +113,7 @@ class Case:
     slots = property(lambda self: self.meta["slots"])
     max_rank = property(lambda self: self.meta["max_rank"])
     add_inputs = property(lambda self: self.meta["add_inputs"])
-    bias = property(lambda self: "bias.0" in self._entries)
+    bias = property(lambda self: any(name.startswith("bias.") for name in self._entries))
     semantics = property(lambda self: self.meta.get("semantics", ""))
     # Whether y is what the product of a base layer left before the op adds to it.
     layer = property(lambda self: self.meta.get("layer", False))

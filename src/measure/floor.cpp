@@ -10,14 +10,17 @@ namespace {
 
 struct Extent {
   std::int64_t columns = 0;  // of y, all slices
+  std::int64_t biased = 0;   // ... that have a bias
   std::int64_t slices = 0;   // that the op must compute
 };
 
 // A slice of width 0 has an A, but nothing needs it.
 Extent extent_of(const Problem& problem) {
   Extent extent;
-  for (const std::int64_t width : problem.widths) {
+  for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
     extent.columns += width;
+    extent.biased += problem.has_bias(slice) ? width : 0;
     extent.slices += width > 0 ? 1 : 0;
   }
   return extent;
@@ -77,7 +80,7 @@ Work count_work(const Problem& problem) {
     const auto g = static_cast<std::size_t>(group);
     const auto slot = static_cast<std::size_t>(problem.plan.active_ids[g]);
     const std::int64_t rank = problem.rank[slot];
-    if (rank == 0 || extent.slices == 0) {
+    if (!problem.acts(problem.plan.active_ids[g]) || extent.slices == 0) {
       continue;
     }
     const std::int64_t rows = problem.plan.group_starts[g + 1] - problem.plan.group_starts[g];
@@ -88,7 +91,7 @@ Work count_work(const Problem& problem) {
     }
     if (has_expand(problem.op)) {
       work.weight_bytes +=
-          extent.columns * (rank * size(Role::kB) + (problem.bias ? size(Role::kBias) : 0));
+          extent.columns * rank * size(Role::kB) + extent.biased * size(Role::kBias);
     }
   }
   count_activations(problem, extent, ranks_of_rows, work);

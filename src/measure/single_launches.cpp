@@ -79,6 +79,7 @@ class PiecesAsProblem {
     problem_.offset_start = 0;
     problem_.x_stride = whole.in_features;
     problem_.widths = {width};
+    problem_.bias_slices.clear();  // zeros of those that have none
     problem_.y_stride = width;
     problem_.rank.clear();
     problem_.scale.clear();
@@ -170,11 +171,11 @@ class PiecesAsProblem {
                              column * whole_.max_rank, problem_.rank[index], to);
         to += problem_.max_rank * size_bytes(b.dtype);
       }
-      if (whole_.bias) {
+      if (whole_.has_bias(piece.slice)) {
         copy_elements_of_set(from_.bias[at(piece.slice)], whole_.slots, piece.slot, piece.set,
                              piece.first, width, bias_to);
-        bias_to += width * size_bytes(bias.dtype);
       }
+      bias_to += whole_.bias ? width * size_bytes(bias.dtype) : 0;
     }
     tensors_.b[0] = std::move(b);
     tensors_.bias[0] = std::move(bias);

@@ -15,7 +15,8 @@ namespace lora_bench {
 namespace {
 
 // Beyond the plain op.
-constexpr Semantics kCpuTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink);
+constexpr Semantics kCpuTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
+                           Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias);
 
 bool has_kernels(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;

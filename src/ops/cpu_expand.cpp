@@ -50,7 +50,7 @@ class ExpandItem {
     const std::int64_t tile = launch_.kernels.tile_columns;
     hidden_ = hidden.reserve(item_.rows * rounded(rank_));
     panels_ = panels.reserve((item_.columns + tile - 1) / tile * tile * rank_);
-    bias_ = problem_.bias ? bias.reserve(rounded(item_.columns)) : nullptr;
+    bias_ = problem_.has_bias(item_.slice) ? bias.reserve(rounded(item_.columns)) : nullptr;
     delta_ = delta.reserve(launch_.kernels.tile_rows * tile);
   }
 

@@ -22,13 +22,13 @@ struct Group {
 
 // Of the plan as the launch is given it, in whichever form: several groups may be of one slot, and
 // some of none.
-std::vector<Group> working_groups(const Problem& problem, const Operands& operands) {
+std::vector<Group> acting_groups(const Problem& problem, const Operands& operands) {
   std::vector<Group> groups;
   for (std::int64_t g = 0; g < problem.groups(); ++g) {
     const std::int32_t slot = operands.active_ids[g];
     const std::int64_t first = operands.group_starts[g];
     const std::int64_t rows = operands.group_starts[g + 1] - first;
-    if (slot >= 0 && rows > 0 && operands.rank[slot] > 0) {
+    if (slot >= 0 && rows > 0 && problem.acts(slot, operands.rank[slot])) {
       groups.push_back({slot, first, rows, operands.rank[slot]});
     }
   }
@@ -53,7 +53,8 @@ CpuSlices cpu_slices(const Problem& problem) {
 
 std::vector<CpuItem> shrink_items(const CpuLaunch& launch, int threads) {
   const CpuKernels& kernels = launch.kernels;
-  const std::vector<Group> groups = working_groups(launch.problem, launch.operands);
+  std::vector<Group> groups = acting_groups(launch.problem, launch.operands);
+  std::erase_if(groups, [](const Group& group) { return group.rank == 0; });
   const auto live = static_cast<std::int64_t>(launch.slices.live.size());
   std::int64_t lanes_in_all = 0;
   for (const Group& group : groups) {
@@ -80,7 +81,7 @@ std::vector<CpuItem> shrink_items(const CpuLaunch& launch, int threads) {
 std::vector<CpuItem> expand_items(const CpuLaunch& launch, int threads) {
   const Problem& problem = launch.problem;
   const CpuKernels& kernels = launch.kernels;
-  const std::vector<Group> groups = working_groups(problem, launch.operands);
+  const std::vector<Group> groups = acting_groups(problem, launch.operands);
   std::int64_t columns_in_all = 0;
   for (const Group& group : groups) {
     for (const std::int64_t width : problem.widths) {
@@ -90,7 +91,8 @@ std::vector<CpuItem> expand_items(const CpuLaunch& launch, int threads) {
   const std::int64_t fair = divide_up(columns_in_all, kItemsPerThread * threads);
   std::vector<CpuItem> items;
   for (const Group& group : groups) {
-    const std::int64_t most = std::max(kernels.tile_columns, kPanelNumbers / group.rank);
+    const std::int64_t most =
+        std::max(kernels.tile_columns, kPanelNumbers / std::max<std::int64_t>(group.rank, 1));
     const std::int64_t columns_per_item =
         round_up(std::clamp(fair, kernels.tile_columns, most), kernels.tile_columns);
     for (std::int64_t row = 0; row < group.rows; row += kExpandRows) {

@@ -22,7 +22,7 @@ void zero_idle_rows(const Problem& problem, const Operands& operands, std::int64
   for (std::int64_t row = first_row; row < past_row; ++row) {
     // By what the launch is given: a recording may be of another batch.
     const std::int32_t adapter = operands.adapter_of_token[row];
-    if (adapter < 0 || operands.rank[adapter] == 0) {
+    if (adapter < 0 || !problem.acts(adapter, operands.rank[adapter])) {
       std::memset(static_cast<std::byte*>(operands.y) +
                       (row * problem.y_stride + problem.offset_start) * bytes,
                   0, static_cast<std::size_t>(columns * bytes));

@@ -8,8 +8,9 @@ namespace lora_bench {
 namespace {
 
 // Beyond the plain op.
-constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink);
-constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows);
+constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
+                                Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias);
+constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows, Semantic::kBiasOfSomeSlices);
 
 bool has_kernel(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
@@ -131,7 +132,8 @@ kernels::ExpandParams expand_params(const Problem& problem, const Operands& oper
   add_batch(params, problem, operands);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     params.b[slice] = operands.b[slice];
-    params.bias[slice] = problem.bias ? operands.bias[slice] : nullptr;
+    const bool biased = problem.has_bias(static_cast<std::int64_t>(slice));
+    params.bias[slice] = biased ? operands.bias[slice] : nullptr;
     params.width[slice] = problem.widths[slice];
     params.columns += problem.widths[slice];
   }
@@ -140,6 +142,7 @@ kernels::ExpandParams expand_params(const Problem& problem, const Operands& oper
   params.y_stride = problem.y_stride;
   params.first_column = problem.offset_start;
   params.add_inputs = problem.add_inputs;
+  params.rank0_bias = problem.biases_rank0();
   return params;
 }
 

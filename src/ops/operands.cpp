@@ -166,7 +166,7 @@ void expand_row(const Problem& problem, const Operands& operands, const OwnedRow
       const std::int64_t element = row.token * problem.y_stride + first_column + column;
       float value = scale * dot(h, read(problem.dtype[Role::kB], operands.b[index],
                                         output * problem.max_rank, row.rank));
-      if (problem.bias) {
+      if (problem.has_bias(slice)) {
         value += load(problem.dtype[Role::kBias], operands.bias[index], output);
       }
       if (problem.add_inputs) {
@@ -184,7 +184,7 @@ void apply_plain_formula(const Problem& problem, const Operands& operands) {
   zero_idle_rows(problem, operands, 0, problem.tokens);
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
     const std::int64_t adapter = operands.adapter_of_token[token];
-    if (adapter < 0 || operands.rank[adapter] == 0) {
+    if (adapter < 0 || !problem.acts(static_cast<std::int32_t>(adapter), operands.rank[adapter])) {
       continue;
     }
     const OwnedRow row{token, adapter, operands.rank[adapter], operands.scale[adapter]};

@@ -42,7 +42,9 @@ std::optional<std::int32_t> number_of(Dtype dtype) {
 // In the order of the semantics.
 constexpr std::array<std::pair<std::uint64_t, const char*>, kSemantics> kTakes{
     {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"},
-     {LORA_BENCH_TAKES_ADDING_SHRINK, "LORA_BENCH_TAKES_ADDING_SHRINK"}}};
+     {LORA_BENCH_TAKES_ADDING_SHRINK, "LORA_BENCH_TAKES_ADDING_SHRINK"},
+     {LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES, "LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES"},
+     {LORA_BENCH_TAKES_RANK0_BIAS, "LORA_BENCH_TAKES_RANK0_BIAS"}}};
 static_assert([] {
   for (std::size_t i = 0; i < kTakes.size(); ++i) {
     if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {
@@ -98,6 +100,7 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.token_order = problem.plan.token_order.data();
   out.active_ids = problem.plan.active_ids.data();
   out.group_starts = problem.plan.group_starts.data();
+  out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
   return out;

@@ -186,6 +186,7 @@ Problem read_problem(const Reader& file) {
   }
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");
+  problem.rank0_bias = file.value<bool>("rank0_bias");
   problem.shrink_adds = file.value<bool>("shrink_adds");
   problem.idle_rows = file.one_of("idle_rows", {IdleRows::kKept, IdleRows::kZeroed});
   problem.tokens = file.size("tokens");
@@ -197,8 +198,11 @@ Problem read_problem(const Reader& file) {
   std::int64_t columns = problem.offset_start;
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     columns = file.checked("widths", columns + problem.widths[slice]);
-    problem.bias = problem.bias || file.has(fmt::format("bias.{}", slice));
+    if (file.has(fmt::format("bias.{}", slice))) {
+      problem.bias_slices.push_back(static_cast<std::int64_t>(slice));
+    }
   }
+  problem.bias = !problem.bias_slices.empty();
   problem.x_stride = stride_of(file, "x", problem.in_features);
   problem.y_stride = stride_of(file, "y_before", columns);
   problem.rank = file.list<std::int64_t>("rank", "I64");

@@ -196,6 +196,8 @@ struct AdapterSpec {
   Padding padding = Padding::kUnread;
   std::vector<double> scale;  // one for all, or cycles over slots
   bool bias = false;
+  std::vector<std::int64_t> bias_slices;  // that have one; none: all
+  bool rank0_bias = false;                // of adapters of rank 0 too
 
   [[nodiscard]] bool operator==(const AdapterSpec&) const = default;
 };

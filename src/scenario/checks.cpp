@@ -1,9 +1,11 @@
 #include "scenario/checks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 namespace lora_bench {
@@ -64,6 +66,23 @@ void check_layer(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+void check_bias(const Case& spec, const CaseChecker& checker) {
+  const AdapterSpec& adapters = spec.adapters;
+  const auto slices = static_cast<std::int64_t>(spec.layer.widths.size());
+  const std::vector<std::int64_t>& some = adapters.bias_slices;
+  if (!adapters.bias && (!some.empty() || adapters.rank0_bias)) {
+    checker.fail(some.empty() ? "adapters.rank0_bias" : "adapters.bias_slices", {"adapters.bias"},
+                 "there is no bias", "adapters.bias: true");
+  }
+  if (std::adjacent_find(some.begin(), some.end(), std::greater_equal<>()) != some.end() ||
+      (!some.empty() && some.back() >= slices)) {
+    checker.fail(
+        "adapters.bias_slices", {"layer.out"},
+        fmt::format("'adapters.bias_slices' is [{}] of {} slices", fmt::join(some, ", "), slices),
+        "slices by number, from 0, ascending, each once");
+  }
+}
+
 void check_op(const Case& spec, const CaseChecker& checker) {
   if (spec.intermediate != Dtype::kFp32 && spec.intermediate != spec.dtype) {
     checker.fail("intermediate", {"dtype"},
@@ -78,6 +97,7 @@ void check_op(const Case& spec, const CaseChecker& checker) {
     checker.fail("adapters.bias", {"op"}, "op shrink has no output that a bias is added to",
                  "false");
   }
+  check_bias(spec, checker);
   if (spec.idle_rows == IdleRows::kZeroed && (spec.add_inputs || spec.op == Op::kShrink)) {
     checker.fail("idle_rows", {"add_inputs", "op"},
                  "'idle_rows' is zeroed, but the op overwrites no y",

@@ -10,7 +10,6 @@
 namespace lora_bench {
 namespace {
 
-constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
 constexpr double kMaxMilliseconds = 3.6e6;
 constexpr const char* kLawNames =
     "identical, distinct, uniform, one-vs-rest, blocks, {zipf: 0 to 16}, {hot: 0 to 1}, {trace: "
@@ -58,36 +57,6 @@ std::vector<Field> fields_of_file() {
       {{"cases", "list of maps", "maps of fields, each with a `name` if you like", "none",
         "named points; multiplied with `sweep` if there is one"}},
   };
-}
-
-// Rows that op metadata does not take.
-std::vector<Field> of_products(std::vector<Field> rows) {
-  for (Field& row : rows) {
-    row.of_products = row.doc.path != "op";
-  }
-  return rows;
-}
-
-std::vector<Field> fields_of_op() {
-  const std::vector<std::string> dtypes{"bf16", "fp16", "fp32"};
-  return of_products({
-      choice("op", at(&Case::op), "what is computed", {.when = always, .alone_in_ids = true}),
-      choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y",
-             {.when = always, .alone_in_ids = true}, dtypes),
-      choice("intermediate", at(&Case::intermediate), "storage of h",
-             {.allowed = "fp32 or the same as `dtype`"}, dtypes),
-      choice("scale_at", at(&Case::scale_at), "which half applies the adapter's scale",
-             {.also = " (embedding: expand)", .fallback = "shrink (embedding: expand)"}),
-      boolean("add_inputs", at(&Case::add_inputs), "add to y (true) or overwrite it (false)",
-              {.instead_of_layer = kOwnRows}),
-      choice("idle_rows", at(&Case::idle_rows),
-             "what an op that overwrites y leaves in rows that no adapter acts on: y as it was, or "
-             "zeros",
-             {.instead_of_layer = kOwnRows}),
-      boolean("shrink_adds", at(&Case::shrink_adds),
-              "op shrink adds to an h that is given; proved, not timed",
-              {.instead_of_layer = "op shrink"}),
-  });
 }
 
 std::vector<Field> fields_of_shape() {
@@ -186,6 +155,17 @@ std::vector<Field> fields_of_adapters() {
           kListText),
       boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice",
               {.of_products = true}),
+      field_of(
+          "adapters.bias_slices", "list", adapters(&AdapterSpec::bias_slices),
+          "slices by number, from 0, ascending", "slices that have a bias, where not all have",
+          {.fallback = "[]: all", .instead_of_layer = "op linear", .of_products = true},
+          [](const Reader& reader, std::vector<std::int64_t>& target, FieldContext&) {
+            reader.integers(target, 0, kMaxSlices - 1);
+          },
+          kListText),
+      boolean("adapters.rank0_bias", adapters(&AdapterSpec::rank0_bias),
+              "adapters of rank 0 have a bias all the same, so that they act on their rows",
+              {.instead_of_layer = "op linear", .of_products = true}),
   };
 }
 

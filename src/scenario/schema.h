@@ -51,10 +51,14 @@ struct Field {
 
 using Fields = std::vector<Field>;
 
-// The rows of op metadata, of op layer, and of how a plan is handed over.
+// The rows of op metadata, of op layer, of how a plan is handed over and of what an op computes.
 [[nodiscard]] std::vector<Field> fields_of_metadata();
 [[nodiscard]] std::vector<Field> fields_of_layer();
 [[nodiscard]] std::vector<Field> fields_of_plan();
+[[nodiscard]] std::vector<Field> fields_of_op();
+// Rows that op metadata does not take.
+[[nodiscard]] std::vector<Field> of_products(std::vector<Field> rows);
+inline constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
 
 // The one table; unknown keys, docs, `list` and defaults follow from it. A tuning is one row of it,
 // for the text of a case.

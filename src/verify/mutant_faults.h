@@ -83,6 +83,8 @@ enum class Fault : std::uint8_t {
   kBiasForgotten,
   kBiasTwice,
   kBiasOnBaseRows,
+  kBiasWhereNoneIs,
+  kRankZeroBiasForgotten,
   // Which column.
   kColumnShifted,
   kSlicesSwapped,
@@ -192,6 +194,9 @@ void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault
 
 // Which slice's weights a slice uses.
 [[nodiscard]] std::int64_t weights_of(const Problem& problem, Fault fault, std::int64_t slice);
+
+// Which slice's bias a slice adds; -1: none.
+[[nodiscard]] std::int64_t slice_of_bias(const Problem& problem, Fault fault, std::int64_t slice);
 
 // The column of y that `column` of `slice` goes to, whether it is left out, and what lies between
 // rows.

@@ -286,7 +286,19 @@ std::vector<Case> semantics_cases() {
   Case adding = shrink_case();
   adding.id = "shrink-adds";
   adding.shrink_adds = true;
-  return {zeroed, adding};
+
+  Case biased = plain_case("bias-of-some-slices");
+  biased.layer.widths = {48, 33, 20};
+  biased.layer.y_stride = 101;
+  biased.adapters.rank.list = {8, 0, 3};
+  biased.adapters.bias = true;
+  biased.adapters.bias_slices = {0, 2};
+
+  Case rank_zero = plain_case("rank-zero-bias");
+  rank_zero.adapters.rank.list = {0, 4};
+  rank_zero.adapters.bias = true;
+  rank_zero.adapters.rank0_bias = true;
+  return {zeroed, adding, biased, rank_zero};
 }
 
 // Cases whose plan is handed over in a published form.

@@ -266,12 +266,14 @@ float delta_of(const Launch& launch, const RowTask& task, const std::vector<floa
 
 float biased(const Launch& launch, float delta, const RowTask& task, std::int64_t slice,
              std::int64_t column) {
-  if (!launch.problem.bias || launch.is(Fault::kBiasForgotten)) {
+  const std::int64_t taken = slice_of_bias(launch.problem, launch.fault, slice);
+  if (taken < 0 || launch.is(Fault::kBiasForgotten)) {
     return delta;
   }
-  const auto index = static_cast<std::size_t>(slice);
+  const auto index = static_cast<std::size_t>(taken);
+  const std::int64_t width = launch.problem.widths[index];
   const float bias = load(launch.problem.dtype[Role::kBias], launch.operands.bias[index],
-                          task.adapter * launch.problem.widths[index] + column);
+                          task.adapter * width + column % width);
   return delta + (launch.is(Fault::kBiasTwice) ? 2 * bias : bias);
 }
 
@@ -319,9 +321,8 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     const float delta = biased(launch, off * sum, task, slice, column);
     const float before = load(problem.dtype[Role::kY], launch.operands.y, index);
     const float y = added_to_y(launch, delta, before);
-    const bool saturates =
-        (launch.is(Fault::kFp16Saturates) && problem.dtype[Role::kY] == Dtype::kFp16) ||
-        (launch.is(Fault::kYSaturatesAt65504) && problem.dtype[Role::kY] != Dtype::kFp16);
+    const bool fp16 = problem.dtype[Role::kY] == Dtype::kFp16;
+    const bool saturates = launch.is(fp16 ? Fault::kFp16Saturates : Fault::kYSaturatesAt65504);
     const float kept = launch.is(Fault::kYTruncated) ? cut_to(problem.dtype[Role::kY], y) : y;
     store(problem.dtype[Role::kY], launch.operands.y, index,
           saturates ? std::clamp(kept, -kLargestFp16, kLargestFp16) : kept);

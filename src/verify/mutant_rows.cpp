@@ -121,9 +121,14 @@ std::int32_t adapter_of(const Operands& operands, const std::vector<Group>& grou
   return groups[static_cast<std::size_t>(group)].adapter;
 }
 
-// Rows without adapter and rows of an adapter of rank 0 stay as they are, bias or not.
-bool does_something(const Operands& operands, std::int32_t adapter, Fault fault) {
-  return adapter >= 0 && (operands.rank[adapter] > 0 || fault == Fault::kRankZeroReadsLaneZero);
+// Rows without adapter and rows of an adapter of rank 0 stay as they are, unless that adds a bias.
+bool does_something(const Problem& problem, const Operands& operands, std::int32_t adapter,
+                    Fault fault) {
+  if (adapter < 0 || operands.rank[adapter] > 0) {
+    return adapter >= 0;
+  }
+  return fault == Fault::kRankZeroReadsLaneZero ||
+         (problem.acts(adapter, 0) && fault != Fault::kRankZeroBiasForgotten);
 }
 
 std::int64_t source_of(const Problem& problem, std::int64_t token, Fault fault) {
@@ -168,7 +173,7 @@ std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operand
     for (std::int64_t position = rows.first; position < rows.last; ++position) {
       const std::int64_t token = operands.token_order[position];
       const std::int32_t adapter = adapter_of(operands, groups, group, position, fault);
-      if (does_something(operands, adapter, fault)) {
+      if (does_something(problem, operands, adapter, fault)) {
         tasks.push_back({token, source_of(problem, token, fault), adapter});
       }
     }
@@ -227,6 +232,19 @@ std::int64_t y_pitch(const Problem& problem, Fault fault) {
     pitch += width;
   }
   return pitch;
+}
+
+std::int64_t slice_of_bias(const Problem& problem, Fault fault, std::int64_t slice) {
+  if (problem.has_bias(slice)) {
+    return slice;
+  }
+  for (std::int64_t other = 0; other < problem.slices() && fault == Fault::kBiasWhereNoneIs;
+       ++other) {
+    if (problem.has_bias(other) && problem.widths[static_cast<std::size_t>(other)] > 0) {
+      return other;
+    }
+  }
+  return -1;
 }
 
 std::int64_t weights_of(const Problem& problem, Fault fault, std::int64_t slice) {

@@ -291,6 +291,14 @@ void draw_semantics(Dice dice, Case& spec) {
   if (!spec.add_inputs && has_expand(spec.op) && dice.coin()) {
     spec.idle_rows = IdleRows::kZeroed;
   }
+  if (spec.adapters.bias && dice.one_in(3)) {
+    for (std::int64_t slice = 0; slice < std::ssize(spec.layer.widths); ++slice) {
+      if (dice.coin()) {
+        spec.adapters.bias_slices.push_back(slice);
+      }
+    }
+  }
+  spec.adapters.rank0_bias = spec.adapters.bias && dice.one_in(4);
   spec.shrink_adds = spec.op == Op::kShrink && dice.one_in(4);
 }
 

@@ -88,6 +88,10 @@ void settle(Case& spec, const Slack& slack) {
   adapters.rank.list.resize(std::min(adapters.rank.list.size(), slots));
   adapters.scale.resize(std::min(adapters.scale.size(), slots));
   adapters.bias = adapters.bias && has_expand(spec.op);
+  adapters.rank0_bias = adapters.rank0_bias && adapters.bias;
+  std::erase_if(adapters.bias_slices, [&](std::int64_t slice) {
+    return !adapters.bias || slice >= std::ssize(spec.layer.widths);
+  });
   adapters.max_rank = std::max<std::int64_t>(1, largest_rank(adapters.rank)) + slack.rank;
   for (SkewLaw* law : {&spec.skew, &spec.prefill_skew}) {
     if (law->kind == Skew::kOneVsRest && adapters.slots < 2) {
@@ -314,6 +318,8 @@ std::vector<Case> plainer_batch(const Case& spec) {
 std::vector<Case> plainer_op(const Case& spec) {
   Smaller smaller(spec);
   smaller.with([](Case& next) { next.adapters.bias = false; })
+      .with([](Case& next) { next.adapters.bias_slices.clear(); })
+      .with([](Case& next) { next.adapters.rank0_bias = false; })
       .with([](Case& next) { next.adapters.scale = {1.0}; })
       .with([](Case& next) { next.adapters.scale.resize(1); })
       .with([](Case& next) { next.idle_rows = IdleRows::kKept; })

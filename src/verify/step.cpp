@@ -208,6 +208,8 @@ Step fill_unused(const Step& step) {
 Step single_slice(const Step& step, std::int64_t slice) {
   Step result = step;
   Problem& problem = result.problem;
+  problem.bias = problem.has_bias(slice);
+  problem.bias_slices.clear();
   problem.widths = {step.problem.widths[at(slice)]};
   problem.offset_start = std::accumulate(step.problem.widths.begin(),
                                          step.problem.widths.begin() + slice, problem.offset_start);

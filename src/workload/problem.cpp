@@ -55,6 +55,8 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.idle_rows = spec.idle_rows;
   problem.shrink_adds = spec.shrink_adds;
   problem.bias = spec.adapters.bias && has_expand(spec.op);
+  problem.bias_slices = spec.adapters.bias_slices;
+  problem.rank0_bias = spec.adapters.rank0_bias;
   problem.tokens = static_cast<std::int64_t>(batch.adapter_of_token.size());
   problem.in_features = layer.in_features;
   problem.widths = layer.widths;
@@ -85,6 +87,11 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
 
 Problem make_problem(const Case& spec) {
   return make_problem(spec, draw_batch(spec), draw_adapters(spec));
+}
+
+bool Problem::has_bias(std::int64_t slice) const {
+  return bias && (bias_slices.empty() ||
+                  std::find(bias_slices.begin(), bias_slices.end(), slice) != bias_slices.end());
 }
 
 bool OperandDtypes::alike() const {
@@ -140,7 +147,7 @@ std::vector<Operand> operands_of(const Problem& problem) {
     const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
     add(Role::kA, slice, shrink, {slots, problem.max_rank, problem.in_features});
     add(Role::kB, slice, expand, {slots, width, problem.max_rank});
-    add(Role::kBias, slice, expand && problem.bias, {slots, width});
+    add(Role::kBias, slice, expand && problem.has_bias(slice), {slots, width});
   }
   add(Role::kH, -1, true, {problem.slices(), problem.tokens, problem.max_rank});
   add(Role::kY, -1, expand, {problem.tokens, problem.y_stride});
@@ -186,6 +193,9 @@ std::string content_of(const Problem& problem) {
   // What is asked beyond the plain op; a plain one has the content that it always had.
   if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
     text += "|" + semantics;
+    for (const Operand& operand : operands) {
+      text += operand.role == Role::kBias && operand.elements > 0 ? label(operand) : "";
+    }
   }
   if (!problem.own_rank.empty()) {
     text += fmt::format("|{}", fmt::join(problem.own_rank, ","));

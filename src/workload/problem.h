@@ -47,9 +47,11 @@ struct Problem {
   IdleRows idle_rows = IdleRows::kKept;
   bool shrink_adds = false;
   bool bias = false;
-  std::int64_t tokens = 0;           // M
-  std::int64_t in_features = 0;      // K
-  std::vector<std::int64_t> widths;  // N_i, may be 0
+  std::vector<std::int64_t> bias_slices;  // that have one; none: all
+  bool rank0_bias = false;                // adapters of rank 0 have one too
+  std::int64_t tokens = 0;                // M
+  std::int64_t in_features = 0;           // K
+  std::vector<std::int64_t> widths;       // N_i, may be 0
   std::int64_t offset_start = 0;
   std::int64_t x_stride = 0;
   std::int64_t a_stride = 0;  // of a base product alone: between rows of W; 0: in_features
@@ -70,9 +72,15 @@ struct Problem {
   Tuning tuning;  // what backend `auto` is told
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
-  // Whether the adapter of a row does anything to it; of kNoAdapter it does not.
+  [[nodiscard]] bool has_bias(std::int64_t slice) const;
+  // Whether an adapter does something to its rows though it has rank 0.
+  [[nodiscard]] bool biases_rank0() const { return rank0_bias && bias && has_expand(op); }
+  // Whether the adapter of a row, of that rank, does anything to it; kNoAdapter does not.
+  [[nodiscard]] bool acts(std::int32_t adapter, std::int64_t its_rank) const {
+    return adapter >= 0 && adapter < slots && (its_rank > 0 || biases_rank0());
+  }
   [[nodiscard]] bool acts(std::int32_t adapter) const {
-    return adapter >= 0 && rank[static_cast<std::size_t>(adapter)] > 0;
+    return adapter >= 0 && acts(adapter, rank[static_cast<std::size_t>(adapter)]);
   }
   [[nodiscard]] bool acts_on(std::int64_t token) const {
     return acts(plan.adapter_of_token[static_cast<std::size_t>(token)]);

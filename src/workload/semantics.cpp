@@ -4,6 +4,21 @@
 
 namespace lora_bench {
 
+namespace {
+
+// Of slices without columns nobody asks.
+bool has_bias_of_some(const Problem& problem) {
+  bool with = false, without = false;
+  for (std::int64_t slice = 0; slice < problem.slices() && has_expand(problem.op); ++slice) {
+    const bool columns = problem.widths[static_cast<std::size_t>(slice)] > 0;
+    with = with || (columns && problem.has_bias(slice));
+    without = without || (columns && !problem.has_bias(slice));
+  }
+  return with && without;
+}
+
+}  // namespace
+
 const std::array<SemanticDoc, kSemantics>& semantic_docs() {
   static constexpr std::array<SemanticDoc, kSemantics> kDocs{{
       {Semantic::kZeroedIdleRows, "idle_rows: zeroed",
@@ -11,6 +26,11 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
        [](const Problem& problem) { return problem.zeroes_idle_rows(); }},
       {Semantic::kAddingShrink, "shrink_adds: true", "it overwrites h",
        [](const Problem& problem) { return problem.adds_to_h(); }},
+      {Semantic::kBiasOfSomeSlices, "adapters.bias_slices: some", "it has a bias of all or of none",
+       has_bias_of_some},
+      {Semantic::kRankZeroBias, "adapters.rank0_bias: true",
+       "an adapter of rank 0 does nothing there",
+       [](const Problem& problem) { return problem.biases_rank0(); }},
   }};
   return kDocs;
 }

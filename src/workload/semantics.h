@@ -13,7 +13,12 @@ namespace lora_bench {
 
 // What a step may ask beyond the plain op, which every backend does. A backend that does not name
 // one of them as its own refuses it.
-enum class Semantic : std::uint8_t { kZeroedIdleRows, kAddingShrink };
+enum class Semantic : std::uint8_t {
+  kZeroedIdleRows,
+  kAddingShrink,
+  kBiasOfSomeSlices,
+  kRankZeroBias,
+};
 
 // The bit of one of them, as a plugin says it.
 [[nodiscard]] constexpr std::uint64_t bit_of(Semantic semantic) {
@@ -34,7 +39,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 2;
+inline constexpr std::size_t kSemantics = 4;
 
 struct SemanticDoc {
   Semantic semantic;

@@ -187,3 +187,45 @@ TEST_CASE("adding shrink: it is asked of op shrink alone, and not timed") {
   const Problem adds = problem_with("op: shrink\nshrink_adds: true\nmeasure: false\n");
   CHECK(count_work(adds).bytes - count_work(plain).bytes == count_work(plain).written_bytes);
 }
+
+TEST_CASE(
+    "bias of some slices: proof passes what leaves the others alone and fails what does not") {
+  for (const char* more : {"", "dtype: fp32\nadd_inputs: false\n", "op: expand\n"}) {
+    CAPTURE(more);
+    const Problem problem =
+        problem_with(std::string("adapters.bias: true\nadapters.bias_slices: [1]\n") + more);
+    CHECK(problem.has_bias(1));
+    CHECK_FALSE(problem.has_bias(0));
+    CHECK(operand_of(problem, Role::kBias, 0).elements == 0);
+    CHECK(operand_of(problem, Role::kBias, 1).elements == 4 * 8);
+    CHECK(verdict_of(*make_cpu_backend(), problem).status == Status::kPassed);
+    CHECK(verdict_of(*make_mutant("bias-where-none-is"), problem).status == Status::kFailed);
+    CHECK(verdict_of(*make_mutant("bias-forgotten"), problem).status == Status::kFailed);
+  }
+  // A slice without columns has none that anybody could ask for.
+  CHECK(semantics_text(problem_with("adapters.bias: true\nadapters.bias_slices: [0]\n"
+                                    "layer.out: [32, 0]\n"))
+            .empty());
+}
+
+TEST_CASE("bias of some slices: what names no slice, or no bias, is refused") {
+  CHECK(contains(why_refused("adapters.bias_slices: [0]\n"), "there is no bias"));
+  CHECK(contains(why_refused("adapters.rank0_bias: true\n"), "there is no bias"));
+  CHECK(
+      contains(why_refused("adapters.bias: true\nadapters.bias_slices: [0, 2]\n"), "of 2 slices"));
+  CHECK(contains(why_refused("adapters.bias: true\nadapters.bias_slices: [1, 0]\n"), "ascending"));
+}
+
+TEST_CASE("bias of rank 0: proof passes what adds it and fails what leaves the rows alone") {
+  for (const char* more :
+       {"", "dtype: fp32\n", "adapters.rank: 0\n", "adapters.bias_slices: [1]\n",
+        "plan: {form: chunked, idle_segments: true}\n", "add_inputs: false\nidle_rows: zeroed\n"}) {
+    CAPTURE(more);
+    const Problem problem =
+        problem_with(std::string("adapters.bias: true\nadapters.rank0_bias: true\n") + more);
+    CHECK(contains(semantics_text(problem), "adapters.rank0_bias: true"));
+    CHECK(verdict_of(*make_cpu_backend(), problem).status == Status::kPassed);
+    CHECK(verdict_of(*make_mutant("rank-zero-bias-forgotten"), problem).status == Status::kFailed);
+    CHECK(owned_elements(problem) == 32 * problem.plan.rows_with_adapter());
+  }
+}

@@ -40,6 +40,7 @@ inline Problem random_problem(std::uint64_t seed) {
   problem.scale_at = dice.one_of<ScaleAt>({ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = dice.below(3) != 0;
   problem.bias = has_expand(problem.op) && dice.below(2) == 0;
+  problem.rank0_bias = problem.bias && problem.scale_at == ScaleAt::kShrink;
   problem.shrink_adds = problem.op == Op::kShrink && problem.add_inputs;
   problem.tokens = dice.one_of<std::int64_t>({0, 1, 2, 7, 33, 70, 230});
   problem.in_features = dice.one_of<std::int64_t>({1, 3, 16, 65, 512, 1031});
@@ -116,7 +117,7 @@ inline HostResult by_definition(const Problem& problem, const Tensors& tensors) 
     for (std::size_t i = 0; i < problem.widths.size(); ++i) {
       const std::int64_t width = problem.widths[i];
       const double scale =
-          rank == 0 ? 1 : static_cast<double>(tensors.scale[static_cast<std::size_t>(slot)]);
+          slot < 0 ? 1 : static_cast<double>(tensors.scale[static_cast<std::size_t>(slot)]);
       const std::int64_t of_h =
           (static_cast<std::int64_t>(i) * problem.tokens + token) * problem.max_rank;
       for (std::int64_t r = 0; r < rank && width > 0 && has_shrink(problem.op); ++r) {
@@ -129,14 +130,17 @@ inline HostResult by_definition(const Problem& problem, const Tensors& tensors) 
         sum += problem.adds_to_h() ? value(tensors.h, of_h + r) : 0;
         store(result.h.dtype, result.h.data.data(), of_h + r, static_cast<float>(sum));
       }
-      for (std::int64_t n = 0; n < width && rank > 0 && has_expand(problem.op); ++n) {
+      const bool acts = problem.acts(static_cast<std::int32_t>(slot));
+      for (std::int64_t n = 0; n < width && acts && has_expand(problem.op); ++n) {
         double sum = 0;
         for (std::int64_t r = 0; r < rank; ++r) {
           sum += value(result.h, of_h + r) *
                  value(tensors.b[i], (slot * width + n) * problem.max_rank + r);
         }
         sum *= problem.scale_at == ScaleAt::kExpand ? scale : 1;
-        sum += problem.bias ? value(tensors.bias[i], slot * width + n) : 0;
+        sum += problem.has_bias(static_cast<std::int64_t>(i))
+                   ? value(tensors.bias[i], slot * width + n)
+                   : 0;
         const std::int64_t at = token * problem.y_stride + start + n;
         sum += problem.add_inputs ? value(tensors.y, at) : 0;
         store(result.y.dtype, result.y.data.data(), at, static_cast<float>(sum));
