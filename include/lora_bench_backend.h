@@ -48,7 +48,9 @@ enum {
   LORA_BENCH_TAKES_ADDING_SHRINK = 1 << 1,    /* lora_bench_problem.adds_to_h */
   LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES = 1 << 2, /* lora_bench_operands.bias[i] may be NULL beside
                                                   * others that are not */
-  LORA_BENCH_TAKES_RANK0_BIAS = 1 << 3           /* lora_bench_problem.rank0_bias */
+  LORA_BENCH_TAKES_RANK0_BIAS = 1 << 3,          /* lora_bench_problem.rank0_bias */
+  LORA_BENCH_TAKES_OTHER_DTYPES = 1 << 4         /* a_dtype, b_dtype and bias_dtype that are not
+                                                  * those of x and y */
 };
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
@@ -58,7 +60,8 @@ typedef struct lora_bench_problem {
   uint32_t struct_size;  /* of this struct as the caller knows it */
   int32_t op;            /* LORA_BENCH_SHRINK ... */
   int32_t x_dtype;       /* LORA_BENCH_FP32 ... of each operand, whether the op has it or not; */
-  int32_t a_dtype;       /* today x, a, b, bias and y have one dtype, but do not rely on it */
+  int32_t a_dtype;       /* x and y have one, and a, b and bias that or, where `takes` says so,
+                          * another of their own */
   int32_t b_dtype;
   int32_t bias_dtype;
   int32_t h_dtype;       /* in every op: a linear case has an h of 16 bits too */
@@ -139,6 +142,10 @@ typedef struct lora_bench_numerics {
   int64_t expand_depth; /* the same over the rank, bias and y included [max_rank + 2] */
   int64_t partials;     /* partial sums that meet in one element of h; 1 is the whole sum [1] */
   char summation[128];  /* one line for people, a column of the row [""] */
+
+  /* What follows was appended. */
+  int32_t casts_h;  /* 1: h is rounded to b_dtype before it is multiplied with B [0] */
+  int32_t reserved; /* 0 */
 } lora_bench_numerics;
 
 /* The machine, for supports(). */

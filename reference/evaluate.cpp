@@ -58,7 +58,9 @@ double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
 // An fp16 h may be infinite where its value rounds to no finite number.
 bool overflows(const Problem& problem, const Arithmetic& arithmetic, double largest) {
   constexpr double kNoFiniteFp16 = 65520;
-  return problem.shrink && arithmetic.intermediate == Number::kFp16 && largest >= kNoFiniteFp16;
+  const bool stored = problem.shrink && arithmetic.intermediate == Number::kFp16;
+  const bool cast = arithmetic.casts_h && problem.numbers.b == Number::kFp16;
+  return (stored || cast) && largest >= kNoFiniteFp16;
 }
 
 ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
@@ -232,6 +234,24 @@ void add_given(const Arithmetic& arithmetic, const Hidden& given, Hidden& hidden
   }
 }
 
+// h as the second product takes it, where that has it in the format of B.
+void cast_to_b(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+               Hidden& hidden) {
+  const Number stored = problem.shrink ? arithmetic.intermediate : problem.numbers.h;
+  if (!problem.expand || !arithmetic.casts_h || stored == problem.numbers.b) {
+    return;
+  }
+  const Roundoff cast = roundoff(problem.numbers.b);
+  for (std::size_t i = 0; i < hidden.value.size(); ++i) {
+    if (rounding == Rounding::kModelled) {
+      hidden.value[i] = round_to(problem.numbers.b, hidden.value[i]);
+    } else {
+      hidden.error[i] +=
+          cast.relative * (std::fabs(hidden.value[i]) + hidden.error[i]) + cast.absolute;
+    }
+  }
+}
+
 double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                      const Part& part, std::int64_t threads, Rows& result) {
   std::vector<Hidden> hidden = problem.shrink ? shrink(problem, arithmetic, rounding, part, threads)
@@ -244,6 +264,7 @@ double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Round
   }
   double largest = 0;
   for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
+    cast_to_b(problem, arithmetic, rounding, hidden[slice]);
     largest = std::max(largest, hidden[slice].largest_partial);
     if (!problem.expand && problem.widths[slice] > 0) {
       keep_hidden(problem, part, hidden[slice], static_cast<std::int64_t>(slice), result);

@@ -58,6 +58,7 @@ struct Arithmetic {
   // h is a sum of so many terms, each over a run of K of its own with `partials` of them, each
   // stored as h is, as their sums may be.
   std::int64_t terms_of_h = 1;
+  bool casts_h = false;  // to the format of B, before the second product
   bool rounds_delta = false;
 
   [[nodiscard]] bool operator==(const Arithmetic&) const = default;

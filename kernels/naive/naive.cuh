@@ -10,7 +10,7 @@ namespace lora_bench::kernels {
 // bits whatever else is in the batch. Neighbouring warps share a row of x (in L1 or L2); A streams
 // from memory once per token that uses it. Bound: memory, with every A read as often as it has
 // rows.
-template <typename T, typename H>
+template <typename X, typename W, typename H>
 __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
   const std::int64_t lanes = params.slices * params.max_rank;
   const std::int64_t items = params.tokens * lanes;
@@ -25,8 +25,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
     if (adapter < 0 || lane >= params.rank[adapter]) {
       continue;  // the whole warp: the item is the same for all its threads
     }
-    const T* x = static_cast<const T*>(params.x) + token * params.x_stride;
-    const T* a = static_cast<const T*>(params.a[slice]) +
+    const X* x = static_cast<const X*>(params.x) + token * params.x_stride;
+    const W* a = static_cast<const W*>(params.a[slice]) +
                  (adapter * params.max_rank + lane) * params.in_features;
     float sum = 0;
     for (std::int64_t k = thread; k < params.in_features; k += kWarp) {
@@ -46,7 +46,7 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
 // A thread owns one (token, column) and writes one element of y. Neighbours own neighbouring
 // columns: y coalesces, h is the same for all, each reads its own row of B. Bound: memory, with
 // every B read as often as it has rows.
-template <typename T, typename H>
+template <typename Y, typename W, typename H>
 __global__ void naive_expand(const __grid_constant__ ExpandParams params) {
   const std::int64_t items = params.tokens * params.columns;
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
@@ -66,44 +66,66 @@ __global__ void naive_expand(const __grid_constant__ ExpandParams params) {
     const std::int64_t output = adapter * params.width[slice] + column;
     const H* h =
         static_cast<const H*>(params.h) + (slice * params.tokens + token) * params.max_rank;
-    const T* b = static_cast<const T*>(params.b[slice]) + output * params.max_rank;
+    const W* b = static_cast<const W*>(params.b[slice]) + output * params.max_rank;
     float sum = 0;
     for (std::int64_t lane = 0; lane < params.rank[adapter]; ++lane) {
       sum = fmaf(to_float(h[lane]), to_float(b[lane]), sum);
     }
     float value = params.scale == nullptr ? sum : params.scale[adapter] * sum;
     if (params.bias[slice] != nullptr) {
-      value += to_float(static_cast<const T*>(params.bias[slice])[output]);
+      value += to_float(static_cast<const W*>(params.bias[slice])[output]);
     }
-    T* y =
-        static_cast<T*>(params.y) + token * params.y_stride + params.first_column + column_in_row;
+    Y* y =
+        static_cast<Y*>(params.y) + token * params.y_stride + params.first_column + column_in_row;
     if (params.add_inputs) {
       value += to_float(*y);
     }
-    *y = from_float<T>(value);
+    *y = from_float<Y>(value);
   }
 }
 
-template <typename T, typename H>
-cudaError_t launch_shrink_as(const ShrinkParams& params, const NaiveTuning& tuning,
-                             cudaStream_t stream) {
-  if (tuning.blocks == 0) {
-    return cudaSuccess;
+// Calls `launch` with the type of the weights, and of h where the rows are of type Rows.
+template <typename Rows, typename Launch>
+cudaError_t visit_weights(const NaiveNumbers& numbers, Launch launch) {
+  const auto with_h = [&]<typename Weights>() {
+    return numbers.h == Number::kFp32 ? launch.template operator()<Weights, float>()
+                                      : launch.template operator()<Weights, Rows>();
+  };
+  switch (numbers.weights) {
+    case Number::kFp32:
+      return with_h.template operator()<float>();
+    case Number::kBf16:
+      return with_h.template operator()<__nv_bfloat16>();
+    case Number::kFp16:
+      return with_h.template operator()<__half>();
   }
-  naive_shrink<T, H><<<static_cast<unsigned>(tuning.blocks),
-                       static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
-  return cudaGetLastError();
+  return cudaErrorInvalidValue;
 }
 
-template <typename T, typename H>
-cudaError_t launch_expand_as(const ExpandParams& params, const NaiveTuning& tuning,
-                             cudaStream_t stream) {
+template <typename X>
+cudaError_t launch_shrink_of(const NaiveNumbers& numbers, const ShrinkParams& params,
+                             const NaiveTuning& tuning, cudaStream_t stream) {
   if (tuning.blocks == 0) {
     return cudaSuccess;
   }
-  naive_expand<T, H><<<static_cast<unsigned>(tuning.blocks),
-                       static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
-  return cudaGetLastError();
+  return visit_weights<X>(numbers, [&]<typename W, typename H>() {
+    naive_shrink<X, W, H><<<static_cast<unsigned>(tuning.blocks),
+                            static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
+    return cudaGetLastError();
+  });
+}
+
+template <typename Y>
+cudaError_t launch_expand_of(const NaiveNumbers& numbers, const ExpandParams& params,
+                             const NaiveTuning& tuning, cudaStream_t stream) {
+  if (tuning.blocks == 0) {
+    return cudaSuccess;
+  }
+  return visit_weights<Y>(numbers, [&]<typename W, typename H>() {
+    naive_expand<Y, W, H><<<static_cast<unsigned>(tuning.blocks),
+                            static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
+    return cudaGetLastError();
+  });
 }
 
 }  // namespace lora_bench::kernels

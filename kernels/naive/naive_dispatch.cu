@@ -5,49 +5,44 @@
 
 namespace lora_bench::kernels {
 
-template <typename T, typename H>
-cudaError_t launch_shrink_as(const ShrinkParams& params, const NaiveTuning& tuning,
-                             cudaStream_t stream);
-template <typename T, typename H>
-cudaError_t launch_expand_as(const ExpandParams& params, const NaiveTuning& tuning,
-                             cudaStream_t stream);
+template <typename X>
+cudaError_t launch_shrink_of(const NaiveNumbers& numbers, const ShrinkParams& params,
+                             const NaiveTuning& tuning, cudaStream_t stream);
+template <typename Y>
+cudaError_t launch_expand_of(const NaiveNumbers& numbers, const ExpandParams& params,
+                             const NaiveTuning& tuning, cudaStream_t stream);
 
 namespace {
 
-// Calls `launch` with the types that stand for the pair; instantiated in naive_<dtype>.cu.
+// Calls `launch` with the type of the rows; instantiated in naive_<dtype>.cu.
 template <typename Launch>
-cudaError_t visit_types(Number number, Number intermediate, Launch launch) {
-  const bool wide = intermediate == Number::kFp32;
-  if (!wide && intermediate != number) {
+cudaError_t visit_rows(const NaiveNumbers& numbers, Launch launch) {
+  if (numbers.h != Number::kFp32 && numbers.h != numbers.rows) {
     return cudaErrorInvalidValue;
   }
-  switch (number) {
+  switch (numbers.rows) {
     case Number::kFp32:
-      return launch.template operator()<float, float>();
+      return launch.template operator()<float>();
     case Number::kBf16:
-      return wide ? launch.template operator()<__nv_bfloat16, float>()
-                  : launch.template operator()<__nv_bfloat16, __nv_bfloat16>();
+      return launch.template operator()<__nv_bfloat16>();
     case Number::kFp16:
-      return wide ? launch.template operator()<__half, float>()
-                  : launch.template operator()<__half, __half>();
+      return launch.template operator()<__half>();
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
 
-cudaError_t launch_naive_shrink(Number number, Number intermediate, const ShrinkParams& params,
+cudaError_t launch_naive_shrink(const NaiveNumbers& numbers, const ShrinkParams& params,
                                 const NaiveTuning& tuning, cudaStream_t stream) {
-  return visit_types(number, intermediate, [&]<typename T, typename H>() {
-    return launch_shrink_as<T, H>(params, tuning, stream);
-  });
+  return visit_rows(
+      numbers, [&]<typename X>() { return launch_shrink_of<X>(numbers, params, tuning, stream); });
 }
 
-cudaError_t launch_naive_expand(Number number, Number intermediate, const ExpandParams& params,
+cudaError_t launch_naive_expand(const NaiveNumbers& numbers, const ExpandParams& params,
                                 const NaiveTuning& tuning, cudaStream_t stream) {
-  return visit_types(number, intermediate, [&]<typename T, typename H>() {
-    return launch_expand_as<T, H>(params, tuning, stream);
-  });
+  return visit_rows(
+      numbers, [&]<typename Y>() { return launch_expand_of<Y>(numbers, params, tuning, stream); });
 }
 
 }  // namespace lora_bench::kernels

@@ -2,13 +2,9 @@
 
 namespace lora_bench::kernels {
 
-template cudaError_t launch_shrink_as<__half, float>(const ShrinkParams&, const NaiveTuning&,
-                                                     cudaStream_t);
-template cudaError_t launch_shrink_as<__half, __half>(const ShrinkParams&, const NaiveTuning&,
-                                                      cudaStream_t);
-template cudaError_t launch_expand_as<__half, float>(const ExpandParams&, const NaiveTuning&,
-                                                     cudaStream_t);
-template cudaError_t launch_expand_as<__half, __half>(const ExpandParams&, const NaiveTuning&,
-                                                      cudaStream_t);
+template cudaError_t launch_shrink_of<__half>(const NaiveNumbers&, const ShrinkParams&,
+                                              const NaiveTuning&, cudaStream_t);
+template cudaError_t launch_expand_of<__half>(const NaiveNumbers&, const ExpandParams&,
+                                              const NaiveTuning&, cudaStream_t);
 
 }  // namespace lora_bench::kernels

@@ -25,6 +25,7 @@ struct Numerics {
   Dtype partial = Dtype::kFp32;       // how split-K partials are stored
   std::int64_t partials = 1;          // how many of them meet in one h element
   Dtype intermediate = Dtype::kFp32;  // how h is stored
+  bool casts_h = false;         // h is rounded to the dtype of B before it is multiplied with it
   bool rounds_delta = false;    // delta is rounded to the output dtype before it is added to y
   bool deterministic = true;    // twice the same call, the same bits
   bool batch_invariant = true;  // a row's bits do not depend on the rows around it

@@ -95,7 +95,7 @@ class CublasLtProduct final : public Backend {
                           "multiples of {} bytes",
                           problem.max_rank, kAlignmentBytes)};
     }
-    return kernels_take(problem);
+    return fast_kernels_take(problem);
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     if (streams(problem)) {

@@ -9,7 +9,8 @@ namespace {
 
 // Beyond the plain op.
 constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
-                                Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias);
+                                Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
+                                Semantic::kOtherDtypes);
 constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows, Semantic::kBiasOfSomeSlices);
 
 bool has_kernel(Dtype dtype) {
@@ -41,12 +42,10 @@ Support kernels_take(const Problem& problem) {
   if (const Support semantics = takes_semantics(problem, kNaiveTakes); !semantics.yes) {
     return semantics;
   }
-  if (!problem.dtype.alike()) {
-    return {false, "x, A, B, bias and y of unlike dtypes: kernels take one for all"};
-  }
-  if (!has_kernel(problem.dtype[Role::kX])) {
-    return {false,
-            fmt::format("no kernel takes {}: fp32, bf16, fp16", name(problem.dtype[Role::kX]))};
+  for (const Dtype dtype : problem.dtype.of_role) {
+    if (!has_kernel(dtype)) {
+      return {false, fmt::format("no kernel takes {}: fp32, bf16, fp16", name(dtype))};
+    }
   }
   if (problem.dtype[Role::kH] != Dtype::kFp32 &&
       problem.dtype[Role::kH] != problem.dtype[Role::kX]) {

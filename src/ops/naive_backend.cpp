@@ -39,19 +39,22 @@ class NaiveBackend final : public Backend {
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     enqueue_zero_idle_rows(problem, operands, stream);
-    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
-    const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
+    const auto numbers = [&](Role rows, Role weights) {
+      return kernels::NaiveNumbers{kernel_number(problem.dtype[rows]),
+                                   kernel_number(problem.dtype[weights]),
+                                   kernel_number(problem.dtype[Role::kH])};
+    };
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_shrink(
-          number, intermediate, shrink_params(problem, operands),
+          numbers(Role::kX, Role::kA), shrink_params(problem, operands),
           kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank),
           handle));
     }
     if (has_expand(problem.op)) {
       const kernels::ExpandParams params = expand_params(problem, operands);
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_expand(
-          number, intermediate, params,
+          numbers(Role::kY, Role::kB), params,
           kernels::naive_expand_tuning(problem.tokens, params.columns), handle));
     }
   }

@@ -44,7 +44,8 @@ constexpr std::array<std::pair<std::uint64_t, const char*>, kSemantics> kTakes{
     {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"},
      {LORA_BENCH_TAKES_ADDING_SHRINK, "LORA_BENCH_TAKES_ADDING_SHRINK"},
      {LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES, "LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES"},
-     {LORA_BENCH_TAKES_RANK0_BIAS, "LORA_BENCH_TAKES_RANK0_BIAS"}}};
+     {LORA_BENCH_TAKES_RANK0_BIAS, "LORA_BENCH_TAKES_RANK0_BIAS"},
+     {LORA_BENCH_TAKES_OTHER_DTYPES, "LORA_BENCH_TAKES_OTHER_DTYPES"}}};
 static_assert([] {
   for (std::size_t i = 0; i < kTakes.size(); ++i) {
     if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {
@@ -59,10 +60,10 @@ std::string not_named(const Problem& problem, std::uint64_t takes) {
   Semantics named;
   named.bits = takes;
   const std::optional<Semantic> refused = refused_semantic(problem, named);
-  return refused
-             ? fmt::format("{}: `takes` of its descriptor does not name {}", doc_of(*refused).asked,
-                           kTakes.at(static_cast<std::size_t>(*refused)).second)
-             : "";
+  return refused ? fmt::format("{}: `takes` of its descriptor does not name {}",
+                               doc_of(*refused).asked(problem),
+                               kTakes.at(static_cast<std::size_t>(*refused)).second)
+                 : "";
 }
 
 template <typename Struct>
@@ -370,6 +371,7 @@ class PluginBackend final : public Backend {
     numerics.partial = declared_dtype("partial", given.partial);
     numerics.partials = given.partials;
     numerics.intermediate = declared_dtype("intermediate", given.intermediate);
+    numerics.casts_h = given.casts_h != 0;
     numerics.rounds_delta = given.rounds_delta != 0;
     numerics.deterministic = given.deterministic != 0;
     numerics.batch_invariant = given.batch_invariant != 0;

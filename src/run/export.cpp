@@ -97,6 +97,7 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
             {"partial", name(numerics.partial)},
             {"partials", numerics.partials},
             {"intermediate", name(numerics.intermediate)},
+            {"casts_h", numerics.casts_h},
             {"rounds_delta", numerics.rounds_delta},
             {"summation", numerics.summation}}},
           {"measure", measure_of(spec.measure)},

@@ -195,6 +195,7 @@ struct AdapterSpec {
   std::int64_t max_rank = 0;  // stored lanes of A and B; >= largest rank
   Padding padding = Padding::kUnread;
   std::vector<double> scale;  // one for all, or cycles over slots
+  std::optional<Dtype> dtype;  // of A, B and bias; none: that of x and y
   bool bias = false;
   std::vector<std::int64_t> bias_slices;  // that have one; none: all
   bool rank0_bias = false;                // of adapters of rank 0 too

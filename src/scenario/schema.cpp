@@ -153,6 +153,18 @@ std::vector<Field> fields_of_adapters() {
             reader.scale(target);
           },
           kListText),
+      field_of(
+          "adapters.dtype", "word", adapters(&AdapterSpec::dtype), "bf16, fp16, fp32",
+          "storage of A, B and bias, where that is another than of x and y",
+          {.fallback = "as `dtype`", .instead_of_layer = "op linear", .of_products = true},
+          [](const Reader& reader, std::optional<Dtype>& target, FieldContext&) {
+            Dtype chosen = Dtype::kBf16;
+            reader.choice(chosen, {"bf16", "fp16", "fp32"});
+            target = chosen;
+          },
+          [](const std::optional<Dtype>& dtype) {
+            return std::string(dtype ? name(*dtype) : "none");
+          }),
       boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice",
               {.of_products = true}),
       field_of(

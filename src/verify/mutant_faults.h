@@ -46,6 +46,7 @@ enum class Fault : std::uint8_t {
   kBf16RunningSum,
   kTf32Operands,
   kAlignedLoads,
+  kWeightsTakenForX,
   kOrderVariesByRun,
   kOrderVariesByBatch,
   kOrderVariesRarely,

@@ -298,7 +298,10 @@ std::vector<Case> semantics_cases() {
   rank_zero.adapters.rank.list = {0, 4};
   rank_zero.adapters.bias = true;
   rank_zero.adapters.rank0_bias = true;
-  return {zeroed, adding, biased, rank_zero};
+
+  Case other_dtype = plain_case("adapters-fp16");
+  other_dtype.adapters.dtype = Dtype::kFp16;
+  return {zeroed, adding, biased, rank_zero, other_dtype};
 }
 
 // Cases whose plan is handed over in a published form.

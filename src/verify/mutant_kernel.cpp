@@ -106,7 +106,8 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
   const Problem& problem = launch.problem;
   const std::int32_t slot = launch.is(Fault::kEqualBShareA) ? launch.taken : at.adapter;
   std::vector<float> values =
-      decoded(problem.dtype[Role::kA], launch.operands.a[static_cast<std::size_t>(at.slice)],
+      decoded(dtype_read(problem, launch.fault, Role::kA),
+              launch.operands.a[static_cast<std::size_t>(at.slice)],
               (slot * problem.max_rank + at.lane) * problem.in_features, summed_elements(launch));
   for (float& value : values) {
     value = weight_as_read(problem.dtype[Role::kA], value, launch.fault);
@@ -245,8 +246,8 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
       problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch);
   const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
   const auto weights = static_cast<std::size_t>(weights_of(problem, launch.fault, slice));
-  std::vector<float> values =
-      decoded(problem.dtype[Role::kB], launch.operands.b[weights], slot * elements, elements);
+  std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
+                                      launch.operands.b[weights], slot * elements, elements);
   for (float& value : values) {
     value = weight_as_read(problem.dtype[Role::kB], value, launch.fault);
   }

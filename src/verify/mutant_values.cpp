@@ -130,6 +130,12 @@ float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault) {
   }
 }
 
+Dtype dtype_read(const Problem& problem, Fault fault, Role weights) {
+  const Dtype of_x = problem.dtype[has_expand(problem.op) ? Role::kY : Role::kX];
+  const bool same_size = size_bytes(of_x) == size_bytes(problem.dtype[weights]);
+  return fault == Fault::kWeightsTakenForX && same_size ? of_x : problem.dtype[weights];
+}
+
 float weight_as_read(Dtype dtype, float weight, Fault fault) {
   if (fault == Fault::kWeightsSaturateAt448) {
     return std::clamp(weight, -kLargestE4m3, kLargestE4m3);

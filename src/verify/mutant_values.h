@@ -48,6 +48,8 @@ class MutantMemory {
 // Faults by value: whether the row is left out, and what becomes of a number.
 [[nodiscard]] bool skips_row(const RowFacts& row, Fault fault);
 [[nodiscard]] float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault);
+// In which dtype A or B is read.
+[[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
 [[nodiscard]] float weight_as_read(Dtype dtype, float weight, Fault fault);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // Lanes of h below this are left out.

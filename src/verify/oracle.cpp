@@ -75,6 +75,7 @@ reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& 
   result.expand_depth = numerics.expand_depth;
   result.partial = number_of(numerics.partial);
   result.partials = numerics.partials;
+  result.casts_h = numerics.casts_h;
   result.rounds_delta = numerics.rounds_delta;
   // A backend may keep h better than the case asks, not worse. Where h is the result, its dtype is
   // the final rounding, which the comparison makes.

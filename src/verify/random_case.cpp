@@ -291,6 +291,10 @@ void draw_semantics(Dice dice, Case& spec) {
   if (!spec.add_inputs && has_expand(spec.op) && dice.coin()) {
     spec.idle_rows = IdleRows::kZeroed;
   }
+  if (dice.one_in(6)) {
+    spec.adapters.dtype =
+        dice.one_of(std::array<Dtype, 3>{Dtype::kBf16, Dtype::kFp16, Dtype::kFp32});
+  }
   if (spec.adapters.bias && dice.one_in(3)) {
     for (std::int64_t slice = 0; slice < std::ssize(spec.layer.widths); ++slice) {
       if (dice.coin()) {

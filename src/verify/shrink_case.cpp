@@ -318,6 +318,7 @@ std::vector<Case> plainer_batch(const Case& spec) {
 std::vector<Case> plainer_op(const Case& spec) {
   Smaller smaller(spec);
   smaller.with([](Case& next) { next.adapters.bias = false; })
+      .with([](Case& next) { next.adapters.dtype.reset(); })
       .with([](Case& next) { next.adapters.bias_slices.clear(); })
       .with([](Case& next) { next.adapters.rank0_bias = false; })
       .with([](Case& next) { next.adapters.scale = {1.0}; })

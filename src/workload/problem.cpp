@@ -50,6 +50,9 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   Problem problem;
   problem.op = has_base(spec.op) ? Op::kLinear : spec.op;
   problem.dtype = OperandDtypes(spec.dtype, spec.intermediate);
+  for (const Role role : {Role::kA, Role::kB, Role::kBias}) {
+    problem.dtype[role] = spec.adapters.dtype.value_or(spec.dtype);
+  }
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
   problem.idle_rows = spec.idle_rows;
@@ -193,9 +196,6 @@ std::string content_of(const Problem& problem) {
   // What is asked beyond the plain op; a plain one has the content that it always had.
   if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
     text += "|" + semantics;
-    for (const Operand& operand : operands) {
-      text += operand.role == Role::kBias && operand.elements > 0 ? label(operand) : "";
-    }
   }
   if (!problem.own_rank.empty()) {
     text += fmt::format("|{}", fmt::join(problem.own_rank, ","));

@@ -1,57 +1,77 @@
 #include "workload/semantics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
 
 namespace lora_bench {
 
 namespace {
 
+std::string said_if(bool asked, const char* text) { return asked ? text : ""; }
+
 // Of slices without columns nobody asks.
-bool has_bias_of_some(const Problem& problem) {
-  bool with = false, without = false;
+std::string some_biased(const Problem& problem) {
+  std::vector<std::int64_t> with;
+  bool without = false;
   for (std::int64_t slice = 0; slice < problem.slices() && has_expand(problem.op); ++slice) {
-    const bool columns = problem.widths[static_cast<std::size_t>(slice)] > 0;
-    with = with || (columns && problem.has_bias(slice));
-    without = without || (columns && !problem.has_bias(slice));
+    if (problem.widths[static_cast<std::size_t>(slice)] > 0) {
+      if (problem.has_bias(slice)) {
+        with.push_back(slice);
+      }
+      without = without || !problem.has_bias(slice);
+    }
   }
-  return with && without;
+  return with.empty() || !without
+             ? ""
+             : fmt::format("adapters.bias_slices: [{}]", fmt::join(with, ", "));
+}
+
+// The dtype of A, of B in an expand.
+std::string other_dtype(const Problem& problem) {
+  const Role weights = has_shrink(problem.op) ? Role::kA : Role::kB;
+  return problem.dtype.alike() ? ""
+                               : fmt::format("adapters.dtype: {}", name(problem.dtype[weights]));
 }
 
 }  // namespace
 
 const std::array<SemanticDoc, kSemantics>& semantic_docs() {
   static constexpr std::array<SemanticDoc, kSemantics> kDocs{{
-      {Semantic::kZeroedIdleRows, "idle_rows: zeroed",
-       "it leaves rows that no adapter acts on as they are",
-       [](const Problem& problem) { return problem.zeroes_idle_rows(); }},
-      {Semantic::kAddingShrink, "shrink_adds: true", "it overwrites h",
-       [](const Problem& problem) { return problem.adds_to_h(); }},
-      {Semantic::kBiasOfSomeSlices, "adapters.bias_slices: some", "it has a bias of all or of none",
-       has_bias_of_some},
-      {Semantic::kRankZeroBias, "adapters.rank0_bias: true",
-       "an adapter of rank 0 does nothing there",
-       [](const Problem& problem) { return problem.biases_rank0(); }},
+      {Semantic::kZeroedIdleRows, "it leaves rows that no adapter acts on as they are",
+       [](const Problem& problem) {
+         return said_if(problem.zeroes_idle_rows(), "idle_rows: zeroed");
+       }},
+      {Semantic::kAddingShrink, "it overwrites h",
+       [](const Problem& problem) { return said_if(problem.adds_to_h(), "shrink_adds: true"); }},
+      {Semantic::kBiasOfSomeSlices, "it has a bias of all or of none", some_biased},
+      {Semantic::kRankZeroBias, "an adapter of rank 0 does nothing there",
+       [](const Problem& problem) {
+         return said_if(problem.biases_rank0(), "adapters.rank0_bias: true");
+       }},
+      {Semantic::kOtherDtypes, "x, A, B, bias and y have one dtype there", other_dtype},
   }};
   return kDocs;
-}
-
-std::string semantics_text(const Problem& problem) {
-  std::string text;
-  for (const SemanticDoc& doc : semantic_docs()) {
-    if (doc.is_asked(problem)) {
-      text += fmt::format("{}{}", text.empty() ? "" : ", ", doc.asked);
-    }
-  }
-  return text;
 }
 
 const SemanticDoc& doc_of(Semantic semantic) {
   return semantic_docs().at(static_cast<std::size_t>(semantic));
 }
 
+std::string semantics_text(const Problem& problem) {
+  std::string text;
+  for (const SemanticDoc& doc : semantic_docs()) {
+    if (const std::string asked = doc.asked(problem); !asked.empty()) {
+      text += (text.empty() ? "" : ", ") + asked;
+    }
+  }
+  return text;
+}
+
 std::optional<Semantic> refused_semantic(const Problem& problem, Semantics taken) {
   for (const SemanticDoc& doc : semantic_docs()) {
-    if (doc.is_asked(problem) && !taken.has(doc.semantic)) {
+    if (!taken.has(doc.semantic) && !doc.asked(problem).empty()) {
       return doc.semantic;
     }
   }
@@ -60,7 +80,8 @@ std::optional<Semantic> refused_semantic(const Problem& problem, Semantics taken
 
 std::string semantics_refused(const Problem& problem, Semantics taken) {
   const std::optional<Semantic> refused = refused_semantic(problem, taken);
-  return refused ? fmt::format("{}: {}", doc_of(*refused).asked, doc_of(*refused).refusal) : "";
+  return refused ? fmt::format("{}: {}", doc_of(*refused).asked(problem), doc_of(*refused).refusal)
+                 : "";
 }
 
 }  // namespace lora_bench

@@ -18,6 +18,7 @@ enum class Semantic : std::uint8_t {
   kAddingShrink,
   kBiasOfSomeSlices,
   kRankZeroBias,
+  kOtherDtypes,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -39,13 +40,12 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 4;
+inline constexpr std::size_t kSemantics = 5;
 
 struct SemanticDoc {
   Semantic semantic;
-  std::string_view asked;    // as a scenario says it
-  std::string_view refusal;  // what a backend does that does not take it
-  bool (*is_asked)(const Problem& problem);
+  std::string_view refusal;                      // what a backend does that does not take it
+  std::string (*asked)(const Problem& problem);  // as a scenario says it; "" where it does not
 };
 [[nodiscard]] const std::array<SemanticDoc, kSemantics>& semantic_docs();
 [[nodiscard]] const SemanticDoc& doc_of(Semantic semantic);
