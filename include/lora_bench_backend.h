@@ -41,6 +41,12 @@ enum {
   LORA_BENCH_FORM_EMBEDDING = 3,
   LORA_BENCH_FORM_CHUNKED = 4
 };
+/* lora_bench_numerics.bias_added: how the bias comes to y */
+enum {
+  LORA_BENCH_BIAS_WITH_DELTA = 0, /* in one sum with delta */
+  LORA_BENCH_BIAS_BEFORE = 1,     /* y + bias is rounded to y_dtype, then delta is added */
+  LORA_BENCH_BIAS_AFTER = 2       /* y + delta is rounded to y_dtype, then the bias is added */
+};
 /* lora_bench_descriptor.takes, bits: what a step may ask beyond the plain op. A library that does not
  * name one is never given such a step; its row is SKIPPED with a sentence. */
 enum {
@@ -49,6 +55,8 @@ enum {
   LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES = 1 << 2, /* lora_bench_operands.bias[i] may be NULL beside
                                                   * others that are not */
   LORA_BENCH_TAKES_RANK0_BIAS = 1 << 3,          /* lora_bench_problem.rank0_bias */
+  LORA_BENCH_READS_PADDING = 1 << 30, /* no step of its own: the library reads lanes at or above a
+                                       * rank, and is given steps alone where these are zero */
   LORA_BENCH_TAKES_OTHER_DTYPES = 1 << 4         /* a_dtype, b_dtype and bias_dtype that are not
                                                   * those of x and y */
 };
@@ -145,7 +153,7 @@ typedef struct lora_bench_numerics {
 
   /* What follows was appended. */
   int32_t casts_h;  /* 1: h is rounded to b_dtype before it is multiplied with B [0] */
-  int32_t reserved; /* 0 */
+  int32_t bias_added; /* LORA_BENCH_BIAS_WITH_DELTA ... [LORA_BENCH_BIAS_WITH_DELTA] */
 } lora_bench_numerics;
 
 /* The machine, for supports(). */

@@ -108,6 +108,35 @@ Products multiply_tile(const Part& part, const ScaledHidden& hidden, const Tile&
   return products;
 }
 
+// y of its terms as the code under test rounds them on the way, but for the last rounding.
+double rounded_sum(const Problem& problem, const Arithmetic& arithmetic, double before,
+                   double delta, double bias) {
+  const auto stored = [&](double value) { return round_to(problem.numbers.y, value); };
+  const bool apart = arithmetic.bias_added != BiasAdded::kWithDelta;
+  delta += apart ? 0 : bias;
+  delta = arithmetic.rounds_delta ? stored(delta) : delta;
+  switch (arithmetic.bias_added) {
+    case BiasAdded::kWithDelta:
+      return before + delta;
+    case BiasAdded::kBefore:
+      return stored(before + bias) + delta;
+    case BiasAdded::kAfter:
+      return stored(before + delta) + bias;
+  }
+  return before + delta;
+}
+
+// What a rounding of y that stands between the two additions can lose; nothing without a bias.
+double error_between(const Problem& problem, const Arithmetic& arithmetic, double before,
+                     double delta, double bias) {
+  if (arithmetic.bias_added == BiasAdded::kWithDelta || bias == 0) {
+    return 0;
+  }
+  const Roundoff output = roundoff(problem.numbers.y);
+  const double first = arithmetic.bias_added == BiasAdded::kBefore ? bias : delta;
+  return output.relative * std::fabs(before + first) + output.absolute;
+}
+
 void keep_bounded(const Problem& problem, const Arithmetic& arithmetic, const Part& part,
                   const Products& products, const Tile& tile, Rows& result) {
   const double roundings = expand_gamma(problem, arithmetic);
@@ -125,6 +154,8 @@ void keep_bounded(const Problem& problem, const Arithmetic& arithmetic, const Pa
       if (arithmetic.rounds_delta) {
         error += output.relative * (std::fabs(delta) + error) + output.absolute;
       }
+      const double between = error_between(problem, arithmetic, before, delta - bias, bias);
+      error += between + (between > 0 ? output.relative * error : 0);
       expected = before + delta;
       // A weight without end times a B of 0, of which the product knows nothing better.
       result.bound[at(first + column)] =
@@ -149,16 +180,13 @@ double keep_modelled(const Problem& problem, const Arithmetic& arithmetic, const
       double& expected = result.expected[at(first + column)];
       const double before = problem.add_inputs ? expected : 0;
       const double bias = tile.bias[at(column)];
-      double delta = products.delta[at(row * tile.width + column)] + bias;
+      const double delta = products.delta[at(row * tile.width + column)];
       const double unit = std::min(
           {hidden.lowest_bits[at(row)] * b_bits[at(column)], lowest_bit(before), lowest_bit(bias)});
       const double size =
           products.weight[at(row * tile.width + column)] + std::fabs(before) + std::fabs(bias);
       largest = std::max(largest, size / unit);
-      if (arithmetic.rounds_delta) {
-        delta = round_to(problem.numbers.y, delta);
-      }
-      expected = before + delta;
+      expected = rounded_sum(problem, arithmetic, before, delta, bias);
       result.owned[at(first + column)] = 1;
     }
   }

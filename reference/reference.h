@@ -48,6 +48,10 @@ struct Problem {
   const void* y = nullptr;              // [tokens, y_stride] before the op
 };
 
+// How the bias comes to y: in one sum with delta, or y + bias (before), or y + delta (after it) is
+// rounded to the format of y by itself.
+enum class BiasAdded : std::uint8_t { kWithDelta, kBefore, kAfter };
+
 // What the code under test declared about its arithmetic (the meaning of each is in ops/backend.h).
 struct Arithmetic {
   double unit_roundoff = 0x1p-24;
@@ -60,6 +64,7 @@ struct Arithmetic {
   std::int64_t terms_of_h = 1;
   bool casts_h = false;  // to the format of B, before the second product
   bool rounds_delta = false;
+  BiasAdded bias_added = BiasAdded::kWithDelta;
 
   [[nodiscard]] bool operator==(const Arithmetic&) const = default;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,14 @@
 
 namespace lora_bench {
 
+// How the bias comes to y: in one sum with delta, or by a rounding of its own to the output dtype,
+// y + bias before delta is added, or y + delta before the bias is.
+enum class BiasAdded : std::uint8_t { kWithDelta, kBefore, kAfter };
+template <>
+struct EnumNames<BiasAdded> {
+  static constexpr std::array<std::string_view, 3> kNames{"with-delta", "before", "after"};
+};
+
 // What a backend promises about its arithmetic. The bound that its results must meet and the
 // relations that they must keep follow from this, so a false declaration is found out.
 struct Numerics {
@@ -25,8 +34,9 @@ struct Numerics {
   Dtype partial = Dtype::kFp32;       // how split-K partials are stored
   std::int64_t partials = 1;          // how many of them meet in one h element
   Dtype intermediate = Dtype::kFp32;  // how h is stored
-  bool casts_h = false;         // h is rounded to the dtype of B before it is multiplied with it
-  bool rounds_delta = false;    // delta is rounded to the output dtype before it is added to y
+  bool casts_h = false;       // h is rounded to the dtype of B before it is multiplied with it
+  bool rounds_delta = false;  // delta is rounded to the output dtype before it is added to y
+  BiasAdded bias_added = BiasAdded::kWithDelta;
   bool deterministic = true;    // twice the same call, the same bits
   bool batch_invariant = true;  // a row's bits do not depend on the rows around it
   bool graph_safe = true;       // may be captured and replayed

@@ -26,6 +26,9 @@ static_assert(static_cast<int>(Op::kLogits) == LORA_BENCH_LOGITS);
 static_assert(static_cast<int>(ScaleAt::kShrink) == LORA_BENCH_SCALE_AT_SHRINK);
 static_assert(static_cast<int>(ScaleAt::kExpand) == LORA_BENCH_SCALE_AT_EXPAND);
 
+static_assert(static_cast<int>(BiasAdded::kBefore) == LORA_BENCH_BIAS_BEFORE);
+static_assert(static_cast<int>(BiasAdded::kAfter) == LORA_BENCH_BIAS_AFTER);
+
 constexpr std::array<std::pair<Dtype, std::int32_t>, 3> kDtypes{{{Dtype::kFp32, LORA_BENCH_FP32},
                                                                  {Dtype::kBf16, LORA_BENCH_BF16},
                                                                  {Dtype::kFp16, LORA_BENCH_FP16}}};
@@ -57,6 +60,14 @@ static_assert([] {
 
 // Why a library that takes these bits is not given the step; "" where it is.
 std::string not_named(const Problem& problem, std::uint64_t takes) {
+  const bool poisoned =
+      problem.own_rank.empty() &&
+      std::any_of(problem.rank.begin(), problem.rank.end(), [&](std::int64_t rank) {
+        return rank > 0 && rank < problem.max_rank;
+      });
+  if ((takes & LORA_BENCH_READS_PADDING) != 0 && poisoned) {
+    return "it reads lanes above an adapter's rank, which hold NaN here: adapters.padding: zeros";
+  }
   Semantics named;
   named.bits = takes;
   const std::optional<Semantic> refused = refused_semantic(problem, named);
@@ -372,6 +383,13 @@ class PluginBackend final : public Backend {
     numerics.partials = given.partials;
     numerics.intermediate = declared_dtype("intermediate", given.intermediate);
     numerics.casts_h = given.casts_h != 0;
+    if (given.bias_added < LORA_BENCH_BIAS_WITH_DELTA || given.bias_added > LORA_BENCH_BIAS_AFTER) {
+      throw CaseError(
+          fmt::format("numerics declares bias_added = {}; allowed: LORA_BENCH_BIAS_WITH_DELTA, "
+                      "LORA_BENCH_BIAS_BEFORE, LORA_BENCH_BIAS_AFTER",
+                      given.bias_added));
+    }
+    numerics.bias_added = static_cast<BiasAdded>(given.bias_added);
     numerics.rounds_delta = given.rounds_delta != 0;
     numerics.deterministic = given.deterministic != 0;
     numerics.batch_invariant = given.batch_invariant != 0;

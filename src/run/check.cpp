@@ -29,6 +29,8 @@ Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   numerics.partial = declared.partial.value_or(Dtype::kFp32);
   numerics.intermediate = declared.intermediate.value_or(problem.dtype[Role::kH]);
   numerics.rounds_delta = declared.rounds_delta;
+  numerics.casts_h = declared.casts_h;
+  numerics.bias_added = declared.bias_added;
   const std::string fault = beyond_need(problem, numerics);
   if (!fault.empty()) {
     throw UsageError(fmt::format("declared {} for this case", fault));

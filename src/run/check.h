@@ -16,7 +16,8 @@ struct DeclaredNumerics {
   std::optional<double> unit_roundoff;
   std::optional<std::int64_t> shrink_depth, expand_depth, partials;
   std::optional<Dtype> partial, intermediate;
-  bool rounds_delta = false;
+  bool rounds_delta = false, casts_h = false;
+  BiasAdded bias_added = BiasAdded::kWithDelta;
 };
 
 struct CheckRequest {

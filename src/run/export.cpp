@@ -98,6 +98,7 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
             {"partials", numerics.partials},
             {"intermediate", name(numerics.intermediate)},
             {"casts_h", numerics.casts_h},
+            {"bias_added", name(numerics.bias_added)},
             {"rounds_delta", numerics.rounds_delta},
             {"summation", numerics.summation}}},
           {"measure", measure_of(spec.measure)},

@@ -32,9 +32,10 @@ struct Reach {
 };
 
 // Roundings of y itself in one launch, and room for those of a declared rounding of delta.
-double error_of_y(const Numerics& numerics) {
+double error_of_y(const Problem& problem, const Numerics& numerics) {
   const double roundings = 2 * static_cast<double>(numerics.expand_depth + 2);
-  return roundings * numerics.unit_roundoff;
+  const bool apart = problem.bias && numerics.bias_added != BiasAdded::kWithDelta;
+  return roundings * numerics.unit_roundoff + (apart ? unit_roundoff(problem.dtype[Role::kY]) : 0);
 }
 
 double value_at(Dtype dtype, const void* array, std::int64_t index) {
@@ -69,7 +70,7 @@ Reach reach_after(std::int64_t rounds, double before, const std::vector<referenc
   for (std::int64_t round = 0; round < rounds && moves; ++round) {
     moves = false;
     for (const reference::Rows& delta : deltas) {
-      moves |= reach.add(delta.expected[at], delta.bound[at], error_of_y(numerics),
+      moves |= reach.add(delta.expected[at], delta.bound[at], error_of_y(problem, numerics),
                          number_of(problem.dtype[Role::kY]));
     }
   }

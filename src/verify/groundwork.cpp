@@ -14,14 +14,16 @@ std::int64_t bytes_of(const reference::Rows& rows) {
                                    rows.tokens.size() * sizeof(std::int64_t));
 }
 
-// Of the exact fill only these two are modelled: backends that differ in others share its values.
+// Of the exact fill only these are modelled: backends that differ in others share its values.
 reference::Arithmetic what_matters(Fill fill, const reference::Arithmetic& declared) {
   if (fill != Fill::kExact) {
     return declared;
   }
   reference::Arithmetic modelled;
   modelled.intermediate = declared.intermediate;
+  modelled.casts_h = declared.casts_h;
   modelled.rounds_delta = declared.rounds_delta;
+  modelled.bias_added = declared.bias_added;
   return modelled;
 }
 

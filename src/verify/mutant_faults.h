@@ -84,6 +84,7 @@ enum class Fault : std::uint8_t {
   kBiasForgotten,
   kBiasTwice,
   kBiasOnBaseRows,
+  kBiasRoundedApart,
   kBiasWhereNoneIs,
   kRankZeroBiasForgotten,
   // Which column.

@@ -319,9 +319,13 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     }
     const float off =
         loose_factor(launch.fault, {launch.operands, task.token, slice, column}, problem.slices());
-    const float delta = biased(launch, off * sum, task, slice, column);
     const float before = load(problem.dtype[Role::kY], launch.operands.y, index);
-    const float y = added_to_y(launch, delta, before);
+    const bool apart = launch.is(Fault::kBiasRoundedApart) && problem.add_inputs;
+    const float delta = apart ? off * sum : biased(launch, off * sum, task, slice, column);
+    const float with_bias =
+        apart ? rounded_to(problem.dtype[Role::kY], biased(launch, before, task, slice, column))
+              : before;
+    const float y = added_to_y(launch, delta, with_bias);
     const bool fp16 = problem.dtype[Role::kY] == Dtype::kFp16;
     const bool saturates = launch.is(fp16 ? Fault::kFp16Saturates : Fault::kYSaturatesAt65504);
     const float kept = launch.is(Fault::kYTruncated) ? cut_to(problem.dtype[Role::kY], y) : y;

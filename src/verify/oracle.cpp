@@ -77,6 +77,7 @@ reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& 
   result.partials = numerics.partials;
   result.casts_h = numerics.casts_h;
   result.rounds_delta = numerics.rounds_delta;
+  result.bias_added = static_cast<reference::BiasAdded>(numerics.bias_added);
   // A backend may keep h better than the case asks, not worse. Where h is the result, its dtype is
   // the final rounding, which the comparison makes.
   const bool kept_better =

@@ -321,12 +321,16 @@ std::optional<Failure> Relations::run() {
   const bool invariant = repeats && numerics_.batch_invariant;
   const bool expands = has_expand(base_.problem.op);
   // An fp16 h or delta that falls below the normal range is not doubled exactly.
-  const bool fp16_h = has_shrink(base_.problem.op) && base_.problem.dtype[Role::kH] == Dtype::kFp16;
-  const bool doubles = repeats && !fp16_h &&
-                       !(numerics_.rounds_delta && base_.problem.dtype[Role::kY] == Dtype::kFp16);
+  const bool fp16_h =
+      (has_shrink(base_.problem.op) && base_.problem.dtype[Role::kH] == Dtype::kFp16) ||
+      (numerics_.casts_h && base_.problem.dtype[Role::kB] == Dtype::kFp16);
+  const bool rounds_between =
+      numerics_.rounds_delta || numerics_.bias_added != BiasAdded::kWithDelta;
+  const bool doubles =
+      repeats && !fp16_h && !(rounds_between && base_.problem.dtype[Role::kY] == Dtype::kFp16);
   // A delta or a partial sum in fp16 may be infinite before the result is.
-  const bool may_be_infinite = output_dtype(base_.problem) == Dtype::kFp16 &&
-                               !numerics_.rounds_delta && numerics_.partial != Dtype::kFp16;
+  const bool may_be_infinite = output_dtype(base_.problem) == Dtype::kFp16 && !rounds_between &&
+                               !numerics_.casts_h && numerics_.partial != Dtype::kFp16;
   const std::vector<Relation> relations{
       {"run twice", repeats, &Relations::run_twice, "not-repeatable"},
       {"after another step in the same buffers", true, &Relations::after_another_step,

@@ -249,6 +249,7 @@ bool Proof::check_one_sign() {
 bool Proof::is_coarse_by_h(const Tensors& tensors) const {
   Numerics exact_sums;
   exact_sums.intermediate = numerics_.intermediate;
+  exact_sums.casts_h = numerics_.casts_h;
   return compare_output(problem_, tensors, exact_sums, look_.output.data(),
                         sample_rows(problem_, options_.max_rows, options_.seed))
              .coarse_rows > 0;
