@@ -55,6 +55,7 @@ enum {
   LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES = 1 << 2, /* lora_bench_operands.bias[i] may be NULL beside
                                                   * others that are not */
   LORA_BENCH_TAKES_RANK0_BIAS = 1 << 3,          /* lora_bench_problem.rank0_bias */
+  LORA_BENCH_TAKES_OWN_INPUTS = 1 << 5, /* lora_bench_problem.own_inputs */
   LORA_BENCH_READS_PADDING = 1 << 30, /* no step of its own: the library reads lanes at or above a
                                        * rank, and is given steps alone where these are zero */
   LORA_BENCH_TAKES_OTHER_DTYPES = 1 << 4         /* a_dtype, b_dtype and bias_dtype that are not
@@ -102,9 +103,9 @@ typedef struct lora_bench_problem {
   /* What follows was appended, and is 0 for a library that does not name it in `takes`. */
   int32_t zeroes_idle_rows; /* 1: rows that no adapter acts on (-1, or of rank 0) get zeros in the
                              * columns that slices own; else they stay as they are */
-  int32_t rank0_bias;       /* 1: an adapter of rank 0 acts on its rows all the same: delta is its bias */
-  int32_t reserved_too;     /* 0 */
   int32_t adds_to_h;        /* 1, of op shrink: h holds numbers and is added to */
+  int32_t rank0_bias;       /* 1: an adapter of rank 0 acts on its rows too: delta is its bias */
+  int32_t own_inputs;       /* 1: each slice has an x of its own: [slices, tokens, x_stride] */
 } lora_bench_problem;
 
 /* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to
@@ -113,7 +114,7 @@ typedef struct lora_bench_problem {
 typedef struct lora_bench_operands {
   uint32_t struct_size;
   uint32_t reserved;               /* 0 */
-  const void* x;                   /* [tokens, x_stride] */
+  const void* x;                   /* [tokens, x_stride]; see own_inputs */
   const void* const* a;            /* [slices] host array of addresses: [slots, max_rank, K] */
   const void* const* b;            /* the same: [slots, widths[i], max_rank] */
   const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias, and of a

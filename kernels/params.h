@@ -33,6 +33,8 @@ struct ShrinkParams {
   std::int64_t tokens = 0;
   std::int64_t in_features = 0;
   std::int64_t x_stride = 0;
+  std::int64_t x_slice_stride =
+      0;  // of the family naive: from one slice's x to the next; 0: shared
   std::int64_t max_rank = 0;
   std::int32_t slices = 0;
   std::int32_t active = 0;

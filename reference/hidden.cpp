@@ -18,16 +18,17 @@ struct Inputs {
   Buffer lowest_bits;       // [rows], kModelled
 };
 
-Inputs read_inputs(const Problem& problem, const Part& part, Rounding rounding, double least,
-                   std::int64_t threads) {
+Inputs read_inputs(const Problem& problem, const Part& part, std::int64_t slice, Rounding rounding,
+                   double least, std::int64_t threads) {
   const std::int64_t k = problem.in_features;
+  const std::int64_t first_row = problem.own_inputs ? slice * problem.tokens : 0;
   Inputs inputs;
   inputs.value.resize(at(part.count() * k));
   inputs.magnitude.resize(inputs.value.size());
   inputs.lowest_bits.resize(at(part.count()));
   parallel(part.count(), threads, [&](std::int64_t row) {
     double* const x = inputs.value.data() + row * k;
-    read(problem.numbers.x, problem.x, part.tokens[at(row)] * problem.x_stride, k, x);
+    read(problem.numbers.x, problem.x, (first_row + part.tokens[at(row)]) * problem.x_stride, k, x);
     std::transform(x, x + k, inputs.magnitude.data() + row * k,
                    [least](double v) { return v == 0 ? 0 : std::max(std::fabs(v), least); });
     inputs.lowest_bits[at(row)] = rounding == Rounding::kModelled ? lowest_bit(x, k) : 0;
@@ -128,8 +129,12 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
                            ? std::max(least_magnitude(problem.numbers.x, arithmetic),
                                       least_magnitude(problem.numbers.a, arithmetic))
                            : 0;
-  const Inputs inputs = read_inputs(problem, part, rounding, least, threads);
   std::vector<Hidden> hidden(problem.widths.size());
+  std::vector<Inputs> inputs;
+  for (std::size_t slice = 0; slice < (problem.own_inputs ? hidden.size() : 1); ++slice) {
+    inputs.push_back(
+        read_inputs(problem, part, static_cast<std::int64_t>(slice), rounding, least, threads));
+  }
   std::vector<Buffer> sizes(hidden.size());
   std::vector<Lanes> blocks;
   const std::int64_t most =
@@ -149,7 +154,8 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
   std::vector<double> largest(blocks.size());
   parallel(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t block) {
     Lanes lanes = blocks[at(block)];
-    multiply_lanes(problem, part, inputs, least, lanes);
+    const Inputs& of_slice = inputs[problem.own_inputs ? at(lanes.slice) : 0];
+    multiply_lanes(problem, part, of_slice, least, lanes);
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const std::int64_t from = row * lanes.count;
       const std::int64_t to = row * part.rank + lanes.first;
@@ -158,7 +164,7 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
       std::copy_n(lanes.size.begin() + from, lanes.count, sizes[at(lanes.slice)].begin() + to);
     }
     if (rounding == Rounding::kModelled) {
-      largest[at(block)] = largest_shrink_partial(problem, part, inputs, lanes);
+      largest[at(block)] = largest_shrink_partial(problem, part, of_slice, lanes);
     }
   });
   for (std::size_t block = 0; block < blocks.size(); ++block) {

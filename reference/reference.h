@@ -33,6 +33,7 @@ struct Problem {
   Numbers numbers;
   bool scale_at_shrink = true;  // else at expand
   bool add_inputs = true;
+  bool own_inputs = false;        // each slice has an x of its own
   bool rank0_bias = false;        // an adapter of rank 0 adds its bias, where there is one
   bool adds_to_h = false;         // of shrink alone: to what h held
   bool zeroes_idle_rows = false;  // the columns of slices, in rows of no adapter or of rank 0
@@ -42,7 +43,7 @@ struct Problem {
   std::span<const std::int32_t> adapter_of_token;  // [tokens], -1 = none
   std::span<const std::int64_t> rank;              // [slots]
   std::span<const float> scale;                    // [slots]
-  const void* x = nullptr;                         // [tokens, x_stride]
+  const void* x = nullptr;  // [tokens, x_stride], with own_inputs [slices, tokens, x_stride]
   std::vector<const void*> a, b, bias;  // per slice; bias empty, or null of a slice = none
   const void* h = nullptr;              // [slices, tokens, max_rank] when !shrink or adds_to_h
   const void* y = nullptr;              // [tokens, y_stride] before the op

@@ -25,7 +25,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
     if (adapter < 0 || lane >= params.rank[adapter]) {
       continue;  // the whole warp: the item is the same for all its threads
     }
-    const X* x = static_cast<const X*>(params.x) + token * params.x_stride;
+    const X* x =
+        static_cast<const X*>(params.x) + slice * params.x_slice_stride + token * params.x_stride;
     const W* a = static_cast<const W*>(params.a[slice]) +
                  (adapter * params.max_rank + lane) * params.in_features;
     float sum = 0;

@@ -38,7 +38,8 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
   const std::int64_t h_bytes = ranks_of_rows * extent.slices * size_bytes(problem.dtype[Role::kH]);
   std::int64_t read = 0;
   if (has_shrink(problem.op)) {
-    read += work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]);
+    const std::int64_t of_x = problem.own_inputs() ? extent.slices : 1;
+    read += of_x * work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]);
     work.flops += 2 * ranks_of_rows * extent.slices * problem.in_features;
   } else {
     read += h_bytes;

@@ -47,7 +47,8 @@ std::int64_t input_row_bytes(const Problem& problem) {
 }
 
 std::int64_t input_offset(const Problem& problem, const Piece& piece) {
-  return has_shrink(problem.op) ? piece.row * problem.x_stride * size_bytes(problem.dtype[Role::kX])
+  return has_shrink(problem.op) ? problem.x_row(piece.slice, piece.row) * problem.x_stride *
+                                      size_bytes(problem.dtype[Role::kX])
                                 : (piece.slice * problem.tokens + piece.row) * problem.max_rank *
                                       size_bytes(problem.dtype[Role::kH]);
 }
@@ -79,6 +80,7 @@ class PiecesAsProblem {
     problem_.offset_start = 0;
     problem_.x_stride = whole.in_features;
     problem_.widths = {width};
+    problem_.inputs = Inputs::kShared;
     problem_.bias_slices.clear();  // zeros of those that have none
     problem_.y_stride = width;
     problem_.rank.clear();

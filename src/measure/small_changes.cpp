@@ -209,11 +209,15 @@ void change_a(const SmallChange& change, Tensors& tensors) {
   Dice dice(change, 0);
   for (const std::int64_t row : row_of_adapters(change)) {
     const std::int64_t slot = slot_of(problem, row);
-    HostTensor& a = tensors.a[any_slice(change, dice)];
+    const std::size_t slice = any_slice(change, dice);
+    HostTensor& a = tensors.a[slice];
     if (a.elements == 0) {
       continue;
     }
-    const auto x = [&](std::int64_t k) { return magnitude(tensors.x, row * problem.x_stride + k); };
+    const std::int64_t x_row = problem.x_row(static_cast<std::int64_t>(slice), row);
+    const auto x = [&](std::int64_t k) {
+      return magnitude(tensors.x, x_row * problem.x_stride + k);
+    };
     const std::int64_t k = dice.telling(problem.in_features, x);
     const std::int64_t lane = dice.below(rank_of(problem, slot));
     replace(change, a, place(change, a, slot, lane * problem.in_features + k),
@@ -255,7 +259,9 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
       if (std::isfinite(most_of_h(problem))) {
         size = std::min(size, most_of_h(problem) / largest_a(change, tensors, k));
       }
-      replace(change, tensors.x, row * problem.x_stride + k, size);
+      for (std::int64_t slice = 0; slice < (problem.own_inputs() ? problem.slices() : 1); ++slice) {
+        replace(change, tensors.x, problem.x_row(slice, row) * problem.x_stride + k, size);
+      }
       continue;
     }
     const auto slice = static_cast<std::int64_t>(any_slice(change, dice));

@@ -67,11 +67,15 @@ std::vector<CpuItem> shrink_items(const CpuLaunch& launch, int threads) {
     const std::int64_t least = group.rows > 8 ? 4 * kernels.tile_lanes : kernels.tile_lanes;
     const std::int64_t lanes_per_item =
         round_up(std::clamp(fair, least, std::max(least, kShrinkLanes)), kernels.tile_lanes);
-    const std::int64_t lanes = live * group.rank;
+    // Lanes of slices that each have an x of their own share none.
+    const std::int64_t runs = launch.problem.own_inputs() ? std::max<std::int64_t>(live, 1) : 1;
+    const std::int64_t lanes = live / runs * group.rank;
     for (std::int64_t row = 0; row < group.rows; row += kShrinkRows) {
-      for (std::int64_t lane = 0; lane < lanes; lane += lanes_per_item) {
-        items.push_back({group.slot, group.first + row, std::min(kShrinkRows, group.rows - row), 0,
-                         lane, std::min(lanes_per_item, lanes - lane)});
+      for (std::int64_t run = 0; run < runs; ++run) {
+        for (std::int64_t lane = 0; lane < lanes; lane += lanes_per_item) {
+          items.push_back({group.slot, group.first + row, std::min(kShrinkRows, group.rows - row),
+                           0, run * lanes + lane, std::min(lanes_per_item, lanes - lane)});
+        }
       }
     }
   }

@@ -76,7 +76,8 @@ class ShrinkItem {
   void decode_x(std::int64_t first, std::int64_t at) {
     const Dtype dtype = problem_.dtype[Role::kX];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
-      const std::int64_t from = token_of(row) * problem_.x_stride + first;
+      const std::int64_t x_row = problem_.x_row(lane_of(0).slice, token_of(row));
+      const std::int64_t from = x_row * problem_.x_stride + first;
       launch_.kernels.decode(dtype, element(dtype, launch_.operands.x, from), step_from(first),
                              x_ + row * x_stride_ + at);
     }

@@ -10,7 +10,7 @@ namespace {
 // Beyond the plain op.
 constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
                                 Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
-                                Semantic::kOtherDtypes);
+                                Semantic::kOtherDtypes, Semantic::kOwnInputs);
 constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows, Semantic::kBiasOfSomeSlices);
 
 bool has_kernel(Dtype dtype) {
@@ -123,6 +123,7 @@ kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& oper
   params.adds = problem.adds_to_h();
   params.in_features = problem.in_features;
   params.x_stride = problem.x_stride;
+  params.x_slice_stride = problem.own_inputs() ? problem.tokens * problem.x_stride : 0;
   return params;
 }
 

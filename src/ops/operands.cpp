@@ -137,9 +137,9 @@ struct OwnedRow {
 void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow& row) {
   const std::int64_t k = problem.in_features;
   const float scale = problem.scale_at == ScaleAt::kShrink ? row.scale : 1.0F;
-  const std::vector<float> x =
-      read(problem.dtype[Role::kX], operands.x, row.token * problem.x_stride, k);
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+    const std::vector<float> x = read(problem.dtype[Role::kX], operands.x,
+                                      problem.x_row(slice, row.token) * problem.x_stride, k);
     const void* weights = operands.a[static_cast<std::size_t>(slice)];
     for (std::int64_t lane = 0; lane < row.rank; ++lane) {
       const std::vector<float> a =

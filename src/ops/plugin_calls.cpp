@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "lora_bench_backend.h"
+#include "ops/plugin_takes.h"
 
 namespace lora_bench {
 namespace {
@@ -40,41 +41,6 @@ std::optional<std::int32_t> number_of(Dtype dtype) {
     }
   }
   return std::nullopt;
-}
-
-// In the order of the semantics.
-constexpr std::array<std::pair<std::uint64_t, const char*>, kSemantics> kTakes{
-    {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"},
-     {LORA_BENCH_TAKES_ADDING_SHRINK, "LORA_BENCH_TAKES_ADDING_SHRINK"},
-     {LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES, "LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES"},
-     {LORA_BENCH_TAKES_RANK0_BIAS, "LORA_BENCH_TAKES_RANK0_BIAS"},
-     {LORA_BENCH_TAKES_OTHER_DTYPES, "LORA_BENCH_TAKES_OTHER_DTYPES"}}};
-static_assert([] {
-  for (std::size_t i = 0; i < kTakes.size(); ++i) {
-    if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {
-      return false;
-    }
-  }
-  return true;
-}());
-
-// Why a library that takes these bits is not given the step; "" where it is.
-std::string not_named(const Problem& problem, std::uint64_t takes) {
-  const bool poisoned =
-      problem.own_rank.empty() &&
-      std::any_of(problem.rank.begin(), problem.rank.end(), [&](std::int64_t rank) {
-        return rank > 0 && rank < problem.max_rank;
-      });
-  if ((takes & LORA_BENCH_READS_PADDING) != 0 && poisoned) {
-    return "it reads lanes above an adapter's rank, which hold NaN here: adapters.padding: zeros";
-  }
-  Semantics named;
-  named.bits = takes;
-  const std::optional<Semantic> refused = refused_semantic(problem, named);
-  return refused ? fmt::format("{}: `takes` of its descriptor does not name {}",
-                               doc_of(*refused).asked(problem),
-                               kTakes.at(static_cast<std::size_t>(*refused)).second)
-                 : "";
 }
 
 template <typename Struct>
@@ -112,6 +78,7 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.token_order = problem.plan.token_order.data();
   out.active_ids = problem.plan.active_ids.data();
   out.group_starts = problem.plan.group_starts.data();
+  out.own_inputs = problem.own_inputs() ? 1 : 0;
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;

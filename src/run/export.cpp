@@ -79,6 +79,7 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
           {"scale_at", name(problem.scale_at)},
           {"add_inputs", problem.add_inputs},
           {"semantics", semantics_text(problem)},
+          {"inputs", name(problem.inputs)},
           {"rank0_bias", problem.rank0_bias},
           {"shrink_adds", problem.shrink_adds},
           {"idle_rows", name(problem.idle_rows)},

@@ -159,10 +159,10 @@ std::int64_t stride_of(const Reader& file, const char* tensor, std::int64_t othe
     return otherwise;
   }
   const Shape& shape = file.tensor(tensor).shape;
-  if (shape.size() != 2 || shape[1] < otherwise) {
+  if (shape.empty() || shape.back() < otherwise) {
     file.refuse(fmt::format("tensor '{}' has rows of fewer than {} elements", tensor, otherwise));
   }
-  return file.checked(tensor, shape[1]);
+  return file.checked(tensor, shape.back());
 }
 
 // What a peer was given must be the plan of these ids.
@@ -186,6 +186,7 @@ Problem read_problem(const Reader& file) {
   }
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");
+  problem.inputs = file.one_of("inputs", {Inputs::kShared, Inputs::kPerSlice});
   problem.rank0_bias = file.value<bool>("rank0_bias");
   problem.shrink_adds = file.value<bool>("shrink_adds");
   problem.idle_rows = file.one_of("idle_rows", {IdleRows::kKept, IdleRows::kZeroed});

@@ -41,6 +41,12 @@ template <>
 struct EnumNames<IdleRows> {
   static constexpr std::array<std::string_view, 2> kNames{"kept", "zeroed"};
 };
+// Whether all slices have one x, or each its own.
+enum class Inputs : std::uint8_t { kShared, kPerSlice };
+template <>
+struct EnumNames<Inputs> {
+  static constexpr std::array<std::string_view, 2> kNames{"shared", "per_slice"};
+};
 enum class Order : std::uint8_t { kShuffled, kSorted, kAsArrived };
 template <>
 struct EnumNames<Order> {
@@ -194,7 +200,7 @@ struct AdapterSpec {
   RankLaw rank;
   std::int64_t max_rank = 0;  // stored lanes of A and B; >= largest rank
   Padding padding = Padding::kUnread;
-  std::vector<double> scale;  // one for all, or cycles over slots
+  std::vector<double> scale;   // one for all, or cycles over slots
   std::optional<Dtype> dtype;  // of A, B and bias; none: that of x and y
   bool bias = false;
   std::vector<std::int64_t> bias_slices;  // that have one; none: all
@@ -378,6 +384,7 @@ struct Case {
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   IdleRows idle_rows = IdleRows::kKept;
+  Inputs inputs = Inputs::kShared;
   bool shrink_adds = false;  // op shrink adds to an h that is given
   LayerShape layer;
   LayerSetup setup;       // of op layer alone

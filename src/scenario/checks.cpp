@@ -103,6 +103,10 @@ void check_op(const Case& spec, const CaseChecker& checker) {
                  "'idle_rows' is zeroed, but the op overwrites no y",
                  "kept, or add_inputs: false with an op that has an expand");
   }
+  if (spec.inputs == Inputs::kPerSlice && !has_shrink(spec.op)) {
+    checker.fail("inputs", {"op"}, fmt::format("'inputs' with op {}: it has no x", name(spec.op)),
+                 "an op that shrinks");
+  }
   if (spec.shrink_adds && spec.op != Op::kShrink) {
     checker.fail("shrink_adds", {"op"},
                  fmt::format("'shrink_adds' with op {}: its h is its own", name(spec.op)),

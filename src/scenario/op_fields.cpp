@@ -31,6 +31,9 @@ std::vector<Field> fields_of_op() {
              "what an op that overwrites y leaves in rows that no adapter acts on: y as it was, or "
              "zeros",
              {.instead_of_layer = kOwnRows}),
+      choice("inputs", at(&Case::inputs),
+             "of an op that shrinks: one x for all slices, or an own one for each",
+             {.instead_of_layer = "op linear"}),
       boolean("shrink_adds", at(&Case::shrink_adds),
               "op shrink adds to an h that is given; proved, not timed",
               {.instead_of_layer = "op shrink"}),

@@ -153,11 +153,6 @@ std::vector<Field> fields_of_adapters() {
             reader.scale(target);
           },
           kListText),
-      choice(
-          "adapters.padding", adapters(&AdapterSpec::padding),
-          "what lanes at or above an adapter's rank hold: NaN, which must not be read, or zeros; "
-          "with zeros a step is proved, not timed",
-          {.instead_of_layer = "op linear", .of_products = true}),
       field_of(
           "adapters.dtype", "word", adapters(&AdapterSpec::dtype), "bf16, fp16, fp32",
           "storage of A, B and bias, where that is another than of x and y",

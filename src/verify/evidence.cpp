@@ -111,7 +111,13 @@ RowModel::RowModel(const Evidence& evidence, const WrongRow& row)
 
 void RowModel::read_row(std::int64_t token) {
   if (problem_.shrink) {
-    x_ = copy_of_row(evidence_.tensors.x, token, problem_.x_stride);
+    x_.clear();
+    for (std::int64_t slice = 0; slice < (problem_.own_inputs ? evidence_.problem.slices() : 1);
+         ++slice) {
+      const std::vector<std::byte> row = copy_of_row(
+          evidence_.tensors.x, evidence_.problem.x_row(slice, token), problem_.x_stride);
+      x_.insert(x_.end(), row.begin(), row.end());
+    }
     problem_.x = x_.data();
   }
   if (problem_.shrink && !problem_.adds_to_h) {
@@ -135,8 +141,11 @@ void RowModel::clear_inputs() {
 
 void RowModel::drop_k_tail(std::int64_t elements) {
   const std::int64_t bytes = size_bytes(evidence_.problem.dtype[Role::kX]);
-  const auto end = x_.begin() + problem_.in_features * bytes;
-  std::fill(end - elements * bytes, end, std::byte{0});
+  const std::int64_t row_bytes = problem_.x_stride * bytes;
+  for (std::int64_t row = 0; row < std::ssize(x_); row += row_bytes) {
+    const auto end = x_.begin() + row + problem_.in_features * bytes;
+    std::fill(end - elements * bytes, end, std::byte{0});
+  }
 }
 
 void RowModel::drop_lanes(std::int64_t lanes) {

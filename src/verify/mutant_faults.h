@@ -40,6 +40,7 @@ enum class Fault : std::uint8_t {
   kNeighbourRow,
   kRowOffsetWraps,
   kXStrideIgnored,
+  kXOfFirstSlice,
   kLostKTail32,
   kLostKTail1,
   kBf16Partials,
@@ -193,6 +194,10 @@ struct RowTask {
 
 // Zeros in the rows that no adapter acts on, where the step asks it.
 void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault fault);
+
+// How many lanes of an adapter of that rank are summed, and how far apart rows of B lie.
+[[nodiscard]] std::int64_t lanes_to_expand(const Problem& problem, Fault fault, std::int64_t rank);
+[[nodiscard]] std::int64_t pitch_of_b(const Problem& problem, Fault fault);
 
 // Which slice's weights a slice uses.
 [[nodiscard]] std::int64_t weights_of(const Problem& problem, Fault fault, std::int64_t slice);

@@ -301,7 +301,11 @@ std::vector<Case> semantics_cases() {
 
   Case other_dtype = plain_case("adapters-fp16");
   other_dtype.adapters.dtype = Dtype::kFp16;
-  return {zeroed, adding, biased, rank_zero, other_dtype};
+
+  Case own_x = plain_case("own-inputs");
+  own_x.layer.widths = {40, 24};
+  own_x.inputs = Inputs::kPerSlice;
+  return {zeroed, adding, biased, rank_zero, other_dtype, own_x};
 }
 
 // Cases whose plan is handed over in a published form.

@@ -87,8 +87,9 @@ std::vector<float> decoded(Dtype dtype, const void* array, std::int64_t first, s
 }
 
 // The numbers of x that sums over K take.
-std::vector<float> x_of_row(const Launch& launch, std::int64_t row) {
+std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64_t token) {
   const Problem& problem = launch.problem;
+  const std::int64_t row = problem.x_row(launch.is(Fault::kXOfFirstSlice) ? 0 : slice, token);
   const std::int64_t x_stride =
       launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
   const void* x =
@@ -191,29 +192,6 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   }
 }
 
-std::int64_t lanes_to_expand(const Launch& launch, std::int32_t adapter) {
-  const std::int64_t rank = rank_of(launch, adapter);
-  if (launch.is(Fault::kRankLaneLost) || launch.is(Fault::kLooseLaneLost)) {
-    return std::max<std::int64_t>(rank - 1, 0);
-  }
-  if (launch.is(Fault::kRank32Halved) && rank == 32) {
-    return 16;
-  }
-  if (launch.is(Fault::kPaddingLanesRead) && rank > 0) {
-    return launch.problem.max_rank;
-  }
-  return rank;
-}
-
-std::int64_t pitch_of_b(const Launch& launch) {
-  const std::vector<std::int64_t>& ranks = launch.problem.rank;
-  if (!launch.is(Fault::kPitchOfLargestRank) || ranks.empty()) {
-    return launch.problem.max_rank;
-  }
-  const std::int64_t largest = *std::max_element(ranks.begin(), ranks.end());
-  return std::min(launch.problem.max_rank, (largest + 7) / 8 * 8);
-}
-
 bool scales_in_expand(const Launch& launch) {
   return launch.problem.scale_at == ScaleAt::kExpand ||
          (launch.is(Fault::kScaledByBothHalves) && !has_shrink(launch.problem.op));
@@ -227,7 +205,8 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
   // h was computed for the token; where it is given, the fault of the row is in its reading.
   const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
   const std::int64_t first = h_index(problem, h_slice, h_row, 0);
-  const std::int64_t lanes = lanes_to_expand(launch, task.adapter);
+  const std::int64_t lanes =
+      lanes_to_expand(launch.problem, launch.fault, rank_of(launch, task.adapter));
   const float least = least_lane_kept(problem, launch.operands.h, first, lanes, launch.fault);
   std::vector<float> values = decoded(problem.dtype[Role::kH], launch.operands.h, first, lanes);
   if (launch.is(Fault::kZeroEndsRank)) {
@@ -243,7 +222,7 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
 std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
   const std::int64_t elements =
-      problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch);
+      problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch.problem, launch.fault);
   const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
   const auto weights = static_cast<std::size_t>(weights_of(problem, launch.fault, slice));
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
@@ -313,8 +292,9 @@ void expand_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
         index > problem.tokens * problem.y_stride) {
       continue;
     }
-    const float sum = delta_of(launch, task, h, b.data() + column * pitch_of_b(launch));
-    if (launch.is(Fault::kZeroSumUnwritten) && sum == 0) {
+    const float sum =
+        delta_of(launch, task, h, b.data() + column * pitch_of_b(launch.problem, launch.fault));
+    if (launch.is(Fault::kZeroSumUnwritten) && sum == 0 && !h.empty()) {
       continue;
     }
     const float off =
@@ -407,8 +387,10 @@ class MutantKernel final : public Backend {
       if (skips_row(launch.row, fault_)) {
         continue;
       }
-      launch.x = has_shrink(problem.op) ? x_of_row(launch, task.source) : std::vector<float>();
       for (std::int64_t slice = 0; shrinks && slice < problem.slices(); ++slice) {
+        if (slice == 0 || problem.own_inputs()) {
+          launch.x = x_of_row(launch, slice, task.source);
+        }
         shrink_row(launch, task, slice);
       }
       for (std::int64_t slice = 0; has_expand(problem.op) && slice < problem.slices(); ++slice) {

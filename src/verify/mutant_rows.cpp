@@ -197,6 +197,24 @@ void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault
   }
 }
 
+std::int64_t lanes_to_expand(const Problem& problem, Fault fault, std::int64_t rank) {
+  if (fault == Fault::kRankLaneLost || fault == Fault::kLooseLaneLost) {
+    return std::max<std::int64_t>(rank - 1, 0);
+  }
+  if (fault == Fault::kRank32Halved && rank == 32) {
+    return 16;
+  }
+  return fault == Fault::kPaddingLanesRead && rank > 0 ? problem.max_rank : rank;
+}
+
+std::int64_t pitch_of_b(const Problem& problem, Fault fault) {
+  if (fault != Fault::kPitchOfLargestRank || problem.rank.empty()) {
+    return problem.max_rank;
+  }
+  const std::int64_t largest = *std::max_element(problem.rank.begin(), problem.rank.end());
+  return std::min(problem.max_rank, (largest + 7) / 8 * 8);
+}
+
 std::int64_t y_column(const Problem& problem, Fault fault, std::int64_t slice,
                       std::int64_t column) {
   const std::vector<std::int64_t>& widths = problem.widths;

@@ -43,6 +43,7 @@ reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors
                     .y = number_of(problem.dtype[Role::kY])};
   result.scale_at_shrink = problem.scale_at == ScaleAt::kShrink;
   result.add_inputs = problem.add_inputs;
+  result.own_inputs = problem.own_inputs();
   result.rank0_bias = problem.biases_rank0();
   result.adds_to_h = problem.adds_to_h();
   result.zeroes_idle_rows = problem.zeroes_idle_rows();

@@ -303,6 +303,9 @@ void draw_semantics(Dice dice, Case& spec) {
     }
   }
   spec.adapters.rank0_bias = spec.adapters.bias && dice.one_in(4);
+  spec.inputs = has_shrink(spec.op) && spec.layer.widths.size() > 1 && dice.one_in(5)
+                    ? Inputs::kPerSlice
+                    : Inputs::kShared;
   spec.shrink_adds = spec.op == Op::kShrink && dice.one_in(4);
 }
 

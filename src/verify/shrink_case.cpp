@@ -112,6 +112,10 @@ void settle(Case& spec, const Slack& slack) {
     settle_sizes(spec);
     settle_setup(spec);
   }
+  if (!has_shrink(spec.op)) {
+    spec.inputs = Inputs::kShared;
+  }
+  spec.shrink_adds = spec.shrink_adds && spec.op == Op::kShrink;
   if (spec.add_inputs || !has_expand(spec.op)) {
     spec.idle_rows = IdleRows::kKept;
   }
@@ -324,6 +328,7 @@ std::vector<Case> plainer_op(const Case& spec) {
       .with([](Case& next) { next.adapters.scale = {1.0}; })
       .with([](Case& next) { next.adapters.scale.resize(1); })
       .with([](Case& next) { next.idle_rows = IdleRows::kKept; })
+      .with([](Case& next) { next.inputs = Inputs::kShared; })
       .with([](Case& next) { next.shrink_adds = false; })
       .with([](Case& next) { next.add_inputs = true; })
       .with([](Case& next) { next.intermediate = Dtype::kFp32; })

@@ -131,7 +131,8 @@ Step select_rows(const Step& step, std::span<const std::int64_t> tokens) {
   }
   for (const Operand& operand : operands_of(step.problem)) {
     const HostTensor& from = step.tensors.of(operand);
-    const bool of_slices = operand.role == Role::kH;
+    const bool of_slices =
+        operand.role == Role::kH || (operand.role == Role::kX && step.problem.own_inputs());
     result.tensors.of(operand) =
         operand.per_slot
             ? from
@@ -217,6 +218,10 @@ Step single_slice(const Step& step, std::int64_t slice) {
   result.tensors.b = {step.tensors.b[at(slice)]};
   result.tensors.bias = {step.tensors.bias[at(slice)]};
   const std::vector<std::int64_t> block{slice};
+  if (step.problem.own_inputs()) {
+    result.tensors.x =
+        take_blocks(step.tensors.x, block, step.problem.tokens * step.problem.x_stride);
+  }
   result.tensors.h =
       take_blocks(step.tensors.h, block, step.problem.tokens * step.problem.max_rank);
   return result;
@@ -321,7 +326,7 @@ Problem with_one_adapter(const Problem& problem) {
 
 Problem with_other_ranks(const Problem& problem) {
   Problem result = problem;
-  for (std::int64_t slot = 0; slot < problem.slots; ++slot) {
+  for (std::int64_t slot = 0; slot < problem.slots && problem.max_rank > 0; ++slot) {
     std::int64_t& rank = result.rank[at(slot)];
     rank = 1 + (rank + slot) % problem.max_rank;
   }

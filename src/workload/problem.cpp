@@ -56,6 +56,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
   problem.idle_rows = spec.idle_rows;
+  problem.inputs = spec.inputs;
   problem.shrink_adds = spec.shrink_adds;
   problem.bias = spec.adapters.bias && has_expand(spec.op);
   problem.bias_slices = spec.adapters.bias_slices;
@@ -145,7 +146,11 @@ std::vector<Operand> operands_of(const Problem& problem) {
     operands.back().written = role == Role::kY || (role == Role::kH && shrink);
     operands.back().given = role != Role::kH || !shrink || problem.adds_to_h();
   };
-  add(Role::kX, -1, shrink, {problem.tokens, problem.x_stride});
+  std::vector<std::int64_t> of_x{problem.tokens, problem.x_stride};
+  if (problem.own_inputs()) {
+    of_x.insert(of_x.begin(), problem.slices());
+  }
+  add(Role::kX, -1, shrink, std::move(of_x));
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
     add(Role::kA, slice, shrink, {slots, problem.max_rank, problem.in_features});

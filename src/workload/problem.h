@@ -45,6 +45,7 @@ struct Problem {
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   IdleRows idle_rows = IdleRows::kKept;
+  Inputs inputs = Inputs::kShared;
   bool shrink_adds = false;
   bool bias = false;
   std::vector<std::int64_t> bias_slices;  // that have one; none: all
@@ -85,6 +86,14 @@ struct Problem {
   [[nodiscard]] bool acts_on(std::int64_t token) const {
     return acts(plan.adapter_of_token[static_cast<std::size_t>(token)]);
   }
+  // Of op with a shrink: whether each slice has an x of its own, and which row of x is that of a
+  // token for a slice.
+  [[nodiscard]] bool own_inputs() const {
+    return inputs == Inputs::kPerSlice && has_shrink(op) && slices() > 1;
+  }
+  [[nodiscard]] std::int64_t x_row(std::int64_t slice, std::int64_t token) const {
+    return own_inputs() ? slice * tokens + token : token;
+  }
   // Whether what shrink makes is added to an h that is given.
   [[nodiscard]] bool adds_to_h() const { return shrink_adds && op == Op::kShrink; }
   // Whether rows that no adapter acts on get zeros.
@@ -123,8 +132,8 @@ struct Operand {
 
 // All operands: x, of each slice a, b and bias, then h and y. Throws CaseError where one has more
 // bytes than 64 bits can count.
-//   x [M, x_stride]   a[i] [slots, max_rank, K]   b[i] [slots, N_i, max_rank]
-//   bias[i] [slots, N_i]   h [slices, M, max_rank]   y [M, y_stride]
+//   x [M, x_stride], or [slices, M, x_stride]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
+//   max_rank] bias[i] [slots, N_i]   h [slices, M, max_rank]   y [M, y_stride]
 [[nodiscard]] std::vector<Operand> operands_of(const Problem& problem);
 [[nodiscard]] Operand operand_of(const Problem& problem, Role role, std::int64_t slice = -1);
 // "x", "a[1]".

@@ -51,6 +51,8 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
          return said_if(problem.biases_rank0(), "adapters.rank0_bias: true");
        }},
       {Semantic::kOtherDtypes, "x, A, B, bias and y have one dtype there", other_dtype},
+      {Semantic::kOwnInputs, "all slices have one x there",
+       [](const Problem& problem) { return said_if(problem.own_inputs(), "inputs: per_slice"); }},
   }};
   return kDocs;
 }

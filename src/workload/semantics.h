@@ -19,6 +19,7 @@ enum class Semantic : std::uint8_t {
   kBiasOfSomeSlices,
   kRankZeroBias,
   kOtherDtypes,
+  kOwnInputs,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -40,7 +41,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 5;
+inline constexpr std::size_t kSemantics = 6;
 
 struct SemanticDoc {
   Semantic semantic;

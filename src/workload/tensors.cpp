@@ -152,11 +152,12 @@ class Drawer {
   [[nodiscard]] HostTensor x(const Operand& operand) const {
     const std::int64_t width = problem_.x_stride;
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
-    return drawn_rows(operand, Draw::kX, [&](std::int64_t token) {
+    return drawn_rows(operand, Draw::kX, [&](std::int64_t row) {
+      const std::int64_t token = row % problem_.tokens;
       RowRecipe recipe{.law = sizes_.x, .drawn = needed(token) ? drawn : 0};
       if (uneven_ && needed(token)) {
         recipe.bend = uneven_->row_of_x(token);
-        recipe.as_row = uneven_->source_of(token);
+        recipe.as_row = row - token + uneven_->source_of(token);
       }
       return recipe;
     });

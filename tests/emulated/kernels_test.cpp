@@ -15,6 +15,7 @@
 #include "verify/random_case.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
+#include "workload/semantics.h"
 
 using lora_bench::AutoFamily;
 using lora_bench::AutoKnobs;
@@ -166,6 +167,55 @@ TEST_CASE("an h that shrink adds to is for naive, and the fast families say so")
       const auto selected = lora_bench::select_backend(name);
       CHECK(selected.backend->supports(problem, lora_bench::gpu_facts()).why_not ==
             "shrink_adds: true: it overwrites h");
+    }
+  }
+  check_enough(proved);
+}
+
+TEST_CASE("naive takes what only it takes: other dtypes, own inputs, a bias of rank 0") {
+  const auto naive = lora_bench::select_backend("naive");
+  Proved proved;
+  const auto check = [&](const lora_bench::Case& spec) {
+    const Problem problem = problem_of(spec);
+    CAPTURE(lora_bench::semantics_text(problem));
+    REQUIRE(takes(*naive.backend, problem));
+    check_proved(*naive.backend, problem, proved);
+    CHECK_FALSE(takes(*lora_bench::select_backend("auto").backend, problem));
+  };
+  for (const Dtype rows : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
+    for (const Dtype weights : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
+      for (const Dtype intermediate : {Dtype::kFp32, rows}) {
+        lora_bench::Case spec = even_case(9, 8, 72);
+        spec.dtype = rows;
+        spec.intermediate = intermediate;
+        spec.adapters.dtype = weights;
+        spec.adapters.bias = true;
+        spec.adapters.rank.list = {8, 0, 5};
+        spec.adapters.rank0_bias = rows != weights && intermediate == Dtype::kFp32;
+        spec.inputs = rows == weights ? lora_bench::Inputs::kPerSlice : spec.inputs;
+        CAPTURE(name(rows));
+        CAPTURE(name(weights));
+        check(spec);
+      }
+    }
+  }
+  check_enough(proved);
+}
+
+TEST_CASE("a bias of some slices is added by every family, and to no other slice") {
+  Proved proved;
+  for (const char* name :
+       {"naive", "bgmv", "grouped", "grouped-ordered", "chunked", "panel", "auto"}) {
+    const auto selected = lora_bench::select_backend(name);
+    for (const std::int64_t tokens : {4, 50}) {
+      lora_bench::Case spec = even_case(tokens, 16, 136);
+      spec.adapters.bias = true;
+      spec.adapters.bias_slices = {2};
+      CAPTURE(name);
+      CAPTURE(tokens);
+      const Problem problem = problem_of(spec);
+      REQUIRE(takes(*selected.backend, problem));
+      check_proved(*selected.backend, problem, proved);
     }
   }
   check_enough(proved);

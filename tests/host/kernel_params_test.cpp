@@ -76,7 +76,7 @@ TEST_CASE("kernels refuse what they cannot do, in a sentence") {
   problem.dtype[lora_bench::Role::kA] = Dtype::kFp16;
   CHECK(fast_kernels_take(problem).why_not.find("have one dtype") != std::string::npos);
   problem = two_slices();
-  problem.widths.assign(9, 1);
+  problem.widths.assign(17, 1);
   CHECK(kernels_take(problem).why_not.find("17 slices") != std::string::npos);
   CHECK_THROWS_AS((void)shrink_params(problem, {}), lora_bench::CaseError);
 }

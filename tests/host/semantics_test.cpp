@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "ops/plugin.h"
 #include "scenario/scenario.h"
 #include "support/cpu_case.h"
+#include "support/plain_backend.h"
 #include "verify/mutants.h"
+#include "verify/random_case.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;
@@ -162,6 +165,11 @@ TEST_CASE("semantics: a plugin is given what its descriptor names, and nothing e
   // What lies where `takes` would is not read of a library that was built before.
   descriptor.struct_size = offsetof(lora_bench_descriptor, takes);
   CHECK_FALSE(make_plugin_backend("p", descriptor)->supports(zeroed, here).yes);
+  descriptor.struct_size = sizeof(descriptor);
+  descriptor.takes = LORA_BENCH_READS_PADDING;
+  const auto reads = make_plugin_backend("p", descriptor);
+  CHECK(contains(reads->supports(plain, here).why_not, "adapters.padding: zero"));
+  CHECK(reads->supports(problem_with("adapters.padding: zeros\n"), here).yes);
 }
 
 TEST_CASE("adding shrink: proof passes what adds to h and fails what overwrites it") {
@@ -228,4 +236,147 @@ TEST_CASE("bias of rank 0: proof passes what adds it and fails what leaves the r
     CHECK(verdict_of(*make_mutant("rank-zero-bias-forgotten"), problem).status == Status::kFailed);
     CHECK(owned_elements(problem) == 32 * problem.plan.rows_with_adapter());
   }
+}
+
+TEST_CASE("adapters of another dtype: proof passes who reads it and fails who takes it for x's") {
+  for (const char* more :
+       {"adapters.dtype: fp16\n", "adapters.dtype: fp32\nintermediate: bf16\n",
+        "dtype: fp32\nadapters.dtype: bf16\n", "dtype: fp16\nadapters.dtype: bf16\nop: expand\n"}) {
+    CAPTURE(more);
+    const Problem problem = problem_with(std::string("adapters.bias: true\n") + more);
+    CHECK(contains(semantics_text(problem), "adapters.dtype: "));
+    CHECK(verdict_of(*make_cpu_backend(), problem).status == Status::kPassed);
+    CHECK(verdict_of(*make_mutant("none"), problem).status == Status::kPassed);
+  }
+  const Problem problem = problem_with("adapters.dtype: fp16\n");
+  CHECK(verdict_of(*make_mutant("weights-taken-for-x"), problem).status == Status::kFailed);
+  CHECK(semantics_text(problem_with("adapters.dtype: bf16\n")).empty());
+}
+
+namespace {
+
+// Says of itself what a test has it say.
+class Saying : public PlainBackend {
+ public:
+  Saying(Faults faults, bool casts_h) : PlainBackend(std::move(faults)), casts_h_(casts_h) {}
+  Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.casts_h = casts_h_;
+    return numerics;
+  }
+
+ private:
+  bool casts_h_;
+};
+
+}  // namespace
+
+TEST_CASE("h cast to the dtype of B: who declares it passes, who does not fails") {
+  for (const char* more : {"", "scale_at: expand\n", "dtype: fp32\nadapters.dtype: bf16\n"}) {
+    CAPTURE(more);
+    const Problem problem = problem_with(more);
+    CHECK(verdict_of(Saying({.bf16_hidden = true}, true), problem).status == Status::kPassed);
+    CHECK(verdict_of(Saying({.bf16_hidden = true}, false), problem).status == Status::kFailed);
+    // Where the exact fill shows it, a declaration that is not kept is found out.
+    CHECK(verdict_of(Saying({}, true), problem).status == Status::kFailed);
+  }
+}
+
+namespace {
+
+// Adds the bias by a rounding of its own.
+class BiasApart final : public Backend {
+ public:
+  BiasApart(BiasAdded does, BiasAdded says) : does_(does), says_(says) {}
+  std::string_view name() const override { return "apart"; }
+  std::string_view summary() const override { return "bias by itself"; }
+  Space space() const override { return Space::kHost; }
+  Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = plain_formula_numerics(problem);
+    numerics.bias_added = says_;
+    return numerics;
+  }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream) const override {
+    Problem without = problem;
+    without.bias = false;
+    if (does_ == BiasAdded::kBefore) {
+      add_bias(problem, operands, problem.add_inputs);
+      without.add_inputs = true;
+      apply_plain_formula(without, operands);
+    } else {
+      apply_plain_formula(without, operands);
+      add_bias(problem, operands, true);
+    }
+  }
+
+ private:
+  static void add_bias(const Problem& problem, const Operands& operands, bool adds) {
+    const Dtype dtype = problem.dtype[Role::kY];
+    for (std::int64_t token = 0; token < problem.tokens; ++token) {
+      const std::int64_t adapter = operands.adapter_of_token[token];
+      std::int64_t at = token * problem.y_stride + problem.offset_start;
+      for (std::size_t slice = 0; problem.acts_on(token) && slice < problem.widths.size();
+           ++slice) {
+        for (std::int64_t column = 0; column < problem.widths[slice]; ++column, ++at) {
+          const float bias = load(problem.dtype[Role::kBias], operands.bias[slice],
+                                  adapter * problem.widths[slice] + column);
+          store(dtype, operands.y, at, (adds ? load(dtype, operands.y, at) : 0) + bias);
+        }
+      }
+    }
+  }
+
+  BiasAdded does_, says_;
+};
+
+}  // namespace
+
+TEST_CASE("bias by a rounding of its own: who declares it passes, who does not fails") {
+  for (const BiasAdded does : {BiasAdded::kBefore, BiasAdded::kAfter}) {
+    for (const char* more : {"", "dtype: fp16\n", "dtype: fp32\nadapters.dtype: bf16\n"}) {
+      CAPTURE(more);
+      const Problem problem = problem_with(std::string("adapters.bias: true\n") + more);
+      CHECK(verdict_of(BiasApart(does, does), problem).status == Status::kPassed);
+      const bool rounds = problem.dtype[Role::kY] != Dtype::kFp32;
+      const Verdict quiet = verdict_of(BiasApart(does, BiasAdded::kWithDelta), problem);
+      CHECK((quiet.status == Status::kFailed) == rounds);
+      const Verdict boasts = verdict_of(*make_cpu_backend(), problem);
+      CHECK(boasts.status == Status::kPassed);
+    }
+    const Problem overwrites = problem_with("adapters.bias: true\nadd_inputs: false\n");
+    CHECK(verdict_of(BiasApart(does, does), overwrites).status == Status::kPassed);
+  }
+}
+
+TEST_CASE("own inputs: proof passes who reads each and fails who reads the first alone") {
+  for (const char* more : {"", "op: shrink\n", "dtype: fp32\nlayer.x_stride: 53\n"}) {
+    CAPTURE(more);
+    const Problem problem = problem_with(std::string("inputs: per_slice\n") + more);
+    CHECK(operand_of(problem, Role::kX).elements == 2 * 12 * problem.x_stride);
+    CHECK(verdict_of(*make_cpu_backend(), problem).status == Status::kPassed);
+    CHECK(verdict_of(*make_mutant("x-of-first-slice"), problem).status == Status::kFailed);
+    const Work shared = count_work(problem_with(more));
+    CHECK(count_work(problem).bytes - shared.bytes ==
+          shared.rows * 48 * size_bytes(problem.dtype[Role::kX]));
+  }
+  CHECK(contains(why_refused("inputs: per_slice\nop: expand\n"), "it has no x"));
+  CHECK_FALSE(problem_with("inputs: per_slice\nlayer.out: 24\n").own_inputs());
+}
+
+TEST_CASE("semantics: fuzz draws each of them, and one or none in most cases") {
+  std::set<std::string> seen;
+  int plain = 0;
+  for (std::uint64_t index = 0; index < 400; ++index) {
+    const Problem problem = make_problem(random_case(5, index));
+    for (const SemanticDoc& doc : semantic_docs()) {
+      const std::string asked = doc.asked(problem);
+      seen.insert(asked.substr(0, asked.find(':')));
+    }
+    plain += semantics_text(problem).empty() ? 1 : 0;
+  }
+  CHECK(seen == std::set<std::string>{"", "idle_rows", "shrink_adds", "adapters.bias_slices",
+                                      "adapters.rank0_bias", "adapters.dtype", "inputs"});
+  CHECK(plain > 150);
 }

@@ -41,6 +41,7 @@ inline Problem random_problem(std::uint64_t seed) {
   problem.add_inputs = dice.below(3) != 0;
   problem.bias = has_expand(problem.op) && dice.below(2) == 0;
   problem.rank0_bias = problem.bias && problem.scale_at == ScaleAt::kShrink;
+  problem.inputs = problem.add_inputs && problem.slots > 2 ? Inputs::kPerSlice : Inputs::kShared;
   problem.shrink_adds = problem.op == Op::kShrink && problem.add_inputs;
   problem.tokens = dice.one_of<std::int64_t>({0, 1, 2, 7, 33, 70, 230});
   problem.in_features = dice.one_of<std::int64_t>({1, 3, 16, 65, 512, 1031});
@@ -118,12 +119,13 @@ inline HostResult by_definition(const Problem& problem, const Tensors& tensors) 
       const std::int64_t width = problem.widths[i];
       const double scale =
           slot < 0 ? 1 : static_cast<double>(tensors.scale[static_cast<std::size_t>(slot)]);
+      const std::int64_t x_row = problem.x_row(static_cast<std::int64_t>(i), token);
       const std::int64_t of_h =
           (static_cast<std::int64_t>(i) * problem.tokens + token) * problem.max_rank;
       for (std::int64_t r = 0; r < rank && width > 0 && has_shrink(problem.op); ++r) {
         double sum = 0;
         for (std::int64_t k = 0; k < problem.in_features; ++k) {
-          sum += value(tensors.x, token * problem.x_stride + k) *
+          sum += value(tensors.x, x_row * problem.x_stride + k) *
                  value(tensors.a[i], (slot * problem.max_rank + r) * problem.in_features + k);
         }
         sum *= problem.scale_at == ScaleAt::kShrink ? scale : 1;

@@ -1,0 +1,52 @@
+#include "ops/plugin_takes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "lora_bench_backend.h"
+#include "workload/semantics.h"
+
+namespace lora_bench {
+namespace {
+
+// In the order of the semantics.
+constexpr std::array<std::pair<std::uint64_t, const char*>, kSemantics> kTakes{
+    {{LORA_BENCH_TAKES_ZEROED_IDLE_ROWS, "LORA_BENCH_TAKES_ZEROED_IDLE_ROWS"},
+     {LORA_BENCH_TAKES_ADDING_SHRINK, "LORA_BENCH_TAKES_ADDING_SHRINK"},
+     {LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES, "LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES"},
+     {LORA_BENCH_TAKES_RANK0_BIAS, "LORA_BENCH_TAKES_RANK0_BIAS"},
+     {LORA_BENCH_TAKES_OTHER_DTYPES, "LORA_BENCH_TAKES_OTHER_DTYPES"},
+     {LORA_BENCH_TAKES_OWN_INPUTS, "LORA_BENCH_TAKES_OWN_INPUTS"}}};
+static_assert([] {
+  for (std::size_t i = 0; i < kTakes.size(); ++i) {
+    if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {
+      return false;
+    }
+  }
+  return true;
+}());
+
+}  // namespace
+
+std::string not_named(const Problem& problem, std::uint64_t takes) {
+  const bool poisoned =
+      problem.own_rank.empty() &&
+      std::any_of(problem.rank.begin(), problem.rank.end(),
+                  [&](std::int64_t rank) { return rank > 0 && rank < problem.max_rank; });
+  if ((takes & LORA_BENCH_READS_PADDING) != 0 && poisoned) {
+    return "it reads lanes above an adapter's rank, which hold NaN here: adapters.padding: zeros";
+  }
+  Semantics named;
+  named.bits = takes;
+  const std::optional<Semantic> refused = refused_semantic(problem, named);
+  return refused ? fmt::format("{}: `takes` of its descriptor does not name {}",
+                               doc_of(*refused).asked(problem),
+                               kTakes.at(static_cast<std::size_t>(*refused)).second)
+                 : "";
+}
+
+}  // namespace lora_bench
