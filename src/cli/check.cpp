@@ -16,7 +16,7 @@ namespace {
 
 struct CheckCommand {
   CheckRequest request;
-  std::string exported, output, partial, intermediate;
+  std::string exported, output, partial, intermediate, bias_added;
   bool json = false;
 };
 
@@ -48,6 +48,8 @@ ExitCode execute(const CheckCommand& command) {
   request.output = command.output;
   request.declared.partial = dtype_of(command.partial);
   request.declared.intermediate = dtype_of(command.intermediate);
+  request.declared.bias_added =
+      named<BiasAdded>(command.bias_added).value_or(BiasAdded::kWithDelta);
   const CheckReport report = check(request);
   print_result(command.json ? to_json_line(report.row) + "\n" : verdict_text(report));
   return exit_code(report.verdict.status);
@@ -75,6 +77,12 @@ void add_declarations(CLI::App& sub, CheckCommand& command) {
       ->check(dtypes);
   sub.add_flag("--rounds-delta", declared.rounds_delta,
                "declares that delta is rounded before it is added to y");
+  sub.add_flag("--casts-h", declared.casts_h,
+               "declares that h is rounded to the dtype of B before it is multiplied with it");
+  sub.add_option("--bias-added", command.bias_added,
+                 "declares that y + bias is rounded before delta is added, or y + delta before the "
+                 "bias is; without it they are one sum")
+      ->check(CLI::IsMember({"with-delta", "before", "after"}));
 }
 
 }  // namespace

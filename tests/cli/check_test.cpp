@@ -172,6 +172,19 @@ TEST_CASE("check allows an h in a narrower type than the case has, where that is
   CHECK(strict.exit_code == 2);
   CHECK(contains(strict.out, "low-precision-intermediate"));
   CHECK(check(exported, exported, {"--intermediate", "bf16"}).exit_code == 0);
+  CHECK(check(exported, exported, {"--casts-h"}).exit_code == 0);  // to bf16, as B is
+}
+
+TEST_CASE("check allows a bias that is added by a rounding of its own, where that is declared") {
+  const TemporaryFolder folder;
+  const std::string exported = folder.path("decode8-rank8.safetensors");
+  const ProcessResult made =
+      run_tool({"export", "smoke/decode8-rank8", "--backends", "mutant:bias-rounded-apart", "--set",
+                "adapters.bias=true", "--to", folder.folder()});
+  REQUIRE_MESSAGE(made.exit_code == 0, made.err);
+  CHECK(check(exported, exported).exit_code == 2);
+  CHECK(check(exported, exported, {"--bias-added", "before"}).exit_code == 0);
+  CHECK(check(exported, exported, {"--bias-added", "later"}).exit_code == 1);
 }
 
 TEST_CASE("check takes no looser declaration than a plugin may make") {
