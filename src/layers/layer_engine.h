@@ -206,6 +206,10 @@ struct LayerTensors {
 [[nodiscard]] LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill,
                                               std::uint64_t seed);
 
+// Makes of an A and B for each output what adapters bring: B and bias of zeros for an output that
+// one leaves alone, and one A for all outputs that a packed pair covers.
+void hold_as_adapters_bring(const LayerProblem& problem, Tensors& lora);
+
 // The adapter of a slot as its file would have it: no lanes above its rank.
 [[nodiscard]] AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tensors,
                                         std::int64_t slot);

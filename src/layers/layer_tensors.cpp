@@ -36,24 +36,6 @@ Matrix matrix_of(HostTensor tensor, std::int64_t rows, std::int64_t columns) {
   return {tensor.dtype, rows, columns, std::move(tensor.data)};
 }
 
-// A block that an adapter lacks is to the oracle one of zeros.
-void leave_blocks_alone(const LayerProblem& problem, Tensors& lora) {
-  const std::int64_t lane_bytes = problem.lora.max_rank * size_bytes(problem.lora.dtype[Role::kB]);
-  for (std::size_t block = 0; block < problem.lora.widths.size(); ++block) {
-    const std::int64_t slot_bytes = problem.lora.widths[block] * lane_bytes;
-    for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
-      if (problem.lacks_block(slot, block)) {
-        std::fill_n(lora.b[block].data.begin() + slot * slot_bytes, slot_bytes, std::byte{0});
-        if (problem.lora.bias) {
-          const std::int64_t bytes =
-              problem.lora.widths[block] * size_bytes(problem.lora.dtype[Role::kBias]);
-          std::fill_n(lora.bias[block].data.begin() + slot * bytes, bytes, std::byte{0});
-        }
-      }
-    }
-  }
-}
-
 // A sum over K of one term is that term: enlarged by what the others would have brought, and by
 // a power of two, so that no bit is lost.
 void enlarge(Dtype dtype, std::int64_t in_features, std::vector<std::byte>& data) {
@@ -148,6 +130,28 @@ AdapterWeights of_each_block(const LayerProblem& problem, const LayerTensors& te
 
 }  // namespace
 
+void hold_as_adapters_bring(const LayerProblem& problem, Tensors& lora) {
+  for (std::size_t block = 0; block < problem.lora.widths.size(); ++block) {
+    if (problem.first_of_pair(block) != block) {
+      lora.a[block] = lora.a[problem.first_of_pair(block)];
+    }
+  }
+  const std::int64_t lane_bytes = problem.lora.max_rank * size_bytes(problem.lora.dtype[Role::kB]);
+  for (std::size_t block = 0; block < problem.lora.widths.size(); ++block) {
+    const std::int64_t slot_bytes = problem.lora.widths[block] * lane_bytes;
+    for (std::int64_t slot = 0; slot < problem.lora.slots; ++slot) {
+      if (problem.lacks_block(slot, block)) {
+        std::fill_n(lora.b[block].data.begin() + slot * slot_bytes, slot_bytes, std::byte{0});
+        if (problem.lora.bias) {
+          const std::int64_t bytes =
+              problem.lora.widths[block] * size_bytes(problem.lora.dtype[Role::kBias]);
+          std::fill_n(lora.bias[block].data.begin() + slot * bytes, bytes, std::byte{0});
+        }
+      }
+    }
+  }
+}
+
 LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uint64_t seed) {
   const std::int64_t columns = problem.columns();
   LayerTensors tensors;
@@ -155,7 +159,7 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
   Tensors base = draw_tensors(base_alone(problem, Op::kShrink, columns), fill, seed ^ kBaseSeed);
   // To an op a row without adapter is poison; the base needs all of them.
   tensors.lora.x = std::move(base.x);
-  leave_blocks_alone(problem, tensors.lora);
+  hold_as_adapters_bring(problem, tensors.lora);
   tensors.w = matrix_of(std::move(base.a[0]), columns, problem.lora.in_features);
   if (description_of(problem.layer.kind).looks_up) {
     draw_ids(problem, seed, tensors);

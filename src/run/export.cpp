@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "layers/layer_engine.h"
 #include "report/columns.h"
 #include "report/json_row.h"
 #include "run/describe.h"
@@ -185,12 +186,11 @@ Problem op_to_export(const Case& spec, const CaseStep& step) {
   const LayerProblem& layer = *step.layer;
   const ShardProblem part = shard_problem(layer, 0);
   const bool plain = layer.layer.tp == 1 && part.lora.op == Op::kLinear && !part.lora_after_y &&
-                     !part.delta_apart && !layer.missing_slices && layer.missing.empty() &&
-                     !layer.base_bias && !layer.caps();
+                     !part.delta_apart && !layer.base_bias && !layer.caps();
   if (!plain) {
     throw UsageError(fmt::format(
         "case '{}' is a layer that is not exported; allowed: layer.tp 1, a product and one linear "
-        "op, without bias of the base and without missing slices",
+        "op, without bias of the base",
         spec.id));
   }
   return part.lora;
@@ -290,6 +290,9 @@ ExportedFiles export_case(const ExportRequest& request) {
   Problem adding = problem;
   adding.add_inputs = true;
   Tensors tensors = draw_tensors(adding, Fill::kBounded, spec.seed);
+  if (step.layer) {
+    hold_as_adapters_bring(*step.layer, tensors);
+  }
   if (request.scales_as_written) {
     tensors.scale = problem.scale;
   }

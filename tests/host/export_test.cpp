@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "run/safetensors.h"
 #include "support/need_numpy.h"
 #include "support/process.h"
 #include "support/safetensors_header.h"
@@ -83,6 +85,39 @@ TEST_CASE("an export of a case that is handed a published form has its arrays") 
   CHECK(names_of().contains("token_order"));
   spec.plan.form = PlanForm::kChunked;
   CHECK(names_of().contains("chunked.segment_starts"));
+}
+
+TEST_CASE("an exported layer has zeros for what adapters lack, and one A for a packed pair") {
+  const test::TemporaryFolder folder;
+  Case spec = exported_case(Op::kLayer);
+  spec.adapters.rank.list = {8};
+  spec.layer.offset_start = 0;
+  spec.layer.widths = {24, 8};
+  spec.layer.x_stride = spec.layer.in_features;
+  spec.layer.y_stride = 32;
+  spec.setup.kind = LayerKind::kMergedColumn;
+  spec.setup.missing = {{}, {1}};
+  const auto exported = [&] {
+    return read_safetensors(export_with(spec, "none", folder.path("layer")).tensors).tensors;
+  };
+  const auto are_zeros = [](const std::vector<std::byte>& data, std::size_t slot) {
+    const auto bytes = static_cast<std::ptrdiff_t>(data.size() / 3);
+    const auto first = data.begin() + static_cast<std::ptrdiff_t>(slot) * bytes;
+    return std::all_of(first, first + bytes, [](std::byte byte) { return byte == std::byte{0}; });
+  };
+  REQUIRE(spec.adapters.slots == 3);
+  const auto missing = exported();
+  for (const char* of_second : {"b.1", "bias.1"}) {
+    CHECK(are_zeros(missing.at(of_second).data, 1));
+    CHECK_FALSE(are_zeros(missing.at(of_second).data, 0));
+  }
+  CHECK_FALSE(are_zeros(missing.at("b.0").data, 1));
+  CHECK(missing.at("a.0").data != missing.at("a.1").data);
+  spec.setup.missing.clear();
+  spec.setup.packed = {2};
+  const auto packed = exported();
+  CHECK(packed.at("a.0").data == packed.at("a.1").data);
+  CHECK(packed.at("b.0").data != packed.at("b.1").data);
 }
 
 TEST_CASE("NumPy alone agrees with the oracle on every op, and tells a wrong output") {
