@@ -50,17 +50,22 @@ enum {
 /* lora_bench_descriptor.takes, bits: what a step may ask beyond the plain op. A library that does not
  * name one is never given such a step; its row is SKIPPED with a sentence. */
 enum {
-  LORA_BENCH_TAKES_ZEROED_IDLE_ROWS = 1 << 0, /* lora_bench_problem.zeroes_idle_rows */
-  LORA_BENCH_TAKES_ADDING_SHRINK = 1 << 1,    /* lora_bench_problem.adds_to_h */
+  LORA_BENCH_TAKES_ZEROED_IDLE_ROWS = 1 << 0,    /* lora_bench_problem.zeroes_idle_rows */
+  LORA_BENCH_TAKES_ADDING_SHRINK = 1 << 1,       /* lora_bench_problem.adds_to_h */
   LORA_BENCH_TAKES_BIAS_OF_SOME_SLICES = 1 << 2, /* lora_bench_operands.bias[i] may be NULL beside
                                                   * others that are not */
   LORA_BENCH_TAKES_RANK0_BIAS = 1 << 3,          /* lora_bench_problem.rank0_bias */
-  LORA_BENCH_TAKES_OWN_INPUTS = 1 << 5, /* lora_bench_problem.own_inputs */
-  LORA_BENCH_READS_PADDING = 1 << 30, /* no step of its own: the library reads lanes at or above a
-                                       * rank, and is given steps alone where these are zero */
-  LORA_BENCH_TAKES_OTHER_DTYPES = 1 << 4         /* a_dtype, b_dtype and bias_dtype that are not
+  LORA_BENCH_TAKES_OTHER_DTYPES = 1 << 4,        /* a_dtype, b_dtype and bias_dtype that are not
                                                   * those of x and y */
+  LORA_BENCH_TAKES_OWN_INPUTS = 1 << 5,          /* lora_bench_problem.own_inputs */
+  LORA_BENCH_TAKES_KERNEL_FORM = 1 << 6,         /* lora_bench_problem.plan_form is _PLAN_KERNEL */
+  LORA_BENCH_TAKES_CHUNKED_FORM = 1 << 7,        /* the same of _PLAN_CHUNKED */
+  LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
+                                                  * above a rank, and is given steps alone where
+                                                  * these are zero */
 };
+/* lora_bench_problem.plan_form: which index arrays lora_bench_operands has; docs/plan.md shows them */
+enum { LORA_BENCH_PLAN_SORTED = 0, LORA_BENCH_PLAN_KERNEL = 1, LORA_BENCH_PLAN_CHUNKED = 2 };
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
 
@@ -106,6 +111,14 @@ typedef struct lora_bench_problem {
   int32_t adds_to_h;        /* 1, of op shrink: h holds numbers and is added to */
   int32_t rank0_bias;       /* 1: an adapter of rank 0 acts on its rows too: delta is its bias */
   int32_t own_inputs;       /* 1: each slice has an x of its own: [slices, tokens, x_stride] */
+  int32_t plan_form;        /* LORA_BENCH_PLAN_SORTED ...; of the others token_order, active_ids,
+                             * group_starts and rank of lora_bench_operands are laid out as
+                             * docs/plan.md says, those of this struct stay sorted */
+  int32_t idle_segments;    /* of form chunked: 1: rows without an adapter have segments of slot
+                             * `slots`, and lora_bench_operands.rank has one more entry, 0 */
+  int64_t groups;           /* entries of active_ids that a launch has to look at: for the batch, or
+                             * with plan.grid slots for any batch over these slots */
+  int64_t chunk;            /* of form chunked: most rows of a segment; else 0 */
 } lora_bench_problem;
 
 /* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to

@@ -32,7 +32,7 @@ class ChunkedBackend final : public Backend {
   [[nodiscard]] std::string_view summary() const override { return kChunkedSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    return tensor_cores_take(problem, device, PlanForm::kChunked);
+    return tensor_cores_take(problem, device, Semantics(Semantic::kChunkedForm));
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {

@@ -17,7 +17,8 @@ namespace {
 // Beyond the plain op.
 constexpr Semantics kCpuTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
                               Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
-                              Semantic::kOtherDtypes, Semantic::kOwnInputs);
+                              Semantic::kOtherDtypes, Semantic::kOwnInputs, Semantic::kKernelForm,
+                              Semantic::kChunkedForm);
 
 bool has_kernels(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;

@@ -92,8 +92,7 @@ class CublasBackend final : public Backend {
   [[nodiscard]] std::string_view summary() const override { return kCublasSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    const Support form = form_taken(problem);
-    return form.yes ? fast_kernels_take(problem) : form;
+    return fast_kernels_take(problem);
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return cublas_numerics(problem);

@@ -35,7 +35,7 @@ class GroupedBackend final : public Backend {
     if (problem.groups() > kMostGroups) {
       return {false, "more than 65535 groups of rows: a grid has no more in its last dimension"};
     }
-    return tensor_cores_take(problem, device, PlanForm::kKernel);
+    return tensor_cores_take(problem, device, Semantics(Semantic::kKernelForm));
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {

@@ -10,7 +10,8 @@ namespace {
 // Beyond the plain op.
 constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
                                 Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
-                                Semantic::kOtherDtypes, Semantic::kOwnInputs);
+                                Semantic::kOtherDtypes, Semantic::kOwnInputs, Semantic::kKernelForm,
+                                Semantic::kChunkedForm);
 constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows, Semantic::kBiasOfSomeSlices);
 
 bool has_kernel(Dtype dtype) {
@@ -58,19 +59,11 @@ Support kernels_take(const Problem& problem) {
   return {};
 }
 
-Support fast_kernels_take(const Problem& problem) {
-  const Support semantics = takes_semantics(problem, kFastKernelsTake);
+Support fast_kernels_take(const Problem& problem, Semantics also) {
+  Semantics taken = kFastKernelsTake;
+  taken.bits |= also.bits;
+  const Support semantics = takes_semantics(problem, taken);
   return semantics.yes ? kernels_take(problem) : semantics;
-}
-
-Support form_taken(const Problem& problem, PlanForm also) {
-  if (problem.plan_form == PlanForm::kSorted || problem.plan_form == also) {
-    return {};
-  }
-  return {false,
-          fmt::format("a plan in form {}: {}", name(problem.plan_form),
-                      also == PlanForm::kSorted ? "form sorted alone"
-                                                : fmt::format("form sorted or {}", name(also)))};
 }
 
 bool serves_any_batch(const Problem& problem) {
@@ -78,10 +71,7 @@ bool serves_any_batch(const Problem& problem) {
          problem.tokens > 0;
 }
 
-Support tensor_cores_take(const Problem& problem, const DeviceFacts& device, PlanForm also) {
-  if (const Support form = form_taken(problem, also); !form.yes) {
-    return form;
-  }
+Support tensor_cores_take(const Problem& problem, const DeviceFacts& device, Semantics also) {
   if (problem.dtype[Role::kX] == Dtype::kFp32) {
     return {false, "fp32 operands do not go to the tensor cores: bf16, fp16"};
   }
@@ -89,7 +79,7 @@ Support tensor_cores_take(const Problem& problem, const DeviceFacts& device, Pla
     return {false, fmt::format("needs compute capability 8.0, this device has {}.{}",
                                device.compute_capability / 10, device.compute_capability % 10)};
   }
-  return fast_kernels_take(problem);
+  return fast_kernels_take(problem, also);
 }
 
 namespace {

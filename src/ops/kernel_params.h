@@ -15,14 +15,11 @@ namespace lora_bench {
 
 // What every kernel family refuses alike: dtypes, intermediates, too many slices.
 [[nodiscard]] Support kernels_take(const Problem& problem);
-// The same, and what all but `naive` refuse of what is asked beyond the plain op.
-[[nodiscard]] Support fast_kernels_take(const Problem& problem);
-// The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up. They read
-// the groups of a plan: form sorted, and one more at most.
+// The same, and what all but `naive` refuse of what is asked beyond the plain op, but for `also`.
+[[nodiscard]] Support fast_kernels_take(const Problem& problem, Semantics also = {});
+// The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up.
 [[nodiscard]] Support tensor_cores_take(const Problem& problem, const DeviceFacts& device,
-                                        PlanForm also = PlanForm::kSorted);
-// Whether the plan is in form sorted, or in the other one.
-[[nodiscard]] Support form_taken(const Problem& problem, PlanForm also = PlanForm::kSorted);
+                                        Semantics also = {});
 // Whether what is launched is the same for every batch of as many tokens over these slots.
 [[nodiscard]] bool serves_any_batch(const Problem& problem);
 

@@ -27,6 +27,9 @@ static_assert(static_cast<int>(Op::kLogits) == LORA_BENCH_LOGITS);
 static_assert(static_cast<int>(ScaleAt::kShrink) == LORA_BENCH_SCALE_AT_SHRINK);
 static_assert(static_cast<int>(ScaleAt::kExpand) == LORA_BENCH_SCALE_AT_EXPAND);
 
+static_assert(static_cast<int>(PlanForm::kSorted) == LORA_BENCH_PLAN_SORTED);
+static_assert(static_cast<int>(PlanForm::kKernel) == LORA_BENCH_PLAN_KERNEL);
+static_assert(static_cast<int>(PlanForm::kChunked) == LORA_BENCH_PLAN_CHUNKED);
 static_assert(static_cast<int>(BiasAdded::kBefore) == LORA_BENCH_BIAS_BEFORE);
 static_assert(static_cast<int>(BiasAdded::kAfter) == LORA_BENCH_BIAS_AFTER);
 
@@ -79,6 +82,10 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.active_ids = problem.plan.active_ids.data();
   out.group_starts = problem.plan.group_starts.data();
   out.own_inputs = problem.own_inputs() ? 1 : 0;
+  out.plan_form = static_cast<std::int32_t>(problem.plan_form);
+  out.idle_segments = problem.idle_segments ? 1 : 0;
+  out.groups = problem.groups();
+  out.chunk = problem.chunk;
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;

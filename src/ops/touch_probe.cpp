@@ -91,8 +91,7 @@ class TouchProbe final : public Backend {
   }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    const Support form = form_taken(problem);
-    return form.yes ? fast_kernels_take(problem) : form;
+    return fast_kernels_take(problem);
   }
   [[nodiscard]] Numerics numerics(const Problem&) const override { return {}; }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return kSinkBytes; }

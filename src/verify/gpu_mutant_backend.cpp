@@ -73,10 +73,8 @@ class GpuMutant final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    for (const Support& support : {form_taken(problem), fast_kernels_take(problem)}) {
-      if (!support.yes) {
-        return support;
-      }
+    if (const Support support = fast_kernels_take(problem); !support.yes) {
+      return support;
     }
     if (problem.dtype[Role::kX] == Dtype::kFp32 || problem.dtype[Role::kH] != Dtype::kFp32) {
       return {false, "GPU mutants take bf16 and fp16 operands and an fp32 intermediate"};

@@ -53,6 +53,14 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
       {Semantic::kOtherDtypes, "x, A, B, bias and y have one dtype there", other_dtype},
       {Semantic::kOwnInputs, "all slices have one x there",
        [](const Problem& problem) { return said_if(problem.own_inputs(), "inputs: per_slice"); }},
+      {Semantic::kKernelForm, "it reads other arrays of a plan",
+       [](const Problem& problem) {
+         return said_if(problem.plan_form == PlanForm::kKernel, "plan.form: kernel");
+       }},
+      {Semantic::kChunkedForm, "it reads other arrays of a plan",
+       [](const Problem& problem) {
+         return said_if(problem.plan_form == PlanForm::kChunked, "plan.form: chunked");
+       }},
   }};
   return kDocs;
 }

@@ -20,6 +20,8 @@ enum class Semantic : std::uint8_t {
   kRankZeroBias,
   kOtherDtypes,
   kOwnInputs,
+  kKernelForm,
+  kChunkedForm,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -41,7 +43,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 6;
+inline constexpr std::size_t kSemantics = 8;
 
 struct SemanticDoc {
   Semantic semantic;

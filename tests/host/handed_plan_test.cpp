@@ -137,11 +137,11 @@ TEST_CASE("the form of a plan stands in the text of a case, and is read from it"
 
 TEST_CASE("who takes form sorted alone says so of the others") {
   const Problem kernel = example("plan.form: kernel\n");
-  CHECK(form_taken(kernel).why_not == "a plan in form kernel: form sorted alone");
-  CHECK(form_taken(kernel, PlanForm::kChunked).why_not ==
-        "a plan in form kernel: form sorted or chunked");
-  CHECK(form_taken(kernel, PlanForm::kKernel).yes);
-  CHECK(form_taken(example("")).yes);
+  CHECK(fast_kernels_take(kernel).why_not == "plan.form: kernel: it reads other arrays of a plan");
+  CHECK_FALSE(fast_kernels_take(kernel, Semantics(Semantic::kChunkedForm)).yes);
+  CHECK(fast_kernels_take(kernel, Semantics(Semantic::kKernelForm)).yes);
+  CHECK(fast_kernels_take(example("")).yes);
+  CHECK(kernels_take(kernel).yes);
 }
 
 TEST_CASE("backend cpu is right on a plan in every form, and what the grid leaves out is seen") {

@@ -110,6 +110,38 @@ TEST_CASE("plugin: no function of a plugin changes how the bench rounds") {
   }
 }
 
+namespace {
+
+lora_bench_problem shown;
+
+int32_t supports_and_keeps(const lora_bench_problem* problem, const lora_bench_device*, char*,
+                           int64_t) {
+  shown = *problem;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("plugin: a plan in a published form is given to one that names it, with its sizes") {
+  Problem problem = linear_problem();
+  problem.plan_form = PlanForm::kChunked;
+  problem.chunk = 32;
+  problem.idle_segments = true;
+  lora_bench_descriptor descriptor = descriptor_with(reads);
+  descriptor.supports = supports_and_keeps;
+  CHECK(make_plugin_backend("sorted", descriptor)->supports(problem, cpu_facts()).why_not ==
+        "plan.form: chunked: `takes` of its descriptor does not name "
+        "LORA_BENCH_TAKES_CHUNKED_FORM");
+  descriptor.takes = LORA_BENCH_TAKES_CHUNKED_FORM;
+  CHECK(make_plugin_backend("chunked", descriptor)->supports(problem, cpu_facts()).yes);
+  CHECK(shown.plan_form == LORA_BENCH_PLAN_CHUNKED);
+  CHECK(shown.chunk == 32);
+  CHECK(shown.idle_segments == 1);
+  CHECK(shown.groups == problem.groups());
+  problem.plan_form = PlanForm::kKernel;
+  CHECK_FALSE(make_plugin_backend("chunked", descriptor)->supports(problem, cpu_facts()).yes);
+}
+
 TEST_CASE("plugin: what it writes into what it is shown is told, and changes nothing") {
   const Problem problem = linear_problem();
   const Problem as_before = problem;

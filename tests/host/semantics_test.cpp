@@ -377,6 +377,7 @@ TEST_CASE("semantics: fuzz draws each of them, and one or none in most cases") {
     plain += semantics_text(problem).empty() ? 1 : 0;
   }
   CHECK(seen == std::set<std::string>{"", "idle_rows", "shrink_adds", "adapters.bias_slices",
-                                      "adapters.rank0_bias", "adapters.dtype", "inputs"});
+                                      "adapters.rank0_bias", "adapters.dtype", "inputs",
+                                      "plan.form"});
   CHECK(plain > 150);
 }
