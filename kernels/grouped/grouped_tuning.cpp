@@ -1,6 +1,7 @@
 #include "kernels/grouped/grouped_tuning.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/divide_up.h"
 #include "kernels/tile/tile_tuning.h"
@@ -20,8 +21,7 @@ std::int64_t rows_of_group(const GroupedShape& shape, std::int64_t group) {
 
 // Large tiles read weights less often; where most adapters have few rows they would stand empty.
 int rows_per_tile_for(const GroupedShape& shape) {
-  const std::int64_t rows =
-      shape.any_batch ? shape.rows : shape.group_starts[static_cast<std::size_t>(shape.active)];
+  const std::int64_t rows = shape.any_batch ? shape.rows : shape.group_starts.back();
   return shape.vectors && rows > 16 * shape.active ? 64 : 16;
 }
 
@@ -30,7 +30,7 @@ std::int64_t tiles_of_largest_group(const GroupedShape& shape, int rows_per_tile
     return divide_up(shape.rows, rows_per_tile);
   }
   std::int64_t most = 0;
-  for (std::int64_t group = 0; group < shape.active; ++group) {
+  for (std::int64_t group = 0; group + 1 < std::ssize(shape.group_starts); ++group) {
     most = std::max(most, divide_up(rows_of_group(shape, group), rows_per_tile));
   }
   return most;
@@ -42,7 +42,7 @@ std::int64_t occupied_tiles(const GroupedShape& shape, int rows_per_tile) {
     return divide_up(shape.rows, rows_per_tile);
   }
   std::int64_t tiles = 0;
-  for (std::int64_t group = 0; group < shape.active; ++group) {
+  for (std::int64_t group = 0; group + 1 < std::ssize(shape.group_starts); ++group) {
     tiles += divide_up(rows_of_group(shape, group), rows_per_tile);
   }
   return tiles;

@@ -9,8 +9,8 @@ namespace lora_bench::kernels {
 
 // What decides a grid.
 struct GroupedShape {
-  std::span<const std::int32_t> group_starts;  // [active + 1]
-  std::int64_t active = 0;
+  std::span<const std::int32_t> group_starts;  // of the batch's groups, and where the last one ends
+  std::int64_t active = 0;                     // groups of the launch, which may be more
   // The launch serves every batch of `rows` rows: any one group may have all of them, and the
   // starts are not looked at.
   bool any_batch = false;

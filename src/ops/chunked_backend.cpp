@@ -17,7 +17,7 @@ namespace {
 kernels::ChunkedShape shape_of(const Problem& problem, bool vectors) {
   kernels::ChunkedShape shape;
   shape.rows = problem.plan.rows_with_adapter();
-  shape.active = problem.groups();
+  shape.active = launched_groups(problem);
   shape.chunk = problem.chunk;
   shape.slices = problem.slices();
   shape.max_rank = problem.max_rank;

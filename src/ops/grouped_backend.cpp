@@ -91,7 +91,7 @@ class GroupedBackend final : public Backend {
   [[nodiscard]] kernels::GroupedShape shape_of(const Problem& problem, bool vectors) const {
     kernels::GroupedShape shape;
     shape.group_starts = problem.plan.group_starts;
-    shape.active = problem.groups();
+    shape.active = launched_groups(problem);
     shape.any_batch = problem.plan_form == PlanForm::kKernel;
     shape.rows = problem.tokens;
     shape.slices = problem.slices();

@@ -66,6 +66,10 @@ Support fast_kernels_take(const Problem& problem, Semantics also) {
   return semantics.yes ? kernels_take(problem) : semantics;
 }
 
+std::int64_t launched_groups(const Problem& problem) {
+  return problem.plan_form == PlanForm::kSorted ? problem.plan.active() : problem.groups();
+}
+
 bool serves_any_batch(const Problem& problem) {
   return problem.plan_form != PlanForm::kSorted && problem.plan_grid == PlanGrid::kSlots &&
          problem.tokens > 0;

@@ -20,6 +20,9 @@ namespace lora_bench {
 // The same for those that multiply on tensor cores: 16-bit operands only, sm_80 and up.
 [[nodiscard]] Support tensor_cores_take(const Problem& problem, const DeviceFacts& device,
                                         Semantics also = {});
+// Groups that `grouped` and `chunked` launch for: those of the batch where the plan is sorted,
+// whose arrays may have room for more, and those of a published form.
+[[nodiscard]] std::int64_t launched_groups(const Problem& problem);
 // Whether what is launched is the same for every batch of as many tokens over these slots.
 [[nodiscard]] bool serves_any_batch(const Problem& problem);
 

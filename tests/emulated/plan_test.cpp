@@ -126,3 +126,22 @@ TEST_CASE("kernels are right on the published form of the plan that they take") 
   }
   CHECK(proved == 40);
 }
+
+TEST_CASE("kernels are right where the plan has room for more adapters than the batch") {
+  const auto memory = make_device_memory();
+  Case spec = batches_in(PlanForm::kSorted, PlanGrid::kSlots).back();
+  spec.adapters.slots = 300;
+  spec.plan.max_slots = 264;
+  const Problem problem = make_problem(spec);
+  REQUIRE(problem.groups() > problem.plan.active());
+  int proved = 0;
+  for (const auto& make : {make_grouped_backend, make_grouped_ordered_backend, make_chunked_backend,
+                           make_bgmv_backend, make_panel_backend}) {
+    const std::unique_ptr<Backend> backend = make();
+    CAPTURE(backend->name());
+    const Verdict verdict = verify(problem, *backend, *memory, {.relations = false});
+    CHECK(verdict.message == "");
+    proved += verdict.status == Status::kPassed && verdict.compared > 0 ? 1 : 0;
+  }
+  CHECK(proved == 5);
+}

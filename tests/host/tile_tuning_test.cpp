@@ -157,6 +157,18 @@ TEST_CASE("grouped: no active adapter, no rank or no columns is no launch") {
   CHECK(grouped_expand_tuning(shape).column_tiles == 0);
 }
 
+TEST_CASE("grouped: room for more groups than the batch has changes no tile") {
+  const std::vector<std::int32_t> starts{0, 40, 41, 100};
+  GroupedShape own = shape_of(starts);
+  own.vectors = false;
+  GroupedShape roomy = own;
+  roomy.active = 99;
+  CHECK(own.active == 3);
+  CHECK(grouped_shrink_tuning(roomy).row_tiles == 4);
+  CHECK(grouped_shrink_tuning(roomy) == grouped_shrink_tuning(own));
+  CHECK(grouped_expand_tuning(roomy) == grouped_expand_tuning(own));
+}
+
 TEST_CASE("declared depths grow with K and the rank, and shrink with the split") {
   CHECK(tile_shrink_depth(8192, 1) > tile_shrink_depth(4096, 1));
   CHECK(tile_shrink_depth(65536, 8) < tile_shrink_depth(65536, 1));
