@@ -1,5 +1,7 @@
 #include "ops/backends.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -20,6 +22,9 @@ using kernels::Combine;
 
 // The last dimension of a grid.
 constexpr std::int64_t kMostGroups = 65535;
+// Of a launch for any batch, whose blocks nearly all leave at once: each takes nanoseconds, and
+// more of them would take longer than a watched launch may.
+constexpr std::int64_t kMostBlocksOfAnyBatch = std::int64_t{1} << 22;
 
 class GroupedBackend final : public Backend {
  public:
@@ -34,6 +39,12 @@ class GroupedBackend final : public Backend {
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
     if (problem.groups() > kMostGroups) {
       return {false, "more than 65535 groups of rows: a grid has no more in its last dimension"};
+    }
+    if (const std::int64_t blocks = blocks_of_any_batch(problem); blocks > kMostBlocksOfAnyBatch) {
+      return {false,
+              fmt::format("plan.form: kernel: {} blocks for any batch over {} slots, at most "
+                          "{}; plan.grid: active has those of this batch",
+                          blocks, problem.slots, kMostBlocksOfAnyBatch)};
     }
     return tensor_cores_take(problem, device, Semantics(Semantic::kKernelForm));
   }
@@ -103,6 +114,20 @@ class GroupedBackend final : public Backend {
     shape.multiprocessors = multiprocessors_;
     shape.vectors = vectors;
     return shape;
+  }
+
+  // Of the larger half; 0 where a launch is for its own batch.
+  [[nodiscard]] std::int64_t blocks_of_any_batch(const Problem& problem) const {
+    if (!serves_any_batch(problem)) {
+      return 0;
+    }
+    const kernels::GroupedShape shape = shape_of(problem, false);
+    std::int64_t most = 0;
+    for (const auto tuning_for : {kernels::grouped_shrink_tuning, kernels::grouped_expand_tuning}) {
+      const kernels::GroupedTuning tuning = tuning_for(shape);
+      most = std::max(most, tuning.split * tuning.row_tiles * tuning.column_tiles);
+    }
+    return most * problem.slices() * problem.groups();
   }
 
   // Atomics need an fp32 h.

@@ -145,3 +145,16 @@ TEST_CASE("kernels are right where the plan has room for more adapters than the 
   }
   CHECK(proved == 5);
 }
+
+TEST_CASE("grouped refuses a grid for any batch that idle blocks alone would keep busy") {
+  Case spec = batches_in(PlanForm::kKernel, PlanGrid::kSlots).front();
+  spec.adapters.slots = 4096;
+  spec.plan.max_tokens = 65536;
+  const auto grouped = make_grouped_backend();
+  const DeviceFacts facts = facts_of(Space::kDevice);
+  const Support any = grouped->supports(make_problem(spec), facts);
+  CHECK_FALSE(any.yes);
+  CHECK(any.why_not.find("plan.grid: active has those of this batch") != std::string::npos);
+  spec.plan.grid = PlanGrid::kActive;
+  CHECK(grouped->supports(make_problem(spec), facts).yes);
+}
