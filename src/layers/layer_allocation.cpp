@@ -20,7 +20,7 @@ void upload(GuardedBuffer& buffer, const std::vector<T>& from) {
 template <class T>
 bool begins_with(const GuardedBuffer& buffer, const std::vector<T>& values) {
   const std::vector<std::byte> held = buffer.download();
-  return std::memcmp(held.data(), values.data(), values.size() * sizeof(T)) == 0;
+  return values.empty() || std::memcmp(held.data(), values.data(), values.size() * sizeof(T)) == 0;
 }
 
 std::vector<std::int32_t> narrow(const std::vector<std::int64_t>& values) {
