@@ -105,7 +105,8 @@ typedef struct lora_bench_problem {
   const int32_t* active_ids;       /* [active] ascending */
   const int32_t* group_starts;     /* [active + 1] offsets into token_order */
 
-  /* What follows was appended, and is 0 for a library that does not name it in `takes`. */
+  /* What follows was appended, and all but `groups` is 0 for a library that names none of it in
+   * `takes`. */
   int32_t zeroes_idle_rows; /* 1: rows that no adapter acts on (-1, or of rank 0) get zeros in the
                              * columns that slices own; else they stay as they are */
   int32_t adds_to_h;        /* 1, of op shrink: h holds numbers and is added to */
@@ -166,7 +167,7 @@ typedef struct lora_bench_numerics {
   char summation[128];  /* one line for people, a column of the row [""] */
 
   /* What follows was appended. */
-  int32_t casts_h;  /* 1: h is rounded to b_dtype before it is multiplied with B [0] */
+  int32_t casts_h;    /* 1: h is rounded to b_dtype before it is multiplied with B [0] */
   int32_t bias_added; /* LORA_BENCH_BIAS_WITH_DELTA ... [LORA_BENCH_BIAS_WITH_DELTA] */
 } lora_bench_numerics;
 

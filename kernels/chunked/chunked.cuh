@@ -6,31 +6,14 @@
 
 namespace lora_bench::kernels {
 
-// The rows of a tile of a segment that a published form lists; none behind the last segment.
-template <typename Params>
-__device__ inline GroupRows rows_of_listed(const Params& params, std::int64_t tile, int chunk,
-                                           int tiles_of_segment) {
-  const std::int64_t segment = tile / tiles_of_segment;
-  const std::int64_t first =
-      params.group_starts[segment] + tile % tiles_of_segment * std::int64_t{chunk};
-  const std::int64_t left = params.group_starts[segment + 1] - first;
-  GroupRows rows;
-  rows.count = left >= chunk ? chunk : (left > 0 ? static_cast<int>(left) : 0);
-  if (rows.count > 0) {
-    rows.adapter = params.active_ids[segment];
-    rows.tokens = params.token_order + first;
-    rows.rank = params.rank[rows.adapter];
-  }
-  return rows;
-}
-
-// The rows of a segment; none where the segment is the spare one of its group. Each warp counts for
-// itself the groups that begin at or before the segment, 32 at a time.
+// The rows of a segment, or of one of the tiles of a segment that a published form lists; none
+// where the segment is the spare one of its group. Each warp counts for itself the groups that
+// begin at or before the segment, 32 at a time.
 template <typename Params>
 __device__ inline GroupRows rows_of_segment(const Params& params, std::int64_t segment, int chunk,
                                             int tiles_of_segment) {
   if (tiles_of_segment > 0) {
-    return rows_of_listed(params, segment, chunk, tiles_of_segment);
+    return rows_of_group(params, segment / tiles_of_segment, segment % tiles_of_segment, chunk);
   }
   const int lane = static_cast<int>(threadIdx.x % 32);
   int begun = 0;

@@ -6,27 +6,6 @@
 
 namespace lora_bench::kernels {
 
-// The rows of tile `tile` of the group; none when the group ends before, or is that of rows without
-// an adapter.
-__device__ inline GroupRows rows_of_group(const std::int32_t* token_order,
-                                          const std::int32_t* active_ids,
-                                          const std::int32_t* group_starts,
-                                          const std::int32_t* rank, int group, std::int64_t tile,
-                                          int rows_per_tile) {
-  GroupRows rows;
-  rows.adapter = active_ids[group];
-  if (rows.adapter < 0) {
-    rows.count = 0;
-    return rows;
-  }
-  const std::int64_t first = group_starts[group] + tile * rows_per_tile;
-  const std::int64_t left = group_starts[group + 1] - first;
-  rows.count = left >= rows_per_tile ? rows_per_tile : (left > 0 ? static_cast<int>(left) : 0);
-  rows.tokens = token_order + first;
-  rows.rank = rank[rows.adapter];
-  return rows;
-}
-
 // Grid: (split x row tiles x lane tiles, slices, groups); a block whose group or rank ends
 // before its tile leaves at once. Tile: rows x lanes, all of a part of K, in stages of
 // Shape::kDepth; warps share K (and rows). Barriers: one a stage, two to collect the sums. Bytes:
@@ -40,9 +19,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   tile /= tuning.split;
   const std::int64_t first_lane = tile % tuning.column_tiles * Shape::kColumns;
   tile /= tuning.column_tiles;
-  const GroupRows rows =
-      rows_of_group(params.token_order, params.active_ids, params.group_starts, params.rank,
-                    static_cast<int>(blockIdx.z), tile, Shape::kRows);
+  const GroupRows rows = rows_of_group(params, blockIdx.z, tile, Shape::kRows);
   if (rows.count == 0 || first_lane >= rows.rank) {
     return;
   }
@@ -67,8 +44,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   const int slice = static_cast<int>(blockIdx.y);
   const std::int64_t column = blockIdx.x % tuning.column_tiles * Shape::kColumns;
   const GroupRows rows =
-      rows_of_group(params.token_order, params.active_ids, params.group_starts, params.rank,
-                    static_cast<int>(blockIdx.z), blockIdx.x / tuning.column_tiles, Shape::kRows);
+      rows_of_group(params, blockIdx.z, blockIdx.x / tuning.column_tiles, Shape::kRows);
   const std::int64_t left = params.width[slice] - column;
   if (rows.count == 0 || rows.rank == 0 || left <= 0) {
     return;

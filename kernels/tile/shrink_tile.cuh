@@ -14,6 +14,25 @@ struct GroupRows {
   int rank = 0;
 };
 
+// The rows of tile `tile` of a group or segment that the plan lists; none where it ends before, or
+// is of rows without an adapter. Of an empty one the id may be anything.
+template <typename Params>
+__device__ inline GroupRows rows_of_group(const Params& params, std::int64_t group,
+                                          std::int64_t tile, int rows_per_tile) {
+  const std::int32_t adapter = params.active_ids[group];
+  const std::int64_t first = params.group_starts[group] + tile * rows_per_tile;
+  const std::int64_t left = params.group_starts[group + 1] - first;
+  GroupRows rows;
+  if (left <= 0 || adapter < 0) {
+    return rows;
+  }
+  rows.count = left < rows_per_tile ? static_cast<int>(left) : rows_per_tile;
+  rows.adapter = adapter;
+  rows.tokens = params.token_order + first;
+  rows.rank = params.rank[adapter];
+  return rows;
+}
+
 // One lane of one slice.
 struct Lane {
   int slice = 0;

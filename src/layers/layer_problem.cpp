@@ -357,6 +357,18 @@ ExchangedBytes exchanged_bytes(const LayerProblem& problem) {
       sent(shard.y, lora.tokens * shard.base.max_rank * size_bytes(lora.dtype[Role::kY]))};
 }
 
+std::vector<std::int64_t> columns_of_shard(const ShardedLayer& layer, const Shard& shard) {
+  std::vector<std::int64_t> columns;
+  std::int64_t block_start = 0;
+  for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
+    for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
+      columns.push_back(block_start + shard.outputs[block].first + i);
+    }
+    block_start += layer.widths[block];
+  }
+  return columns;
+}
+
 std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int64_t rank) {
   const LayerDescription& description = description_of(layer.kind);
   std::vector<std::int64_t> columns;
@@ -368,15 +380,7 @@ std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer, std::int6
     std::iota(columns.begin(), columns.end(), 0);
     return columns;
   }
-  const Shard shard = shard_of(layer, rank);
-  std::int64_t block_start = 0;
-  for (std::size_t block = 0; block < layer.widths.size(); ++block) {
-    for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
-      columns.push_back(block_start + shard.outputs[block].first + i);
-    }
-    block_start += layer.widths[block];
-  }
-  return columns;
+  return columns_of_shard(layer, shard_of(layer, rank));
 }
 
 }  // namespace lora_bench

@@ -115,6 +115,9 @@ struct ExchangedBytes {
 };
 [[nodiscard]] ExchangedBytes exchanged_bytes(const LayerProblem& problem);
 
+// Of each column that a shard computes: its column in the whole y, which is its row in the whole W.
+[[nodiscard]] std::vector<std::int64_t> columns_of_shard(const ShardedLayer& layer,
+                                                         const Shard& shard);
 // Of each column of what shard `rank` ends with: its column in the whole y.
 [[nodiscard]] std::vector<std::int64_t> columns_of_output(const ShardedLayer& layer,
                                                           std::int64_t rank);

@@ -84,6 +84,7 @@ class PiecesAsProblem {
     problem_.bias_slices.clear();  // zeros of those that have none
     problem_.y_stride = width;
     problem_.rank.clear();
+    problem_.own_rank.clear();
     problem_.scale.clear();
     std::vector<std::int32_t> ids(pieces.size());
     std::iota(ids.begin(), ids.end(), 0);

@@ -28,9 +28,7 @@ std::vector<Group> acting_groups(const Problem& problem, const Operands& operand
     const std::int32_t slot = operands.active_ids[g];
     const std::int64_t first = operands.group_starts[g];
     const std::int64_t rows = operands.group_starts[g + 1] - first;
-    // The slot of segments that do nothing is none of the adapters.
-    const bool is_adapter = slot >= 0 && slot < problem.slots;
-    if (is_adapter && rows > 0 && problem.acts(slot, operands.rank[slot])) {
+    if (slot >= 0 && rows > 0 && problem.acts(slot, operands.rank[slot])) {
       groups.push_back({slot, first, rows, operands.rank[slot]});
     }
   }

@@ -42,7 +42,7 @@ class GroupedBackend final : public Backend {
     }
     if (const std::int64_t blocks = blocks_of_any_batch(problem); blocks > kMostBlocksOfAnyBatch) {
       return {false,
-              fmt::format("plan.form: kernel: {} blocks for any batch over {} slots, at most "
+              fmt::format("plan.form: kernel: up to {} blocks for any batch over {} slots, at most "
                           "{}; plan.grid: active has those of this batch",
                           blocks, problem.slots, kMostBlocksOfAnyBatch)};
     }

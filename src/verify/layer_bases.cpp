@@ -73,11 +73,11 @@ std::vector<double> Bases::base(std::int64_t rank) const {
       is(LayerFault::kBaseOfNextShard) ? shard_of(layer_, (rank + 1) % layer_.tp) : own;
   // Shards of a vocabulary may differ in length: what another has beyond is not read, what it
   // lacks adds nothing.
-  const std::size_t columns = base_rows(own).size();
-  std::vector<std::int64_t> rows = base_rows(of_weights);
+  const std::size_t columns = columns_of_shard(layer_, own).size();
+  std::vector<std::int64_t> rows = columns_of_shard(layer_, of_weights);
   rows.resize(columns, kNone);
   std::vector<std::int64_t> bias_rows =
-      base_rows(is(LayerFault::kBiasOfFirstShard) ? shard_of(layer_, 0) : own);
+      columns_of_shard(layer_, is(LayerFault::kBiasOfFirstShard) ? shard_of(layer_, 0) : own);
   bias_rows.resize(columns, kNone);
   const bool first_term = description_.y != Exchange::kReduce || rank == 0;
   const bool adds =
@@ -120,18 +120,6 @@ void Bases::add_added_row(std::size_t row, IndexRange part, std::span<double> y)
   for (std::size_t i = 0; i < y.size(); ++i) {
     y[i] += number(tensors_.w, static_cast<std::int64_t>(i), column);
   }
-}
-
-std::vector<std::int64_t> Bases::base_rows(const Shard& shard) const {
-  std::vector<std::int64_t> rows;
-  std::int64_t block_start = 0;
-  for (std::size_t block = 0; block < shard.outputs.size(); ++block) {
-    for (std::int64_t i = 0; i < shard.outputs[block].count; ++i) {
-      rows.push_back(block_start + shard.outputs[block].first + i);
-    }
-    block_start += layer_.widths[block];
-  }
-  return rows;
 }
 
 std::vector<double> Bases::x_of_base(std::size_t row, IndexRange inputs) const {

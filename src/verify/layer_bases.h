@@ -41,9 +41,6 @@ class Bases {
   // What an id that an adapter added finds in a shard's part of what the adapters add.
   void add_added_row(std::size_t row, IndexRange part, std::span<double> y) const;
 
-  // Numbers of the whole W's rows that a shard multiplies by: first column, then rows in turn.
-  [[nodiscard]] std::vector<std::int64_t> base_rows(const Shard& shard) const;
-
   // Of ids a one among zeros; a shard that does not mask them finds one in its own part for all.
   [[nodiscard]] std::vector<double> x_of_base(std::size_t row, IndexRange inputs) const;
 

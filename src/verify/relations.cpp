@@ -223,7 +223,7 @@ void Relations::relabelled_adapters() {
 void Relations::rows_alone() {
   std::vector<std::int64_t> candidates;
   for (std::int64_t token = 0; token < base_.problem.tokens; ++token) {
-    if (owns_row(base_.problem, token)) {
+    if (base_.problem.acts_on(token)) {
       candidates.push_back(token);
     }
   }

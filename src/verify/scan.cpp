@@ -65,7 +65,7 @@ std::int64_t columns_past(const Problem& problem) {
 // Visits [first, past) of the columns of a row that the op owns.
 template <typename Visit>
 void for_owned_columns(const Problem& problem, std::int64_t token, const Visit& visit) {
-  if (!owns_row(problem, token)) {
+  if (!problem.acts_on(token)) {
     return;
   }
   if (has_expand(problem.op)) {
@@ -218,8 +218,6 @@ void add_found(Failure& all, const Failure& part) {
 
 }  // namespace
 
-bool owns_row(const Problem& problem, std::int64_t token) { return problem.acts_on(token); }
-
 bool owns_lane(const Problem& problem, std::int64_t token, std::int64_t column) {
   const Place place = place_of(problem, column);
   const auto slice = static_cast<std::size_t>(place.slice);
@@ -231,7 +229,7 @@ bool owns_lane(const Problem& problem, std::int64_t token, std::int64_t column) 
 std::int64_t owned_elements(const Problem& problem) {
   std::int64_t owned = 0;
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
-    if (!owns_row(problem, token)) {
+    if (!problem.acts_on(token)) {
       continue;
     }
     const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];

@@ -151,9 +151,7 @@ struct Place {
 };
 [[nodiscard]] Place place_of(const Problem& problem, std::int64_t column);
 
-// Whether the row belongs to the op: it has an adapter, of a rank above 0.
-[[nodiscard]] bool owns_row(const Problem& problem, std::int64_t token);
-// The same of one lane of h, `column` counting lanes slice after slice.
+// Whether a lane of h belongs to the op, `column` counting lanes slice after slice.
 [[nodiscard]] bool owns_lane(const Problem& problem, std::int64_t token, std::int64_t column);
 // Elements of the output that the op must write.
 [[nodiscard]] std::int64_t owned_elements(const Problem& problem);

@@ -76,7 +76,8 @@ struct Problem {
   [[nodiscard]] bool has_bias(std::int64_t slice) const;
   // Whether an adapter does something to its rows though it has rank 0.
   [[nodiscard]] bool biases_rank0() const { return rank0_bias && bias && has_expand(op); }
-  // Whether the adapter of a row, of that rank, does anything to it; kNoAdapter does not.
+  // Whether the adapter of a row, of that rank, does anything to it; kNoAdapter does not, nor the
+  // slot of segments that do nothing.
   [[nodiscard]] bool acts(std::int32_t adapter, std::int64_t its_rank) const {
     return adapter >= 0 && adapter < slots && (its_rank > 0 || biases_rank0());
   }

@@ -92,7 +92,7 @@ TEST_CASE("no column is known to be none of those that are looked at") {
     CAPTURE(column);
     const PlainBackend spoils({.then = [&](const Problem& problem, const Operands& operands) {
       for (std::int64_t row = 0; row < problem.tokens; ++row) {
-        if (owns_row(problem, row)) {
+        if (problem.acts_on(row)) {
           store(problem.dtype[Role::kY], operands.y,
                 row * problem.y_stride + problem.offset_start + column, 1000);
         }
