@@ -7,15 +7,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "device/cuda_handles.h"
 #include "device/found_library.h"
 #include "ops/cublas_types.h"
+#include "ops/cublaslt_trial.h"
 #endif
 
 namespace lora_bench {
@@ -211,95 +210,43 @@ std::string why_no_cublaslt() {
 
 namespace {
 
-using DeviceBlock = CudaHandle<void*, cudaFree>;
-
-DeviceBlock device_block(std::int64_t bytes) {
-  void* address = nullptr;
-  LORA_BENCH_CUDA_CHECK(
-      cudaMalloc(&address, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
-  DeviceBlock block(address);
-  // A number of every dtype, the same everywhere, that is no 0.
-  constexpr int kPattern = 0x3c;
-  LORA_BENCH_CUDA_CHECK(cudaMemset(address, kPattern, static_cast<std::size_t>(bytes)));
-  return block;
+// How a choice multiplies, to be tried.
+LtMultiply multiply_by(const cublasLtMatmulHeuristicResult_t& choice, cublasLtHandle_t handle,
+                       LtDescriptors& descriptors) {
+  return [&choice, handle, &descriptors](const LtOperands& operands, cudaStream_t stream) {
+    descriptors.multiply(handle, choice, operands, stream);
+  };
 }
 
-// Times algorithms of one shape on numbers that are all alike, the weights not in the cache.
-class LtTrial {
- public:
-  LtTrial(const LtShape& shape, std::int64_t workspace_bytes)
-      : bytes_of_w_(shape.columns * shape.w_stride * size_bytes(shape.dtype)),
-        copies_(1 + 3 * cache_bytes() / std::max<std::int64_t>(bytes_of_w_, 1)),
-        x_(device_block(shape.rows * shape.x_stride * size_bytes(shape.dtype))),
-        w_(device_block(copies_ * bytes_of_w_)),
-        bias_(device_block(shape.columns * size_bytes(shape.out))),
-        addend_(device_block(shape.rows * shape.columns * size_bytes(shape.out))),
-        out_(device_block(shape.rows * shape.columns * size_bytes(shape.out))),
-        workspace_(device_block(workspace_bytes)),
-        operands_{.x = x_.get(),
-                  .w = nullptr,
-                  .bias = shape.bias ? bias_.get() : nullptr,
-                  .addend = shape.adds ? addend_.get() : nullptr,
-                  .out = out_.get(),
-                  .workspace = workspace_.get()} {}
-
-  // The least of a few runs, in milliseconds.
-  float milliseconds(cublasLtHandle_t handle, LtDescriptors& descriptors,
-                     const cublasLtMatmulHeuristicResult_t& choice) {
-    constexpr int kRuns = 5;
-    constexpr std::int64_t kLaunches = 8;
-    float least = std::numeric_limits<float>::infinity();
-    for (int run = 0; run < kRuns; ++run) {
-      LORA_BENCH_CUDA_CHECK(cudaEventRecord(start_.get(), stream_.get()));
-      for (std::int64_t launch = 0; launch < std::max(kLaunches, copies_); ++launch) {
-        operands_.w = static_cast<const char*>(w_.get()) + launch % copies_ * bytes_of_w_;
-        descriptors.multiply(handle, choice, operands_, stream_.get());
-      }
-      LORA_BENCH_CUDA_CHECK(cudaEventRecord(stop_.get(), stream_.get()));
-      LORA_BENCH_CUDA_CHECK(cudaEventSynchronize(stop_.get()));
-      float taken = 0;
-      LORA_BENCH_CUDA_CHECK(cudaEventElapsedTime(&taken, start_.get(), stop_.get()));
-      least = std::min(least, taken);
+// Leaves at most `most` of the choices, the first that round a sum with added terms once. Throws
+// CaseError where none does.
+void keep_right(LtChoices& choices, cublasLtHandle_t handle, const LtShape& shape,
+                LtDescriptors& descriptors, std::size_t most) {
+  LtChoices right;
+  for (const auto& choice : choices) {
+    if (right.size() < most && rounds_once(shape, static_cast<std::int64_t>(choice.workspaceSize),
+                                           multiply_by(choice, handle, descriptors))) {
+      right.push_back(choice);
     }
-    return least;
   }
-
- private:
-  static std::int64_t cache_bytes() {
-    int device = 0;
-    int bytes = 0;
-    LORA_BENCH_CUDA_CHECK(cudaGetDevice(&device));
-    LORA_BENCH_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device));
-    return bytes;
+  if (right.empty()) {
+    throw CaseError(fmt::format(
+        "none of the {} algorithms that cuBLASLt names for {} x {} x {} in {} rounds its sum with "
+        "a bias once; take layer.bias: false or other sizes",
+        choices.size(), shape.rows, shape.columns, shape.depth, name(shape.dtype)));
   }
+  choices = std::move(right);
+}
 
-  std::int64_t bytes_of_w_, copies_;
-  DeviceBlock x_, w_, bias_, addend_, out_, workspace_;
-  LtOperands operands_;
-  CudaStream stream_ = make_cuda_stream();
-  CudaEvent start_ = make_cuda_event();
-  CudaEvent stop_ = make_cuda_event();
-};
-
-// An earlier one stays where a later one is no more than 1 % quicker.
-std::size_t quickest_of(const LtChoices& choices, cublasLtHandle_t handle, const LtShape& shape,
-                        LtDescriptors& descriptors) {
+std::size_t quickest_choice(const LtChoices& choices, cublasLtHandle_t handle, const LtShape& shape,
+                            LtDescriptors& descriptors) {
   std::size_t workspace_bytes = 0;
+  std::vector<LtMultiply> ways;
   for (const auto& choice : choices) {
     workspace_bytes = std::max(workspace_bytes, choice.workspaceSize);
+    ways.push_back(multiply_by(choice, handle, descriptors));
   }
-  LtTrial trial(shape, static_cast<std::int64_t>(workspace_bytes));
-  LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());  // the blocks are filled
-  std::size_t quickest = 0;
-  float least = std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    const float taken = trial.milliseconds(handle, descriptors, choices[i]);
-    if (taken < 0.99F * least) {
-      quickest = i;
-      least = taken;
-    }
-  }
-  return quickest;
+  return quickest_of(ways, shape, static_cast<std::int64_t>(workspace_bytes));
 }
 
 }  // namespace
@@ -319,10 +266,11 @@ struct CublasLt::State {
       auto made = std::make_unique<Known>(shape);
       constexpr int kMost = 8;
       const bool timed = algorithm == BaseAlgorithm::kQuickest;
-      const LtChoices choices = made->descriptors.choices(handle, shape, timed ? kMost : 1);
+      LtChoices choices = made->descriptors.choices(handle, shape, kMost);
+      keep_right(choices, handle, shape, made->descriptors, timed ? kMost : 1);
       std::size_t chosen = 0;
       if (timed) {
-        chosen = quickest_of(choices, handle, shape, made->descriptors);
+        chosen = quickest_choice(choices, handle, shape, made->descriptors);
         made->how = fmt::format(", number {} of {} that were timed", chosen + 1, choices.size());
       }
       made->choice = choices[chosen];
