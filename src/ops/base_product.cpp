@@ -95,7 +95,12 @@ class CublasLtProduct final : public Backend {
                           "multiples of {} bytes",
                           problem.max_rank, kAlignmentBytes)};
     }
-    return fast_kernels_take(problem);
+    const Support ours = fast_kernels_take(problem);
+    if (!ours.yes || !problem.bias || empty(problem) || streams(problem)) {
+      return ours;
+    }
+    const std::string why_not = library_.why_not(lt_shape(problem));
+    return {why_not.empty(), why_not};
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     if (streams(problem)) {

@@ -232,7 +232,7 @@ void keep_right(LtChoices& choices, cublasLtHandle_t handle, const LtShape& shap
   if (right.empty()) {
     throw CaseError(fmt::format(
         "none of the {} algorithms that cuBLASLt names for {} x {} x {} in {} rounds its sum with "
-        "a bias once; take layer.bias: false or other sizes",
+        "a bias once; layer.bias: false, or other sizes",
         choices.size(), shape.rows, shape.columns, shape.depth, name(shape.dtype)));
   }
   choices = std::move(right);
@@ -311,6 +311,15 @@ CublasLt::Chosen CublasLt::choose(const LtShape& shape) {
           static_cast<std::int64_t>(known.choice.workspaceSize)};
 }
 
+std::string CublasLt::why_not(const LtShape& shape) {
+  try {
+    static_cast<void>(choose(shape));
+  } catch (const CaseError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 void CublasLt::multiply(const LtShape& shape, const LtOperands& operands, Stream stream) {
   const std::lock_guard lock(state_->mutex);
   State::Known& known = state_->known(shape);
@@ -330,6 +339,7 @@ std::string why_no_cublaslt() {
 CublasLt::CublasLt(BaseAlgorithm) { throw EnvironmentError(why_no_cublaslt()); }
 CublasLt::~CublasLt() = default;
 CublasLt::Chosen CublasLt::choose(const LtShape&) { return {}; }
+std::string CublasLt::why_not(const LtShape&) { return why_no_cublaslt(); }
 void CublasLt::multiply(const LtShape&, const LtOperands&, Stream) {}
 
 #endif

@@ -40,8 +40,8 @@ struct LtOperands {
 };
 
 // A handle of cuBLASLt, safe for several threads. For each shape it takes, among the algorithms
-// that add split sums in fp32, the one that the library's heuristic names first, or the quickest of
-// eight that it names; and keeps it.
+// that add split sums in fp32 and round once, the one that the library's heuristic names first, or
+// the quickest of eight that it names; and keeps it.
 class CublasLt {
  public:
   // Throws EnvironmentError with the reason.
@@ -56,6 +56,8 @@ class CublasLt {
   };
   // Throws CaseError where the library has none.
   [[nodiscard]] Chosen choose(const LtShape& shape);
+  // "" where the library has one, else the sentence of that error.
+  [[nodiscard]] std::string why_not(const LtShape& shape);
   void multiply(const LtShape& shape, const LtOperands& operands, Stream stream);
 
  private:
