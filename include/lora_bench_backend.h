@@ -60,12 +60,21 @@ enum {
   LORA_BENCH_TAKES_OWN_INPUTS = 1 << 5,          /* lora_bench_problem.own_inputs */
   LORA_BENCH_TAKES_KERNEL_FORM = 1 << 6,         /* lora_bench_problem.plan_form is _PLAN_KERNEL */
   LORA_BENCH_TAKES_CHUNKED_FORM = 1 << 7,        /* the same of _PLAN_CHUNKED */
+  LORA_BENCH_TAKES_OTHER_LAYOUTS = 1 << 8,       /* lora_bench_problem.placing and the strides behind
+                                                  * it */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
                                                   * above a rank, and is given steps alone where
                                                   * these are zero */
 };
 /* lora_bench_problem.plan_form: which index arrays lora_bench_operands has; docs/plan.md shows them */
 enum { LORA_BENCH_PLAN_SORTED = 0, LORA_BENCH_PLAN_KERNEL = 1, LORA_BENCH_PLAN_CHUNKED = 2 };
+/* lora_bench_problem.placing: where slice i of slot s begins, from a[i], b[i], bias[i] and h on, and of
+ * row t: r is the adapter's rank, N the sum of all widths.
+ *             a                            b                 bias         h
+ *   SEPARATE  s max_rank a_stride          s N_i b_stride    s N_i        (i tokens + t) h_stride
+ *   STACKED   s slices max_rank a_stride   s N b_stride      s N          t h_stride + i max_rank
+ *   PACKED    (s slices max_rank + i r) a_stride             as STACKED   t h_stride + i r */
+enum { LORA_BENCH_SEPARATE = 0, LORA_BENCH_STACKED = 1, LORA_BENCH_PACKED = 2 };
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
 
@@ -120,6 +129,13 @@ typedef struct lora_bench_problem {
   int64_t groups;           /* entries of active_ids that a launch has to look at: for the batch, or
                              * with plan.grid slots for any batch over these slots */
   int64_t chunk;            /* of form chunked: most rows of a segment; else 0 */
+  int32_t placing;          /* LORA_BENCH_SEPARATE ..., how slices lie: docs/your-kernel.md */
+  int32_t reserved_too;     /* 0 */
+  /* Elements from one to the next, whatever `takes` says. */
+  int64_t x_column_stride;  /* column of x; else 1 */
+  int64_t a_stride;         /* lane of A; else in_features */
+  int64_t b_stride;         /* output of B; else max_rank */
+  int64_t h_stride;         /* row of h; else max_rank */
 } lora_bench_problem;
 
 /* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to

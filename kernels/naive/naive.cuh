@@ -11,7 +11,8 @@ namespace lora_bench::kernels {
 // from memory once per token that uses it. Bound: memory, with every A read as often as it has
 // rows.
 template <typename X, typename W, typename H>
-__global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
+__global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
+                             const __grid_constant__ NaiveStrides strides) {
   const std::int64_t lanes = params.slices * params.max_rank;
   const std::int64_t items = params.tokens * lanes;
   const std::int64_t warps = std::int64_t{gridDim.x} * (blockDim.x / kWarp);
@@ -25,20 +26,22 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
     if (adapter < 0 || lane >= params.rank[adapter]) {
       continue;  // the whole warp: the item is the same for all its threads
     }
+    const std::int64_t lanes_before = strides.packed ? slice * params.rank[adapter] : 0;
     const X* x =
         static_cast<const X*>(params.x) + slice * params.x_slice_stride + token * params.x_stride;
-    const W* a = static_cast<const W*>(params.a[slice]) +
-                 (adapter * params.max_rank + lane) * params.in_features;
+    const W* a = static_cast<const W*>(params.a[slice]) + adapter * strides.a_slot +
+                 (lanes_before + lane) * strides.a_lane;
     float sum = 0;
     for (std::int64_t k = thread; k < params.in_features; k += kWarp) {
-      sum = fmaf(to_float(x[k]), to_float(a[k]), sum);
+      sum = fmaf(to_float(x[k * strides.x_column]), to_float(a[k]), sum);
     }
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
       sum += __shfl_down_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(distance));
     }
     if (thread == 0) {
       const float scale = params.scale == nullptr ? 1.0F : params.scale[adapter];
-      H* h = static_cast<H*>(params.h) + (slice * params.tokens + token) * params.max_rank + lane;
+      H* h = static_cast<H*>(params.h) + token * strides.h_row +
+             (strides.packed ? lanes_before : slice * strides.h_slice) + lane;
       *h = from_float<H>(params.adds ? scale * sum + to_float(*h) : scale * sum);
     }
   }
@@ -48,7 +51,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params) {
 // columns: y coalesces, h is the same for all, each reads its own row of B. Bound: memory, with
 // every B read as often as it has rows.
 template <typename Y, typename W, typename H>
-__global__ void naive_expand(const __grid_constant__ ExpandParams params) {
+__global__ void naive_expand(const __grid_constant__ ExpandParams params,
+                             const __grid_constant__ NaiveStrides strides) {
   const std::int64_t items = params.tokens * params.columns;
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
   std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -64,12 +68,14 @@ __global__ void naive_expand(const __grid_constant__ ExpandParams params) {
     while (column >= params.width[slice]) {
       column -= params.width[slice++];
     }
-    const std::int64_t output = adapter * params.width[slice] + column;
-    const H* h =
-        static_cast<const H*>(params.h) + (slice * params.tokens + token) * params.max_rank;
-    const W* b = static_cast<const W*>(params.b[slice]) + output * params.max_rank;
+    const std::int64_t output =
+        adapter * (strides.stacked ? params.columns : params.width[slice]) + column;
+    const std::int64_t rank = params.rank[adapter];
+    const H* h = static_cast<const H*>(params.h) + token * strides.h_row +
+                 slice * (strides.packed ? rank : strides.h_slice);
+    const W* b = static_cast<const W*>(params.b[slice]) + output * strides.b_output;
     float sum = 0;
-    for (std::int64_t lane = 0; lane < params.rank[adapter]; ++lane) {
+    for (std::int64_t lane = 0; lane < rank; ++lane) {
       sum = fmaf(to_float(h[lane]), to_float(b[lane]), sum);
     }
     float value = params.scale == nullptr ? sum : params.scale[adapter] * sum;
@@ -105,26 +111,30 @@ cudaError_t visit_weights(const NaiveNumbers& numbers, Launch launch) {
 
 template <typename X>
 cudaError_t launch_shrink_of(const NaiveNumbers& numbers, const ShrinkParams& params,
-                             const NaiveTuning& tuning, cudaStream_t stream) {
+                             const NaiveStrides& strides, const NaiveTuning& tuning,
+                             cudaStream_t stream) {
   if (tuning.blocks == 0) {
     return cudaSuccess;
   }
   return visit_weights<X>(numbers, [&]<typename W, typename H>() {
-    naive_shrink<X, W, H><<<static_cast<unsigned>(tuning.blocks),
-                            static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
+    const auto blocks = static_cast<unsigned>(tuning.blocks);
+    const auto threads = static_cast<unsigned>(tuning.threads_per_block);
+    naive_shrink<X, W, H><<<blocks, threads, 0, stream>>>(params, strides);
     return cudaGetLastError();
   });
 }
 
 template <typename Y>
 cudaError_t launch_expand_of(const NaiveNumbers& numbers, const ExpandParams& params,
-                             const NaiveTuning& tuning, cudaStream_t stream) {
+                             const NaiveStrides& strides, const NaiveTuning& tuning,
+                             cudaStream_t stream) {
   if (tuning.blocks == 0) {
     return cudaSuccess;
   }
   return visit_weights<Y>(numbers, [&]<typename W, typename H>() {
-    naive_expand<Y, W, H><<<static_cast<unsigned>(tuning.blocks),
-                            static_cast<unsigned>(tuning.threads_per_block), 0, stream>>>(params);
+    const auto blocks = static_cast<unsigned>(tuning.blocks);
+    const auto threads = static_cast<unsigned>(tuning.threads_per_block);
+    naive_expand<Y, W, H><<<blocks, threads, 0, stream>>>(params, strides);
     return cudaGetLastError();
   });
 }

@@ -13,12 +13,25 @@ struct NaiveNumbers {
   Number rows = Number::kBf16, weights = Number::kBf16, h = Number::kFp32;
 };
 
+// How the operands of a step lie (Problem::layout), in elements.
+struct NaiveStrides {
+  std::int64_t x_column = 1;            // from a column of x to the next
+  std::int64_t a_lane = 0, a_slot = 0;  // from a lane of A, or a slot, to the next
+  std::int64_t b_output = 0;            // from an output of B to the next
+  std::int64_t h_row = 0, h_slice = 0;  // from a row of h, or a slice, to the next
+  bool stacked = false;                 // a slot of B and bias has the outputs of all slices
+  bool packed = false;  // lanes of a slice in A and h follow those of the slice before, as many as
+                        // the adapter's rank
+};
+
 // Any other h is cudaErrorInvalidValue. Pointers need the alignment of their element only.
 [[nodiscard]] cudaError_t launch_naive_shrink(const NaiveNumbers& numbers,
-                                              const ShrinkParams& params, const NaiveTuning& tuning,
-                                              cudaStream_t stream);
+                                              const ShrinkParams& params,
+                                              const NaiveStrides& strides,
+                                              const NaiveTuning& tuning, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_naive_expand(const NaiveNumbers& numbers,
-                                              const ExpandParams& params, const NaiveTuning& tuning,
-                                              cudaStream_t stream);
+                                              const ExpandParams& params,
+                                              const NaiveStrides& strides,
+                                              const NaiveTuning& tuning, cudaStream_t stream);
 
 }  // namespace lora_bench::kernels

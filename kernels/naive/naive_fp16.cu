@@ -3,8 +3,10 @@
 namespace lora_bench::kernels {
 
 template cudaError_t launch_shrink_of<__half>(const NaiveNumbers&, const ShrinkParams&,
-                                              const NaiveTuning&, cudaStream_t);
+                                              const NaiveStrides&, const NaiveTuning&,
+                                              cudaStream_t);
 template cudaError_t launch_expand_of<__half>(const NaiveNumbers&, const ExpandParams&,
-                                              const NaiveTuning&, cudaStream_t);
+                                              const NaiveStrides&, const NaiveTuning&,
+                                              cudaStream_t);
 
 }  // namespace lora_bench::kernels

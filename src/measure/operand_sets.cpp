@@ -293,7 +293,8 @@ std::string OperandSets::damage() const {
 }
 
 std::string OperandSets::changed(const HeldOperand& held) const {
-  const auto* const source = static_cast<const std::byte*>(sets_.front().contents(held, tensors_));
+  const OperandSet::Contents before = sets_.front().contents(held, tensors_);
+  const auto* const source = static_cast<const std::byte*>(before.data);
   held.buffer->download_to(room_);
   if (same_bytes(room_.data(), source, held.bytes)) {
     return "";

@@ -18,7 +18,7 @@ namespace {
 constexpr Semantics kCpuTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
                               Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
                               Semantic::kOtherDtypes, Semantic::kOwnInputs, Semantic::kKernelForm,
-                              Semantic::kChunkedForm);
+                              Semantic::kChunkedForm, Semantic::kOtherLayouts);
 
 bool has_kernels(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;

@@ -57,7 +57,7 @@ class ExpandItem {
   void decode_hidden() {
     const Dtype dtype = problem_.dtype[Role::kH];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
-      const std::int64_t from = (item_.slice * problem_.tokens + token_of(row)) * problem_.max_rank;
+      const std::int64_t from = problem_.h_at(item_.slice, token_of(row), rank_, 0);
       launch_.kernels.decode(dtype, element(dtype, launch_.operands.h, from), rank_,
                              hidden_ + row * rounded(rank_));
     }
@@ -67,7 +67,7 @@ class ExpandItem {
     if (bias_ == nullptr) {
       return;
     }
-    const std::int64_t from = item_.slot * problem_.widths[slice()] + item_.first_column;
+    const std::int64_t from = problem_.bias_at(item_.slice, item_.slot, item_.first_column);
     launch_.kernels.decode(
         problem_.dtype[Role::kBias],
         element(problem_.dtype[Role::kBias], launch_.operands.bias[slice()], from), item_.columns,
@@ -78,13 +78,12 @@ class ExpandItem {
   void build_panels(std::int64_t first_column, std::int64_t end) {
     const std::int64_t tile = launch_.kernels.tile_columns;
     for (std::int64_t column = first_column; column < end; column += tile) {
-      const std::int64_t row_of_b =
-          item_.slot * problem_.widths[slice()] + item_.first_column + column;
-      launch_.kernels.transpose(problem_.dtype[Role::kB],
-                                element(problem_.dtype[Role::kB], launch_.operands.b[slice()],
-                                        row_of_b * problem_.max_rank),
-                                problem_.max_rank, std::min(tile, end - column), rank_,
-                                panels_ + (column - first_column) * rank_);
+      const std::int64_t first =
+          problem_.b_at(item_.slice, item_.slot, item_.first_column + column);
+      launch_.kernels.transpose(
+          problem_.dtype[Role::kB],
+          element(problem_.dtype[Role::kB], launch_.operands.b[slice()], first), problem_.b_pitch(),
+          std::min(tile, end - column), rank_, panels_ + (column - first_column) * rank_);
     }
   }
 

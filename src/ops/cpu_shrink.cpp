@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -72,24 +73,39 @@ class ShrinkItem {
     std::fill_n(partials_, count, 0.0F);
   }
 
+  // So many numbers of a row of x side by side.
+  [[nodiscard]] const void* gathered(const void* x, std::int64_t count) const {
+    const std::int64_t bytes = size_bytes(problem_.dtype[Role::kX]);
+    const std::int64_t stride = problem_.layout.x_column_stride * bytes;
+    if (stride == bytes) {
+      return x;
+    }
+    thread_local std::vector<std::byte> numbers;
+    numbers.resize(static_cast<std::size_t>(count * bytes));
+    for (std::int64_t index = 0; index < count; ++index) {
+      std::memcpy(numbers.data() + index * bytes, static_cast<const std::byte*>(x) + index * stride,
+                  static_cast<std::size_t>(bytes));
+    }
+    return numbers.data();
+  }
+
   // Numbers [first, first + step) of all rows of x to column `at` of the scratch.
   void decode_x(std::int64_t first, std::int64_t at) {
     const Dtype dtype = problem_.dtype[Role::kX];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
-      const std::int64_t x_row = problem_.x_row(lane_of(0).slice, token_of(row));
-      const std::int64_t from = x_row * problem_.x_stride + first;
-      launch_.kernels.decode(dtype, element(dtype, launch_.operands.x, from), step_from(first),
-                             x_ + row * x_stride_ + at);
+      const std::int64_t from = problem_.x_at(lane_of(0).slice, token_of(row), first);
+      const void* const numbers =
+          gathered(element(dtype, launch_.operands.x, from), step_from(first));
+      launch_.kernels.decode(dtype, numbers, step_from(first), x_ + row * x_stride_ + at);
     }
   }
 
   // A of one lane from number `first` on.
   [[nodiscard]] const void* a_of(std::int64_t index, std::int64_t first) const {
     const Lane lane = lane_of(index);
-    const std::int64_t row = item_.slot * problem_.max_rank + lane.lane;
+    const std::int64_t lane_at = problem_.a_at(lane.slice, item_.slot, rank_, lane.lane);
     return element(problem_.dtype[Role::kA],
-                   launch_.operands.a[static_cast<std::size_t>(lane.slice)],
-                   row * problem_.in_features + first);
+                   launch_.operands.a[static_cast<std::size_t>(lane.slice)], lane_at + first);
   }
 
   void decode_a(std::int64_t first) {
@@ -144,8 +160,7 @@ class ShrinkItem {
     for (std::int64_t index = 0; index < item_.columns;) {
       const Lane lane = lane_of(index);
       const std::int64_t count = std::min(rank_ - lane.lane, item_.columns - index);
-      const std::int64_t to =
-          (lane.slice * problem_.tokens + token_of(row)) * problem_.max_rank + lane.lane;
+      const std::int64_t to = problem_.h_at(lane.slice, token_of(row), rank_, lane.lane);
       add_given(to, lanes.data() + index, count);
       launch_.kernels.encode(
           problem_.dtype[Role::kH], lanes.data() + index, count,

@@ -11,7 +11,7 @@ namespace {
 constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
                                 Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
                                 Semantic::kOtherDtypes, Semantic::kOwnInputs, Semantic::kKernelForm,
-                                Semantic::kChunkedForm);
+                                Semantic::kChunkedForm, Semantic::kOtherLayouts);
 constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows, Semantic::kBiasOfSomeSlices);
 
 bool has_kernel(Dtype dtype) {

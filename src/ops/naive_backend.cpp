@@ -13,6 +13,17 @@ namespace lora_bench {
 #ifdef LORA_BENCH_HAVE_CUDA
 namespace {
 
+kernels::NaiveStrides strides_of(const Problem& problem) {
+  return {.x_column = problem.layout.x_column_stride,
+          .a_lane = problem.a_pitch(),
+          .a_slot = problem.lanes_of_slot() * problem.a_pitch(),
+          .b_output = problem.b_pitch(),
+          .h_row = problem.h_pitch(),
+          .h_slice = problem.separate() ? problem.tokens * problem.h_pitch() : problem.max_rank,
+          .stacked = !problem.separate(),
+          .packed = problem.packed()};
+}
+
 class NaiveBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "naive"; }
@@ -47,14 +58,14 @@ class NaiveBackend final : public Backend {
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_shrink(
-          numbers(Role::kX, Role::kA), shrink_params(problem, operands),
+          numbers(Role::kX, Role::kA), shrink_params(problem, operands), strides_of(problem),
           kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank),
           handle));
     }
     if (has_expand(problem.op)) {
       const kernels::ExpandParams params = expand_params(problem, operands);
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_expand(
-          numbers(Role::kY, Role::kB), params,
+          numbers(Role::kY, Role::kB), params, strides_of(problem),
           kernels::naive_expand_tuning(problem.tokens, params.columns), handle));
     }
   }

@@ -15,13 +15,17 @@ namespace {
 constexpr const char* kWorkspace = "workspace";
 constexpr const char* kScale = "scale";
 
-HeldOperand held_of(const Operand& operand) {
+HeldOperand held_of(StoredOperand stored) {
+  const Operand& operand = stored.whole;
   HeldOperand held;
   held.name = label(operand);
   held.operand = operand;
   held.element_bytes = size_bytes(operand.dtype);
   held.bytes = operand.bytes();
   held.input = !operand.written;
+  if (!stored.as_tensor) {
+    held.stored = std::make_shared<const StoredOperand>(std::move(stored));
+  }
   return held;
 }
 
@@ -87,8 +91,8 @@ void OperandSet::reload(const Problem& problem, const Tensors& tensors) {
 // All that a launch is given, without buffers.
 void OperandSet::lay_out(const Problem& problem, const Tensors& tensors) {
   output_ = has_expand(problem.op) ? Role::kY : Role::kH;
-  for (const Operand& operand : operands_of(problem)) {
-    held_.push_back(held_of(operand));
+  for (StoredOperand& stored : stored_operands(problem)) {
+    held_.push_back(held_of(std::move(stored)));
   }
   held_.push_back(held_apart(kWorkspace, layout_.workspace_bytes, 1, false));
   arrays_ = std::make_shared<const std::vector<IndexArray>>(
@@ -112,15 +116,31 @@ std::int64_t OperandSet::shift_of(std::size_t index) const {
   return shifted ? std::int64_t{1} << random_below(layout_.draw, 1, index, 4) : 0;
 }
 
-const void* OperandSet::contents(const HeldOperand& held, const Tensors& tensors) const {
+OperandSet::Contents OperandSet::contents(const HeldOperand& held, const Tensors& tensors) const {
+  Contents contents;
   if (held.operand) {
     const bool left_out = held.is_weights() && layout_.poisoned_weights;
-    return !held.operand->given || left_out ? nullptr : tensors.of(*held.operand).data.data();
+    if (!held.operand->given || left_out) {
+      return contents;
+    }
+    if (held.stored != nullptr) {
+      contents.own = stored_bytes(*held.stored, tensors, GuardedBuffer::kPoison);
+    }
+    contents.data =
+        held.stored != nullptr ? contents.own.data() : tensors.of(*held.operand).data.data();
+  } else if (held.name == kScale) {
+    contents.data = tensors.scale.data();
+  } else if (held.input) {
+    contents.data = (*arrays_)[static_cast<std::size_t>(held.place)].values.data();
   }
-  if (held.name == kScale) {
-    return tensors.scale.data();
-  }
-  return held.input ? (*arrays_)[static_cast<std::size_t>(held.place)].values.data() : nullptr;
+  return contents;
+}
+
+std::vector<std::byte> OperandSet::output_of(std::vector<std::byte> buffer) const {
+  const HeldOperand& held = output();
+  return held.stored == nullptr || buffer.empty()
+             ? std::move(buffer)
+             : tensor_bytes_of(*held.stored, buffer, GuardedBuffer::kPoison);
 }
 
 void OperandSet::fill(const Tensors& tensors) {
@@ -132,7 +152,8 @@ void OperandSet::fill(const Tensors& tensors) {
     if (held.bytes == 0 || held.shared) {
       continue;
     }
-    const void* const from = contents(held, tensors);
+    const Contents held_before = contents(held, tensors);
+    const void* const from = held_before.data;
     if (held.buffer == nullptr || held.buffer->bytes() != held.bytes) {
       held.buffer.reset();
       held.buffer = std::make_shared<GuardedBuffer>(*memory_, held.bytes,
@@ -146,7 +167,13 @@ void OperandSet::fill(const Tensors& tensors) {
 void OperandSet::point() {
   for (const HeldOperand& held : held_) {
     void* const address = held.data();
-    if (held.operand) {
+    if (held.stored != nullptr) {
+      for (const StoredPart& part : held.stored->parts) {
+        operands_.point(part.operand, address == nullptr ? nullptr
+                                                         : static_cast<std::byte*>(address) +
+                                                               part.first * held.element_bytes);
+      }
+    } else if (held.operand) {
       operands_.point(*held.operand, address);
     } else if (held.name == kWorkspace) {
       operands_.workspace = address;
@@ -173,6 +200,21 @@ std::string OperandSet::damage() const {
     const std::string damage = held.buffer == nullptr || held.shared ? "" : held.buffer->damage();
     if (!damage.empty()) {
       return damaged_guard(held.name, damage);
+    }
+  }
+  return damage_of_gaps();
+}
+
+std::string OperandSet::damage_of_gaps() const {
+  for (const HeldOperand& held : held_) {
+    if (held.buffer == nullptr || held.shared || held.stored == nullptr || held.input ||
+        held.stored->pitch == held.stored->lanes) {
+      continue;
+    }
+    const std::int64_t row =
+        row_with_written_gap(*held.stored, held.buffer->download(), GuardedBuffer::kPoison);
+    if (row >= 0) {
+      return damaged_guard(held.name, fmt::format("the gap behind row {} was written", row));
     }
   }
   return "";

@@ -8,7 +8,7 @@
 
 #include "device/memory.h"
 #include "ops/operands.h"
-#include "workload/tensors.h"
+#include "workload/stored.h"
 
 namespace lora_bench {
 
@@ -35,8 +35,11 @@ struct OperandLayout {
 // the plan, the scales or the workspace.
 struct HeldOperand {
   std::string name;                // "a[1]", "token_order", "scale", "workspace"
-  std::optional<Operand> operand;  // of the step; none for the others
-  std::int64_t place = -1;         // among the arrays of the plan; -1: it is none of them
+  std::optional<Operand> operand;  // of the step; none for the others. Of all slices in one buffer
+                                   // it is that buffer
+  // Where its parts lie; null: it holds its operand as tensors have it.
+  std::shared_ptr<const StoredOperand> stored;
+  std::int64_t place = -1;  // among the arrays of the plan; -1: it is none of them
   std::int64_t element_bytes = 1;
   std::int64_t bytes = 0;
   bool input = false;                     // read by the op and not written
@@ -72,11 +75,19 @@ class OperandSet {
   [[nodiscard]] const HeldOperand& of(Role role) const;
   // What the op writes for its caller: y, or h of a shrink.
   [[nodiscard]] const HeldOperand& output() const { return of(output_); }
-  // What a buffer holds before a launch; null: poison.
-  [[nodiscard]] const void* contents(const HeldOperand& held, const Tensors& tensors) const;
-  // "" where the guards of all buffers but the shared ones are intact, else "guard of y damaged:
-  // ...".
+  // What a buffer holds before a launch; it refers to `tensors` or has made bytes of its own.
+  struct Contents {
+    std::vector<std::byte> own;
+    const void* data = nullptr;  // null: poison
+  };
+  [[nodiscard]] Contents contents(const HeldOperand& held, const Tensors& tensors) const;
+  // The bytes of the output's buffer as tensors would have them.
+  [[nodiscard]] std::vector<std::byte> output_of(std::vector<std::byte> buffer) const;
+  // "" where the guards of all buffers but the shared ones and the gaps of h are intact, else
+  // "guard of y damaged: ...".
   [[nodiscard]] std::string damage() const;
+  // That of the gaps of h alone.
+  [[nodiscard]] std::string damage_of_gaps() const;
 
  private:
   void lay_out(const Problem& problem, const Tensors& tensors);

@@ -134,17 +134,26 @@ struct OwnedRow {
   float scale;
 };
 
+std::vector<float> read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
+                          std::int64_t token) {
+  std::vector<float> values(static_cast<std::size_t>(problem.in_features));
+  for (std::int64_t k = 0; k < problem.in_features; ++k) {
+    values[static_cast<std::size_t>(k)] =
+        load(problem.dtype[Role::kX], operands.x, problem.x_at(slice, token, k));
+  }
+  return values;
+}
+
 void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow& row) {
   const std::int64_t k = problem.in_features;
   const float scale = problem.scale_at == ScaleAt::kShrink ? row.scale : 1.0F;
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
-    const std::vector<float> x = read(problem.dtype[Role::kX], operands.x,
-                                      problem.x_row(slice, row.token) * problem.x_stride, k);
+    const std::vector<float> x = read_x(problem, operands, slice, row.token);
     const void* weights = operands.a[static_cast<std::size_t>(slice)];
     for (std::int64_t lane = 0; lane < row.rank; ++lane) {
-      const std::vector<float> a =
-          read(problem.dtype[Role::kA], weights, (row.adapter * problem.max_rank + lane) * k, k);
-      const std::int64_t to = (slice * problem.tokens + row.token) * problem.max_rank + lane;
+      const std::vector<float> a = read(problem.dtype[Role::kA], weights,
+                                        problem.a_at(slice, row.adapter, row.rank, lane), k);
+      const std::int64_t to = problem.h_at(slice, row.token, row.rank, lane);
       const float given =
           problem.adds_to_h() ? load(problem.dtype[Role::kH], operands.h, to) : 0.0F;
       store(problem.dtype[Role::kH], operands.h, to, scale * dot(x, a) + given);
@@ -158,16 +167,15 @@ void expand_row(const Problem& problem, const Operands& operands, const OwnedRow
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const auto index = static_cast<std::size_t>(slice);
     const std::int64_t width = problem.widths[index];
-    const std::vector<float> h =
-        read(problem.dtype[Role::kH], operands.h,
-             (slice * problem.tokens + row.token) * problem.max_rank, row.rank);
+    const std::vector<float> h = read(problem.dtype[Role::kH], operands.h,
+                                      problem.h_at(slice, row.token, row.rank, 0), row.rank);
     for (std::int64_t column = 0; column < width; ++column) {
-      const std::int64_t output = row.adapter * width + column;
       const std::int64_t element = row.token * problem.y_stride + first_column + column;
       float value = scale * dot(h, read(problem.dtype[Role::kB], operands.b[index],
-                                        output * problem.max_rank, row.rank));
+                                        problem.b_at(slice, row.adapter, column), row.rank));
       if (problem.has_bias(slice)) {
-        value += load(problem.dtype[Role::kBias], operands.bias[index], output);
+        value += load(problem.dtype[Role::kBias], operands.bias[index],
+                      problem.bias_at(slice, row.adapter, column));
       }
       if (problem.add_inputs) {
         value += load(problem.dtype[Role::kY], operands.y, element);

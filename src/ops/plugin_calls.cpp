@@ -86,6 +86,11 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.idle_segments = problem.idle_segments ? 1 : 0;
   out.groups = problem.groups();
   out.chunk = problem.chunk;
+  out.placing = static_cast<std::int32_t>(problem.layout.placing);
+  out.x_column_stride = problem.layout.x_column_stride;
+  out.a_stride = problem.a_pitch();
+  out.b_stride = problem.b_pitch();
+  out.h_stride = problem.h_pitch();
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;

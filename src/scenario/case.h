@@ -119,12 +119,18 @@ struct LayerShape {
   std::vector<std::int64_t> widths;  // may be 0
   std::int64_t offset_start = 0;
   std::int64_t x_stride = 0;  // elements between rows of x, >= in_features
+  std::int64_t x_column_stride = 1;
   std::int64_t y_stride = 0;  // elements between rows of y, >= offset_start + sum(widths)
+  std::int64_t h_stride = 0;  // elements between rows of h; 0: without gaps
   std::int64_t count = 0;     // such layers in a forward pass of the model; 0 = of no model
 
   [[nodiscard]] bool operator==(const LayerShape&) const = default;
 };
 
+// Elements that a row of x takes.
+[[nodiscard]] inline std::int64_t extent_of_x(const LayerShape& layer) {
+  return layer.in_features == 0 ? 0 : (layer.in_features - 1) * layer.x_column_stride + 1;
+}
 // Columns of a row of y up to the end of the last slice.
 [[nodiscard]] std::int64_t columns_of(const LayerShape& layer);
 
@@ -194,6 +200,17 @@ struct EnumNames<Padding> {
   static constexpr std::array<std::string_view, 2> kNames{"unread", "zeros"};
 };
 
+// How A and B of the slices of an adapter lie, and h with them.
+enum class Placing : std::uint8_t {
+  kSeparate,  // each slice in a buffer of its own; h by slices
+  kStacked,   // all slices of an adapter behind each other, at the largest rank; h by rows
+  kPacked,    // the same, lanes of A and h at the adapter's own rank
+};
+template <>
+struct EnumNames<Placing> {
+  static constexpr std::array<std::string_view, 3> kNames{"separate", "stacked", "packed"};
+};
+
 struct AdapterSpec {
   std::int64_t slots = 1;
   std::int64_t active = 0;  // exactly so many are touched; 0 = as the law draws
@@ -205,6 +222,9 @@ struct AdapterSpec {
   bool bias = false;
   std::vector<std::int64_t> bias_slices;  // that have one; none: all
   bool rank0_bias = false;                // of adapters of rank 0 too
+  Placing placing = Placing::kSeparate;
+  std::int64_t a_stride = 0;  // elements from a lane of A to the next; 0: without gaps
+  std::int64_t b_stride = 0;  // the same between outputs of B
 
   [[nodiscard]] bool operator==(const AdapterSpec&) const = default;
 };

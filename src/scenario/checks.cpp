@@ -50,11 +50,11 @@ void check_layer(const Case& spec, const CaseChecker& checker) {
     checker.fail("op", {"layers", "layer.out"}, fmt::format("op logits with {} slices", slices),
                  "one slice");
   }
-  if (layer.x_stride < layer.in_features) {
-    checker.fail("layer.x_stride", {"layer.in"},
+  if (layer.x_stride < extent_of_x(layer)) {
+    checker.fail("layer.x_stride", {"layer.in", "layer.x_column_stride"},
                  fmt::format("'layer.x_stride' is {}, but a row of x has {} elements",
-                             layer.x_stride, layer.in_features),
-                 "0, or at least the input features");
+                             layer.x_stride, extent_of_x(layer)),
+                 "0, or at least what a row takes");
   }
   const std::int64_t columns =
       std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
@@ -80,6 +80,43 @@ void check_bias(const Case& spec, const CaseChecker& checker) {
         "adapters.bias_slices", {"layer.out"},
         fmt::format("'adapters.bias_slices' is [{}] of {} slices", fmt::join(some, ", "), slices),
         "slices by number, from 0, ascending, each once");
+  }
+}
+
+// A stride that is not 0 has to be so long.
+struct LeastStride {
+  const char* field;
+  const char* of;  // another field that it follows from
+  std::int64_t stride, least;
+};
+
+// Where operands lie.
+void check_placing(const Case& spec, const CaseChecker& checker) {
+  const LayerShape& layer = spec.layer;
+  const AdapterSpec& adapters = spec.adapters;
+  const auto slices = static_cast<std::int64_t>(layer.widths.size());
+  const bool apart = adapters.placing == Placing::kSeparate;
+  const LeastStride strides[] = {
+      {"adapters.a_stride", "layer.in", adapters.a_stride, layer.in_features},
+      {"adapters.b_stride", "adapters.max_rank", adapters.b_stride, adapters.max_rank},
+      {"layer.h_stride", "adapters.max_rank", layer.h_stride,
+       (apart ? 1 : slices) * adapters.max_rank}};
+  for (const LeastStride& each : strides) {
+    if (each.stride != 0 && each.stride < each.least) {
+      checker.fail(
+          each.field, {each.of},
+          fmt::format("'{}' is {}, but a row has {} elements", each.field, each.stride, each.least),
+          fmt::format("0, or at least {}", each.least));
+    }
+  }
+  const bool plain = apart && layer.x_column_stride == 1 &&
+                     std::all_of(std::begin(strides), std::end(strides),
+                                 [](const LeastStride& each) { return each.stride == 0; });
+  if (!plain && spec.measure.enabled) {
+    checker.fail(apart ? "layer.x_column_stride" : "adapters.placing",
+                 {"measure", "measure.enabled"},
+                 "operands with gaps or of all slices in one buffer are proved, not timed",
+                 "measure: false");
   }
 }
 
@@ -116,6 +153,7 @@ void check_op(const Case& spec, const CaseChecker& checker) {
     checker.fail("shrink_adds", {"measure", "measure.enabled"},
                  "'shrink_adds' is timed: what is added to h is proved alone", "measure: false");
   }
+  check_placing(spec, checker);
   const std::int64_t rank = largest_rank(spec.adapters.rank);
   if (spec.adapters.max_rank < rank) {
     checker.fail(

@@ -198,7 +198,7 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
   }
   LayerShape& layer = spec.layer;
   if (layer.x_stride == 0) {
-    layer.x_stride = layer.in_features;
+    layer.x_stride = extent_of_x(layer);
   }
   if (layer.y_stride == 0) {
     layer.y_stride = columns_of(layer);

@@ -19,6 +19,7 @@ constexpr std::int64_t kMaxShards = 64;
 constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSlices = 64;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxColumnStride = 64;
 
 // With these limits no product of sizes that a case multiplies leaves int64: the largest is the
 // bytes of all B, slices x slots x features x rank x 4.

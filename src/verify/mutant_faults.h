@@ -41,6 +41,10 @@ enum class Fault : std::uint8_t {
   kRowOffsetWraps,
   kXStrideIgnored,
   kXOfFirstSlice,
+  kXColumnsTakenDense,
+  kPackedAtLargestRank,
+  kStackedTakenApart,
+  kGapOfHWritten,
   kLostKTail32,
   kLostKTail1,
   kBf16Partials,
@@ -195,6 +199,12 @@ struct RowTask {
 // Zeros in the rows that no adapter acts on, where the step asks it.
 void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault fault);
 
+// So many elements from `first` on, each a stride from the one before.
+[[nodiscard]] std::vector<float> decoded(Dtype dtype, const void* array, std::int64_t first,
+                                         std::int64_t count, std::int64_t stride = 1);
+// Whether a fault is one of operands that lie otherwise than each apart and without gaps, which no
+// other fault takes.
+[[nodiscard]] bool is_of_layout(Fault fault);
 // How many lanes of an adapter of that rank are summed, and how far apart rows of B lie.
 [[nodiscard]] std::int64_t lanes_to_expand(const Problem& problem, Fault fault, std::int64_t rank);
 [[nodiscard]] std::int64_t pitch_of_b(const Problem& problem, Fault fault);

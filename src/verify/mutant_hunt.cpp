@@ -305,7 +305,15 @@ std::vector<Case> semantics_cases() {
   Case own_x = plain_case("own-inputs");
   own_x.layer.widths = {40, 24};
   own_x.inputs = Inputs::kPerSlice;
-  return {zeroed, adding, biased, rank_zero, other_dtype, own_x};
+
+  Case packed = plain_case("packed-with-gaps");
+  packed.layer.widths = {40, 24};
+  packed.layer.x_column_stride = 2;
+  packed.layer.x_stride = 2 * packed.layer.in_features;
+  packed.layer.h_stride = 2 * packed.adapters.max_rank + 3;
+  packed.adapters.placing = Placing::kPacked;
+  packed.adapters.rank.list = {3, packed.adapters.max_rank};
+  return {zeroed, adding, biased, rank_zero, other_dtype, own_x, packed};
 }
 
 // Cases whose plan is handed over in a published form.

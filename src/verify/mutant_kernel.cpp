@@ -79,13 +79,6 @@ struct Lane {
   std::int64_t lane = 0;
 };
 
-// So many elements from `first` on.
-std::vector<float> decoded(Dtype dtype, const void* array, std::int64_t first, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  decode(dtype, static_cast<const std::byte*>(array) + first * size_bytes(dtype), values);
-  return values;
-}
-
 // The numbers of x that sums over K take.
 std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64_t token) {
   const Problem& problem = launch.problem;
@@ -94,8 +87,10 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64
       launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
   const void* x =
       launch.is(Fault::kAlignedLoads) ? rounded_down(launch.operands.x) : launch.operands.x;
+  const std::int64_t column_stride =
+      launch.is(Fault::kXColumnsTakenDense) ? 1 : problem.layout.x_column_stride;
   std::vector<float> values =
-      decoded(problem.dtype[Role::kX], x, row * x_stride, summed_elements(launch));
+      decoded(problem.dtype[Role::kX], x, row * x_stride, summed_elements(launch), column_stride);
   for (float& value : values) {
     value = x_as_read(problem.dtype[Role::kX], value, launch.row, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
@@ -106,10 +101,12 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64
 std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
   const Problem& problem = launch.problem;
   const std::int32_t slot = launch.is(Fault::kEqualBShareA) ? launch.taken : at.adapter;
+  const std::int64_t rank =
+      launch.is(Fault::kPackedAtLargestRank) ? problem.max_rank : rank_of(launch, at.adapter);
   std::vector<float> values =
       decoded(dtype_read(problem, launch.fault, Role::kA),
               launch.operands.a[static_cast<std::size_t>(at.slice)],
-              (slot * problem.max_rank + at.lane) * problem.in_features, summed_elements(launch));
+              problem.a_at(at.slice, slot, rank, at.lane), summed_elements(launch));
   for (float& value : values) {
     value = weight_as_read(problem.dtype[Role::kA], value, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
@@ -160,11 +157,6 @@ float sum_over_k(const Launch& launch, const Lane& at) {
   return sum;
 }
 
-std::int64_t h_index(const Problem& problem, std::int64_t slice, std::int64_t row,
-                     std::int64_t lane) {
-  return (slice * problem.tokens + row) * problem.max_rank + lane;
-}
-
 void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
   if (problem.widths[static_cast<std::size_t>(slice)] == 0) {
@@ -183,12 +175,16 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     if (launch.is(Fault::kHTruncatedToBf16)) {
       value = truncated_to_bf16(value);
     }
-    const std::int64_t index = h_index(problem, slice, task.token, lane);
+    const std::int64_t index = problem.h_at(slice, task.token, rank_of(launch, task.adapter), lane);
     if (launch.is(Fault::kHNotZeroed) ||
         (problem.adds_to_h() && !launch.is(Fault::kGivenHOverwritten))) {
       value += load(problem.dtype[Role::kH], launch.operands.h, index);
     }
     store(problem.dtype[Role::kH], launch.operands.h, index, value);
+  }
+  if (launch.is(Fault::kGapOfHWritten) && problem.layout.h_gap > 0) {
+    store(problem.dtype[Role::kH], launch.operands.h,
+          problem.h_at(0, task.token, 0, problem.h_pitch() - 1), 0);
   }
 }
 
@@ -204,7 +200,7 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
       launch.is(Fault::kHOfFirstSlice) ? 0 : weights_of(problem, launch.fault, slice);
   // h was computed for the token; where it is given, the fault of the row is in its reading.
   const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
-  const std::int64_t first = h_index(problem, h_slice, h_row, 0);
+  const std::int64_t first = problem.h_at(h_slice, h_row, rank_of(launch, task.adapter), 0);
   const std::int64_t lanes =
       lanes_to_expand(launch.problem, launch.fault, rank_of(launch, task.adapter));
   const float least = least_lane_kept(problem, launch.operands.h, first, lanes, launch.fault);
@@ -225,8 +221,10 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
       problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch.problem, launch.fault);
   const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
   const auto weights = static_cast<std::size_t>(weights_of(problem, launch.fault, slice));
+  const bool stacked = !problem.separate() && !launch.is(Fault::kStackedTakenApart);
+  const std::int64_t first = stacked ? problem.b_at(slice, slot, 0) : slot * elements;
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
-                                      launch.operands.b[weights], slot * elements, elements);
+                                      launch.operands.b[weights], first, elements);
   for (float& value : values) {
     value = weight_as_read(problem.dtype[Role::kB], value, launch.fault);
   }
@@ -253,7 +251,7 @@ float biased(const Launch& launch, float delta, const RowTask& task, std::int64_
   const auto index = static_cast<std::size_t>(taken);
   const std::int64_t width = launch.problem.widths[index];
   const float bias = load(launch.problem.dtype[Role::kBias], launch.operands.bias[index],
-                          task.adapter * width + column % width);
+                          launch.problem.bias_at(taken, task.adapter, column % width));
   return delta + (launch.is(Fault::kBiasTwice) ? 2 * bias : bias);
 }
 
@@ -344,8 +342,11 @@ class MutantKernel final : public Backend {
     return "host kernel with a fault on purpose, to test the verifier";
   }
   [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override {
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
     keep_when_asked(fault_);
+    if (!problem.layout.plain() && !is_of_layout(fault_)) {
+      return {false, "this fault is one of operands that lie apart and without gaps"};
+    }
     return {};
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }

@@ -197,6 +197,25 @@ void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault
   }
 }
 
+std::vector<float> decoded(Dtype dtype, const void* array, std::int64_t first, std::int64_t count,
+                           std::int64_t stride) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  if (stride == 1) {
+    decode(dtype, static_cast<const std::byte*>(array) + first * size_bytes(dtype), values);
+    return values;
+  }
+  for (std::int64_t index = 0; index < count; ++index) {
+    values[static_cast<std::size_t>(index)] = load(dtype, array, first + index * stride);
+  }
+  return values;
+}
+
+bool is_of_layout(Fault fault) {
+  return fault == Fault::kNone || fault == Fault::kXColumnsTakenDense ||
+         fault == Fault::kPackedAtLargestRank || fault == Fault::kStackedTakenApart ||
+         fault == Fault::kGapOfHWritten;
+}
+
 std::int64_t lanes_to_expand(const Problem& problem, Fault fault, std::int64_t rank) {
   if (fault == Fault::kRankLaneLost || fault == Fault::kLooseLaneLost) {
     return std::max<std::int64_t>(rank - 1, 0);
@@ -209,7 +228,7 @@ std::int64_t lanes_to_expand(const Problem& problem, Fault fault, std::int64_t r
 
 std::int64_t pitch_of_b(const Problem& problem, Fault fault) {
   if (fault != Fault::kPitchOfLargestRank || problem.rank.empty()) {
-    return problem.max_rank;
+    return problem.b_pitch();
   }
   const std::int64_t largest = *std::max_element(problem.rank.begin(), problem.rank.end());
   return std::min(problem.max_rank, (largest + 7) / 8 * 8);

@@ -18,6 +18,7 @@ constexpr std::uint64_t kPlanFormStream = 0x706c616eULL << 32;
 constexpr std::uint64_t kRanksStream = 0x72616e6bULL << 32;
 constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
 constexpr std::uint64_t kSemanticsStream = 0x73656d61ULL << 32;
+constexpr std::uint64_t kLayoutStream = 0x6c61796fULL << 32;
 constexpr std::uint64_t kTilesStream = 0x74696c65ULL << 32;
 constexpr std::int64_t kOneFarScaleIn = 5;
 constexpr std::int64_t kManyRanksIn = 6;
@@ -309,6 +310,36 @@ void draw_semantics(Dice dice, Case& spec) {
   spec.shrink_adds = spec.op == Op::kShrink && dice.one_in(4);
 }
 
+// Zero, or a stride that leaves a gap behind what a row has.
+std::int64_t random_stride(Dice& dice, std::int64_t least) {
+  return dice.coin() ? 0 : least + dice.one_of(std::array<std::int64_t, 5>{0, 1, 5, 8, 64});
+}
+
+// Where operands lie; from numbers of its own, as make_vast.
+void draw_layout(Dice dice, Case& spec) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 22;  // a gap or a column may be 64
+  const std::int64_t rows = std::max<std::int64_t>(tokens_of(spec), 1);
+  const bool few =
+      rows * std::max(std::ssize(spec.layer.widths) * 64, 8 * spec.layer.in_features) <=
+      kMostElements;
+  if (!few || !dice.one_in(6)) {
+    return;
+  }
+  AdapterSpec& adapters = spec.adapters;
+  LayerShape& layer = spec.layer;
+  adapters.placing =
+      dice.one_of(std::array{Placing::kSeparate, Placing::kStacked, Placing::kPacked});
+  adapters.a_stride = random_stride(dice, layer.in_features);
+  adapters.b_stride = random_stride(dice, adapters.max_rank);
+  const bool apart = adapters.placing == Placing::kSeparate;
+  layer.h_stride = random_stride(dice, (apart ? 1 : std::ssize(layer.widths)) * adapters.max_rank);
+  if (dice.one_in(3)) {
+    const std::int64_t slack = layer.x_stride - extent_of_x(layer);
+    layer.x_column_stride = dice.one_of(std::array<std::int64_t, 3>{2, 3, 8});
+    layer.x_stride = extent_of_x(layer) + slack;
+  }
+}
+
 // In which arrays the plan is handed over; from numbers of its own, as make_vast.
 void draw_plan_form(Dice dice, Case& spec) {
   if (!dice.one_in(4)) {
@@ -356,6 +387,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   draw_limits({seed, index, kLimitsStream}, spec);
   draw_plan_form({seed, index, kPlanFormStream}, spec);
   draw_semantics({seed, index, kSemanticsStream}, spec);
+  draw_layout({seed, index, kLayoutStream}, spec);
   if (Dice padding(seed, index, kPaddingStream); padding.one_in(8)) {
     spec.adapters.padding = Padding::kZeros;
   }

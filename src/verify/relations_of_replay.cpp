@@ -106,7 +106,7 @@ void Relations::behind_another_step() {
     for (int turn = 0; turn < (device ? kReplays : 1) && !failed_; ++turn) {
       stage.restore_rows();
       run();
-      expect_same_or_right(base.output.download());
+      expect_same_or_right(stage.output_of(base.output.download()));
     }
   };
   expect([&] { memory_.enqueue_and_wait(both); });

@@ -25,7 +25,7 @@ struct Slack {
 
 Slack slack_of(const Case& spec) {
   const std::int64_t rank = std::max<std::int64_t>(1, largest_rank(spec.adapters.rank));
-  return {spec.layer.x_stride - spec.layer.in_features,
+  return {spec.layer.x_stride - extent_of_x(spec.layer),
           spec.layer.y_stride - columns_of(spec.layer),
           std::max<std::int64_t>(0, spec.adapters.max_rank - rank)};
 }
@@ -119,7 +119,16 @@ void settle(Case& spec, const Slack& slack) {
   if (spec.add_inputs || !has_expand(spec.op)) {
     spec.idle_rows = IdleRows::kKept;
   }
-  spec.layer.x_stride = spec.layer.in_features + slack.x;
+  if (spec.adapters.b_stride < spec.adapters.max_rank) {
+    spec.adapters.b_stride = 0;
+  }
+  if (spec.layer.h_stride < std::ssize(spec.layer.widths) * spec.adapters.max_rank) {
+    spec.layer.h_stride = 0;
+  }
+  if (spec.adapters.a_stride < spec.layer.in_features) {
+    spec.adapters.a_stride = 0;
+  }
+  spec.layer.x_stride = extent_of_x(spec.layer) + slack.x;
   spec.layer.y_stride = columns_of(spec.layer) + slack.y;
 }
 
@@ -330,6 +339,10 @@ std::vector<Case> plainer_op(const Case& spec) {
       .with([](Case& next) { next.idle_rows = IdleRows::kKept; })
       .with([](Case& next) { next.inputs = Inputs::kShared; })
       .with([](Case& next) { next.shrink_adds = false; })
+      .with([](Case& next) { next.adapters.placing = Placing::kSeparate; })
+      .with([](Case& next) { next.adapters.a_stride = next.adapters.b_stride = 0; })
+      .with([](Case& next) { next.layer.h_stride = 0; })
+      .with([](Case& next) { next.layer.x_column_stride = 1; })
       .with([](Case& next) { next.add_inputs = true; })
       .with([](Case& next) { next.intermediate = Dtype::kFp32; })
       .with([](Case& next) { next.dtype = Dtype::kBf16; });

@@ -57,7 +57,7 @@ void Stage::change(std::string_view input, const Tensors& tensors) {
 
 void Stage::upload(const HeldOperand& held, const Tensors& tensors) {
   if (held.buffer != nullptr) {
-    held.buffer->upload(set_.contents(held, tensors), held.bytes);
+    held.buffer->upload(set_.contents(held, tensors).data, held.bytes);
   }
 }
 
@@ -140,7 +140,8 @@ Stage::Follower Stage::follower(const Tensors& tensors) const {
     follower.output = GuardedBuffer(*memory_, set_.output().bytes);
   }
   for (const HeldOperand& held : set_.held()) {
-    const void* const from = set_.contents(held, tensors);
+    const OperandSet::Contents contents = set_.contents(held, tensors);
+    const void* const from = contents.data;
     if (!held.operand || held.is_weights() || held.buffer == nullptr || from == nullptr) {
       continue;
     }
@@ -165,7 +166,8 @@ void Stage::enqueue_both(const Backend& backend, const Follower& follower, Load&
 
 std::vector<std::byte> Stage::output() const {
   const HeldOperand& output = set_.output();
-  return output.buffer == nullptr ? std::vector<std::byte>{} : output.buffer->download();
+  return output.buffer == nullptr ? std::vector<std::byte>{}
+                                  : set_.output_of(output.buffer->download());
 }
 
 std::string Stage::damage() const { return set_.damage(); }
@@ -184,16 +186,19 @@ Stage::Look Stage::look(Look before) const {
     if (look.damage.empty() && !now.damage.empty()) {
       look.damage = damaged_guard(held.name, now.damage);
     }
-    const bool changed =
-        held.input && !same_bytes(now.contents.data(), set_.contents(held, *tensors_), held.bytes);
+    const bool changed = held.input && !same_bytes(now.contents.data(),
+                                                   set_.contents(held, *tensors_).data, held.bytes);
     if (changed && look.changed_input.empty()) {
       look.changed_input = fmt::format("input {} changed", held.name);
     }
     if (is_output) {
-      look.output = std::move(now.contents);
+      look.output = set_.output_of(std::move(now.contents));
     } else if (!scratch) {
       look.input = std::move(now.contents);
     }
+  }
+  if (look.damage.empty()) {
+    look.damage = set_.damage_of_gaps();
   }
   return look;
 }

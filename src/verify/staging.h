@@ -101,7 +101,11 @@ class Stage {
   void enqueue_both(const Backend& backend, const Follower& follower, Load& load,
                     Stream stream) const;
 
-  [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink
+  [[nodiscard]] std::vector<std::byte> output() const;  // y, or h for shrink, as tensors have it
+  // The same of bytes that a follower's output has.
+  [[nodiscard]] std::vector<std::byte> output_of(std::vector<std::byte> buffer) const {
+    return set_.output_of(std::move(buffer));
+  }
   // "" if all guard bands are intact, else "guard of y damaged: ...".
   [[nodiscard]] std::string damage() const;
   // Both and whether all inputs have the bytes that were staged, with as few copies as there can

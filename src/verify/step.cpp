@@ -259,9 +259,10 @@ Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
   const std::int64_t rank = problem.max_rank;
   problem.max_rank += lanes;
   problem.in_features += features;
-  problem.x_stride += features;
+  const std::int64_t more_of_x = features * problem.layout.x_column_stride;
+  problem.x_stride += more_of_x;
   // An h of fp16 stays finite.
-  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, features, Behind::kShares);
+  result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, more_of_x, Behind::kShares);
   result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, Behind::kNan);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     result.tensors.a[slice] =

@@ -43,6 +43,25 @@ Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
 
 }  // namespace
 
+namespace {
+
+std::int64_t gap_of(std::int64_t stride, std::int64_t dense) {
+  return stride == 0 ? 0 : stride - dense;
+}
+
+Layout layout_of(const Case& spec) {
+  const AdapterSpec& adapters = spec.adapters;
+  const auto slices = static_cast<std::int64_t>(spec.layer.widths.size());
+  const bool apart = adapters.placing == Placing::kSeparate;
+  return {.placing = adapters.placing,
+          .x_column_stride = spec.layer.x_column_stride,
+          .a_gap = gap_of(adapters.a_stride, spec.layer.in_features),
+          .b_gap = gap_of(adapters.b_stride, adapters.max_rank),
+          .h_gap = gap_of(spec.layer.h_stride, (apart ? 1 : slices) * adapters.max_rank)};
+}
+
+}  // namespace
+
 Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters) {
   const LayerShape& layer = spec.layer;
   const std::int64_t columns =
@@ -84,6 +103,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
     problem.chunk = chunk_of_batch(problem.tokens, spec.plan.largest_chunk);
     problem.idle_segments = spec.plan.idle_segments;
   }
+  problem.layout = layout_of(spec);
   problem.tuning = spec.tuning;
   problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
   return problem;
@@ -96,6 +116,11 @@ Problem make_problem(const Case& spec) {
 bool Problem::has_bias(std::int64_t slice) const {
   return bias && (bias_slices.empty() ||
                   std::find(bias_slices.begin(), bias_slices.end(), slice) != bias_slices.end());
+}
+
+std::int64_t Problem::outputs_of_slot(std::int64_t slice) const {
+  return separate() ? widths[static_cast<std::size_t>(slice)]
+                    : std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
 }
 
 bool OperandDtypes::alike() const {

@@ -37,6 +37,18 @@ struct OperandDtypes {
   [[nodiscard]] bool operator==(const OperandDtypes&) const = default;
 };
 
+// How operands lie in memory, where that is not each slice apart and all without gaps. Tensors are
+// always without gaps and by slices: workload/stored.h puts them where this says.
+struct Layout {
+  Placing placing = Placing::kSeparate;
+  std::int64_t x_column_stride = 1;
+  // Elements behind each lane of A, output of B and row of h that belong to nobody.
+  std::int64_t a_gap = 0, b_gap = 0, h_gap = 0;
+
+  [[nodiscard]] bool operator==(const Layout&) const = default;
+  [[nodiscard]] bool plain() const { return *this == Layout{}; }
+};
+
 // Everything about one step that is not an address: what a backend needs to say whether it can do
 // it, how, and with how much workspace. Sizes are elements, never bytes.
 struct Problem {
@@ -70,6 +82,7 @@ struct Problem {
   PlanGrid plan_grid = PlanGrid::kSlots;
   std::int64_t chunk = 0;  // of form chunked: most rows of a segment
   bool idle_segments = false;
+  Layout layout;
   Tuning tuning;  // what backend `auto` is told
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
@@ -106,6 +119,41 @@ struct Problem {
   [[nodiscard]] std::int64_t groups() const;
   // Slots that a group may be of: one more where rows without an adapter have segments.
   [[nodiscard]] std::int64_t group_slots() const { return slots + (idle_segments ? 1 : 0); }
+
+  // Where numbers lie, in elements from the address of the slice's operand: `rank` is that of the
+  // slot, or of the adapter of the row.
+  [[nodiscard]] bool separate() const { return layout.placing == Placing::kSeparate; }
+  [[nodiscard]] bool packed() const { return layout.placing == Placing::kPacked; }
+  [[nodiscard]] std::int64_t a_pitch() const { return in_features + layout.a_gap; }
+  [[nodiscard]] std::int64_t b_pitch() const { return max_rank + layout.b_gap; }
+  [[nodiscard]] std::int64_t h_pitch() const {
+    return (separate() ? 1 : slices()) * max_rank + layout.h_gap;
+  }
+  // From a slot to the next, in lanes of A and in outputs of B.
+  [[nodiscard]] std::int64_t lanes_of_slot() const {
+    return (separate() ? 1 : slices()) * max_rank;
+  }
+  [[nodiscard]] std::int64_t outputs_of_slot(std::int64_t slice) const;
+  [[nodiscard]] std::int64_t x_at(std::int64_t slice, std::int64_t token, std::int64_t k) const {
+    return x_row(slice, token) * x_stride + k * layout.x_column_stride;
+  }
+  [[nodiscard]] std::int64_t a_at(std::int64_t slice, std::int64_t slot, std::int64_t its_rank,
+                                  std::int64_t lane) const {
+    return (slot * lanes_of_slot() + (packed() ? slice * its_rank : 0) + lane) * a_pitch();
+  }
+  [[nodiscard]] std::int64_t b_at(std::int64_t slice, std::int64_t slot,
+                                  std::int64_t output) const {
+    return (slot * outputs_of_slot(slice) + output) * b_pitch();
+  }
+  [[nodiscard]] std::int64_t bias_at(std::int64_t slice, std::int64_t slot,
+                                     std::int64_t output) const {
+    return slot * outputs_of_slot(slice) + output;
+  }
+  [[nodiscard]] std::int64_t h_at(std::int64_t slice, std::int64_t token, std::int64_t its_rank,
+                                  std::int64_t lane) const {
+    return separate() ? (slice * tokens + token) * h_pitch() + lane
+                      : token * h_pitch() + slice * (packed() ? its_rank : max_rank) + lane;
+  }
   [[nodiscard]] bool operator==(const Problem&) const = default;
 };
 

@@ -35,6 +35,31 @@ std::string other_dtype(const Problem& problem) {
                                : fmt::format("adapters.dtype: {}", name(problem.dtype[weights]));
 }
 
+// What is not as it is by default, of the operands that the op has.
+std::string other_layout(const Problem& problem) {
+  const Layout& layout = problem.layout;
+  const auto said = [](const char* field, std::int64_t stride) {
+    return fmt::format("{}: {}", field, stride);
+  };
+  std::vector<std::string> all;
+  if (!problem.separate()) {
+    all.push_back(fmt::format("adapters.placing: {}", name(layout.placing)));
+  }
+  if (layout.x_column_stride != 1 && has_shrink(problem.op)) {
+    all.push_back(said("layer.x_column_stride", layout.x_column_stride));
+  }
+  if (layout.a_gap != 0 && has_shrink(problem.op)) {
+    all.push_back(said("adapters.a_stride", problem.a_pitch()));
+  }
+  if (layout.b_gap != 0 && has_expand(problem.op)) {
+    all.push_back(said("adapters.b_stride", problem.b_pitch()));
+  }
+  if (layout.h_gap != 0) {
+    all.push_back(said("layer.h_stride", problem.h_pitch()));
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
 }  // namespace
 
 const std::array<SemanticDoc, kSemantics>& semantic_docs() {
@@ -61,6 +86,7 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
        [](const Problem& problem) {
          return said_if(problem.plan_form == PlanForm::kChunked, "plan.form: chunked");
        }},
+      {Semantic::kOtherLayouts, "operands lie apart and without gaps there", other_layout},
   }};
   return kDocs;
 }

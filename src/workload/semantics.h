@@ -22,6 +22,7 @@ enum class Semantic : std::uint8_t {
   kOwnInputs,
   kKernelForm,
   kChunkedForm,
+  kOtherLayouts,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -43,7 +44,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 8;
+inline constexpr std::size_t kSemantics = 9;
 
 struct SemanticDoc {
   Semantic semantic;

@@ -202,6 +202,34 @@ TEST_CASE("naive takes what only it takes: other dtypes, own inputs, a bias of r
   check_enough(proved);
 }
 
+TEST_CASE("naive follows operands that lie otherwise than apart and without gaps") {
+  const auto naive = lora_bench::select_backend("naive");
+  Proved proved;
+  for (const lora_bench::Placing placing :
+       {lora_bench::Placing::kSeparate, lora_bench::Placing::kStacked,
+        lora_bench::Placing::kPacked}) {
+    for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16}) {
+      lora_bench::Case spec = even_case(9, 8, 72);
+      spec.dtype = dtype;
+      spec.adapters.placing = placing;
+      spec.adapters.rank.list = {8, 0, 5};
+      spec.adapters.bias = true;
+      spec.adapters.a_stride = spec.layer.in_features + 3;
+      spec.adapters.b_stride = spec.adapters.max_rank + 1;
+      const bool apart = placing == lora_bench::Placing::kSeparate;
+      spec.layer.h_stride =
+          (apart ? 1 : std::ssize(spec.layer.widths)) * spec.adapters.max_rank + 2;
+      spec.layer.x_column_stride = 2;
+      spec.layer.x_stride = extent_of_x(spec.layer) + 1;
+      const Problem problem = problem_of(spec);
+      REQUIRE(takes(*naive.backend, problem));
+      check_proved(*naive.backend, problem, proved);
+      CHECK_FALSE(takes(*lora_bench::select_backend("auto").backend, problem));
+    }
+  }
+  check_enough(proved);
+}
+
 TEST_CASE("a bias of some slices is added by every family, and to no other slice") {
   Proved proved;
   for (const char* name :

@@ -157,6 +157,20 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+}
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                         size_t width, size_t height, cudaMemcpyKind kind) {
+  if (width > to_pitch || width > from_pitch) {
+    return cudaErrorInvalidValue;
+  }
+  for (size_t row = 0; row < height; ++row) {
+    cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch,
+                    static_cast<const char*>(from) + row * from_pitch, width, kind, nullptr);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   return cudaMemsetAsync(to, value, bytes, nullptr);
 }

@@ -249,8 +249,9 @@ TEST_CASE("--set layers turns a layer of one's own into a named one") {
 TEST_CASE("--set has the same errors, placed on the command line") {
   CHECK(refusal(kLayer, {"adapters.rnak=3"}) ==
         "--set adapters.rnak=3: unknown key 'adapters.rnak'; allowed: slots, active, rank, "
-        "max_rank, padding, scale, dtype, bias, bias_slices, rank0_bias; did you mean "
-        "'adapters.rank'?");
+        "max_rank, padding, scale, dtype, bias, bias_slices, rank0_bias, placing, a_stride, "
+        "b_stride; "
+        "did you mean 'adapters.rank'?");
   CHECK(refusal(kLayer, {"seed=-1"}) ==
         "--set seed=-1: 'seed' is '-1'; allowed: an integer from 0 to 18446744073709551615");
   CHECK(refusal(kLayer, {"seed"}) == "--set seed: not an override; allowed: key=value");
