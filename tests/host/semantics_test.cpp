@@ -378,6 +378,8 @@ TEST_CASE("semantics: fuzz draws each of them, and one or none in most cases") {
   }
   CHECK(seen == std::set<std::string>{"", "idle_rows", "shrink_adds", "adapters.bias_slices",
                                       "adapters.rank0_bias", "adapters.dtype", "inputs",
-                                      "plan.form"});
+                                      "plan.form", "adapters.placing", "adapters.a_stride",
+                                      "adapters.b_stride", "layer.h_stride",
+                                      "layer.x_column_stride"});
   CHECK(plain > 150);
 }
