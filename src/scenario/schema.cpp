@@ -186,6 +186,13 @@ std::vector<Field> fields_of_adapters() {
       boolean("adapters.rank0_bias", adapters(&AdapterSpec::rank0_bias),
               "adapters of rank 0 have a bias all the same, so that they act on their rows",
               {.instead_of_layer = "op linear", .of_products = true}),
+  };
+}
+
+// How A and B lie.
+std::vector<Field> fields_of_placing() {
+  const auto adapters = [](auto of_adapters) { return at(&Case::adapters, of_adapters); };
+  return {
       choice("adapters.placing", adapters(&AdapterSpec::placing),
              "each slice of A and B in a buffer of its own, or all of an adapter in one, at the "
              "largest rank or packed by the adapter's own; proved, not timed",
@@ -338,8 +345,8 @@ const Fields& fields() {
     Fields table;
     for (const auto part :
          {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer, fields_of_metadata,
-          fields_of_batch, fields_of_adapters, fields_of_use, fields_of_plan, fields_of_run,
-          fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
+          fields_of_batch, fields_of_adapters, fields_of_placing, fields_of_use, fields_of_plan,
+          fields_of_run, fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
       for (Field& field : part()) {
         table.push_back(std::move(field));
       }
