@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "measure/after_timing.h"
 #include "support/problems.h"
 

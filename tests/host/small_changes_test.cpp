@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <numeric>
+
 #include "ops/backends.h"
 #include "support/cpu_case.h"
 #include "verify/verify.h"
