@@ -45,6 +45,7 @@ class Comparer {
   void compare(const reference::Rows& rows, std::size_t begin, std::size_t end);
   [[nodiscard]] const Comparison& found() const { return found_; }
   [[nodiscard]] std::int64_t proves_nothing() const { return proves_nothing_; }
+  [[nodiscard]] std::int64_t always_zero() const { return always_zero_; }
 
  private:
   // What is accepted of an owned element.
@@ -58,6 +59,7 @@ class Comparer {
                   double bound);
   [[nodiscard]] double without_effect(std::int64_t token, std::int64_t index) const;
   [[nodiscard]] bool coarse(const reference::Rows& rows, std::size_t row) const;
+  [[nodiscard]] bool is_always_zero(std::int64_t token, std::int64_t column) const;
   [[nodiscard]] double element(const std::byte* array, std::int64_t index) const;
   // Where the element lies in the output, as output_index() has it.
   [[nodiscard]] std::int64_t index_of(std::int64_t token, std::int64_t column) const {
@@ -77,6 +79,7 @@ class Comparer {
   const std::byte* before_;
   Comparison found_;
   std::int64_t proves_nothing_ = 0;
+  std::int64_t always_zero_ = 0;
 };
 
 Comparer::Accepted Comparer::accepted(double expected, double bound) const {
@@ -130,6 +133,16 @@ double Comparer::without_effect(std::int64_t token, std::int64_t index) const {
   return idle_leaves_before_ || !problem_.acts_on(token) ? element(before_, index) : 0;
 }
 
+// A lane of h behind those that hold numbers is 0 whatever x is: it is held against that, but a
+// case with many of them is no duller.
+bool Comparer::is_always_zero(std::int64_t token, std::int64_t column) const {
+  if (expands_ || problem_.own_rank.empty()) {
+    return false;
+  }
+  const std::int32_t adapter = problem_.plan.adapter_of_token[static_cast<std::size_t>(token)];
+  return column % problem_.max_rank >= problem_.own_lanes(adapter);
+}
+
 // Whether what is declared would hide an error of an eighth of a row's result, as it is typically,
 // in most of its elements. What the output type itself cannot hold is no matter of a declaration.
 bool Comparer::coarse(const reference::Rows& rows, std::size_t row) const {
@@ -139,7 +152,8 @@ bool Comparer::coarse(const reference::Rows& rows, std::size_t row) const {
   const auto each = [&](const auto& visit) {
     for (std::int64_t column = 0; column < rows.columns; ++column) {
       const auto at = static_cast<std::size_t>(first + column);
-      if (rows.owned[at] != 0 && format_.holds(rows.expected[at])) {
+      if (rows.owned[at] != 0 && format_.holds(rows.expected[at]) &&
+          !is_always_zero(rows.tokens[row], column)) {
         const std::int64_t index = index_of(rows.tokens[row], column);
         visit(rows.expected[at] - (adds_ ? element(before_, index) : 0), rows.bound[at]);
       }
@@ -174,7 +188,11 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
         const Accepted range = accepted(expected, rows.bound[at]);
         ++found_.owned;
         const bool blind = proves_nothing(range, without_effect(rows.tokens[row], index));
-        proves_nothing_ += blind ? 1 : 0;
+        if (is_always_zero(rows.tokens[row], column)) {
+          ++always_zero_;
+        } else {
+          proves_nothing_ += blind ? 1 : 0;
+        }
         tells = tells || !blind;
         right = right_owned(range, expected, rows.bound[at], got);
         expected = exact_ ? range.least : expected;  // told as the one value that would be right
@@ -219,21 +237,26 @@ class Parts {
     all_.first.insert(all_.first.end(), found.first.begin(),
                       found.first.begin() + static_cast<std::ptrdiff_t>(shown));
     proves_nothing_ += part.proves_nothing();
+    always_zero_ += part.always_zero();
   }
   void note_partial(double largest) {
     all_.largest_partial = std::max(all_.largest_partial, largest);
   }
   [[nodiscard]] Comparison result() const {
     Comparison result = all_;
-    result.zero_share =
-        all_.owned == 0 ? 0
-                        : static_cast<double>(proves_nothing_) / static_cast<double>(all_.owned);
+    const std::int64_t others = all_.owned - always_zero_;
+    if (others > 0) {
+      result.zero_share = static_cast<double>(proves_nothing_) / static_cast<double>(others);
+    } else {
+      result.zero_share = all_.owned == 0 ? 0 : 1;
+    }
     return result;
   }
 
  private:
   Comparison all_;
   std::int64_t proves_nothing_ = 0;
+  std::int64_t always_zero_ = 0;  // of all owned
 };
 
 void compare_rows(const Problem& problem, const Tensors& tensors, const reference::Rows& rows,

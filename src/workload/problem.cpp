@@ -123,6 +123,11 @@ std::int64_t Problem::outputs_of_slot(std::int64_t slice) const {
                     : std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
 }
 
+std::int64_t Problem::own_lanes(std::int64_t slot) const {
+  const auto at = static_cast<std::size_t>(slot);
+  return own_rank.empty() ? rank[at] : std::min(rank[at], own_rank[at]);
+}
+
 bool OperandDtypes::alike() const {
   OperandDtypes of_x((*this)[Role::kX], (*this)[Role::kH]);
   return *this == of_x;

@@ -87,6 +87,8 @@ struct Problem {
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
   [[nodiscard]] bool has_bias(std::int64_t slice) const;
+  // Lanes of an adapter that hold numbers: its rank, or less where zeros lie behind them.
+  [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const;
   // Whether an adapter does something to its rows though it has rank 0.
   [[nodiscard]] bool biases_rank0() const { return rank0_bias && bias && has_expand(op); }
   // Whether the adapter of a row, of that rank, does anything to it; kNoAdapter does not, nor the

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
@@ -95,6 +96,49 @@ TEST_CASE("padding: a backend that reads all lanes is right on zeros and wrong o
           (spec.op != Op::kShrink));
   }
   CHECK(proved == 3);
+}
+
+TEST_CASE("padding: what a shrink is proved by are the lanes that hold numbers, be they few") {
+  Case spec = padded_case("op: shrink\n");
+  spec.adapters.rank.list = {1, 64};
+  spec.adapters.max_rank = 64;
+  spec.skew.kind = Skew::kIdentical;  // slot 0 alone: of 64 lanes one holds numbers
+  const auto memory = make_host_memory();
+  const auto cpu = make_cpu_backend();
+  const Problem few = make_problem(spec);
+  REQUIRE(few.plan.active_ids == std::vector<std::int32_t>{0});
+  const Verdict right = verify(few, *cpu, *memory, {});
+  CHECK(right.status == Status::kPassed);
+  CHECK(right.message == "");
+  CHECK(right.compared >= 12 * 64 * 2);
+  // With a scale of 0 that lane is 0 too, and nothing is left to prove by.
+  spec.adapters.scale = {0};
+  spec.scale_at = ScaleAt::kShrink;
+  const Problem none = make_problem(spec);
+  const Tensors tensors = draw_tensors(none, Fill::kBounded, 5);
+  std::vector<std::byte> zeros(tensors.h.data.size());
+  const Numerics numerics = cpu->numerics(none);
+  const Comparison idle = compare_output(none, tensors, numerics, zeros.data(), {0, 1, 2});
+  CHECK(idle.wrong == 0);
+  CHECK(idle.zero_share == 1);
+  // A lane of zeros that holds another number is wrong.
+  const auto bytes = static_cast<std::size_t>(size_bytes(none.dtype[Role::kH]));
+  std::fill_n(zeros.begin() + static_cast<std::ptrdiff_t>(7 * bytes), bytes, std::byte{0x3f});
+  CHECK(compare_output(none, tensors, numerics, zeros.data(), {0, 1, 2}).wrong == 1);
+}
+
+TEST_CASE("padding: lanes of zeros do not make a row of h finer than its numbers are") {
+  Case spec = padded_case("op: shrink\n");
+  spec.adapters.rank.list = {1, 64};
+  spec.adapters.max_rank = 64;
+  spec.skew.kind = Skew::kIdentical;
+  const Problem problem = make_problem(spec);
+  const Tensors tensors = draw_tensors(problem, Fill::kBounded, 5);
+  Numerics loose;
+  loose.unit_roundoff = 0x1p-4;
+  loose.shrink_depth = 8;
+  const std::vector<std::byte> got(tensors.h.data.size());
+  CHECK(compare_output(problem, tensors, loose, got.data(), {0, 1, 2}).coarse_rows == 3);
 }
 
 TEST_CASE("padding: the floor counts the zeros that are computed with") {
