@@ -86,19 +86,18 @@ std::int64_t OperandSets::slot_bytes_of(const HeldOperand& held) const {
 }
 
 void OperandSets::upload_slots(const HeldOperand& held, std::int64_t set, const Slots& slots) {
-  const HostTensor& weights = tensors_.of(*held.operand);
+  const Weights weights{problem_, held.operand->role, tensors_.of(*held.operand)};
   const std::int64_t slot_bytes = slot_bytes_of(held);
   auto* const to = static_cast<std::byte*>(held.buffer->data()) + slots.first * slot_bytes;
   const std::int64_t bytes = (slots.end - slots.first) * slot_bytes;
   if (set == 0) {  // as they lie in the tensor
-    memory_.copy_in(to, weights.data.data() + slots.first * slot_bytes, bytes);
+    memory_.copy_in(to, weights.tensor.data.data() + slots.first * slot_bytes, bytes);
     return;
   }
   if (slot_bytes >= kCopiedAlone) {
     for (std::int64_t slot = slots.first; slot < slots.end; ++slot) {
       std::byte* piece_to = to + (slot - slots.first) * slot_bytes;
-      for (const std::span<const std::byte> piece :
-           turned_slot(weights, problem_.slots, slot, set)) {
+      for (const std::span<const std::byte> piece : turned_slot(weights, slot, set)) {
         memory_.copy_in(piece_to, piece.data(), std::ssize(piece));
         piece_to += std::ssize(piece);
       }
@@ -109,8 +108,7 @@ void OperandSets::upload_slots(const HeldOperand& held, std::int64_t set, const 
   const std::int64_t of_thread = std::max<std::int64_t>(1, kBytesOfAThread / slot_bytes);
   for_blocks(slots.end - slots.first, of_thread, 0, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t slot = begin; slot < end; ++slot) {
-      copy_turned_slot(weights, problem_.slots, slots.first + slot, set,
-                       room_.data() + slot * slot_bytes);
+      copy_turned_slot(weights, slots.first + slot, set, room_.data() + slot * slot_bytes);
     }
   });
   memory_.copy_in(to, room_.data(), bytes);
@@ -124,7 +122,7 @@ void OperandSets::upload_weights(const HeldOperand& held, std::int64_t set) {
 
 // The slots that nobody uses hold what they held from the start.
 std::string OperandSets::changed_weights(const HeldOperand& held, std::int64_t set) const {
-  const HostTensor& weights = tensors_.of(*held.operand);
+  const Weights weights{problem_, held.operand->role, tensors_.of(*held.operand)};
   held.buffer->download_to(room_);
   const std::int64_t slot_bytes = slot_bytes_of(held);
   std::vector<char> is_used(static_cast<std::size_t>(problem_.slots));
@@ -143,8 +141,7 @@ std::string OperandSets::changed_weights(const HeldOperand& held, std::int64_t s
         differs[index] = first_not_poison(now);
         continue;
       }
-      for (const std::span<const std::byte> piece :
-           turned_slot(weights, problem_.slots, slot, set)) {
+      for (const std::span<const std::byte> piece : turned_slot(weights, slot, set)) {
         const std::span<const std::byte> here = now.first(piece.size());
         if (!piece.empty() && std::memcmp(here.data(), piece.data(), piece.size()) != 0 &&
             differs[index] == slot_bytes) {
@@ -254,9 +251,10 @@ void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
     const std::int64_t bytes = held.element_bytes;
     for (const OldNumber& number : numbers) {
       if (number.tensor == &tensor) {
-        const std::int64_t place = held.is_weights()
-                                       ? element_of_set(tensor, problem_.slots, set, number.index)
-                                       : number.index;
+        const std::int64_t place =
+            held.is_weights()
+                ? element_of_set({problem_, held.operand->role, tensor}, set, number.index)
+                : number.index;
         memory_.copy_in(static_cast<std::byte*>(held.buffer->data()) + place * bytes,
                         tensor.data.data() + number.index * bytes, bytes);
       }

@@ -154,8 +154,8 @@ class PiecesAsProblem {
       const Piece& piece = pieces_[index];
       const std::int64_t first = has_expand(whole_.op) ? 0 : piece.first;
       copy_elements_of_set(
-          from_.a[at(piece.slice)], whole_.slots, piece.slot, piece.set, first * whole_.in_features,
-          problem_.rank[index] * whole_.in_features,
+          {whole_, Role::kA, from_.a[at(piece.slice)]}, piece.slot, piece.set,
+          first * whole_.in_features, problem_.rank[index] * whole_.in_features,
           a.data.data() + static_cast<std::int64_t>(index) * problem_.max_rank * lane);
     }
     tensors_.a[0] = std::move(a);
@@ -170,13 +170,13 @@ class PiecesAsProblem {
     for (std::size_t index = 0; index < pieces_.size(); ++index) {
       const Piece& piece = pieces_[index];
       for (std::int64_t column = piece.first; column < piece.first + width; ++column) {
-        copy_elements_of_set(from_.b[at(piece.slice)], whole_.slots, piece.slot, piece.set,
+        copy_elements_of_set({whole_, Role::kB, from_.b[at(piece.slice)]}, piece.slot, piece.set,
                              column * whole_.max_rank, problem_.rank[index], to);
         to += problem_.max_rank * size_bytes(b.dtype);
       }
       if (whole_.has_bias(piece.slice)) {
-        copy_elements_of_set(from_.bias[at(piece.slice)], whole_.slots, piece.slot, piece.set,
-                             piece.first, width, bias_to);
+        copy_elements_of_set({whole_, Role::kBias, from_.bias[at(piece.slice)]}, piece.slot,
+                             piece.set, piece.first, width, bias_to);
       }
       bias_to += whole_.bias ? width * size_bytes(bias.dtype) : 0;
     }
@@ -239,9 +239,10 @@ class PieceDraw {
     piece.row = rows_[at(below(static_cast<std::int64_t>(rows_.size())))];
     piece.slot = slot_of(problem, piece.row);
     const bool expands = has_expand(problem.op);
-    // Of all columns, or lanes, each is as likely.
+    // Of all columns, or lanes that hold numbers, each is as likely: a lane of zeros tells nothing
+    // of a launch.
     const auto elements = [&](std::int64_t slice) {
-      return expands ? problem.widths[at(slice)] : rank_of(problem, piece.slot);
+      return expands ? problem.widths[at(slice)] : problem.own_lanes(piece.slot);
     };
     std::int64_t all = 0;
     for (const std::int64_t slice : slices_) {

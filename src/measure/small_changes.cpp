@@ -108,19 +108,20 @@ std::size_t any_slice(const SmallChange& change, Dice& dice) {
   }));
 }
 
-// Where the weights of a slot, as the set has them, keep an element.
-std::int64_t place(const SmallChange& change, const HostTensor& weights, std::int64_t slot,
-                   std::int64_t element) {
-  return drawn_element(weights, change.problem.slots, slot, change.set, element);
+// Where A of a slot, as the set has it, keeps an element of a lane.
+std::int64_t place_of_a(const SmallChange& change, const HostTensor& a, std::int64_t slot,
+                        std::int64_t lane, std::int64_t k) {
+  return drawn_element({change.problem, Role::kA, a}, slot, change.set,
+                       lane * change.problem.in_features + k);
 }
 
-// Mean magnitude of A over the lanes of a slot, at one element of K.
+// Mean magnitude of A over the lanes of a slot that hold numbers, at one element of K.
 double mean_of_a(const SmallChange& change, const Tensors& tensors, std::int64_t slot,
                  std::int64_t k) {
   double sum = 0, terms = 0;
   for (const HostTensor& a : tensors.a) {
-    for (std::int64_t lane = 0; lane < rank_of(change.problem, slot) && a.elements > 0; ++lane) {
-      sum += magnitude(a, place(change, a, slot, lane * change.problem.in_features + k));
+    for (std::int64_t lane = 0; lane < change.problem.own_lanes(slot) && a.elements > 0; ++lane) {
+      sum += magnitude(a, place_of_a(change, a, slot, lane, k));
       ++terms;
     }
   }
@@ -133,9 +134,8 @@ double largest_a(const SmallChange& change, const Tensors& tensors, std::int64_t
   double largest = static_cast<double>(fill_sizes(problem, Fill::kTiming, 0).a.factor);
   for (const std::int64_t slot : problem.plan.active_ids) {
     for (const HostTensor& a : tensors.a) {
-      for (std::int64_t lane = 0; lane < rank_of(problem, slot) && a.elements > 0; ++lane) {
-        largest =
-            std::max(largest, magnitude(a, place(change, a, slot, lane * problem.in_features + k)));
+      for (std::int64_t lane = 0; lane < problem.own_lanes(slot) && a.elements > 0; ++lane) {
+        largest = std::max(largest, magnitude(a, place_of_a(change, a, slot, lane, k)));
       }
     }
   }
@@ -219,8 +219,8 @@ void change_a(const SmallChange& change, Tensors& tensors) {
       return magnitude(tensors.x, x_row * problem.x_stride + k);
     };
     const std::int64_t k = dice.telling(problem.in_features, x);
-    const std::int64_t lane = dice.below(rank_of(problem, slot));
-    replace(change, a, place(change, a, slot, lane * problem.in_features + k),
+    const std::int64_t lane = dice.below(problem.own_lanes(slot));
+    replace(change, a, place_of_a(change, a, slot, lane, k),
             std::min(kEffect / x(k), most_of_h(problem) / largest_x(change, tensors, k)));
   }
 }
@@ -235,15 +235,18 @@ void change_b(const SmallChange& change, Tensors& tensors) {
     if (b.elements == 0) {
       continue;
     }
-    const std::int64_t rank = rank_of(problem, slot);
+    const std::int64_t lanes = problem.own_lanes(slot);
     const std::int64_t first = dice.below(problem.widths[slice]) * problem.max_rank;
+    const auto place = [&](std::int64_t lane) {
+      return drawn_element({problem, Role::kB, b}, slot, change.set, first + lane);
+    };
     double sum = 0;
-    for (std::int64_t lane = 0; lane < rank; ++lane) {
-      sum += magnitude(b, place(change, b, slot, first + lane));
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      sum += magnitude(b, place(lane));
     }
     // The delta is a sum of as many terms with signs that cancel.
-    replace(change, b, place(change, b, slot, first + dice.below(rank)),
-            kEffect * sum / std::sqrt(static_cast<double>(rank)));
+    replace(change, b, place(dice.below(lanes)),
+            kEffect * sum / std::sqrt(static_cast<double>(lanes)));
   }
 }
 
@@ -266,7 +269,7 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
     }
     const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
     replace(change, tensors.h,
-            (slice * problem.tokens + row) * problem.max_rank + dice.below(rank_of(problem, slot)),
+            (slice * problem.tokens + row) * problem.max_rank + dice.below(problem.own_lanes(slot)),
             kEffect);
   }
 }

@@ -26,65 +26,97 @@ HostTensor tensor_of(Dtype dtype, std::vector<std::byte> data) {
   return tensor;
 }
 
-HostTensor cut_weights(const Excerpt& excerpt, std::int64_t slots, const HostTensor& whole,
-                       std::int64_t set, int threads, std::vector<std::byte> data) {
+// How a slot's elements turn: the first `count` of them, by `by`; the others stay.
+struct Turn {
+  std::int64_t count = 0, by = 0;
+};
+
+std::int64_t elements_of_slot(const Weights& weights) {
+  return weights.tensor.elements / weights.problem.slots;
+}
+
+// The same for every batch: ranks may be others in the next.
+Turn turn_of(const Weights& weights, std::int64_t slot, std::int64_t set) {
+  const Problem& problem = weights.problem;
+  const std::int64_t elements = elements_of_slot(weights);
+  const std::int64_t lanes = problem.own_rank.empty()
+                                 ? problem.max_rank
+                                 : problem.own_rank[static_cast<std::size_t>(slot)];
+  Turn turn{elements, 0};
+  if (lanes < problem.max_rank && weights.role == Role::kB) {
+    const std::int64_t rows = elements / problem.max_rank;
+    turn.by = rows > 0 ? distance(rows, set) * problem.max_rank : 0;
+    return turn;
+  }
+  if (lanes < problem.max_rank && weights.role == Role::kA) {
+    turn.count = elements / problem.max_rank * lanes;
+  }
+  turn.by = turn.count > 0 ? distance(turn.count, set) : 0;
+  return turn;
+}
+
+HostTensor cut_weights(const Excerpt& excerpt, const Weights& whole, std::int64_t set, int threads,
+                       std::vector<std::byte> data) {
   constexpr std::size_t kWorthThreads = std::size_t{4} << 20;
-  const std::size_t slot_bytes = whole.data.size() / static_cast<std::size_t>(slots);
+  const std::size_t slot_bytes =
+      whole.tensor.data.size() / static_cast<std::size_t>(whole.problem.slots);
   const std::int64_t count = slot_bytes > 0 ? std::ssize(excerpt.slots) : 0;
   resize_bytes(data, static_cast<std::int64_t>(slot_bytes) * count);
-  for_blocks(
-      count, 1, data.size() < kWorthThreads ? 1 : threads, [&](std::int64_t slot, std::int64_t) {
-        const auto at = static_cast<std::size_t>(slot);
-        copy_turned_slot(whole, slots, excerpt.slots[at], set, data.data() + at * slot_bytes);
-      });
-  return tensor_of(whole.dtype, std::move(data));
+  for_blocks(count, 1, data.size() < kWorthThreads ? 1 : threads,
+             [&](std::int64_t slot, std::int64_t) {
+               const auto at = static_cast<std::size_t>(slot);
+               copy_turned_slot(whole, excerpt.slots[at], set, data.data() + at * slot_bytes);
+             });
+  return tensor_of(whole.tensor.dtype, std::move(data));
 }
 
 }  // namespace
 
-TurnedSlot turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                       std::int64_t set) {
-  const std::int64_t elements = tensor.elements / slots;
-  if (elements == 0) {
-    return {};
-  }
-  const auto bytes = static_cast<std::size_t>(elements * size_bytes(tensor.dtype));
-  const auto first = static_cast<std::size_t>(distance(elements, set) * size_bytes(tensor.dtype));
-  const std::byte* from = tensor.data.data() + static_cast<std::size_t>(slot) * bytes;
-  return {std::span(from + first, bytes - first), std::span(from, first)};
+TurnedSlot turned_slot(const Weights& weights, std::int64_t slot, std::int64_t set) {
+  const auto element_bytes = static_cast<std::size_t>(size_bytes(weights.tensor.dtype));
+  const auto bytes = static_cast<std::size_t>(elements_of_slot(weights)) * element_bytes;
+  const Turn turn = turn_of(weights, slot, set);
+  const auto turned = static_cast<std::size_t>(turn.count) * element_bytes;
+  const auto first = static_cast<std::size_t>(turn.by) * element_bytes;
+  const std::byte* from = weights.tensor.data.data() + static_cast<std::size_t>(slot) * bytes;
+  return {std::span(from + first, turned - first), std::span(from, first),
+          std::span(from + turned, bytes - turned)};
 }
 
-void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                      std::int64_t set, std::byte* to) {
-  for (const std::span<const std::byte> piece : turned_slot(tensor, slots, slot, set)) {
+void copy_turned_slot(const Weights& weights, std::int64_t slot, std::int64_t set, std::byte* to) {
+  for (const std::span<const std::byte> piece : turned_slot(weights, slot, set)) {
     to = std::copy(piece.begin(), piece.end(), to);
   }
 }
 
-std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                           std::int64_t set, std::int64_t element) {
-  const std::int64_t elements = tensor.elements / slots;
-  return slot * elements + (element + distance(elements, set)) % elements;
+std::int64_t drawn_element(const Weights& weights, std::int64_t slot, std::int64_t set,
+                           std::int64_t element) {
+  const Turn turn = turn_of(weights, slot, set);
+  return slot * elements_of_slot(weights) +
+         (element < turn.count ? (element + turn.by) % turn.count : element);
 }
 
-void copy_elements_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                          std::int64_t set, std::int64_t first, std::int64_t count, std::byte* to) {
-  const std::int64_t bytes = size_bytes(tensor.dtype);
-  const std::int64_t end = (slot + 1) * (tensor.elements / slots);
-  while (count > 0) {
-    const std::int64_t at = drawn_element(tensor, slots, slot, set, first);
-    const std::int64_t here = std::min(count, end - at);
-    to = std::copy_n(tensor.data.data() + at * bytes, here * bytes, to);
-    first += here;
-    count -= here;
+void copy_elements_of_set(const Weights& weights, std::int64_t slot, std::int64_t set,
+                          std::int64_t first, std::int64_t count, std::byte* to) {
+  const std::int64_t element_bytes = size_bytes(weights.tensor.dtype);
+  std::int64_t before = first * element_bytes;
+  std::int64_t wanted = count * element_bytes;
+  for (const std::span<const std::byte> piece : turned_slot(weights, slot, set)) {
+    const std::int64_t skipped = std::min(before, std::ssize(piece));
+    const std::int64_t here = std::min(wanted, std::ssize(piece) - skipped);
+    to = std::copy_n(piece.begin() + skipped, here, to);
+    before -= skipped;
+    wanted -= here;
   }
 }
 
-std::int64_t element_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t set,
-                            std::int64_t index) {
-  const std::int64_t elements = tensor.elements / slots;
+std::int64_t element_of_set(const Weights& weights, std::int64_t set, std::int64_t index) {
+  const std::int64_t elements = elements_of_slot(weights);
   const std::int64_t slot = index / elements;
-  return slot * elements + (index % elements + elements - distance(elements, set)) % elements;
+  const std::int64_t element = index % elements;
+  const Turn turn = turn_of(weights, slot, set);
+  return slot * elements +
+         (element < turn.count ? (element + turn.count - turn.by) % turn.count : element);
 }
 
 Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows) {
@@ -145,7 +177,7 @@ Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors&
     const HostTensor& from = tensors.of(operand);
     if (operand.per_slot) {
       cut.of(operand) =
-          cut_weights(excerpt, whole.slots, from, set, threads,
+          cut_weights(excerpt, {whole, operand.role, from}, set, threads,
                       lent ? std::move(earlier.of(operand).data) : std::vector<std::byte>());
     } else {
       const std::int64_t row_bytes = operand.shape.back() * size_bytes(operand.dtype);

@@ -10,26 +10,30 @@
 namespace lora_bench {
 
 // The weights of one slot as operand set `set` has them: the numbers of the tensor, turned by
-// another distance in every set, so that no two sets are equal; set 0 has them as drawn. They lie
-// in the tensor in two pieces, of which the first is what a slot begins with. A copy costs no more
-// than uploading them, drawing anew would.
-using TurnedSlot = std::array<std::span<const std::byte>, 2>;
-[[nodiscard]] TurnedSlot turned_slot(const HostTensor& tensor, std::int64_t slots,
-                                     std::int64_t slot, std::int64_t set);
-void copy_turned_slot(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                      std::int64_t set, std::byte* to);
+// another distance in every set, so that no two sets are equal; set 0 has them as drawn. Where
+// lanes hold zeros (Problem::own_rank), the same lanes do in every set, in A and in B: of A the
+// lanes of numbers turn, of B whole rows. They lie in the tensor in three pieces, in the order of
+// the slot. A copy costs no more than uploading them, drawing anew would.
+struct Weights {
+  const Problem& problem;
+  Role role = Role::kA;  // which of them `tensor` holds
+  const HostTensor& tensor;
+};
+using TurnedSlot = std::array<std::span<const std::byte>, 3>;
+[[nodiscard]] TurnedSlot turned_slot(const Weights& weights, std::int64_t slot, std::int64_t set);
+void copy_turned_slot(const Weights& weights, std::int64_t slot, std::int64_t set, std::byte* to);
 
-// Where `tensor` keeps what operand set `set` has as element `element` of a slot.
-[[nodiscard]] std::int64_t drawn_element(const HostTensor& tensor, std::int64_t slots,
-                                         std::int64_t slot, std::int64_t set, std::int64_t element);
+// Where the tensor keeps what operand set `set` has as element `element` of a slot.
+[[nodiscard]] std::int64_t drawn_element(const Weights& weights, std::int64_t slot,
+                                         std::int64_t set, std::int64_t element);
 
 // Where operand set `set` has what the tensor keeps as its element `index`, both among all slots.
-[[nodiscard]] std::int64_t element_of_set(const HostTensor& tensor, std::int64_t slots,
-                                          std::int64_t set, std::int64_t index);
+[[nodiscard]] std::int64_t element_of_set(const Weights& weights, std::int64_t set,
+                                          std::int64_t index);
 
 // Copies `count` elements of a slot, from `first` on, as operand set `set` has them.
-void copy_elements_of_set(const HostTensor& tensor, std::int64_t slots, std::int64_t slot,
-                          std::int64_t set, std::int64_t first, std::int64_t count, std::byte* to);
+void copy_elements_of_set(const Weights& weights, std::int64_t slot, std::int64_t set,
+                          std::int64_t first, std::int64_t count, std::byte* to);
 
 // Some rows of a problem and the adapters that they use, as a problem of its own: what an oracle
 // needs of them, of many operand sets, is small.

@@ -375,11 +375,57 @@ TEST_CASE("no two operand sets have the same weights, and all have the numbers o
   std::string first;
   for (std::int64_t set = 0; set < 100; ++set) {
     std::string slot(bytes, ' ');
-    copy_turned_slot(tensors.a[0], problem.slots, 1, set,
+    copy_turned_slot({problem, Role::kA, tensors.a[0]}, 1, set,
                      reinterpret_cast<std::byte*>(slot.data()));
     CHECK(seen.insert(slot).second);
     std::sort(slot.begin(), slot.end());
     first = set == 0 ? slot : first;
     CHECK(slot == first);
+  }
+}
+
+TEST_CASE(
+    "lanes of zeros are the same in all operand sets, and no two sets have the same numbers") {
+  Problem problem = decode();
+  problem.rank.assign(3, problem.max_rank);
+  problem.own_rank = {3, 5, 8};
+  const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const auto element_bytes = static_cast<std::size_t>(size_bytes(Dtype::kBf16));
+  for (const Weights& weights :
+       {Weights{problem, Role::kA, tensors.a[0]}, Weights{problem, Role::kB, tensors.b[0]}}) {
+    const std::int64_t elements = weights.tensor.elements / 3;
+    const std::int64_t after_lane = weights.role == Role::kA ? problem.in_features : 1;
+    for (const std::int64_t slot : {0, 1, 2}) {
+      std::set<std::vector<std::byte>> seen;
+      for (std::int64_t set = 0; set < 40; ++set) {
+        CAPTURE(slot);
+        CAPTURE(set);
+        std::vector<std::byte> turned(static_cast<std::size_t>(elements) * element_bytes);
+        copy_turned_slot(weights, slot, set, turned.data());
+        CHECK(seen.insert(turned).second);
+        std::int64_t wrong = 0;
+        for (std::int64_t element = 0; element < elements; ++element) {
+          const std::byte* at = turned.data() + static_cast<std::size_t>(element) * element_bytes;
+          const std::int64_t lane = element / after_lane % problem.max_rank;
+          const bool zero = lane >= problem.own_rank[static_cast<std::size_t>(slot)];
+          wrong += zero == (at[0] == std::byte{0} && at[1] == std::byte{0}) ? 0 : 1;
+          const std::int64_t drawn = drawn_element(weights, slot, set, element);
+          const std::byte* from =
+              weights.tensor.data.data() + static_cast<std::size_t>(drawn) * element_bytes;
+          wrong += std::memcmp(at, from, element_bytes) == 0 ? 0 : 1;
+          wrong += element_of_set(weights, set, drawn) == slot * elements + element ? 0 : 1;
+        }
+        std::vector<std::byte> some(20 * element_bytes);
+        for (const std::int64_t first : {std::int64_t{0}, elements / 3, elements - 20}) {
+          copy_elements_of_set(weights, slot, set, first, 20, some.data());
+          wrong += std::memcmp(some.data(),
+                               turned.data() + static_cast<std::size_t>(first) * element_bytes,
+                               some.size()) == 0
+                       ? 0
+                       : 1;
+        }
+        CHECK(wrong == 0);
+      }
+    }
   }
 }

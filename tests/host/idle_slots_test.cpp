@@ -98,7 +98,7 @@ TEST_CASE("slots that no row uses hold NaN in every set, the others that set's n
         CAPTURE(slot);
         std::vector<std::byte> expected(slot_bytes, std::byte{0xFF});
         if (slot != 2) {
-          copy_turned_slot(tensors.a[0], 4, slot, set, expected.data());
+          copy_turned_slot({problem, Role::kA, tensors.a[0]}, slot, set, expected.data());
         }
         CHECK(std::memcmp(a + static_cast<std::size_t>(slot) * slot_bytes, expected.data(),
                           slot_bytes) == 0);
@@ -184,12 +184,12 @@ TEST_CASE("numbers that are renewed alone lie where a whole set has them") {
   change_b(change, tensors);
   change_rows(change, tensors);
   CHECK(replaced.size() == 6);
-  const auto holds = [&](const void* operand, const HostTensor& tensor) {
+  const auto holds = [&](const void* operand, Role role, const HostTensor& tensor) {
     const std::size_t slot_bytes = tensor.data.size() / 4;
     std::vector<std::byte> expected(slot_bytes);
     bool same = true;
     for (const std::int64_t slot : {0, 1, 3}) {
-      copy_turned_slot(tensor, 4, slot, 2, expected.data());
+      copy_turned_slot({problem, role, tensor}, slot, 2, expected.data());
       same = same && std::memcmp(place_in(operand, slot * std::ssize(expected)), expected.data(),
                                  slot_bytes) == 0;
     }
@@ -198,8 +198,10 @@ TEST_CASE("numbers that are renewed alone lie where a whole set has them") {
   const auto all_hold = [&] {
     const Operands& operands = sets.operands(2);
     return std::memcmp(operands.x, tensors.x.data.data(), tensors.x.data.size()) == 0 &&
-           holds(operands.a[0], tensors.a[0]) && holds(operands.a[1], tensors.a[1]) &&
-           holds(operands.b[0], tensors.b[0]) && holds(operands.b[1], tensors.b[1]);
+           holds(operands.a[0], Role::kA, tensors.a[0]) &&
+           holds(operands.a[1], Role::kA, tensors.a[1]) &&
+           holds(operands.b[0], Role::kB, tensors.b[0]) &&
+           holds(operands.b[1], Role::kB, tensors.b[1]);
   };
   CHECK_FALSE(all_hold());
   sets.renew(2, replaced);

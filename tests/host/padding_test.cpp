@@ -9,6 +9,7 @@
 #include "core/dtype.h"
 #include "device/memory.h"
 #include "measure/ceilings.h"
+#include "measure/small_changes.h"
 #include "ops/backends.h"
 #include "scenario/scenario.h"
 #include "verify/mutants.h"
@@ -139,6 +140,30 @@ TEST_CASE("padding: lanes of zeros do not make a row of h finer than its numbers
   loose.shrink_depth = 8;
   const std::vector<std::byte> got(tensors.h.data.size());
   CHECK(compare_output(problem, tensors, loose, got.data(), {0, 1, 2}).coarse_rows == 3);
+}
+
+TEST_CASE("padding: a number that is changed after timing is one of a lane that holds numbers") {
+  for (const char* op : {"expand", "linear"}) {
+    const Problem problem = make_problem(padded_case(std::string("op: ") + op + "\n"));
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      CAPTURE(seed);
+      Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+      Replaced replaced;
+      const SmallChange change{problem, 3, owned_rows(problem), seed, &replaced};
+      if (has_shrink(problem.op)) {
+        change_a(change, tensors);
+      } else {
+        change_rows(change, tensors);
+      }
+      change_b(change, tensors);
+      REQUIRE(replaced.size() > 2);
+      std::int64_t was_zero = 0;
+      for (const OldNumber& number : replaced) {
+        was_zero += number.value == 0 ? 1 : 0;
+      }
+      CHECK(was_zero == 0);
+    }
+  }
 }
 
 TEST_CASE("padding: the floor counts the zeros that are computed with") {

@@ -23,6 +23,7 @@ struct Rotation {
   bool add_inputs = true;
   CacheMode cache = CacheMode::kWeightsCold;
   std::int64_t launches = 64;
+  std::vector<std::int64_t> own_rank = {};  // lanes behind them hold zeros
 };
 
 // The looks at single launches of a backend that does what `trick` says, in a sequence that was
@@ -31,6 +32,11 @@ SingleLaunches looked_at(const Rotation& rotation, const Dishonest::Trick& trick
                          std::uint64_t secret = 12) {
   Problem problem = decode(rotation.op);
   problem.add_inputs = rotation.add_inputs;
+  if (!rotation.own_rank.empty()) {
+    problem.own_rank = rotation.own_rank;
+    problem.max_rank = 64;
+    problem.rank.assign(problem.rank.size(), problem.max_rank);
+  }
   const Dishonest backend(trick);
   const Numerics numerics = backend.numerics(problem);
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
@@ -103,6 +109,19 @@ TEST_CASE(
       CHECK(10 * seen.telling >= 9 * seen.looks);
       CHECK_FALSE(too_much_unseen(seen));
     }
+  }
+}
+
+TEST_CASE("single launches: of adapters padded with zeros enough are seen") {
+  for (Rotation of : rotations()) {
+    CAPTURE(name(of.op));
+    CAPTURE(name(of.cache));
+    CAPTURE(of.add_inputs);
+    of.own_rank = {1, 2, 8};
+    const SingleLaunches seen = looked_at(of, honest);
+    CHECK(seen.wrong == "");
+    CHECK(10 * seen.telling >= 9 * seen.looks);
+    CHECK_FALSE(too_much_unseen(seen));
   }
 }
 
