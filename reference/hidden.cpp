@@ -36,12 +36,57 @@ Inputs read_inputs(const Problem& problem, const Part& part, std::int64_t slice,
   return inputs;
 }
 
+// What the bound of each lane follows from: sums of magnitudes of the products of x and A, of the
+// terms of h (equal runs of K), and the most that a sum of some of the terms can come to.
+struct Sizes {
+  Buffer products, terms, some_terms;  // [rows, lanes]
+};
+
 // Some lanes of A, as read.
 struct Lanes {
   std::int64_t slice = 0, first = 0, count = 0;
-  Buffer a;            // [count, K]
-  Buffer value, size;  // [rows, count]: sums of the products with x, and of their magnitudes
+  Buffer a;      // [count, K]
+  Buffer value;  // [rows, count], sums of the products with x, then h
+  Sizes sizes;
+  Buffer error;  // [rows, count], of h
 };
+
+// Columns first ... first + count - 1 of rows of `k`.
+Buffer run_of(const Buffer& whole, std::int64_t k, std::int64_t first, std::int64_t count) {
+  Buffer run;
+  for (auto row = whole.begin(); row != whole.end(); row += k) {
+    run.insert(run.end(), row + first, row + first + count);
+  }
+  return run;
+}
+
+void size_terms(const Inputs& inputs, std::int64_t k, std::int64_t terms, Lanes& lanes) {
+  if (terms == 1) {
+    lanes.sizes.terms = lanes.sizes.some_terms = magnitudes(lanes.value);
+    return;
+  }
+  if (k % terms != 0) {  // which runs they are of is not known
+    lanes.sizes.terms = lanes.sizes.some_terms = lanes.sizes.products;
+    return;
+  }
+  const std::int64_t count = k / terms;
+  const std::int64_t rows = std::ssize(inputs.lowest_bits);
+  Buffer above(lanes.value.size());
+  Buffer below(lanes.value.size());
+  Buffer term(lanes.value.size());
+  for (std::int64_t first = 0; first < k; first += count) {
+    multiply().in_double(run_of(inputs.value, k, first, count).data(),
+                         run_of(lanes.a, k, first, count).data(), term.data(), rows, lanes.count,
+                         count);
+    for (std::size_t i = 0; i < term.size(); ++i) {
+      (term[i] > 0 ? above : below)[i] += std::fabs(term[i]);
+    }
+  }
+  for (std::size_t i = 0; i < term.size(); ++i) {
+    lanes.sizes.terms.push_back(above[i] + below[i]);
+    lanes.sizes.some_terms.push_back(std::max(above[i], below[i]));
+  }
+}
 
 void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inputs, double least,
                     Lanes& lanes) {
@@ -50,11 +95,11 @@ void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inpu
   read(problem.numbers.a, problem.a[at(lanes.slice)],
        (part.adapter * problem.max_rank + lanes.first) * k, lanes.count * k, lanes.a.data());
   lanes.value.resize(at(part.count() * lanes.count));
-  lanes.size.resize(lanes.value.size());
   multiply().in_double(inputs.value.data(), lanes.a.data(), lanes.value.data(), part.count(),
                        lanes.count, k);
+  lanes.sizes.products.resize(lanes.value.size());
   multiply().in_double(inputs.magnitude.data(), magnitudes(lanes.a, least).data(),
-                       lanes.size.data(), part.count(), lanes.count, k);
+                       lanes.sizes.products.data(), part.count(), lanes.count, k);
 }
 
 // Sum of |x||A| in units of the lowest bit of its terms, the scale included.
@@ -69,55 +114,88 @@ double largest_shrink_partial(const Problem& problem, const Part& part, const In
     const double a_bit = lowest_bit(lanes.a.data() + lane * k, k);
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const double unit = inputs.lowest_bits[at(row)] * a_bit;
-      largest = std::max(largest, lanes.size[at(row * lanes.count + lane)] / unit * scale_in_units);
+      largest = std::max(
+          largest, lanes.sizes.products[at(row * lanes.count + lane)] / unit * scale_in_units);
     }
   }
   return largest;
 }
 
-// Bound of a sum of K products, perhaps of partials in a narrow format; `size` is the sum of their
-// magnitudes.
-double sum_error(const Problem& problem, const Arithmetic& arithmetic, double sum, double size) {
+// Sizes of one lane of one row.
+struct Size {
+  double products = 0, terms = 0, some_terms = 0;
+};
+
+// Bound of the sums of products, perhaps of partials in a narrow format, of all terms together.
+double sum_error(const Problem& problem, const Arithmetic& arithmetic, const Size& size) {
   // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once.
   const bool wide = problem.numbers.x == Number::kFp32 || problem.numbers.a == Number::kFp32;
   const int product = wide ? 1 : 0;
   double error =
       share(gamma(static_cast<double>(arithmetic.shrink_depth + product), arithmetic.unit_roundoff),
-            size);
-  const auto terms = static_cast<double>(problem.in_features);
-  error += terms * (kSmallestFp32 + 0x1p-53 * size);
-  const auto parts = static_cast<double>(arithmetic.terms_of_h);
+            size.products);
+  const auto products = static_cast<double>(problem.in_features);
+  error += products * (kSmallestFp32 + 0x1p-53 * size.products);
   if (arithmetic.partial != Number::kFp32) {
     const Roundoff partial = roundoff(arithmetic.partial);
     const auto partials = static_cast<double>(arithmetic.partials);
-    // One partial is the whole sum, which is far smaller than the sum of magnitudes.
-    error += arithmetic.partials == 1 && arithmetic.terms_of_h == 1
-                 ? partial.relative * (sum + error)
-                 : share(gamma(partials, partial.relative), size + error);
-    error += parts * partials * partial.absolute;
-  }
-  if (arithmetic.intermediate != Number::kFp32 && arithmetic.terms_of_h > 1) {
-    const Roundoff stored = roundoff(arithmetic.intermediate);
-    error += share(gamma(parts, stored.relative), size + error) + parts * stored.absolute;
+    // One partial is a whole term, which is far smaller than the sum of its products' magnitudes.
+    error += arithmetic.partials == 1
+                 ? partial.relative * (size.terms + error)
+                 : share(gamma(partials, partial.relative), size.products + error);
+    error += static_cast<double>(arithmetic.terms_of_h) * partials * partial.absolute;
   }
   return error;
 }
 
-void bound_hidden(const Problem& problem, const Arithmetic& arithmetic, const Part& part,
-                  const Buffer& size, Hidden& hidden) {
+// Bound of a sum of terms that are stored in a narrow format before they are added, as may be what
+// has been added, in any order; `error` is what was lost in the terms, and the last rounding is not
+// counted. Each term is rounded once. Whatever the order, n terms take n - 1 additions, the last of
+// which gives the result; each of the others gives a sum of some of the terms, so no more than all
+// that are positive, or all that are negative, come to, and what was lost before it.
+double error_of_stored_terms(const Roundoff& stored, double terms, const Size& size, double error) {
+  error += stored.relative * (size.terms + error) + terms * stored.absolute;
+  return error + share(gamma(terms - 2, stored.relative), size.some_terms + error) +
+         terms * kSmallestFp32;
+}
+
+// `value` is h.
+double bound(const Problem& problem, const Arithmetic& arithmetic, const Part& part, Size size,
+             double value) {
   const double scale = problem.scale_at_shrink ? std::fabs(part.scale) : 1;
   const Roundoff stored = roundoff(arithmetic.intermediate);
-  for (std::size_t i = 0; i < size.size(); ++i) {
-    const double magnitude = std::fabs(hidden.value[i]);
-    const double sum = scale == 0 ? 0 : magnitude / scale;
-    double error = share(sum_error(problem, arithmetic, sum, size[i]), scale);
-    if (problem.scale_at_shrink) {
-      error += arithmetic.unit_roundoff * (magnitude + error) + kSmallestFp32;
+  const auto terms = static_cast<double>(arithmetic.terms_of_h);
+  double error = scale == 0 ? 0 : scale * sum_error(problem, arithmetic, size);
+  size.terms *= scale;
+  size.some_terms *= scale;
+  if (problem.scale_at_shrink) {
+    error += arithmetic.unit_roundoff * (size.terms + error) + terms * kSmallestFp32;
+  }
+  if (arithmetic.intermediate != Number::kFp32) {
+    if (arithmetic.terms_of_h > 1) {
+      error = error_of_stored_terms(stored, terms, size, error);
     }
-    if (arithmetic.intermediate != Number::kFp32) {
-      error += stored.relative * (magnitude + error) + stored.absolute;
+    error += stored.relative * (std::fabs(value) + error) + stored.absolute;
+  }
+  return error;
+}
+
+// Makes h of the sums of products, and its bound or its roundings.
+void finish_lanes(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+                  const Part& part, const Inputs& inputs, Lanes& lanes) {
+  if (rounding == Rounding::kBounded) {
+    size_terms(inputs, problem.in_features, arithmetic.terms_of_h, lanes);
+  }
+  lanes.error.resize(lanes.value.size());
+  for (std::size_t i = 0; i < lanes.value.size(); ++i) {
+    double& value = lanes.value[i];
+    value *= problem.scale_at_shrink ? part.scale : 1;
+    if (rounding == Rounding::kBounded) {
+      const Size size{lanes.sizes.products[i], lanes.sizes.terms[i], lanes.sizes.some_terms[i]};
+      lanes.error[i] = bound(problem, arithmetic, part, size, value);
+    } else {
+      value = round_to(arithmetic.intermediate, value);
     }
-    hidden.error[i] = error;
   }
 }
 
@@ -135,7 +213,6 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
     inputs.push_back(
         read_inputs(problem, part, static_cast<std::int64_t>(slice), rounding, least, threads));
   }
-  std::vector<Buffer> sizes(hidden.size());
   std::vector<Lanes> blocks;
   const std::int64_t most =
       std::max<std::int64_t>(8, kElementsPerBlock / std::max<std::int64_t>(1, problem.in_features));
@@ -145,10 +222,11 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
     }
     hidden[slice].value.resize(at(part.count() * part.rank));
     hidden[slice].error.resize(hidden[slice].value.size());
-    sizes[slice].resize(hidden[slice].value.size());
     for (std::int64_t first = 0; first < part.rank; first += most) {
-      blocks.push_back(
-          {static_cast<std::int64_t>(slice), first, std::min(most, part.rank - first), {}, {}, {}});
+      Lanes& lanes = blocks.emplace_back();
+      lanes.slice = static_cast<std::int64_t>(slice);
+      lanes.first = first;
+      lanes.count = std::min(most, part.rank - first);
     }
   }
   std::vector<double> largest(blocks.size());
@@ -156,32 +234,21 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
     Lanes lanes = blocks[at(block)];
     const Inputs& of_slice = inputs[problem.own_inputs ? at(lanes.slice) : 0];
     multiply_lanes(problem, part, of_slice, least, lanes);
+    if (rounding == Rounding::kModelled) {
+      largest[at(block)] = largest_shrink_partial(problem, part, of_slice, lanes);
+    }
+    finish_lanes(problem, arithmetic, rounding, part, of_slice, lanes);
+    Hidden& whole = hidden[at(lanes.slice)];
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const std::int64_t from = row * lanes.count;
       const std::int64_t to = row * part.rank + lanes.first;
-      std::copy_n(lanes.value.begin() + from, lanes.count,
-                  hidden[at(lanes.slice)].value.begin() + to);
-      std::copy_n(lanes.size.begin() + from, lanes.count, sizes[at(lanes.slice)].begin() + to);
-    }
-    if (rounding == Rounding::kModelled) {
-      largest[at(block)] = largest_shrink_partial(problem, part, of_slice, lanes);
+      std::copy_n(lanes.value.begin() + from, lanes.count, whole.value.begin() + to);
+      std::copy_n(lanes.error.begin() + from, lanes.count, whole.error.begin() + to);
     }
   });
   for (std::size_t block = 0; block < blocks.size(); ++block) {
     double& of_slice = hidden[at(blocks[block].slice)].largest_partial;
     of_slice = std::max(of_slice, largest[block]);
-  }
-  for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
-    Buffer& values = hidden[slice].value;
-    if (problem.scale_at_shrink) {
-      std::for_each(values.begin(), values.end(), [&](double& h) { h *= part.scale; });
-    }
-    if (rounding == Rounding::kBounded) {
-      bound_hidden(problem, arithmetic, part, sizes[slice], hidden[slice]);
-    } else {
-      std::for_each(values.begin(), values.end(),
-                    [&](double& h) { h = round_to(arithmetic.intermediate, h); });
-    }
   }
   return hidden;
 }

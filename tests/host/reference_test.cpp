@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "support/cpu_case.h"
 #include "support/reference_case.h"
 
 using namespace lora_bench::reference;
@@ -12,6 +15,7 @@ using namespace lora_bench::reference;
 namespace {
 
 using Values = std::vector<double>;
+using Values32 = std::vector<float>;
 using Flags = std::vector<std::uint8_t>;
 
 Rows all_rows(ReferenceCase& given, Rounding rounding = Rounding::kBounded,
@@ -246,6 +250,120 @@ TEST_CASE("reference: a narrow sum is rounded as often as partials meet") {
   given.x = {0x1p-60F, 0x1p-60F, 0, 0};
   CHECK(bound_of(Number::kFp16, 1) == doctest::Approx(3 * 0x1p-25).epsilon(1e-4).scale(0));
   CHECK(bound_of(Number::kFp16, 2) == doctest::Approx(3 * 2 * 0x1p-25).epsilon(1e-4).scale(0));
+}
+
+TEST_CASE("reference: stored terms of h are rounded as they are large, not as their products are") {
+  ReferenceCase given = small_case();
+  given.problem.expand = false;
+  given.problem.scale_at_shrink = false;
+  given.problem.in_features = given.problem.x_stride = given.problem.max_rank = 8;
+  given.adapter_of_token = {0};
+  given.x = Values32(8, 1);
+  given.a = {Values32(64, 1000)};
+  // Terms of two products each: 4, -1, 2, -3. Of products 800 and more.
+  std::copy_n(std::vector<float>{104, -100, 99, -100, 102, -100, 97, -100}.begin(), 8,
+              given.a[0].begin());
+  Arithmetic arithmetic;
+  arithmetic.unit_roundoff = 0;
+  arithmetic.intermediate = Number::kBf16;
+  arithmetic.terms_of_h = 4;
+  const double u = 0x1p-8;
+  const double of_terms = u * (4 + 1 + 2 + 3);
+  const double of_sums = 2 * u / (1 - 2 * u) * ((4 + 2) + of_terms);
+  const double of_result = u * (2 + of_terms + of_sums);
+  const double bound = all_rows(given, Rounding::kBounded, arithmetic).bound[0];
+  CHECK(bound == doctest::Approx(of_terms + of_sums + of_result).epsilon(1e-6).scale(0));
+
+  // A narrow partial is a whole term where each term is of one.
+  const auto more = [&](std::int64_t partials) {
+    Arithmetic narrow = arithmetic;
+    narrow.intermediate = Number::kFp32;
+    narrow.partial = Number::kBf16;
+    narrow.partials = partials;
+    return all_rows(given, Rounding::kBounded, narrow).bound[0];
+  };
+  CHECK(more(1) == doctest::Approx(of_terms).epsilon(1e-6).scale(0));
+  CHECK(more(2) > 100 * of_terms);
+
+  // Runs that do not divide K are not known: terms may be as large as the products.
+  arithmetic.terms_of_h = 3;
+  CHECK(all_rows(given, Rounding::kBounded, arithmetic).bound[0] > 800 * u);
+}
+
+TEST_CASE("reference: no order of adding stored terms of h leaves the bound") {
+  constexpr std::int64_t kLanes = 8;
+  constexpr std::int64_t kOfTerm = 3;
+  double most = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    lora_bench::test::Dice dice{seed};
+    const Number stored = dice.one_of<Number>({Number::kBf16, Number::kFp16});
+    const auto terms = dice.one_of<std::size_t>({2, 3, 4, 8});
+    const double u = stored == Number::kBf16 ? 0x1p-8 : 0x1p-11;
+    ReferenceCase given = small_case();
+    given.problem.expand = false;
+    given.problem.max_rank = kLanes;
+    given.problem.in_features = given.problem.x_stride = static_cast<std::int64_t>(terms) * kOfTerm;
+    given.adapter_of_token = {0};
+    given.rank = {kLanes};
+    given.problem.scale_at_shrink = dice.below(2) == 0;
+    given.scale = {0.75F};
+    const double scale = given.problem.scale_at_shrink ? 0.75 : 1;
+    given.x.clear();
+    given.a = {{}};
+    const std::int64_t k = given.problem.in_features;
+    for (std::int64_t i = 0; i < k; ++i) {
+      given.x.push_back(static_cast<float>(dice.below(2001) - 1000));
+    }
+    // Of every second case one term is far larger than the others.
+    for (std::int64_t i = 0; i < kLanes * k; ++i) {
+      const bool small = seed % 2 == 0 && i % k >= kOfTerm;
+      given.a[0].push_back(static_cast<float>(dice.below(2001) - 1000) *
+                           (small ? 0x1p-22F : 0x1p-10F));
+    }
+    Arithmetic arithmetic;
+    arithmetic.intermediate = stored;
+    arithmetic.terms_of_h = static_cast<std::int64_t>(terms);
+    arithmetic.shrink_depth = kOfTerm + arithmetic.terms_of_h;
+    const Rows rows = all_rows(given, Rounding::kBounded, arithmetic);
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      Values real(terms);
+      for (std::int64_t i = 0; i < k; ++i) {
+        real[static_cast<std::size_t>(i / kOfTerm)] +=
+            scale * static_cast<double>(given.x[static_cast<std::size_t>(i)]) *
+            static_cast<double>(given.a[0][static_cast<std::size_t>(lane * k + i)]);
+      }
+      const double expected = rows.expected[static_cast<std::size_t>(lane)];
+      const double bound = rows.bound[static_cast<std::size_t>(lane)];
+      // Every rounding goes up, or to the nearest; the largest first, or the positive, or any.
+      for (int order = 0; order < 6; ++order) {
+        for (const bool up : {true, false}) {
+          const auto round = [&](double value) {
+            return up ? value + u * std::fabs(value) : round_to(stored, value);
+          };
+          Values left;
+          for (const double term : real) {
+            left.push_back(round(term));
+          }
+          std::sort(left.begin(), left.end(), [&](double one, double other) {
+            return order == 0 ? std::fabs(one) > std::fabs(other) : one > other;
+          });
+          while (left.size() > 1) {
+            const std::size_t first =
+                order < 2 ? 0 : static_cast<std::size_t>(dice.below(std::ssize(left)));
+            std::swap(left[0], left[first]);
+            const std::size_t second =
+                order < 2 ? 1 : 1 + static_cast<std::size_t>(dice.below(std::ssize(left) - 1));
+            left[0] = round(left[0] + left[second]);
+            left.erase(left.begin() + static_cast<std::ptrdiff_t>(second));
+          }
+          const double off = std::fabs(left[0] - expected);
+          REQUIRE(off <= bound);
+          most = std::max(most, off / bound);
+        }
+      }
+    }
+  }
+  CHECK(most > 0.95);
 }
 
 TEST_CASE("reference: the error of a rounded delta is half a unit of delta, not of y") {
