@@ -154,6 +154,12 @@ FillSizes real_sizes(const Problem& problem, double delta, std::vector<float> sc
       3 * h / std::sqrt(static_cast<double>(std::max<std::int64_t>(problem.in_features, 1))));
   sizes.h.factor = static_cast<float>(std::sqrt(3.0));
   sizes.bias.factor = 0.5F;
+  // A given h is as large as what is added to it: neither hides the other.
+  for (std::size_t slot = 0; problem.adds_to_h() && slot < sizes.scale.size(); ++slot) {
+    const double size = std::abs(static_cast<double>(sizes.scale[slot]));
+    const bool scaled = problem.scale_at == ScaleAt::kShrink && size > 0;
+    sizes.added_to.push_back(static_cast<float>(scaled ? size * h : h));
+  }
   for (std::size_t slot = 0; slot < sizes.scale.size(); ++slot) {
     const double lanes = static_cast<double>(std::max<std::int64_t>(problem.rank[slot], 1));
     const double magnitude = std::abs(applied_scale(problem, sizes.scale[slot]));

@@ -18,6 +18,8 @@ struct FillSizes {
   ElementLaw x, a, h, y, bias;
   std::vector<ElementLaw> b;  // [slots]
   std::vector<float> scale;   // [slots]
+  // [slots] What h is times where a shrink adds to it; empty: 1.
+  std::vector<float> added_to;
 };
 
 // Depends on shapes, ranks, scales, seed and which adapters the batch uses, never on its order:

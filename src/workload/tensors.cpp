@@ -189,6 +189,9 @@ class Drawer {
       }
       const std::int64_t drawn = own_lanes(adapter_of(token));
       RowRecipe recipe{.law = sizes_.h, .drawn = drawn, .zeros = lanes(adapter_of(token)) - drawn};
+      if (!sizes_.added_to.empty() && adapter_of(token) != kNoAdapter) {
+        recipe.law.factor *= sizes_.added_to[static_cast<std::size_t>(adapter_of(token))];
+      }
       if (uneven_) {
         recipe.bend = uneven_->row_of_h(token, drawn);
         recipe.as_row = row - token + uneven_->source_of(token);

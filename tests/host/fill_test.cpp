@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "ops/backends.h"
 #include "reference/reference.h"
+#include "support/cpu_case.h"
 #include "support/workload_case.h"
 #include "workload/fill_sizes.h"
 #include "workload/tensors.h"
@@ -406,6 +408,51 @@ TEST_CASE("a y that is overwritten holds NaN that no arithmetic leaves as they a
     }
     const std::vector<float> timed = values_of(drawn(false, Fill::kTiming));
     CHECK(none_nan(timed, 0, static_cast<std::int64_t>(timed.size())));
+  }
+}
+
+TEST_CASE("a given h to which shrink adds is as large as what is added, whatever the scale") {
+  for (const Dtype dtype : {Dtype::kFp32, Dtype::kFp16}) {
+    for (const ScaleAt scale_at : {ScaleAt::kShrink, ScaleAt::kExpand}) {
+      Case spec = workload_case(60, 6);
+      spec.op = Op::kShrink;
+      spec.shrink_adds = true;
+      spec.dtype = dtype;
+      spec.scale_at = scale_at;
+      spec.layer.in_features = 64;
+      spec.adapters.rank.list = {16};
+      spec.adapters.scale = {1, 0.002, 0, -1.3, 8, 0.25};
+      if (dtype == Dtype::kFp32) {
+        spec.adapters.scale = {1, -0x1p-20, 0, -12000, 8, 0.25};
+      }
+      spec.skew.kind = Skew::kDistinct;
+      const Problem problem = problem_of(spec);
+      const Tensors tensors = draw_tensors(problem, Fill::kBounded, 3);
+      const std::vector<float> given = values_of(tensors.h);
+      Problem overwriting = problem;
+      overwriting.shrink_adds = false;
+      const test::HostResult made =
+          test::launch_on_host(*make_cpu_backend({1, ""}), overwriting, tensors);
+      const std::vector<float> added = values_of(made.h);
+      for (const std::int32_t slot : problem.plan.active_ids) {
+        double of_given = 0, of_added = 0;
+        for (std::int64_t token = 0; token < problem.tokens; ++token) {
+          for (std::int64_t lane = 0; lane < 16; ++lane) {
+            const auto at = static_cast<std::size_t>(token * 16 + lane);
+            if (problem.plan.adapter_of_token[static_cast<std::size_t>(token)] == slot) {
+              of_given += std::fabs(static_cast<double>(given[at]));
+              of_added += std::fabs(static_cast<double>(added[at]));
+            }
+          }
+        }
+        CAPTURE(name(dtype));
+        CAPTURE(slot);
+        const bool nothing =
+            tensors.scale[static_cast<std::size_t>(slot)] == 0 && scale_at == ScaleAt::kShrink;
+        CHECK(of_given > 0);
+        CHECK((nothing ? of_added == 0 : of_given > of_added / 2 && of_given < 2 * of_added));
+      }
+    }
   }
 }
 

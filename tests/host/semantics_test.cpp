@@ -173,7 +173,10 @@ TEST_CASE("semantics: a plugin is given what its descriptor names, and nothing e
 }
 
 TEST_CASE("adding shrink: proof passes what adds to h and fails what overwrites it") {
-  for (const char* more : {"", "intermediate: bf16\n", "dtype: fp32\nscale_at: expand\n"}) {
+  for (const char* more :
+       {"", "intermediate: bf16\n", "dtype: fp32\nscale_at: expand\n",
+        "adapters.scale: [-9.5e-7, 1.0]\n", "adapters.scale: [-9.5e-7]\nintermediate: bf16\n",
+        "adapters.scale: [12000, 0.002]\n"}) {
     CAPTURE(more);
     const Problem problem =
         problem_with(std::string("op: shrink\nshrink_adds: true\nmeasure: false\n") + more);
