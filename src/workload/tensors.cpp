@@ -264,7 +264,7 @@ class Drawer {
   }
   // Those of them that hold numbers and not zeros.
   [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const {
-    return problem_.own_rank.empty()
+    return problem_.own_rank.empty() || slot == kNoAdapter
                ? lanes(slot)
                : std::min(lanes(slot), problem_.own_rank[static_cast<std::size_t>(slot)]);
   }

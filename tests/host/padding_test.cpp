@@ -78,6 +78,22 @@ TEST_CASE("padding: lanes behind an adapter's own hold zeros in A and B, in ever
   }
 }
 
+TEST_CASE("padding: an h that is given to a row without an adapter holds numbers in every lane") {
+  Case spec = padded_case("op: expand\nno_adapter: 50%\n");
+  spec.adapters.max_rank = 512;
+  const Problem problem = make_problem(spec);
+  const std::vector<float> h = numbers(draw_tensors(problem, Fill::kTiming, 5).h);
+  std::int64_t rows = 0;
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    if (problem.plan.adapter_of_token[static_cast<std::size_t>(token)] == kNoAdapter) {
+      ++rows;
+      const auto first = h.begin() + token * 512;
+      CHECK(std::count(first, first + 512, 0.0F) == 0);
+    }
+  }
+  CHECK(rows == 6);
+}
+
 TEST_CASE("padding: a backend that reads all lanes is right on zeros and wrong on what is unread") {
   const auto memory = make_host_memory();
   const auto cpu = make_cpu_backend();
