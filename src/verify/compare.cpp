@@ -45,7 +45,7 @@ class Comparer {
   void compare(const reference::Rows& rows, std::size_t begin, std::size_t end);
   [[nodiscard]] const Comparison& found() const { return found_; }
   [[nodiscard]] std::int64_t proves_nothing() const { return proves_nothing_; }
-  [[nodiscard]] std::int64_t always_zero() const { return always_zero_; }
+  [[nodiscard]] std::int64_t getting_nothing() const { return getting_nothing_; }
 
  private:
   // What is accepted of an owned element.
@@ -59,7 +59,7 @@ class Comparer {
                   double bound);
   [[nodiscard]] double without_effect(std::int64_t token, std::int64_t index) const;
   [[nodiscard]] bool coarse(const reference::Rows& rows, std::size_t row) const;
-  [[nodiscard]] bool is_always_zero(std::int64_t token, std::int64_t column) const;
+  [[nodiscard]] bool gets_nothing(std::int64_t token, std::int64_t column) const;
   [[nodiscard]] double element(const std::byte* array, std::int64_t index) const;
   // Where the element lies in the output, as output_index() has it.
   [[nodiscard]] std::int64_t index_of(std::int64_t token, std::int64_t column) const {
@@ -79,7 +79,7 @@ class Comparer {
   const std::byte* before_;
   Comparison found_;
   std::int64_t proves_nothing_ = 0;
-  std::int64_t always_zero_ = 0;
+  std::int64_t getting_nothing_ = 0;
 };
 
 Comparer::Accepted Comparer::accepted(double expected, double bound) const {
@@ -133,14 +133,16 @@ double Comparer::without_effect(std::int64_t token, std::int64_t index) const {
   return idle_leaves_before_ || !problem_.acts_on(token) ? element(before_, index) : 0;
 }
 
-// A lane of h behind those that hold numbers is 0 whatever x is: it is held against that, but a
-// case with many of them is no duller.
-bool Comparer::is_always_zero(std::int64_t token, std::int64_t column) const {
-  if (expands_ || problem_.own_rank.empty()) {
-    return false;
-  }
+// Whether nothing comes to an owned element, whatever x is: a lane of h behind those that hold
+// numbers, a column of a slice without a bias where the adapter has rank 0. It is held against
+// that, but a case with many of them is no duller.
+bool Comparer::gets_nothing(std::int64_t token, std::int64_t column) const {
   const std::int32_t adapter = problem_.plan.adapter_of_token[static_cast<std::size_t>(token)];
-  return column % problem_.max_rank >= problem_.own_lanes(adapter);
+  if (!expands_) {
+    return !problem_.own_rank.empty() && column % problem_.max_rank >= problem_.own_lanes(adapter);
+  }
+  return problem_.acts(adapter) && problem_.rank[static_cast<std::size_t>(adapter)] == 0 &&
+         !problem_.has_bias(place_of(problem_, column).slice);
 }
 
 // Whether what is declared would hide an error of an eighth of a row's result, as it is typically,
@@ -153,7 +155,7 @@ bool Comparer::coarse(const reference::Rows& rows, std::size_t row) const {
     for (std::int64_t column = 0; column < rows.columns; ++column) {
       const auto at = static_cast<std::size_t>(first + column);
       if (rows.owned[at] != 0 && format_.holds(rows.expected[at]) &&
-          !is_always_zero(rows.tokens[row], column)) {
+          !gets_nothing(rows.tokens[row], column)) {
         const std::int64_t index = index_of(rows.tokens[row], column);
         visit(rows.expected[at] - (adds_ ? element(before_, index) : 0), rows.bound[at]);
       }
@@ -188,8 +190,8 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
         const Accepted range = accepted(expected, rows.bound[at]);
         ++found_.owned;
         const bool blind = proves_nothing(range, without_effect(rows.tokens[row], index));
-        if (is_always_zero(rows.tokens[row], column)) {
-          ++always_zero_;
+        if (gets_nothing(rows.tokens[row], column)) {
+          ++getting_nothing_;
         } else {
           proves_nothing_ += blind ? 1 : 0;
         }
@@ -237,14 +239,14 @@ class Parts {
     all_.first.insert(all_.first.end(), found.first.begin(),
                       found.first.begin() + static_cast<std::ptrdiff_t>(shown));
     proves_nothing_ += part.proves_nothing();
-    always_zero_ += part.always_zero();
+    getting_nothing_ += part.getting_nothing();
   }
   void note_partial(double largest) {
     all_.largest_partial = std::max(all_.largest_partial, largest);
   }
   [[nodiscard]] Comparison result() const {
     Comparison result = all_;
-    const std::int64_t others = all_.owned - always_zero_;
+    const std::int64_t others = all_.owned - getting_nothing_;
     if (others > 0) {
       result.zero_share = static_cast<double>(proves_nothing_) / static_cast<double>(others);
     } else {
@@ -256,7 +258,7 @@ class Parts {
  private:
   Comparison all_;
   std::int64_t proves_nothing_ = 0;
-  std::int64_t always_zero_ = 0;  // of all owned
+  std::int64_t getting_nothing_ = 0;  // of all owned
 };
 
 void compare_rows(const Problem& problem, const Tensors& tensors, const reference::Rows& rows,

@@ -101,8 +101,8 @@ struct Comparison {
   std::int64_t wrong = 0;
   double bound_share = 0;  // the least error before the final rounding that explains the result
   // Of owned elements, for which what is accepted holds what an op that does nothing would leave
-  // (after many launches, what half of them would), or has no end. Lanes of h that are 0 by
-  // `own_rank` do not count where there are others.
+  // (after many launches, what half of them would), or has no end. Those to which nothing
+  // comes, lanes of zeros and rank 0 without a bias, do not count where there are others.
   double zero_share = 0;
   // Rows in most of whose elements the bound alone reaches an eighth of what the op adds there.
   std::int64_t coarse_rows = 0;

@@ -230,6 +230,7 @@ TEST_CASE("bias of some slices: what names no slice, or no bias, is refused") {
 TEST_CASE("bias of rank 0: proof passes what adds it and fails what leaves the rows alone") {
   for (const char* more :
        {"", "dtype: fp32\n", "adapters.rank: 0\n", "adapters.bias_slices: [1]\n",
+        "adapters.rank: 0\nadapters.bias_slices: [1]\nlayer.out: [31, 1]\n",
         "plan: {form: chunked, idle_segments: true}\n", "add_inputs: false\nidle_rows: zeroed\n"}) {
     CAPTURE(more);
     const Problem problem =
