@@ -266,7 +266,8 @@ struct CublasLt::State {
       auto made = std::make_unique<Known>(shape);
       constexpr int kMost = 8;
       const bool timed = algorithm == BaseAlgorithm::kQuickest;
-      LtChoices choices = made->descriptors.choices(handle, shape, kMost);
+      LtChoices choices =
+          made->descriptors.choices(handle, shape, timed || shape.rounds_sums() ? kMost : 1);
       keep_right(choices, handle, shape, made->descriptors, timed ? kMost : 1);
       std::size_t chosen = 0;
       if (timed) {

@@ -24,6 +24,8 @@ struct LtShape {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t x_stride = 0, w_stride = 0;
   std::int64_t x_alignment = 256;  // of the address of x, in bytes; w and out have 256
+  // Whether a product that is rounded before what is added to it would show.
+  [[nodiscard]] bool rounds_sums() const { return (bias || adds) && out != Dtype::kFp32; }
   [[nodiscard]] auto in_order() const {
     return std::tie(dtype, out, bias, adds, rows, columns, depth, x_stride, w_stride, x_alignment);
   }

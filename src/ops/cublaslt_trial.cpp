@@ -127,8 +127,7 @@ bool all_are(float value, const void* device, Dtype dtype, std::int64_t count) {
 }  // namespace
 
 bool rounds_once(const LtShape& shape, std::int64_t workspace_bytes, const LtMultiply& multiply) {
-  if (!(shape.bias || shape.adds) || shape.out == Dtype::kFp32 ||
-      shape.rows * shape.columns * shape.depth == 0) {
+  if (!shape.rounds_sums() || shape.rows * shape.columns * shape.depth == 0) {
     return true;
   }
   const RoundingProbe probe = rounding_probe_of(shape.out);
