@@ -25,7 +25,8 @@ extern "C" {
 enum {
   LORA_BENCH_SHRINK = 0,    /* h = x A^T; the result is h */
   LORA_BENCH_EXPAND = 1,    /* y (+)= h B^T; h is given */
-  LORA_BENCH_LINEAR = 2,    /* both; h is room for yours, of `h_dtype`; nobody looks at it */
+  LORA_BENCH_LINEAR = 2,    /* both; h is room for yours, of `h_dtype`; nobody looks
+                             * at it, but gaps of h_stride stay unwritten */
   LORA_BENCH_EMBEDDING = 3, /* as expand */
   LORA_BENCH_LOGITS = 4     /* as linear, one slice, rows are the sampled ones */
 };
@@ -63,13 +64,15 @@ enum {
   LORA_BENCH_TAKES_OTHER_LAYOUTS = 1 << 8,       /* lora_bench_problem.placing and the strides behind
                                                   * it */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
-                                                  * above a rank, and is given steps alone where
-                                                  * these are zero */
+                                                  * above a rank that is not 0, and is given steps
+                                                  * alone where these are zero. Adapters of rank 0
+                                                  * hold NaN all the same: leave their rows alone */
 };
 /* lora_bench_problem.plan_form: which index arrays lora_bench_operands has; docs/plan.md shows them */
 enum { LORA_BENCH_PLAN_SORTED = 0, LORA_BENCH_PLAN_KERNEL = 1, LORA_BENCH_PLAN_CHUNKED = 2 };
 /* lora_bench_problem.placing: where slice i of slot s begins, from a[i], b[i], bias[i] and h on, and of
- * row t: r is the adapter's rank, N the sum of all widths.
+ * row t: r is the adapter's rank, N the sum of all widths. Of STACKED the addresses of the slices
+ * differ already; of PACKED all a[i] are one.
  *             a                            b                 bias         h
  *   SEPARATE  s max_rank a_stride          s N_i b_stride    s N_i        (i tokens + t) h_stride
  *   STACKED   s slices max_rank a_stride   s N b_stride      s N          t h_stride + i max_rank
@@ -129,7 +132,7 @@ typedef struct lora_bench_problem {
   int64_t groups;           /* entries of active_ids that a launch has to look at: for the batch, or
                              * with plan.grid slots for any batch over these slots */
   int64_t chunk;            /* of form chunked: most rows of a segment; else 0 */
-  int32_t placing;          /* LORA_BENCH_SEPARATE ..., how slices lie: docs/your-kernel.md */
+  int32_t placing;          /* LORA_BENCH_SEPARATE ..., how slices lie: see that enum */
   int32_t reserved_too;     /* 0 */
   /* Elements from one to the next, whatever `takes` says. */
   int64_t x_column_stride;  /* column of x; else 1 */

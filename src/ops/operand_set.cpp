@@ -29,6 +29,11 @@ HeldOperand held_of(StoredOperand stored) {
   return held;
 }
 
+// Whether elements of nobody lie between rows that the op writes.
+bool has_gaps(const HeldOperand& held) {
+  return held.stored != nullptr && !held.input && held.stored->pitch > held.stored->lanes;
+}
+
 HeldOperand held_apart(const std::string& name, std::int64_t elements, std::int64_t element_bytes,
                        bool input) {
   HeldOperand held;
@@ -121,10 +126,14 @@ OperandSet::Contents OperandSet::contents(const HeldOperand& held, const Tensors
   if (held.operand) {
     const bool left_out = held.is_weights() && layout_.poisoned_weights;
     if (!held.operand->given || left_out) {
+      if (has_gaps(held) && tensors.gap != GuardedBuffer::kPoison) {
+        contents.own = bytes_with_gaps(*held.stored, GuardedBuffer::kPoison, tensors.gap);
+        contents.data = contents.own.data();
+      }
       return contents;
     }
     if (held.stored != nullptr) {
-      contents.own = stored_bytes(*held.stored, tensors, GuardedBuffer::kPoison);
+      contents.own = stored_bytes(*held.stored, tensors, tensors.gap);
     }
     contents.data =
         held.stored != nullptr ? contents.own.data() : tensors.of(*held.operand).data.data();
@@ -144,6 +153,7 @@ std::vector<std::byte> OperandSet::output_of(std::vector<std::byte> buffer) cons
 }
 
 void OperandSet::fill(const Tensors& tensors) {
+  gap_ = tensors.gap;
   for (std::size_t index = 0; index < held_.size(); ++index) {
     HeldOperand& held = held_[index];
     if (held.bytes == 0) {
@@ -207,12 +217,10 @@ std::string OperandSet::damage() const {
 
 std::string OperandSet::damage_of_gaps() const {
   for (const HeldOperand& held : held_) {
-    if (held.buffer == nullptr || held.shared || held.stored == nullptr || held.input ||
-        held.stored->pitch == held.stored->lanes) {
+    if (held.buffer == nullptr || held.shared || !has_gaps(held)) {
       continue;
     }
-    const std::int64_t row =
-        row_with_written_gap(*held.stored, held.buffer->download(), GuardedBuffer::kPoison);
+    const std::int64_t row = row_with_written_gap(*held.stored, held.buffer->download(), gap_);
     if (row >= 0) {
       return damaged_guard(held.name, fmt::format("the gap behind row {} was written", row));
     }

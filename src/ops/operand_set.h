@@ -98,6 +98,7 @@ class OperandSet {
   Memory* memory_ = nullptr;
   OperandLayout layout_;
   Role output_ = Role::kY;
+  std::byte gap_{};  // what gaps of h hold
   std::shared_ptr<const std::vector<IndexArray>> arrays_;
   std::vector<HeldOperand> held_;
   Operands operands_;

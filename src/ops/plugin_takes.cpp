@@ -37,7 +37,6 @@ static_assert([] {
 
 std::string not_named(const Problem& problem, std::uint64_t takes) {
   const bool poisoned =
-      problem.own_rank.empty() &&
       std::any_of(problem.rank.begin(), problem.rank.end(),
                   [&](std::int64_t rank) { return rank > 0 && rank < problem.max_rank; });
   if ((takes & LORA_BENCH_READS_PADDING) != 0 && poisoned) {

@@ -177,6 +177,31 @@ void check_plan(const Reader& file, const Plan& plan) {
   check("group_starts", plan.group_starts);
 }
 
+// How the case has its operands, which lie in the file without gaps all the same.
+Layout read_layout(const Reader& file, const Problem& problem) {
+  const auto layout = file.value<nlohmann::json>("layout");
+  const auto number = [&](const char* name) {
+    if (!layout.is_object() || !layout.contains(name) || !layout[name].is_number_integer()) {
+      file.refuse(fmt::format("'layout' of its metadata has no number '{}'", name));
+    }
+    return layout[name].get<std::int64_t>();
+  };
+  Layout read;
+  const std::string placing = layout.is_object() ? layout.value("placing", "") : "";
+  const auto& names = EnumNames<Placing>::kNames;
+  const auto found = std::find(names.begin(), names.end(), placing);
+  if (found == names.end()) {
+    file.refuse(fmt::format("'layout' of its metadata has placing '{}'", placing));
+  }
+  read.placing = static_cast<Placing>(found - names.begin());
+  read.x_column_stride = number("x_column_stride");
+  const bool apart = read.placing == Placing::kSeparate;
+  read.a_gap = number("a_stride") - problem.in_features;
+  read.b_gap = number("b_stride") - problem.max_rank;
+  read.h_gap = number("h_stride") - (apart ? 1 : problem.slices()) * problem.max_rank;
+  return read;
+}
+
 Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
@@ -204,6 +229,10 @@ Problem read_problem(const Reader& file) {
     }
   }
   problem.bias = !problem.bias_slices.empty();
+  problem.own_rank = file.sizes("own_rank");
+  problem.plan_form =
+      file.one_of("plan_form", {PlanForm::kSorted, PlanForm::kKernel, PlanForm::kChunked});
+  problem.layout = read_layout(file, problem);
   problem.x_stride = stride_of(file, "x", problem.in_features);
   problem.y_stride = stride_of(file, "y_before", columns);
   problem.rank = file.list<std::int64_t>("rank", "I64");

@@ -299,7 +299,11 @@ void Relations::other_batches() {
   constexpr std::size_t kBatches = 5;
   for (std::size_t i = 0; i < to_record.size(); ++i) {
     const Problem& recorded = to_record[i];
-    if (!backend_.numerics(recorded).replays_other_batches || !supports(recorded) || failed_) {
+    // A grid of the groups in use is for its own batch.
+    const bool for_any_batch =
+        recorded.plan_form == PlanForm::kSorted || recorded.plan_grid == PlanGrid::kSlots;
+    if (!for_any_batch || !backend_.numerics(recorded).replays_other_batches ||
+        !supports(recorded) || failed_) {
       continue;
     }
     if (batches.empty()) {

@@ -56,19 +56,18 @@ void Stage::change(std::string_view input, const Tensors& tensors) {
 }
 
 void Stage::upload(const HeldOperand& held, const Tensors& tensors) {
-  if (held.buffer != nullptr) {
-    held.buffer->upload(set_.contents(held, tensors).data, held.bytes);
+  if (held.buffer == nullptr) {
+    return;
+  }
+  const OperandSet::Contents contents = set_.contents(held, tensors);
+  if (contents.data != nullptr) {
+    held.buffer->upload(contents.data, held.bytes);
+  } else {
+    held.buffer->poison();
   }
 }
 
-void Stage::restore_output() {
-  const HeldOperand& output = set_.output();
-  if (output.operand->given) {
-    upload(output, *tensors_);
-  } else if (output.buffer != nullptr) {
-    output.buffer->poison();
-  }
-}
+void Stage::restore_output() { upload(set_.output(), *tensors_); }
 
 void Stage::restore_rows() {
   for (const HeldOperand& held : set_.held()) {

@@ -199,6 +199,15 @@ std::vector<std::byte> stored_bytes(const StoredOperand& stored, const Tensors& 
   return bytes;
 }
 
+std::vector<std::byte> bytes_with_gaps(const StoredOperand& h, std::byte lanes, std::byte gap) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(h.whole.bytes()), gap);
+  const std::int64_t element = size_bytes(h.whole.dtype);
+  for (std::int64_t first = 0; first < h.whole.elements; first += h.pitch) {
+    std::fill_n(bytes.begin() + first * element, h.lanes * element, lanes);
+  }
+  return bytes;
+}
+
 std::vector<std::byte> tensor_bytes_of(const StoredOperand& stored,
                                        std::span<const std::byte> buffer, std::byte gap) {
   const StoredPart& part = stored.parts.front();

@@ -41,6 +41,9 @@ struct StoredOperand {
 // The bytes of a buffer whose gaps hold `gap`.
 [[nodiscard]] std::vector<std::byte> stored_bytes(const StoredOperand& stored,
                                                   const Tensors& tensors, std::byte gap);
+// The bytes of an h whose lanes hold `lanes` and whose gaps hold `gap`.
+[[nodiscard]] std::vector<std::byte> bytes_with_gaps(const StoredOperand& h, std::byte lanes,
+                                                     std::byte gap);
 // The operand of a buffer with one part as tensors have it; what no run covers holds `gap`.
 [[nodiscard]] std::vector<std::byte> tensor_bytes_of(const StoredOperand& stored,
                                                      std::span<const std::byte> buffer,

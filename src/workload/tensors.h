@@ -34,6 +34,7 @@ struct Tensors {
   HostTensor x, h, y;
   std::vector<HostTensor> a, b, bias;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
+  std::byte gap{0xFF};       // every byte that a layout leaves between elements: NaN, or a number
 
   [[nodiscard]] HostTensor& of(const Operand& operand);
   [[nodiscard]] const HostTensor& of(const Operand& operand) const;

@@ -72,6 +72,22 @@ TEST_CASE("check proves what a backend wrote, for every op") {
   }
 }
 
+TEST_CASE("check proves a case of every layout, padding and form of a plan") {
+  for (const std::string set :
+       {"adapters.placing=stacked", "adapters.placing=packed", "adapters.a_stride=8192",
+        "adapters.b_stride=100", "layer.h_stride=1000", "adapters.padding=zeros",
+        "plan.form=kernel", "plan.form=chunked"}) {
+    const TemporaryFolder folder;
+    const std::string exported = export_case(
+        folder, {"--set", set, "--set", "measure=false", "--set", "adapters.max_rank=16"});
+    const ProcessResult result = check(exported, exported);
+    CAPTURE(set);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.out, "PASSED decode8-rank8: "));
+  }
+}
+
 TEST_CASE("one element that is doubled is not taken for rounded partial sums") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);

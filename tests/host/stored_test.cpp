@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,7 +54,7 @@ const std::vector<std::vector<std::string>> kLayouts{
 
 Status status_of(const Backend& backend, const Problem& problem) {
   const auto memory = make_host_memory();
-  return verify(problem, backend, *memory, {}).status;
+  return verify(problem, backend, *memory, {.relations = true}).status;
 }
 
 }  // namespace
@@ -139,6 +140,51 @@ TEST_CASE("layouts: proof passes what follows them and fails what does not") {
   CHECK(status_of(*make_mutant("gap-of-h-written"), packed) == Status::kFailed);
   CHECK(status_of(*make_mutant("x-columns-taken-dense"), problem_with(kLayouts[5])) ==
         Status::kFailed);
+}
+
+namespace {
+
+// Adds to what lies behind rows of h, or adds what lies behind a lane of A unless that is NaN.
+class InGaps final : public Backend {
+ public:
+  explicit InGaps(bool writes) : writes_(writes) {}
+  std::string_view name() const override { return "in-gaps"; }
+  std::string_view summary() const override { return "looks where nobody may"; }
+  Space space() const override { return Space::kHost; }
+  Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  Numerics numerics(const Problem& problem) const override {
+    return plain_formula_numerics(problem);
+  }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  void launch(const Problem& problem, const Operands& operands, Stream) const override {
+    apply_plain_formula(problem, operands);
+    auto* const h = static_cast<float*>(operands.h);
+    for (std::int64_t token = 0; token < problem.tokens; ++token) {
+      if (!problem.acts_on(token)) {
+        continue;
+      }
+      const std::int32_t slot = operands.adapter_of_token[token];
+      const float behind = load(problem.dtype[Role::kA], operands.a[0],
+                                problem.a_at(0, slot, 0, 0) + problem.in_features);
+      if (writes_) {
+        h[problem.h_at(0, token, 0, problem.h_pitch() - 1)] += 1;
+      } else if (!std::isnan(behind)) {
+        h[problem.h_at(0, token, 0, 0)] += behind;
+      }
+    }
+  }
+
+ private:
+  bool writes_;
+};
+
+}  // namespace
+
+TEST_CASE("layouts: gaps hold numbers too, so that who adds to one or reads one fails") {
+  const Problem problem = problem_with({"op=shrink", "layer.h_stride=11", "adapters.a_stride=50"});
+  CHECK(status_of(InGaps(true), problem) == Status::kFailed);
+  CHECK(status_of(InGaps(false), problem) == Status::kFailed);
+  CHECK(status_of(InGaps(false), problem_with({"op=shrink"})) == Status::kFailed);
 }
 
 TEST_CASE("layouts: a stride that is too short, and time, are refused") {
