@@ -89,7 +89,9 @@ void refuse_beside_profile(const CLI::App& command) {
 }
 
 RunRequest request_of(const RunOptions& options, const Invocation& invocation) {
-  RunRequest request = request_for(options.selection);
+  Selection selection = options.selection;
+  selection.timed = !options.no_time;
+  RunRequest request = request_for(selection);
   request.relations = options.relations;
   request.timing = !options.no_time;
   request.touch = options.touch;

@@ -109,6 +109,7 @@ std::vector<Scenario> load_selected(const Selection& selection) {
     options.tuning.fault = fault_of_being_tuned;
   }
   options.keep_refused = true;
+  options.timed = selection.timed;
   if (selection.seed) {
     options.overrides.push_back(fmt::format("seed={}", *selection.seed));
   }

@@ -24,6 +24,7 @@ struct Selection {
   std::vector<std::string> backends;
   std::string tuning;       // file of `tune`, "" = none
   bool takes_tuned = true;  // cases that say what auto shall launch
+  bool timed = true;        // false: nothing is, so that what is proved alone may be asked
   std::optional<std::uint64_t> seed;
   std::int64_t max_cases = LoadOptions{}.max_cases;
 };

@@ -120,6 +120,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   if (command.selection.files.empty()) {
     command.selection.files = shipped_suite();
   }
+  command.selection.timed = false;
   RunRequest request = request_for(command.selection);
   request.relations = !command.quick;
   request.timing = false;

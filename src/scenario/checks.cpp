@@ -415,7 +415,9 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
     check_layer(spec, checker);
     check_division(spec, checker, context);
   }
-  check_op(spec, checker);
+  Case as_run = spec;
+  as_run.measure.enabled = spec.measure.enabled && context.timed;
+  check_op(as_run, checker);
   check_fields_of_op(spec, checker);
   if (has_base(spec.op)) {
     check_kind(spec, checker);

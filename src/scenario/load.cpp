@@ -48,6 +48,7 @@ struct Reading {
     context.check_backend = options.check_backend;
     context.check_tuning = options.tuning.fault;
     context.check_layer = options.check_layer;
+    context.timed = options.timed;
   }
 
   [[nodiscard]] Location top() const { return {file.string(), 1, 1}; }

@@ -50,6 +50,7 @@ struct LoadOptions {
   // Why a whole layer cannot be divided or run as a case asks, for the same reason; empty = it can.
   std::function<std::optional<SettingFault>(const Case&)> check_layer = {};
   TuningRules tuning = {};
+  bool timed = true;  // false: cases may ask what is proved alone without saying measure: false
   // Leaves it to who chooses among the cases whether those that cannot be were asked for. Where
   // none can be, or anything is wrong with the file besides, they are thrown all the same.
   bool keep_refused = false;

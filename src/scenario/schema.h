@@ -32,6 +32,7 @@ struct FieldContext {
   CheckWord check_backend;       // may be empty
   std::function<std::optional<SettingFault>(const Tuning&)> check_tuning;  // may be empty
   std::function<std::optional<SettingFault>(const Case&)> check_layer;     // may be empty
+  bool timed = true;
 };
 
 // One key of a scenario: what docs say of it, how it gets into a case, and how it is written from
@@ -59,6 +60,8 @@ using Fields = std::vector<Field>;
 [[nodiscard]] std::vector<Field> fields_of_op();
 // Rows that op metadata does not take.
 [[nodiscard]] std::vector<Field> of_products(std::vector<Field> rows);
+inline constexpr const char* kOwnOperands =
+    "op linear, shrink or expand: a layer has its own operands";
 inline constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
 
 // The one table; unknown keys, docs, `list` and defaults follow from it. A tuning is one row of it,

@@ -197,6 +197,10 @@ TEST_CASE("layouts: a stride that is too short, and time, are refused") {
   CHECK(has(why_refused({"layer.x_column_stride=2", "layer.x_stride=94"}), "layer.x_stride"));
   CHECK(has(why_refused({"adapters.placing=packed", "measure=true"}), "proved, not timed"));
   CHECK(has(why_refused({"adapters.placing=packed", "op=layer", "layer.kind=row"}), "op linear"));
+  // Where nothing is timed no case need say so.
+  CHECK(parse_scenario(kPlain, "s.yaml",
+                       {.overrides = {"adapters.placing=packed", "measure=true"}, .timed = false})
+            .cases.size() == 1);
   CHECK(why_refused({"adapters.a_stride=48"}).empty());
   CHECK(problem_with({"adapters.a_stride=48", "layer.h_stride=8"}).layout.plain());
 }
