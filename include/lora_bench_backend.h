@@ -152,7 +152,8 @@ typedef struct lora_bench_operands {
   const void* const* b;            /* the same: [slots, widths[i], max_rank] */
   const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias, and of a
                                     * slice that has none */
-  void* h;                         /* [slices, tokens, max_rank] of `h_dtype` */
+  void* h;                         /* [slices, tokens, max_rank] of `h_dtype`; lanes at or above a rank,
+                                    * and rows without an adapter, may hold anything afterwards */
   void* y;                         /* [tokens, y_stride] */
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
   const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */
