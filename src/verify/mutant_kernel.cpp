@@ -219,6 +219,9 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   const Problem& problem = launch.problem;
   const std::int64_t elements =
       problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch.problem, launch.fault);
+  if (elements == 0) {
+    return {};  // of no columns, and without an address
+  }
   const std::int32_t slot = launch.is(Fault::kEqualAShareB) ? launch.taken : task.adapter;
   const auto weights = static_cast<std::size_t>(weights_of(problem, launch.fault, slice));
   const bool stacked = !problem.separate() && !launch.is(Fault::kStackedTakenApart);
