@@ -131,7 +131,9 @@ CutLora cut_lora(const Problem& whole, Run run) {
     part.a.push_back(std::move(a));
     part.problem.a[slice] = part.a.back().data();
   }
-  part.problem.x = static_cast<const std::byte*>(whole.x) + run.first * bytes;
+  if (whole.x != nullptr) {  // null of no rows
+    part.problem.x = static_cast<const std::byte*>(whole.x) + run.first * bytes;
+  }
   part.problem.in_features = run.count;
   return part;
 }
