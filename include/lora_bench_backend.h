@@ -117,8 +117,8 @@ typedef struct lora_bench_problem {
   const int32_t* active_ids;       /* [active] ascending */
   const int32_t* group_starts;     /* [active + 1] offsets into token_order */
 
-  /* What follows was appended, and all but `groups` is 0 for a library that names none of it in
-   * `takes`. */
+  /* What follows was appended, and all but `groups` and the strides is 0 for a library that names
+   * none of it in `takes`. */
   int32_t zeroes_idle_rows; /* 1: rows that no adapter acts on (-1, or of rank 0) get zeros in the
                              * columns that slices own; else they stay as they are */
   int32_t adds_to_h;        /* 1, of op shrink: h holds numbers and is added to */
@@ -134,14 +134,16 @@ typedef struct lora_bench_problem {
   int64_t chunk;            /* of form chunked: most rows of a segment; else 0 */
   int32_t placing;          /* LORA_BENCH_SEPARATE ..., how slices lie: see that enum */
   int32_t reserved_too;     /* 0 */
-  /* Elements from one to the next, whatever `takes` says. */
-  int64_t x_column_stride;  /* column of x; else 1 */
-  int64_t a_stride;         /* lane of A; else in_features */
-  int64_t b_stride;         /* output of B; else max_rank */
-  int64_t h_stride;         /* row of h; else max_rank */
+  /* Elements from one to the next, with the least in brackets, which a library has that does not
+   * name LORA_BENCH_TAKES_OTHER_LAYOUTS. */
+  int64_t x_column_stride;  /* column of x [1] */
+  int64_t a_stride;         /* lane of A [in_features] */
+  int64_t b_stride;         /* output of B [max_rank] */
+  int64_t h_stride;         /* row of h [max_rank; of all slices where they are not SEPARATE] */
 } lora_bench_problem;
 
-/* Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to
+/* Shapes are those of operands that lie apart and without gaps; see `placing` for others.
+ * Addresses in the memory of the backend's space, aligned to 4 bytes for int32_t and float and to
  * no more than their own element else. NULL where the op has no such operand or it is empty. Write
  * nothing but h, y and workspace, and of y only the columns and rows that are owned. */
 typedef struct lora_bench_operands {

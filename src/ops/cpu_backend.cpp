@@ -14,12 +14,6 @@
 namespace lora_bench {
 namespace {
 
-// Beyond the plain op.
-constexpr Semantics kCpuTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
-                              Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
-                              Semantic::kOtherDtypes, Semantic::kOwnInputs, Semantic::kKernelForm,
-                              Semantic::kChunkedForm, Semantic::kOtherLayouts);
-
 bool has_kernels(Dtype dtype) {
   return dtype == Dtype::kFp32 || dtype == Dtype::kBf16 || dtype == Dtype::kFp16;
 }
@@ -62,7 +56,7 @@ class CpuBackend : public Backend {
                                    lora_bench::name(dtype))};
       }
     }
-    return takes_semantics(problem, kCpuTakes);
+    return takes_semantics(problem, kAllSemantics);
   }
 
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {

@@ -8,10 +8,6 @@ namespace lora_bench {
 namespace {
 
 // Beyond the plain op.
-constexpr Semantics kNaiveTakes(Semantic::kZeroedIdleRows, Semantic::kAddingShrink,
-                                Semantic::kBiasOfSomeSlices, Semantic::kRankZeroBias,
-                                Semantic::kOtherDtypes, Semantic::kOwnInputs, Semantic::kKernelForm,
-                                Semantic::kChunkedForm, Semantic::kOtherLayouts);
 constexpr Semantics kFastKernelsTake(Semantic::kZeroedIdleRows, Semantic::kBiasOfSomeSlices);
 
 bool has_kernel(Dtype dtype) {
@@ -40,7 +36,7 @@ kernels::Number kernel_number(Dtype dtype) {
 }
 
 Support kernels_take(const Problem& problem) {
-  if (const Support semantics = takes_semantics(problem, kNaiveTakes); !semantics.yes) {
+  if (const Support semantics = takes_semantics(problem, kAllSemantics); !semantics.yes) {
     return semantics;
   }
   for (const Dtype dtype : problem.dtype.of_role) {

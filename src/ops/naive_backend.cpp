@@ -16,7 +16,7 @@ namespace {
 kernels::NaiveStrides strides_of(const Problem& problem) {
   return {.x_column = problem.layout.x_column_stride,
           .a_lane = problem.a_pitch(),
-          .a_slot = problem.lanes_of_slot() * problem.a_pitch(),
+          .a_slot = problem.lanes_together() * problem.a_pitch(),
           .b_output = problem.b_pitch(),
           .h_row = problem.h_pitch(),
           .h_slice = problem.separate() ? problem.tokens * problem.h_pitch() : problem.max_rank,

@@ -178,28 +178,27 @@ void check_plan(const Reader& file, const Plan& plan) {
 }
 
 // How the case has its operands, which lie in the file without gaps all the same.
-Layout read_layout(const Reader& file, const Problem& problem) {
+void read_layout(const Reader& file, Problem& problem) {
   const auto layout = file.value<nlohmann::json>("layout");
-  const auto number = [&](const char* name) {
-    if (!layout.is_object() || !layout.contains(name) || !layout[name].is_number_integer()) {
-      file.refuse(fmt::format("'layout' of its metadata has no number '{}'", name));
+  const auto number = [&](const char* name, std::int64_t least) {
+    if (!layout.contains(name) || !layout[name].is_number_integer() ||
+        layout[name].get<std::int64_t>() < least) {
+      file.refuse(fmt::format("'layout' of its metadata has no '{}' of at least {}", name, least));
     }
-    return layout[name].get<std::int64_t>();
+    return layout[name].get<std::int64_t>() - least;
   };
-  Layout read;
-  const std::string placing = layout.is_object() ? layout.value("placing", "") : "";
   const auto& names = EnumNames<Placing>::kNames;
-  const auto found = std::find(names.begin(), names.end(), placing);
+  const auto found = !layout.is_object() || !layout.contains("placing")
+                         ? names.end()
+                         : std::find(names.begin(), names.end(), layout["placing"]);
   if (found == names.end()) {
-    file.refuse(fmt::format("'layout' of its metadata has placing '{}'", placing));
+    file.refuse("'layout' of its metadata has no placing: separate, stacked or packed");
   }
-  read.placing = static_cast<Placing>(found - names.begin());
-  read.x_column_stride = number("x_column_stride");
-  const bool apart = read.placing == Placing::kSeparate;
-  read.a_gap = number("a_stride") - problem.in_features;
-  read.b_gap = number("b_stride") - problem.max_rank;
-  read.h_gap = number("h_stride") - (apart ? 1 : problem.slices()) * problem.max_rank;
-  return read;
+  problem.layout.placing = static_cast<Placing>(found - names.begin());
+  problem.layout.x_column_stride = 1 + number("x_column_stride", 1);
+  problem.layout.a_gap = number("a_stride", problem.in_features);
+  problem.layout.b_gap = number("b_stride", problem.max_rank);
+  problem.layout.h_gap = number("h_stride", problem.lanes_together());
 }
 
 Problem read_problem(const Reader& file) {
@@ -232,7 +231,7 @@ Problem read_problem(const Reader& file) {
   problem.own_rank = file.sizes("own_rank");
   problem.plan_form =
       file.one_of("plan_form", {PlanForm::kSorted, PlanForm::kKernel, PlanForm::kChunked});
-  problem.layout = read_layout(file, problem);
+  read_layout(file, problem);
   problem.x_stride = stride_of(file, "x", problem.in_features);
   problem.y_stride = stride_of(file, "y_before", columns);
   problem.rank = file.list<std::int64_t>("rank", "I64");
@@ -242,6 +241,9 @@ Problem read_problem(const Reader& file) {
       std::any_of(problem.rank.begin(), problem.rank.end(),
                   [&](std::int64_t rank) { return rank < 0 || rank > problem.max_rank; })) {
     file.refuse("'rank' and 'scale' must hold a value for each slot, ranks up to 'max_rank'");
+  }
+  if (!problem.own_rank.empty() && problem.own_rank.size() != slots) {
+    file.refuse("'own_rank' of its metadata must be empty, or hold a rank for each slot");
   }
   try {
     problem.plan = make_plan(file.list<std::int32_t>("adapter_of_token", "I32"), problem.slots);

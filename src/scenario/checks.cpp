@@ -109,12 +109,14 @@ void check_placing(const Case& spec, const CaseChecker& checker) {
           fmt::format("0, or at least {}", each.least));
     }
   }
-  const bool plain = apart && layer.x_column_stride == 1 &&
-                     std::all_of(std::begin(strides), std::end(strides),
-                                 [](const LeastStride& each) { return each.stride == 0; });
-  if (!plain && spec.measure.enabled) {
-    checker.fail(apart ? "layer.x_column_stride" : "adapters.placing",
-                 {"measure", "measure.enabled"},
+  const auto gap = std::find_if(std::begin(strides), std::end(strides),
+                                [](const LeastStride& each) { return each.stride > each.least; });
+  const char* const untimed = !apart                       ? "adapters.placing"
+                              : layer.x_column_stride != 1 ? "layer.x_column_stride"
+                              : gap != std::end(strides)   ? gap->field
+                                                           : nullptr;
+  if (untimed != nullptr && spec.measure.enabled) {
+    checker.fail(untimed, {"measure", "measure.enabled"},
                  "operands with gaps or of all slices in one buffer are proved, not timed",
                  "measure: false");
   }

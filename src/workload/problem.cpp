@@ -41,23 +41,8 @@ Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
   return operand;
 }
 
-}  // namespace
-
-namespace {
-
 std::int64_t gap_of(std::int64_t stride, std::int64_t dense) {
   return stride == 0 ? 0 : stride - dense;
-}
-
-Layout layout_of(const Case& spec) {
-  const AdapterSpec& adapters = spec.adapters;
-  const auto slices = static_cast<std::int64_t>(spec.layer.widths.size());
-  const bool apart = adapters.placing == Placing::kSeparate;
-  return {.placing = adapters.placing,
-          .x_column_stride = spec.layer.x_column_stride,
-          .a_gap = gap_of(adapters.a_stride, spec.layer.in_features),
-          .b_gap = gap_of(adapters.b_stride, adapters.max_rank),
-          .h_gap = gap_of(spec.layer.h_stride, (apart ? 1 : slices) * adapters.max_rank)};
 }
 
 }  // namespace
@@ -103,7 +88,11 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
     problem.chunk = chunk_of_batch(problem.tokens, spec.plan.largest_chunk);
     problem.idle_segments = spec.plan.idle_segments;
   }
-  problem.layout = layout_of(spec);
+  problem.layout.placing = spec.adapters.placing;
+  problem.layout.x_column_stride = layer.x_column_stride;
+  problem.layout.a_gap = gap_of(spec.adapters.a_stride, problem.in_features);
+  problem.layout.b_gap = gap_of(spec.adapters.b_stride, problem.max_rank);
+  problem.layout.h_gap = gap_of(layer.h_stride, problem.lanes_together());
   problem.tuning = spec.tuning;
   problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
   return problem;

@@ -128,20 +128,19 @@ struct Problem {
   [[nodiscard]] bool packed() const { return layout.placing == Placing::kPacked; }
   [[nodiscard]] std::int64_t a_pitch() const { return in_features + layout.a_gap; }
   [[nodiscard]] std::int64_t b_pitch() const { return max_rank + layout.b_gap; }
-  [[nodiscard]] std::int64_t h_pitch() const {
-    return (separate() ? 1 : slices()) * max_rank + layout.h_gap;
-  }
-  // From a slot to the next, in lanes of A and in outputs of B.
-  [[nodiscard]] std::int64_t lanes_of_slot() const {
+  // Of a slot of A, and of a row of h: of one slice, or of all where they share a buffer.
+  [[nodiscard]] std::int64_t lanes_together() const {
     return (separate() ? 1 : slices()) * max_rank;
   }
+  [[nodiscard]] std::int64_t h_pitch() const { return lanes_together() + layout.h_gap; }
+  // From a slot to the next.
   [[nodiscard]] std::int64_t outputs_of_slot(std::int64_t slice) const;
   [[nodiscard]] std::int64_t x_at(std::int64_t slice, std::int64_t token, std::int64_t k) const {
     return x_row(slice, token) * x_stride + k * layout.x_column_stride;
   }
   [[nodiscard]] std::int64_t a_at(std::int64_t slice, std::int64_t slot, std::int64_t its_rank,
                                   std::int64_t lane) const {
-    return (slot * lanes_of_slot() + (packed() ? slice * its_rank : 0) + lane) * a_pitch();
+    return (slot * lanes_together() + (packed() ? slice * its_rank : 0) + lane) * a_pitch();
   }
   [[nodiscard]] std::int64_t b_at(std::int64_t slice, std::int64_t slot,
                                   std::int64_t output) const {

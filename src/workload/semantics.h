@@ -45,6 +45,12 @@ struct Semantics {
 };
 
 inline constexpr std::size_t kSemantics = 9;
+// What takes these takes every step: a new one comes with a kernel of the backends that do.
+inline constexpr Semantics kAllSemantics = [] {
+  Semantics all;
+  all.bits = (std::uint64_t{1} << kSemantics) - 1;
+  return all;
+}();
 
 struct SemanticDoc {
   Semantic semantic;

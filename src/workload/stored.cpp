@@ -72,7 +72,7 @@ std::int64_t first_of_slice(const Problem& problem, const Operand& operand) {
 std::int64_t elements_of_weights(const Problem& problem, const Operand& operand) {
   switch (operand.role) {
     case Role::kA:
-      return product_of({problem.slots, problem.lanes_of_slot(), problem.a_pitch()});
+      return product_of({problem.slots, problem.lanes_together(), problem.a_pitch()});
     case Role::kB:
       return product_of({problem.slots, problem.outputs_of_slot(operand.slice), problem.b_pitch()});
     default:
@@ -140,7 +140,7 @@ StoredOperand stored_of(const Problem& problem, const Operand& operand) {
     part.column_stride = problem.layout.x_column_stride;
     part.runs = runs_of_rows(problem, operand);
   } else {
-    stored.lanes = (problem.separate() ? 1 : problem.slices()) * problem.max_rank;
+    stored.lanes = problem.lanes_together();
     stored.pitch = problem.h_pitch();
     const std::int64_t rows = (problem.separate() ? problem.slices() : 1) * problem.tokens;
     stored.whole.elements = product_of({rows, stored.pitch});

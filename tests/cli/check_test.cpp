@@ -392,6 +392,19 @@ TEST_CASE("check refuses sizes that are no whole numbers, and a plan of other id
     CHECK(result.exit_code == 1);
     CHECK(contains(result.err, "'" + key + "' of its metadata is "));
   }
+  for (const auto& entry : std::vector<std::pair<std::string, std::string>>{
+           {"own_rank", "[1]"},
+           {"layout", "[]"},
+           {"layout", R"({"placing": "apart"})"},
+           {"layout", R"({"placing": "packed", "x_column_stride": 0})"},
+           {"layout", R"({"placing": "packed", "x_column_stride": 1, "a_stride": 1})"}}) {
+    CAPTURE(entry.second);
+    nlohmann::json edited = header;
+    edited["__metadata__"][entry.first] = entry.second;
+    const ProcessResult result = check(folder.write("edited", file_of(edited, data)), exported);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "'" + entry.first + "' of its metadata "));
+  }
   for (const std::string name : {"token_order", "active_ids", "group_starts"}) {
     std::string edited = whole;
     const std::size_t at = place_of(whole, name);

@@ -197,6 +197,8 @@ TEST_CASE("layouts: a stride that is too short, and time, are refused") {
   CHECK(has(why_refused({"layer.x_column_stride=2", "layer.x_stride=94"}), "layer.x_stride"));
   CHECK(has(why_refused({"adapters.placing=packed", "measure=true"}), "proved, not timed"));
   CHECK(has(why_refused({"adapters.placing=packed", "op=layer", "layer.kind=row"}), "op linear"));
+  CHECK(has(why_refused({"adapters.b_stride=9", "measure=true"}), "proved, not timed"));
+  CHECK(why_refused({"adapters.a_stride=48", "layer.h_stride=8", "measure=true"}).empty());
   // Where nothing is timed no case need say so.
   CHECK(parse_scenario(kPlain, "s.yaml",
                        {.overrides = {"adapters.placing=packed", "measure=true"}, .timed = false})
