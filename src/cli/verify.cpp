@@ -25,6 +25,7 @@ struct VerifyCommand {
   std::vector<std::string> out;
   bool self_test = false, quick = false, isolate = false, buffers_apart = false, quiet = false;
   std::int64_t correct_cases = 1000;
+  std::int64_t jobs = 0;
 };
 
 std::vector<std::string> shipped_suite() {
@@ -50,8 +51,9 @@ std::vector<std::string> shipped_suite() {
 // The self-test has cases of its own: what would be ignored was meant to do something.
 void refuse_beside_self_test(const CLI::App& command) {
   std::vector<std::string> given;
-  for (const char* option : {"scenario", "--set", "--filter", "--case", "--backends", "--tuning",
-                             "--max-cases", "--out", "--quick", "--isolate", "--buffers-apart"}) {
+  for (const char* option :
+       {"scenario", "--set", "--filter", "--case", "--backends", "--tuning", "--max-cases", "--out",
+        "--quick", "--isolate", "--jobs", "--buffers-apart"}) {
     if (command.count(option) > 0) {
       given.emplace_back(option == std::string_view("scenario") ? "the scenario" : option);
     }
@@ -127,6 +129,7 @@ ExitCode execute(VerifyCommand command, const Invocation& invocation) {
   request.resumable = false;
   request.all_backends = true;
   request.isolate = command.isolate;
+  request.jobs = command.isolate ? 1 : command.jobs;
   request.buffers_apart = command.buffers_apart;
   request.quiet = command.quiet;
   request.argv = invocation.argv;
@@ -165,6 +168,12 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   sub->add_flag("--buffers-apart", command->buffers_apart,
                 "allocate each buffer of a GPU on its own, as compute-sanitizer needs it; slower")
       ->excludes("--isolate");
+  sub->add_option("--jobs", command->jobs,
+                  "prove so many cases at once, in as many processes; 0 = up to 4 on a GPU")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str()
+      ->excludes("--isolate")
+      ->excludes("--buffers-apart");
   sub->add_flag("--quiet", command->quiet, "no progress on stderr");
   sub->callback([command, sub, &invocation] {
     invocation.action = [command, sub, &invocation] {

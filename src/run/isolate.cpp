@@ -1,6 +1,7 @@
 #include "run/isolate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -22,13 +23,13 @@ void add_threshold(std::vector<std::string>& command, const char* key,
   }
 }
 
-// What makes rows of this backend in another process as this run would in its own.
-std::vector<std::string> worker_command(const RunRequest& request, const std::string& spelling) {
+// What makes rows of these backends in another process as this run would in its own.
+std::vector<std::string> worker_command(const RunRequest& request, const std::string& backends) {
   std::vector<std::string> command{"lora-bench",
                                    "run",
                                    "--serve-rows",
                                    "--backends",
-                                   spelling,
+                                   backends,
                                    "--max-cases",
                                    std::to_string(request.max_cases)};
   for (const std::string& text : request.overrides) {
@@ -91,28 +92,43 @@ Isolation::Isolation(const RunRequest& request, const std::vector<std::string>& 
   }
 }
 
+Isolation::Isolation(const RunRequest& request, std::map<std::string, Selected> selected)
+    : request_(request), selected_(std::move(selected)) {
+  std::vector<std::string> spellings;
+  for (const auto& [spelling, one] : selected_) {
+    spellings.push_back(spelling);
+    on_device_ = on_device_ || runs_on_gpu(one);
+  }
+  together_ = fmt::format("{}", fmt::join(spellings, ","));
+}
+
 Isolation::~Isolation() = default;
 
 Space Isolation::space() const { return on_device_ ? Space::kDevice : Space::kHost; }
 
-IsolatedBackend& Isolation::worker(const std::string& spelling) {
-  std::unique_ptr<IsolatedBackend>& found = workers_[spelling];
+std::string Isolation::served_as(const std::string& spelling) const {
+  return together_.empty() ? spelling : together_;
+}
+
+IsolatedBackend& Isolation::worker(const std::string& served) {
+  std::unique_ptr<IsolatedBackend>& found = workers_[served];
   if (!found) {
-    found = std::make_unique<IsolatedBackend>(worker_command(request_, spelling));
+    found = std::make_unique<IsolatedBackend>(worker_command(request_, served));
   }
   return *found;
 }
 
 Row Isolation::run(const PlannedRow& planned) {
-  IsolatedBackend& asked = worker(planned.spelling);
-  const Answer answer = asked.ask(place_of_case(request_, planned.spec));
+  const std::string served = served_as(planned.spelling);
+  IsolatedBackend& asked = worker(served);
+  const Answer answer = asked.ask(place_of_case(request_, planned.spec) + " " + planned.spelling);
   if (answer.kind == 'r' || answer.kind == 'i') {
     unusable_in_turn_ = 0;
     std::vector<std::string> unknown;
     Row row = row_from_json(nlohmann::json::parse(answer.text), unknown);
     row.interrupted = answer.kind == 'i';
     if (row.status == Status::kHung) {
-      workers_.erase(planned.spelling);  // what hangs in it must not slow the rows after it
+      workers_.erase(served);  // what hangs in it must not slow the rows after it
       row.repro += kAgainIsolated;
     }
     return row;
@@ -127,7 +143,7 @@ Row Isolation::run(const PlannedRow& planned) {
   // One process that loses its device may be the kernel's fault; two fresh ones are the machine's.
   unusable_in_turn_ = answer.kind == 'e' && asked.asked() <= 1 ? unusable_in_turn_ + 1 : 0;
   if (answer.kind != 'h') {  // it would hang once more for every row
-    workers_.erase(planned.spelling);
+    workers_.erase(served);
   }
   if (unusable_in_turn_ > 1) {
     throw EnvironmentError(answer.text);

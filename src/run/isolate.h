@@ -16,17 +16,19 @@ namespace lora_bench {
 
 class IsolatedBackend;
 
-// The parent's side of --isolate: a process for each backend (run/worker.h), started again when it
-// crashed, hung or lost its device.
+// The parent's side of --isolate and of --jobs: processes that make rows (run/worker.h), started
+// again when one crashed, hung or lost its device.
 class Isolation {
  public:
-  // Starts one for each spelling. Throws UsageError when one of them refuses its backend.
+  // Starts a process for each spelling. Throws UsageError when one of them refuses its backend.
   Isolation(const RunRequest& request, const std::vector<std::string>& spellings);
+  // One process for all backends of `selected`; it starts with the first row.
+  Isolation(const RunRequest& request, std::map<std::string, Selected> selected);
   ~Isolation();
   Isolation(const Isolation&) = delete;
   Isolation& operator=(const Isolation&) = delete;
 
-  // By spelling; none has a Backend here.
+  // By spelling; none has a Backend here where each has a process of its own.
   [[nodiscard]] const std::map<std::string, Selected>& selected() const { return selected_; }
   [[nodiscard]] Space space() const;  // the device if any works there
 
@@ -35,11 +37,14 @@ class Isolation {
   [[nodiscard]] Row run(const PlannedRow& planned);
 
  private:
-  [[nodiscard]] IsolatedBackend& worker(const std::string& spelling);
+  // The value of --backends of the process that serves this one.
+  [[nodiscard]] std::string served_as(const std::string& spelling) const;
+  [[nodiscard]] IsolatedBackend& worker(const std::string& served);
 
   const RunRequest& request_;
   std::map<std::string, Selected> selected_;
-  std::map<std::string, std::unique_ptr<IsolatedBackend>> workers_;
+  std::string together_;  // the spellings that share a process; "" = each has its own
+  std::map<std::string, std::unique_ptr<IsolatedBackend>> workers_;  // by what they serve
   bool on_device_ = false;
   int unusable_in_turn_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "report/sink.h"
 #include "run/case_runner.h"
 #include "run/context.h"
+#include "run/crew.h"
 #include "run/describe.h"
 #include "run/isolate.h"
 #include "run/progress.h"
@@ -200,24 +202,42 @@ std::string how_to_resume(const RunRequest& request) {
   return command;
 }
 
-// One row, then whether the run can go on. A hung device backend holds the device: nothing after
-// it would be true, unless its process ended with it.
+// Whether the run can go on after the row. A hung device backend holds the device: nothing after it
+// would be true, unless its process ended with it.
 bool can_go_on(const Row& row, const Selected& selected) {
   return row.status != Status::kHung || !selected.backend ||
          selected.backend->space() == Space::kHost;
+}
+
+// How many processes the rows are made in. Left to us, a GPU whose host has cores to spare gets
+// several; the `cpu` backend takes all cores itself, and a plugin is met in one process as its
+// author expects.
+std::int64_t jobs_of(const RunRequest& request, const std::map<std::string, Selected>& selected) {
+  constexpr std::int64_t kMost = 4;
+  constexpr std::int64_t kCoresOfEach = 4;
+  if (request.jobs != 0) {
+    return request.jobs;
+  }
+  const bool any_plugin = std::any_of(selected.begin(), selected.end(), [](const auto& entry) {
+    return !entry.second.plugin.empty();
+  });
+  const bool pays = main_space(selected) == Space::kDevice && !any_plugin && !request.buffers_apart;
+  const std::int64_t cores = std::thread::hardware_concurrency();
+  return pays ? std::clamp<std::int64_t>(cores / kCoresOfEach, 1, kMost) : 1;
 }
 
 class Loop {
  public:
   Loop(const RunRequest& request, RunReport& report, FileSinks& sinks,
        const std::map<std::string, Selected>& selected, Targets& targets, Isolation* isolation,
-       CountLaunch count)
+       std::int64_t jobs, CountLaunch count)
       : request_(request),
         report_(report),
         sinks_(sinks),
         selected_(selected),
         targets_(targets),
         isolation_(isolation),
+        jobs_(jobs),
         count_(std::move(count)) {}
 
   void over(const std::vector<PlannedRow>& planned) {
@@ -233,13 +253,17 @@ class Loop {
       }
     }
     Progress progress(static_cast<std::int64_t>(left.size()), request_.quiet);
+    if (jobs_ > 1) {
+      side_by_side(left, progress);
+      return;
+    }
     for (const PlannedRow& row : left) {
       if (interrupted()) {
         end_early();
         return;
       }
-      progress.begin(fmt::format("{} {} {}", row.spec->scenario, row.spec->id, row.backend));
-      const bool goes_on = one(row);
+      progress.begin(title(row));
+      const bool goes_on = keep(row, row_of(row));
       tell_of_ceilings_anew(progress);
       if (!goes_on) {
         return;
@@ -249,6 +273,22 @@ class Loop {
   }
 
  private:
+  [[nodiscard]] static std::string title(const PlannedRow& row) {
+    return fmt::format("{} {} {}", row.spec->scenario, row.spec->id, row.backend);
+  }
+
+  void side_by_side(const std::vector<PlannedRow>& left, Progress& progress) {
+    const Crew crew{.request = request_, .selected = selected_, .processes = jobs_};
+    const bool all = make_rows(crew, left, [&](const PlannedRow& planned, const Row& row) {
+      progress.begin(title(planned));
+      progress.end();
+      return keep(planned, row);
+    });
+    if (!all && interrupted()) {
+      end_early();
+    }
+  }
+
   // Said when it happens, so that a long run can be ended, and once more at the end.
   void tell_of_ceilings_anew(Progress& progress) {
     const std::int64_t rows = rows_of_old_ceilings(report_.rows);
@@ -265,10 +305,11 @@ class Loop {
     report_.ending = how_to_resume(request_);
   }
 
-  Row row_of(const PlannedRow& planned, const Selected& selected) {
+  Row row_of(const PlannedRow& planned) {
     if (isolation_ != nullptr) {
       return isolation_->run(planned);
     }
+    const Selected& selected = selected_.at(planned.spelling);
     return run_case({.spec = *planned.spec,
                      .backend = selected,
                      .relations = request_.relations,
@@ -280,9 +321,8 @@ class Loop {
                     targets_, groundwork_);
   }
 
-  bool one(const PlannedRow& planned) {
-    const Selected& selected = selected_.at(planned.spelling);
-    Row row = row_of(planned, selected);
+  // Whether the run can go on.
+  bool keep(const PlannedRow& planned, Row row) {
     row.id.repetition = planned.repetition;
     row.origin = origin_of(report_.context);
     report_.rows.push_back(row);
@@ -292,7 +332,7 @@ class Loop {
       return false;
     }
     sinks_.row(row);
-    if (!can_go_on(row, selected)) {
+    if (jobs_ == 1 && !can_go_on(row, selected_.at(planned.spelling))) {
       report_.ending = fmt::format("{} hung on the device; the run ends here", planned.backend);
       report_.exit = worse(report_.exit, ExitCode::kEnvironment);
       return false;
@@ -306,7 +346,8 @@ class Loop {
   const std::map<std::string, Selected>& selected_;
   Targets& targets_;
   KeptGroundwork groundwork_;
-  Isolation* isolation_;  // null = rows run in this process
+  Isolation* isolation_;  // null = rows run in this process, or in several side by side
+  std::int64_t jobs_;     // processes that make rows
   CountLaunch count_;     // empty = nothing is counted
 };
 
@@ -391,7 +432,9 @@ RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned)
   FileSinks sinks(request, report.context, resumed_bytes);
   sinks.replay(report.rows, request.resume.has_value());
   try {
-    Loop(request, report, sinks, selected, targets, isolation.get(), count).over(planned);
+    Loop(request, report, sinks, selected, targets, isolation.get(), jobs_of(request, selected),
+         count)
+        .over(planned);
   } catch (const EnvironmentError& error) {
     report.ending = error.what();
     report.exit = worse(report.exit, ExitCode::kEnvironment);

@@ -48,6 +48,7 @@ struct RunRequest {
   Thresholds thresholds;  // each that is set replaces the scenario's
   bool resumable = true;  // whether the command of argv takes --resume
   bool isolate = false;   // each backend in a process of its own
+  std::int64_t jobs = 1;  // processes that prove cases side by side; 0 = as many as pay here
   bool counters = false;  // of one launch of each PASSED row on a GPU
   bool quiet = false;
   std::vector<std::string> argv;

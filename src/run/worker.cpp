@@ -112,10 +112,11 @@ ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash takes no line along that was printed
   Desk desk(most_seconds_of_loading, mirrored);
   std::string ready = "host ";
+  bool on_device = false;
   try {
     for (const std::string& spelling : spellings) {
       const Selected& selected = desk.backend(spelling);
-      const bool on_device = selected.backend && selected.backend->space() == Space::kDevice;
+      on_device = on_device || runs_on_gpu(selected);
       ready = (on_device ? "cuda " : "host ") + selected.why_not_here;
     }
   } catch (const UsageError& error) {
@@ -142,15 +143,16 @@ ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of
 }  // namespace
 
 ExitCode serve_rows(const RunRequest& request) {
-  const std::string& spelling = request.backends.front();
   const double most_seconds = request.scenarios.front().cases.front().verify.timeout_s;
   const CountLaunch count = request.counters ? count_by_own_session() : nullptr;
-  return serve({spelling}, most_seconds, mirrors_buffers(request),
+  return serve(request.backends, most_seconds, mirrors_buffers(request),
                [&](Desk& desk, const std::string& asked) {
                  std::istringstream numbers(asked);
                  std::size_t scenario = 0;
                  std::size_t number = 0;
-                 numbers >> scenario >> number;
+                 std::string spelling;
+                 numbers >> scenario >> number >> std::ws;
+                 std::getline(numbers, spelling);
                  const Case& spec = request.scenarios.at(scenario).cases.at(number);
                  const Selected& backend = desk.backend(spelling);
                  return run_case({.spec = spec,

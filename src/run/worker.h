@@ -12,12 +12,12 @@
 
 namespace lora_bench {
 
-// The child's side of --isolate and of fuzz: a process whose end takes no row along but the one in
-// hand. It talks over descriptors that a kernel's printf does not reach. A request is
-// a line that begins with a random word; an answer is a line that begins with its kind and that
-// word, 0 where nothing was asked yet:
-//   s 0 SPACE WHY_NOT         ready: host or cuda, and why the backend it was started for cannot
-//                             be used here
+// The child's side of --isolate, of --jobs and of fuzz: a process whose end takes no row along but
+// the one in hand. It talks over descriptors that a kernel's printf does not reach. A request is a
+// line that begins with a random word; an answer is a line that begins with its kind and that word,
+// 0 where nothing was asked yet:
+//   s 0 SPACE WHY_NOT         ready: host or cuda, and why the last of the backends it was started
+//                             for cannot be used here
 //   u 0 MESSAGE               refused: a UsageError
 //   h 0 MESSAGE               hung while it loaded the backend; the worker ends
 //   r WORD ROW, i WORD ROW    a row as JSON; i = sampling was interrupted
@@ -26,7 +26,7 @@ constexpr int kRequestDescriptor = 3;
 constexpr int kAnswerDescriptor = 4;
 constexpr int kCallDescriptor = 5;  // memory shared with the parent: the Call in hand (watch.h)
 
-// A request is "SCENARIO CASE", two numbers.
+// A request is "SCENARIO CASE BACKEND", two numbers and a spelling.
 [[nodiscard]] ExitCode serve_rows(const RunRequest& request);
 
 // A request is a case that no file holds and a backend to prove on it, not to time; one that ran

@@ -458,6 +458,48 @@ TEST_CASE("isolated rows are those of one process") {
   CHECK(without_wall_time(apart) == without_wall_time(together));
 }
 
+TEST_CASE("rows that are proved side by side are those of one process, in the same order") {
+  const TemporaryFolder folder;
+  const auto rows_with = [&](const std::string& jobs) {
+    const std::string file = folder.path("jobs" + jobs + ".csv");
+    const ProcessResult result = run_tool({"verify", "smoke", "--quiet", "--backends",
+                                           "cpu,fake:wrong", "--jobs", jobs, "--out", file});
+    CHECK(result.exit_code == 2);
+    const std::string rows =
+        std::regex_replace(read_file(file), std::regex(",[0-9.e-]+,lora-bench"), ",lora-bench");
+    return std::regex_replace(rows, std::regex("--jobs [0-9]+|jobs[0-9]+.csv"), "");
+  };
+  const std::string one = rows_with("1");
+  CHECK(contains(one, "FAILED"));
+  CHECK(contains(one, "PASSED"));
+  CHECK(rows_with("3") == one);
+}
+
+TEST_CASE("what hangs or ends its process costs a row where rows are proved side by side") {
+  const std::vector<std::string> line{"verify",    "smoke", "--quick", "--quiet",
+                                      "--jobs",    "2",     "--set",   "verify.timeout_s=0.2",
+                                      "--backends"};
+  const auto of = [&](const char* backends) {
+    std::vector<std::string> whole = line;
+    whole.emplace_back(backends);
+    return run_tool(whole);
+  };
+  const ProcessResult hung = of("fake:hang,cpu");
+  CAPTURE(hung.out);
+  CHECK(hung.exit_code == 2);
+  CHECK(contains(hung.out, "HUNG"));
+  CHECK(contains(hung.out, "PASSED"));
+  const ProcessResult lost = of("fake:lost");
+  CHECK(lost.exit_code == 5);
+  CHECK(contains(lost.err, "says that its device is lost"));
+  const TemporaryFolder folder;
+  const ProcessResult crashed = of((library_with(folder, "CRASHES") + ",cpu").c_str());
+  CAPTURE(crashed.out);
+  CHECK(crashed.exit_code == 2);
+  CHECK(contains(crashed.out, "crashed: signal 6 (Aborted) in launch"));
+  CHECK(contains(crashed.out, "PASSED"));
+}
+
 TEST_CASE("rows of another build of a plugin are not resumed") {
   const TemporaryFolder folder;
   const std::string first = library_with(folder, "IDLE");

@@ -17,6 +17,9 @@ TEST_CASE("exit 1: buffers apart are for one process") {
   std::vector<std::string> isolated = line;
   isolated.emplace_back("--isolate");
   CHECK(run_tool(isolated).exit_code == 1);
+  std::vector<std::string> several = line;
+  several.insert(several.end(), {"--jobs", "2"});
+  CHECK(run_tool(several).exit_code == 1);
 }
 
 // With --correct-cases 1 a self-test that is not refused ends in seconds, not minutes.
@@ -24,10 +27,10 @@ TEST_CASE("exit 1: the self-test refuses what it would ignore") {
   const TemporaryFolder folder;
   const std::string out = folder.path("rows.jsonl");
   const std::vector<std::vector<std::string>> ignored{
-      {"smoke"},       {"--backends", "cpu"}, {"--set", "dtype=fp16"},
-      {"--case", "*"}, {"--max-cases", "3"},  {"--filter", "rank>=8"},
-      {"--isolate"},   {"--buffers-apart"},   {"--out", out},
-      {"--quick"},     {"--tuning", "t.yaml"}};
+      {"smoke"},       {"--backends", "cpu"},  {"--set", "dtype=fp16"},
+      {"--case", "*"}, {"--max-cases", "3"},   {"--filter", "rank>=8"},
+      {"--isolate"},   {"--buffers-apart"},    {"--out", out},
+      {"--quick"},     {"--tuning", "t.yaml"}, {"--jobs", "2"}};
   for (const std::vector<std::string>& words : ignored) {
     std::vector<std::string> line{"verify", "--self-test", "--quiet", "--correct-cases", "1"};
     line.insert(line.end(), words.begin(), words.end());
