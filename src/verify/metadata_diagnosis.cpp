@@ -1,125 +1,51 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
-#include "verify/metadata_proof.h"
+#include "verify/metadata_looked.h"
 
 namespace lora_bench {
 
-std::int64_t MetadataEvidence::got_at(std::size_t array, std::size_t entry) const {
-  return index_at(outputs_of(step.problem)[array], got[array].data(),
-                  static_cast<std::int64_t>(entry));
-}
-
-bool MetadataEvidence::is_wrong(std::size_t array, std::size_t entry) const {
-  return got_at(array, entry) != promised[array].values[entry];
-}
-
-bool MetadataEvidence::is_unwritten(std::size_t array, std::size_t entry) const {
-  return got_at(array, entry) == index_at(outputs_of(step.problem)[array], before[array].data(),
-                                          static_cast<std::int64_t>(entry));
-}
-
 namespace {
 
-using WrongEntry = std::pair<std::size_t, std::size_t>;  // array, entry
-
-// The evidence with what several tests ask of it.
-struct Looked {
-  const MetadataEvidence& evidence;
-  std::vector<MetadataArray> arrays;
-  std::vector<WrongEntry> wrong;
-  std::vector<std::int32_t> adapters;  // of each row
-
-  [[nodiscard]] const MetadataProblem& problem() const { return evidence.step.problem; }
-  [[nodiscard]] std::optional<std::size_t> array(std::string_view name) const {
-    for (std::size_t i = 0; i < arrays.size(); ++i) {
-      if (arrays[i].name == name) {
-        return i;
-      }
-    }
-    return std::nullopt;
-  }
-  [[nodiscard]] bool holds(const WrongEntry& entry, std::string_view name) const {
-    return arrays[entry.first].name == name;
-  }
-  [[nodiscard]] std::int64_t got(const WrongEntry& entry) const {
-    return evidence.got_at(entry.first, entry.second);
-  }
-  [[nodiscard]] std::int64_t expected(const WrongEntry& entry) const {
-    return evidence.promised[entry.first].values[entry.second];
-  }
-  [[nodiscard]] std::string named(const WrongEntry& entry) const {
-    return fmt::format("{}[{}]", arrays[entry.first].name, entry.second);
-  }
-  // The promised entries of an array as they were left.
-  [[nodiscard]] std::vector<std::int64_t> left(std::size_t array) const {
-    std::vector<std::int64_t> values;
-    for (std::size_t entry = 0; entry < evidence.promised[array].values.size(); ++entry) {
-      values.push_back(evidence.got_at(array, entry));
-    }
-    return values;
-  }
-};
-
-// Arrays that hold every row once.
-std::optional<std::size_t> order_of(const Looked& looked) {
-  const auto order = looked.array("token_order");
-  const auto found = order ? order : looked.array("permutation");
-  return found && !looked.evidence.promised[*found].values.empty() ? found : std::nullopt;
-}
-
-// Arrays of slots, one for each row or group, and by how much one slot more moves an entry.
-std::int64_t step_of_slot(const Looked& looked, const WrongEntry& entry) {
-  const MetadataProblem& problem = looked.problem();
-  const std::string_view name = looked.arrays[entry.first].name;
-  if (name == "padded") {
-    return problem.samples;
-  }
-  if (name == "extra") {
-    return problem.extra_vocabulary;
-  }
-  if (name == "table") {
-    return problem.vocabulary + problem.extra_vocabulary;
-  }
-  const bool slots = name == "adapter_of_token" || name == "adapters" || name == "active_ids" ||
-                     name == "adapter_of_segment";
-  return slots ? 1 : 0;
-}
-
-// The slot that an entry of a row names: of a row without an adapter what the form says.
-std::int64_t slot_of_row(const Looked& looked, const WrongEntry& entry) {
-  const std::int32_t adapter = looked.adapters[entry.second];
-  if (adapter >= 0) {
-    return adapter;
-  }
-  const bool first = looked.holds(entry, "extra") || looked.holds(entry, "table");
-  return looked.holds(entry, "padded") ? looked.problem().slots - 1 : (first ? 0 : -1);
-}
-
-// Entries behind the groups that there are.
-bool is_tail(const Looked& looked, const WrongEntry& entry) {
-  const auto count = looked.array(looked.problem().form == Form::kKernel ? "active" : "segments");
-  if (!count) {
-    return false;
-  }
-  const std::int64_t groups = looked.evidence.promised[*count].values.front();
-  const auto at = static_cast<std::int64_t>(entry.second);
-  return ((looked.holds(entry, "active_ids") || looked.holds(entry, "counts")) && at >= groups) ||
-         (looked.holds(entry, "starts") && at > groups) ||
-         (looked.holds(entry, "segment_starts") && at > groups);
-}
-
-bool all_wrong(const Looked& looked, const std::function<bool(const WrongEntry&)>& holds) {
-  return std::all_of(looked.wrong.begin(), looked.wrong.end(), holds);
-}
-
 std::string test_stale_tail(const Looked& looked) {
-  return all_wrong(looked, [&](const WrongEntry& entry) { return is_tail(looked, entry); })
+  return all_wrong(looked,
+                   [&](const WrongEntry& entry) {
+                     return is_tail(looked, entry) &&
+                            looked.evidence.is_unwritten(entry.first, entry.second);
+                   })
              ? fmt::format("entries behind the last group, {} first, hold what was there before",
                            looked.named(looked.wrong.front()))
+             : "";
+}
+
+std::string test_wrong_tail(const Looked& looked) {
+  const WrongEntry& first = looked.wrong.front();
+  return all_wrong(looked, [&](const WrongEntry& entry) { return is_tail(looked, entry); })
+             ? fmt::format("{} is behind the last group and {}", looked.named(first),
+                           looked.wrong_text(first))
+             : "";
+}
+
+// A whole array, or whatever is wrong. Of the order alone it is told which row is lost.
+std::string test_unwritten(const Looked& looked) {
+  const auto is_poison = [&](const WrongEntry& entry) { return looked.is_poison(entry); };
+  for (std::size_t array = 0; array < looked.arrays.size(); ++array) {
+    const std::size_t promised = looked.evidence.promised[array].values.size();
+    bool none = promised > 0;
+    for (std::size_t entry = 0; entry < promised && none; ++entry) {
+      none = is_poison({array, entry});
+    }
+    if (none) {
+      return fmt::format("{} was not written", looked.arrays[array].name);
+    }
+  }
+  const auto order = order_of(looked);
+  const auto beside_order = [&](const WrongEntry& entry) { return entry.first != order; };
+  const auto first = std::find_if(looked.wrong.begin(), looked.wrong.end(), beside_order);
+  return first != looked.wrong.end() && all_wrong(looked, is_poison)
+             ? fmt::format("{} was not written", looked.named(*first))
              : "";
 }
 
@@ -168,7 +94,7 @@ std::string test_row_lost(const Looked& looked) {
   return "";
 }
 
-// A group of an adapter that some row has is not there.
+// A group of an adapter that some row has is not there, and none of another slot in its place.
 std::string test_group_lost(const Looked& looked) {
   const auto ids = looked.array("active_ids");
   const auto segments = looked.array("adapter_of_segment");
@@ -179,6 +105,12 @@ std::string test_group_lost(const Looked& looked) {
   const std::vector<std::int64_t>& promised = looked.evidence.promised[*array].values;
   const std::vector<std::int64_t> left = looked.left(*array);
   const std::set<std::int64_t> seen(left.begin(), left.end());
+  const std::set<std::int64_t> known(promised.begin(), promised.end());
+  for (std::size_t entry = 0; entry < looked.groups_left(*array); ++entry) {
+    if (left[entry] >= 0 && !known.contains(left[entry])) {
+      return "";
+    }
+  }
   for (const std::int64_t id : promised) {
     if (id >= 0 && id < looked.problem().slots && !seen.contains(id)) {
       return fmt::format("slot {} has rows and is not in {}", id, looked.arrays[*array].name);
@@ -213,25 +145,13 @@ std::string test_order_lost(const Looked& looked) {
              : "";
 }
 
-// Of rows without an adapter, where a slot is expected to say so.
 std::string test_none_row_grouped(const Looked& looked) {
-  const auto is_none = [&](const WrongEntry& entry) {
-    const bool of_rows =
-        looked.holds(entry, "adapter_of_token") || looked.holds(entry, "padded") ||
-        looked.holds(entry, "extra") || looked.holds(entry, "table") ||
-        (looked.holds(entry, "adapters") && looked.problem().form == Form::kSampler);
-    const bool none = of_rows && looked.adapters[entry.second] < 0;
-    const bool group = (looked.holds(entry, "active_ids") || looked.holds(entry, "adapters")) &&
-                       looked.expected(entry) == -1 && !is_tail(looked, entry);
-    const bool segment = looked.holds(entry, "adapter_of_segment") &&
-                         looked.expected(entry) == looked.problem().slots;
-    return none || group || segment;
-  };
-  const auto found = std::find_if(looked.wrong.begin(), looked.wrong.end(), is_none);
-  return found == looked.wrong.end()
-             ? ""
-             : fmt::format("{} stands for rows without an adapter and holds {}, not {}",
-                           looked.named(*found), looked.got(*found), looked.expected(*found));
+  const auto found =
+      std::find_if(looked.wrong.begin(), looked.wrong.end(),
+                   [&](const WrongEntry& entry) { return stands_for_none(looked, entry); });
+  return found == looked.wrong.end() ? ""
+                                     : fmt::format("{} stands for rows without an adapter and {}",
+                                                   looked.named(*found), looked.wrong_text(*found));
 }
 
 std::string test_request_for_slot(const Looked& looked) {
@@ -261,7 +181,10 @@ std::string test_truncated_index(const Looked& looked) {
              : "";
 }
 
-std::string test_slot_off_by_one(const Looked& looked) {
+std::string_view beside(std::int64_t by) { return by > 0 ? "after" : "before"; }
+
+// Every wrong entry is of a slot, and that is the one beside the right one.
+std::string test_entries_off_by_one(const Looked& looked) {
   std::int64_t by = 0;
   const bool same = all_wrong(looked, [&](const WrongEntry& entry) {
     const std::int64_t step = step_of_slot(looked, entry);
@@ -269,24 +192,85 @@ std::string test_slot_off_by_one(const Looked& looked) {
     by = by == 0 && step != 0 ? moved / step : by;
     return step != 0 && moved == by * step && (by == 1 || by == -1);
   });
-  return same ? fmt::format("{} names the slot {} the right one",
-                            looked.named(looked.wrong.front()), by > 0 ? "after" : "before")
-              : "";
+  const bool of_none =
+      all_wrong(looked, [&](const WrongEntry& entry) { return stands_for_none(looked, entry); });
+  return same && !of_none ? fmt::format("{} names the slot {} the right one",
+                                        looked.named(looked.wrong.front()), beside(by))
+                          : "";
 }
 
+// Most rows of adapters are given to the slot beside theirs, and no row to another: then groups,
+// order and counts are those of the wrong slots.
+std::string test_slot_off_by_one(const Looked& looked) {
+  if (const std::string sentence = test_entries_off_by_one(looked); !sentence.empty()) {
+    return sentence;
+  }
+  const std::vector<std::int64_t> given = slots_given(looked);
+  std::int64_t by = 0, first = -1, moved = 0, of_adapters = 0;
+  for (std::size_t row = 0; row < given.size(); ++row) {
+    const std::int64_t adapter = looked.adapters[row];
+    const std::int64_t off = given[row] - adapter;
+    of_adapters += adapter >= 0 ? 1 : 0;
+    if (off == 0) {
+      continue;
+    }
+    by = by == 0 ? off : by;
+    if (off != by || (by != 1 && by != -1)) {
+      return "";
+    }
+    moved += adapter >= 0 ? 1 : 0;
+    first = first < 0 && adapter >= 0 ? static_cast<std::int64_t>(row) : first;
+  }
+  return moved > 0 && 2 * moved > of_adapters
+             ? fmt::format("row {} is given to the slot {} its own", first, beside(by))
+             : "";
+}
+
+// The segments hold the rows that they should, but some of them hold more than a chunk.
+std::string test_segment_too_long(const Looked& looked) {
+  if (looked.problem().form != Form::kChunked) {
+    return "";
+  }
+  const std::size_t array = *looked.array("segment_starts");
+  const std::vector<std::int64_t> starts = looked.left(array);
+  const bool whole = std::is_sorted(starts.begin(), starts.end()) && starts.front() == 0 &&
+                     starts.back() == looked.evidence.promised[array].values.back();
+  for (std::size_t segment = 0; whole && segment + 1 < starts.size(); ++segment) {
+    const std::int64_t rows = starts[segment + 1] - starts[segment];
+    if (rows > looked.problem().chunk) {
+      return fmt::format("segment {} has {} rows, more than the chunk of {}", segment, rows,
+                         looked.problem().chunk);
+    }
+  }
+  return "";
+}
+
+// Not where a segment begins elsewhere and names the slot of the rows that it has.
 std::string test_wrong_slot(const Looked& looked) {
   const auto found =
-      std::find_if(looked.wrong.begin(), looked.wrong.end(),
-                   [&](const WrongEntry& entry) { return step_of_slot(looked, entry) != 0; });
+      std::find_if(looked.wrong.begin(), looked.wrong.end(), [&](const WrongEntry& entry) {
+        return step_of_slot(looked, entry) != 0 && !looked.is_poison(entry) &&
+               !(looked.holds(entry, "adapter_of_segment") && is_slot_of_segment(looked, entry));
+      });
   return found == looked.wrong.end()
              ? ""
              : fmt::format("{} holds {} where {} would name its slot", looked.named(*found),
                            looked.got(*found), looked.expected(*found));
 }
 
+std::string test_wrong_rank(const Looked& looked) {
+  const WrongEntry& first = looked.wrong.front();
+  return all_wrong(looked,
+                   [&](const WrongEntry& entry) {
+                     return looked.holds(entry, "rank") || looked.holds(entry, "scale");
+                   })
+             ? fmt::format("{} {}", looked.named(first), looked.wrong_text(first))
+             : "";
+}
+
 std::string test_wrong_count(const Looked& looked) {
-  return fmt::format("{} holds {} instead of {}", looked.named(looked.wrong.front()),
-                     looked.got(looked.wrong.front()), looked.expected(looked.wrong.front()));
+  const WrongEntry& first = looked.wrong.front();
+  return fmt::format("{} {}", looked.named(first), looked.wrong_text(first));
 }
 
 struct MetadataTest {
@@ -297,10 +281,16 @@ struct MetadataTest {
 const std::vector<MetadataTest>& metadata_tests() {
   static const std::vector<MetadataTest> kTests{
       {{"stale-tail", "entries behind the last group hold what was there before"}, test_stale_tail},
+      {{"wrong-tail", "entries behind the last group hold what the form does not promise there"},
+       test_wrong_tail},
+      {{"unwritten", "an array, or an entry of it, was never written"}, test_unwritten},
       {{"row-twice", "a row is in the order of the rows twice"}, test_row_twice},
       {{"row-lost", "a row is not in the order of the rows"}, test_row_lost},
       {{"step-before", "an entry is right for a step that was made in the same arrays before"},
        test_state_left},
+      {{"slot-off-by-one", "rows or groups are given to the slot beside the right one"},
+       test_slot_off_by_one},
+      {{"segment-too-long", "a segment has more rows than the chunk"}, test_segment_too_long},
       {{"group-lost", "a slot that has rows has no group"}, test_group_lost},
       {{"wrong-group", "a row is in the group of another slot"}, test_wrong_group},
       {{"order-lost", "the rows of a group are not in their order"}, test_order_lost},
@@ -308,9 +298,8 @@ const std::vector<MetadataTest>& metadata_tests() {
       {{"request-for-slot", "the number of a request stands where that of its slot should"},
        test_request_for_slot},
       {{"none-row-grouped", "rows without an adapter are given to a slot"}, test_none_row_grouped},
-      {{"slot-off-by-one", "every wrong entry names the slot beside the right one"},
-       test_slot_off_by_one},
       {{"wrong-slot", "an entry does not name the slot of its row"}, test_wrong_slot},
+      {{"wrong-rank", "the rank or the scale of a slot is wrong"}, test_wrong_rank},
       {{"wrong-count", "a number of rows, groups or segments, or a flag, is wrong"},
        test_wrong_count}};
   return kTests;
@@ -330,20 +319,7 @@ const std::vector<HypothesisDoc>& metadata_hypotheses() {
 }
 
 Hypothesis diagnose_metadata(const MetadataEvidence& evidence) {
-  const MetadataProblem& problem = evidence.step.problem;
-  const EngineStep& engine = evidence.step.engine;
-  Looked looked{evidence,
-                outputs_of(problem),
-                {},
-                engine.adapters_of(problem.form == Form::kSampler ? engine.request_of_sample
-                                                                  : engine.request_of_token)};
-  for (std::size_t array = 0; array < looked.arrays.size(); ++array) {
-    for (std::size_t entry = 0; entry < evidence.promised[array].values.size(); ++entry) {
-      if (evidence.is_wrong(array, entry)) {
-        looked.wrong.emplace_back(array, entry);
-      }
-    }
-  }
+  const Looked looked = looked_at(evidence);
   for (const MetadataTest& entry : metadata_tests()) {
     const std::string sentence = looked.wrong.empty() ? "" : entry.test(looked);
     if (!sentence.empty()) {

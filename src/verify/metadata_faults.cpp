@@ -144,6 +144,45 @@ void leave_segment_tail(const Spoiled& to) {
   to.of("segment_starts").resize(static_cast<std::size_t>(to.of("segments").front()) + 1);
 }
 
+void write_zeros_in_tail(const Spoiled& to) {
+  std::vector<std::int64_t>& ids = to.of("active_ids");
+  std::fill(ids.begin() + to.of("active").front(), ids.end(), 0);
+}
+
+void leave_active(const Spoiled& to) { to.of("active").clear(); }
+
+// One slot more for each row and group of an adapter; the groups are the same.
+void name_next_groups(const Spoiled& to) {
+  for (const char* const array : {"adapter_of_token", "active_ids"}) {
+    for (std::int64_t& slot : to.of(array)) {
+      slot += slot >= 0 ? 1 : 0;
+    }
+  }
+}
+
+// One slot less for each row, so that rows of slot 0 have none.
+void segment_by_slot_before(const Spoiled& to) {
+  std::vector<std::int32_t> slots = to.adapters;
+  for (std::int32_t& slot : slots) {
+    slot -= slot >= 0 ? 1 : 0;
+  }
+  to.make_for(slots);
+}
+
+void cut_segments_of_two_chunks(const Spoiled& to) {
+  const auto segments = to.of("segment_starts").size();
+  MetadataProblem doubled = to.problem;
+  doubled.chunk = std::min<std::int64_t>(128, 2 * doubled.chunk);
+  to.made = make_metadata(doubled, to.engine);
+  to.of("segment_starts").resize(segments, to.of("segment_starts").back());
+  to.of("chunk").front() = to.problem.chunk;
+}
+
+void take_rank_of_next_slot(const Spoiled& to) {
+  std::vector<std::int64_t>& rank = to.of("rank");
+  std::rotate(rank.begin(), rank.begin() + 1, rank.end());
+}
+
 void sort_by_next_slot(const Spoiled& to) {
   for (std::int64_t& slot : to.of("adapters")) {
     slot += slot >= 0 ? 1 : 0;
@@ -245,7 +284,25 @@ std::vector<MetadataFault> faults_of_groups() {
        reverse_groups},
       {{"metadata-tail-left", "ids and counts behind the last group are not written", "stale-tail",
         "vLLM #42008", Form::kKernel},
-       leave_tail}};
+       leave_tail},
+      {{"metadata-tail-of-zeros", "ids behind the last group are 0", "wrong-tail", "design",
+        Form::kKernel},
+       write_zeros_in_tail},
+      {{"metadata-active-unwritten", "the count of groups is never written", "unwritten", "design",
+        Form::kKernel},
+       leave_active},
+      {{"metadata-next-groups", "groups and rows are given to the slot after theirs",
+        "slot-off-by-one", "design", Form::kKernel},
+       name_next_groups},
+      {{"metadata-slot-before", "rows are sorted by the slot before theirs", "slot-off-by-one",
+        "design", Form::kChunked},
+       segment_by_slot_before},
+      {{"metadata-segments-of-two-chunks", "segments are cut at twice the chunk",
+        "segment-too-long", "design", Form::kChunked},
+       cut_segments_of_two_chunks},
+      {{"metadata-rank-of-next-slot", "ranks are those of the slot after", "wrong-rank", "design",
+        Form::kChunked},
+       take_rank_of_next_slot}};
 }
 
 // Of forms that keep the rows in their order.

@@ -37,9 +37,7 @@ EngineStep with_poisoned_holes(const MetadataProblem& problem, EngineStep engine
   return engine;
 }
 
-// A number in each entry that is not the promised one, nor any that is likely.
 Bytes poison_for(const MetadataProblem& problem, const std::vector<FilledArray>& promised) {
-  constexpr std::int64_t kFlipped = 0x2A5A5A5A;
   const std::vector<MetadataArray> arrays = outputs_of(problem);
   Bytes bytes;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -48,7 +46,7 @@ Bytes poison_for(const MetadataProblem& problem, const std::vector<FilledArray>&
       const auto at = static_cast<std::size_t>(entry);
       const bool known = at < promised[i].values.size();
       put_index(arrays[i], bytes[i].data(), entry,
-                (known ? promised[i].values[at] : entry) ^ kFlipped);
+                poison_of(known ? promised[i].values[at] : entry));
     }
   }
   return bytes;
@@ -175,11 +173,14 @@ class MetadataProof {
       for (std::size_t entry = 0; entry < promised[i].values.size(); ++entry) {
         ++failure.compared;
         if (evidence.is_wrong(i, entry)) {
-          first = failure.wrong++ > 0
-                      ? first
-                      : fmt::format("{}[{}]: expected {}, got {}", arrays[i].name, entry,
-                                    index_text(arrays[i], promised[i].values[entry]),
-                                    index_text(arrays[i], evidence.got_at(i, entry)));
+          first =
+              failure.wrong++ > 0
+                  ? first
+                  : fmt::format("{}[{}]: expected {}, {}", arrays[i].name, entry,
+                                index_text(arrays[i], promised[i].values[entry]),
+                                evidence.is_poison(i, entry)
+                                    ? "was not written"
+                                    : "got " + index_text(arrays[i], evidence.got_at(i, entry)));
         }
       }
     }
@@ -232,6 +233,8 @@ reference::Engine engine_for_reference(const MetadataProblem& problem, const Eng
 }
 
 }  // namespace
+
+std::int64_t poison_of(std::int64_t promised) { return promised ^ 0x2A5A5A5A; }
 
 std::vector<FilledArray> promised_metadata(const MetadataProblem& problem,
                                            const EngineStep& engine) {

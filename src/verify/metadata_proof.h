@@ -19,6 +19,10 @@ namespace lora_bench {
 [[nodiscard]] std::vector<FilledArray> promised_metadata(const MetadataProblem& problem,
                                                          const EngineStep& engine);
 
+// What an entry holds before a launch: not the number that is promised, nor any that is likely. Of
+// an entry of which nothing is promised it is made of its index.
+[[nodiscard]] std::int64_t poison_of(std::int64_t promised);
+
 // Every promised entry against the reference, over outputs that hold another number in each; guards
 // and inputs; the same with arrays that are aligned to one entry alone. With relations also: again,
 // over what it left; and recorded once, then replayed for other steps of the same sizes: with more
@@ -51,6 +55,8 @@ struct MetadataEvidence {
   [[nodiscard]] std::int64_t got_at(std::size_t array, std::size_t entry) const;
   [[nodiscard]] bool is_wrong(std::size_t array, std::size_t entry) const;
   [[nodiscard]] bool is_unwritten(std::size_t array, std::size_t entry) const;
+  // It holds what `poison_of` put there.
+  [[nodiscard]] bool is_poison(std::size_t array, std::size_t entry) const;
 };
 // What happened, in the words of plans; the most specific first.
 [[nodiscard]] const std::vector<HypothesisDoc>& metadata_hypotheses();
