@@ -211,15 +211,9 @@ bool GuardedBuffer::same_pieces(const GuardedBuffer& other, std::int64_t compare
   return true;
 }
 
-void GuardedBuffer::poison() {
+void GuardedBuffer::fill(std::byte value) {
   if (bytes_ > 0) {
-    memory_->fill(data_, kPoison, bytes_);
-  }
-}
-
-void GuardedBuffer::clear() {
-  if (bytes_ > 0) {
-    memory_->fill(data_, std::byte{0}, bytes_);
+    memory_->fill(data_, value, bytes_);
   }
 }
 

@@ -94,8 +94,9 @@ class GuardedBuffer {
   // The same of rows of so many bytes, whatever lies behind each.
   [[nodiscard]] bool same_rows(const GuardedBuffer& other, std::int64_t row_bytes,
                                std::int64_t room_bytes) const;
-  void poison();  // contents to 0xFF
-  void clear();   // contents to 0, which is +0 in every dtype
+  void fill(std::byte value);           // every byte of the contents
+  void poison() { fill(kPoison); }      // contents to 0xFF
+  void clear() { fill(std::byte{0}); }  // contents to 0, which is +0 in every dtype
 
   // "" if both bands are intact, else "3 bytes before the start, first at -8" and the like.
   [[nodiscard]] std::string damage() const;

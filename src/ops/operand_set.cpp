@@ -123,11 +123,12 @@ std::int64_t OperandSet::shift_of(std::size_t index) const {
 
 OperandSet::Contents OperandSet::contents(const HeldOperand& held, const Tensors& tensors) const {
   Contents contents;
+  contents.filled_with = held.is_weights() ? GuardedBuffer::kPoison : tensors.scratch;
   if (held.operand) {
     const bool left_out = held.is_weights() && layout_.poisoned_weights;
     if (!held.operand->given || left_out) {
-      if (has_gaps(held) && tensors.gap != GuardedBuffer::kPoison) {
-        contents.own = bytes_with_gaps(*held.stored, GuardedBuffer::kPoison, tensors.gap);
+      if (has_gaps(held) && tensors.gap != tensors.scratch) {
+        contents.own = bytes_with_gaps(*held.stored, tensors.scratch, tensors.gap);
         contents.data = contents.own.data();
       }
       return contents;
@@ -168,6 +169,9 @@ void OperandSet::fill(const Tensors& tensors) {
       held.buffer.reset();
       held.buffer = std::make_shared<GuardedBuffer>(*memory_, held.bytes,
                                                     shift_of(index) * held.element_bytes, from);
+      if (from == nullptr && held_before.filled_with != GuardedBuffer::kPoison) {
+        held.buffer->fill(held_before.filled_with);
+      }
     } else if (from != nullptr) {
       held.buffer->upload(from, held.bytes);
     }

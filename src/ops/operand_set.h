@@ -53,7 +53,8 @@ struct HeldOperand {
 };
 
 // Everything that one launch of a step is given, in guarded buffers of one memory. h (unless it is
-// given) and the workspace start poisoned; y starts as the tensors have it.
+// given) and the workspace start poisoned, or as `Tensors::scratch` says; y starts as the tensors
+// have it.
 class OperandSet {
  public:
   OperandSet(Memory& memory, const Problem& problem, const Tensors& tensors,
@@ -78,7 +79,8 @@ class OperandSet {
   // What a buffer holds before a launch; it refers to `tensors` or has made bytes of its own.
   struct Contents {
     std::vector<std::byte> own;
-    const void* data = nullptr;  // null: poison
+    const void* data = nullptr;  // null: every byte is `filled_with`
+    std::byte filled_with{GuardedBuffer::kPoison};
   };
   [[nodiscard]] Contents contents(const HeldOperand& held, const Tensors& tensors) const;
   // The bytes of the output's buffer as tensors would have them.

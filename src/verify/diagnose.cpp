@@ -19,6 +19,8 @@ const std::vector<Entry>& entries() {
       {{"lost-columns", "some columns were not written, the others are right"}, test_lost_columns},
       {{"missing-add", "the result overwrites y instead of adding to it"}, test_missing_add},
       {{"double-add", "what was in y, or the delta, is counted twice"}, test_double_add},
+      {{"unasked-add", "the result is added to what was there before, which it overwrites"},
+       test_unasked_add},
       {{"bias-forgotten", "the bias is missing"}, test_bias_forgotten},
       {{"double-bias", "the bias is added twice"}, test_double_bias},
       {{"missing-scale", "the scale of the adapter is not applied"}, test_missing_scale},

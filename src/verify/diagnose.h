@@ -62,6 +62,7 @@ using Test = std::string (*)(const Evidence&);
 // By which arithmetic.
 [[nodiscard]] std::string test_missing_add(const Evidence& evidence);
 [[nodiscard]] std::string test_double_add(const Evidence& evidence);
+[[nodiscard]] std::string test_unasked_add(const Evidence& evidence);
 [[nodiscard]] std::string test_bias_forgotten(const Evidence& evidence);
 [[nodiscard]] std::string test_double_bias(const Evidence& evidence);
 [[nodiscard]] std::string test_missing_scale(const Evidence& evidence);

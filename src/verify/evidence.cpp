@@ -34,7 +34,9 @@ WrongRow look_at(const Evidence& evidence, const void* got, std::int64_t token) 
   const Dtype dtype = output_dtype(evidence.problem);
   const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
   const std::vector<std::byte>& before = output_before(evidence.problem, evidence.tensors).data;
-  const std::vector<std::byte> poison(bytes, std::byte{0xFF});
+  // A launch finds no h that the tensors hold, unless it adds to it.
+  const bool of_scratch = !evidence.expand && !evidence.adds;
+  const std::vector<std::byte> scratch(bytes, evidence.tensors.scratch);
   WrongRow row;
   row.token = token;
   row.adapter = evidence.problem.plan.adapter_of_token[at(token)];
@@ -44,13 +46,10 @@ WrongRow look_at(const Evidence& evidence, const void* got, std::int64_t token) 
   for (std::int64_t column = 0; column < row.right.columns; ++column) {
     const std::int64_t index = output_index(evidence.problem, token, column);
     const std::byte* now = static_cast<const std::byte*>(got) + at(index) * bytes;
+    const std::byte* old = of_scratch ? scratch.data() : before.data() + at(index) * bytes;
     row.got.push_back(static_cast<double>(load(dtype, got, index)));
-    row.before.push_back(static_cast<double>(load(dtype, before.data(), index)));
-    const bool as_before = std::memcmp(now, before.data() + at(index) * bytes, bytes) == 0;
-    // A launch finds h poisoned, whatever the tensors hold there, unless it adds to it.
-    const bool poisoned =
-        !evidence.expand && !evidence.adds && std::memcmp(now, poison.data(), bytes) == 0;
-    row.untouched.push_back(as_before || poisoned);
+    row.before.push_back(static_cast<double>(load(dtype, old, 0)));
+    row.untouched.push_back(std::memcmp(now, old, bytes) == 0);
   }
   return row;
 }

@@ -192,6 +192,12 @@ std::string test_double_add(const Evidence& evidence) {
   return explained_by_sum(evidence, delta_once_more) ? "the delta is added twice" : "";
 }
 
+std::string test_unasked_add(const Evidence& evidence) {
+  const bool fits = !evidence.adds && explained_by_sum(evidence, before_of);
+  return fits ? rows_that(evidence, "hold") + " the sum of the result and what was there before"
+              : "";
+}
+
 std::string test_bias_forgotten(const Evidence& evidence) {
   const bool fits =
       evidence.problem.bias && explains(evidence, [](RowModel& model) { model.forget_bias(); });

@@ -66,6 +66,7 @@ enum class Fault : std::uint8_t {
   kHRoundedToBf16,
   kHTruncatedToBf16,
   kHNotZeroed,
+  kAddsOldHUnlessNan,
   kGivenHOverwritten,
   kHOfFirstSlice,
   // The sum over the rank.
@@ -81,7 +82,9 @@ enum class Fault : std::uint8_t {
   kYOverwritten,
   kOverwriteSkipped,
   kOverwrittenTimesZero,
+  kAddsOldYUnlessNan,
   kIdleRowsKept,
+  kIdleRowsKeptUnlessNan,
   kRankZeroRowsKept,
   kYTwice,
   kFp16Saturates,

@@ -176,11 +176,9 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
       value = truncated_to_bf16(value);
     }
     const std::int64_t index = problem.h_at(slice, task.token, rank_of(launch, task.adapter), lane);
-    if (launch.is(Fault::kHNotZeroed) ||
-        (problem.adds_to_h() && !launch.is(Fault::kGivenHOverwritten))) {
-      value += load(problem.dtype[Role::kH], launch.operands.h, index);
-    }
-    store(problem.dtype[Role::kH], launch.operands.h, index, value);
+    const float before = load(problem.dtype[Role::kH], launch.operands.h, index);
+    store(problem.dtype[Role::kH], launch.operands.h, index,
+          h_to_store(problem, launch.fault, before, value));
   }
   if (launch.is(Fault::kGapOfHWritten) && problem.layout.h_gap > 0) {
     store(problem.dtype[Role::kH], launch.operands.h,
@@ -259,16 +257,18 @@ float biased(const Launch& launch, float delta, const RowTask& task, std::int64_
 }
 
 float added_to_y(const Launch& launch, float delta, float before) {
+  const Problem& problem = launch.problem;
   if (launch.is(Fault::kDeltaRounded)) {
-    delta = rounded_to(launch.problem.dtype[Role::kY], delta);
+    delta = rounded_to(problem.dtype[Role::kY], delta);
   }
   if (launch.is(Fault::kDeltaTwice)) {
     delta += delta;
   }
-  if (!launch.problem.add_inputs && launch.is(Fault::kOverwrittenTimesZero)) {
+  if (!problem.add_inputs && launch.is(Fault::kOverwrittenTimesZero)) {
     return 0 * before + delta;
   }
-  if (!launch.problem.add_inputs || launch.is(Fault::kYOverwritten)) {
+  const bool adds_unasked = launch.is(Fault::kAddsOldYUnlessNan) && !std::isnan(before);
+  if ((!problem.add_inputs && !adds_unasked) || launch.is(Fault::kYOverwritten)) {
     return delta;
   }
   if (launch.is(Fault::kShareOfY)) {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -161,6 +163,15 @@ void add_base_rows(const Operands& operands, std::int64_t tokens, const std::vec
   }
 }
 
+// Whether all that slices own of a row of y is.
+bool row_is_nan(const Problem& problem, const Operands& operands, std::int64_t token) {
+  const std::int64_t first = token * problem.y_stride + problem.offset_start;
+  const std::int64_t columns =
+      std::accumulate(problem.widths.begin(), problem.widths.end(), std::int64_t{0});
+  const std::vector<float> y = decoded(problem.dtype[Role::kY], operands.y, first, columns);
+  return std::all_of(y.begin(), y.end(), [](float value) { return std::isnan(value); });
+}
+
 }  // namespace
 
 std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operands, Fault fault) {
@@ -187,10 +198,13 @@ std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operand
 }
 
 void zero_rows_left_over(const Problem& problem, const Operands& operands, Fault fault) {
-  if (fault == Fault::kIdleRowsKept) {
+  if (fault == Fault::kIdleRowsKept || !problem.zeroes_idle_rows()) {
     return;
   }
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    if (fault == Fault::kIdleRowsKeptUnlessNan && !row_is_nan(problem, operands, token)) {
+      continue;
+    }
     if (fault != Fault::kRankZeroRowsKept || operands.adapter_of_token[token] < 0) {
       zero_idle_rows(problem, operands, token, token + 1);
     }

@@ -155,6 +155,18 @@ float sum_as_kept(float sum, const RowFacts& row, Fault fault) {
              : sum;
 }
 
+float h_to_store(const Problem& problem, Fault fault, float before, float sum) {
+  bool adds = problem.adds_to_h();
+  if (fault == Fault::kGivenHOverwritten) {
+    adds = false;
+  } else if (fault == Fault::kHNotZeroed) {
+    adds = true;
+  } else if (fault == Fault::kAddsOldHUnlessNan) {
+    adds = adds || !std::isnan(before);
+  }
+  return adds ? sum + before : sum;
+}
+
 float least_lane_kept(const Problem& problem, const void* h, std::int64_t first, std::int64_t lanes,
                       Fault fault) {
   float largest = 0;

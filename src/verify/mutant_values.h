@@ -52,6 +52,8 @@ class MutantMemory {
 [[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
 [[nodiscard]] float weight_as_read(Dtype dtype, float weight, Fault fault);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
+// What becomes of a sum where h holds `before`.
+[[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);
 // Lanes of h below this are left out.
 [[nodiscard]] float least_lane_kept(const Problem& problem, const void* h, std::int64_t first,
                                     std::int64_t lanes, Fault fault);

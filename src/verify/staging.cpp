@@ -63,7 +63,7 @@ void Stage::upload(const HeldOperand& held, const Tensors& tensors) {
   if (contents.data != nullptr) {
     held.buffer->upload(contents.data, held.bytes);
   } else {
-    held.buffer->poison();
+    held.buffer->fill(contents.filled_with);
   }
 }
 

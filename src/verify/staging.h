@@ -65,8 +65,8 @@ class Stage {
   [[nodiscard]] std::vector<std::string> inputs() const;
   // The inputs of this name become those of `tensors`.
   void change(std::string_view input, const Tensors& tensors);
-  // y as the tensors have it, h of a shrink poisoned unless it is added to: nothing that an earlier
-  // launch wrote remains.
+  // y as the tensors have it, h of a shrink too if it is added to, else as `Tensors::scratch` says:
+  // nothing that an earlier launch wrote remains.
   void restore_output();
   // The same, and x, or an h that is an input: a follower's take their place.
   void restore_rows();

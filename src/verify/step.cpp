@@ -203,7 +203,7 @@ Step fill_unused(const Step& step) {
       replace_nan(result.tensors.of(operand));
     }
   }
-  result.tensors.gap = std::byte{0x41};  // about 12 in fp32 and bf16, 2.6 in fp16
+  result.tensors.gap = kNumberByte;
   return result;
 }
 

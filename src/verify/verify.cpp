@@ -194,7 +194,7 @@ bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignmen
 
 bool Proof::check_fill(Level level, Fill fill) {
   const std::shared_ptr<const Tensors> tensors = groundwork_.tensors(fill);
-  const bool uneven = fill == Fill::kUneven || fill == Fill::kUnevenNarrow;
+  const bool uneven = is_uneven(fill);
   const bool left_out = (level == Level::kExact && options_.without == Part::kExact) ||
                         (level == Level::kBounded && options_.without == Part::kBounded) ||
                         (uneven && options_.without == Part::kUneven);

@@ -123,7 +123,7 @@ class Drawer {
     for (const std::int32_t id : problem.plan.active_ids) {
       active_[static_cast<std::size_t>(id)] = true;
     }
-    if (fill == Fill::kUneven || fill == Fill::kUnevenNarrow) {
+    if (is_uneven(fill)) {
       uneven_.emplace(problem, sizes_, fill, seed);
     }
   }
@@ -169,7 +169,7 @@ class Drawer {
       return RowRecipe{
           .law = sizes_.y, .drawn = width, .bend = bent([&] { return uneven_->row_of_y(token); })};
     });
-    if (poisons_ && !problem_.add_inputs) {
+    if (poisons_ && !problem_.add_inputs && !uneven_) {
       replace_by_nan(y);
     }
     return y;
@@ -316,6 +316,7 @@ const HostTensor& Tensors::of(const Operand& operand) const { return tensor_in(*
 Tensors empty_tensors(const Problem& problem, Fill fill) {
   Tensors tensors;
   tensors.fill = fill;
+  tensors.scratch = is_uneven(fill) ? kNumberByte : tensors.scratch;
   for (std::vector<HostTensor>* of_slices : {&tensors.a, &tensors.b, &tensors.bias}) {
     of_slices->resize(problem.widths.size());
   }

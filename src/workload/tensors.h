@@ -19,6 +19,13 @@ enum class Fill : std::uint8_t {
   kTiming,        // reals of full mantissa, sized so that repeated accumulation stays finite
 };
 
+[[nodiscard]] constexpr bool is_uneven(Fill fill) {
+  return fill == Fill::kUneven || fill == Fill::kUnevenNarrow;
+}
+
+// Bytes of which every dtype is a number: about 12 in fp32 and bf16, 2.6 in fp16.
+constexpr std::byte kNumberByte{0x41};
+
 struct HostTensor {
   Dtype dtype = Dtype::kFp32;
   std::int64_t elements = 0;
@@ -27,14 +34,17 @@ struct HostTensor {
 
 // All operands of one step in host memory, rounded to their dtypes. Unused slots, lanes at or
 // above an adapter's rank, and h lanes likewise hold NaN unless the fill is kTiming, so that a
-// read of them shows; so does y where the op overwrites it, each element another NaN. Where it adds
-// to y, columns of y outside every slice and rows without adapter hold ordinary values.
+// read of them shows; so does y where the op overwrites it, each element another NaN, but in an
+// uneven fill: there it holds numbers, which nothing may come of either. Where the op adds to y,
+// columns of y outside every slice and rows without adapter hold ordinary values.
 struct Tensors {
   Fill fill = Fill::kExact;
   HostTensor x, h, y;
   std::vector<HostTensor> a, b, bias;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
   std::byte gap{0xFF};       // every byte that a layout leaves between elements: NaN, or a number
+  std::byte scratch{0xFF};   // every byte of an h that is not given and of the workspace before a
+                             // launch: NaN, or numbers in an uneven fill
 
   [[nodiscard]] HostTensor& of(const Operand& operand);
   [[nodiscard]] const HostTensor& of(const Operand& operand) const;

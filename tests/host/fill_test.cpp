@@ -288,6 +288,22 @@ TEST_CASE("what an op must not read is NaN where results are proved, and a numbe
   }
 }
 
+TEST_CASE("what is overwritten holds NaN before a launch, and numbers in an uneven fill") {
+  Case spec = padded_case();
+  spec.add_inputs = false;
+  const Problem problem = problem_of(spec);
+  for (const Fill fill : {Fill::kExact, Fill::kBounded, Fill::kUneven, Fill::kUnevenNarrow}) {
+    const Tensors tensors = draw_tensors(problem, fill, 4);
+    const std::vector<float> y = values_of(tensors.y);
+    CHECK(none_nan(y, 0, std::ssize(y)) == is_uneven(fill));
+    CHECK(all_nan(y, 0, std::ssize(y)) != is_uneven(fill));
+    const std::vector<std::byte> scratch(sizeof(float), tensors.scratch);
+    for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
+      CHECK(std::isnan(load(dtype, scratch.data(), 0)) != is_uneven(fill));
+    }
+  }
+}
+
 TEST_CASE("a given h is poisoned above the rank and in rows without an adapter") {
   Case spec = padded_case();
   spec.op = Op::kExpand;

@@ -99,10 +99,38 @@ TEST_CASE("idle rows: proof passes what zeroes them and fails what does not") {
     const Verdict kept = verdict_of(*make_mutant("idle-rows-kept"), problem);
     REQUIRE(kept.failure);
     CHECK(kept.failure->hypothesis == "stale-output");
+    const Verdict kept_numbers = verdict_of(*make_mutant("idle-rows-kept-unless-nan"), problem);
+    REQUIRE(kept_numbers.failure);
+    CHECK(kept_numbers.failure->hypothesis == "stale-output");
   }
   // Rows that are kept must be kept still.
   const Problem plain = problem_with("add_inputs: false\n");
   CHECK(verdict_of(*make_mutant("idle-rows-kept"), plain).status == Status::kPassed);
+}
+
+TEST_CASE("what is overwritten holds numbers in one launch, which nobody may add to") {
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const char* op : {"linear", "expand", "shrink"}) {
+      CAPTURE(dtype);
+      CAPTURE(op);
+      const bool shrinks_alone = std::string(op) == "shrink";
+      const Problem problem = problem_with(std::string("dtype: ") + dtype + "\nop: " + op + "\n" +
+                                           (shrinks_alone ? "" : "add_inputs: false\n"));
+      CHECK(verdict_of(*make_mutant("none"), problem).status == Status::kPassed);
+      if (has_expand(problem.op)) {
+        const Verdict added = verdict_of(*make_mutant("adds-old-y-unless-nan"), problem);
+        REQUIRE(added.failure);
+        CHECK(added.failure->level == Level::kBounded);
+        CHECK(added.failure->hypothesis == "unasked-add");
+      }
+      if (has_shrink(problem.op)) {
+        const Verdict added = verdict_of(*make_mutant("adds-old-h-unless-nan"), problem);
+        REQUIRE(added.failure);
+        CHECK(added.failure->level == Level::kBounded);
+        CHECK((has_expand(problem.op) || added.failure->hypothesis == "unasked-add"));
+      }
+    }
+  }
 }
 
 TEST_CASE("idle rows: zeros are asked of an op that overwrites y alone") {
