@@ -81,6 +81,11 @@ bool same_bytes(const void* left, const void* right, std::int64_t count) {
   return same;
 }
 
+bool same_bytes(const std::vector<std::byte>& left, const std::vector<std::byte>& right) {
+  return left.size() == right.size() &&
+         same_bytes(left.data(), right.data(), static_cast<std::int64_t>(left.size()));
+}
+
 void for_blocks(std::int64_t count, std::int64_t per_block, int threads,
                 const std::function<void(std::int64_t, std::int64_t)>& work) {
   std::atomic<std::int64_t> next = 0;

@@ -19,6 +19,9 @@ void resize_bytes(std::vector<std::byte>& bytes, std::int64_t count);
 void copy_bytes(void* to, const void* from, std::int64_t count);
 // Of so many bytes each, compared on all cores where they are many.
 [[nodiscard]] bool same_bytes(const void* left, const void* right, std::int64_t count);
+// The same of arrays, whose == compares byte by byte.
+[[nodiscard]] bool same_bytes(const std::vector<std::byte>& left,
+                              const std::vector<std::byte>& right);
 
 // Floating-point numbers of so many bytes each, with the other sign or without one.
 void negate(std::span<std::byte> numbers, std::int64_t bytes_of_each);

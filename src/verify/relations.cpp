@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/dtype.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
@@ -88,7 +89,7 @@ std::shared_ptr<DerivedStep> Relations::drawn(const std::string& name, const Pro
 }
 
 void Relations::expect_base(const Numerics& numerics, const Bits& got) {
-  if (right_ && right_->numerics == numerics && right_->bits == got) {
+  if (right_ && right_->numerics == numerics && same_bytes(right_->bits, got)) {
     failure_.compared += right_->compared;
     return;
   }
@@ -241,7 +242,7 @@ void Relations::expect_repeated(const Bits& got, const Problem& problem,
   const bool expands = has_expand(problem.op);
   const std::int64_t columns = expands ? problem.y_stride : problem.slices() * problem.max_rank;
   const Dtype dtype = output_dtype(problem);
-  if (expands && !doubled && base_rows == same_rows_ && got == base_bits_) {
+  if (expands && !doubled && base_rows == same_rows_ && same_bytes(got, base_bits_)) {
     failure_.compared += problem.tokens * columns;
     return;
   }
@@ -270,7 +271,7 @@ void Relations::expect_same(const Problem& problem, const Bits& expected, const 
   const Dtype dtype = output_dtype(problem);
   const auto bytes = static_cast<std::size_t>(size_bytes(dtype));
   failure_.compared += problem.tokens * columns;
-  if (expected == got) {
+  if (same_bytes(expected, got)) {
     return;
   }
   for (std::int64_t token = 0; token < problem.tokens; ++token) {
