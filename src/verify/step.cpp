@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/bytes.h"
 #include "core/dtype.h"
 #include "core/random.h"
 #include "verify/evidence.h"
@@ -96,14 +97,17 @@ HostTensor add_rows(const HostTensor& tensor, std::int64_t block_elements, std::
 void take_some(HostTensor& tensor, const HostTensor& other, std::uint64_t seed,
                std::uint64_t stream) {
   constexpr std::int64_t kSmall = 64;
-  constexpr std::uint64_t kOneIn = 4;
+  constexpr std::int64_t kOfAThread = std::int64_t{1} << 18U;
+  constexpr std::uint64_t kQuarter = std::uint64_t{1} << 62U;  // of all values of random bits
   const std::int64_t bytes = size_bytes(tensor.dtype);
-  for (std::int64_t i = 0; i < tensor.elements; ++i) {
-    if (tensor.elements <= kSmall ||
-        random_below(seed, stream, static_cast<std::uint64_t>(i), kOneIn) == 0) {
-      std::memcpy(tensor.data.data() + i * bytes, other.data.data() + i * bytes, at(bytes));
+  const RandomStream random(seed, stream);
+  for_blocks(tensor.elements, kOfAThread, 0, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (tensor.elements <= kSmall || random.bits(static_cast<std::uint64_t>(i)) < kQuarter) {
+        std::memcpy(tensor.data.data() + i * bytes, other.data.data() + i * bytes, at(bytes));
+      }
     }
-  }
+  });
 }
 
 void replace_nan(HostTensor& tensor) {
