@@ -165,6 +165,12 @@ FaultEntries faults_of_h() {
       {Fault::kGivenHOverwritten,
        {"given-h-overwritten", "shrink overwrites an h that it is to add to", "missing-add",
         "vLLM's add_shrink"}},
+      {Fault::kGivenHLostAtZeroSum,
+       {"given-h-lost-at-zero-sum", "an h that shrink is to add to becomes 0 where the sum is 0",
+        "", "design", Part::kUneven, true}},
+      {Fault::kGivenHOfZeroKept,
+       {"given-h-of-zero-kept", "nothing is added to a given h where it is 0", "lost-columns",
+        "design", Part::kUneven}},
       {Fault::kHOfFirstSlice,
        {"h-of-first-slice", "every slice expands the h of the first", "", "design"}},
   };

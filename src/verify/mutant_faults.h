@@ -68,6 +68,8 @@ enum class Fault : std::uint8_t {
   kHNotZeroed,
   kAddsOldHUnlessNan,
   kGivenHOverwritten,
+  kGivenHLostAtZeroSum,
+  kGivenHOfZeroKept,
   kHOfFirstSlice,
   // The sum over the rank.
   kRankLaneLost,

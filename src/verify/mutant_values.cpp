@@ -163,6 +163,10 @@ float h_to_store(const Problem& problem, Fault fault, float before, float sum) {
     adds = true;
   } else if (fault == Fault::kAddsOldHUnlessNan) {
     adds = adds || !std::isnan(before);
+  } else if (fault == Fault::kGivenHLostAtZeroSum) {
+    adds = adds && sum != 0;
+  } else if (fault == Fault::kGivenHOfZeroKept && adds && before == 0) {
+    return before;
   }
   return adds ? sum + before : sum;
 }

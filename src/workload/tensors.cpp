@@ -192,7 +192,9 @@ class Drawer {
       if (!sizes_.added_to.empty() && adapter_of(token) != kNoAdapter) {
         recipe.law.factor *= sizes_.added_to[static_cast<std::size_t>(adapter_of(token))];
       }
-      if (uneven_) {
+      if (uneven_ && problem_.adds_to_h()) {
+        recipe.bend = uneven_->row_of_added_h(token);
+      } else if (uneven_) {
         recipe.bend = uneven_->row_of_h(token, drawn);
         recipe.as_row = row - token + uneven_->source_of(token);
       }

@@ -127,11 +127,12 @@ Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::u
   const auto up = static_cast<float>(narrow ? 1 : larger_lanes(problem));
   const auto down = static_cast<float>(smaller_lanes(problem, sizes));
   lanes_up_.assign(static_cast<std::size_t>(problem.max_rank), 1.0F);
-  lanes_down_ = lanes_up_;
+  lanes_down_ = lanes_added_ = lanes_up_;
   for (std::size_t lane = 0; lane < lanes_up_.size(); ++lane) {
     const std::int64_t kind = below(kLanes + static_cast<std::int64_t>(lane), 8);
     const float factor = kind == 0 ? up : kind == 1 ? 1 / down : 1.0F;
     lanes_up_[lane] = kind == 2 && lane > 1 ? 0.0F : factor;  // a lane of zeros
+    lanes_added_[lane] = factor;
     lanes_down_[lane] = 1 / factor;
   }
 }
@@ -234,6 +235,12 @@ RowBend Uneven::row_of_x(std::int64_t token) const {
 RowBend Uneven::row_of_h(std::int64_t token, std::int64_t lanes) const {
   RowBend bend = row(token, lanes);
   bend.of_element = &lanes_up_;
+  return bend;
+}
+
+RowBend Uneven::row_of_added_h(std::int64_t token) const {
+  RowBend bend = row_of_y(token);
+  bend.of_element = &lanes_added_;
   return bend;
 }
 

@@ -46,6 +46,9 @@ class Uneven {
   // Of a row of x or of a given h with so many elements.
   [[nodiscard]] RowBend row_of_x(std::int64_t token) const;
   [[nodiscard]] RowBend row_of_h(std::int64_t token, std::int64_t lanes) const;
+  // Of a row of an h that a shrink adds to: some rows are zero where x is not, others are not where
+  // x is, and so are lanes where A is zero.
+  [[nodiscard]] RowBend row_of_added_h(std::int64_t token) const;
   [[nodiscard]] RowBend row_of_y(std::int64_t token) const;
   [[nodiscard]] RowBend lane_of_a(std::int64_t lane) const;
   [[nodiscard]] RowBend column_of_b(std::int64_t slot, std::int64_t column,
@@ -64,8 +67,9 @@ class Uneven {
   const FillSizes& sizes_;
   std::uint64_t seed_;
   float large_ = 1, huge_ = 1, small_ = 1, tiny_ = 1, outlier_ = 1, far_bias_ = 1;
-  std::vector<float> features_;               // [K], 0 of a feature that no row has
-  std::vector<float> lanes_up_, lanes_down_;  // [max_rank], of A (or h) and of B
+  std::vector<float> features_;  // [K], 0 of a feature that no row has
+  // [max_rank], of A (or h), of an h that is added to, and of B
+  std::vector<float> lanes_up_, lanes_added_, lanes_down_;
 };
 
 }  // namespace lora_bench

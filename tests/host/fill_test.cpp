@@ -427,6 +427,42 @@ TEST_CASE("a y that is overwritten holds NaN that no arithmetic leaves as they a
   }
 }
 
+TEST_CASE(
+    "uneven data has rows and lanes where a given h is zero and the sum is not, or it alone") {
+  Case spec = workload_case(64, 4);
+  spec.op = Op::kShrink;
+  spec.shrink_adds = true;
+  spec.layer.in_features = 64;
+  spec.layer.widths = {16};
+  spec.adapters.rank.list = {32};
+  spec.adapters.max_rank = 32;
+  const Problem problem = problem_of(spec);
+  const Tensors tensors = draw_tensors(problem, Fill::kUneven, 3);
+  const std::vector<float> given = values_of(tensors.h);
+  Problem overwriting = problem;
+  overwriting.shrink_adds = false;
+  const std::vector<float> added =
+      values_of(test::launch_on_host(*make_cpu_backend({1, ""}), overwriting, tensors).h);
+  std::vector<std::int64_t> alone_in_row(64), alone_in_lane(32);
+  std::int64_t sums_alone = 0;
+  for (std::int64_t token = 0; token < 64; ++token) {
+    for (std::int64_t lane = 0; lane < 32; ++lane) {
+      const auto at = static_cast<std::size_t>(token * 32 + lane);
+      const bool alone = given[at] != 0 && added[at] == 0;
+      alone_in_row[static_cast<std::size_t>(token)] += alone ? 1 : 0;
+      alone_in_lane[static_cast<std::size_t>(lane)] += alone ? 1 : 0;
+      sums_alone += given[at] == 0 && added[at] != 0 ? 1 : 0;
+    }
+  }
+  const auto mostly = [](const std::vector<std::int64_t>& counts, std::int64_t least) {
+    return std::count_if(counts.begin(), counts.end(),
+                         [&](std::int64_t count) { return count >= least; });
+  };
+  CHECK(mostly(alone_in_row, 24) >= 3);   // x is zero
+  CHECK(mostly(alone_in_lane, 40) >= 1);  // A is zero
+  CHECK(sums_alone >= 4 * 24);
+}
+
 TEST_CASE("a given h to which shrink adds is as large as what is added, whatever the scale") {
   for (const Dtype dtype : {Dtype::kFp32, Dtype::kFp16}) {
     for (const ScaleAt scale_at : {ScaleAt::kShrink, ScaleAt::kExpand}) {

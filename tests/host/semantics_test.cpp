@@ -216,6 +216,10 @@ TEST_CASE("adding shrink: proof passes what adds to h and fails what overwrites 
     const Verdict nothing = verdict_of(*make_mutant("no-op"), problem);
     REQUIRE(nothing.failure);
     CHECK(nothing.failure->hypothesis == "zero-delta");
+    for (const char* at_zero : {"given-h-lost-at-zero-sum", "given-h-of-zero-kept"}) {
+      CAPTURE(at_zero);
+      CHECK(verdict_of(*make_mutant(at_zero), problem).status == Status::kFailed);
+    }
   }
 }
 
