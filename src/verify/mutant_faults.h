@@ -154,6 +154,7 @@ enum class Fault : std::uint8_t {
   kYSaturatesAt65504,
   kXFlushesFp16Subnormals,
   kWeightsFlushFp16Subnormals,
+  kAFlushesFp16Subnormals,
   kBf16ThroughFp16,
   kOutlierClipped,
   kOutlierDropped,

@@ -108,7 +108,7 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
               launch.operands.a[static_cast<std::size_t>(at.slice)],
               problem.a_at(at.slice, slot, rank, at.lane), summed_elements(launch));
   for (float& value : values) {
-    value = weight_as_read(problem.dtype[Role::kA], value, launch.fault);
+    value = weight_as_read(problem, Role::kA, value, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
   }
   return values;
@@ -227,7 +227,7 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
                                       launch.operands.b[weights], first, elements);
   for (float& value : values) {
-    value = weight_as_read(problem.dtype[Role::kB], value, launch.fault);
+    value = weight_as_read(problem, Role::kB, value, launch.fault);
   }
   return values;
 }

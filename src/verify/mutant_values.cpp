@@ -136,12 +136,14 @@ Dtype dtype_read(const Problem& problem, Fault fault, Role weights) {
   return fault == Fault::kWeightsTakenForX && same_size ? of_x : problem.dtype[weights];
 }
 
-float weight_as_read(Dtype dtype, float weight, Fault fault) {
+float weight_as_read(const Problem& problem, Role weights, float weight, Fault fault) {
   if (fault == Fault::kWeightsSaturateAt448) {
     return std::clamp(weight, -kLargestE4m3, kLargestE4m3);
   }
-  const bool flushed = fault == Fault::kWeightsFlushFp16Subnormals && dtype == Dtype::kFp16 &&
-                       std::fabs(weight) < kLeastNormalFp16;
+  const bool flushes = fault == Fault::kWeightsFlushFp16Subnormals ||
+                       (fault == Fault::kAFlushesFp16Subnormals && weights == Role::kA);
+  const bool flushed =
+      flushes && problem.dtype[weights] == Dtype::kFp16 && std::fabs(weight) < kLeastNormalFp16;
   return flushed ? 0 : weight;
 }
 
@@ -310,6 +312,8 @@ std::vector<FaultEntry> value_faults() {
                   "subnormal fp16 numbers of x are taken as 0"),
       also_elsewhere(Fault::kWeightsFlushFp16Subnormals, "weights-flush-fp16-subnormals",
                      "subnormal fp16 numbers of A and B are taken as 0"),
+      only_uneven(Fault::kAFlushesFp16Subnormals, "a-flushes-fp16-subnormals",
+                  "subnormal fp16 numbers of A alone are taken as 0"),
       also_elsewhere(Fault::kBf16ThroughFp16, "bf16-through-fp16", "x in bf16 is rounded to fp16"),
       only_uneven(Fault::kOutlierClipped, "outlier-clipped",
                   "x beyond 64 times the mean of the others in its row is taken as that"),

@@ -50,7 +50,7 @@ class MutantMemory {
 [[nodiscard]] float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault);
 // In which dtype A or B is read.
 [[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
-[[nodiscard]] float weight_as_read(Dtype dtype, float weight, Fault fault);
+[[nodiscard]] float weight_as_read(const Problem& problem, Role weights, float weight, Fault fault);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);

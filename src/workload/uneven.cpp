@@ -129,7 +129,7 @@ Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::u
   lanes_up_.assign(static_cast<std::size_t>(problem.max_rank), 1.0F);
   lanes_down_ = lanes_added_ = lanes_up_;
   for (std::size_t lane = 0; lane < lanes_up_.size(); ++lane) {
-    const std::int64_t kind = below(kLanes + static_cast<std::int64_t>(lane), 8);
+    const std::int64_t kind = kind_of_lane(static_cast<std::int64_t>(lane));
     const float factor = kind == 0 ? up : kind == 1 ? 1 / down : 1.0F;
     lanes_up_[lane] = kind == 2 && lane > 1 ? 0.0F : factor;  // a lane of zeros
     lanes_added_[lane] = factor;
@@ -141,6 +141,12 @@ std::int64_t Uneven::below(std::int64_t index, std::int64_t bound) const {
   return static_cast<std::int64_t>(random_below(seed_, stream_of(Draw::kUneven),
                                                 static_cast<std::uint64_t>(index),
                                                 static_cast<std::uint64_t>(bound)));
+}
+
+// Dealt, not drawn: any eight lanes that begin at a multiple of eight hold all kinds.
+std::int64_t Uneven::kind_of_lane(std::int64_t lane) const {
+  constexpr std::int64_t kKindsOfLanes = 8;
+  return (lane * 3 + lane / kKindsOfLanes * 5 + below(kLanes, kKindsOfLanes)) % kKindsOfLanes;
 }
 
 // Dealt, not drawn: any sixteen rows in a row hold all kinds.

@@ -58,6 +58,7 @@ class Uneven {
  private:
   enum class Kind : std::uint8_t;
   [[nodiscard]] Kind kind_of(std::int64_t token) const;
+  [[nodiscard]] std::int64_t kind_of_lane(std::int64_t lane) const;
   [[nodiscard]] float factor_of(Kind kind) const;
   [[nodiscard]] RowBend row(std::int64_t token, std::int64_t elements) const;
   [[nodiscard]] std::int64_t below(std::int64_t index, std::int64_t bound) const;

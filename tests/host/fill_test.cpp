@@ -629,6 +629,21 @@ TEST_CASE("uneven data has zeros, -0, outliers, and values from subnormal to bey
   }
 }
 
+TEST_CASE("uneven data has subnormal numbers in an fp16 A of eight lanes, whatever the seed") {
+  Case spec = workload_case(8, 3);
+  spec.dtype = Dtype::kFp16;
+  spec.layer.in_features = 64;
+  spec.adapters.rank.list = {8};
+  spec.adapters.max_rank = 8;
+  const Problem problem = problem_of(spec);
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    const Tensors tensors = draw_tensors(problem, Fill::kUneven, seed);
+    CHECK(any(values_of(tensors.a[0]),
+              [](float value) { return value != 0 && std::fabs(value) < 0x1p-14F; }));
+  }
+}
+
 TEST_CASE("uneven data has rows of x that equal others, of the same adapter and of another") {
   const Problem problem = uneven_problem(Dtype::kBf16, Op::kLinear);
   const Tensors tensors = draw_tensors(problem, Fill::kUneven, 3);
