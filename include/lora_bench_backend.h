@@ -155,7 +155,9 @@ typedef struct lora_bench_operands {
   const void* const* bias;         /* the same: [slots, widths[i]]; NULL without has_bias, and of a
                                     * slice that has none */
   void* h;                         /* [slices, tokens, max_rank] of `h_dtype`; lanes at or above a rank,
-                                    * and rows without an adapter, may hold anything afterwards */
+                                    * and rows without an adapter, may hold anything afterwards;
+                                    * with adds_to_h they stay as they are, but for those of a slice
+                                    * of width 0 */
   void* y;                         /* [tokens, y_stride] */
   void* workspace;                 /* workspace_bytes(), on 256 bytes; holds anything */
   const int32_t* adapter_of_token; /* the plan, see lora_bench_problem */

@@ -61,6 +61,9 @@ class Comparer {
   [[nodiscard]] bool coarse(const reference::Rows& rows, std::size_t row) const;
   [[nodiscard]] bool gets_nothing(std::int64_t token, std::int64_t column) const;
   [[nodiscard]] double element(const std::byte* array, std::int64_t index) const;
+  [[nodiscard]] bool keeps_unowned(std::int64_t column) const {
+    return expands_ || problem_.keeps_other_lanes(column / problem_.max_rank);
+  }
   // Where the element lies in the output, as output_index() has it.
   [[nodiscard]] std::int64_t index_of(std::int64_t token, std::int64_t column) const {
     return expands_ ? token * problem_.y_stride + column : output_index(problem_, token, column);
@@ -178,7 +181,7 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
       const std::size_t at =
           row * static_cast<std::size_t>(rows.columns) + static_cast<std::size_t>(column);
       const bool owned = rows.owned[at] != 0;
-      if (!owned && !expands_) {
+      if (!owned && !keeps_unowned(column)) {
         continue;  // scratch: the op may write there what it likes
       }
       const std::int64_t index = index_of(rows.tokens[row], column);
@@ -200,6 +203,7 @@ void Comparer::compare(const reference::Rows& rows, std::size_t begin, std::size
         expected = exact_ ? range.least : expected;  // told as the one value that would be right
       } else {
         right = same_bits(got_, before_, dtype_, index);
+        expected = element(before_, index);
       }
       if (!right) {
         note_wrong(rows.tokens[row], column, expected, got, rows.bound[at]);

@@ -54,6 +54,11 @@ WrongRow look_at(const Evidence& evidence, const void* got, std::int64_t token) 
   return row;
 }
 
+bool keeps_unowned(const Problem& problem, std::size_t column) {
+  return has_expand(problem.op) ||
+         problem.keeps_other_lanes(static_cast<std::int64_t>(column) / problem.max_rank);
+}
+
 // As the comparison judges: the exact fill allows no bound.
 void mark_wrong(const Evidence& evidence, WrongRow& row) {
   const reference::Rows judged =
@@ -63,7 +68,7 @@ void mark_wrong(const Evidence& evidence, WrongRow& row) {
     const double bound = judged.bound[column];
     const bool right = judged.owned[column] != 0
                            ? within(evidence, row.got[column], expected - bound, expected + bound)
-                           : !evidence.expand || row.untouched[column] != 0;
+                           : !keeps_unowned(evidence.problem, column) || row.untouched[column] != 0;
     row.wrong.push_back(right ? 0 : 1);
   }
 }

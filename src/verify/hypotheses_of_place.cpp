@@ -43,7 +43,7 @@ std::vector<std::int64_t> true_starts(const Problem& problem) {
   return starts;
 }
 
-// Written, though in no row any slice owns them.
+// Written, though in no row any slice owns them; of h, though the adapter of the row has none.
 std::set<std::int64_t> columns_outside(const Evidence& evidence) {
   const std::vector<std::int64_t>& widths = evidence.problem.widths;
   const std::int64_t first = evidence.problem.offset_start;
@@ -52,7 +52,7 @@ std::set<std::int64_t> columns_outside(const Evidence& evidence) {
   for (const WrongRow& row : evidence.rows) {
     for (std::int64_t column = 0; column < static_cast<std::int64_t>(row.got.size()); ++column) {
       if (row.wrong[at(column)] != 0 && row.right.owned[at(column)] == 0 &&
-          (column < first || column >= past)) {
+          (!evidence.expand || column < first || column >= past)) {
         columns.insert(column);
       }
     }
@@ -229,7 +229,8 @@ std::string test_slices_swapped(const Evidence& evidence) {
 }
 
 std::string test_base_rows_written(const Evidence& evidence) {
-  if (!evidence.expand || std::any_of(evidence.rows.begin(), evidence.rows.end(), owned)) {
+  if ((!evidence.expand && !evidence.adds) ||
+      std::any_of(evidence.rows.begin(), evidence.rows.end(), owned)) {
     return "";
   }
   return rows_that(evidence, "have") + " no adapter (or one of rank 0) and must stay as before";
@@ -259,8 +260,10 @@ std::string test_written_outside(const Evidence& evidence) {
   while (columns.size() > kNamed) {
     columns.erase(std::prev(columns.end()));
   }
-  return fmt::format("written in columns of y that no slice owns: {}{}", fmt::join(columns, ", "),
-                     more ? " and others" : "");
+  return fmt::format("written in {}: {}{}",
+                     evidence.expand ? "columns of y that no slice owns"
+                                     : "lanes of a given h that the row's adapter has not",
+                     fmt::join(columns, ", "), more ? " and others" : "");
 }
 
 std::string test_unused_memory_read(const Evidence& evidence) {

@@ -108,6 +108,8 @@ enum class Fault : std::uint8_t {
   kYStrideIgnored,
   // Memory that is not the kernel's.
   kColumnsOutsideWritten,
+  kLanesAboveRankAddedTo,
+  kBaseRowsOfHAddedTo,
   kOnePastTheEnd,
   kOneBeforeTheStart,
   kRowTooMany,

@@ -286,6 +286,8 @@ std::vector<Case> semantics_cases() {
   Case adding = shrink_case();
   adding.id = "shrink-adds";
   adding.shrink_adds = true;
+  adding.adapters.rank.list = {8, 5, 8, 3};
+  adding.no_adapter = 0.25;
 
   Case biased = plain_case("bias-of-some-slices");
   biased.layer.widths = {48, 33, 20};

@@ -97,6 +97,19 @@ void keep_mapping() {
 }
 
 // No more than a process may have that goes on to other mutants.
+// Of rows of an h that shrink is to add to, where no adapter has a lane.
+void add_to_other_lanes(const Problem& problem, const Operands& operands, bool base_rows) {
+  for (std::int64_t row = 0; row < problem.slices() * problem.tokens; ++row) {
+    const std::int32_t adapter = operands.adapter_of_token[row % problem.tokens];
+    std::int64_t lane = base_rows || adapter < 0 ? 0 : operands.rank[adapter];
+    for (; lane < problem.max_rank && (adapter < 0) == base_rows; ++lane) {
+      const std::int64_t at = row * problem.max_rank + lane;
+      const float given = load(problem.dtype[Role::kH], operands.h, at);
+      store(problem.dtype[Role::kH], operands.h, at, given + 1);
+    }
+  }
+}
+
 void keep_descriptor() {
   constexpr std::size_t kMost = 400;
   static std::vector<int> kept;
@@ -170,6 +183,12 @@ void write_stray(const Problem& problem, const Operands& operands, Fault fault) 
     case Fault::kColumnsOutsideWritten:
       if (has_expand(problem.op)) {
         clear_columns_outside(problem, operands);
+      }
+      break;
+    case Fault::kLanesAboveRankAddedTo:
+    case Fault::kBaseRowsOfHAddedTo:
+      if (problem.adds_to_h()) {
+        add_to_other_lanes(problem, operands, fault == Fault::kBaseRowsOfHAddedTo);
       }
       break;
     case Fault::kOnePastTheEnd:

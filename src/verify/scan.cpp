@@ -196,6 +196,15 @@ void Scan::row_of_y(std::int64_t token) {
 void Scan::row_of_h(std::int64_t token) {
   for_owned_columns(problem_, token,
                     [&](std::int64_t first, std::int64_t past) { no_nan(token, first, past); });
+  const std::int32_t adapter = problem_.plan.adapter_of_token[static_cast<std::size_t>(token)];
+  const std::int64_t rank =
+      problem_.acts_on(token) ? problem_.rank[static_cast<std::size_t>(adapter)] : 0;
+  for (std::int64_t slice = 0; slice < problem_.slices(); ++slice) {
+    if (problem_.keeps_other_lanes(slice)) {
+      const std::int64_t first = slice * problem_.max_rank;
+      untouched(token, first + rank, first + problem_.max_rank);
+    }
+  }
 }
 
 // That one thread looks at in one go.

@@ -119,10 +119,10 @@ struct Comparison {
 
 // Compares what a launch left in y (or h) with the oracle: bit for bit after one rounding for the
 // exact fill, within the rounding interval of the bound else. Columns outside every slice and rows
-// without adapter (or with one of rank 0) must be as `tensors` has them, bit for bit; unowned lanes
-// of h may hold anything. Used by verify and once more after timing. `got` is the whole output in
-// the dtype of the op's result.
-// An op that does nothing leaves 0 in an output that is written over, or what `tensors` has there.
+// without adapter (or with one of rank 0) must be as `tensors` has them, bit for bit; so
+// must unowned lanes of an h that is added to; those of another h may hold anything. Used by verify
+// and once more after timing. `got` is the whole output in the dtype of the op's result. An op that
+// does nothing leaves 0 in an output that is written over, or what `tensors` has there.
 enum class Idle : std::uint8_t { kZero, kAsBefore };
 [[nodiscard]] Comparison compare_output(const Problem& problem, const Tensors& tensors,
                                         const Numerics& numerics, const void* got,

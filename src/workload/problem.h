@@ -112,6 +112,11 @@ struct Problem {
   }
   // Whether what shrink makes is added to an h that is given.
   [[nodiscard]] bool adds_to_h() const { return shrink_adds && op == Op::kShrink; }
+  // Whether lanes of a slice of h at or above a rank, and all of a row without an adapter, are to
+  // stay as they are: numbers of the caller. Lanes that are packed have no place above a rank.
+  [[nodiscard]] bool keeps_other_lanes(std::int64_t slice) const {
+    return adds_to_h() && !packed() && widths[static_cast<std::size_t>(slice)] > 0;
+  }
   // Whether rows that no adapter acts on get zeros.
   [[nodiscard]] bool zeroes_idle_rows() const {
     return idle_rows == IdleRows::kZeroed && !add_inputs && has_expand(op);

@@ -184,11 +184,15 @@ class Drawer {
       if (!given) {
         return RowRecipe{.zeros = poisons_ ? 0 : problem_.max_rank};
       }
+      // What an adding shrink leaves alone holds numbers too, in an uneven fill.
+      const bool whole_row = uneven_ && problem_.adds_to_h();
       if (!needed(token)) {
-        return RowRecipe{};
+        return RowRecipe{.law = sizes_.h, .drawn = whole_row ? problem_.max_rank : 0};
       }
-      const std::int64_t drawn = own_lanes(adapter_of(token));
-      RowRecipe recipe{.law = sizes_.h, .drawn = drawn, .zeros = lanes(adapter_of(token)) - drawn};
+      const std::int64_t zeros = lanes(adapter_of(token)) - own_lanes(adapter_of(token));
+      const std::int64_t drawn =
+          whole_row && zeros == 0 ? problem_.max_rank : own_lanes(adapter_of(token));
+      RowRecipe recipe{.law = sizes_.h, .drawn = drawn, .zeros = zeros};
       if (!sizes_.added_to.empty() && adapter_of(token) != kNoAdapter) {
         recipe.law.factor *= sizes_.added_to[static_cast<std::size_t>(adapter_of(token))];
       }

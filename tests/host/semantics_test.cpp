@@ -220,6 +220,10 @@ TEST_CASE("adding shrink: proof passes what adds to h and fails what overwrites 
       CAPTURE(at_zero);
       CHECK(verdict_of(*make_mutant(at_zero), problem).status == Status::kFailed);
     }
+    for (const char* beside : {"lanes-above-rank-added-to", "base-rows-of-h-added-to"}) {
+      CAPTURE(beside);
+      CHECK(verdict_of(*make_mutant(beside), problem).status == Status::kFailed);
+    }
   }
 }
 
