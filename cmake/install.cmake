@@ -4,6 +4,10 @@ install(TARGETS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES include/lora_bench_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY scenarios DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml" PATTERN "*.csv")
+install(DIRECTORY python/lora_bench DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench/python
+  FILES_MATCHING PATTERN "*.py")
+install(FILES include/lora_bench_backend.h
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench/python/lora_bench)
 install(DIRECTORY tunings DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml")
 
@@ -22,6 +26,7 @@ function(lora_bench_install_documents)
 endfunction()
 lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
+  examples/python/numpy_linear.py examples/python/triton_linear.py
   include/lora_bench_backend.h kernels/clustered/README.md kernels/clustered/tried.md
   kernels/continued/README.md kernels/panel/README.md kernels/panel/tried.md
   kernels/streamed/README.md scenarios/README.md

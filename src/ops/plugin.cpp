@@ -13,6 +13,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "lora_bench_backend.h"
+#include "ops/python_plugin.h"
 
 namespace lora_bench {
 namespace {
@@ -33,7 +34,7 @@ std::size_t end_of_name(const std::string& spelling) {
 }
 
 bool is_path(const std::string& text) {
-  return text.find('/') != std::string::npos || text.ends_with(".so");
+  return text.find('/') != std::string::npos || text.ends_with(".so") || is_python(text);
 }
 
 [[noreturn]] void refuse(const PluginPath& plugin, const std::string& what) {
@@ -46,6 +47,14 @@ const lora_bench_descriptor* ask_for_descriptor(const PluginPath& plugin,
     return function();
   } catch (...) {
     refuse(plugin, fmt::format("{}() let an exception out", kSymbol));
+  }
+}
+
+const lora_bench_descriptor* ask_python(const PluginPath& plugin) {
+  try {
+    return python_descriptor(plugin.file);
+  } catch (const UsageError& error) {
+    refuse(plugin, error.what());
   }
 }
 
@@ -134,7 +143,9 @@ PluginPath find_plugin(const std::string& spelling) {
   }
   std::error_code error;
   if (!std::filesystem::is_regular_file(plugin.file, error)) {
-    refuse(plugin, "there is no such file; name the shared library that your build made");
+    refuse(plugin, is_python(plugin.file)
+                       ? "there is no such file"
+                       : "there is no such file; name the shared library that your build made");
   }
   return plugin;
 }
@@ -149,7 +160,8 @@ std::string plugin_provenance(const std::filesystem::path& file) {
 
 std::unique_ptr<Backend> load_plugin(const PluginPath& plugin) {
   const KeptFloatingPoint kept;  // a library built with -ffast-math changes it when it is loaded
-  const lora_bench_descriptor* descriptor = ask_for_descriptor(plugin, load(plugin));
+  const lora_bench_descriptor* descriptor =
+      is_python(plugin.file) ? ask_python(plugin) : ask_for_descriptor(plugin, load(plugin));
   check_descriptor(plugin, descriptor);
   return make_plugin_backend(plugin.name, *descriptor);
 }

@@ -11,8 +11,9 @@ struct lora_bench_descriptor;
 
 namespace lora_bench {
 
-// A backend in a shared library, see include/lora_bench_backend.h, as the command line names it:
-// NAME=PATH, or a path (it contains '/' or ends in ".so"), whose name is the file's without "lib".
+// A backend in a shared library, see include/lora_bench_backend.h, or in a file of Python, as the
+// command line names it: NAME=PATH, or a path (it contains '/' or ends in ".so" or ".py"), whose
+// name is the file's without "lib".
 struct PluginPath {
   std::string name;
   std::filesystem::path file;

@@ -131,6 +131,21 @@ class Threads {
 
 }  // namespace
 
+std::int64_t jobs_of(const RunRequest& request, const std::map<std::string, Selected>& selected,
+                     Space space) {
+  constexpr std::int64_t kMost = 4;
+  constexpr std::int64_t kCoresOfEach = 4;
+  if (request.jobs != 0) {
+    return request.jobs;
+  }
+  const bool any_plugin = std::any_of(selected.begin(), selected.end(), [](const auto& entry) {
+    return !entry.second.plugin.empty();
+  });
+  const bool pays = space == Space::kDevice && !any_plugin && !request.buffers_apart;
+  const std::int64_t cores = std::thread::hardware_concurrency();
+  return pays ? std::clamp<std::int64_t>(cores / kCoresOfEach, 1, kMost) : 1;
+}
+
 bool make_rows(const Crew& crew, const std::vector<PlannedRow>& planned,
                const std::function<bool(const PlannedRow&, const Row&)>& take) {
   SharedRows rows(crew, planned);

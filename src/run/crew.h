@@ -12,6 +12,12 @@
 
 namespace lora_bench {
 
+// How many processes make the rows of a run whose main space this is: what was asked for or, where
+// that is 0, several on a GPU whose host has cores to spare. The `cpu` backend takes all cores
+// itself, and a plugin is met in one process as its author expects.
+[[nodiscard]] std::int64_t jobs_of(const RunRequest& request,
+                                   const std::map<std::string, Selected>& selected, Space space);
+
 // Processes that make the rows of one run side by side (`verify --jobs`). Each serves all backends;
 // one that crashes or hangs costs the row in hand and is started again.
 struct Crew {

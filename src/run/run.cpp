@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -207,23 +206,6 @@ std::string how_to_resume(const RunRequest& request) {
 bool can_go_on(const Row& row, const Selected& selected) {
   return row.status != Status::kHung || !selected.backend ||
          selected.backend->space() == Space::kHost;
-}
-
-// How many processes the rows are made in. Left to us, a GPU whose host has cores to spare gets
-// several; the `cpu` backend takes all cores itself, and a plugin is met in one process as its
-// author expects.
-std::int64_t jobs_of(const RunRequest& request, const std::map<std::string, Selected>& selected) {
-  constexpr std::int64_t kMost = 4;
-  constexpr std::int64_t kCoresOfEach = 4;
-  if (request.jobs != 0) {
-    return request.jobs;
-  }
-  const bool any_plugin = std::any_of(selected.begin(), selected.end(), [](const auto& entry) {
-    return !entry.second.plugin.empty();
-  });
-  const bool pays = main_space(selected) == Space::kDevice && !any_plugin && !request.buffers_apart;
-  const std::int64_t cores = std::thread::hardware_concurrency();
-  return pays ? std::clamp<std::int64_t>(cores / kCoresOfEach, 1, kMost) : 1;
 }
 
 class Loop {
@@ -432,8 +414,8 @@ RunReport run(const RunRequest& request, const std::vector<PlannedRow>& planned)
   FileSinks sinks(request, report.context, resumed_bytes);
   sinks.replay(report.rows, request.resume.has_value());
   try {
-    Loop(request, report, sinks, selected, targets, isolation.get(), jobs_of(request, selected),
-         count)
+    Loop(request, report, sinks, selected, targets, isolation.get(),
+         jobs_of(request, selected, space), count)
         .over(planned);
   } catch (const EnvironmentError& error) {
     report.ending = error.what();

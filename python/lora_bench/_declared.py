@@ -1,0 +1,71 @@
+"""What the functions of a file declare of themselves."""
+
+from . import _interface
+
+_NUMBERS = ("unit_roundoff", "shrink_depth", "expand_depth", "partials")
+_FLAGS = ("rounds_delta", "deterministic", "batch_invariant", "graph_safe", "casts_h",
+          "replays_other_batches")
+
+declared = []  # in the file that is being loaded
+
+
+class Function:
+    """A function of a backend with what was said about it."""
+
+    def __init__(self, call, device, takes, supports, workspace_bytes, numerics):
+        self.call = call
+        self.name = call.__name__
+        self.device = device
+        self.takes = takes
+        self.supports = supports
+        self.workspace_bytes = workspace_bytes
+        self.numerics = numerics
+
+    def fill(self, out, problem):
+        """Writes what was declared into a struct that holds the defaults."""
+        for name, value in self.numerics.items():
+            if callable(value):
+                value = value(problem)
+            if name in ("partial", "intermediate"):
+                value = _choice(name, value, _interface.DTYPES)
+            elif name == "bias_added":
+                value = _choice(name, value, _interface.BIAS_ADDED)
+            elif name == "summation":
+                value = value.encode()[:127]
+            setattr(out, name, value)
+
+
+def _choice(name, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+    return allowed[value]
+
+
+def backend(function=None, *, device="cuda", takes=(), supports=None, workspace_bytes=None,
+            **numerics):
+    """Makes a function the kernel of the op that it is named after.
+
+    device: where its operands lie, "cuda" or "cpu".
+    takes: what it does beyond the plain op, names of LORA_BENCH_TAKES_... in lower case.
+    supports: a function of a problem that returns None, or a sentence on why not.
+    workspace_bytes: a number, or a function of a problem.
+    numerics: partial, intermediate (dtypes), rounds_delta, deterministic, batch_invariant,
+        graph_safe, replays_other_batches, casts_h (bool), unit_roundoff, shrink_depth,
+        expand_depth, partials (numbers), bias_added, summation; each a value or a function of a
+        problem. What is not named has the default of lora_bench_numerics.
+    """
+    if function is None:
+        return lambda it: backend(it, device=device, takes=takes, supports=supports,
+                                  workspace_bytes=workspace_bytes, **numerics)
+    known = ("partial", "intermediate", "bias_added", "summation") + _NUMBERS + _FLAGS
+    for name in numerics:
+        if name not in known:
+            raise TypeError(f"a backend declares no '{name}'; it may declare: {', '.join(known)}")
+    if function.__name__ not in _interface.OPS:
+        raise TypeError(f"'{function.__name__}' is no op; name the function after the one it does: "
+                        f"{', '.join(_interface.OPS)}")
+    _choice("device", device, _interface.SPACES)
+    for name in takes:
+        _choice("takes", name, _interface.TAKES)
+    declared.append(Function(function, device, takes, supports, workspace_bytes, numerics))
+    return function

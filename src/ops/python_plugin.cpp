@@ -1,0 +1,203 @@
+#include "ops/python_plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "scenario/scenario.h"
+
+namespace lora_bench {
+namespace {
+
+// What python/lora_bench/_door.py leaves here.
+struct PythonAnswer {
+  const lora_bench_descriptor* descriptor = nullptr;
+  std::array<char, 4096> message{};
+};
+
+// What an interpreter says of itself.
+struct Interpreter {
+  std::string name;     // as it was asked for
+  std::string library;  // its shared library; empty when it was built without one
+  std::string home;     // PYTHONHOME of its standard library
+  std::string executable;
+  std::string prefix;  // of its virtual environment, where it is of one
+  std::vector<std::string> paths;
+};
+
+// One line each, in the order of Interpreter; what is left are paths of modules.
+constexpr const char* kQuestions = R"(
+import os, sys, sysconfig
+folder, name = sysconfig.get_config_vars('LIBDIR', 'INSTSONAME')
+shared = sysconfig.get_config_var('Py_ENABLE_SHARED') and name or ''
+print(os.path.join(folder, shared) if shared and os.path.exists(os.path.join(folder, shared)) else shared)
+print(sys.base_prefix + os.pathsep + sys.base_exec_prefix)
+print(sys.executable)
+print(sys.prefix)
+print(*filter(None, sys.path), sep='\n')
+)";
+
+// A word of a command for `sh`.
+std::string quoted_for_shell(std::string_view word) {
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+// A value of bytes as an expression of Python, whatever they are.
+std::string in_python(std::string_view text) {
+  std::string hex;
+  for (const char c : text) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return fmt::format("bytes.fromhex('{}').decode()", hex);
+}
+
+std::optional<std::vector<std::string>> lines_of(const std::string& command) {
+  std::unique_ptr<FILE, int (*)(FILE*)> output(::popen(command.c_str(), "re"), ::pclose);
+  if (!output) {
+    return std::nullopt;
+  }
+  std::string text;
+  std::array<char, 4096> part{};
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), output.get())) {
+    text.append(part.data(), count);
+  }
+  if (::pclose(output.release()) != 0) {
+    return std::nullopt;
+  }
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+Interpreter ask_interpreter() {
+  const char* named = std::getenv("LORA_BENCH_PYTHON");
+  Interpreter found;
+  found.name = named != nullptr && *named != '\0' ? named : "python3";
+  const auto lines =
+      lines_of(fmt::format("{} -c {}", quoted_for_shell(found.name), quoted_for_shell(kQuestions)));
+  if (!lines || lines->size() < 4) {
+    throw UsageError(fmt::format(
+        "a backend in Python needs an interpreter, and '{}' does not answer; install Python 3.9 or "
+        "newer, or name another by LORA_BENCH_PYTHON",
+        found.name));
+  }
+  found.library = lines->at(0);
+  found.home = lines->at(1);
+  found.executable = lines->at(2);
+  found.prefix = lines->at(3);
+  found.paths.assign(lines->begin() + 4, lines->end());
+  if (found.library.empty()) {
+    throw UsageError(fmt::format(
+        "{} was built without a shared library, and a backend in Python runs inside this process; "
+        "name an interpreter that has one by LORA_BENCH_PYTHON: that of the system, of conda or uv",
+        found.executable));
+  }
+  return found;
+}
+
+// The few functions that are called, all of the stable interface.
+class Python {
+ public:
+  // The one of this process.
+  static Python& get() {
+    static Python python(ask_interpreter());
+    return python;
+  }
+
+  // Whether it ran without an exception; one is written to stderr.
+  bool run(const std::string& code) {
+    const int state = ensure_();
+    const bool fine = run_(code.c_str(), nullptr) == 0;
+    release_(state);
+    return fine;
+  }
+
+ private:
+  explicit Python(const Interpreter& interpreter) {
+    library_ = dlopen(interpreter.library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library_ == nullptr) {
+      throw UsageError(fmt::format(
+          "the shared library of {} cannot be loaded: {}; on Debian and Ubuntu it comes with the "
+          "package libpython3 of its version, or name another interpreter by LORA_BENCH_PYTHON",
+          interpreter.executable, dlerror()));
+    }
+    ensure_ = function<int()>("PyGILState_Ensure");
+    release_ = function<void(int)>("PyGILState_Release");
+    run_ = function<int(const char*, void*)>("PyRun_SimpleStringFlags");
+    ::setenv("PYTHONHOME", interpreter.home.c_str(), 1);
+    function<void(int)>("Py_InitializeEx")(0);  // 0: signals stay ours
+    ::unsetenv("PYTHONHOME");
+    std::string code =
+        fmt::format("import sys\nsys.executable = {}\nsys.prefix = {}\nsys.path[:] = [",
+                    in_python(interpreter.executable), in_python(interpreter.prefix));
+    for (const std::string& path : interpreter.paths) {
+      code += in_python(path) + ", ";
+    }
+    run(code + "]\n");
+    function<void*()>("PyEval_SaveThread")();  // from now on any thread may call
+  }
+
+  template <typename Signature>
+  Signature* function(const char* name) const {
+    void* symbol = dlsym(library_, name);
+    if (symbol == nullptr) {
+      throw UsageError(
+          fmt::format("this Python has no function {}; name Python 3.9 or newer by "
+                      "LORA_BENCH_PYTHON",
+                      name));
+    }
+    return reinterpret_cast<Signature*>(symbol);
+  }
+
+  void* library_ = nullptr;
+  int (*ensure_)() = nullptr;
+  void (*release_)(int) = nullptr;
+  int (*run_)(const char*, void*) = nullptr;
+};
+
+}  // namespace
+
+bool is_python(const std::filesystem::path& file) { return file.extension() == ".py"; }
+
+const lora_bench_descriptor* python_descriptor(const std::filesystem::path& file) {
+  Python& python = Python::get();
+  const std::filesystem::path modules =
+      std::filesystem::absolute(scenario_folder()).parent_path() / "python";
+  PythonAnswer answer;
+  const std::string code = fmt::format(
+      "import sys\nif {0} not in sys.path: sys.path.insert(0, {0})\n"
+      "import lora_bench._door\nlora_bench._door.load({1}, {2})\n",
+      in_python(modules.string()), in_python(std::filesystem::absolute(file).string()),
+      reinterpret_cast<std::uintptr_t>(&answer));
+  if (!python.run(code)) {
+    throw UsageError(fmt::format(
+        "the module lora_bench of {} could not be used, see above; LORA_BENCH_SCENARIOS is to name "
+        "the scenarios of an installed lora-bench, beside which its folder python lies",
+        modules.string()));
+  }
+  if (answer.descriptor == nullptr) {
+    throw UsageError(answer.message.data());
+  }
+  return answer.descriptor;
+}
+
+}  // namespace lora_bench

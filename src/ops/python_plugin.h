@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+
+struct lora_bench_descriptor;
+
+namespace lora_bench {
+
+// Whether the file is a backend in Python: a name that ends in ".py".
+[[nodiscard]] bool is_python(const std::filesystem::path& file);
+
+// Runs the file in an interpreter inside this process, which is started for the first one and stays
+// until the end, and returns what python/lora_bench made of its functions; it lives as long. The
+// interpreter is that of LORA_BENCH_PYTHON, else `python3`, with the modules that it finds by
+// itself. Throws UsageError saying what to do when there is none, when it has no shared library,
+// and when the file cannot be used.
+[[nodiscard]] const lora_bench_descriptor* python_descriptor(const std::filesystem::path& file);
+
+}  // namespace lora_bench

@@ -1,0 +1,206 @@
+#include <doctest/doctest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "support/need_numpy.h"
+#include "support/process.h"
+#include "support/skipped.h"
+
+namespace lora_bench::test {
+namespace {
+
+const std::string kExample =
+    std::string(LORA_BENCH_SOURCE_DIR) + "/examples/python/numpy_linear.py";
+
+ProcessResult run_with(const std::string& python, std::vector<std::string> arguments) {
+  ProcessOptions options;
+  options.environment["LORA_BENCH_PYTHON"] = python;
+  return run_tool(std::move(arguments), options);
+}
+
+// The example with one line of it replaced.
+std::string changed(const TemporaryFolder& folder, const std::string& line, const std::string& by) {
+  std::string text = read_file(kExample);
+  const std::size_t at = text.find(line);
+  REQUIRE(at != std::string::npos);
+  return folder.write("mine.py", text.replace(at, line.size(), by));
+}
+
+// Runs the example with one line replaced on the first case of smoke.
+ProcessResult run_changed(const std::string& python, const std::string& line, const std::string& by,
+                          const std::vector<std::string>& more = {"--no-time"}) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words{"run",
+                                 "smoke",
+                                 "--case",
+                                 "decode8-rank8",
+                                 "--quiet",
+                                 "--backends",
+                                 "cpu," + changed(folder, line, by)};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_with(python, words);
+}
+
+// An interpreter frees nothing when the program ends.
+#define LORA_BENCH_NEED_PYTHON_DOOR(python)                                     \
+  if (tool_is_sanitized()) {                                                    \
+    note_skipped("an interpreter inside the tool is no matter of a sanitizer"); \
+    return;                                                                     \
+  }                                                                             \
+  LORA_BENCH_NEED_NUMPY(python)
+
+TEST_CASE("a kernel in Python is proved at every level, and timed") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  for (const char* dtype : {"dtype=bf16", "dtype=fp16", "dtype=fp32"}) {
+    const ProcessResult proved =
+        run_with(python, {"verify", "smoke", "--set", dtype, "--backends", kExample, "--quiet"});
+    CAPTURE(proved.out);
+    CAPTURE(proved.err);
+    CHECK(proved.exit_code == 0);
+    CHECK(contains(proved.out, "6 PASSED"));
+  }
+  const ProcessResult timed = run_with(
+      python, {"run", "smoke", "--case", "decode1-rank8", "--backends", kExample, "--quiet"});
+  CAPTURE(timed.out);
+  CHECK(std::regex_search(timed.out, std::regex("numpy_linear +PASSED +1 +1 +8 +[0-9.]+")));
+}
+
+TEST_CASE("a kernel in Python passes cases that nobody thought of") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  const ProcessResult result = run_with(python, {"fuzz", "--cases", "100", "--seed", "3", "--quiet",
+                                                 "--backends", kExample, "--out", folder.folder()});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("a wrong kernel in Python is told its fault") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  struct Wrong {
+    const char* line;
+    const char* by;
+    const char* told;
+  };
+  for (const Wrong& wrong : {
+           Wrong{"* scale[adapter]", "", "scale"},
+           Wrong{"numbers(memory_of(step.a[i])[adapter, :rank])",
+                 "numbers(memory_of(step.a[i])[(adapter + 1) % step.slots, :rank])", "adapter"},
+           Wrong{"token_order[first:last]", "token_order[first:last - 1]", "nothing was added"},
+           Wrong{"            y[rows, columns] = stored(delta, y.dtype)\n", "",
+                 "nothing was added"},
+           Wrong{"            begin += width\n",
+                 "            begin += width\n            x[rows] = 0\n", "x"},
+       }) {
+    const ProcessResult result = run_changed(python, wrong.line, wrong.by);
+    CAPTURE(wrong.by);
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.out, "FAILED"));
+    CHECK(contains(result.out, wrong.told));
+  }
+}
+
+TEST_CASE("what a kernel in Python does wrong beside its numbers costs its own row") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string line = "    x, y, scale =";
+  const ProcessResult throws =
+      run_changed(python, line, "    raise RuntimeError('no luck')\n" + line);
+  CAPTURE(throws.out);
+  CHECK(throws.exit_code == 2);
+  CHECK(contains(throws.out, "RuntimeError: no luck"));
+  CHECK(contains(throws.out, "mine.py:"));
+  CHECK(contains(throws.out, "in linear"));
+  CHECK(contains(throws.out, "1 PASSED"));
+  const ProcessResult hangs = run_changed(python, line, "    while True: pass\n" + line,
+                                          {"--no-time", "--set", "verify.timeout_s=0.5"});
+  CHECK(hangs.exit_code == 2);
+  CHECK(contains(hangs.out, "HUNG"));
+  const ProcessResult ends =
+      run_changed(python, line, "    import os; os._exit(0)\n" + line, {"--no-time", "--isolate"});
+  CAPTURE(ends.out);
+  CHECK(ends.exit_code == 2);
+  CHECK(contains(ends.out, "ended the program: exit code 0 in launch"));
+  const ProcessResult prints =
+      run_changed(python, line, "    print('a line of the kernel')\n" + line);
+  CHECK(prints.exit_code == 0);
+  CHECK(!contains(prints.out, "a line of the kernel"));
+  CHECK(contains(prints.err, "a line of the kernel"));
+}
+
+TEST_CASE("memory that a kernel in Python keeps is seen") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const ProcessResult leaks =
+      run_changed(python, "import numpy as np\n",
+                  "import numpy as np\nkept = []\nmemory = np.asarray\n"
+                  "np.asarray = lambda it: (kept.append(bytearray(1 << 16)), memory(it))[1]\n",
+                  {"--no-time", "--relations"});
+  CAPTURE(leaks.out);
+  CHECK(leaks.exit_code == 2);
+  CHECK(contains(leaks.out, "memory"));
+}
+
+TEST_CASE("a file of Python that cannot be used is refused before any work, with what to do") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  struct Unusable {
+    const char* line;
+    const char* by;
+    const char* told;
+  };
+  for (const Unusable& one : {
+           Unusable{"import numpy as np\n", "import no_such_module\n",
+                    "No module named 'no_such_module'"},
+           Unusable{"@lora_bench.backend(device=\"cpu\", intermediate=\"fp32\")\n", "",
+                    "no function has the decorator"},
+           Unusable{"intermediate=\"fp32\"", "intermediat=\"fp32\"", "declares no 'intermediat'"},
+           Unusable{"device=\"cpu\"", "device=\"gpu\"", "allowed: cpu, cuda"},
+           Unusable{"def linear(step)", "def forward(step)", "name the function after"},
+       }) {
+    const ProcessResult result = run_changed(python, one.line, one.by);
+    CAPTURE(one.by);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(contains(result.err, "backend mine: "));
+    CHECK(contains(result.err, one.told));
+  }
+  const ProcessResult nobody =
+      run_with("/no/such/python", {"run", "smoke", "--no-time", "--backends", kExample});
+  CHECK(nobody.exit_code == 1);
+  CHECK(contains(nobody.err, "LORA_BENCH_PYTHON"));
+  const ProcessResult nothing =
+      run_with(python, {"run", "smoke", "--no-time", "--backends", "./no_such_file.py"});
+  CHECK(nothing.exit_code == 1);
+  CHECK(contains(nothing.err, "there is no such file"));
+}
+
+TEST_CASE("isolated rows of a kernel in Python are those of one process") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  const auto rows = [&](const std::vector<std::string>& more) {
+    const std::string file = folder.path("rows.csv");
+    std::vector<std::string> words{"run",        "smoke",           "--no-time", "--quiet",
+                                   "--backends", "cpu," + kExample, "--out",     file};
+    words.insert(words.end(), more.begin(), more.end());
+    CHECK(run_with(python, words).exit_code == 0);
+    return std::regex_replace(read_file(file), std::regex(",[0-9.e-]+,lora-bench"), ",lora-bench");
+  };
+  CHECK(rows({"--isolate"}) == rows({}));
+}
+
+// Read from the header at run time: a struct that is laid out otherwise would have another size.
+TEST_CASE("the structs that Python sees are those of the interface") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const ProcessResult result =
+      run_changed(python, "    x, y, scale =",
+                  "    from lora_bench import _interface as it\n    import ctypes\n"
+                  "    assert step.problem._raw.struct_size == ctypes.sizeof(it.Problem)\n"
+                  "    assert it.Operands.scale.offset + 8 == ctypes.sizeof(it.Operands)\n"
+                  "    assert it.TAKES['other_layouts'] == 1 << 8 and it.ABI == 2\n"
+                  "    x, y, scale =");
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 0);
+}
+
+}  // namespace
+}  // namespace lora_bench::test
