@@ -13,6 +13,7 @@ struct Entry {
 // The most specific first: what agrees with an earlier one is not asked further.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries{
+      {{"rounding-not-done", "a rounding that is declared is not done"}, test_rounding_not_done},
       {{"zero-delta", "the rows hold what was there before: no delta was added"}, test_zero_delta},
       {{"stale-output", "the result was never written: it holds what was there before"},
        test_stale_output},
@@ -37,8 +38,7 @@ const std::vector<Entry>& entries() {
        test_unused_memory_read},
       {{"truncated-result", "the result is cut to the output type, not rounded"},
        test_truncated_result},
-      {{"rounded-delta",
-        "delta is rounded to the output type before it is added, or is not though declared"},
+      {{"rounded-delta", "delta is rounded to the output type before it is added"},
        test_rounded_delta},
       {{"low-precision-intermediate", "h is rounded or truncated to a narrower type"},
        test_low_precision_intermediate},

@@ -59,6 +59,9 @@ using Test = std::string (*)(const Evidence&);
 [[nodiscard]] std::string test_lost_k_tail(const Evidence& evidence);
 [[nodiscard]] std::string test_lost_rank_lane(const Evidence& evidence);
 
+// What was declared and not done.
+[[nodiscard]] std::string test_rounding_not_done(const Evidence& evidence);
+
 // By which arithmetic.
 [[nodiscard]] std::string test_missing_add(const Evidence& evidence);
 [[nodiscard]] std::string test_double_add(const Evidence& evidence);

@@ -173,6 +173,9 @@ FaultEntries faults_of_h() {
         "design", Part::kUneven}},
       {Fault::kHOfFirstSlice,
        {"h-of-first-slice", "every slice expands the h of the first", "", "design"}},
+      {Fault::kCastDeclaredAlone,
+       {"cast-declared-alone", "h is declared to be cast to the dtype of B and is not",
+        "rounding-not-done", "design", Part::kExact}},
   };
 }
 
@@ -232,6 +235,9 @@ FaultEntries expand_faults() {
       {Fault::kBiasRoundedApart,
        {"bias-rounded-apart", "y + bias is rounded before delta is added, and nobody declares it",
         "", "vLLM's _apply_bias", Part::kNone, true}},
+      {Fault::kBiasDeclaredApart,
+       {"bias-declared-apart", "the bias is declared to be added after delta and is added with it",
+        "rounding-not-done", "design", Part::kExact}},
       {Fault::kBiasWhereNoneIs,
        {"bias-where-none-is", "a slice without a bias adds that of the first slice that has one",
         "", "design", Part::kNone, true}},

@@ -71,6 +71,7 @@ enum class Fault : std::uint8_t {
   kGivenHLostAtZeroSum,
   kGivenHOfZeroKept,
   kHOfFirstSlice,
+  kCastDeclaredAlone,
   // The sum over the rank.
   kRankLaneLost,
   kRank32Halved,
@@ -95,6 +96,7 @@ enum class Fault : std::uint8_t {
   kBiasTwice,
   kBiasOnBaseRows,
   kBiasRoundedApart,
+  kBiasDeclaredApart,
   kBiasWhereNoneIs,
   kRankZeroBiasForgotten,
   // Which column.

@@ -362,6 +362,9 @@ class MutantKernel final : public Backend {
     numerics.partials = kPartials;
     numerics.partial = declares_loosely(fault_) ? Dtype::kBf16 : Dtype::kFp32;
     numerics.intermediate = problem.dtype[Role::kH];
+    numerics.casts_h = fault_ == Fault::kCastDeclaredAlone;
+    numerics.bias_added =
+        fault_ == Fault::kBiasDeclaredApart ? BiasAdded::kAfter : BiasAdded::kWithDelta;
     numerics.replays_other_batches = true;
     numerics.summation = "16 fp32 partial sums over K, joined in order; fp32 over the rank";
     return numerics;

@@ -51,7 +51,7 @@ class Clearing final : public PlainBackend {
 
 TEST_CASE("diagnosis: a rounding that is declared and not done is not told as one that is done") {
   const Failure undone = failure_of(linear_problem(), Declaring());
-  CHECK(undone.hypothesis == "rounded-delta");
+  CHECK(undone.hypothesis == "rounding-not-done");
   CHECK(undone.explanation ==
         "rounds_delta is declared, but delta was not rounded before it was added to y");
   const Failure done = failure_of(linear_problem(), PlainBackend({.rounds_delta = true}));

@@ -317,8 +317,12 @@ TEST_CASE("h cast to the dtype of B: who declares it passes, who does not fails"
     const Problem problem = problem_with(more);
     CHECK(verdict_of(Saying({.bf16_hidden = true}, true), problem).status == Status::kPassed);
     CHECK(verdict_of(Saying({.bf16_hidden = true}, false), problem).status == Status::kFailed);
-    // Where the exact fill shows it, a declaration that is not kept is found out.
-    CHECK(verdict_of(Saying({}, true), problem).status == Status::kFailed);
+    // Where the exact fill shows it, a declaration that is not kept is found out, and told as that.
+    const Verdict undone = verdict_of(Saying({}, true), problem);
+    REQUIRE(undone.failure);
+    CHECK(undone.failure->hypothesis == "rounding-not-done");
+    CHECK(undone.failure->explanation ==
+          "casts_h is declared, but h was not rounded to bf16 before it was multiplied with B");
   }
 }
 
@@ -371,7 +375,37 @@ class BiasApart final : public Backend {
   BiasAdded does_, says_;
 };
 
+// Declares roundings that it does not do.
+class Undoing final : public PlainBackend {
+ public:
+  using PlainBackend::PlainBackend;
+  Numerics numerics(const Problem& problem) const override {
+    Numerics numerics = PlainBackend::numerics(problem);
+    numerics.casts_h = true;
+    numerics.bias_added = BiasAdded::kAfter;
+    return numerics;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("bias by a rounding of its own: what is declared and done otherwise is told as that") {
+  const Problem problem = problem_with("adapters.bias: true\n");
+  const auto told = [&](const Backend& backend) {
+    const Verdict verdict = verdict_of(backend, problem);
+    REQUIRE(verdict.failure);
+    CHECK(verdict.failure->hypothesis == "rounding-not-done");
+    return verdict.failure->explanation;
+  };
+  CHECK(told(BiasApart(BiasAdded::kAfter, BiasAdded::kBefore)) ==
+        "bias_added is declared as before, but the bias was added after delta");
+  // Of the exact fill y + bias is exact, so that a rounding of it does not show.
+  const char* const unrounded =
+      "bias_added is declared as after, but y was not rounded before the bias was added";
+  CHECK(told(BiasApart(BiasAdded::kBefore, BiasAdded::kAfter)) == unrounded);
+  CHECK(told(*make_mutant("bias-declared-apart")) == unrounded);
+  CHECK(told(Undoing()) == "none of the declared roundings was done: casts_h, bias_added");
+}
 
 TEST_CASE("bias by a rounding of its own: who declares it passes, who does not fails") {
   for (const BiasAdded does : {BiasAdded::kBefore, BiasAdded::kAfter}) {
