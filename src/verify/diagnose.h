@@ -62,6 +62,11 @@ using Test = std::string (*)(const Evidence&);
 // What was declared and not done.
 [[nodiscard]] std::string test_rounding_not_done(const Evidence& evidence);
 
+// From where in a buffer that does not lie as tensors do.
+[[nodiscard]] std::string test_layout_misread(const Evidence& evidence);
+// The same where all that shows is NaN, as other reads would bring in too: a lead, "" without one.
+[[nodiscard]] std::string layout_misread_in_nan(const Evidence& evidence);
+
 // By which arithmetic.
 [[nodiscard]] std::string test_missing_add(const Evidence& evidence);
 [[nodiscard]] std::string test_double_add(const Evidence& evidence);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "core/dtype.h"
 #include "verify/oracle.h"
@@ -134,6 +135,18 @@ void RowModel::read_row(std::int64_t token) {
     h_.insert(h_.end(), lanes.begin(), lanes.end());
   }
   problem_.h = h_.data();
+}
+
+void RowModel::read_x(std::vector<std::byte> rows) {
+  x_ = std::move(rows);
+  problem_.x = x_.data();
+}
+
+void RowModel::read_weights(Role role, std::int64_t slice, std::vector<std::byte> values) {
+  std::vector<const void*>& addresses = role == Role::kA   ? problem_.a
+                                        : role == Role::kB ? problem_.b
+                                                           : problem_.bias;
+  addresses[at(slice)] = weights_.emplace_back(std::move(values)).data();
 }
 
 void RowModel::use_adapter(std::int32_t adapter) { adapter_ = adapter; }

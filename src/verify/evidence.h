@@ -51,7 +51,10 @@ class RowModel {
   RowModel(const RowModel&) = delete;
   RowModel& operator=(const RowModel&) = delete;
 
-  void read_row(std::int64_t token);  // x and h of another row
+  void read_row(std::int64_t token);         // x and h of another row
+  void read_x(std::vector<std::byte> rows);  // of each slice that has one, x_stride elements
+  // A, B or bias of a slice, as tensors have it.
+  void read_weights(Role role, std::int64_t slice, std::vector<std::byte> values);
   void use_adapter(std::int32_t adapter);
   void clear_inputs();  // delta becomes the bias, or nothing
   void drop_k_tail(std::int64_t elements);
@@ -74,6 +77,7 @@ class RowModel {
   std::vector<std::int64_t> rank_;
   std::vector<float> scale_;
   std::vector<std::byte> x_, h_, y_;
+  std::vector<std::vector<std::byte>> weights_;
   std::vector<float> changed_h_;
 };
 

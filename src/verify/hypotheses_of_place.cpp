@@ -276,10 +276,16 @@ std::string test_unused_memory_read(const Evidence& evidence) {
       wrong += row.wrong[column];
     }
   }
-  return wrong == 0 ? ""
-                    : rows_that(evidence, "hold") +
-                          " NaN: rank padding, an unused slot or a buffer that was not written yet "
-                          "(as y that is to be overwritten) was read";
+  if (wrong == 0) {
+    return "";
+  }
+  const std::string lead = layout_misread_in_nan(evidence);
+  return rows_that(evidence, "hold") +
+         fmt::format(
+             " NaN: rank padding, an unused slot{} or a buffer that was not written yet "
+             "(as y that is to be overwritten) was read{}",
+             evidence.problem.layout.plain() ? "" : ", a gap between elements",
+             lead.empty() ? "" : "; it would be so if " + lead);
 }
 
 }  // namespace lora_bench
