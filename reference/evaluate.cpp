@@ -154,6 +154,9 @@ void keep_bounded(const Problem& problem, const Arithmetic& arithmetic, const Pa
       if (arithmetic.rounds_delta) {
         error += output.relative * (std::fabs(delta) + error) + output.absolute;
       }
+      if (problem.add_inputs && arithmetic.rounds_once) {
+        error += output.relative * std::fabs(before) + output.absolute;
+      }
       const double between = error_between(problem, arithmetic, before, delta - bias, bias);
       error += between + (between > 0 ? output.relative * error : 0);
       expected = before + delta;

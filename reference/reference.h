@@ -66,6 +66,9 @@ struct Arithmetic {
   bool casts_h = false;  // to the format of B, before the second product
   bool rounds_delta = false;
   BiasAdded bias_added = BiasAdded::kWithDelta;
+  // What y held was never rounded to the format of y, in which it is given here: it, delta and bias
+  // are rounded once, together. Bounded, not modelled.
+  bool rounds_once = false;
 
   [[nodiscard]] bool operator==(const Arithmetic&) const = default;
 };

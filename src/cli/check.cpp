@@ -72,11 +72,20 @@ void add_declarations(CLI::App& sub, CheckCommand& command) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   sub.add_option("--partial", command.partial, "declares their dtype; without it fp32")
       ->check(dtypes);
+  sub.add_option(
+         "--terms", declared.terms,
+         "declares that h is the sum of so many shards' terms, which are kept in its dtype, "
+         "as their sums are; without it 1")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   sub.add_option("--intermediate", command.intermediate,
                  "declares in which dtype h is kept; without it the case's")
       ->check(dtypes);
   sub.add_flag("--rounds-delta", declared.rounds_delta,
                "declares that delta is rounded before it is added to y");
+  sub.add_flag(
+      "--rounds-once", declared.rounds_once,
+      "declares that y before the op was not rounded to its dtype: it and delta are rounded "
+      "once, together");
   sub.add_flag("--casts-h", declared.casts_h,
                "declares that h is rounded to the dtype of B before it is multiplied with it");
   sub.add_option("--bias-added", command.bias_added,

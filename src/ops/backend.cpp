@@ -30,7 +30,8 @@ std::string beyond_need(const Problem& problem, const Numerics& numerics) {
                               2 * problem.in_features + kRoom),
         outside<std::int64_t>("expand_depth", numerics.expand_depth, 0,
                               2 * problem.max_rank + kRoom),
-        outside<std::int64_t>("partials", numerics.partials, 1, most_partials)}) {
+        outside<std::int64_t>("partials", numerics.partials, 1, most_partials),
+        outside<std::int64_t>("terms", numerics.terms_of_h, 1, most_partials)}) {
     if (!fault.empty()) {
       return fault;
     }

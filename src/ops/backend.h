@@ -37,6 +37,11 @@ struct Numerics {
   bool casts_h = false;       // h is rounded to the dtype of B before it is multiplied with it
   bool rounds_delta = false;  // delta is rounded to the output dtype before it is added to y
   BiasAdded bias_added = BiasAdded::kWithDelta;
+  // Of results that `check` proves, which no backend declares: shards whose terms h is the sum of,
+  // each kept as h is, as their sums may be; and y before the op, which was not rounded to its
+  // dtype, so that it and delta are rounded once.
+  std::int64_t terms_of_h = 1;
+  bool rounds_once = false;
   bool deterministic = true;    // twice the same call, the same bits
   bool batch_invariant = true;  // a row's bits do not depend on the rows around it
   bool graph_safe = true;       // may be captured and replayed

@@ -20,15 +20,32 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
+// A declaration of something that the step has not is a mistake.
+void refuse_pointless(const Problem& problem, const DeclaredNumerics& declared) {
+  if (declared.terms && !has_shrink(problem.op)) {
+    throw UsageError("--terms is of a sum over K, and this op has none");
+  }
+  if (declared.rounds_once && (!has_expand(problem.op) || !problem.add_inputs)) {
+    throw UsageError("--rounds-once is of a y that is added to, and this op has none");
+  }
+  if (declared.rounds_once && declared.rounds_delta) {
+    throw UsageError("--rounds-once and --rounds-delta exclude each other");
+  }
+}
+
 Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
+  refuse_pointless(problem, declared);
   Numerics numerics;
   numerics.unit_roundoff = declared.unit_roundoff.value_or(0x1p-23);
-  numerics.shrink_depth = declared.shrink_depth.value_or(problem.in_features);
+  numerics.terms_of_h = declared.terms.value_or(1);
+  numerics.shrink_depth =
+      declared.shrink_depth.value_or(problem.in_features + numerics.terms_of_h - 1);
   numerics.expand_depth = declared.expand_depth.value_or(problem.max_rank + 2);
   numerics.partials = declared.partials.value_or(1);
   numerics.partial = declared.partial.value_or(Dtype::kFp32);
   numerics.intermediate = declared.intermediate.value_or(problem.dtype[Role::kH]);
   numerics.rounds_delta = declared.rounds_delta;
+  numerics.rounds_once = declared.rounds_once;
   numerics.casts_h = declared.casts_h;
   numerics.bias_added = declared.bias_added;
   const std::string fault = beyond_need(problem, numerics);

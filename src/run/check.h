@@ -14,9 +14,9 @@ namespace lora_bench {
 // accumulation on tensor cores in any order needs.
 struct DeclaredNumerics {
   std::optional<double> unit_roundoff;
-  std::optional<std::int64_t> shrink_depth, expand_depth, partials;
+  std::optional<std::int64_t> shrink_depth, expand_depth, partials, terms;
   std::optional<Dtype> partial, intermediate;
-  bool rounds_delta = false, casts_h = false;
+  bool rounds_delta = false, rounds_once = false, casts_h = false;
   BiasAdded bias_added = BiasAdded::kWithDelta;
 };
 

@@ -1,6 +1,7 @@
 #include "run/export.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -185,23 +186,55 @@ std::map<std::string, std::string> as_strings(const Json& json) {
   return strings;
 }
 
+// What of a layer is more than a product and one linear op of what its adapters add, and what to do
+// about each.
+std::vector<std::string> beyond_export(const LayerProblem& layer) {
+  const ShardProblem part = shard_problem(layer, 0);
+  struct Condition {
+    bool holds;
+    std::string told;
+  };
+  std::vector<std::string> all;
+  for (Condition& condition : std::vector<Condition>{
+           {layer.layer.tp > 1,
+            fmt::format("layer.tp is {}; set layer.tp 1, or write a shard as a case of op linear",
+                        layer.layer.tp)},
+           {layer.layer.tp > 1 && layer.layer.fully_sharded,
+            "layer.fully_sharded is true, so that h is exchanged; write each half as a case of op "
+            "shrink and of op expand"},
+           {part.looks_up,
+            fmt::format("layer.kind {} looks rows up; write its adapters as a case of op embedding",
+                        name(layer.layer.kind))},
+           {!part.looks_up && part.lora_after_y,
+            fmt::format("layer.kind {} adds the adapters behind an exchange; write them as a case "
+                        "of op logits",
+                        name(layer.layer.kind))},
+           {part.delta_apart, fmt::format("layer.overlap {} keeps delta apart; set layer.overlap "
+                                          "serial",
+                                          name(layer.overlap))},
+           {layer.base_bias,
+            "layer.bias is true; set layer.bias false, and give `check` y with the bias as "
+            "--before"},
+           {layer.caps(), "layer.soft_cap or layer.logit_scale is set; leave them out"}}) {
+    if (condition.holds) {
+      all.push_back(std::move(condition.told));
+    }
+  }
+  return all;
+}
+
 // The op that others are to run: of a layer, which is a product and then this, what its adapters
 // add.
 Problem op_to_export(const Case& spec, const CaseStep& step) {
   if (!step.layer) {
     return step.op;
   }
-  const LayerProblem& layer = *step.layer;
-  const ShardProblem part = shard_problem(layer, 0);
-  const bool plain = layer.layer.tp == 1 && part.lora.op == Op::kLinear && !part.lora_after_y &&
-                     !part.delta_apart && !layer.base_bias && !layer.caps();
-  if (!plain) {
-    throw UsageError(fmt::format(
-        "case '{}' is a layer that is not exported; allowed: layer.tp 1, a product and one linear "
-        "op, without bias of the base",
-        spec.id));
+  const std::vector<std::string> beyond = beyond_export(*step.layer);
+  if (!beyond.empty()) {
+    throw UsageError(fmt::format("case '{}' is a layer that is not exported:\n  {}", spec.id,
+                                 fmt::join(beyond, "\n  ")));
   }
-  return part.lora;
+  return shard_problem(*step.layer, 0).lora;
 }
 
 bool is_there(const std::filesystem::path& file) {

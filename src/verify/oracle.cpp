@@ -76,15 +76,18 @@ reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& 
   result.expand_depth = numerics.expand_depth;
   result.partial = number_of(numerics.partial);
   result.partials = numerics.partials;
+  result.terms_of_h = numerics.terms_of_h;
+  result.rounds_once = numerics.rounds_once;
   result.casts_h = numerics.casts_h;
   result.rounds_delta = numerics.rounds_delta;
   result.bias_added = static_cast<reference::BiasAdded>(numerics.bias_added);
   // A backend may keep h better than the case asks, not worse. Where h is the result, its dtype is
-  // the final rounding, which the comparison makes.
+  // the final rounding, which the comparison makes, unless it is a sum of stored terms.
   const bool kept_better =
       unit_roundoff(numerics.intermediate) < unit_roundoff(problem.dtype[Role::kH]);
   const Dtype stored = kept_better ? numerics.intermediate : problem.dtype[Role::kH];
-  result.intermediate = number_of(has_expand(problem.op) ? stored : Dtype::kFp32);
+  result.intermediate =
+      number_of(has_expand(problem.op) || numerics.terms_of_h > 1 ? stored : Dtype::kFp32);
   return result;
 }
 

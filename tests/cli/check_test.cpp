@@ -203,13 +203,72 @@ TEST_CASE("check allows a bias that is added by a rounding of its own, where tha
   CHECK(check(exported, exported, {"--bias-added", "later"}).exit_code == 1);
 }
 
+TEST_CASE("check allows the terms of shards that are summed in 16 bits, where that is declared") {
+  const TemporaryFolder folder;
+  const std::string exported = folder.path("decode8-rank8.safetensors");
+  const ProcessResult made = run_tool({"export", "smoke/decode8-rank8", "--backends",
+                                       "mutant:bf16-running-sum", "--to", folder.folder()});
+  REQUIRE_MESSAGE(made.exit_code == 0, made.err);
+  CHECK(check(exported, exported, {"--intermediate", "bf16"}).exit_code == 2);
+  CHECK(check(exported, exported, {"--intermediate", "bf16", "--terms", "16"}).exit_code == 0);
+  CHECK(check(exported, exported, {"--terms", "0"}).exit_code == 1);
+}
+
+namespace {
+
+// What a layer leaves that goes on from its base product into what adapters add: `base` is y before
+// the op, off by `of_spacing` times the distance of bf16 numbers, as F64.
+std::string fused_result(const std::string& exported, double of_spacing, double error) {
+  const Extracted y = extract(exported, "y_before"), expected = extract(exported, "expected"),
+                  owned = extract(exported, "owned");
+  std::string before, output;
+  for (std::size_t i = 0; i < owned.data.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, y.data.data() + i * sizeof bits, sizeof bits);
+    const double rounded = std::bit_cast<float>(std::uint32_t{bits} << 16U);
+    double right = 0;
+    std::memcpy(&right, expected.data.data() + i * sizeof right, sizeof right);
+    const double off = owned.data[i] != 0 ? std::ldexp(1.0, std::ilogb(rounded) - 7) : 0;
+    const double base = rounded + of_spacing * off;
+    const double sum = right + (of_spacing + error) * off;
+    before.append(reinterpret_cast<const char*>(&base), sizeof base);
+    output.append(reinterpret_cast<const char*>(&sum), sizeof sum);
+  }
+  const nlohmann::json shape = y.entry["shape"];
+  return file_of(
+      {{"before", {{"dtype", "F64"}, {"shape", shape}, {"data_offsets", {0, before.size()}}}},
+       {"output",
+        {{"dtype", "F64"},
+         {"shape", shape},
+         {"data_offsets", {before.size(), before.size() + output.size()}}}}},
+      before + output);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "check allows a base that was not rounded before delta was added, where that is declared") {
+  const TemporaryFolder folder;
+  const std::string exported = export_case(folder);
+  const std::string fused = folder.write("fused", fused_result(read_file(exported), 0.45, 0));
+  CHECK(check(exported, fused, {"--before", "before"}).exit_code == 2);
+  CHECK(check(exported, fused, {"--before", "before", "--rounds-once"}).exit_code == 0);
+  // What a rounding cannot take is as wrong as ever.
+  const std::string wrong = folder.write("wrong", fused_result(read_file(exported), 0.45, 4));
+  CHECK(check(exported, wrong, {"--before", "before", "--rounds-once"}).exit_code == 2);
+  const ProcessResult both = check(exported, fused, {"--rounds-once", "--rounds-delta"});
+  CHECK(both.exit_code == 1);
+  CHECK(contains(both.err, "exclude each other"));
+}
+
 TEST_CASE("check takes no looser declaration than a plugin may make") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);
   const std::vector<std::pair<std::vector<std::string>, const char*>> beyond{
       {{"--expand-depth", "2000000000"}, "declared expand_depth = 2000000000; allowed: 0 to "},
       {{"--shrink-depth", "2000000000"}, "declared shrink_depth = 2000000000; allowed: 0 to "},
-      {{"--partial", "bf16", "--partials", "1000000"}, "declared partials = 1000000; allowed: 1 "}};
+      {{"--partial", "bf16", "--partials", "1000000"}, "declared partials = 1000000; allowed: 1 "},
+      {{"--shrink-depth", "8", "--terms", "1000000"}, "declared terms = 1000000; allowed: 1 "}};
   for (const auto& [options, message] : beyond) {
     const ProcessResult result = check(exported, exported, options);
     CAPTURE(result.err);

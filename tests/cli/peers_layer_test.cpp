@@ -209,9 +209,17 @@ TEST_CASE("check takes y as it was before the op from the file with the result")
 
 TEST_CASE("a layer that is more than a product and one op is not exported") {
   const TemporaryFolder folder;
-  for (const char* layer :
-       {"{kind: row, in: 32, out: [32], bias: true}", "{kind: row, in: 32, out: [32], tp: 2}",
-        "{kind: logits, in: 32, out: [32]}", "{kind: vocab_embedding, in: 32, out: [32]}"}) {
+  const std::pair<const char*, std::vector<const char*>> kRefused[] = {
+      {"{kind: row, in: 32, out: [32], bias: true}",
+       {"layer.bias is true; set layer.bias false, and give `check` y with the bias as --before"}},
+      {"{kind: row, in: 32, out: [32], tp: 2}", {"layer.tp is 2; set layer.tp 1, or "}},
+      {"{kind: row, in: 32, out: [32], tp: 2, fully_sharded: true, bias: true}",
+       {"layer.tp is 2; ", "layer.fully_sharded is true, so that h is exchanged; write each half",
+        "layer.bias is true; "}},
+      {"{kind: logits, in: 32, out: [32]}", {"write them as a case of op logits"}},
+      {"{kind: vocab_embedding, in: 32, out: [32]}",
+       {"layer.kind vocab_embedding looks rows up; write its adapters as a case of op embedding"}}};
+  for (const auto& [layer, told] : kRefused) {
     CAPTURE(layer);
     const std::string scenario = folder.write(
         "one.yaml", std::string("name: one\nop: layer\nlayer: ") + layer +
@@ -219,7 +227,11 @@ TEST_CASE("a layer that is more than a product and one op is not exported") {
     const ProcessResult refused =
         run_tool({"export", scenario, "--backends", "cpu", "--to", folder.path("cases")});
     CHECK(refused.exit_code == 1);
-    CHECK(contains(refused.err, "is a layer that is not exported; allowed: layer.tp 1"));
+    CHECK(contains(refused.err, "is a layer that is not exported:\n"));
+    for (const char* const condition : told) {
+      CAPTURE(refused.err);
+      CHECK(contains(refused.err, condition));
+    }
   }
   // Nor is any case before it.
   const std::string both =
