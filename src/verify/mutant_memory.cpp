@@ -60,8 +60,10 @@ bool MutantMemory::leaves_out_all(Fault fault) const {
          now_.plan.size() == last_.plan.size() && idle(last_);
 }
 
+// Steps of one row, as 'a row alone' runs them, lie where others lay by chance.
 bool MutantMemory::leaves_out_shrink(Fault fault) const {
-  return fault == Fault::kHOfOtherRows && now_.y != nullptr && now_.h == last_.h &&
+  const bool in_one_workspace = now_.plan.size() > 1 && now_.h == last_.h;
+  return fault == Fault::kHOfOtherRows && now_.y != nullptr && in_one_workspace &&
          now_.first_a != last_.first_a && now_.h == before_last_.h &&
          now_.first_a == before_last_.first_a && now_.y != before_last_.y;
 }
