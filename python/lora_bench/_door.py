@@ -80,6 +80,7 @@ class _Backend:
         self.failed = None  # what a call threw that has no room for a message
 
     def supports(self, problem, device, why, room):
+        self.failed = None  # a problem begins with this question
         try:
             function = self.functions.get(problem[0].op)
             if function is None:

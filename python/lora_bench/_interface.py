@@ -47,7 +47,8 @@ def _constants(text):
     found = {}
     for body in re.findall(r"enum \{(.*?)\};", text, re.DOTALL):
         for name, value in re.findall(r"(LORA_BENCH_\w+) = ([\d< ]+)", body):
-            found[name] = eval(value)  # a number, or one shifted
+            number, _, shift = value.partition("<<")
+            found[name] = int(number) << int(shift or 0)
     return found
 
 

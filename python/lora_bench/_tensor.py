@@ -9,7 +9,6 @@ _CODES = {
     "fp16": (_FLOAT, 16, "<f2"),
     "bf16": (_BFLOAT, 16, None),  # NumPy has none: see Tensor.bits
     "uint16": (_UINT, 16, "<u2"),
-    "uint8": (_UINT, 8, "|u1"),
     "int32": (_INT, 32, "<i4"),
 }
 

@@ -1,6 +1,7 @@
 #include "core/units.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -21,7 +22,29 @@ std::string scaled(double value, double step, const std::array<std::string_view,
   return fmt::format("{:.{}f} {}", value, decimals, units[unit]);
 }
 
+bool plain_word(const std::string& word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-+=./:,@%").find(c) != std::string_view::npos;
+  });
+}
+
 }  // namespace
+
+std::string shell_quoted(const std::string& word) {
+  if (plain_word(word)) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
 
 std::string format_bytes(double bytes) {
   return scaled<6>(bytes, 1000, {"B", "kB", "MB", "GB", "TB", "PB"});

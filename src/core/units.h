@@ -17,6 +17,9 @@ namespace lora_bench {
 // "1 row", "3 rows".
 [[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
 
+// "'a b'" when the shell would not take the word as it is.
+[[nodiscard]] std::string shell_quoted(const std::string& word);
+
 // a * b and a + b for non-negative values; nothing when the result does not fit int64.
 [[nodiscard]] std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
 [[nodiscard]] std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);

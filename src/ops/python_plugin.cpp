@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/units.h"
 #include "scenario/scenario.h"
 
 namespace lora_bench {
@@ -28,7 +29,6 @@ struct PythonAnswer {
 
 // What an interpreter says of itself.
 struct Interpreter {
-  std::string name;     // as it was asked for
   std::string library;  // its shared library; empty when it was built without one
   std::string home;     // PYTHONHOME of its standard library
   std::string executable;
@@ -47,15 +47,6 @@ print(sys.executable)
 print(sys.prefix)
 print(*filter(None, sys.path), sep='\n')
 )";
-
-// A word of a command for `sh`.
-std::string quoted_for_shell(std::string_view word) {
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
-}
 
 // A value of bytes as an expression of Python, whatever they are.
 std::string in_python(std::string_view text) {
@@ -90,16 +81,16 @@ std::optional<std::vector<std::string>> lines_of(const std::string& command) {
 
 Interpreter ask_interpreter() {
   const char* named = std::getenv("LORA_BENCH_PYTHON");
-  Interpreter found;
-  found.name = named != nullptr && *named != '\0' ? named : "python3";
+  const std::string name = named != nullptr && *named != '\0' ? named : "python3";
   const auto lines =
-      lines_of(fmt::format("{} -c {}", quoted_for_shell(found.name), quoted_for_shell(kQuestions)));
+      lines_of(fmt::format("{} -c {}", shell_quoted(name), shell_quoted(kQuestions)));
   if (!lines || lines->size() < 4) {
     throw UsageError(fmt::format(
         "a backend in Python needs an interpreter, and '{}' does not answer; install Python 3.9 or "
         "newer, or name another by LORA_BENCH_PYTHON",
-        found.name));
+        name));
   }
+  Interpreter found;
   found.library = lines->at(0);
   found.home = lines->at(1);
   found.executable = lines->at(2);
@@ -152,7 +143,9 @@ class Python {
     for (const std::string& path : interpreter.paths) {
       code += in_python(path) + ", ";
     }
-    run(code + "]\n");
+    if (!run(code + "]\n")) {
+      throw UsageError(fmt::format("{} could not be started, see above", interpreter.executable));
+    }
     function<void*()>("PyEval_SaveThread")();  // from now on any thread may call
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/bytes.h"
+#include "core/units.h"
 #include "measure/ceilings.h"
 #include "measure/layer_time.h"
 #include "measure/metadata_time.h"
@@ -44,13 +45,6 @@ std::string ranks_text(const Problem& problem) {
   return fmt::format(
       "{}{}", fmt::join(ranks, ","),
       problem.own_rank.empty() ? "" : fmt::format(" in {} lanes of zeros", problem.max_rank));
-}
-
-bool plain_word(const std::string& word) {
-  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_-+=./:,@%").find(c) != std::string_view::npos;
-  });
 }
 
 // What a case says of itself: columns and their values. Of ranks by shares who has the largest is
@@ -211,21 +205,6 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
     row.layer.comm_bytes = sent.h + sent.y;
   }
   return row;
-}
-
-std::string shell_quoted(const std::string& word) {
-  if (plain_word(word)) {
-    return word;
-  }
-  std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
 }
 
 std::string repro_command(const Case& spec, const std::string& backend, const RunRequest& request) {

@@ -21,7 +21,4 @@ namespace lora_bench {
 [[nodiscard]] std::string repro_command(const Case& spec, const std::string& backend,
                                         const RunRequest& request);
 
-// "'a b'" when the shell would not take the word as it is.
-[[nodiscard]] std::string shell_quoted(const std::string& word);
-
 }  // namespace lora_bench

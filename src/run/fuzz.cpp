@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/units.h"
 #include "ops/plugin.h"
 #include "run/contestant.h"
 #include "run/describe.h"

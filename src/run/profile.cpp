@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/units.h"
 #include "device/cupti.h"
 #include "measure/lone_launch.h"
 #include "run/describe.h"

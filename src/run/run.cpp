@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/units.h"
 #include "device/cupti.h"
 #include "device/launch_counters.h"
 #include "report/sink.h"

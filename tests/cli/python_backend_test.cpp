@@ -113,6 +113,11 @@ TEST_CASE("what a kernel in Python does wrong beside its numbers costs its own r
   CHECK(contains(throws.out, "mine.py:"));
   CHECK(contains(throws.out, "in linear"));
   CHECK(contains(throws.out, "1 PASSED"));
+  const ProcessResult undeclared =
+      run_changed(python, "intermediate=\"fp32\"", "intermediate=lambda problem: problem.nothing");
+  CAPTURE(undeclared.out);
+  CHECK(undeclared.exit_code == 2);
+  CHECK(contains(undeclared.out, "numerics: AttributeError"));
   const ProcessResult hangs = run_changed(python, line, "    while True: pass\n" + line,
                                           {"--no-time", "--set", "verify.timeout_s=0.5"});
   CHECK(hangs.exit_code == 2);
