@@ -5,7 +5,7 @@ install(FILES include/lora_bench_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDI
 install(DIRECTORY scenarios DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml" PATTERN "*.csv")
 install(DIRECTORY python/lora_bench DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench/python
-  FILES_MATCHING PATTERN "*.py")
+  FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")
 install(FILES include/lora_bench_backend.h
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench/python/lora_bench)
 install(DIRECTORY tunings DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench

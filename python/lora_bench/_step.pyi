@@ -1,0 +1,72 @@
+"""Types of a problem and a step; tests/python/api_test.py holds the names to the header."""
+
+from typing import List, Literal, Optional
+
+from ._tensor import Tensor
+
+_Dtype = Literal["fp32", "bf16", "fp16"]
+
+class _Fields:
+    op: Literal["shrink", "expand", "linear", "embedding", "logits"]
+    scale_at: Literal["shrink", "expand"]
+    x_dtype: _Dtype
+    a_dtype: _Dtype
+    b_dtype: _Dtype
+    bias_dtype: _Dtype
+    h_dtype: _Dtype
+    y_dtype: _Dtype
+    widths: List[int]
+    add_inputs: int
+    has_bias: int
+    tokens: int
+    in_features: int
+    offset_start: int
+    x_stride: int
+    y_stride: int
+    slots: int
+    max_rank: int
+    slices: int
+    active: int
+    rows_with_adapter: int
+    zeroes_idle_rows: int
+    adds_to_h: int
+    rank0_bias: int
+    own_inputs: int
+    plan_form: int
+    idle_segments: int
+    groups: int
+    chunk: int
+    placing: int
+    x_column_stride: int
+    a_stride: int
+    b_stride: int
+    h_stride: int
+
+class Problem(_Fields):
+    rank: List[int]
+    adapter_of_token: List[int]
+    token_order: List[int]
+    active_ids: List[int]
+    group_starts: List[int]
+
+class Plan:
+    adapter_of_token: Tensor
+    token_order: Tensor
+    active_ids: Tensor
+    group_starts: Tensor
+
+class Step(_Fields):
+    problem: Problem
+    stream: int
+    device: Literal["cuda", "cpu"]
+    # None where the op has none; a checker is not to ask of each.
+    x: Tensor
+    h: Tensor
+    y: Tensor
+    a: List[Tensor]
+    b: List[Tensor]
+    bias: Optional[List[Tensor]]
+    workspace: Optional[int]
+    rank: Tensor
+    scale: Tensor
+    plan: Plan
