@@ -166,6 +166,9 @@ typedef struct lora_bench_operands {
   const int32_t* group_starts; /* likewise, up to [slots + 2]: the last number again */
   const int32_t* rank; /* [slots] */
   const float* scale;  /* [slots] */
+
+  /* What follows was appended. */
+  void* prepared; /* prepared_bytes(), on 256 bytes; what prepare() left there */
 } lora_bench_operands;
 
 /* What you promise about your arithmetic. The error bound that a result must meet and the relations
@@ -205,6 +208,14 @@ typedef struct lora_bench_device {
   int64_t memory_bytes;
 } lora_bench_device;
 
+/* An array of a step of op metadata. */
+typedef struct lora_bench_array {
+  const char* name;      /* "token_order", as docs/plan.md has it */
+  int64_t elements;
+  int32_t element_bytes; /* 4 or 8 */
+  int32_t is_float;      /* 1: float; 0: integers */
+} lora_bench_array;
+
 /* One step of op metadata: docs/plan.md, "As an op", lists the arrays of each form in their order,
  * with types and sizes, and says which entries are promised. Addresses are those of the backend's
  * space and aligned to one entry; NULL in `inputs` and `outputs` when supports_metadata is asked.
@@ -225,6 +236,12 @@ typedef struct lora_bench_metadata {
   const void* const* inputs; /* host array: the requests of the rows, the slots of the requests, and
                               * of form chunked rank (int32_t) and scale (float) of each slot */
   void* const* outputs;      /* host array: the arrays of the form */
+
+  /* What follows was appended: what lies at these addresses, in the same order. */
+  int64_t input_count;
+  int64_t output_count;
+  const lora_bench_array* input_arrays;
+  const lora_bench_array* output_arrays;
 } lora_bench_metadata;
 
 /* What the library is. Static: it must stay valid and unchanged until the program ends. Functions
@@ -266,6 +283,18 @@ typedef struct lora_bench_descriptor {
                       int64_t error_bytes);
 
   uint64_t takes; /* LORA_BENCH_TAKES_ZEROED_IDLE_ROWS | ... */
+
+  /* Bytes of operands.prepared: the weights as you want them, beside each set of operands. NULL:
+   * none, you take them as they lie. prepare() makes them, from a, b, bias and rank alone, as
+   * launch() would; it is called before launches, and after weights or ranks have changed, in no
+   * time that is taken. */
+  int64_t (*prepared_bytes)(const lora_bench_problem* problem);
+  int32_t (*prepare)(const lora_bench_problem* problem, const lora_bench_operands* operands,
+                     void* stream, char* error, int64_t error_bytes);
+
+  int32_t slow_to_launch; /* 1: a launch takes the host so long that timing makes it twice for each
+                           * set of operands, and repeats what the second recorded [0] */
+  int32_t reserved_too;   /* 0 */
 } lora_bench_descriptor;
 
 typedef const lora_bench_descriptor* (*lora_bench_backend_function)(void);

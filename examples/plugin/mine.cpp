@@ -167,7 +167,11 @@ const lora_bench_descriptor kDescriptor = {LORA_BENCH_BACKEND_ABI,
                                            launch,
                                            nullptr,  // makes no metadata
                                            nullptr,
-                                           LORA_BENCH_TAKES_ZEROED_IDLE_ROWS};
+                                           LORA_BENCH_TAKES_ZEROED_IDLE_ROWS,
+                                           nullptr,  // takes weights as they lie
+                                           nullptr,
+                                           0,
+                                           0};
 
 }  // namespace
 

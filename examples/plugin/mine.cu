@@ -155,7 +155,11 @@ const lora_bench_descriptor kDescriptor = {LORA_BENCH_BACKEND_ABI,
                                            launch,
                                            nullptr,  // makes no metadata
                                            nullptr,
-                                           0};  // plain ops alone
+                                           0,        // plain ops alone
+                                           nullptr,  // takes weights as they lie
+                                           nullptr,
+                                           0,
+                                           0};
 
 }  // namespace
 

@@ -7,19 +7,26 @@ _FLAGS = ("rounds_delta", "deterministic", "batch_invariant", "graph_safe", "cas
           "replays_other_batches")
 
 declared = []  # in the file that is being loaded
+told_versions = []  # the same, of libraries
 
 
 class Function:
     """A function of a backend with what was said about it."""
 
-    def __init__(self, call, device, takes, supports, workspace_bytes, numerics):
+    def __init__(self, call, device, takes, supports, bytes_of, prepare, numerics):
         self.call = call
         self.name = call.__name__
         self.device = device
         self.takes = takes
         self.supports = supports
-        self.workspace_bytes = workspace_bytes
+        self._bytes_of = bytes_of
+        self.prepare = prepare
         self.numerics = numerics
+
+    def bytes_of(self, what, problem):
+        """Returns the bytes of "workspace" or "prepared" for a problem."""
+        wanted = self._bytes_of[what]
+        return int(wanted(problem) if callable(wanted) else wanted or 0)
 
     def fill(self, out, problem):
         """Writes what was declared into a struct that holds the defaults."""
@@ -42,13 +49,17 @@ def _choice(name, value, allowed):
 
 
 def backend(function=None, *, device="cuda", takes=(), supports=None, workspace_bytes=None,
-            **numerics):
+            prepare=None, prepared_bytes=None, versions=(), **numerics):
     """Makes a function the kernel of the op that it is named after.
 
     device: where its operands lie, "cuda" or "cpu".
     takes: what it does beyond the plain op, names of LORA_BENCH_TAKES_... in lower case.
     supports: a function of a problem that returns None, or a sentence on why not.
     workspace_bytes: a number, or a function of a problem.
+    prepare, prepared_bytes: a function of a step that makes of the weights, into `step.prepared`,
+        what the function wants to read instead of them, and its bytes. It runs in no time that is
+        taken, before launches and whenever weights or ranks have changed.
+    versions: what the rows say of libraries beside those whose names the file has imported.
     numerics: partial, intermediate (dtypes), rounds_delta, deterministic, batch_invariant,
         graph_safe, replays_other_batches, casts_h (bool), unit_roundoff, shrink_depth,
         expand_depth, partials (numbers), bias_added, summation; each a value or a function of a
@@ -56,16 +67,22 @@ def backend(function=None, *, device="cuda", takes=(), supports=None, workspace_
     """
     if function is None:
         return lambda it: backend(it, device=device, takes=takes, supports=supports,
-                                  workspace_bytes=workspace_bytes, **numerics)
+                                  workspace_bytes=workspace_bytes, prepare=prepare,
+                                  prepared_bytes=prepared_bytes, versions=versions, **numerics)
     known = ("partial", "intermediate", "bias_added", "summation") + _NUMBERS + _FLAGS
     for name in numerics:
         if name not in known:
             raise TypeError(f"a backend declares no '{name}'; it may declare: {', '.join(known)}")
-    if function.__name__ not in _interface.OPS:
+    ops = (*_interface.OPS, _interface.METADATA)
+    if function.__name__ not in ops:
         raise TypeError(f"'{function.__name__}' is no op; name the function after the one it does: "
-                        f"{', '.join(_interface.OPS)}")
+                        f"{', '.join(ops)}")
     _choice("device", device, _interface.SPACES)
     for name in takes:
         _choice("takes", name, _interface.TAKES)
-    declared.append(Function(function, device, takes, supports, workspace_bytes, numerics))
+    if (prepare is None) != (prepared_bytes is None):
+        raise TypeError("prepare and prepared_bytes go together")
+    bytes_of = {"workspace": workspace_bytes, "prepared": prepared_bytes}
+    declared.append(Function(function, device, takes, supports, bytes_of, prepare, numerics))
+    told_versions.extend(one for one in versions if one not in told_versions)
     return function

@@ -2,9 +2,9 @@
 
 from typing import Callable, Iterable, Literal, TypeVar, Union, overload
 
-from ._step import Problem, Step
+from ._step import MetadataStep, Problem, Step
 
-_Launch = TypeVar("_Launch", bound=Callable[[Step], object])
+_Launch = TypeVar("_Launch", Callable[[Step], object], Callable[[MetadataStep], object])
 _Dtype = Literal["fp32", "bf16", "fp16"]
 _Bool = Union[bool, Callable[[Problem], bool]]
 _Count = Union[int, Callable[[Problem], int]]
@@ -20,8 +20,13 @@ def backend(
     *,
     device: Literal["cuda", "cpu"] = "cuda",
     takes: Iterable[str] = (),
-    supports: Union[Callable[[Problem], Union[str, None]], None] = None,
+    supports: Union[
+        Callable[[Problem], Union[str, None]], Callable[[MetadataStep], Union[str, None]], None
+    ] = None,
     workspace_bytes: Union[int, Callable[[Problem], int], None] = None,
+    prepare: Union[Callable[[Step], object], None] = None,
+    prepared_bytes: Union[int, Callable[[Problem], int], None] = None,
+    versions: Iterable[str] = (),
     partial: _DtypeOf = ...,
     intermediate: _DtypeOf = ...,
     unit_roundoff: _Real = ...,

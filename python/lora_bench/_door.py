@@ -5,28 +5,36 @@ src/ops/python_plugin.cpp calls `load` and reads what it leaves in an `Answer`.
 
 import contextlib
 import ctypes
+import platform
 import runpy
 import sys
 import traceback
+import types
+from functools import partial
 
 from . import _declared, _interface
-from ._step import Problem, Step
+from ._step import MetadataStep, Problem, Step, addresses_at, content_of
 
 
 class Answer(ctypes.Structure):
     """PythonAnswer of src/ops/python_plugin.cpp."""
 
-    _fields_ = [("descriptor", ctypes.c_void_p), ("message", ctypes.c_char * 4096)]
+    _fields_ = [("descriptor", ctypes.c_void_p), ("message", ctypes.c_char * 4096),
+                ("libraries", ctypes.c_char * 1024)]
 
 
 _Pointer = ctypes.POINTER
 _Supports = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Problem),
                              _Pointer(_interface.Device), ctypes.c_void_p, ctypes.c_int64)
 _FillNumerics = ctypes.CFUNCTYPE(None, _Pointer(_interface.Problem), _Pointer(_interface.Numerics))
-_WorkspaceBytes = ctypes.CFUNCTYPE(ctypes.c_int64, _Pointer(_interface.Problem))
-_Launch = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Problem),
+_Bytes = ctypes.CFUNCTYPE(ctypes.c_int64, _Pointer(_interface.Problem))
+_Enqueue = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Problem),
                            _Pointer(_interface.Operands), ctypes.c_void_p, ctypes.c_void_p,
                            ctypes.c_int64)
+_SupportsMetadata = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Metadata),
+                                     _Pointer(_interface.Device), ctypes.c_void_p, ctypes.c_int64)
+_EnqueueMetadata = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Metadata), ctypes.c_void_p,
+                                    ctypes.c_void_p, ctypes.c_int64)
 
 
 class _Descriptor(ctypes.Structure):
@@ -39,11 +47,15 @@ class _Descriptor(ctypes.Structure):
         ("reserved", ctypes.c_int32),
         ("supports", _Supports),
         ("numerics", _FillNumerics),
-        ("workspace_bytes", _WorkspaceBytes),
-        ("launch", _Launch),
-        ("supports_metadata", ctypes.c_void_p),
-        ("metadata", ctypes.c_void_p),
+        ("workspace_bytes", _Bytes),
+        ("launch", _Enqueue),
+        ("supports_metadata", _SupportsMetadata),
+        ("metadata", _EnqueueMetadata),
         ("takes", ctypes.c_uint64),
+        ("prepared_bytes", _Bytes),
+        ("prepare", _Enqueue),
+        ("slow_to_launch", ctypes.c_int32),
+        ("reserved_too", ctypes.c_int32),
     ]
 
 
@@ -71,54 +83,107 @@ def _on_stream(step):
     return torch.cuda.stream(torch.cuda.ExternalStream(step.stream))
 
 
+_MOST_PROBLEMS = 256  # that are remembered; timing has a few at once
+_MOST_STEPS = 4096
+
+
+def _answered(function, problem, why, room):
+    """What a function's `supports` says of a problem, as the interface has it."""
+    reason = function.supports(problem) if function.supports else None
+    if reason:
+        _put(str(reason), why, room)
+    return 1 if reason else 0
+
+
 class _Backend:
     """The functions of one file behind one descriptor."""
 
     def __init__(self, functions):
-        self.functions = {_interface.OPS[function.name]: function for function in functions}
+        self.functions = {_interface.OPS[function.name]: function for function in functions
+                          if function.name != _interface.METADATA}
+        self.builder = next((function for function in functions
+                             if function.name == _interface.METADATA), None)
         self.device = functions[0].device
         self.failed = None  # what a call threw that has no room for a message
+        self.problems = {}  # by content
+        self.steps = {}  # by problem and addresses
+
+    def problem_of(self, raw):
+        content = content_of(raw)
+        if content not in self.problems:
+            if len(self.problems) >= _MOST_PROBLEMS:
+                del self.problems[next(iter(self.problems))]
+            self.problems[content] = Problem(raw)
+        return self.problems[content]
+
+    def step_of(self, function, raw, operands, stream):
+        problem = self.problem_of(raw)
+        key = (id(problem), bytes(operands), stream,
+               *(tuple(addresses_at(getattr(operands, name), raw.slices))
+                 for name in ("a", "b", "bias")))
+        step = self.steps.get(key)
+        if step is None or step.problem is not problem:
+            if len(self.steps) >= _MOST_STEPS:
+                self.steps.clear()
+            step = Step(problem, operands, stream, self.device,
+                        function.bytes_of("prepared", problem))
+            self.steps[key] = step
+        return step
 
     def supports(self, problem, device, why, room):
         self.failed = None  # a problem begins with this question
         try:
             function = self.functions.get(problem[0].op)
+            view = self.problem_of(problem[0])
             if function is None:
-                view = Problem(problem[0])
                 _put(f"has no function {view.op}", why, room)
                 return 1
-            reason = function.supports(Problem(problem[0])) if function.supports else None
-            if reason:
-                _put(str(reason), why, room)
-            return 1 if reason else 0
+            return _answered(function, view, why, room)
         except BaseException as error:
             _put(_told(error), why, room)
+            return 1
+
+    def supports_metadata(self, step, device, why, room):
+        try:
+            return _answered(self.builder, MetadataStep(step[0], None, self.device), why, room)
+        except BaseException as error:
+            _put(_told(error), why, room)
+            return 1
+
+    def metadata(self, raw, stream, message, room):
+        try:
+            step = MetadataStep(raw[0], stream, self.device)
+            with _on_stream(step):
+                self.builder.call(step)
+            return 0
+        except BaseException as error:
+            _put(_told(error), message, room)
             return 1
 
     def numerics(self, problem, numerics):
         try:
             function = self.functions.get(problem[0].op)
             if function is not None:
-                function.fill(numerics[0], Problem(problem[0]))
+                function.fill(numerics[0], self.problem_of(problem[0]))
         except BaseException as error:
             self.failed = f"numerics: {_told(error)}"
 
-    def workspace_bytes(self, problem):
+    def bytes_of(self, what, problem):
         try:
             function = self.functions.get(problem[0].op)
-            wanted = function.workspace_bytes if function is not None else 0
-            return int(wanted(Problem(problem[0])) if callable(wanted) else wanted or 0)
+            return 0 if function is None else function.bytes_of(what, self.problem_of(problem[0]))
         except BaseException as error:
-            self.failed = f"workspace_bytes: {_told(error)}"
+            self.failed = f"{what}_bytes: {_told(error)}"
             return 0
 
-    def launch(self, problem, operands, stream, message, room):
+    def enqueue(self, what, problem, operands, stream, message, room):
         try:
             if self.failed is not None:
                 raise RuntimeError(self.failed)
-            step = Step(Problem(problem[0]), operands[0], stream, self.device)
+            function = self.functions[problem[0].op]
+            step = self.step_of(function, problem[0], operands[0], stream)
             with _on_stream(step):
-                self.functions[problem[0].op].call(step)
+                getattr(function, what)(step)
             return 0
         except BaseException as error:
             _put(_told(error), message, room)
@@ -134,10 +199,28 @@ def _descriptor(functions, file):
         _interface.ABI, ctypes.sizeof(_Descriptor), file.encode(),
         ("Python: " + ", ".join(function.name for function in functions)).encode(),
         _interface.SPACES[backend.device], 0, _Supports(backend.supports),
-        _FillNumerics(backend.numerics), _WorkspaceBytes(backend.workspace_bytes),
-        _Launch(backend.launch), None, None, takes)
+        _FillNumerics(backend.numerics), _Bytes(partial(backend.bytes_of, "workspace")),
+        _Enqueue(partial(backend.enqueue, "call")),
+        _SupportsMetadata(backend.supports_metadata) if backend.builder else _SupportsMetadata(),
+        _EnqueueMetadata(backend.metadata) if backend.builder else _EnqueueMetadata(), takes,
+        _Bytes(partial(backend.bytes_of, "prepared")), _Enqueue(partial(backend.enqueue, "prepare")),
+        1, 0)
     _kept.append((descriptor, backend))
     return descriptor
+
+
+def _libraries(names):
+    """Python and the libraries that the file has names of, with their versions."""
+    told = [f"Python {platform.python_version()}"]
+    for value in names.values():
+        module = value.__name__ if isinstance(value, types.ModuleType) else \
+            getattr(value, "__module__", None)
+        package = str(module).split(".")[0]
+        version = getattr(sys.modules.get(package), "__version__", None)
+        text = f"{package} {version}"
+        if isinstance(version, str) and text not in told:
+            told.append(text)
+    return ", ".join(told + _declared.told_versions)
 
 
 def load(file, address):
@@ -146,7 +229,8 @@ def load(file, address):
     sys.stdout = sys.stderr  # what a kernel prints is no result
     try:
         _declared.declared.clear()
-        runpy.run_path(file, run_name="lora_bench_backend")
+        _declared.told_versions.clear()
+        names = runpy.run_path(file, run_name="lora_bench_backend")
         functions = list(_declared.declared)
         if not functions:
             raise TypeError("no function has the decorator @lora_bench.backend")
@@ -154,6 +238,7 @@ def load(file, address):
             raise TypeError("its functions are for different devices; put them into files of their own")
         if len({function.name for function in functions}) < len(functions):
             raise TypeError("two functions are for the same op")
+        answer.libraries = _libraries(names).encode(errors="replace")[:1023]
         answer.descriptor = ctypes.addressof(_descriptor(functions, file))
     except BaseException as error:
         answer.message = _told(error).encode(errors="replace")[:4095]

@@ -31,6 +31,8 @@ def _header_text():
 
 def _type_of(text):
     base, stars, name, count = _FIELD.match(text).groups()
+    if base == "char" and stars.count("*") == 1:
+        return name, ctypes.c_char_p
     if stars.strip():
         pointed = _SCALARS.get(base)
         return name, ctypes.POINTER(pointed) if pointed and stars.count("*") == 1 else ctypes.c_void_p
@@ -58,6 +60,8 @@ CONSTANTS = _constants(_TEXT)
 Problem = _struct(_TEXT, "lora_bench_problem")
 Operands = _struct(_TEXT, "lora_bench_operands")
 Numerics = _struct(_TEXT, "lora_bench_numerics")
+Array = _struct(_TEXT, "lora_bench_array")
+Metadata = _struct(_TEXT, "lora_bench_metadata")
 Device = _struct(_TEXT, "lora_bench_device")
 
 
@@ -75,6 +79,8 @@ OPS = {
     name: CONSTANTS["LORA_BENCH_" + name.upper()]
     for name in ("shrink", "expand", "linear", "embedding", "logits")
 }
+FORMS = choices("LORA_BENCH_FORM_")
+METADATA = "metadata"  # the op that no problem has, for its steps are of another kind
 TAKES = choices("LORA_BENCH_TAKES_")
 BIAS_ADDED = choices("LORA_BENCH_BIAS_")
 SPACES = {"cpu": CONSTANTS["LORA_BENCH_HOST"], "cuda": CONSTANTS["LORA_BENCH_CUDA"]}

@@ -11,6 +11,27 @@ _SCALE_AT = {
     _interface.CONSTANTS["LORA_BENCH_SCALE_AT_SHRINK"]: "shrink",
     _interface.CONSTANTS["LORA_BENCH_SCALE_AT_EXPAND"]: "expand",
 }
+_FORM_NAMES = {number: name for name, number in _interface.FORMS.items()}
+_METADATA_SCALARS = ("tokens", "samples", "requests", "slots", "vocabulary", "extra_vocabulary",
+                     "chunk", "most_segments", "idle_segments")
+# Lists of a problem, and how many entries each has.
+_LISTS = {
+    "widths": lambda raw: raw.slices,
+    "rank": lambda raw: raw.slots,
+    "adapter_of_token": lambda raw: raw.tokens,
+    "token_order": lambda raw: raw.tokens,
+    "active_ids": lambda raw: raw.active,
+    "group_starts": lambda raw: raw.active + 1,
+}
+_SCALARS = [name for name, _ in _interface.Problem._fields_ if name not in _LISTS]
+
+
+def content_of(raw):
+    """Returns what tells one problem from another, wherever its lists lie."""
+    lists = [(getattr(raw, name), size(raw)) for name, size in _LISTS.items()]
+    return (tuple(getattr(raw, name) for name in _SCALARS),
+            *(ctypes.string_at(values, ctypes.sizeof(values._type_) * count)
+              for values, count in lists))
 
 
 class Problem:
@@ -18,33 +39,55 @@ class Problem:
 
     `op`, `scale_at` and the dtypes are words; `widths`, `rank` and the plan
     (`adapter_of_token`, `token_order`, `active_ids`, `group_starts`) are lists on the host.
+    Steps of the same batch have the same object.
     """
 
     def __init__(self, raw):
-        self._raw = raw
+        for name in _SCALARS:
+            setattr(self, name, getattr(raw, name))
+        for name, size in _LISTS.items():
+            setattr(self, name, getattr(raw, name)[:size(raw)])
+        self.op = _OP_NAMES[self.op]
+        self.scale_at = _SCALE_AT[self.scale_at]
+        for name in _SCALARS:
+            if name.endswith("_dtype"):
+                setattr(self, name, _DTYPE_NAMES[getattr(self, name)])
+        self._made = {}
 
-    def __getattr__(self, name):
-        value = getattr(self._raw, name)
-        if name == "op":
-            return _OP_NAMES[value]
-        if name == "scale_at":
-            return _SCALE_AT[value]
-        if name.endswith("_dtype"):
-            return _DTYPE_NAMES[value]
-        if name in self._lengths():
-            return value[:self._lengths()[name]]
-        return value
+    def once(self, function):
+        """Returns what function(problem) returned the first time: what a batch needs beside its
+        operands, as an index that is made on the host, and kept as long as graphs may read it."""
+        if function not in self._made:
+            self._made[function] = function(self)
+        return self._made[function]
 
-    def _lengths(self):
-        raw = self._raw
-        return {
-            "widths": raw.slices,
-            "rank": raw.slots,
-            "adapter_of_token": raw.tokens,
-            "token_order": raw.tokens,
-            "active_ids": raw.active,
-            "group_starts": raw.active + 1,
-        }
+
+class MetadataStep:
+    """One step of op metadata: the fields of lora_bench_metadata under their names.
+
+    `form` is a word. `inputs` and `outputs` hold the arrays of docs/plan.md by name, as tensors;
+    where a backend is asked what it supports they are None.
+    """
+
+    def __init__(self, raw, stream, device):
+        self.form = _FORM_NAMES[raw.form]
+        for name in _METADATA_SCALARS:
+            setattr(self, name, getattr(raw, name))
+        self.stream = stream or 0
+        self.device = device
+        self.inputs = _arrays(raw.inputs, raw.input_arrays, raw.input_count, device)
+        self.outputs = _arrays(raw.outputs, raw.output_arrays, raw.output_count, device)
+
+
+def _arrays(addresses, arrays, count, device):
+    if not addresses:
+        return None
+    found = {}
+    for address, array in zip(addresses_at(addresses, count),
+                              (_interface.Array * count).from_address(arrays)):
+        kind = "fp32" if array.is_float else f"int{8 * array.element_bytes}"
+        found[array.name.decode()] = Tensor(address, (array.elements,), kind, device)
+    return found
 
 
 class Plan:
@@ -61,13 +104,11 @@ class Step:
     `step.tokens`, `step.max_rank`; `step.problem.rank` is the list, `step.rank` the tensor.
     """
 
-    def __init__(self, problem, operands, stream, device):
+    def __init__(self, problem, operands, stream, device, prepared_bytes=0):
         self.problem = problem
         self.stream = stream or 0
         self.device = device
-        raw = problem._raw
-        rows, slots, rank = raw.tokens, raw.slots, raw.max_rank
-        dtype = {name: getattr(problem, name + "_dtype") for name in ("x", "a", "b", "bias", "h", "y")}
+        rows, slots, rank = problem.tokens, problem.slots, problem.max_rank
 
         def one(pointer, shape, kind):
             # What is empty has no address, and neither has what the op lacks.
@@ -76,22 +117,23 @@ class Step:
         def each(pointers, shape_of, kind):
             if not pointers:
                 return None
-            addresses = _addresses(pointers, raw.slices)
+            addresses = addresses_at(pointers, problem.slices)
             return [one(address, shape_of(width), kind)
                     for address, width in zip(addresses, problem.widths)]
 
-        own = (raw.slices,) if raw.own_inputs else ()
-        self.x = one(operands.x, own + (rows, raw.x_stride), dtype["x"])
-        self.a = each(operands.a, lambda width: (slots, rank, raw.in_features), dtype["a"])
-        self.b = each(operands.b, lambda width: (slots, width, rank), dtype["b"])
-        self.bias = each(operands.bias, lambda width: (slots, width), dtype["bias"])
-        self.h = one(operands.h, (raw.slices, rows, rank), dtype["h"])
-        self.y = one(operands.y, (rows, raw.y_stride), dtype["y"])
+        own = (problem.slices,) if problem.own_inputs else ()
+        self.x = one(operands.x, own + (rows, problem.x_stride), problem.x_dtype)
+        self.a = each(operands.a, lambda width: (slots, rank, problem.in_features), problem.a_dtype)
+        self.b = each(operands.b, lambda width: (slots, width, rank), problem.b_dtype)
+        self.bias = each(operands.bias, lambda width: (slots, width), problem.bias_dtype)
+        self.h = one(operands.h, (problem.slices, rows, rank), problem.h_dtype)
+        self.y = one(operands.y, (rows, problem.y_stride), problem.y_dtype)
         self.workspace = operands.workspace
+        self.prepared = one(operands.prepared, (prepared_bytes,), "uint8")
         self.rank = one(_address(operands.rank), (slots,), "int32")
         self.scale = one(_address(operands.scale), (slots,), "fp32")
-        sizes = {"adapter_of_token": rows, "token_order": rows, "active_ids": raw.active,
-                 "group_starts": raw.active + 1}
+        sizes = {"adapter_of_token": rows, "token_order": rows, "active_ids": problem.active,
+                 "group_starts": problem.active + 1}
         self.plan = Plan({name: one(_address(getattr(operands, name)), (size,), "int32")
                           for name, size in sizes.items()})
 
@@ -103,5 +145,6 @@ def _address(pointer):
     return ctypes.cast(pointer, ctypes.c_void_p).value
 
 
-def _addresses(pointers, count):
-    return (ctypes.c_void_p * count).from_address(pointers)[:]
+def addresses_at(pointers, count):
+    """Returns the addresses in an array of so many; of NULL none."""
+    return (ctypes.c_void_p * count).from_address(pointers)[:] if pointers else []

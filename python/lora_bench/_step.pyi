@@ -1,10 +1,11 @@
 """Types of a problem and a step; tests/python/api_test.py holds the names to the header."""
 
-from typing import List, Literal, Optional
+from typing import Callable, Dict, List, Literal, Optional, TypeVar
 
 from ._tensor import Tensor
 
 _Dtype = Literal["fp32", "bf16", "fp16"]
+_Made = TypeVar("_Made")
 
 class _Fields:
     op: Literal["shrink", "expand", "linear", "embedding", "logits"]
@@ -48,6 +49,24 @@ class Problem(_Fields):
     token_order: List[int]
     active_ids: List[int]
     group_starts: List[int]
+    def once(self, function: Callable[["Problem"], _Made]) -> _Made: ...
+
+class MetadataStep:
+    form: Literal["kernel", "prefill", "sampler", "embedding", "chunked"]
+    tokens: int
+    samples: int
+    requests: int
+    slots: int
+    vocabulary: int
+    extra_vocabulary: int
+    chunk: int
+    most_segments: int
+    idle_segments: int
+    stream: int
+    device: Literal["cuda", "cpu"]
+    # None where a backend is asked what it supports.
+    inputs: Dict[str, Tensor]
+    outputs: Dict[str, Tensor]
 
 class Plan:
     adapter_of_token: Tensor
@@ -67,6 +86,7 @@ class Step(_Fields):
     b: List[Tensor]
     bias: Optional[List[Tensor]]
     workspace: Optional[int]
+    prepared: Optional[Tensor]
     rank: Tensor
     scale: Tensor
     plan: Plan

@@ -10,6 +10,8 @@ _CODES = {
     "bf16": (_BFLOAT, 16, None),  # NumPy has none: see Tensor.bits
     "uint16": (_UINT, 16, "<u2"),
     "int32": (_INT, 32, "<i4"),
+    "int64": (_INT, 64, "<i8"),
+    "uint8": (_UINT, 8, "|u1"),
 }
 
 

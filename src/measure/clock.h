@@ -47,6 +47,10 @@ class Clock {
   [[nodiscard]] virtual double resolution_seconds() const = 0;
   // Seconds since some start, for warm-up and time limits.
   [[nodiscard]] virtual double now_seconds() = 0;
+  // What does as the launch does now, for launches that cost the host much: where sequences are
+  // recorded, the launch is made and recorded here, and what is returned repeats the recording.
+  // Elsewhere it is the launch itself.
+  [[nodiscard]] virtual Launch kept(Launch launch) { return launch; }
   // A launch of something else that touches no operand, begins only when the launch before it has
   // ended, and lets the next begin only when it has ended itself. Empty where launches never
   // overlap.

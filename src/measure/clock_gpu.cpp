@@ -186,6 +186,21 @@ class DeviceClock final : public Clock {
     return seconds;
   }
 
+  // A graph that is launched on a stream that records becomes a part of the recording.
+  [[nodiscard]] Launch kept(Launch launch) override {
+    if (mode_ != LaunchMode::kGraph) {
+      return launch;
+    }
+    launch(Stream{stream_.get()});
+    LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
+    const auto recorded = std::make_shared<const CudaGraphExec>(
+        record_graph([&] { launch(Stream{stream_.get()}); }, stream_.get()));
+    return [recorded](Stream stream) {
+      LORA_BENCH_CUDA_CHECK(
+          cudaGraphLaunch(recorded->get(), static_cast<cudaStream_t>(stream.handle)));
+    };
+  }
+
   [[nodiscard]] Conditions conditions() override { return gpu_conditions(identity_); }
   [[nodiscard]] double resolution_seconds() const override { return kGpuResolutionSeconds; }
   [[nodiscard]] double now_seconds() override { return steady_seconds(); }

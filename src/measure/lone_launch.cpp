@@ -25,8 +25,8 @@ LoneLaunch::LoneLaunch(const Problem& problem, std::uint64_t seed, CacheMode cac
       backend_(backend),
       memory_(memory),
       tensors_(draw_tensors(problem, Fill::kTiming, seed)),
-      sets_(memory, problem, tensors_, cache, sets_of(problem, cache, backend, memory, device),
-            backend.workspace_bytes(problem)),
+      sets_(memory, problem, tensors_, backend, cache,
+            sets_of(problem, cache, backend, memory, device)),
       eviction_(memory, needs_eviction(problem, cache, sets_.count(), device.cache_bytes)
                             ? device.cache_bytes
                             : 0) {

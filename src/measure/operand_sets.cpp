@@ -44,8 +44,8 @@ std::int64_t first_not_poison(std::span<const std::byte> bytes) {
 }  // namespace
 
 OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors,
-                         CacheMode cache, std::int64_t sets, std::int64_t workspace_bytes)
-    : memory_(memory), problem_(problem), tensors_(tensors) {
+                         const Backend& backend, CacheMode cache, std::int64_t sets)
+    : memory_(memory), problem_(problem), tensors_(tensors), backend_(backend) {
   for (const std::int64_t slot : problem.plan.active_ids) {
     if (used_.empty() || used_.back().end != slot) {
       used_.push_back({slot, slot});
@@ -54,7 +54,9 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
   }
   sets_.reserve(static_cast<std::size_t>(sets));
   sets_.emplace_back(memory, problem, tensors,
-                     OperandLayout{.workspace_bytes = workspace_bytes, .poisoned_weights = true});
+                     OperandLayout{.workspace_bytes = backend.workspace_bytes(problem),
+                                   .prepared_bytes = backend.prepared_bytes(problem),
+                                   .poisoned_weights = true});
   while (count() < sets) {
     sets_.push_back(
         sets_.front().again(tensors, cache != CacheMode::kHot, cache == CacheMode::kCold));
@@ -210,6 +212,9 @@ void OperandSets::renew_batch(const Problem& problem) {
       }
     }
   });
+  for (std::int64_t set = 0; set < count(); ++set) {
+    prepare(problem, set);
+  }
 }
 
 void OperandSets::renew_weights(std::int64_t set) {
@@ -218,6 +223,14 @@ void OperandSets::renew_weights(std::int64_t set) {
       upload_weights(held, set);
     }
   });
+  prepare(problem_, set);
+}
+
+void OperandSets::prepare(const Problem& problem, std::int64_t set) {
+  if (operands(set).prepared != nullptr) {
+    memory_.enqueue_and_wait(
+        [&](void* stream) { backend_.prepare(problem, operands(set), Stream{stream}); });
+  }
 }
 
 void OperandSets::renew_expand(std::int64_t set) {
@@ -226,6 +239,7 @@ void OperandSets::renew_expand(std::int64_t set) {
       upload_weights(held, set);
     }
   });
+  prepare(problem_, set);
 }
 
 void OperandSets::clear_expand(std::int64_t set) {
@@ -234,6 +248,7 @@ void OperandSets::clear_expand(std::int64_t set) {
       held.buffer->clear();
     }
   });
+  prepare(problem_, set);
 }
 
 void OperandSets::clear_expand() {
@@ -260,6 +275,7 @@ void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
       }
     }
   });
+  prepare(problem_, set);
 }
 
 std::byte* OperandSets::inputs_of_set(std::int64_t set) const {

@@ -7,6 +7,7 @@
 
 #include "device/memory.h"
 #include "measure/small_changes.h"
+#include "ops/backend.h"
 #include "ops/operand_set.h"
 #include "scenario/case.h"
 #include "workload/tensors.h"
@@ -19,8 +20,10 @@ namespace lora_bench {
 // slots there is then little to upload.
 class OperandSets {
  public:
-  OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors, CacheMode cache,
-              std::int64_t sets, std::int64_t workspace_bytes);
+  // All of these are used until the object goes. The backend prepares the weights of each set
+  // whenever they have changed.
+  OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors,
+              const Backend& backend, CacheMode cache, std::int64_t sets);
 
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(sets_.size()); }
   [[nodiscard]] const Operands& operands(std::int64_t set) const { return at(set).operands(); }
@@ -39,7 +42,8 @@ class OperandSets {
   void poison_every_h();
   // What the op reads by row, x or a given h, as `tensors` now has it.
   void renew_inputs();
-  // Who uses which adapter, and the scales, of a problem of the same sizes.
+  // Who uses which adapter, and the scales, of a problem of the same sizes, whose ranks may want
+  // other prepared weights.
   void renew_batch(const Problem& problem);
   // What the op reads of the weights of one set.
   void renew_weights(std::int64_t set);
@@ -76,6 +80,7 @@ class OperandSets {
   void for_own(std::int64_t set, const std::function<void(const HeldOperand&)>& act) const;
   [[nodiscard]] std::int64_t slot_bytes_of(const HeldOperand& held) const;
   void upload_weights(const HeldOperand& held, std::int64_t set);
+  void prepare(const Problem& problem, std::int64_t set);
   void upload_slots(const HeldOperand& held, std::int64_t set, const Slots& slots);
   [[nodiscard]] std::string changed_weights(const HeldOperand& held, std::int64_t set) const;
   [[nodiscard]] std::string changed(const HeldOperand& held) const;
@@ -83,6 +88,7 @@ class OperandSets {
   Memory& memory_;
   const Problem& problem_;
   const Tensors& tensors_;
+  const Backend& backend_;
   std::vector<Slots> used_;  // by a row of the batch, ascending
   std::vector<OperandSet> sets_;
   std::int64_t outputs_ = 1;

@@ -122,14 +122,15 @@ std::int64_t affordable_sets(const Problem& problem, const Backend& backend, Cac
   const std::int64_t most = memory.space() == Space::kHost ? kMostHostSets : kMaxRotationSets;
   const std::int64_t wanted = std::min(rotation_sets(problem, cache, cache_bytes), most);
   const std::int64_t available = memory.available_bytes();
+  const std::int64_t prepared = backend.prepared_bytes(problem);
   const std::int64_t least =
-      measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem);
+      measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem) + prepared;
   if (least > available) {
     throw CaseError(fmt::format("timing needs {} of memory, {} are available",
                                 format_bytes(static_cast<double>(least)),
                                 format_bytes(static_cast<double>(available))));
   }
-  const std::int64_t one = rotating_allocation_bytes(problem, cache) +
+  const std::int64_t one = rotating_allocation_bytes(problem, cache) + prepared +
                            (cache == CacheMode::kCold ? backend.workspace_bytes(problem) : 0) + 1;
   const std::int64_t uploaded = uploaded_bytes(problem, one);
   const std::int64_t room = std::min(memory.space() == Space::kHost ? kMostUploaded : kMostOnDevice,

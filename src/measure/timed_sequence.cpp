@@ -27,10 +27,9 @@ TimedSequence::TimedSequence(const MeasureRequest& request, const Backend& backe
       memory_(memory),
       clock_(clock),
       tensors_(draw_tensors(request.problem, Fill::kTiming, request.seed)),
-      sets_(memory, request.problem, tensors_, request.settings.cache,
+      sets_(memory, request.problem, tensors_, backend, request.settings.cache,
             affordable_sets(request.problem, backend, request.settings.cache, device.cache_bytes,
-                            memory),
-            backend.workspace_bytes(request.problem)),
+                            memory)),
       evicts_(needs_eviction(request.problem, request.settings.cache, sets_.count(),
                              device.cache_bytes)),
       eviction_(memory, evicts_ ? device.cache_bytes : 0) {}
@@ -38,10 +37,16 @@ TimedSequence::TimedSequence(const MeasureRequest& request, const Backend& backe
 bool TimedSequence::accumulates() const { return has_expand(problem().op) && problem().add_inputs; }
 
 Launch TimedSequence::launch_of(std::int64_t set) const {
+  if (set < std::ssize(kept_)) {
+    return kept_[static_cast<std::size_t>(set)];
+  }
   return [this, set](Stream stream) { backend_.launch(problem(), sets_.operands(set), stream); };
 }
 
 void TimedSequence::load() {
+  while (backend_.slow_to_launch() && std::ssize(kept_) < sets_.count()) {
+    kept_.push_back(clock_.kept(launch_of(std::ssize(kept_))));
+  }
   load(0, 1);
   const std::int64_t passes = choose_passes();
   if (passes > 1) {

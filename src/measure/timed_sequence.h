@@ -24,7 +24,7 @@ class TimedSequence {
                 const DeviceFacts& device);
 
   // Goes round the sets so often that a run is long against the clock. Both slots hold the same
-  // sequence: A and A.
+  // sequence: A and A. A backend that is slow to launch is asked for each set's launch here alone.
   void load();
   // The same launches, each between two separators, into kAlone; y is then as it was drawn.
   void load_alone(const Launch& separator);
@@ -68,6 +68,7 @@ class TimedSequence {
   OperandSets sets_;
   bool evicts_;
   Eviction eviction_;
+  std::vector<Launch> kept_;  // of each set, where the backend is slow to launch
   std::int64_t launches_ = 1;
   std::int64_t accumulated_ = 0;  // launches that each y has taken since it was restored
   std::int64_t oldest_ = 0;       // the most of it

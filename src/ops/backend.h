@@ -100,9 +100,17 @@ class Backend {
                                          const DeviceFacts& device) const = 0;
   [[nodiscard]] virtual Numerics numerics(const Problem& problem) const = 0;
   [[nodiscard]] virtual std::int64_t workspace_bytes(const Problem& problem) const = 0;
+  // Bytes in which the backend keeps the weights of a set of operands as it wants them; 0: it takes
+  // them as they lie. `prepare` makes them there, `operands.prepared`, from the weights alone. It
+  // is called before the first launch, and after weights or ranks have changed, in no time that is
+  // taken: engines do that when they load an adapter.
+  [[nodiscard]] virtual std::int64_t prepared_bytes(const Problem&) const { return 0; }
+  virtual void prepare(const Problem&, const Operands&, Stream) const {}
   // Does the op, or enqueues it on `stream`; nothing may depend on host memory after it returns.
   // Throws CaseError; throws EnvironmentError when the device is lost.
   virtual void launch(const Problem& problem, const Operands& operands, Stream stream) const = 0;
+  // Whether a launch costs the host so much that a sequence of thousands repeats a few recordings.
+  [[nodiscard]] virtual bool slow_to_launch() const { return false; }
   // Whether shrink sets h to zero first, and that alone: for the phase columns.
   [[nodiscard]] virtual bool zeroes(const Problem&) const { return false; }
   virtual void launch_zero(const Problem&, const Operands&, Stream) const {}

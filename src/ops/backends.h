@@ -13,6 +13,10 @@ namespace lora_bench {
 inline constexpr std::string_view kNaiveSummary =
     "CUDA, one readable kernel an op, for a second opinion; every op in bf16, fp16 and fp32";
 
+// The same backend, of which each launch first prepares the weights, in memory behind its
+// workspace: for launches that nobody times. The backend must outlive it.
+[[nodiscard]] std::unique_ptr<Backend> preparing_in_each_launch(const Backend& backend);
+
 // kernels/naive. Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_naive_backend();
 

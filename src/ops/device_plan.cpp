@@ -151,6 +151,13 @@ class PlanInEachLaunch final : public Backend {
     return problem.plan_form == PlanForm::kSorted ? PlanBehindWorkspace(problem, own).bytes()
                                                   : FormBehindWorkspace(problem, own).bytes();
   }
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+    return backend_->prepared_bytes(problem);
+  }
+  void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
+    backend_->prepare(problem, operands, stream);
+  }
+  [[nodiscard]] bool slow_to_launch() const override { return backend_->slow_to_launch(); }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     const std::int64_t own = backend_->workspace_bytes(problem);
     if (problem.plan_form != PlanForm::kSorted) {

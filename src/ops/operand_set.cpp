@@ -13,6 +13,7 @@ namespace lora_bench {
 namespace {
 
 constexpr const char* kWorkspace = "workspace";
+constexpr const char* kPrepared = "prepared";
 constexpr const char* kScale = "scale";
 
 HeldOperand held_of(StoredOperand stored) {
@@ -59,8 +60,9 @@ OperandSet::OperandSet(Memory& memory, const Problem& problem, const Tensors& te
 OperandSet OperandSet::again(const Tensors& tensors, bool own_weights, bool own_rows) const {
   OperandSet set = *this;
   for (HeldOperand& held : set.held_) {
+    const bool of_weights = held.is_weights() || held.name == kPrepared;
     held.shared =
-        held.is_weights() ? !own_weights : !own_rows || !(held.operand || held.name == kWorkspace);
+        of_weights ? !own_weights : !own_rows || !(held.operand || held.name == kWorkspace);
     if (!held.shared) {
       held.buffer = nullptr;
     }
@@ -100,6 +102,7 @@ void OperandSet::lay_out(const Problem& problem, const Tensors& tensors) {
     held_.push_back(held_of(std::move(stored)));
   }
   held_.push_back(held_apart(kWorkspace, layout_.workspace_bytes, 1, false));
+  held_.push_back(held_apart(kPrepared, layout_.prepared_bytes, 1, false));
   arrays_ = std::make_shared<const std::vector<IndexArray>>(
       index_arrays_of(problem, layout_.plan_room == PlanRoom::kAllSlots ? problem.slots + 1 : 0));
   for (const IndexArray& array : *arrays_) {
@@ -111,7 +114,9 @@ void OperandSet::lay_out(const Problem& problem, const Tensors& tensors) {
 
 // In elements.
 std::int64_t OperandSet::shift_of(std::size_t index) const {
-  if (held_[index].name == kWorkspace || layout_.alignment == Alignment::kBoundary) {
+  const HeldOperand& held = held_[index];
+  if (held.name == kWorkspace || held.name == kPrepared ||
+      layout_.alignment == Alignment::kBoundary) {
     return 0;
   }
   if (layout_.alignment == Alignment::kElement) {
@@ -191,6 +196,8 @@ void OperandSet::point() {
       operands_.point(*held.operand, address);
     } else if (held.name == kWorkspace) {
       operands_.workspace = address;
+    } else if (held.name == kPrepared) {
+      operands_.prepared = address;
     } else if (held.name == kScale) {
       operands_.scale = static_cast<const float*>(address);
     } else {

@@ -24,6 +24,7 @@ enum class PlanRoom : std::uint8_t { kExact, kAllSlots };
 // How a set of operands lies in memory.
 struct OperandLayout {
   std::int64_t workspace_bytes = 0;
+  std::int64_t prepared_bytes = 0;  // see Backend::prepare
   Alignment alignment = Alignment::kBoundary;
   PlanRoom plan_room = PlanRoom::kExact;
   std::uint64_t draw = 0;  // of kSome an even one and the odd one after it shift what the other
@@ -34,7 +35,7 @@ struct OperandLayout {
 // One array that a launch reads or writes, in a guarded buffer: an operand of the step, an array of
 // the plan, the scales or the workspace.
 struct HeldOperand {
-  std::string name;                // "a[1]", "token_order", "scale", "workspace"
+  std::string name;                // "a[1]", "token_order", "scale", "workspace", "prepared"
   std::optional<Operand> operand;  // of the step; none for the others. Of all slices in one buffer
                                    // it is that buffer
   // Where its parts lie; null: it holds its operand as tensors have it.

@@ -16,6 +16,7 @@ struct Operands {
   void* h = nullptr;                    // input of expand and embedding, else written
   void* y = nullptr;
   void* workspace = nullptr;
+  void* prepared = nullptr;  // what Backend::prepare made of the weights
   // The plan and per-slot facts as the backend sees them (host or device memory).
   const std::int32_t* adapter_of_token = nullptr;  // [M]
   const std::int32_t* token_order = nullptr;       // [M]

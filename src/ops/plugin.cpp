@@ -13,7 +13,6 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "lora_bench_backend.h"
-#include "ops/peers.h"
 #include "ops/python_plugin.h"
 
 namespace lora_bench {
@@ -35,8 +34,7 @@ std::size_t end_of_name(const std::string& spelling) {
 }
 
 bool is_path(const std::string& text) {
-  return text.find('/') != std::string::npos || text.ends_with(".so") || is_python(text) ||
-         names_peer(text);
+  return text.find('/') != std::string::npos || text.ends_with(".so") || is_python(text);
 }
 
 [[noreturn]] void refuse(const PluginPath& plugin, const std::string& what) {
@@ -52,9 +50,9 @@ const lora_bench_descriptor* ask_for_descriptor(const PluginPath& plugin,
   }
 }
 
-const lora_bench_descriptor* ask_python(const PluginPath& plugin) {
+PythonBackend ask_python(const PluginPath& plugin) {
   try {
-    return python_descriptor(plugin.file);
+    return load_python(plugin.file);
   } catch (const UsageError& error) {
     refuse(plugin, error.what());
   }
@@ -130,11 +128,8 @@ bool names_plugin(const std::string& spelling) {
 PluginPath find_plugin(const std::string& spelling) {
   const std::size_t equals = end_of_name(spelling);
   PluginPath plugin;
-  const std::string named = equals == std::string::npos ? spelling : spelling.substr(equals + 1);
-  plugin.file = names_peer(named) ? peer_file(named) : std::filesystem::path(named);
-  plugin.name = equals != std::string::npos ? spelling.substr(0, equals)
-                : names_peer(named)         ? named
-                                            : name_of(plugin.file);
+  plugin.file = equals == std::string::npos ? spelling : spelling.substr(equals + 1);
+  plugin.name = equals == std::string::npos ? name_of(plugin.file) : spelling.substr(0, equals);
   if (plugin.name.empty()) {
     throw UsageError(fmt::format("'{}' gives the plugin no name; allowed: NAME=PATH", spelling));
   }
@@ -163,12 +158,18 @@ std::string plugin_provenance(const std::filesystem::path& file) {
   return fmt::format("{} sha256:{}", (unknown ? file : real).string(), sha256(content));
 }
 
-std::unique_ptr<Backend> load_plugin(const PluginPath& plugin) {
+LoadedPlugin load_plugin(const PluginPath& plugin) {
   const KeptFloatingPoint kept;  // a library built with -ffast-math changes it when it is loaded
+  PythonBackend python;
+  const bool in_python = is_python(plugin.file);
+  if (in_python) {
+    python = ask_python(plugin);
+  }
   const lora_bench_descriptor* descriptor =
-      is_python(plugin.file) ? ask_python(plugin) : ask_for_descriptor(plugin, load(plugin));
+      in_python ? python.descriptor : ask_for_descriptor(plugin, load(plugin));
   check_descriptor(plugin, descriptor);
-  return make_plugin_backend(plugin.name, *descriptor);
+  return {make_plugin_backend(plugin.name, *descriptor),
+          plugin_provenance(plugin.file) + (in_python ? ", " + python.libraries : "")};
 }
 
 }  // namespace lora_bench

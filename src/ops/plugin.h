@@ -13,7 +13,7 @@ namespace lora_bench {
 
 // A backend in a shared library, see include/lora_bench_backend.h, or in a file of Python, as the
 // command line names it: NAME=PATH, or a path (it contains '/' or ends in ".so" or ".py"), whose
-// name is the file's without "lib"; in place of a path peer:NAME (ops/peers.h), its own name.
+// name is the file's without "lib".
 struct PluginPath {
   std::string name;
   std::filesystem::path file;
@@ -28,7 +28,11 @@ struct PluginPath {
 
 // Loads it for the rest of the process. Throws UsageError saying what to do when it cannot be
 // loaded, exports no descriptor or one that this program cannot use.
-[[nodiscard]] std::unique_ptr<Backend> load_plugin(const PluginPath& plugin);
+struct LoadedPlugin {
+  std::shared_ptr<const Backend> backend;
+  std::string provenance;  // of the file, and of what it imported where it is of Python
+};
+[[nodiscard]] LoadedPlugin load_plugin(const PluginPath& plugin);
 
 // The functions of a descriptor as a Backend: structs of the interface out of ours, errors and
 // stray exceptions into CaseError. The descriptor has been checked and outlives the backend.

@@ -12,12 +12,11 @@
 
 #include "core/error.h"
 #include "lora_bench_backend.h"
+#include "ops/plugin_call.h"
 #include "ops/plugin_takes.h"
 
 namespace lora_bench {
 namespace {
-
-using Text = std::array<char, 1024>;
 
 static_assert(static_cast<int>(Op::kShrink) == LORA_BENCH_SHRINK);
 static_assert(static_cast<int>(Op::kExpand) == LORA_BENCH_EXPAND);
@@ -44,11 +43,6 @@ std::optional<std::int32_t> number_of(Dtype dtype) {
     }
   }
   return std::nullopt;
-}
-
-template <typename Struct>
-constexpr std::uint32_t size_of() {
-  return static_cast<std::uint32_t>(sizeof(Struct));
 }
 
 lora_bench_problem interface_of(const Problem& problem) {
@@ -107,6 +101,7 @@ lora_bench_operands interface_of(const Problem& problem, const Operands& operand
   out.h = operands.h;
   out.y = operands.y;
   out.workspace = operands.workspace;
+  out.prepared = operands.prepared;
   out.adapter_of_token = operands.adapter_of_token;
   out.token_order = operands.token_order;
   out.active_ids = operands.active_ids;
@@ -114,37 +109,6 @@ lora_bench_operands interface_of(const Problem& problem, const Operands& operand
   out.rank = operands.rank;
   out.scale = operands.scale;
   return out;
-}
-
-lora_bench_device interface_of(const DeviceFacts& facts) {
-  lora_bench_device out{};
-  out.struct_size = size_of<lora_bench_device>();
-  out.compute_capability = facts.compute_capability;
-  out.multiprocessors = facts.multiprocessors;
-  out.cache_bytes = facts.cache_bytes;
-  out.memory_bytes = facts.memory_bytes;
-  return out;
-}
-
-// One that forgot to end its sentence must not be read beyond the buffer.
-std::string sentence(Text& text, std::int32_t code, const char* function) {
-  text.back() = '\0';
-  return text.front() != '\0' ? std::string(text.data())
-                              : fmt::format("{} returned {} without a sentence", function, code);
-}
-
-// Exceptions must not cross a C interface; of a library that lets one out, the row tells.
-template <typename Call>
-auto called(const char* function, const Call& call) {
-  const KeptFloatingPoint kept;
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    throw CaseError(fmt::format("{} let an exception out: {}; catch it and return an error",
-                                function, error.what()));
-  } catch (...) {
-    throw CaseError(fmt::format("{} let an exception out; catch it and return an error", function));
-  }
 }
 
 lora_bench_numerics default_numerics(const Problem& problem) {
@@ -173,25 +137,6 @@ Dtype declared_dtype(const char* field, std::int32_t number) {
                   "LORA_BENCH_BF16 ({}), LORA_BENCH_FP16 ({})",
                   field, number, static_cast<int>(LORA_BENCH_FP32),
                   static_cast<int>(LORA_BENCH_BF16), static_cast<int>(LORA_BENCH_FP16)));
-}
-
-// The bytes of a struct, padding too, as they were.
-template <typename Struct>
-class Before {
- public:
-  explicit Before(const Struct& given) { std::memcpy(bytes_.data(), &given, sizeof(Struct)); }
-  [[nodiscard]] bool still(const Struct& given) const {
-    return std::memcmp(bytes_.data(), &given, sizeof(Struct)) == 0;
-  }
-
- private:
-  std::array<std::byte, sizeof(Struct)> bytes_;
-};
-
-[[noreturn]] void refuse_write(const char* function, const char* where) {
-  throw CaseError(
-      fmt::format("{} wrote into {}, which is there to be read; give the kernel a copy to work on",
-                  function, where));
 }
 
 // What a plugin is shown is a copy: its interface has pointers to const, which a cast makes
@@ -230,94 +175,12 @@ class HandedProblem {
   Problem handed_;
 };
 
-static_assert(static_cast<int>(Form::kKernel) == LORA_BENCH_FORM_KERNEL);
-static_assert(static_cast<int>(Form::kPrefill) == LORA_BENCH_FORM_PREFILL);
-static_assert(static_cast<int>(Form::kSampler) == LORA_BENCH_FORM_SAMPLER);
-static_assert(static_cast<int>(Form::kEmbedding) == LORA_BENCH_FORM_EMBEDDING);
-static_assert(static_cast<int>(Form::kChunked) == LORA_BENCH_FORM_CHUNKED);
-
-lora_bench_metadata interface_of(const MetadataProblem& problem) {
-  lora_bench_metadata out{};
-  out.struct_size = size_of<lora_bench_metadata>();
-  out.form = static_cast<std::int32_t>(problem.form);
-  out.tokens = problem.tokens;
-  out.samples = problem.samples;
-  out.requests = problem.requests;
-  out.slots = problem.slots;
-  out.vocabulary = problem.vocabulary;
-  out.extra_vocabulary = problem.extra_vocabulary;
-  out.chunk = problem.chunk;
-  out.most_segments = problem.most_segments();
-  out.idle_segments = problem.idle_segments ? 1 : 0;
-  return out;
-}
-
-// The functions of a plugin that make metadata, which it may not have.
-class PluginMetadata final : public MetadataBuilder {
- public:
-  explicit PluginMetadata(const lora_bench_descriptor& descriptor) : descriptor_(descriptor) {}
-
-  [[nodiscard]] bool there() const {
-    constexpr std::size_t kEnd =
-        offsetof(lora_bench_descriptor, metadata) + sizeof(descriptor_.metadata);
-    return descriptor_.struct_size >= kEnd && descriptor_.metadata != nullptr;
-  }
-
-  [[nodiscard]] Support supports(const MetadataProblem& problem,
-                                 const DeviceFacts& facts) const override {
-    if (descriptor_.supports_metadata == nullptr) {
-      return {};
-    }
-    const lora_bench_device device = interface_of(facts);
-    Text why{};
-    const std::int32_t code = asked("supports_metadata", interface_of(problem), [&](auto& given) {
-      return descriptor_.supports_metadata(&given, &device, why.data(),
-                                           static_cast<std::int64_t>(why.size()));
-    });
-    return code == 0 ? Support{} : Support{false, sentence(why, code, "supports_metadata")};
-  }
-
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
-              Stream stream) const override {
-    const MetadataOperands handed = operands;
-    lora_bench_metadata step = interface_of(problem);
-    step.inputs = handed.inputs.data();
-    step.outputs = handed.outputs.data();
-    Text error{};
-    const std::int32_t code = asked("metadata", step, [&](auto& given) {
-      return descriptor_.metadata(&given, stream.handle, error.data(),
-                                  static_cast<std::int64_t>(error.size()));
-    });
-    if (handed.inputs != operands.inputs || handed.outputs != operands.outputs) {
-      refuse_write("metadata", "inputs or outputs");
-    }
-    if (code != 0) {
-      throw CaseError(sentence(error, code, "metadata"));
-    }
-  }
-
- private:
-  template <typename Call>
-  static std::int32_t asked(const char* function, lora_bench_metadata step, const Call& call) {
-    const Before<lora_bench_metadata> before(step);
-    const std::int32_t code = called(function, [&] { return call(step); });
-    if (!before.still(step)) {
-      refuse_write(function, "step");
-    }
-    return code;
-  }
-
-  const lora_bench_descriptor& descriptor_;
-};
-
 class PluginBackend final : public Backend {
  public:
   PluginBackend(std::string name, const lora_bench_descriptor& descriptor)
-      : name_(std::move(name)), descriptor_(descriptor), metadata_(descriptor) {}
+      : name_(std::move(name)), descriptor_(descriptor), metadata_(plugin_metadata(descriptor)) {}
 
-  [[nodiscard]] const MetadataBuilder* metadata() const override {
-    return metadata_.there() ? &metadata_ : nullptr;
-  }
+  [[nodiscard]] const MetadataBuilder* metadata() const override { return metadata_.get(); }
 
   [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] std::string_view summary() const override { return descriptor_.summary; }
@@ -336,7 +199,7 @@ class PluginBackend final : public Backend {
       return {false, std::move(why_not)};
     }
     const lora_bench_device device = interface_of(facts);
-    Text why{};
+    PluginText why{};
     const std::int32_t code =
         handed_.shown_to("supports", problem, [&](const lora_bench_problem& given) {
           return descriptor_.supports(&given, &device, why.data(),
@@ -382,48 +245,72 @@ class PluginBackend final : public Backend {
     return numerics;
   }
 
+  [[nodiscard]] bool slow_to_launch() const override {
+    return has(descriptor_, &lora_bench_descriptor::slow_to_launch) &&
+           descriptor_.slow_to_launch != 0;
+  }
+
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    if (descriptor_.workspace_bytes == nullptr) {
+    return bytes("workspace_bytes", descriptor_.workspace_bytes, problem);
+  }
+
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+    return has(descriptor_, &lora_bench_descriptor::prepare) && descriptor_.prepare != nullptr
+               ? bytes("prepared_bytes", descriptor_.prepared_bytes, problem)
+               : 0;
+  }
+
+  void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
+    call("prepare", descriptor_.prepare, problem, operands, stream);
+  }
+
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    call("launch", descriptor_.launch, problem, operands, stream);
+  }
+
+ private:
+  using Bytes = decltype(lora_bench_descriptor::workspace_bytes);
+  using Enqueue = decltype(lora_bench_descriptor::launch);
+
+  // Of NULL none.
+  [[nodiscard]] std::int64_t bytes(const char* name, Bytes function, const Problem& problem) const {
+    if (function == nullptr) {
       return 0;
     }
     const std::int64_t bytes = handed_.shown_to(
-        "workspace_bytes", problem,
-        [&](const lora_bench_problem& given) { return descriptor_.workspace_bytes(&given); });
+        name, problem, [&](const lora_bench_problem& given) { return function(&given); });
     if (bytes < 0) {
-      throw CaseError(fmt::format("workspace_bytes returned {}; must be 0 or more", bytes));
+      throw CaseError(fmt::format("{} returned {}; must be 0 or more", name, bytes));
     }
     return bytes;
   }
 
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+  void call(const char* name, Enqueue function, const Problem& problem, const Operands& operands,
+            Stream stream) const {
     operands_ = operands;
     lora_bench_operands addresses = interface_of(problem, operands_);  // not const, as there
     const Before<lora_bench_operands> before(addresses);
-    Text error{};
-    const std::int32_t code =
-        handed_.shown_to("launch", problem, [&](const lora_bench_problem& given) {
-          return descriptor_.launch(&given, &addresses, stream.handle, error.data(),
-                                    static_cast<std::int64_t>(error.size()));
-        });
+    PluginText error{};
+    const std::int32_t code = handed_.shown_to(name, problem, [&](const auto& given) {
+      return function(&given, &addresses, stream.handle, error.data(),
+                      static_cast<std::int64_t>(error.size()));
+    });
     if (!before.still(addresses) || operands_.a != operands.a || operands_.b != operands.b ||
         operands_.bias != operands.bias) {
-      refuse_write("launch", "operands");
+      refuse_write(name, "operands");
     }
     if (code != 0) {
-      throw CaseError(sentence(error, code, "launch"));
+      throw CaseError(sentence(error, code, name));
     }
   }
 
- private:
-  // None of a library that was built before there were any.
   [[nodiscard]] std::uint64_t takes() const {
-    constexpr std::size_t kEnd = offsetof(lora_bench_descriptor, takes) + sizeof(descriptor_.takes);
-    return descriptor_.struct_size >= kEnd ? descriptor_.takes : 0;
+    return has(descriptor_, &lora_bench_descriptor::takes) ? descriptor_.takes : 0;
   }
 
   std::string name_;
   const lora_bench_descriptor& descriptor_;
-  PluginMetadata metadata_;
+  std::unique_ptr<MetadataBuilder> metadata_;
   mutable HandedProblem handed_;
   mutable Operands operands_;  // copied as the problem is, with its lists of addresses
 };

@@ -25,6 +25,7 @@ namespace {
 struct PythonAnswer {
   const lora_bench_descriptor* descriptor = nullptr;
   std::array<char, 4096> message{};
+  std::array<char, 1024> libraries{};
 };
 
 // What an interpreter says of itself.
@@ -79,13 +80,9 @@ std::optional<std::vector<std::string>> lines_of(const std::string& command) {
   return lines;
 }
 
-std::string interpreter_name() {
-  const char* named = std::getenv("LORA_BENCH_PYTHON");
-  return named != nullptr && *named != '\0' ? named : "python3";
-}
-
 Interpreter ask_interpreter() {
-  const std::string name = interpreter_name();
+  const char* named = std::getenv("LORA_BENCH_PYTHON");
+  const std::string name = named != nullptr && *named != '\0' ? named : "python3";
   const auto lines =
       lines_of(fmt::format("{} -c {}", shell_quoted(name), shell_quoted(kQuestions)));
   if (!lines || lines->size() < 4) {
@@ -175,20 +172,10 @@ class Python {
 
 bool is_python(const std::filesystem::path& file) { return file.extension() == ".py"; }
 
-std::filesystem::path python_modules() {
-  return std::filesystem::absolute(scenario_folder()).parent_path() / "python";
-}
-
-std::optional<std::vector<std::string>> python_says(const std::string& code) {
-  const std::string whole = fmt::format("import sys\nsys.path.insert(0, {})\n{}",
-                                        in_python(python_modules().string()), code);
-  return lines_of(
-      fmt::format("{} -c {} 2>/dev/null", shell_quoted(interpreter_name()), shell_quoted(whole)));
-}
-
-const lora_bench_descriptor* python_descriptor(const std::filesystem::path& file) {
+PythonBackend load_python(const std::filesystem::path& file) {
   Python& python = Python::get();
-  const std::filesystem::path modules = python_modules();
+  const std::filesystem::path modules =
+      std::filesystem::absolute(scenario_folder()).parent_path() / "python";
   PythonAnswer answer;
   const std::string code = fmt::format(
       "import sys\nif {0} not in sys.path: sys.path.insert(0, {0})\n"
@@ -204,7 +191,7 @@ const lora_bench_descriptor* python_descriptor(const std::filesystem::path& file
   if (answer.descriptor == nullptr) {
     throw UsageError(answer.message.data());
   }
-  return answer.descriptor;
+  return {answer.descriptor, answer.libraries.data()};
 }
 
 }  // namespace lora_bench

@@ -34,6 +34,11 @@ std::vector<Column> columns_of_a_launch() {
               "time to group the batch's ids by adapter where the backend runs; in no other time",
               "median of 9 runs of many builds"},
              &Row::Time::plan_us, {true, 9}),
+      column({"first_call_ms", "first call ms", "ms",
+              "time of the host in the first launch of the case, which compiles and loads what is "
+              "not there yet; in no other time",
+              ""},
+             &Row::Time::first_call_ms),
       column({"zero_us", "zero us", "us",
               "of a linear op with `measure.phases`: setting h to zero, launched by itself", ""},
              &Row::Time::zero_us),

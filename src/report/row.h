@@ -65,6 +65,7 @@ struct Row {
     std::optional<double> plan_us;                                // beside us, in no total
     std::optional<double> zero_us, shrink_us, expand_us, gap_us;  // parts of a linear op
     std::optional<double> touch_us;                               // of reading the operands alone
+    std::optional<double> first_call_ms;  // of the host, in the first launch
     std::vector<double> samples_us;
     std::optional<std::int64_t> samples, samples_dropped, launches, rotation_sets, rotated_bytes;
   } time;

@@ -71,6 +71,7 @@ void run_attempt(Outcome& outcome, const std::shared_ptr<Attempt>& attempt,
     return;
   }
   outcome = attempt->outcome;
+  outcome.first_call_s = attempt->pulse->first_launch_seconds();
   if (attempt->clock) {
     outcome = held_to_ceilings(outcome, request, step, attempt->space, targets);
   }

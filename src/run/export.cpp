@@ -162,8 +162,9 @@ std::vector<std::byte> launch_once(const ExportRequest& request, const Problem& 
     throw UsageError(std::string(request.backend.name()) + " cannot run " + request.spec.id + ": " +
                      support.why_not);
   }
-  Stage stage(request.memory, problem, tensors, request.backend.workspace_bytes(problem));
-  stage.launch(request.backend);
+  const std::unique_ptr<Backend> backend = preparing_in_each_launch(request.backend);
+  Stage stage(request.memory, problem, tensors, backend->workspace_bytes(problem));
+  stage.launch(*backend);
   return stage.output();
 }
 

@@ -87,6 +87,7 @@ Isolation::Isolation(const RunRequest& request, const std::vector<std::string>& 
       throw UsageError(started.hello());
     }
     selected.why_not_here = started.why_not_here();
+    selected.plugin = started.plugin().empty() ? selected.plugin : started.plugin();
     on_device_ = on_device_ || started.on_device();
     selected_.emplace(spelling, std::move(selected));
   }
@@ -162,8 +163,16 @@ constexpr double kMostSecondsOfLoading = 120;
 IsolatedBackend::IsolatedBackend(const std::vector<std::string>& command)
     : child_(command), hello_(child_.answer(kMostSecondsOfLoading)) {}
 
-std::string IsolatedBackend::why_not_here() const {
-  return hello_.kind == 's' ? hello_.text.substr(hello_.text.find(' ') + 1) : "";
+// Where it runs, why not here, and what a plugin is, with tabs between.
+std::string IsolatedBackend::part_of_hello(int number) const {
+  if (hello_.kind != 's') {
+    return "";
+  }
+  std::size_t begin = 0;
+  for (int before = 0; before < number; ++before) {
+    begin = hello_.text.find('\t', begin) + 1;
+  }
+  return hello_.text.substr(begin, hello_.text.find('\t', begin) - begin);
 }
 
 Answer IsolatedBackend::ask(const std::string& request) {

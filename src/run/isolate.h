@@ -58,13 +58,16 @@ class IsolatedBackend {
   [[nodiscard]] bool refused() const { return hello_.kind == 'u'; }
   [[nodiscard]] bool on_device() const { return hello_.text.starts_with("cuda"); }
   [[nodiscard]] const std::string& hello() const { return hello_.text; }
-  [[nodiscard]] std::string why_not_here() const;
+  [[nodiscard]] std::string why_not_here() const { return part_of_hello(1); }
+  [[nodiscard]] std::string plugin() const { return part_of_hello(2); }
   // How many requests it got.
   [[nodiscard]] std::int64_t asked() const { return asked_; }
   // What it said instead of being ready, when it is not.
   [[nodiscard]] Answer ask(const std::string& request);
 
  private:
+  [[nodiscard]] std::string part_of_hello(int number) const;
+
   Child child_;
   Answer hello_;
   std::int64_t asked_ = 0;

@@ -320,6 +320,8 @@ Row row_of(const CaseRequest& request, const CaseStep& step, const Outcome& outc
     row.time = time_of(*outcome.op_time);
   }
   if (const Measurement* measured = measurement_of(outcome)) {
+    row.time.first_call_ms =
+        outcome.first_call_s ? std::optional(*outcome.first_call_s * 1e3) : std::nullopt;
     row.time.plan_us = finite_us(outcome.plan_s);
     row.time.touch_us = finite_us(outcome.touch_s);
     row.conditions = conditions_of(*measured);

@@ -43,6 +43,7 @@ struct Outcome {
   std::optional<Measurement> op_time = {};
   std::optional<LayerMeasurement> layer_time = {};
   std::optional<double> plan_s = {}, touch_s = {};
+  std::optional<double> first_call_s = {};  // of the host in the first launch
   // That the time is held against; none where no time was to be taken.
   std::optional<Ceilings> ceilings = {};
   bool ceilings_anew = false;  // the time made them be measured again

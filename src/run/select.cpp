@@ -30,15 +30,14 @@ const BackendEntry& find_entry(const std::string& name) {
   Diagnostic diagnostic;
   diagnostic.what = fmt::format("unknown backend '{}'", name);
   diagnostic.allowed =
-      fmt::format("{}, peer:NAME, mutant:FAULT, fake:BEHAVIOUR, PATH.so, PATH.py, NAME=PATH",
-                  fmt::join(known, ", "));
+      fmt::format("{}, mutant:FAULT, fake:BEHAVIOUR, PATH.so, NAME=PATH", fmt::join(known, ", "));
   diagnostic.suggestion = nearest(name, known);
   throw UsageError({diagnostic});
 }
 
 // Its constructors run then, which may hang as any other function of it.
-std::shared_ptr<const Backend> load_watched(const PluginPath& plugin, double most_seconds) {
-  const auto loaded = std::make_shared<std::shared_ptr<const Backend>>();
+LoadedPlugin load_watched(const PluginPath& plugin, double most_seconds) {
+  const auto loaded = std::make_shared<LoadedPlugin>();
   const auto pulse = std::make_shared<Pulse>();
   const auto load = [plugin, loaded, pulse] {
     const CallInHand loading(Call::kLoading);
@@ -56,8 +55,8 @@ std::shared_ptr<const Backend> load_watched(const PluginPath& plugin, double mos
 Selected select_plugin(const std::string& spelling, double most_seconds) {
   const PluginPath plugin = find_plugin(spelling);
   const CallInHand loading(Call::kLoading);
-  Selected selected{plugin.name, "", load_watched(plugin, most_seconds),
-                    plugin_provenance(plugin.file)};
+  LoadedPlugin loaded = load_watched(plugin, most_seconds);
+  Selected selected{plugin.name, "", std::move(loaded.backend), std::move(loaded.provenance)};
   if (selected.backend->space() == Space::kDevice) {
     selected.why_not_here = why_no_gpu();
   }

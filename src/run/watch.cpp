@@ -35,6 +35,20 @@ class Inside {
   std::int64_t before_;
 };
 
+class InLaunch {
+ public:
+  explicit InLaunch(Pulse& pulse)
+      : inside_(pulse, Call::kLaunch), pulse_(pulse), begun_ns_(Pulse::now_ns()) {}
+  ~InLaunch() { pulse_.note_launch(begun_ns_); }
+  InLaunch(const InLaunch&) = delete;
+  InLaunch& operator=(const InLaunch&) = delete;
+
+ private:
+  Inside inside_;
+  Pulse& pulse_;
+  std::int64_t begun_ns_;
+};
+
 class WatchedBuilder final : public MetadataBuilder {
  public:
   WatchedBuilder(const MetadataBuilder& inner, Pulse& pulse) : inner_(inner), pulse_(pulse) {}
@@ -45,7 +59,7 @@ class WatchedBuilder final : public MetadataBuilder {
   }
   void launch(const MetadataProblem& problem, const MetadataOperands& operands,
               Stream stream) const override {
-    const Inside inside(pulse_, Call::kLaunch);
+    const InLaunch inside(pulse_);
     inner_.launch(problem, operands, stream);
   }
 
@@ -77,6 +91,15 @@ class WatchedBackend final : public Backend {
     const Inside inside(*pulse_, Call::kWorkspace);
     return inner_->workspace_bytes(problem);
   }
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+    const Inside inside(*pulse_, Call::kWorkspace);
+    return inner_->prepared_bytes(problem);
+  }
+  void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
+    const Inside inside(*pulse_, Call::kLaunch);
+    inner_->prepare(problem, operands, stream);
+  }
+  [[nodiscard]] bool slow_to_launch() const override { return inner_->slow_to_launch(); }
   [[nodiscard]] bool zeroes(const Problem& problem) const override {
     return inner_->zeroes(problem);
   }
@@ -85,7 +108,7 @@ class WatchedBackend final : public Backend {
     inner_->launch_zero(problem, operands, stream);
   }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const Inside inside(*pulse_, Call::kLaunch);
+    const InLaunch inside(*pulse_);
     inner_->launch(problem, operands, stream);
   }
   [[nodiscard]] const FusedLayer* fused() const override { return inner_->fused(); }
@@ -159,6 +182,10 @@ class WatchedClock final : public Clock {
     const Inside inside(*pulse_, Call::kWait);
     return inner_->run_seconds(slot);
   }
+  [[nodiscard]] Launch kept(Launch launch) override {
+    const Inside inside(*pulse_, Call::kWait);
+    return inner_->kept(std::move(launch));
+  }
   [[nodiscard]] Conditions conditions() override { return inner_->conditions(); }
   [[nodiscard]] double resolution_seconds() const override { return inner_->resolution_seconds(); }
   [[nodiscard]] double now_seconds() override { return inner_->now_seconds(); }
@@ -228,6 +255,17 @@ std::int64_t Pulse::enter() {
     entered_ns_.store(now_ns());
   }
   return before;
+}
+
+std::optional<double> Pulse::first_launch_seconds() const {
+  const std::int64_t nanoseconds = first_launch_ns_.load();
+  return nanoseconds < 0 ? std::nullopt : std::optional(static_cast<double>(nanoseconds) * 1e-9);
+}
+
+void Pulse::note_launch(std::int64_t begun_ns) {
+  if (first_launch_ns_.load(std::memory_order_relaxed) < 0) {
+    first_launch_ns_.store(now_ns() - begun_ns);
+  }
 }
 
 double Pulse::seconds_inside() const {

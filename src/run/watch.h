@@ -50,16 +50,21 @@ class CallInHand {
 // waiting for its device) counts: a slow oracle is not a hung kernel.
 class Pulse {
  public:
+  [[nodiscard]] static std::int64_t now_ns();
   // Calls nest (a clock that launches): the outermost entry counts. `enter` returns what `leave`
   // restores.
   [[nodiscard]] std::int64_t enter();
   void leave(std::int64_t before) { entered_ns_.store(before); }
   // Seconds inside; 0 when outside.
   [[nodiscard]] double seconds_inside() const;
+  // Seconds of the host in the first launch of a backend, which compiles and loads what it has not
+  // yet; none when nothing was launched.
+  [[nodiscard]] std::optional<double> first_launch_seconds() const;
+  void note_launch(std::int64_t begun_ns);
 
  private:
-  [[nodiscard]] static std::int64_t now_ns();
   std::atomic<std::int64_t> entered_ns_{0};
+  std::atomic<std::int64_t> first_launch_ns_{-1};
 };
 
 // The same backend, memory, clock and communicator, with every call that may hang stamped in the

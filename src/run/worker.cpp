@@ -111,13 +111,14 @@ ExitCode serve(const std::vector<std::string>& spellings, double most_seconds_of
   share_calls();
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash takes no line along that was printed
   Desk desk(most_seconds_of_loading, mirrored);
-  std::string ready = "host ";
+  std::string ready;
   bool on_device = false;
   try {
     for (const std::string& spelling : spellings) {
       const Selected& selected = desk.backend(spelling);
       on_device = on_device || runs_on_gpu(selected);
-      ready = (on_device ? "cuda " : "host ") + selected.why_not_here;
+      ready = fmt::format("{}\t{}\t{}", on_device ? "cuda" : "host", selected.why_not_here,
+                          selected.plugin);
     }
   } catch (const UsageError& error) {
     answer('u', kNoRequest, error.what());

@@ -348,13 +348,13 @@ std::string describe(const Failure& failure) {
 Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
                const VerifyOptions& options) {
   Groundwork groundwork(problem, options.seed, 0);  // nobody comes back for it
-  return Proof(groundwork, backend, memory, options).run();
+  return verify(groundwork, backend, memory, options);
 }
 
 Verdict verify(Groundwork& groundwork, const Backend& backend, Memory& memory,
                VerifyOptions options) {
   options.seed = groundwork.seed();
-  return Proof(groundwork, backend, memory, options).run();
+  return Proof(groundwork, *preparing_in_each_launch(backend), memory, options).run();
 }
 
 }  // namespace lora_bench

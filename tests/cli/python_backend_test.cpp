@@ -134,6 +134,86 @@ TEST_CASE("what a kernel in Python does wrong beside its numbers costs its own r
   CHECK(contains(prints.err, "a line of the kernel"));
 }
 
+// The example, which reads A of the first slice from a copy that it makes when it is to prepare
+// weights; `made` is the body of what makes it.
+std::string preparing(const std::string& python, const std::string& made) {
+  const TemporaryFolder folder;
+  std::string text = read_file(kExample);
+  const auto replace = [&](const std::string& line, const std::string& by) {
+    const std::size_t at = text.find(line);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, line.size(), by);
+  };
+  replace("@lora_bench.backend(device=\"cpu\",",
+          "def bytes_of(problem):\n"
+          "    size = 4 if problem.a_dtype == 'fp32' else 2\n"
+          "    return problem.slots * problem.max_rank * problem.in_features * size\n\n"
+          "def make(step):\n"
+          "    as_bytes = memory_of(step.a[0]).view(np.uint8).reshape(-1)\n" +
+              made +
+              "\n@lora_bench.backend(device=\"cpu\", prepare=make, prepared_bytes=bytes_of,");
+  replace("memory_of(step.a[i])[adapter, :rank]",
+          "(memory_of(step.a[i]) if i else np.asarray(step.prepared).view("
+          "memory_of(step.a[0]).dtype).reshape(step.a[0].shape))[adapter, :rank]");
+  const ProcessResult result =
+      run_with(python, {"run", "smoke", "--case", "decode8-rank8", "--relations", "--backends",
+                        folder.write("mine.py", text), "--quiet"});
+  CHECK(result.exit_code == (contains(result.out, "1 PASSED") ? 0 : 2));
+  return result.out;
+}
+
+TEST_CASE("a kernel in Python that wants its weights in another layout makes it out of the time") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  CHECK(contains(preparing(python, "    np.asarray(step.prepared)[:] = as_bytes\n"), "1 PASSED"));
+  const std::string once = preparing(python,
+                                     "    if not hasattr(step, 'made'):\n"
+                                     "        np.asarray(step.prepared)[:] = as_bytes\n"
+                                     "    step.made = True\n");
+  CAPTURE(once);
+  CHECK(contains(once, "FAILED"));
+  CHECK(contains(once, "1 FAILED"));
+}
+
+TEST_CASE("a row tells the libraries of a kernel in Python and how long its first call took") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  const std::string file = folder.path("rows.jsonl");
+  const ProcessResult result = run_with(python, {"run", "smoke", "--case", "decode1-rank8",
+                                                 "--backends", kExample, "--quiet", "--out", file});
+  CHECK(result.exit_code == 0);
+  const std::string rows = read_file(file);
+  CAPTURE(rows);
+  CHECK(std::regex_search(
+      rows,
+      std::regex("\"plugin\":\"[^\"]*sha256:[0-9a-f]{64}, Python 3[0-9.]+, numpy [0-9.]+\"")));
+  CHECK(std::regex_search(rows, std::regex("\"first_call_ms\":[0-9.]+")));
+}
+
+TEST_CASE("metadata made in Python is proved, timed and told its fault") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string example =
+      std::string(LORA_BENCH_SOURCE_DIR) + "/examples/python/numpy_metadata.py";
+  const ProcessResult proved =
+      run_with(python, {"verify", "metadata", "--backends", example, "--quiet"});
+  CAPTURE(proved.out);
+  CHECK(proved.exit_code == 0);
+  CHECK(contains(proved.out, "4 PASSED, 16 SKIPPED"));
+  const ProcessResult timed = run_with(
+      python, {"run", "metadata", "--case", "rows64-kernel", "--backends", example, "--quiet"});
+  CHECK(std::regex_search(timed.out, std::regex("numpy_metadata +PASSED +64 +20 +16 +[0-9.]+")));
+  std::string text = read_file(example);
+  const std::string line = "kind=\"stable\"";
+  text.replace(text.find(line), line.size(), "kind=\"stable\")[::-1");
+  text.replace(text.find("[::-1)"), 6, "[::-1]");
+  const TemporaryFolder folder;
+  const ProcessResult wrong =
+      run_with(python, {"run", "metadata", "--case", "rows64-kernel", "--no-time", "--quiet",
+                        "--backends", folder.write("mine.py", text)});
+  CAPTURE(wrong.out);
+  CHECK(wrong.exit_code == 2);
+  CHECK(contains(wrong.out, "token_order"));
+}
+
 TEST_CASE("memory that a kernel in Python keeps is seen") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   const ProcessResult leaks =
@@ -199,8 +279,8 @@ TEST_CASE("the structs that Python sees are those of the interface") {
   const ProcessResult result =
       run_changed(python, "    x, y, scale =",
                   "    from lora_bench import _interface as it\n    import ctypes\n"
-                  "    assert step.problem._raw.struct_size == ctypes.sizeof(it.Problem)\n"
-                  "    assert it.Operands.scale.offset + 8 == ctypes.sizeof(it.Operands)\n"
+                  "    assert step.problem.struct_size == ctypes.sizeof(it.Problem)\n"
+                  "    assert it.Operands.prepared.offset + 8 == ctypes.sizeof(it.Operands)\n"
                   "    assert it.TAKES['other_layouts'] == 1 << 8 and it.ABI == 2\n"
                   "    x, y, scale =");
   CAPTURE(result.out);

@@ -16,6 +16,7 @@
 #include "support/dishonest.h"
 #include "support/draws.h"
 #include "support/launch_for.h"
+#include "support/plain_backend.h"
 #include "verify/verify.h"
 #include "workload/excerpt.h"
 
@@ -187,7 +188,7 @@ TEST_CASE("every h of many is without numbers again within a few samples") {
   const Problem problem = decode(Op::kShrink);
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const std::unique_ptr<Memory> memory = make_host_memory();
-  OperandSets sets(*memory, problem, tensors, CacheMode::kCold, kSets, 0);
+  OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kCold, kSets);
   const auto numbers = [&](bool write) {
     std::int64_t count = 0;
     for (std::int64_t set = 0; set < kSets; ++set) {

@@ -83,6 +83,10 @@ lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
           does,
           nullptr,
           nullptr,
+          0,
+          nullptr,
+          nullptr,
+          0,
           0};
 }
 

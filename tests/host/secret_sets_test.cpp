@@ -3,6 +3,7 @@
 #include <set>
 
 #include "measure/after_timing.h"
+#include "support/plain_backend.h"
 #include "support/problems.h"
 
 using namespace lora_bench;
@@ -12,7 +13,7 @@ TEST_CASE("after timing: which sets are looked at follows from the secret alone"
   const Problem problem = linear_problem();
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const auto memory = make_host_memory();
-  OperandSets sets(*memory, problem, tensors, CacheMode::kWeightsCold, kSets, 0);
+  OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, kSets);
   const MeasureSettings settings;
   const MeasureRequest request{problem, settings, 1, nullptr, nullptr, nullptr};
   std::set<std::int64_t> first;

@@ -42,7 +42,7 @@ SingleLaunches looked_at(const Rotation& rotation, const Dishonest::Trick& trick
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const std::unique_ptr<Memory> memory = make_host_memory();
   const std::int64_t count = rotation.cache == CacheMode::kHot ? 1 : kSets;
-  OperandSets sets(*memory, problem, tensors, rotation.cache, count, 1024);
+  OperandSets sets(*memory, problem, tensors, backend, rotation.cache, count);
   const MeasureSettings settings = short_measure(rotation.cache);
   const MeasureRequest request{
       problem, settings, 1, [&](const Left& left) { return held_against_oracle(numerics, left); },

@@ -202,7 +202,8 @@ class Types(unittest.TestCase):
     def test_what_a_backend_declares_is_what_the_header_has(self):
         declared = {one.arg for one in self.stub("_declared")["backend"].args.kwonlyargs}
         numerics = {name for name, _ in _interface.Numerics._fields_} - {"struct_size"}
-        self.assertEqual(declared, numerics | {"device", "takes", "supports", "workspace_bytes"})
+        self.assertEqual(declared, numerics | {"device", "takes", "supports", "workspace_bytes", "prepare",
+                                               "prepared_bytes", "versions"})
 
     def test_every_public_name_is_there(self):
         for name in lora_bench.__all__:

@@ -166,3 +166,9 @@ class PlainBackend : public lora_bench::Backend {
 
   Faults faults_;
 };
+
+// For who needs a backend that is asked for nothing but how much memory it wants.
+inline const PlainBackend& plain_backend() {
+  static const PlainBackend backend;
+  return backend;
+}
