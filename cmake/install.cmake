@@ -1,6 +1,10 @@
 # What `cmake --install` and `cpack` lay down. The binary finds its scenarios by ../share.
 include(GNUInstallDirs)
-install(TARGETS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(LORA_BENCH_PROGRAM)
+  install(IMPORTED_RUNTIME_ARTIFACTS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+else()
+  install(TARGETS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(FILES include/lora_bench_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY scenarios DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml" PATTERN "*.csv")
@@ -8,6 +12,15 @@ install(DIRECTORY python/lora_bench DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-be
   FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")
 install(FILES include/lora_bench_backend.h
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench/python/lora_bench)
+# Of a wheel (pyproject.toml): the module for `import lora_bench`, and the examples.
+if(SKBUILD)
+  install(DIRECTORY python/lora_bench DESTINATION ${SKBUILD_PLATLIB_DIR} COMPONENT wheel EXCLUDE_FROM_ALL
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")
+  install(FILES include/lora_bench_backend.h DESTINATION ${SKBUILD_PLATLIB_DIR}/lora_bench
+    COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(DIRECTORY examples include DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT wheel EXCLUDE_FROM_ALL
+    FILES_MATCHING PATTERN "Makefile" PATTERN "mine.*" PATTERN "*.py" PATTERN "*.h")
+endif()
 install(DIRECTORY tunings DESTINATION ${CMAKE_INSTALL_DATADIR}/lora-bench
   FILES_MATCHING PATTERN "*.yaml")
 

@@ -20,7 +20,7 @@ packages=(g++ cmake ninja-build git libcli11-dev libfmt-dev libeigen3-dev libyam
 case $purpose in
   build) ;;
   # Named by version: another clang-format lays the code out otherwise.
-  test) packages+=(doctest-dev python3-dev python3-numpy python3-matplotlib
+  test) packages+=(doctest-dev python3-dev python3-venv python3-numpy python3-matplotlib
     clang-14 clang-format-14 clang-tidy-14) ;;
   *) echo "setup.sh: --for $purpose; allowed: build, test" >&2; exit 1 ;;
 esac

@@ -15,6 +15,7 @@
 #include "ops/auto_tuning.h"
 #include "ops/backend.h"
 #include "ops/backends.h"
+#include "ops/peers.h"
 #include "report/columns.h"
 #include "report/grid.h"
 #include "scenario/scenario.h"
@@ -75,6 +76,13 @@ std::string list_backends(int width) {
   entries.push_back(
       {"fake:BEHAVIOUR", "misbehaves on purpose, to test the tool (see `list fakes`)"});
   entries.push_back({"PATH.so, NAME=PATH", "yours: a plugin (docs/your-kernel.md)"});
+  entries.push_back({"PATH.py", "yours: a file of Python (docs/python.md)"});
+  for (const PeerEntry& peer : peer_entries()) {
+    entries.push_back({peer.name, peer.summary});
+    if (!peer.why_not_here.empty()) {
+      entries.push_back({"", "not here: " + peer.why_not_here});
+    }
+  }
   return "backends\n" + definitions(entries, width);
 }
 

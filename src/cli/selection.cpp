@@ -85,8 +85,8 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
   command
       .add_option(
           "--backends", selection.backends,
-          "comma-separated; replaces the scenario's (see `list backends`); a plugin is PATH.so or "
-          "NAME=PATH")
+          "comma-separated; replaces the scenario's (see `list backends`); a plugin is PATH.so, "
+          "PATH.py, peer:NAME or NAME=PATH")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option("--tuning", selection.tuning,

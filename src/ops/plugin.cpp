@@ -13,6 +13,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "lora_bench_backend.h"
+#include "ops/peers.h"
 #include "ops/python_plugin.h"
 
 namespace lora_bench {
@@ -34,7 +35,8 @@ std::size_t end_of_name(const std::string& spelling) {
 }
 
 bool is_path(const std::string& text) {
-  return text.find('/') != std::string::npos || text.ends_with(".so") || is_python(text);
+  return text.find('/') != std::string::npos || text.ends_with(".so") || is_python(text) ||
+         names_peer(text);
 }
 
 [[noreturn]] void refuse(const PluginPath& plugin, const std::string& what) {
@@ -128,8 +130,11 @@ bool names_plugin(const std::string& spelling) {
 PluginPath find_plugin(const std::string& spelling) {
   const std::size_t equals = end_of_name(spelling);
   PluginPath plugin;
-  plugin.file = equals == std::string::npos ? spelling : spelling.substr(equals + 1);
-  plugin.name = equals == std::string::npos ? name_of(plugin.file) : spelling.substr(0, equals);
+  const std::string named = equals == std::string::npos ? spelling : spelling.substr(equals + 1);
+  plugin.file = names_peer(named) ? peer_file(named) : std::filesystem::path(named);
+  plugin.name = equals != std::string::npos ? spelling.substr(0, equals)
+                : names_peer(named)         ? named
+                                            : name_of(plugin.file);
   if (plugin.name.empty()) {
     throw UsageError(fmt::format("'{}' gives the plugin no name; allowed: NAME=PATH", spelling));
   }

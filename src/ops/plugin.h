@@ -13,7 +13,7 @@ namespace lora_bench {
 
 // A backend in a shared library, see include/lora_bench_backend.h, or in a file of Python, as the
 // command line names it: NAME=PATH, or a path (it contains '/' or ends in ".so" or ".py"), whose
-// name is the file's without "lib".
+// name is the file's without "lib"; in place of a path peer:NAME (ops/peers.h), its own name.
 struct PluginPath {
   std::string name;
   std::filesystem::path file;

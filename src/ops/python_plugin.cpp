@@ -80,9 +80,13 @@ std::optional<std::vector<std::string>> lines_of(const std::string& command) {
   return lines;
 }
 
-Interpreter ask_interpreter() {
+std::string interpreter_name() {
   const char* named = std::getenv("LORA_BENCH_PYTHON");
-  const std::string name = named != nullptr && *named != '\0' ? named : "python3";
+  return named != nullptr && *named != '\0' ? named : "python3";
+}
+
+Interpreter ask_interpreter() {
+  const std::string name = interpreter_name();
   const auto lines =
       lines_of(fmt::format("{} -c {}", shell_quoted(name), shell_quoted(kQuestions)));
   if (!lines || lines->size() < 4) {
@@ -172,10 +176,20 @@ class Python {
 
 bool is_python(const std::filesystem::path& file) { return file.extension() == ".py"; }
 
+std::filesystem::path python_modules() {
+  return std::filesystem::absolute(scenario_folder()).parent_path() / "python";
+}
+
+std::optional<std::vector<std::string>> python_says(const std::string& code) {
+  const std::string whole = fmt::format("import sys\nsys.path.insert(0, {})\n{}",
+                                        in_python(python_modules().string()), code);
+  return lines_of(
+      fmt::format("{} -c {} 2>/dev/null", shell_quoted(interpreter_name()), shell_quoted(whole)));
+}
+
 PythonBackend load_python(const std::filesystem::path& file) {
   Python& python = Python::get();
-  const std::filesystem::path modules =
-      std::filesystem::absolute(scenario_folder()).parent_path() / "python";
+  const std::filesystem::path modules = python_modules();
   PythonAnswer answer;
   const std::string code = fmt::format(
       "import sys\nif {0} not in sys.path: sys.path.insert(0, {0})\n"

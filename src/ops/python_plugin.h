@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 struct lora_bench_descriptor;
 
@@ -9,6 +11,13 @@ namespace lora_bench {
 
 // Whether the file is a backend in Python: a name that ends in ".py".
 [[nodiscard]] bool is_python(const std::filesystem::path& file);
+
+// Where the module lora_bench lies.
+[[nodiscard]] std::filesystem::path python_modules();
+
+// The lines that the interpreter prints for this code, in a process of its own with
+// python_modules() in its path; none when there is no interpreter or it fails.
+[[nodiscard]] std::optional<std::vector<std::string>> python_says(const std::string& code);
 
 struct PythonBackend {
   const lora_bench_descriptor* descriptor = nullptr;

@@ -30,7 +30,8 @@ const BackendEntry& find_entry(const std::string& name) {
   Diagnostic diagnostic;
   diagnostic.what = fmt::format("unknown backend '{}'", name);
   diagnostic.allowed =
-      fmt::format("{}, mutant:FAULT, fake:BEHAVIOUR, PATH.so, NAME=PATH", fmt::join(known, ", "));
+      fmt::format("{}, peer:NAME, mutant:FAULT, fake:BEHAVIOUR, PATH.so, PATH.py, NAME=PATH",
+                  fmt::join(known, ", "));
   diagnostic.suggestion = nearest(name, known);
   throw UsageError({diagnostic});
 }

@@ -29,8 +29,9 @@ class LoadingHung : public std::runtime_error {
 };
 
 // Resolves one backend as the command line spells it: the registry, `fake:BEHAVIOUR`,
-// `mutant:FAULT`, a plugin's path or NAME=PATH (ops/plugin.h), which is loaded. An unknown name is
-// a UsageError with the nearest known one. Throws LoadingHung after so many seconds.
+// `mutant:FAULT`, a plugin's path, peer:NAME or NAME=PATH (ops/plugin.h), which is loaded. An
+// unknown name is a UsageError with the nearest known one. Throws LoadingHung after so many
+// seconds.
 [[nodiscard]] Selected select_backend(const std::string& spelling,
                                       double most_seconds = VerifySettings{}.timeout_s);
 

@@ -60,6 +60,7 @@ TEST_CASE("set-up for tests needs more than set-up for building") {
   if (fs::exists("/usr/bin/apt-get")) {
     CHECK(contains(result.out, "doctest-dev"));
     CHECK(contains(result.out, "python3-numpy"));
+    CHECK(contains(result.out, "python3-venv"));
     CHECK(contains(result.out, "python3-matplotlib"));
   }
 }

@@ -1,0 +1,90 @@
+#include <doctest/doctest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "support/need_numpy.h"
+#include "support/process.h"
+#include "support/skipped.h"
+
+namespace lora_bench::test {
+namespace {
+
+ProcessResult run_with(const std::string& python, std::vector<std::string> arguments) {
+  ProcessOptions options;
+  options.environment["LORA_BENCH_PYTHON"] = python;
+  return run_tool(std::move(arguments), options);
+}
+
+std::vector<std::string> lines_of_peers(const std::string& text) {
+  std::vector<std::string> lines;
+  const std::regex peer("\n  (peer:[^\n]*)");
+  for (std::sregex_iterator at(text.begin(), text.end(), peer), end; at != end; ++at) {
+    lines.push_back((*at)[1]);
+  }
+  return lines;
+}
+
+// An interpreter frees nothing when the program ends.
+#define LORA_BENCH_NEED_PYTHON_DOOR(python)                                     \
+  if (tool_is_sanitized()) {                                                    \
+    note_skipped("an interpreter inside the tool is no matter of a sanitizer"); \
+    return;                                                                     \
+  }                                                                             \
+  LORA_BENCH_NEED_NUMPY(python)
+
+TEST_CASE("a peer is a backend by its name, and proved as ours are") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  for (const char* dtype : {"dtype=bf16", "dtype=fp16", "dtype=fp32"}) {
+    const ProcessResult proved = run_with(
+        python, {"verify", "smoke", "--set", dtype, "--backends", "peer:numpy", "--quiet"});
+    CAPTURE(proved.out);
+    CAPTURE(proved.err);
+    CHECK(proved.exit_code == 0);
+    CHECK(contains(proved.out, "6 PASSED"));
+  }
+}
+
+TEST_CASE("rows of a peer say whose they are, and where its file lies") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  const std::string file = folder.path("rows.jsonl");
+  const ProcessResult result =
+      run_with(python, {"run", "smoke", "--case", "decode1-rank8", "--quiet", "--isolate",
+                        "--backends", "cpu,peer:numpy,mine=peer:numpy", "--out", file});
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "3 PASSED"));
+  const std::string rows = read_file(file);
+  CHECK(contains(rows, R"("backend":"peer:numpy")"));
+  CHECK(contains(rows, R"("backend":"mine")"));
+  CHECK(contains(rows, "lora_bench/peers/numpy.py sha256:"));
+}
+
+TEST_CASE("a peer that is not there is refused with the nearest, before any work") {
+  const ProcessResult result =
+      run_with("python3", {"run", "smoke", "--backends", "cpu,peer:nummpy"});
+  CHECK(result.exit_code == 1);
+  CHECK(result.out.empty());
+  CHECK(contains(result.err, "unknown peer 'peer:nummpy'; allowed: "));
+  CHECK(contains(result.err, "did you mean 'peer:numpy'?"));
+}
+
+TEST_CASE("list backends says what each peer is, and why it cannot run here") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const ProcessResult listed = run_with(python, {"list", "backends"});
+  const std::vector<std::string> peers = lines_of_peers(listed.out);
+  CHECK(!peers.empty());
+  for (const std::string& line : peers) {
+    CAPTURE(line);
+    CHECK(std::regex_search(line, std::regex("^peer:[a-z0-9-]+ {2,}[A-Z].{10}")));
+  }
+  const ProcessResult none = run_with("/no/such/python", {"list", "backends"});
+  CHECK(none.exit_code == 0);
+  CHECK(lines_of_peers(none.out).size() == peers.size());
+  CHECK(contains(none.out, "not here: no Python here answers; name one by LORA_BENCH_PYTHON"));
+}
+
+}  // namespace
+}  // namespace lora_bench::test
