@@ -60,6 +60,28 @@ TEST_CASE("rows of a peer say whose they are, and where its file lies") {
   CHECK(contains(rows, R"("backend":"peer:numpy")"));
   CHECK(contains(rows, R"("backend":"mine")"));
   CHECK(contains(rows, "lora_bench/peers/numpy.py sha256:"));
+  CHECK(std::regex_search(rows, std::regex("Python 3[0-9.]+, [^\"]*NumPy [0-9]")));
+}
+
+TEST_CASE("a peer whose packages are not here is skipped with what to install") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  folder.write("torch.py", "raise ImportError('not in this test')\n");
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_PYTHON", python}, {"PYTHONPATH", folder.folder()}};
+  for (const char* peer : {"peer:torch-loop", "peer:torch-bmm", "peer:torch-grouped", "peer:vllm",
+                           "peer:sglang-csgmv", "peer:sglang-triton", "peer:sglang-triton-v2",
+                           "peer:sglang-uno-cublas", "peer:flashinfer"}) {
+    const ProcessResult result = run_tool({"run", "smoke", "--case", "decode8-rank8", "--no-time",
+                                           "--quiet", "--backends", std::string("cpu,") + peer},
+                                          options);
+    CAPTURE(peer);
+    CAPTURE(result.out);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 4);
+    CHECK(contains(result.out, "1 PASSED, 1 SKIPPED"));
+    CHECK(contains(result.out, "no module torch (not in this test): pip install torch"));
+  }
 }
 
 TEST_CASE("a peer that is not there is refused with the nearest, before any work") {
@@ -78,7 +100,7 @@ TEST_CASE("list backends says what each peer is, and why it cannot run here") {
   CHECK(!peers.empty());
   for (const std::string& line : peers) {
     CAPTURE(line);
-    CHECK(std::regex_search(line, std::regex("^peer:[a-z0-9-]+ {2,}[A-Z].{10}")));
+    CHECK(std::regex_search(line, std::regex("^peer:[a-z0-9-]+ {2,}[A-Za-z].{10}")));
   }
   const ProcessResult none = run_with("/no/such/python", {"list", "backends"});
   CHECK(none.exit_code == 0);

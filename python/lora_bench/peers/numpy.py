@@ -12,6 +12,7 @@ except ImportError:
 def load():
     if np is None:
         raise peers.Missing("no module numpy: pip install numpy")
+    return f"NumPy {np.__version__}"
 
 
 def memory_of(tensor):
@@ -42,7 +43,7 @@ def supports(problem):
 def linear(step):
     x, y, scale = memory_of(step.x), memory_of(step.y), np.asarray(step.scale)
     offsets = columns_of(step.problem)
-    for adapter, rank, rows in groups_of(step.problem):
+    for adapter, rank, rows in step.problem.once(groups_of):
         inputs = numbers(x[rows, :step.in_features])
         for i, (a, b) in enumerate(zip(step.a, step.b)):
             if a is None or b is None:  # a slice without columns
