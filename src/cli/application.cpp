@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <clocale>
 #include <cstdlib>
+#include <filesystem>
 
 #include "cli/invocation.h"
 #include "cli/supervised.h"
@@ -39,6 +40,11 @@ void add_options(CLI::App& app, Invocation& invocation) {
          "auto (a terminal and no NO_COLOR), always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
+  app.add_option("--python", invocation.python,
+                 "the interpreter that backends in Python run in; without it LORA_BENCH_PYTHON, "
+                 "that of an activated environment or of the one that lora-bench lies in, or "
+                 "python3")
+      ->type_name("FILE");
   app.add_flag(kSupervisedFlag)->group("");  // cli/supervised.h
   add_run(app, invocation);
   add_verify(app, invocation);
@@ -57,6 +63,25 @@ void add_options(CLI::App& app, Invocation& invocation) {
       "Exit codes: 0 pass, 1 usage or scenario error, 2 wrong result, 3 regression or threshold\n"
       "missed, 4 inconclusive, 5 device or environment.\n"
       "Begin with: lora-bench run smoke");
+}
+
+// Said to all that ask later, and to the processes that this one starts, by LORA_BENCH_PYTHON.
+void choose_python(const std::string& named) {
+  namespace fs = std::filesystem;
+  constexpr const char* kVariable = "LORA_BENCH_PYTHON";
+  if (!named.empty()) {
+    ::setenv(kVariable, named.c_str(), 1);
+    return;
+  }
+  if (std::getenv("VIRTUAL_ENV") != nullptr || std::getenv("CONDA_PREFIX") != nullptr) {
+    return;  // an activated environment has its python3 on the PATH
+  }
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path beside = folder / "python3";
+  if (fs::exists(folder.parent_path() / "pyvenv.cfg", error) && fs::exists(beside, error)) {
+    ::setenv(kVariable, beside.c_str(), 0);
+  }
 }
 
 ExitCode guarded(const std::function<ExitCode()>& action) {
@@ -103,6 +128,7 @@ int run_application(int argc, const char* const* argv) {
       return ExitCode::kUsage;
     }));
   }
+  choose_python(invocation.python);
   const bool child = app.count(kSupervisedFlag) > 0;
   if (child) {
     invocation.argv.erase(invocation.argv.begin() + 1);

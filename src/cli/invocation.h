@@ -18,6 +18,7 @@ struct Invocation {
   std::vector<std::string> argv;
   bool colour_always = false;
   bool colour_never = false;
+  std::string python;  // the interpreter of backends in Python, "" = not named
   std::function<ExitCode()> action;
 };
 

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
@@ -257,6 +258,48 @@ TEST_CASE("a file of Python that cannot be used is refused before any work, with
       run_with(python, {"run", "smoke", "--no-time", "--backends", "./no_such_file.py"});
   CHECK(nothing.exit_code == 1);
   CHECK(contains(nothing.err, "there is no such file"));
+}
+
+TEST_CASE("an option names the interpreter, whatever the environment says") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::vector<std::string> rest{"run",        "smoke",         "--no-time",
+                                      "--case",     "decode8-rank8", "--quiet",
+                                      "--backends", kExample,        "--isolate"};
+  std::vector<std::string> words{"--python", python};
+  words.insert(words.end(), rest.begin(), rest.end());
+  const ProcessResult named = run_with("/no/such/python", words);
+  CAPTURE(named.err);
+  CHECK(named.exit_code == 0);
+  CHECK(contains(named.out, "1 PASSED"));
+  words[1] = "/another/python";
+  const ProcessResult nobody = run_with(python, words);
+  CHECK(nobody.exit_code == 1);
+  CHECK(contains(nobody.err, "'/another/python' does not answer"));
+}
+
+TEST_CASE("a program in a virtual environment takes the interpreter of that") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("bin"));
+  const std::string program = folder.path("bin/lora-bench");
+  std::filesystem::copy_file(tool_path(), program);
+  const std::string beside = folder.write("bin/python3", "#!/bin/sh\nexit 3\n");
+  std::filesystem::permissions(beside, std::filesystem::perms::owner_all);
+  ProcessOptions options;
+  options.environment["LORA_BENCH_SCENARIOS"] = LORA_BENCH_SOURCE_DIR "/scenarios";
+  std::vector<std::string> command{"env",         "-u", "LORA_BENCH_PYTHON", "-u",
+                                   "VIRTUAL_ENV", "-u", "CONDA_PREFIX"};
+  const std::vector<std::string> run{program, "run", "smoke", "--no-time", "--backends", kExample};
+  command.insert(command.end(), run.begin(), run.end());
+  const std::string told = "'" + std::filesystem::canonical(beside).string() + "' does not answer";
+  CHECK(!contains(run_process(command, options).err, told));  // no such environment yet
+  static_cast<void>(folder.write("pyvenv.cfg", ""));
+  const ProcessResult result = run_process(command, options);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 1);
+  CHECK(contains(result.err, told));
+  options.environment["VIRTUAL_ENV"] = folder.folder();
+  command.erase(command.begin() + 3, command.begin() + 5);  // -u VIRTUAL_ENV
+  CHECK(!contains(run_process(command, options).err, told));
 }
 
 TEST_CASE("isolated rows of a kernel in Python are those of one process") {
