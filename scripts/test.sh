@@ -94,7 +94,7 @@ echo "Building and testing lora-bench: ten to twenty minutes from nothing on two
 step "set-up" scripts/setup.sh --for test || finish
 
 step "build, dev" build dev && run_tests dev
-step "wheel" scripts/check-wheel.sh build/dev
+step "wheel" scripts/check-wheel.sh build/dev/src/lora-bench
 $quick && finish
 step "layout" scripts/format.sh --check
 if [[ -f build/dev/compile_commands.json ]]; then

@@ -66,7 +66,8 @@ TEST_CASE("set-up for tests needs more than set-up for building") {
 }
 
 TEST_CASE("a script refuses an argument it does not know") {
-  for (const char* script : {"setup.sh", "format.sh", "test.sh", "fuzz.sh", "gpu-check.sh"}) {
+  for (const char* script : {"setup.sh", "format.sh", "test.sh", "fuzz.sh", "gpu-check.sh",
+                             "release.sh", "make-wheel.sh", "check-wheel.sh"}) {
     CAPTURE(script);
     const ProcessResult result = run_process({kScripts + script, "--nonsense"});
     CHECK(result.exit_code == 1);
