@@ -47,7 +47,7 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   scripts/check_export.py scripts/produce_output.py
   scripts/plot.py scripts/requirements.txt)
 file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-  ${PROJECT_SOURCE_DIR}/scripts/peers/*.py ${PROJECT_SOURCE_DIR}/scripts/plotting/*.py)
+  ${PROJECT_SOURCE_DIR}/scripts/plotting/*.py)
 lora_bench_install_documents(${modules})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
   FILES_MATCHING PATTERN "*.md"

@@ -4,17 +4,18 @@
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
 #     parts, in this order: tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock peers peers-wide tax profile
-#     counters; default: all but peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
+#     counters; default: all but peers and peers-wide, which need PyTorch, tax, profile, which needs ncu, and counters,
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins,
 #     LORA_BENCH_FUZZ_PROCESSES=10 in how many processes, each with a seed of its own
 #   LORA_BENCH_TAX="*8b"    which cases of tax
 #   LORA_BENCH_PROFILE="decode1-*"   which cases of anchors and auto-wide ncu explains
-#   LORA_BENCH_PEERS="vllm sglang-csgmv ..."   which peers; LORA_BENCH_UNPACKED=DIR what scripts/peers/unpack.py made
+#   LORA_BENCH_PEERS="peer:vllm,peer:sglang-csgmv,..."   which peers; LORA_BENCH_PEER_MODULES and LORA_BENCH_PYTHON as
+#     docs/peers.md says
+#   LORA_BENCH_TUNED=DIR    files of launch parameters: peers that load them are run once more with them
 #   LORA_BENCH_POINTS=160   how many points of peers-wide
 #   LORA_BENCH_FLOOR_POINTS=1000   how many drawn steps of floor
-#   LORA_BENCH_PEER_SECONDS=3600   after which a peer begins no case of peers-wide and tax; run again, it goes on
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -70,74 +71,37 @@ record() {
   ((status <= worst)) || worst=$status
 }
 
-# Other people's kernels on the anchors, then whether their clock is ours.
+all_peers=peer:vllm,peer:sglang-csgmv,peer:sglang-triton,peer:sglang-triton-v2,peer:sglang-uno-cublas
+all_peers+=,peer:torch-loop,peer:torch-bmm,peer:torch-grouped
+tuned_peers=vllm-tuned=peer:vllm,csgmv-tuned=peer:sglang-csgmv,triton-v2-tuned=peer:sglang-triton-v2
+
+# Other people's kernels on the anchors as shipped, with tuned files too where there are any, and whether Python costs time.
 peers() {
-  local unpacked=() peer
-  [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
-  record peers-export "$tool" export anchors --backends naive --scales-as-written --to build/peers-cases
-  for peer in ${LORA_BENCH_PEERS:-vllm sglang-csgmv sglang-triton torch-loop torch-bmm torch-grouped}; do
-    record "peers-$peer" scripts/peers/run.py --tool "$tool" --cases build/peers-cases --peer "$peer" \
-      --out "$out/peers.jsonl" "${unpacked[@]}"
-  done
-  record peers-table "$tool" report --peers "$out/peers.jsonl" "$out/anchors.jsonl" --out "$out/peers.md"
-  record gemm-export "$tool" export gemm --backends cublas --scales-as-written --to build/peers-gemm
-  record gemm-peer scripts/peers/run.py --tool "$tool" --cases build/peers-gemm --peer torch-loop --out "$out/gemm-peer.jsonl"
-  record gemm "$tool" run gemm --backends cublas --out "$out/gemm.jsonl" --quiet
-  record gemm-table "$tool" report --peers "$out/gemm-peer.jsonl" "$out/gemm.jsonl"
+  local with_files=() tuned=${LORA_BENCH_TUNED:-}
+  record peers "$tool" run anchors --backends "auto,${LORA_BENCH_PEERS:-$all_peers}" --out "$out/peers.jsonl" --quiet
+  if [[ -n $tuned ]]; then
+    record peers-tuned env VLLM_TUNED_CONFIG_FOLDER="$tuned" SGLANG_LORA_CONFIG_DIR="$tuned" \
+      SGLANG_LORA_DENSE_CONFIG_DIR="$tuned" "$tool" run anchors --backends "$tuned_peers" \
+      --out "$out/peers-tuned.jsonl" --quiet
+    with_files=("$out/peers-tuned.jsonl")
+  fi
+  record peers-table "$tool" report "$out/peers.jsonl" "${with_files[@]}" --out "$out/peers.md"
+  record gemm "$tool" run gemm --backends cublas,peer:torch-loop --out "$out/gemm.jsonl" --quiet
 }
 
-limit=${LORA_BENCH_PEER_SECONDS:-3600}
-# Each peer in a process of its own, side by side but for what is timed.
-side_by_side() {
-  local peer pid pids=() status=0 one
-  for peer in $peers; do
-    scripts/peers/run.py --tool "$tool" --cases build/wide-cases --peer "$peer" "${unpacked[@]}" --resume \
-      --turns build/wide.turns --time-limit "$limit" --out "$out/wide-$peer.jsonl" &
-    pids+=($!)
-  done
-  for pid in "${pids[@]}"; do
-    one=0
-    wait "$pid" || one=$?
-    ((one <= status)) || status=$one
-  done
-  return "$status"
-}
-
-# Triton compiles for each shape: on all cores, before any case waits for it.
-compile() {
-  local peer files=("$1"/*.safetensors)
-  shift
-  for peer; do
-    [[ $peer == torch-* ]] || printf '%s\0' "${files[@]}" |
-      xargs -0 -n $(((${#files[@]} + 7) / 8)) -P 8 scripts/peers/run.py --compile --tool "$tool" --peer "$peer" "${unpacked[@]}" --cases &
-  done
-  wait
-}
-
-# Other people's kernels on points of auto-wide. Those were drawn one by one: the first are as fair a sample as all.
+# Other people's kernels on points of auto-wide. Those were drawn one by one: the first are as fair a sample as all. Run
+# again, it goes on.
 peers_wide() {
-  local number peer wanted=() unpacked=() theirs=() peers=${LORA_BENCH_PEERS:-vllm sglang-csgmv torch-loop}
-  [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
+  local number wanted=()
   for number in $(seq -f %03g "${LORA_BENCH_POINTS:-160}"); do wanted+=(--case "$number-*"); done
-  record wide-export "$tool" export auto-wide "${wanted[@]}" --backends naive --scales-as-written --to build/wide-cases
-  # shellcheck disable=SC2086  # several words
-  record wide-compile compile build/wide-cases $peers
-  record wide-peers side_by_side
-  record wide "$tool" run auto-wide "${wanted[@]}" --backends auto --out "$out/wide.jsonl" --quiet
-  for peer in $peers; do theirs+=(--peers "$out/wide-$peer.jsonl"); done
-  record wide-table "$tool" report "$out/wide.jsonl" "${theirs[@]}" --out "$out/wide-peers.md"
+  record wide "$tool" run auto-wide "${wanted[@]}" --backends "auto,${LORA_BENCH_PEERS:-peer:vllm,peer:sglang-triton-v2}" \
+    --resume "$out/wide.jsonl" --quiet
+  record wide-table "$tool" report "$out/wide.jsonl" --out "$out/wide-peers.md"
 }
 
-# What adapters add to whole layers, beside the peer whose ops engines have.
+# What adapters add to whole layers.
 tax() {
-  local unpacked=() whole=(--filter tp=1 --filter "case=${LORA_BENCH_TAX:-*8b}")
-  [[ -z ${LORA_BENCH_UNPACKED:-} ]] || unpacked=(--unpacked "$LORA_BENCH_UNPACKED")
-  record tax "$tool" run tax "${whole[@]}" --backends auto --out "$out/tax.jsonl" --quiet
-  record tax-export "$tool" export tax "${whole[@]}" --backends naive --scales-as-written --to build/tax-cases
-  record tax-compile compile build/tax-cases vllm
-  record tax-peer scripts/peers/run.py --tool "$tool" --cases build/tax-cases --peer vllm --resume \
-    --time-limit "$limit" --out "$out/tax-peers.jsonl" "${unpacked[@]}"
-  record tax-table "$tool" report --peers "$out/tax-peers.jsonl" "$out/tax.jsonl" --out "$out/tax.md"
+  record tax "$tool" run tax --filter tp=1 --filter "case=${LORA_BENCH_TAX:-*8b}" --backends auto --out "$out/tax.jsonl" --quiet
 }
 
 # Where auto is furthest from what it is held to: what ncu counts there.

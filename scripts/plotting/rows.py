@@ -87,8 +87,8 @@ def read_rows(files, note):
     for row in rows:
         for key in NEEDED:
             if key not in row.values:
-                raise UsageError(f"{row.place}: no column '{key}'; give a file as `lora-bench run --out` or "
-                                 "scripts/peers/run.py writes it")
+                raise UsageError(f"{row.place}: no column '{key}'; give a file as `lora-bench run --out` "
+                                 "writes it")
     refuse_other_machines(rows, note)
     return sorted(rows, key=order_of)
 
@@ -98,7 +98,12 @@ def order_of(row):
     stand by their names instead, numbers in them as numbers (decode8 before decode32), peers behind ours."""
     def parts(key):
         return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", row.text(key))]
-    return parts("scenario"), parts("case"), row.text("peer") != "", parts("backend")
+    return parts("scenario"), parts("case"), is_peer(row), parts("backend")
+
+
+def is_peer(row):
+    """A kernel of another project: a row of earlier versions says so, others where the file of the backend lies."""
+    return row.text("peer") != "" or "/lora_bench/peers/" in row.text("plugin")
 
 
 def keys_once(pairs):
@@ -251,8 +256,8 @@ def results(rows, value, note):
     counts = ", ".join(f"{len(left)} {why}" for why, left in left_out.items())
     without = [row for key in ("floor_ratio", "stream_ratio") for row in left_out.get(f"without {key}", [])]
     if any(row.text("peer") for row in without):
-        note("rows of peers have no floor; `lora-bench report OURS.jsonl --peers THEIRS.jsonl --out BOTH.jsonl` lends "
-             "them ours")
+        note("rows of peers of earlier versions have no floor; `lora-bench report OURS.jsonl THEIRS.jsonl --out "
+             "BOTH.jsonl` lends them ours")
     if not kept:
         hint = ("; --value stream_ratio or time_us draws rows without a floor" if "without floor_ratio" in left_out
                 else "")

@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kUsualValue = "floor_ratio";
 
 struct ReportCommand {
-  std::vector<std::string> files, peers, filters, cases, columns, out;
+  std::vector<std::string> files, filters, cases, columns, out;
   std::vector<std::string> pivot;  // DOWN x ACROSS
   std::string value, rank_by;
   bool markdown = false;
@@ -111,10 +111,8 @@ void refuse_own_input(const ReportCommand& command) {
     const std::filesystem::path found = std::filesystem::weakly_canonical(path, unknown);
     return unknown ? std::filesystem::path(path) : found;
   };
-  std::vector<std::string> read = command.files;
-  read.insert(read.end(), command.peers.begin(), command.peers.end());
   for (const std::string& out : command.out) {
-    for (const std::string& file : read) {
+    for (const std::string& file : command.files) {
       std::error_code unknown;  // two names of one file are seen only by what they lead to
       if (real(out) == real(file) || std::filesystem::equivalent(out, file, unknown)) {
         throw UsageError(fmt::format(
@@ -128,9 +126,8 @@ ExitCode execute(const ReportCommand& command, const Invocation& invocation) {
   refuse_idle_options(command);
   refuse_own_input(command);
   Results results = read_all(command.files);
-  if (!command.peers.empty()) {
-    results = with_peers(std::move(results), read_all(command.peers), command.rank_by);
-  }
+  lend_floors(results);
+  add_speedups(results.rows, command.rank_by);
   for (const std::string& warning : results.warnings) {
     print_note(warning);
   }
@@ -180,9 +177,6 @@ void add_report(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand("report", "render stored .jsonl results again, or pivot them");
   const auto command = std::make_shared<ReportCommand>();
   sub->add_option("file", command->files, "results, .jsonl")->required();
-  sub->add_option("--peers", command->peers, "rows of scripts/peers to stand beside them, .jsonl")
-      ->take_all()
-      ->allow_extra_args(false);
   sub->add_option("--filter", command->filters, "keep rows where COLUMN OP VALUE holds")
       ->take_all()
       ->allow_extra_args(false);

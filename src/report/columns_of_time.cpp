@@ -172,7 +172,7 @@ std::vector<Column> metric_columns() {
               "how many times the floor the launch takes between others", "alone_us / floor_us"},
              &Row::Floor::alone_ratio),
       column({"speedup", "speedup", "1",
-              "how many times as long the best PASSED peer takes; only with `report --peers`",
+              "how many times as long the best PASSED peer takes; filled by `report`",
               "least time_us of the peers of the case / time_us; with --rank-by alone_us of that"},
              &Row::Rates::speedup, {true, 1}),
       column({"bound_by", "bound by", "", "which term is the floor: memory, cache, flops or launch",

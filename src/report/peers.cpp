@@ -7,72 +7,18 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
-#include "core/error.h"
 #include "report/doubts.h"
 #include "report/screen.h"
 
 namespace lora_bench {
 namespace {
 
-bool is_peer(const Row& row) { return !row.id.peer.empty(); }
-
-bool same_names(const Row& left, const Row& right) {
-  return left.id.scenario == right.id.scenario && left.id.case_id == right.id.case_id;
-}
-
-// Our rows of a peer's case; a peer that measured another one under its name is refused.
-std::vector<const Row*> ours_of(const Row& peer, const Results& ours, const std::string& file) {
-  if (!is_peer(peer)) {
-    throw UsageError(
-        fmt::format("{}: {} on {} is no row of a peer (its 'peer' is empty); --peers takes what "
-                    "scripts/peers/run.py wrote",
-                    file, peer.id.case_id, peer.id.backend));
-  }
-  std::vector<const Row*> found;
-  for (const Row& own : ours.rows) {
-    if (!same_names(own, peer)) {
-      continue;
-    }
-    if (const std::string other = other_work(own, peer); !other.empty()) {
-      throw UsageError(fmt::format(
-          "{}: {} on {} cannot stand beside {}: {}; export the case anew from the scenario that "
-          "was run there",
-          file, peer.id.case_id, peer.id.backend, ours.file, other));
-    }
-    found.push_back(&own);
-  }
-  return found;
-}
-
-void refuse_doubtful(Row& peer) {
-  if (const std::string doubt = doubt_about_stored(peer);
-      peer.status == Status::kPassed && !doubt.empty()) {
-    peer.status = Status::kInvalid;
-    peer.message = doubt;
-  }
-}
-
-// The runner of peers knows no floor: what a file says of one is not taken.
-void forget_floor(Row& peer) {
-  peer.floor = {};
-  peer.tax.floor_us.reset();
-  peer.tax.ratio.reset();
-}
-
-void lend_floor(Row& peer, const std::vector<const Row*>& ours) {
-  for (const Row* own : ours) {
-    if (!peer.floor.stream_us && own->floor.stream_us && timed_alike(*own, peer)) {
-      peer.floor.us = own->floor.us;
-      peer.floor.stream_us = own->floor.stream_us;
-      peer.floor.bound_by = own->floor.bound_by;
-      peer.tax.floor_us = own->tax.floor_us;
-    }
-  }
-  derive_metrics(peer);
-  refuse_doubtful(peer);
+// Of rows of earlier versions the column peer says it, of others where the file of the backend
+// lies.
+bool is_peer(const Row& row) {
+  return !row.id.peer.empty() || row.id.plugin.find("/lora_bench/peers/") != std::string::npos;
 }
 
 void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {
@@ -84,60 +30,6 @@ void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {
       own.rates.speedup = std::min(own.rates.speedup.value_or(speedup), speedup);
     }
   }
-}
-
-void add_speedups(std::vector<Row>& rows, const std::string& rank_by) {
-  for (Row& row : rows) {
-    row.rates.speedup.reset();
-  }
-  for (const ScenarioGroup& scenario : group_rows(rows)) {
-    for (const CaseGroup& group : scenario.cases) {
-      const CaseGroup timed = timed_rows(group);
-      for (const Row* row : timed) {
-        if (!is_peer(*row)) {
-          add_speedup(rows[static_cast<std::size_t>(row - rows.data())], timed, rank_by);
-        }
-      }
-    }
-  }
-}
-
-// The devices that a file of peers has times of; one that was not read says only its own.
-std::vector<Context> devices_of(const Results& peers) {
-  return peers.timed_on.empty() ? std::vector{peers.context} : peers.timed_on;
-}
-
-// Beside rows of the host those of one GPU may stand, for their mode tells them apart.
-void refuse_several_devices(const Results& peers) {
-  std::map<std::string, Context> of_kind;
-  for (const Context& device : devices_of(peers)) {
-    const Context& known = of_kind.emplace(device.device_kind, device).first->second;
-    if (!same_device(known, device)) {
-      throw UsageError(fmt::format(
-          "{}: has times of two devices, '{}' ({}) and '{}' ({}); give rows of one of them",
-          peers.file, known.device_name, known.device_identity, device.device_name,
-          device.device_identity));
-    }
-  }
-}
-
-bool ran_on(const Results& peers, const std::string& identity) {
-  const std::vector<Context> devices = devices_of(peers);
-  return !identity.empty() &&
-         std::any_of(devices.begin(), devices.end(),
-                     [&](const Context& device) { return device.device_identity == identity; });
-}
-
-// What both files say of one machine: what was run there differs by its nature.
-std::vector<std::string> differences(const Results& ours, const Results& peers) {
-  Context machine = peers.context;
-  machine.seed = ours.context.seed;
-  machine.scenario_hash = ours.context.scenario_hash;
-  std::vector<std::string> warnings;
-  for (const std::string& difference : context_differences(ours.context, machine)) {
-    warnings.push_back(fmt::format("{} and {}: {}", ours.file, peers.file, difference));
-  }
-  return warnings;
 }
 
 // The median over its repeats stands for a backend.
@@ -324,28 +216,6 @@ std::string quotients_text(const Wins& wins) {
       wins.least, wins.most);
 }
 
-// A peer that could not run is installed, and its cases run again into the same file: what it
-// was skipped for is no longer so. The rows of a name that was run later, by their place.
-std::vector<Row> without_skipped_before(const std::vector<Row>& rows) {
-  const auto name_of = [](const Row& row) {
-    return std::tuple(row.id.scenario, row.id.case_id, row.id.backend, row.id.repetition);
-  };
-  std::map<std::tuple<std::string, std::string, std::string, std::int64_t>, std::size_t> last_run;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].status != Status::kSkipped) {
-      last_run[name_of(rows[i])] = i;
-    }
-  }
-  std::vector<Row> kept;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto later = last_run.find(name_of(rows[i]));
-    if (rows[i].status != Status::kSkipped || later == last_run.end() || later->second < i) {
-      kept.push_back(rows[i]);
-    }
-  }
-  return kept;
-}
-
 // Of what is shown the rivals too, which were timed as it was.
 std::vector<Row> of_cases_shown(const std::vector<Row>& shown, const std::vector<Row>& all) {
   std::map<std::pair<std::string, std::string>, CaseGroup> cases;
@@ -363,48 +233,59 @@ std::vector<Row> of_cases_shown(const std::vector<Row>& shown, const std::vector
   return rows;
 }
 
-// What to give instead of a file of which nothing fits.
-std::string none_left(const Results& ours) {
-  std::set<std::string> scenarios;
-  for (const Row& row : ours.rows) {
-    scenarios.insert(row.id.scenario);
-  }
-  return fmt::format("; no peer is left to show: run them on the cases of {}",
-                     fmt::join(scenarios, ", "));
+// Rows of peers of earlier versions have no floor of their own.
+void lend_floor(Row& peer, const Row& own) {
+  peer.floor.us = own.floor.us;
+  peer.floor.stream_us = own.floor.stream_us;
+  peer.floor.bound_by = own.floor.bound_by;
+  peer.tax.floor_us = own.tax.floor_us;
+  derive_metrics(peer);
 }
+
+// What a plugin says behind its file and hash.
+std::string versions_of(const Row& row) {
+  const std::string& plugin = row.id.plugin;
+  const std::size_t end = plugin.find(", ", plugin.rfind(" sha256:"));
+  return end == std::string::npos ? plugin : plugin.substr(end + 2);
+}
+
+bool wants_floor(const Row& row) { return !row.id.peer.empty() && !row.floor.stream_us; }
 
 }  // namespace
 
-Results with_peers(Results ours, const Results& peers, const std::string& rank_by) {
-  std::vector<Row> kept;
-  std::set<std::pair<std::string, std::string>> unknown;
-  refuse_several_devices(peers);
-  const bool one_device = ran_on(peers, ours.context.device_identity);
-  for (const Row& peer : without_skipped_before(peers.rows)) {
-    const std::vector<const Row*> own = ours_of(peer, ours, peers.file);
-    if (own.empty()) {
-      unknown.emplace(peer.id.scenario, peer.id.case_id);
-      continue;
+void lend_floors(Results& results) {
+  if (results.timed_on.size() > 1) {  // the floor is that of a device
+    return;
+  }
+  std::vector<Row>& rows = results.rows;
+  for (const ScenarioGroup& scenario : group_rows(rows)) {
+    for (const CaseGroup& group : scenario.cases) {
+      for (const Row* own : group) {
+        for (const Row* peer : group) {
+          if (own->floor.stream_us && wants_floor(*peer) && timed_alike(*own, *peer) &&
+              other_work(*own, *peer).empty()) {
+            lend_floor(rows[static_cast<std::size_t>(peer - rows.data())], *own);
+          }
+        }
+      }
     }
-    kept.push_back(peer);
-    refuse_doubtful(kept.back());  // before figures that contradict each other are made anew
-    forget_floor(kept.back());
-    if (one_device) {
-      lend_floor(kept.back(), own);
+  }
+}
+
+void add_speedups(std::vector<Row>& rows, const std::string& rank_by) {
+  for (Row& row : rows) {
+    row.rates.speedup.reset();
+  }
+  for (const ScenarioGroup& scenario : group_rows(rows)) {
+    for (const CaseGroup& group : scenario.cases) {
+      const CaseGroup timed = timed_rows(group);
+      for (const Row* row : timed) {
+        if (!is_peer(*row)) {
+          add_speedup(rows[static_cast<std::size_t>(row - rows.data())], timed, rank_by);
+        }
+      }
     }
   }
-  for (const std::vector<std::string>& warnings : {differences(ours, peers), peers.warnings}) {
-    ours.warnings.insert(ours.warnings.end(), warnings.begin(), warnings.end());
-  }
-  if (!unknown.empty()) {
-    ours.warnings.push_back(fmt::format("{}: {} that {} has not, left out; the first: {} of {}{}",
-                                        peers.file, cases_text(std::ssize(unknown)), ours.file,
-                                        unknown.begin()->second, unknown.begin()->first,
-                                        kept.empty() ? none_left(ours) : ""));
-  }
-  ours.rows.insert(ours.rows.end(), kept.begin(), kept.end());
-  add_speedups(ours.rows, rank_by);
-  return ours;
 }
 
 std::vector<std::string> notes_on_peers(const std::vector<Row>& shown, const std::vector<Row>& all,
@@ -433,7 +314,8 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& shown, const std
     notes.push_back(fmt::format("counted over all {} rows of these cases", rows.size()));
   }
   for (const Row& row : rows) {
-    const std::string note = fmt::format("{} is {}", row.id.backend, one_line(row.id.peer));
+    const std::string note = fmt::format(
+        "{} is {}", row.id.backend, one_line(row.id.peer.empty() ? versions_of(row) : row.id.peer));
     if (is_peer(row) && std::find(notes.begin(), notes.end(), note) == notes.end()) {
       notes.push_back(note);
     }

@@ -37,7 +37,7 @@ std::string file_stem(const std::string& case_id) {
   return stem;
 }
 
-// What a row says of the case, whatever runs it: scripts/peers makes rows of it.
+// What a row says of the case, whatever runs it.
 Json row_of(const Case& spec, const CaseStep& step) {
   const Json whole = Json::parse(to_json_line(describe_case(spec, step, "")));
   Json row;

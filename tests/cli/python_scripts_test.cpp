@@ -119,8 +119,6 @@ TEST_CASE("a command line that makes no sense is no wrong result of the small sc
                 "draw-wide.py: argument --points: invalid int value: 'x'");
   check_refused(run_process({python, kScripts + "draw-wide.py", "--points", "0"}), 1,
                 "draw-wide.py: --points 0: a scenario has one point at least");
-  check_refused(run_process({python, kScripts + "peers/unpack.py"}), 1,
-                "unpack.py: the following arguments are required: WHEEL, --to");
 }
 
 TEST_CASE("without NumPy the scripts name the Python that lacks it and how to install for it") {
@@ -129,7 +127,7 @@ TEST_CASE("without NumPy the scripts name the Python that lacks it and how to in
   static_cast<void>(folder.write("numpy.py", "raise ImportError('none')\n"));
   ProcessOptions options;
   options.environment = {{"PYTHONPATH", folder.folder()}, {"PYTHONDONTWRITEBYTECODE", "1"}};
-  for (const char* script : {"check_export.py", "produce_output.py", "peers/run.py"}) {
+  for (const char* script : {"check_export.py", "produce_output.py"}) {
     CAPTURE(script);
     const ProcessResult result = run_process({python, kScripts + script}, options);
     check_refused(result, 5, " has no NumPy: ");

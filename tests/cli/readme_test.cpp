@@ -41,9 +41,10 @@ std::vector<std::string> commands_of_readme() {
   return commands;
 }
 
-// What a README leaves to the reader, filled in; "" for what needs a GPU or would run these tests.
+// What a README leaves to the reader, filled in; "" for what needs a GPU or packages of Python, or
+// would run these tests.
 std::string runnable(std::string command) {
-  for (const char* left_out : {"scripts/", "naive", "sudo", "cmake", "pip "}) {
+  for (const char* left_out : {"scripts/", "naive", "sudo", "cmake", "pip ", "peer:"}) {
     if (contains(command, left_out)) {
       return "";
     }

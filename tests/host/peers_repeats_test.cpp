@@ -25,28 +25,21 @@ Results one_row() {
 Row of_peer(const char* backend, double time_us, double noise_us = 0.25) {
   Row row = fixed_rows().front();
   row.id.backend = backend;
-  row.id.peer = "1.2";
-  row.proof.levels = "bounded";
+  row.id.plugin = "/lib/lora_bench/peers/x.py sha256:1";
   row.time.us = row.time.q1_us = row.time.q3_us = time_us;
   row.time.min_us = time_us - noise_us;
   row.time.max_us = time_us + noise_us;
   row.time.noise_us = noise_us;
   row.time.samples_us.assign(6, time_us);
-  row.floor.us.reset();
-  row.floor.ratio.reset();
-  row.floor.bound_by.clear();
   derive_metrics(row);
   return row;
 }
 
-Results beside(const std::vector<Row>& rows, const std::string& identity = "example-cpu/8") {
-  Results ours = one_row();
-  ours.context.device_identity = identity;
-  Results peers;
-  peers.file = "peers.jsonl";
-  peers.context = ours.context;
-  peers.rows = rows;
-  return with_peers(std::move(ours), peers);
+Results beside(const std::vector<Row>& rows) {
+  Results all = one_row();
+  all.rows.insert(all.rows.end(), rows.begin(), rows.end());
+  add_speedups(all.rows);
+  return all;
 }
 
 std::vector<std::string> told_of(const std::vector<Row>& rows) {
@@ -102,10 +95,9 @@ TEST_CASE("a row that was read and contradicts itself is nobody's best time") {
   CHECK(timed_rows({&sound, &read.rows.back(), &peer}).size() == 1);
   Results ours = read;
   ours.rows.erase(ours.rows.begin());
-  Results peers;
-  peers.context = ours.context;
-  peers.rows = {peer};
-  const std::vector<Row> all = with_peers(ours, peers).rows;
+  std::vector<Row> all = ours.rows;
+  all.push_back(peer);
+  add_speedups(all);
   CHECK_FALSE(all.front().rates.speedup);
   CHECK(told_of(all).front() == "1 case without a time of both sides");
 }
@@ -125,19 +117,4 @@ TEST_CASE("the widest noise of its repeats is that of a backend, wherever it sta
     CHECK(told_of(beside(order).rows).front() == "within the noise in 1 of 1 case");
   }
   CHECK(told_of(beside({narrow, narrow}).rows).front() == "cpu fastest in 1 of 1 case");
-}
-
-TEST_CASE("files that name no device are of no one device: no floor is lent") {
-  CHECK(beside({of_peer("vllm", 50)}).rows.back().floor.us == 20.0);
-  CHECK_FALSE(beside({of_peer("vllm", 50)}, "").rows.back().floor.us.has_value());
-}
-
-TEST_CASE("a SKIPPED repetition of a peer stays where another one was run") {
-  Row skipped = of_peer("vllm", 50);
-  skipped.status = Status::kSkipped;
-  skipped.time.us.reset();
-  Row run = of_peer("vllm", 50);
-  CHECK(beside({skipped, run}).rows.size() == 2);
-  run.id.repetition = 1;
-  CHECK(beside({skipped, run}).rows.size() == 3);
 }

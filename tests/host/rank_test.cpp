@@ -123,25 +123,21 @@ TEST_CASE("files of tables are ranked, others keep the order of the run") {
 
 TEST_CASE("speedup and who is fastest are by the time that ranks; a peer without it has none") {
   std::vector<Row> rows = rivals();
-  Results ours{"ours.jsonl", fixed_context(), {rows[1]}, {}};
   Row quick = rows[2], older = rows[0];
   for (Row* peer : {&quick, &older}) {
-    peer->id.peer = "some 1.0";
-    peer->proof.levels = "bounded";
+    peer->id.plugin = "/lib/lora_bench/peers/some.py sha256:1";
   }
-  Results peers{"peers.jsonl", fixed_context(), {quick}, {}};
-  const Results by_time = with_peers(ours, peers);
-  CHECK(by_time.rows.front().rates.speedup == near(1.5));
-  CHECK(notes_on_peers(by_time.rows, by_time.rows).front() == "linked fastest in 1 of 1 case");
-  const Results by_alone = with_peers(ours, peers, "alone_us");
-  CHECK(by_alone.rows.front().rates.speedup == near(0.9));
-  CHECK(notes_on_peers(by_alone.rows, by_alone.rows, "alone_us").front() ==
-        "plain fastest in 1 of 1 case");
+  std::vector<Row> both{rows[1], quick};
+  add_speedups(both);
+  CHECK(both.front().rates.speedup == near(1.5));
+  CHECK(notes_on_peers(both, both).front() == "linked fastest in 1 of 1 case");
+  add_speedups(both, "alone_us");
+  CHECK(both.front().rates.speedup == near(0.9));
+  CHECK(notes_on_peers(both, both, "alone_us").front() == "plain fastest in 1 of 1 case");
   CHECK(ranked_noise_us(rows[1], "alone_us") == 0.25);
   CHECK(ranked_noise_us(rows[1], "") == 0.125);
-  peers.rows = {older};
-  const Results without = with_peers(ours, peers, "alone_us");
-  CHECK_FALSE(without.rows.front().rates.speedup.has_value());
-  CHECK(notes_on_peers(without.rows, without.rows, "alone_us").front() ==
-        "1 case without a time of both sides");
+  both = {rows[1], older};
+  add_speedups(both, "alone_us");
+  CHECK_FALSE(both.front().rates.speedup.has_value());
+  CHECK(notes_on_peers(both, both, "alone_us").front() == "1 case without a time of both sides");
 }

@@ -122,27 +122,6 @@ class WhatIsDrawn(PlotTest):
         self.assertEqual(self.drawn(kind, self.folder / rows, *shlex.split(settings))[0],
                          texts_of((ROOT / picture).read_text(encoding="utf-8")))
 
-    def test_rows_of_peers_are_drawn_beside_those_that_were_not_proved(self):
-        tool = os.environ.get("LORA_BENCH_BINARY")
-        if not tool:
-            self.skipTest("LORA_BENCH_BINARY is not set")
-        cases, out = self.folder / "cases", self.folder / "peers.jsonl"
-        export = [tool, "export", "smoke", "--case", "decode1-rank8", "--backends", "cpu", "--to", cases]
-        subprocess.run(export, check=True, capture_output=True)
-        thrower = self.folder / "thrower.py"
-        thrower.write_text("from peer_numpy import *\ndef launch(state, operands):\n    raise ValueError('no')\n",
-                           encoding="utf-8")
-        for peer, *more in (["numpy"], ["vllm", "--unpacked", self.folder / "nothing"], [thrower]):
-            subprocess.run([sys.executable, ROOT / "scripts/peers/run.py", "--tool", tool, "--cases", cases, "--peer",
-                            peer, "--out", out, *more], check=False, capture_output=True,
-                           env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
-        texts, said = self.drawn("bars", out, "--value", "time_us")
-        self.assertIn("numpy", texts)
-        self.assertIn("1 SKIPPED, the first: decode1-rank8 on vllm", said)
-        self.assertIn("1 ERROR, the first: decode1-rank8 on thrower", said)
-        self.assertIn("1 without stream_ratio, 1 ERROR, 1 SKIPPED",
-                      self.refused("bars", out))
-
     def test_both_forms_of_rows_that_the_tool_writes_now_are_read(self):
         tool = os.environ.get("LORA_BENCH_BINARY")
         if not tool:
@@ -266,7 +245,7 @@ class WhatIsRefused(PlotTest):
                 (written("header.csv", head + "\n"), "header.csv: holds no row"),
                 (written("short.csv", head + "\nsmoke,a\n"), "short.csv:2: more or fewer cells than the header"),
                 (written("columns.csv", "case,backend\na,cpu\n"), "columns.csv:2: no column 'scenario'; give a file as "
-                                                                   "`lora-bench run --out` or scripts/peers/run.py")):
+                                                                   "`lora-bench run --out` writes it")):
             with self.subTest(file.name):
                 self.assertIn(sentence, self.refused("bars", file))
 

@@ -49,12 +49,14 @@ class OrderOfRows(PlotTest):
                           "decode32-rank16"])
 
     def test_peers_stand_behind_backends_of_ours(self):
-        rows = self.stored(SMOKE)
-        for row in rows:
-            if row["backend"] == "cpu":
-                row.update(peer="cpu 1.0", levels="bounded")  # the one that a peer is proved at
-        texts, _ = self.drawn("bars", self.written(rows))
-        self.assertEqual([text for text in texts if re.fullmatch("cpu|mutant:none", text)], ["mutant:none", "cpu"])
+        old = {"peer": "cpu 1.0", "levels": "bounded"}  # the one that a peer was proved at
+        for told in (old, {"plugin": "/usr/share/lora-bench/python/lora_bench/peers/cpu.py sha256:1"}):
+            rows = self.stored(SMOKE)
+            for row in rows:
+                if row["backend"] == "cpu":
+                    row.update(told)
+            texts, _ = self.drawn("bars", self.written(rows))
+            self.assertEqual([text for text in texts if re.fullmatch("cpu|mutant:none", text)], ["mutant:none", "cpu"])
 
 
 class CurveOfAllPoints(PlotTest):
@@ -128,7 +130,7 @@ class CurveOfAllPoints(PlotTest):
     def test_rows_of_peers_without_a_floor_tell_where_to_get_it(self):
         texts, said = self.drawn("curve", WIDE, VLLM)
         self.assertIn("Not drawn: 158 without stream_ratio, 2 FAILED", texts)
-        self.assertIn("rows of peers have no floor; `lora-bench report OURS.jsonl --peers THEIRS.jsonl --out "
+        self.assertIn("rows of peers of earlier versions have no floor; `lora-bench report OURS.jsonl THEIRS.jsonl --out "
                       "BOTH.jsonl` lends them ours", said)
 
     def test_more_cases_than_bars_have_room_for_are_sent_to_the_curve(self):

@@ -49,10 +49,11 @@ def _is_here(module):
 
 
 def backends(functions, load, device="cuda", **declared):
-    """lora_bench.backend of a peer's functions. What `load` returns are the versions of what runs; where it raises
-    Missing, they are backends all the same, and each of their rows is SKIPPED with the reason."""
+    """lora_bench.backend of a peer's functions. What `load` returns rows say of what runs, beside the versions of what
+    the file imported by name; where it raises Missing, they are backends all the same, and each of their rows is
+    SKIPPED with the reason."""
     try:
-        declared["versions"] = [load()]
+        declared["versions"] = [told for told in [load()] if told]
     except Missing as missing:
         reason = str(missing)
         device, declared = "cpu", {"supports": lambda problem: reason}

@@ -40,7 +40,30 @@ def logits(step):
     linear(step)
 
 
+def shrink(step):
+    """The steps of our `cublas`: a product a slice with an fp32 result, and the scale. What lies above a rank makes lanes
+    of h that nobody asks for."""
+    batch, runs = step.problem.once(runs_of)
+    x, h, scale = _torch.x_of(step), _torch.view(step.h), _torch.view(step.scale)
+    weights = [_torch.view(a) for a in step.a]
+    with batch.memory():
+        for adapter, index, run in runs:
+            inputs = x[index] if run else x.index_select(0, index)
+            for i, a in enumerate(weights):
+                part = product(inputs, a[adapter].T)
+                if step.scale_at == "shrink":
+                    part.mul_(scale[adapter])
+                h[i, index] = part.to(h.dtype)
+
+
+def product(left, right):
+    return torch.mm(left, right, out_dtype=torch.float32) if left.is_cuda else left.float() @ right.float()
+
+
 peers.backends([linear, logits], load, device="cuda" if _torch.has_gpu() else "cpu", supports=_torch.supports,
                prepared_bytes=lambda problem: _torch.packed_a(problem).bytes, prepare=_torch.prepare_packed_a,
                summation="cuBLAS, fp32 sums; h in 16 bits; y added inside the product",
                **_torch.declared(known_order=False, scaled_b=True, rounds_delta=False))
+peers.backends([shrink], load, device="cuda" if _torch.has_gpu() else "cpu", supports=_torch.supports_shrink,
+               summation="cuBLAS, fp32 sums; h in fp32 until it is stored", batch_invariant=False,
+               unit_roundoff=2.0**-23)
