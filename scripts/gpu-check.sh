@@ -3,8 +3,8 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock peers peers-wide tax profile
-#     counters; default: all but peers and peers-wide, which need PyTorch, tax, profile, which needs ncu, and counters,
+#     parts, in this order: tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax
+#     profile counters; default: all but python, peers and peers-wide, which need PyTorch, tax, profile, which needs ncu, and counters,
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins,
@@ -23,7 +23,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^#/s/^# \?//p}' "$0"
   exit 0
 fi
-known="tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock peers peers-wide tax profile counters"
+known="tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax profile counters"
 parts=("$@")
 ((${#parts[@]})) || parts=(tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock)
 for part in "${parts[@]}"; do  # before anything is built or run
@@ -74,6 +74,14 @@ record() {
 all_peers=peer:vllm,peer:sglang-csgmv,peer:sglang-triton,peer:sglang-triton-v2,peer:sglang-uno-cublas
 all_peers+=,peer:torch-loop,peer:torch-bmm,peer:torch-grouped
 tuned_peers=vllm-tuned=peer:vllm,csgmv-tuned=peer:sglang-csgmv,triton-v2-tuned=peer:sglang-triton-v2
+
+# A kernel of Triton: proved, timed, and what the way through the program adds to its time.
+python() {
+  local example=examples/python/triton_linear.py
+  record python-verify "$tool" verify smoke --backends "$example" --quiet
+  record python-anchors "$tool" run anchors --backends "auto,$example" --out "$out/python-anchors.jsonl" --quiet
+  LORA_BENCH_BINARY=$tool record python-door scripts/door_cost.py
+}
 
 # Other people's kernels on the anchors as shipped, with tuned files too where there are any, and whether Python costs time.
 peers() {
@@ -194,6 +202,7 @@ run_part() {
     fuzz) record fuzz fuzz_in_processes ;;
     sanitize) LORA_BENCH_BUILD=$build record sanitize scripts/sanitize.sh ;;
     clock) record clock scripts/check-clock.py --tool "$tool" --backends bgmv,grouped,chunked,panel,auto ;;
+    python) python ;;
     peers) peers ;;
     peers-wide) peers_wide ;;
     tax) tax ;;

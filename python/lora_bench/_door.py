@@ -5,6 +5,8 @@ src/ops/python_plugin.cpp calls `load` and reads what it leaves in an `Answer`.
 
 import contextlib
 import ctypes
+import importlib
+import os
 import platform
 import runpy
 import sys
@@ -223,6 +225,19 @@ def _libraries(names):
     return ", ".join(told + _declared.told_versions)
 
 
+def _begin(file):
+    """Has the file import what lies beside it, as it is now and not as it was before a change."""
+    folder = os.path.dirname(file)
+    if folder.startswith(os.path.dirname(os.path.abspath(__file__))):
+        return  # of this package, whose files are named after libraries
+    if folder not in sys.path:
+        sys.path.append(folder)
+    for name, module in list(sys.modules.items()):
+        if os.path.dirname(getattr(module, "__file__", None) or "") == folder:
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
 def load(file, address):
     """Runs the file and leaves the address of its descriptor, or a message, at `address`."""
     answer = Answer.from_address(address)
@@ -230,6 +245,7 @@ def load(file, address):
     try:
         _declared.declared.clear()
         _declared.told_versions.clear()
+        _begin(file)
         names = runpy.run_path(file, run_name="lora_bench_backend")
         functions = list(_declared.declared)
         if not functions:

@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "cli/again.h"
 #include "cli/invocation.h"
 #include "cli/selection.h"
 #include "cli/supervised.h"
@@ -30,7 +31,7 @@ struct RunOptions {
   std::vector<std::string> columns;
   std::string resume, samples_to, rank_by;
   bool relations = false, no_time = false, profile = false, shuffle = false, quiet = false;
-  bool isolate = false, serve_rows = false, touch = false, counters = false;
+  bool isolate = false, serve_rows = false, touch = false, counters = false, watch = false;
   std::int64_t repeat = 1;
 };
 
@@ -116,14 +117,7 @@ RunRequest request_of(const RunOptions& options, const Invocation& invocation) {
   return request;
 }
 
-ExitCode execute(const RunOptions& options, const Invocation& invocation) {
-  const RunRequest request = request_of(options, invocation);
-  if (options.serve_rows) {
-    return serve_rows(request);
-  }
-  if (const auto code = supervised(request, invocation.argv, Makes::kRows)) {
-    return *code;
-  }
+ExitCode work(const RunRequest& request, const RunOptions& options, const Invocation& invocation) {
   const std::vector<PlannedRow> planned = plan_rows(request);
   if (options.profile) {
     const ProfileReport report = profile(request, planned);
@@ -151,12 +145,28 @@ ExitCode execute(const RunOptions& options, const Invocation& invocation) {
     table->row(row);
   }
   table->finish();
-  print_result(
-      text.str() +
-      render_model_steps(model_steps(report.rows, report.rows, layers_of_models()), false) +
-      failure_report(report.rows, kFailuresUnderTable));
+  const std::string steps =
+      render_model_steps(model_steps(report.rows, report.rows, layers_of_models()), false);
+  const std::string failures = failure_report(report.rows, kFailuresUnderTable);
+  print_result(options.watch ? failures + text.str() + steps : text.str() + steps + failures);
   print_note(notes + run_summary(report));
   return report.exit;
+}
+
+ExitCode execute(const RunOptions& options, const Invocation& invocation) {
+  const RunRequest request = request_of(options, invocation);
+  if (options.serve_rows) {
+    return serve_rows(request);
+  }
+  if (options.watch) {
+    refuse_unwatchable(request);
+  }
+  const auto start = [&] { return supervised(request, invocation.argv, Makes::kRows); };
+  if (const auto code = options.watch ? start_at_changes(request, start) : start()) {
+    return *code;
+  }
+  const auto turn = [&] { return work(request, options, invocation); };
+  return options.watch ? run_at_changes(request, turn) : turn();
 }
 
 }  // namespace
@@ -199,6 +209,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->excludes(no_time);
   command->add_flag("--isolate", options->isolate,
                     "each backend in a process of its own: a crash costs one row");
+  command->add_flag("--watch", options->watch,
+                    "again whenever the file of a plugin changes, failures first, until Ctrl-C");
   command->add_flag("--serve-rows", options->serve_rows)->group("");  // run/worker.h
   command->add_flag("--quiet", options->quiet, "no progress on stderr");
   command->callback([options, command, &invocation] {

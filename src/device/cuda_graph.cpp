@@ -67,6 +67,37 @@ std::vector<CudaGraph> captured(const std::function<void()>& enqueue,
 
 }  // namespace
 
+CudaRecording::CudaRecording(const std::function<void()>& enqueue, cudaStream_t stream)
+    : graph_(std::move(captured(enqueue, {&stream, 1}).front())),
+      executable_(instantiated(graph_, stream)) {}
+
+void CudaRecording::enqueue(cudaStream_t stream) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t into = nullptr;
+  const cudaGraphNode_t* before = nullptr;
+  std::size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges = nullptr;
+  LORA_BENCH_CUDA_CHECK(
+      cudaStreamGetCaptureInfo(stream, &status, nullptr, &into, &before, &edges, &count));
+#else
+  LORA_BENCH_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, nullptr, &into, &before, &count));
+#endif
+  if (status != cudaStreamCaptureStatusActive) {
+    LORA_BENCH_CUDA_CHECK(cudaGraphLaunch(executable_.get(), stream));
+    return;
+  }
+  cudaGraphNode_t node = nullptr;
+  LORA_BENCH_CUDA_CHECK(cudaGraphAddChildGraphNode(&node, into, before, count, graph_.get()));
+#if CUDART_VERSION >= 13000
+  LORA_BENCH_CUDA_CHECK(cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
+                                                            cudaStreamSetCaptureDependencies));
+#else
+  LORA_BENCH_CUDA_CHECK(
+      cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies));
+#endif
+}
+
 CudaGraphExec record_graph(const std::function<void()>& enqueue, cudaStream_t stream) {
   return instantiated(captured(enqueue, {&stream, 1}).front(), stream);
 }

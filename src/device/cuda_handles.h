@@ -56,6 +56,17 @@ using CudaGraphExec = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
 // What `enqueue` puts on `stream`, as a graph that is ready to be launched. Kernels must have been
 // launched once before: loading them cannot be recorded.
 [[nodiscard]] CudaGraphExec record_graph(const std::function<void()>& enqueue, cudaStream_t stream);
+// The same, to be put on streams again and again, those that are themselves being recorded too, of
+// which it becomes a part: a graph may not be launched there.
+class CudaRecording {
+ public:
+  CudaRecording(const std::function<void()>& enqueue, cudaStream_t stream);
+  void enqueue(cudaStream_t stream) const;
+
+ private:
+  CudaGraph graph_;
+  CudaGraphExec executable_;
+};
 // What it puts on the streams of several GPUs, a graph for each: GPU i has stream i.
 [[nodiscard]] std::vector<CudaGraphExec> record_graphs(const std::function<void()>& enqueue,
                                                        std::span<const cudaStream_t> streams);

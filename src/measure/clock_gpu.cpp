@@ -19,6 +19,7 @@
 #include "device/nvml.h"
 #include "kernels/measure/probes.h"
 #include "measure/clock_watch.h"
+#include "measure/device_gate.h"
 
 namespace lora_bench {
 namespace {
@@ -45,86 +46,6 @@ Conditions gpu_conditions(const std::string& identity) {
   now.load = std::numeric_limits<double>::quiet_NaN();
   return now;
 }
-
-// Holds a CUDA stream while the host queues work behind it. The word that opens it lies in host
-// memory that the device reads, so that opening needs no call of CUDA.
-class DeviceGate {
- public:
-  DeviceGate() {
-    void* memory = nullptr;
-    LORA_BENCH_CUDA_CHECK(cudaHostAlloc(&memory, sizeof(Words), cudaHostAllocMapped));
-    words_ = static_cast<volatile Words*>(memory);
-    words_->open = 1;
-    words_->timed_out = 0;
-  }
-  ~DeviceGate() {
-    open();
-    LORA_BENCH_CUDA_REPORT(cudaFreeHost(const_cast<Words*>(words_)));
-  }
-  DeviceGate(const DeviceGate&) = delete;
-  DeviceGate& operator=(const DeviceGate&) = delete;
-
-  // The stream goes on after open(), or by itself after half a second.
-  void close(cudaStream_t stream) {
-    constexpr unsigned long long kTimeoutNs = 500'000'000;
-    words_->open = 0;
-    words_->timed_out = 0;
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    // With unified addressing the device knows mapped memory by the address of the host.
-    LORA_BENCH_CUDA_CHECK(
-        kernels::launch_gate(&words_->open, &words_->timed_out, kTimeoutNs, stream));
-  }
-  void open() {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    words_->open = 1;
-  }
-  // Whether the gate that was closed last went on by itself; ask after a synchronisation.
-  [[nodiscard]] bool timed_out() const { return words_->timed_out != 0; }
-
- private:
-  struct Words {
-    unsigned open;
-    unsigned timed_out;
-  };
-  volatile Words* words_ = nullptr;
-};
-
-// Clocks of the multiprocessors before a sequence and after it, in host memory that the device
-// writes. Its launches are no part of what is timed.
-class ClockMarker {
- public:
-  explicit ClockMarker(unsigned multiprocessors) : multiprocessors_(multiprocessors) {
-    void* memory = nullptr;
-    LORA_BENCH_CUDA_CHECK(
-        cudaHostAlloc(&memory, places() * sizeof(std::int64_t), cudaHostAllocMapped));
-    marks_ = static_cast<std::int64_t*>(memory);
-  }
-  ~ClockMarker() { LORA_BENCH_CUDA_REPORT(cudaFreeHost(marks_)); }
-  ClockMarker(const ClockMarker&) = delete;
-  ClockMarker& operator=(const ClockMarker&) = delete;
-
-  void before(cudaStream_t stream) {
-    std::fill_n(marks_, places(), 0);
-    mark(0, stream);
-  }
-  void after(cudaStream_t stream) { mark(2, stream); }
-  // Between both; ask after a synchronisation.
-  [[nodiscard]] double mhz() const { return mean_mhz({part(0), part(1)}, {part(2), part(3)}); }
-
- private:
-  // Clocks and ns before, then both after.
-  [[nodiscard]] std::size_t places() const { return std::size_t{4} * multiprocessors_; }
-  [[nodiscard]] std::span<std::int64_t> part(unsigned number) const {
-    return {marks_ + std::size_t{number} * multiprocessors_, multiprocessors_};
-  }
-  void mark(unsigned number, cudaStream_t stream) {
-    LORA_BENCH_CUDA_CHECK(kernels::launch_mark_clocks(part(number).data(), part(number + 1).data(),
-                                                      multiprocessors_, stream));
-  }
-
-  unsigned multiprocessors_;
-  std::int64_t* marks_ = nullptr;
-};
 
 // Launches that may wait behind a closed gate: at about 1024 kernels the host blocks inside the
 // launch. A launch of a backend may be several kernels.
@@ -186,19 +107,16 @@ class DeviceClock final : public Clock {
     return seconds;
   }
 
-  // A graph that is launched on a stream that records becomes a part of the recording.
   [[nodiscard]] Launch kept(Launch launch) override {
     if (mode_ != LaunchMode::kGraph) {
       return launch;
     }
     launch(Stream{stream_.get()});
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
-    const auto recorded = std::make_shared<const CudaGraphExec>(
-        record_graph([&] { launch(Stream{stream_.get()}); }, stream_.get()));
-    return [recorded](Stream stream) {
-      LORA_BENCH_CUDA_CHECK(
-          cudaGraphLaunch(recorded->get(), static_cast<cudaStream_t>(stream.handle)));
-    };
+    const auto recorded = std::make_shared<const CudaRecording>(
+        [&] { launch(Stream{stream_.get()}); }, stream_.get());
+    return
+        [recorded](Stream stream) { recorded->enqueue(static_cast<cudaStream_t>(stream.handle)); };
   }
 
   [[nodiscard]] Conditions conditions() override { return gpu_conditions(identity_); }
@@ -220,8 +138,22 @@ class DeviceClock final : public Clock {
     CudaGraphExec executable;
   };
 
+  struct Enclosed {
+    double seconds = 0;
+    double busy_after_stop =
+        0;  // seconds that the host waited for the device beyond the stop event
+  };
+
   template <typename Enqueue>
-  double timed(Enqueue enqueue) {
+  double timed(const Enqueue& enqueue) {
+    const Enclosed run = enclosed(enqueue);
+    mhz_of_run_ = std::fmin(mhz_of_run_, marker_.mhz());
+    watch_for_strays(run);
+    return run.seconds;
+  }
+
+  template <typename Enqueue>
+  Enclosed enclosed(const Enqueue& enqueue) {
     LORA_BENCH_CUDA_CHECK(cudaDeviceSynchronize());
     gate_.close(stream_.get());
     try {
@@ -246,23 +178,29 @@ class DeviceClock final : public Clock {
     }
     float milliseconds = 0;
     LORA_BENCH_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()));
-    mhz_of_run_ = std::fmin(mhz_of_run_, marker_.mhz());
-    const double seconds = static_cast<double>(milliseconds) / 1000;
-    watch_for_strays(seconds, idle - stopped);
-    return seconds;
+    return {static_cast<double>(milliseconds) / 1000, idle - stopped};
   }
 
-  // Work on a stream of its own outlives the stop event, and the events lie. One late wake-up of
-  // the host looks the same, five in a row do not.
-  void watch_for_strays(double seconds, double busy_after_stop) {
+  // Work on a stream of its own outlives the stop event, and the events lie. A host that wakes up
+  // late looks the same, but does so after a sequence of nothing too.
+  void watch_for_strays(const Enclosed& run) {
     constexpr double kLeastSeconds = 100e-6;
     constexpr int kInARow = 5;
-    strays_ = busy_after_stop > std::max(kLeastSeconds, seconds / 4) ? strays_ + 1 : 0;
-    if (strays_ >= kInARow) {
+    const double allowed = std::max(kLeastSeconds, run.seconds / 4);
+    strays_ = run.busy_after_stop > allowed ? strays_ + 1 : 0;
+    if (strays_ < kInARow) {
+      return;
+    }
+    strays_ = 0;
+    double of_host = 0;
+    for (int turn = 0; turn < kInARow; ++turn) {
+      of_host = std::max(of_host, enclosed([] {}).busy_after_stop);
+    }
+    if (run.busy_after_stop - of_host > allowed) {
       throw CaseError(fmt::format(
           "the device is busy for {:.0f} us after the sequence of {:.0f} us ended: the backend "
           "works on another stream than the one it was given",
-          busy_after_stop * 1e6, seconds * 1e6));
+          run.busy_after_stop * 1e6, run.seconds * 1e6));
     }
   }
 

@@ -215,6 +215,50 @@ TEST_CASE("metadata made in Python is proved, timed and told its fault") {
   CHECK(contains(wrong.out, "token_order"));
 }
 
+// A file that mends itself while its first turn runs, and asks to end in the last.
+TEST_CASE("a watched file is proved again when it has changed, and so is what it imports") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  const std::string factor = folder.write("factor.py", "FACTOR = 2\n");
+  std::string text = read_file(kExample);
+  const auto replace = [&](const std::string& line, const std::string& by) {
+    const std::size_t at = text.find(line);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, line.size(), by);
+  };
+  replace("import numpy as np\n",
+          "import numpy as np\nimport os, signal\nfrom factor import FACTOR\n");
+  replace("* scale[adapter]", "* scale[adapter] * FACTOR");
+  replace("    x, y, scale =",
+          "    if FACTOR == 1: os.kill(os.getppid(), signal.SIGINT)\n"
+          "    with open('" +
+              factor +
+              "', 'w') as file: file.write('FACTOR = 1 # mended\\n')\n"
+              "    x, y, scale =");
+  const ProcessResult result =
+      run_with(python, {"run", "smoke", "--case", "decode8-rank8", "--no-time", "--quiet",
+                        "--watch", "--backends", folder.write("mine.py", text)});
+  CAPTURE(result.out);
+  CAPTURE(result.err);
+  CHECK(contains(result.err, "waiting for a change of "));
+  const std::size_t failed = result.out.find("FAILED smoke decode8-rank8 on mine");
+  const std::size_t table = result.out.find("1 FAILED");
+  const std::size_t passed = result.out.find("1 PASSED");
+  CHECK(failed < table);
+  CHECK(table < passed);
+  CHECK(passed != std::string::npos);
+}
+
+TEST_CASE("what cannot be watched is refused before any work") {
+  const ProcessResult nothing = run_tool({"run", "smoke", "--watch", "--backends", "cpu"});
+  CHECK(nothing.exit_code == 1);
+  CHECK(contains(nothing.err, "--watch waits for the file of a plugin to change"));
+  const ProcessResult stored =
+      run_tool({"run", "smoke", "--watch", "--backends", kExample, "--out", "rows.jsonl"});
+  CHECK(stored.exit_code == 1);
+  CHECK(contains(stored.err, "leave them out"));
+}
+
 TEST_CASE("memory that a kernel in Python keeps is seen") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   const ProcessResult leaks =

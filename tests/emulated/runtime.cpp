@@ -198,10 +198,25 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 // A recording has the number of its address.
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                     unsigned long long* number, cudaGraph_t*,
+                                     unsigned long long* number, cudaGraph_t* graph,
                                      const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
-  *number = reinterpret_cast<std::uintptr_t>(at(stream).recorded);
+  if (number != nullptr) {
+    *number = reinterpret_cast<std::uintptr_t>(at(stream).recorded);
+  }
+  if (graph != nullptr) {
+    *graph = at(stream).recorded;
+  }
   return cudaStreamIsCapturing(stream, status);
+}
+// What is recorded is one line of work, whatever it is said to depend on.
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t*, cudaGraph_t graph, const cudaGraphNode_t*,
+                                       size_t, cudaGraph_t child) {
+  graph->work.insert(graph->work.end(), child->work.begin(), child->work.end());
+  return cudaSuccess;
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t, cudaGraphNode_t*,
+                                                const cudaGraphEdgeData*, size_t, unsigned) {
+  return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = at(stream).recorded;
@@ -217,6 +232,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (at(stream).recorded != nullptr) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
   for (const std::function<void()>& work : executable->work) {
     enqueue(stream, work);
   }

@@ -49,6 +49,32 @@ TEST_CASE("a sequence of n launches takes about n times as long as one") {
   }
 }
 
+TEST_CASE("a launch that is kept is asked for twice and repeated as often as it is timed") {
+  LORA_BENCH_NEED_GPU()
+  const lora_bench::Problem problem = problem_of(workload_case(512, 8));
+  const auto memory = lora_bench::make_device_memory();
+  const LoadedProblem loaded(problem, draw_tensors(problem, lora_bench::Fill::kTiming, 1), *memory);
+  const auto naive = lora_bench::make_naive_backend();
+  int asked = 0;
+  const lora_bench::Launch launch = [&](Stream stream) {
+    ++asked;
+    naive->launch(problem, loaded.operands, stream);
+  };
+  const auto clock = lora_bench::make_device_clock(LaunchMode::kGraph);
+  const std::vector<lora_bench::Launch> kept(100, clock->kept(launch));
+  CHECK(asked == 2);
+  clock->load(1, kept);
+  lora_bench::load_alone(*clock, clock->separator(), kept);
+  const double repeated = least_of_ten(*clock, 1);
+  CHECK(least_of_ten(*clock, lora_bench::kAlone) > repeated);
+  CHECK(asked == 2);
+  clock->load(1, std::vector<lora_bench::Launch>(100, launch));
+  CHECK(asked == 202);
+  const double ratio = repeated / least_of_ten(*clock, 1);
+  CHECK(ratio > 0.8);
+  CHECK(ratio < 1.25);
+}
+
 TEST_CASE("a kernel that takes no early start adds between separators what it takes back to back") {
   LORA_BENCH_NEED_GPU()
   lora_bench::Case spec = workload_case(512, 8);
