@@ -44,7 +44,7 @@ std::vector<std::string> commands_of_readme() {
 // What a README leaves to the reader, filled in; "" for what needs a GPU or packages of Python, or
 // would run these tests.
 std::string runnable(std::string command) {
-  for (const char* left_out : {"scripts/", "naive", "sudo", "cmake", "pip ", "peer:"}) {
+  for (const char* left_out : {"scripts/", "naive", "sudo", "cmake", "pip ", "-m venv", "peer:"}) {
     if (contains(command, left_out)) {
       return "";
     }
