@@ -1,7 +1,7 @@
 # What `cmake --install` and `cpack` lay down. The binary finds its scenarios by ../share.
 include(GNUInstallDirs)
 if(LORA_BENCH_PROGRAM)
-  install(IMPORTED_RUNTIME_ARTIFACTS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(PROGRAMS ${LORA_BENCH_PROGRAM} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME lora-bench)
 else()
   install(TARGETS lora-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
