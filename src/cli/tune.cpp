@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "ops/auto_choice.h"
+#include "ops/python_plugin.h"
 #include "report/output_file.h"
 #include "report/screen.h"
 #include "run/case_runner.h"
@@ -25,7 +26,7 @@ namespace {
 
 struct TuneOptions {
   Selection selection;
-  std::string out, rank_by;
+  std::string out, rank_by, engine;
   double limit_s = 600;
   bool quiet = false;
 };
@@ -85,8 +86,29 @@ void refuse_idle_options(const Selection& selection) {
   }
 }
 
+// The search is in Python, as what it tries is: python/lora_bench/peers/_tune.py.
+ExitCode tune_engine(const TuneOptions& options) {
+  if (!options.rank_by.empty() || !options.selection.filters.empty()) {
+    throw UsageError(
+        "--for searches by time_us and over whole scenarios or --case: leave out "
+        "--rank-by and --filter");
+  }
+  std::vector<std::string> words{"tune", "--for", options.engine, "--out", options.out};
+  for (const auto& [option, values] : {std::pair("--case", &options.selection.cases),
+                                       std::pair("--set", &options.selection.overrides)}) {
+    for (const std::string& value : *values) {
+      words.insert(words.end(), {option, value});
+    }
+  }
+  words.insert(words.end(), options.selection.files.begin(), options.selection.files.end());
+  return static_cast<ExitCode>(run_python_module("lora_bench.peers", words));
+}
+
 ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
   refuse_idle_options(options.selection);
+  if (!options.engine.empty()) {
+    return tune_engine(options);
+  }
   RunRequest request = request_for(options.selection);
   request.backends = {"auto"};
   const std::vector<PlannedRow> rows = plan_rows(request);
@@ -148,7 +170,8 @@ ExitCode execute(const TuneOptions& options, const Invocation& invocation) {
 
 void add_tune(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
-      "tune", "search what backend auto should launch on this GPU; writes a file for --tuning");
+      "tune",
+      "search what backend auto, or an engine's kernels, should launch on this GPU; writes files");
   const auto options = std::make_shared<TuneOptions>();
   add_selection(*sub, options->selection, true);
   options->selection.takes_tuned = false;
@@ -159,7 +182,11 @@ void add_tune(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   add_rank_by(*sub, options->rank_by, "the time that shall be the least");
-  sub->add_option("--out", options->out, "FILE.yaml to write; kept up to date while it searches")
+  sub->add_option("--for", options->engine,
+                  "vllm or sglang: search its launch parameters, and write the files that it loads")
+      ->check(CLI::IsMember({"vllm", "sglang"}));
+  sub->add_option("--out", options->out,
+                  "FILE.yaml to write, kept up to date while it searches; with --for a folder")
       ->required();
   sub->add_flag("--quiet", options->quiet, "no progress on stderr");
   sub->callback([options, &invocation] {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -185,6 +186,27 @@ std::optional<std::vector<std::string>> python_says(const std::string& code) {
                                         in_python(python_modules().string()), code);
   return lines_of(
       fmt::format("{} -c {} 2>/dev/null", shell_quoted(interpreter_name()), shell_quoted(whole)));
+}
+
+int run_python_module(const std::string& module, const std::vector<std::string>& words) {
+  std::error_code unknown;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  std::string command =
+      fmt::format("LORA_BENCH_BINARY={} PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} exec {} -m {}",
+                  shell_quoted(self.string()), shell_quoted(python_modules().string()),
+                  shell_quoted(interpreter_name()), module);
+  for (const std::string& word : words) {
+    command += " " + shell_quoted(word);
+  }
+  const int status = std::system(command.c_str());
+  constexpr int kNoSuchProgram = 127;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) == kNoSuchProgram) {
+    throw EnvironmentError(
+        fmt::format("'{} -m {}' did not come to its end; name another interpreter by "
+                    "LORA_BENCH_PYTHON",
+                    interpreter_name(), module));
+  }
+  return WEXITSTATUS(status);
 }
 
 PythonBackend load_python(const std::filesystem::path& file) {

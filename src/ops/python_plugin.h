@@ -24,6 +24,11 @@ struct PythonBackend {
   std::string libraries;  // Python and what the file has imported, with versions
 };
 
+// Runs `python3 -m MODULE WORDS...` of lora_bench with our streams, and returns its exit code. It
+// finds this program by LORA_BENCH_BINARY. Throws EnvironmentError where no interpreter answers.
+[[nodiscard]] int run_python_module(const std::string& module,
+                                    const std::vector<std::string>& words);
+
 // Runs the file in an interpreter inside this process, which is started for the first one and stays
 // until the end, and returns what python/lora_bench made of its functions, which lives as long. The
 // interpreter is that of LORA_BENCH_PYTHON, else `python3`, with the modules that it finds by

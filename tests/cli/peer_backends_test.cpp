@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
@@ -82,6 +83,29 @@ TEST_CASE("a peer whose packages are not here is skipped with what to install") 
     CHECK(contains(result.out, "1 PASSED, 1 SKIPPED"));
     CHECK(contains(result.out, "no module torch (not in this test): pip install torch"));
   }
+}
+
+TEST_CASE("tune for an engine that is not here says what to install, and writes nothing") {
+  LORA_BENCH_NEED_NUMPY(python);
+  const TemporaryFolder folder;
+  folder.write("torch.py", "raise ImportError('not in this test')\n");
+  ProcessOptions options;
+  options.environment = {{"LORA_BENCH_PYTHON", python}, {"PYTHONPATH", folder.folder()}};
+  for (const char* engine : {"vllm", "sglang"}) {
+    const ProcessResult result =
+        run_tool({"tune", "--for", engine, "smoke", "--out", folder.path("tuned")}, options);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 5);
+    CHECK(contains(result.err, "no module torch (not in this test): pip install torch"));
+    CHECK_FALSE(contains(result.err, "Traceback"));
+    CHECK_FALSE(std::filesystem::exists(folder.path("tuned")));
+  }
+  const ProcessResult unknown = run_tool({"tune", "--for", "punica", "smoke", "--out", "tuned"});
+  CHECK(unknown.exit_code == 1);
+  const ProcessResult ranked = run_tool(
+      {"tune", "--for", "vllm", "smoke", "--rank-by", "alone_us", "--out", folder.path("tuned")});
+  CHECK(ranked.exit_code == 1);
+  CHECK(contains(ranked.err, "leave out --rank-by and --filter"));
 }
 
 TEST_CASE("a peer that is not there is refused with the nearest, before any work") {

@@ -31,6 +31,10 @@ _PEERS = {
 _PACKAGES = {"flashinfer": "flashinfer-python"}  # where a module is not called as its package
 
 
+# While a search loads a candidate: of a problem the launch parameters to take, see _candidate.py.
+chosen = None
+
+
 class Missing(Exception):
     """Why a peer cannot run here: what its rows say."""
 

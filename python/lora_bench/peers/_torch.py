@@ -22,6 +22,10 @@ def has_gpu():
     return torch is not None and torch.cuda.is_available()
 
 
+def gpu_name():
+    return torch.cuda.get_device_name() if has_gpu() else "cpu"
+
+
 def load():
     if torch is None:
         raise peers.Missing(f"no module torch ({why_no_torch}): pip install torch")

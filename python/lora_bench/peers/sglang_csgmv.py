@@ -4,11 +4,12 @@ import inspect
 import os
 
 from lora_bench import peers
-from lora_bench.peers import _sglang, _torch, _unpacked
+from lora_bench.peers import _sglang, _torch, _tuned_files, _unpacked
 from lora_bench.peers._torch import torch
 
 CHUNK = int(os.environ.get("LORA_CHUNK", "16"))  # --max-lora-chunk-size of its server, 16 by default
 KERNELS = ("shrink", "expand")
+CHOSEN = peers.chosen
 
 
 def load():
@@ -31,6 +32,16 @@ def configs_of(problem):
         yield kernel, tuned, getattr(tuning, f"get_lora_{kernel}_config")(size, problem.max_rank, slices, chunk)
 
 
+def shipped(problem):
+    """The launch parameters of both halves: its defaults, or those of a file that it found."""
+    return {kernel: dict(config) for kernel, _, config in configs_of(problem)}
+
+
+def tuned_files(found):
+    import triton
+    return _tuned_files.csgmv(_torch.gpu_name(), triton.__version__, chunk_of, found)
+
+
 def summation(problem):
     told = [f"{kernel} {'tuned' if tuned else 'default'} " + "x".join(str(value) for value in config.values())
             for kernel, tuned, config in configs_of(problem)]
@@ -44,6 +55,7 @@ class Segments(_sglang.Segments):
         self.slices = {"slice_offsets": self.offsets, "max_slice_size": max(problem.widths)}
         if "slice_offsets_cpu" in inspect.signature(expand).parameters:
             self.slices["slice_offsets_cpu"] = torch.tensor(self.batch.offsets, dtype=torch.int32)
+        self.chosen = CHOSEN and CHOSEN(problem)
         # The package's own cache of kernels has neither rank nor dtype in its keys, as those of a server never change.
         self.compiled = {half: {} for half in KERNELS}
 
@@ -53,12 +65,20 @@ class Segments(_sglang.Segments):
             if hasattr(kernel, "kernel_cache"):
                 kernel.kernel_cache = compiled
 
+    def use_own_parameters(self):
+        tuning = _sglang.op("lora_tuning_config")
+        for half in KERNELS:
+            name = f"get_lora_{half}_config"
+            taken = self.chosen and (lambda half=half, **sizes: self.chosen[half])
+            setattr(_sglang.op(f"chunked_sgmv_{half}"), name, taken or getattr(tuning, name))
+
 
 def linear(step):
     segments = step.problem.once(Segments)
     if not segments.batch.groups:
         return
     segments.use_own_kernels()
+    segments.use_own_parameters()
     a, b = _sglang.weights_of(step)
     info = segments.of(step)
     with segments.batch.memory():

@@ -9,11 +9,12 @@ import os
 import types
 
 from lora_bench import peers
-from lora_bench.peers import _sglang, _torch, _unpacked
+from lora_bench.peers import _sglang, _torch, _tuned_files, _unpacked
 from lora_bench.peers._torch import Batch, torch
 
 MOST_ROWS_OF_DECODE = 512  # beyond, a batch counts as prefill
 DENSE = "sglang.srt.lora.dense."
+CHOSEN = peers.chosen
 
 
 def module(name):
@@ -73,10 +74,27 @@ def architecture():
 
 def plan_of(problem):
     plan = plans()
+    chosen = CHOSEN and CHOSEN(problem)
+    if chosen:
+        families = {"a_family": plan.AFamily(chosen["a_family"]), "b_family": plan.BFamily(chosen["b_family"]),
+                    "overlap": plan.Overlap(chosen["overlap"])}
+        return plan, plan.DensePlan(**{**chosen, **families})
     kind = plan.DenseLoraKind.LM_HEAD if problem.op == "logits" else plan.DenseLoraKind.LINEAR
     phase = plan.Phase.DECODE if problem.tokens <= MOST_ROWS_OF_DECODE else plan.Phase.PREFILL
     table = plan.DensePlanTable(architecture(), problem.max_rank)
     return plan, table.plan_for(kind, phase, problem.tokens, problem.in_features, sum(problem.widths))
+
+
+def shipped(problem):
+    """The plan that its tables have."""
+    _, plan = plan_of(problem)
+    return {"a_family": plan.a_family.value, "b_family": plan.b_family.value, "overlap": plan.overlap.value,
+            "block_size": plan.block_size, "a_tiles": dict(plan.a_tiles), "b_tiles": dict(plan.b_tiles)}
+
+
+def tuned_files(found):
+    raw = plans()._read_table(f"{architecture()}.plans.json")
+    return _tuned_files.dense(architecture(), MOST_ROWS_OF_DECODE, raw or {}, found)
 
 
 def summation(problem):

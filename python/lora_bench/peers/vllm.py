@@ -7,10 +7,12 @@ import importlib
 import os
 
 from lora_bench import peers
-from lora_bench.peers import _torch, _unpacked
+from lora_bench.peers import _torch, _tuned_files, _unpacked
 from lora_bench.peers._torch import Batch, torch
 
 OPS = "vllm.lora.ops.triton_ops."
+CHOSEN = peers.chosen
+HALVES = ("shrink", "expand")
 
 
 def op(module):
@@ -63,6 +65,18 @@ def stand_ins():
             "vllm.utils.torch_utils": {"direct_register_custom_op": refuse, "async_tensor_h2d": to_device}}
 
 
+def shipped(problem):
+    """The launch parameters of both halves: its defaults, or those of a file that it found."""
+    asked = {"max_loras": problem.slots + 1, "batch": problem.tokens, "rank": problem.max_rank, "num_slices": problem.slices}
+    configs = op("utils").get_lora_op_configs
+    return {"shrink": dict(configs("shrink", hidden_size=problem.in_features, **asked)),
+            "expand": dict(configs("expand", hidden_size=max(problem.widths), add_inputs=True, **asked))}
+
+
+def tuned_files(found):
+    return _tuned_files.vllm(_torch.gpu_name(), found)
+
+
 class Metadata:
     """What its wrapper makes for each batch, and tables of addresses of this batch's weights alone: vLLM keeps those by
     address, where those of another step may have stood."""
@@ -70,6 +84,7 @@ class Metadata:
     def __init__(self, problem):
         self.batch = problem.once(Batch)
         self.tables = {}, {}
+        self.chosen = CHOSEN and CHOSEN(problem)
         meta = op("lora_kernel_metadata").LoRAKernelMeta.make(problem.slots, problem.tokens, device=self.batch.device)
         rank = problem.rank
         ids = [slot if slot >= 0 and rank[slot] > 0 else -1 for slot in problem.adapter_of_token]
@@ -83,6 +98,9 @@ def weights_of(step, metadata):
     views = _torch.separate(step.problem).views(step)
     utils = op("utils")
     utils._LORA_A_PTR_DICT, utils._LORA_B_PTR_DICT = metadata.tables
+    for half in HALVES:
+        taken = metadata.chosen and (lambda *names, half=half, **sizes: metadata.chosen[half])
+        op(f"lora_{half}_op").get_lora_op_configs = taken or utils.get_lora_op_configs
     return views[:step.slices], views[step.slices:]
 
 

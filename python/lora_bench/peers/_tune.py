@@ -1,0 +1,94 @@
+"""Searches launch parameters of vLLM's or SGLang's kernels on this GPU: each candidate is a backend, proved and timed by
+the program as any other, and what is found is written into the files that the engines load."""
+
+import importlib
+import pathlib
+import tempfile
+import types
+
+import lora_bench
+from lora_bench import peers
+from lora_bench.peers import _candidate, _search, _tuned_files
+from lora_bench.peers._tuned_files import Found, Shape
+
+ENGINES = {"vllm": {"vllm": _search.VLLM},
+           "sglang": {"sglang_csgmv": _search.CSGMV, "sglang_triton_v2": _search.DENSE}}
+# A candidate has to be told from another, not known to a per cent.
+QUICK = {"measure.warmup_ms": 20, "measure.min_time_ms": 20, "measure.max_time_ms": 100, "verify.max_rows": 64}
+
+
+def shape_of(row):
+    widths = tuple(int(width) for width in row["out_features"].split("+"))
+    return Shape(row["slots"], row["tokens"], row["rank"], row["in_features"], widths, row["op"] == "logits")
+
+
+def problem_of(shape):
+    """As much of a problem as launch parameters are chosen by."""
+    return types.SimpleNamespace(slots=shape.slots, tokens=shape.tokens, max_rank=shape.rank, in_features=shape.in_features,
+                                 widths=list(shape.widths), slices=len(shape.widths), op="logits" if shape.logits else "linear")
+
+
+def times_by_shape(rows, backend):
+    """Of each shape the sum of its cases' times, and of their noise; none where one of them did not pass."""
+    times = {}
+    for row in rows:
+        if row["backend"] == backend:
+            known = times.setdefault(shape_of(row), [])
+            known.append((row["time_us"], row["noise_us"]) if row["status"] == "PASSED" and row["time_us"] else None)
+    return {shape: (sum(us for us, _ in all_of), sum(noise for _, noise in all_of))
+            for shape, all_of in times.items() if None not in all_of}
+
+
+class Bench:
+    """Times a list of candidates, each a table of {Shape: parameters}."""
+
+    def __init__(self, peer, folder, run):
+        self.peer, self.folder, self.run, self.count = peer, pathlib.Path(folder), run, 0
+
+    def times_of(self, candidates):
+        files = []
+        for candidate in candidates:
+            self.count += 1
+            files.append(_candidate.write(self.folder / f"c{self.count}.py", self.peer, candidate))
+        rows = self.run([str(file) for file in files])
+        return [times_by_shape(rows, file.stem) for file in files]
+
+
+def tune(engine, out, run, say, passes=1):
+    """Returns how many shapes were searched and how many got quicker. `run` takes backends and returns rows."""
+    searched, quicker, texts = 0, 0, {}
+    for peer, space in ENGINES[engine].items():
+        module = importlib.import_module(f"lora_bench.peers.{peer}")
+        module.load()
+        name = "peer:" + peer.replace("_", "-")
+        rows = run([name])
+        as_shipped = times_by_shape(rows, name)
+        for row in rows:
+            if row["status"] != "PASSED":
+                say(f"{name}: {row['case']} as shipped is {row['status']}: {row['message']}; its shape is left out")
+        shipped = {shape: module.shipped(problem_of(shape)) for shape in as_shipped}
+        with tempfile.TemporaryDirectory() as folder:
+            best = _search.search(as_shipped, shipped, space, Bench(peer, folder, run).times_of, passes,
+                                  lambda line, name=name: say(f"{name}: {line}"))
+        found = [Found(shape, *its) for shape, its in best.items()]
+        searched += len(found)
+        quicker += sum(one.quotient < 1 for one in found)
+        texts.update(module.tuned_files(found) if found else {})
+    for name, text in texts.items():
+        file = pathlib.Path(out, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return searched, quicker, sorted(texts)
+
+
+def main(options):
+    def run(backends):
+        return lora_bench.run(options.scenarios, backends=backends, case=options.case or None,
+                              set={**QUICK, **dict(one.split("=", 1) for one in options.set)})
+
+    try:
+        searched, quicker, files = tune(options.engine, options.out, run, lambda line: print(line, flush=True), options.passes)
+    except peers.Missing as missing:
+        raise lora_bench.MachineError(str(missing)) from missing
+    print(f"{searched} shapes searched, {quicker} quicker than as shipped; in {options.out}: {', '.join(files) or 'nothing'}")
+    return 0 if searched else 4
