@@ -285,9 +285,9 @@ typedef struct lora_bench_descriptor {
   uint64_t takes; /* LORA_BENCH_TAKES_ZEROED_IDLE_ROWS | ... */
 
   /* Bytes of operands.prepared: the weights as you want them, beside each set of operands. NULL:
-   * none, you take them as they lie. prepare() makes them, from a, b, bias and rank alone, as
-   * launch() would; it is called before launches, and after weights or ranks have changed, in no
-   * time that is taken. */
+   * none, you take them as they lie. prepare() makes them, from a, b, bias, rank and scale, which are
+   * all that it is given; it enqueues as launch() does, and is called before launches, and after any
+   * of these has changed, in no time that is taken. */
   int64_t (*prepared_bytes)(const lora_bench_problem* problem);
   int32_t (*prepare)(const lora_bench_problem* problem, const lora_bench_operands* operands,
                      void* stream, char* error, int64_t error_bytes);

@@ -228,8 +228,9 @@ void OperandSets::renew_weights(std::int64_t set) {
 
 void OperandSets::prepare(const Problem& problem, std::int64_t set) {
   if (operands(set).prepared != nullptr) {
-    memory_.enqueue_and_wait(
-        [&](void* stream) { backend_.prepare(problem, operands(set), Stream{stream}); });
+    memory_.enqueue_and_wait([&](void* stream) {
+      backend_.prepare(problem, weights_alone(operands(set)), Stream{stream});
+    });
   }
 }
 

@@ -101,9 +101,9 @@ class Backend {
   [[nodiscard]] virtual Numerics numerics(const Problem& problem) const = 0;
   [[nodiscard]] virtual std::int64_t workspace_bytes(const Problem& problem) const = 0;
   // Bytes in which the backend keeps the weights of a set of operands as it wants them; 0: it takes
-  // them as they lie. `prepare` makes them there, `operands.prepared`, from the weights alone. It
-  // is called before the first launch, and after weights or ranks have changed, in no time that is
-  // taken: engines do that when they load an adapter.
+  // them as they lie. `prepare` makes them there, `operands.prepared`, from weights, ranks and
+  // scales, which are all that it is given. It is called before the first launch, and after any of
+  // these has changed, in no time that is taken: engines do that when they load an adapter.
   [[nodiscard]] virtual std::int64_t prepared_bytes(const Problem&) const { return 0; }
   virtual void prepare(const Problem&, const Operands&, Stream) const {}
   // Does the op, or enqueues it on `stream`; nothing may depend on host memory after it returns.

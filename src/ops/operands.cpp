@@ -38,6 +38,17 @@ void Operands::point(const Operand& operand, void* address) {
   throw std::logic_error("an operand of no role");
 }
 
+Operands weights_alone(const Operands& operands) {
+  Operands weights;
+  weights.a = operands.a;
+  weights.b = operands.b;
+  weights.bias = operands.bias;
+  weights.rank = operands.rank;
+  weights.scale = operands.scale;
+  weights.prepared = operands.prepared;
+  return weights;
+}
+
 Problem half_of(Problem linear, Op half) {
   linear.op = half;
   linear.tuning = tuning_of_op(linear.tuning, half);

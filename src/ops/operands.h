@@ -29,6 +29,9 @@ struct Operands {
   void point(const Operand& operand, void* address);
 };
 
+// What Backend::prepare is given: neither rows nor a plan, from which it could work out results.
+[[nodiscard]] Operands weights_alone(const Operands& operands);
+
 // Shrink or expand of a linear op as an op of its own, told of its tuning what is about it.
 [[nodiscard]] Problem half_of(Problem linear, Op half);
 

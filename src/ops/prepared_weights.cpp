@@ -28,7 +28,7 @@ class PreparedInEachLaunch final : public Backend {
     }
     Operands prepared = operands;
     prepared.prepared = static_cast<std::byte*>(operands.workspace) + begin(problem);
-    backend_.prepare(problem, prepared, stream);
+    backend_.prepare(problem, weights_alone(prepared), stream);
     backend_.launch(problem, prepared, stream);
   }
   [[nodiscard]] bool slow_to_launch() const override { return backend_.slow_to_launch(); }

@@ -35,6 +35,9 @@ class Copying final : public Backend {
                                   : 0;
   }
   void prepare(const Problem& problem, const Operands& operands, Stream) const override {
+    CHECK(operands.x == nullptr);
+    CHECK(operands.y == nullptr);
+    CHECK(operands.adapter_of_token == nullptr);
     if (prepares_(prepared_++)) {
       std::memcpy(operands.prepared, operands.a[0],
                   static_cast<std::size_t>(prepared_bytes(problem)));
