@@ -40,18 +40,22 @@ def dtype_of(problem):
     return {"bf16": torch.bfloat16, "fp16": torch.float16}[problem.x_dtype]
 
 
-def supports(problem):
+def supports_expand(problem):
     if problem.has_bias:
         return "adds no bias"
     if problem.y_dtype == "fp32":
         return "is for 16-bit numbers"
-    if problem.x_dtype == "fp16" and (problem.h_dtype != "fp16" or problem.scale_at == "shrink"):
-        return "keeps h in fp16 and scales behind that: it may overflow (--set intermediate=fp16 --set scale_at=expand)"
     if not problem.add_inputs:
         return "adds to y, as a layer does; add_inputs is false here"
     if 0 in problem.widths:
         return "takes no slice of width 0"
     return None
+
+
+def supports(problem):
+    if problem.x_dtype == "fp16" and (problem.h_dtype != "fp16" or problem.scale_at == "shrink"):
+        return "keeps h in fp16 and scales behind that: it may overflow (--set intermediate=fp16 --set scale_at=expand)"
+    return supports_expand(problem)
 
 
 def supports_shrink(problem):

@@ -159,6 +159,8 @@ class Engine:
             graph_mode=False)
         if batch.device == "cpu":  # Triton's interpreter, where tables of offsets are looked for on a GPU
             runner.slice_geometry = host_geometry
+        # Kept from here on: no graph may record how it is made.
+        runner.slice_geometry(tuple(batch.offsets), int(self.plan.b_tiles["BLOCK_SIZE_N"]), torch.device(batch.device))
         self.runner.route = lambda block_size: route
         self.runner.raw_route = lambda: raw
 

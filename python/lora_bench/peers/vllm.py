@@ -29,14 +29,20 @@ def load():
     return f"{version}, grid of active adapters, tuned configs in {folder}: {', '.join(files) or 'none'}"
 
 
+def filled(data, dtype, device):
+    """A table of whole numbers on the device without a copy from the host: a graph may record the first launch on a set
+    of weights, for which vLLM makes a table of addresses."""
+    table = torch.empty(len(data), dtype=torch.int64, device=device)
+    for place, number in enumerate(data):
+        table[place].fill_(number)
+    return table.view(dtype)
+
+
 def stand_ins():
     import logging
 
     import triton
     import triton.language as tl
-
-    def to_device(data, dtype, device):
-        return torch.tensor(data, dtype=dtype).to(device)
 
     def refuse(*arguments, **options):
         raise AttributeError("no custom ops without the package: the plain functions are called")
@@ -62,7 +68,7 @@ def stand_ins():
             "vllm.logger": {"init_logger": Logger},
             "vllm.platforms": {"current_platform": Platform()},
             "vllm.utils.math_utils": {"next_power_of_2": triton.next_power_of_2},
-            "vllm.utils.torch_utils": {"direct_register_custom_op": refuse, "async_tensor_h2d": to_device}}
+            "vllm.utils.torch_utils": {"direct_register_custom_op": refuse, "async_tensor_h2d": filled}}
 
 
 def shipped(problem):
@@ -98,6 +104,7 @@ def weights_of(step, metadata):
     views = _torch.separate(step.problem).views(step)
     utils = op("utils")
     utils._LORA_A_PTR_DICT, utils._LORA_B_PTR_DICT = metadata.tables
+    utils.async_tensor_h2d = filled
     for half in HALVES:
         taken = metadata.chosen and (lambda *names, half=half, **sizes: metadata.chosen[half])
         op(f"lora_{half}_op").get_lora_op_configs = taken or utils.get_lora_op_configs
@@ -147,9 +154,9 @@ def shrink_alone(problem):
 
 
 def expand_alone(problem):
-    if problem.scale_at == "expand" and problem.h_dtype == "fp32":
-        return "has the scale in its B, rounded to 16 bits, beside an h of fp32"
-    return _torch.supports(problem)
+    if problem.scale_at == "expand":
+        return "has the scale in its B, rounded to 16 bits (--set scale_at=shrink)"
+    return _torch.supports_expand(problem)
 
 
 def prepare_shrink(step):
@@ -157,7 +164,7 @@ def prepare_shrink(step):
 
 
 def prepare_expand(step):
-    _torch.prepare_separate(step, has_a=False, scaled=step.scale_at == "expand")
+    _torch.prepare_separate(step, has_a=False, scaled=False)
 
 
 COMMON = {"prepared_bytes": lambda problem: _torch.separate(problem).bytes, "device": _unpacked.device(),
