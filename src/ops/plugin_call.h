@@ -11,7 +11,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "lora_bench_backend.h"
+#include "include/lora_bench_backend.h"
 #include "ops/backend.h"
 #include "ops/plugin.h"
 
