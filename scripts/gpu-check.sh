@@ -4,7 +4,7 @@
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
 #     parts, in this order: tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax
-#     profile counters; default: all but python, peers and peers-wide, which need PyTorch, tax, profile, which needs ncu, and counters,
+#     profile counters; default: all but python, peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins,
@@ -109,7 +109,8 @@ peers_wide() {
 
 # What adapters add to whole layers.
 tax() {
-  record tax "$tool" run tax --filter tp=1 --filter "case=${LORA_BENCH_TAX:-*8b}" --backends auto --out "$out/tax.jsonl" --quiet
+  record tax "$tool" run tax --filter tp=1 --filter "case=${LORA_BENCH_TAX:-*8b}" --backends "auto,${LORA_BENCH_PEERS:-peer:vllm}" \
+    --out "$out/tax.jsonl" --quiet
 }
 
 # Where auto is furthest from what it is held to: what ncu counts there.

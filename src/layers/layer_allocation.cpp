@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/error.h"
 #include "layers/layer_engine.h"
 #include "ops/fused_layer.h"
 #include "ops/operand_set.h"
@@ -45,7 +46,11 @@ auto LayerEngine::buffers_of(SomePart& part) {
                                 {"whole h", Use::kScratch, &part.whole_h},
                                 {"workspace", Use::kScratch, &part.lora.workspace},
                                 {"workspace of the base", Use::kScratch, &part.base.workspace},
-                                {"workspace of both", Use::kScratch, &part.fused}};
+                                {"workspace of both", Use::kScratch, &part.fused},
+                                {"prepared weights", Use::kScratch, &part.lora.prepared},
+                                {"prepared weights", Use::kScratch, &part.expand.prepared},
+                                {"prepared weights", Use::kScratch, &part.prepared_halves[0]},
+                                {"prepared weights", Use::kScratch, &part.prepared_halves[1]}};
   for (std::size_t slice = 0; slice < part.a.size(); ++slice) {
     all.push_back({"A", Use::kInput, &part.a[slice]});
     all.push_back({"B", Use::kInput, &part.b[slice]});
@@ -94,6 +99,52 @@ void LayerEngine::allocate(Part& part) {
       GuardedBuffer(memory, fused != nullptr ? fused->workspace_bytes(problem.base, lora) : 0);
   part.fused.clear();
   point_operands(part);
+  allocate_prepared(part);
+}
+
+template <class Act>
+void LayerEngine::for_each_prepared(Part& part, const Act& act) {
+  const ShardProblem& problem = part.problem;
+  act(problem.lora, part.lora.operands, part.lora.prepared);
+  if (problem.expand) {
+    act(*problem.expand, part.expand.operands, part.expand.prepared);
+  } else if (problem.lora.op == Op::kLinear) {
+    for (const Op half : {Op::kShrink, Op::kExpand}) {
+      act(half_of(problem.lora, half), operands_of_half(part, half),
+          part.prepared_halves[half == Op::kShrink ? 0 : 1]);
+    }
+  }
+}
+
+// Room for adapters of the highest rank in every slot, whichever will be set.
+void LayerEngine::allocate_prepared(Part& part) {
+  const ShardPlace& place = part.place->uses;
+  for_each_prepared(part, [&](Problem problem, const Operands&, GuardedBuffer& prepared) {
+    std::fill(problem.rank.begin(), problem.rank.end(), problem.max_rank);
+    prepared = GuardedBuffer(place.memory, place.lora.prepared_bytes(problem));
+  });
+  part.lora.operands.prepared = part.lora.prepared.data();
+  part.expand.operands.prepared = part.expand.prepared.data();
+}
+
+void LayerEngine::prepare_weights(Part& part) {
+  const ShardPlace& place = part.place->uses;
+  for_each_prepared(part, [&](const Problem& problem, Operands operands, GuardedBuffer& prepared) {
+    if (prepared.bytes() == 0) {
+      return;
+    }
+    const std::int64_t wanted = place.lora.prepared_bytes(problem);
+    if (wanted > prepared.bytes()) {
+      throw CaseError(
+          fmt::format("prepared_bytes returned {} for lower ranks and {} for the highest", wanted,
+                      prepared.bytes()));
+    }
+    operands.prepared = prepared.data();
+    place.memory.enqueue_and_wait([&](void* stream) {
+      place.lora.prepare(problem, weights_alone(operands), Stream{stream});
+    });
+    place.memory.synchronize();  // on a GPU of its own the shard has another stream
+  });
 }
 
 void LayerEngine::point_operands(Part& part) {
@@ -232,6 +283,7 @@ void LayerEngine::load_from(const LayerEngine& other) {
     }
     part.problem = other.at(rank).problem;
     upload_ranks(part);
+    prepare_weights(part);
   }
   activate(at(0).problem.lora.plan);
   returned_bias_ = other.returned_bias_;

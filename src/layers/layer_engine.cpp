@@ -194,6 +194,9 @@ void LayerEngine::set_adapter(std::int64_t slot, const AdapterWeights& given, fl
     write_slot(at(shard), slot, shard_weights(problem_.layer, whole, shard));
   }
   set_rank(slot, rank, scale);
+  for (Part& part : parts_) {
+    prepare_weights(part);
+  }
   forget_deltas();
 }
 
@@ -202,6 +205,9 @@ void LayerEngine::reset_adapter(std::int64_t slot) {
     write_slot(part, slot, {});
   }
   set_rank(slot, 0, 1.0F);
+  for (Part& part : parts_) {
+    prepare_weights(part);
+  }
   forget_deltas();
 }
 

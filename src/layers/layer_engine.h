@@ -87,6 +87,7 @@ class LayerEngine {
   // What is launched with a problem of its own.
   struct Launched {
     GuardedBuffer rank, scale, workspace;
+    GuardedBuffer prepared;  // see Backend::prepare
     Operands operands;
   };
   // What all shards of a place share: all of x, and the batch.
@@ -105,7 +106,8 @@ class LayerEngine {
     GuardedBuffer table_rows;                // of each slot, which its adapter adds to a table
     std::vector<GuardedBuffer> a, b, added;  // one for each slice; what is added is a bias
     Launched base, lora, expand;
-    GuardedBuffer fused;       // workspace of a launch for both
+    std::array<GuardedBuffer, 2> prepared_halves;  // of shrink and of expand by themselves
+    GuardedBuffer fused;                           // workspace of a launch for both
     std::optional<Plan> rest;  // rows whose adapters that launch leaves to an expand
   };
 
@@ -137,6 +139,14 @@ class LayerEngine {
   void look_up_base(Part& part, Stream stream) const;
   static void look_up_lanes(const Part& part, Stream stream);
   void allocate_weights(Part& part);
+  // What the adapters' backend launches with weights that it may prepare: the part whole, an expand
+  // after an exchange, and the halves of a part that makes both. Calls `act` with the problem, the
+  // operands and the buffer of each.
+  template <class Act>
+  static void for_each_prepared(Part& part, const Act& act);
+  static void allocate_prepared(Part& part);
+  static void prepare_weights(Part& part);
+  static Operands operands_of_half(const Part& part, Op half);
   [[nodiscard]] PlanArrays plan_arrays(Memory& memory, std::int64_t slots) const;
   static void upload_plan(const Plan& plan, PlanArrays& arrays);
   static void prepare(const Problem& problem, Memory& memory, const PlanArrays& arrays,

@@ -108,7 +108,12 @@ void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
                 shrink ? part.lora.operands : part.expand.operands, stream);
     return;
   }
+  lora.launch(half_of(part.problem.lora, half), operands_of_half(part, half), stream);
+}
+
+Operands LayerEngine::operands_of_half(const Part& part, Op half) {
   Operands operands = part.lora.operands;
+  operands.prepared = part.prepared_halves[half == Op::kShrink ? 0 : 1].data();
   if (half == Op::kShrink) {
     operands.y = nullptr;
     std::fill(operands.b.begin(), operands.b.end(), nullptr);
@@ -117,7 +122,7 @@ void LayerEngine::launch_half(const Part& part, Op half, Stream stream) {
     operands.x = nullptr;
     std::fill(operands.a.begin(), operands.a.end(), nullptr);
   }
-  lora.launch(half_of(part.problem.lora, half), operands, stream);
+  return operands;
 }
 
 void LayerEngine::launch_fused(const Part& part, Stream stream) {

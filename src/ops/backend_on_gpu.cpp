@@ -25,6 +25,15 @@ class BackendOnGpu final : public Backend {
     const CurrentGpu current(gpu());
     return inner_->workspace_bytes(problem);
   }
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+    const CurrentGpu current(gpu());
+    return inner_->prepared_bytes(problem);
+  }
+  void prepare(const Problem& problem, const Operands& operands, Stream) const override {
+    const CurrentGpu current(gpu());
+    inner_->prepare(problem, operands, own());
+  }
+  [[nodiscard]] bool slow_to_launch() const override { return inner_->slow_to_launch(); }
   void launch(const Problem& problem, const Operands& operands, Stream) const override {
     const CurrentGpu current(gpu());
     inner_->launch(problem, operands, own());

@@ -158,9 +158,6 @@ void LayerAttempt::ask_of_shard(const ShardProblem& part, const LayerHome& home)
   const auto ask_for = [&](const Backend& backend, const Problem& its) {
     if (support.yes) {
       support = backend.supports(its, facts);
-      if (support.yes && backend.prepared_bytes(its) > 0) {
-        support = {false, "prepares weights, which a layer does not have made yet"};
-      }
     }
   };
   if (!part.looks_up) {

@@ -1,62 +1,18 @@
 #include <doctest/doctest.h>
 
-#include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "support/copying_backend.h"
 #include "support/dishonest.h"
+#include "support/timed_layer.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;
 using namespace lora_bench::test;
 
 namespace {
-
-// The cpu backend on a copy of A of the only slice, which it makes when it is to prepare weights.
-class Copying final : public Backend {
- public:
-  // Asked whether to do as told when weights are prepared for the n-th time.
-  explicit Copying(std::function<bool(int)> prepares) : prepares_(std::move(prepares)) {}
-  [[nodiscard]] std::string_view name() const override { return "copying"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return cpu_->workspace_bytes(problem);
-  }
-  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
-    return has_shrink(problem.op) ? problem.slots * problem.max_rank * problem.in_features *
-                                        size_bytes(problem.dtype[Role::kA])
-                                  : 0;
-  }
-  void prepare(const Problem& problem, const Operands& operands, Stream) const override {
-    CHECK(operands.x == nullptr);
-    CHECK(operands.y == nullptr);
-    CHECK(operands.adapter_of_token == nullptr);
-    if (prepares_(prepared_++)) {
-      std::memcpy(operands.prepared, operands.a[0],
-                  static_cast<std::size_t>(prepared_bytes(problem)));
-    }
-  }
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    Operands copied = operands;
-    if (has_shrink(problem.op)) {
-      copied.a[0] = operands.prepared;
-    }
-    cpu_->launch(problem, copied, stream);
-  }
-  [[nodiscard]] int prepared() const { return prepared_; }
-
- private:
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
-  std::function<bool(int)> prepares_;
-  mutable int prepared_ = 0;
-};
 
 // What is said of it after timing.
 std::string wrong_after_timing(const Backend& backend, CacheMode cache) {
@@ -104,4 +60,36 @@ TEST_CASE("prepared weights: one that keeps those of before the weights changed 
     CHECK(wrong_after_timing(backend, cache) != "");
     CHECK(backend.prepared() > sets);
   }
+}
+
+TEST_CASE("prepared weights: a layer has them made for the whole, its halves and each shard") {
+  for (const bool fully_sharded : {false, true}) {
+    for (const bool together : {false, true}) {
+      const Copying backend([](int) { return true; });
+      FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 13e-6; });
+      const LayerProblem problem = row_layer(2, fully_sharded);
+      LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
+      MeasureSettings settings = six_samples();
+      settings.phases = !together;
+      const LayerMeasurement measured =
+          timed_layer(problem, tensors, clock, backend, settings, together);
+      CHECK(measured.layer.check_message == "");
+      CHECK(backend.prepared() > 0);
+    }
+  }
+}
+
+TEST_CASE("prepared weights: a layer tells one that keeps those of before an adapter was set") {
+  const LayerProblem problem = row_layer(1, false);
+  const auto wrong_with = [&](int most) {
+    const Copying backend([most](int time) { return time < most; });
+    FakeClock clock([](int slot, std::int64_t) { return slot == 0 ? 10e-6 : 13e-6; });
+    LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
+    const LayerMeasurement measured =
+        timed_layer(problem, tensors, clock, backend, six_samples(), false);
+    return std::pair(measured.layer.check_message, backend.prepared());
+  };
+  const auto [right, times] = wrong_with(1 << 30);
+  CHECK(right == "");
+  CHECK(wrong_with(times / 2).first != "");
 }

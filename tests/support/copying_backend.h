@@ -1,0 +1,59 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "core/dtype.h"
+#include "ops/backends.h"
+
+namespace lora_bench::test {
+
+// The cpu backend on a copy of A of the first slice, which it makes when it is to prepare weights.
+class Copying final : public Backend {
+ public:
+  // Asked whether to do as told when weights are prepared for the n-th time.
+  explicit Copying(std::function<bool(int)> prepares) : prepares_(std::move(prepares)) {}
+  [[nodiscard]] std::string_view name() const override { return "copying"; }
+  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
+  [[nodiscard]] Space space() const override { return Space::kHost; }
+  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return cpu_->numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return cpu_->workspace_bytes(problem);
+  }
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+    return has_shrink(problem.op) ? problem.slots * problem.max_rank * problem.in_features *
+                                        size_bytes(problem.dtype[Role::kA])
+                                  : 0;
+  }
+  void prepare(const Problem& problem, const Operands& operands, Stream) const override {
+    CHECK(operands.x == nullptr);
+    CHECK(operands.y == nullptr);
+    CHECK(operands.adapter_of_token == nullptr);
+    if (prepares_(prepared_++)) {
+      std::memcpy(operands.prepared, operands.a[0],
+                  static_cast<std::size_t>(prepared_bytes(problem)));
+    }
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    Operands copied = operands;
+    if (has_shrink(problem.op)) {
+      copied.a[0] = operands.prepared;
+    }
+    cpu_->launch(problem, copied, stream);
+  }
+  [[nodiscard]] int prepared() const { return prepared_; }
+
+ private:
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
+  std::function<bool(int)> prepares_;
+  mutable int prepared_ = 0;
+};
+
+}  // namespace lora_bench::test
