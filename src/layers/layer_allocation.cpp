@@ -130,10 +130,10 @@ void LayerEngine::allocate_prepared(Part& part) {
 void LayerEngine::prepare_weights(Part& part) {
   const ShardPlace& place = part.place->uses;
   for_each_prepared(part, [&](const Problem& problem, Operands operands, GuardedBuffer& prepared) {
-    if (prepared.bytes() == 0) {
+    const std::int64_t wanted = place.lora.prepared_bytes(problem);
+    if (wanted == 0) {
       return;
     }
-    const std::int64_t wanted = place.lora.prepared_bytes(problem);
     if (wanted > prepared.bytes()) {
       throw CaseError(
           fmt::format("prepared_bytes returned {} for lower ranks and {} for the highest", wanted,

@@ -351,12 +351,22 @@ class RunsAfterTiming {
     const GuardedBuffer workspace(timed_.memory(), backend.workspace_bytes(other));
     Operands operands = sets_.operands(set);
     operands.workspace = workspace.bytes() > 0 ? workspace.data() : nullptr;
+    // Other ranks and scales may want other prepared weights.
+    const GuardedBuffer prepared(timed_.memory(), backend.prepared_bytes(other));
+    if (operands.prepared = prepared.bytes() > 0 ? prepared.data() : nullptr;
+        operands.prepared != nullptr) {
+      timed_.memory().enqueue_and_wait(
+          [&](void* stream) { backend.prepare(other, weights_alone(operands), Stream{stream}); });
+    }
     clock_.load(0, {[&](Stream stream) { backend.launch(other, operands, stream); }});
     sets_.restore_y(sets_.output_of_set(set));
     run_once(0);
     std::string wrong = after.left_by_one(tensors_, set, after.many_rows());
     if (const std::string damage = workspace.damage(); wrong.empty() && !damage.empty()) {
       wrong = "guard of the workspace damaged: " + damage;
+    }
+    if (const std::string damage = prepared.damage(); wrong.empty() && !damage.empty()) {
+      wrong = "guard of prepared damaged: " + damage;
     }
     return wrong.empty() ? "" : "with another batch: " + wrong;
   }

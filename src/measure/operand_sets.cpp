@@ -212,9 +212,6 @@ void OperandSets::renew_batch(const Problem& problem) {
       }
     }
   });
-  for (std::int64_t set = 0; set < count(); ++set) {
-    prepare(problem, set);
-  }
 }
 
 void OperandSets::renew_weights(std::int64_t set) {
@@ -223,13 +220,13 @@ void OperandSets::renew_weights(std::int64_t set) {
       upload_weights(held, set);
     }
   });
-  prepare(problem_, set);
+  prepare(set);
 }
 
-void OperandSets::prepare(const Problem& problem, std::int64_t set) {
+void OperandSets::prepare(std::int64_t set) {
   if (operands(set).prepared != nullptr) {
     memory_.enqueue_and_wait([&](void* stream) {
-      backend_.prepare(problem, weights_alone(operands(set)), Stream{stream});
+      backend_.prepare(problem_, weights_alone(operands(set)), Stream{stream});
     });
   }
 }
@@ -240,7 +237,7 @@ void OperandSets::renew_expand(std::int64_t set) {
       upload_weights(held, set);
     }
   });
-  prepare(problem_, set);
+  prepare(set);
 }
 
 void OperandSets::clear_expand(std::int64_t set) {
@@ -249,7 +246,7 @@ void OperandSets::clear_expand(std::int64_t set) {
       held.buffer->clear();
     }
   });
-  prepare(problem_, set);
+  prepare(set);
 }
 
 void OperandSets::clear_expand() {
@@ -259,6 +256,7 @@ void OperandSets::clear_expand() {
 }
 
 void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
+  bool of_weights = false;
   for_each([&](std::int64_t owner, const HeldOperand& held) {
     if (!held.operand || (held.is_weights() && owner != set)) {
       return;
@@ -267,6 +265,7 @@ void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
     const std::int64_t bytes = held.element_bytes;
     for (const OldNumber& number : numbers) {
       if (number.tensor == &tensor) {
+        of_weights = of_weights || held.is_weights();
         const std::int64_t place =
             held.is_weights()
                 ? element_of_set({problem_, held.operand->role, tensor}, set, number.index)
@@ -276,7 +275,9 @@ void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
       }
     }
   });
-  prepare(problem_, set);
+  if (of_weights) {  // what prepares them must not learn that other operands are new
+    prepare(set);
+  }
 }
 
 std::byte* OperandSets::inputs_of_set(std::int64_t set) const {

@@ -42,8 +42,7 @@ class OperandSets {
   void poison_every_h();
   // What the op reads by row, x or a given h, as `tensors` now has it.
   void renew_inputs();
-  // Who uses which adapter, and the scales, of a problem of the same sizes, whose ranks may want
-  // other prepared weights.
+  // Who uses which adapter, and the scales, of a problem of the same sizes. Prepared weights stay.
   void renew_batch(const Problem& problem);
   // What the op reads of the weights of one set.
   void renew_weights(std::int64_t set);
@@ -80,7 +79,7 @@ class OperandSets {
   void for_own(std::int64_t set, const std::function<void(const HeldOperand&)>& act) const;
   [[nodiscard]] std::int64_t slot_bytes_of(const HeldOperand& held) const;
   void upload_weights(const HeldOperand& held, std::int64_t set);
-  void prepare(const Problem& problem, std::int64_t set);
+  void prepare(std::int64_t set);
   void upload_slots(const HeldOperand& held, std::int64_t set, const Slots& slots);
   [[nodiscard]] std::string changed_weights(const HeldOperand& held, std::int64_t set) const;
   [[nodiscard]] std::string changed(const HeldOperand& held) const;

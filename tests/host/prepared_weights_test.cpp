@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,4 +93,35 @@ TEST_CASE("prepared weights: a layer tells one that keeps those of before an ada
   const auto [right, times] = wrong_with(1 << 30);
   CHECK(right == "");
   CHECK(wrong_with(times / 2).first != "");
+}
+
+TEST_CASE("prepared weights: a batch of lower ranks may want more or fewer bytes of them") {
+  const auto all_at_most = [](const Problem& problem, std::int64_t most) {
+    return *std::max_element(problem.rank.begin(), problem.rank.end()) <= most;
+  };
+  for (const bool lower_want_more : {false, true}) {
+    const Copying backend([](int) { return true; },
+                          [=](const Problem& problem) -> std::int64_t {
+                            return all_at_most(problem, 4) == lower_want_more ? 4096 : 0;
+                          });
+    CHECK(wrong_after_timing(backend, CacheMode::kWeightsCold) == "");
+  }
+}
+
+TEST_CASE("prepared weights: they are not made anew where other operands change") {
+  const Copying backend([](int) { return true; });
+  const Problem problem = decode();
+  Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  OperandSets sets(*memory, problem, tensors, backend, CacheMode::kWeightsCold, 2);
+  CHECK(backend.prepared() == 2);
+  Replaced replaced;
+  const SmallChange change{problem, 1, {0, 1}, 3, &replaced};
+  change_rows(change, tensors);
+  sets.renew(1, replaced);
+  sets.renew_inputs();
+  CHECK(backend.prepared() == 2);
+  change_a(change, tensors);
+  sets.renew(1, replaced);
+  CHECK(backend.prepared() == 3);
 }
