@@ -1,6 +1,6 @@
 """A complete host kernel for lora-bench in NumPy.
 
-`lora-bench run smoke --backends ./numpy_linear.py`; docs/python.md goes through it.
+`lora-bench run smoke --backends ./numpy_linear.py`; docs/python.md says what a step has.
 """
 
 import lora_bench

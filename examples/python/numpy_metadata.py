@@ -1,7 +1,7 @@
 """Index arrays of a batch, as vLLM's kernels take them, made by NumPy on a host.
 
-`lora-bench run metadata --filter form=kernel --backends ./numpy_metadata.py`; docs/python.md goes
-through it.
+`lora-bench run metadata --filter form=kernel --backends ./numpy_metadata.py`; docs/python.md says
+what a step has.
 """
 
 import lora_bench

@@ -1,6 +1,6 @@
 """A complete CUDA kernel for lora-bench in Triton.
 
-`lora-bench run smoke --backends ./triton_linear.py`; docs/python.md goes through it.
+`lora-bench run smoke --backends ./triton_linear.py`; docs/python.md says what a step has.
 """
 
 import lora_bench

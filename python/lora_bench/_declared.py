@@ -78,8 +78,11 @@ def backend(function=None, *, device="cuda", takes=(), supports=None, workspace_
         raise TypeError(f"'{function.__name__}' is no op; name the function after the one it does: "
                         f"{', '.join(ops)}")
     _choice("device", device, _interface.SPACES)
+    if isinstance(takes, str):
+        raise TypeError(f"takes is a list: takes=[{takes!r}]")
     for name in takes:
         _choice("takes", name, _interface.TAKES)
+    versions = [versions] if isinstance(versions, str) else versions
     if (prepare is None) != (prepared_bytes is None):
         raise TypeError("prepare and prepared_bytes go together")
     bytes_of = {"workspace": workspace_bytes, "prepared": prepared_bytes}

@@ -5,6 +5,7 @@ src/ops/python_plugin.cpp calls `load` and reads what it leaves in an `Answer`.
 
 import contextlib
 import ctypes
+import hashlib
 import importlib
 import os
 import platform
@@ -71,10 +72,71 @@ def _put(text, address, room):
 
 
 def _told(error):
-    """The error in one line, with the place in the file that it came from."""
+    """The error in one line, with the last place in a file of the user's, where it met one."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    own = [frame for frame in frames if os.path.dirname(frame.filename) in _Siblings.folders]
+    last = (own or frames)[-1:]
+    place = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
     return f"{type(error).__name__}: {error}{place}".replace("\n", " ")
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _Siblings:
+    """What a file may import from beside it. Two files may have siblings of the same name: each
+    finds its own, as it was when it was loaded."""
+
+    folders = set()
+    current = None  # whose siblings are to be found now
+
+    def __init__(self, file):
+        # Files of this package are named after libraries, and import none of each other.
+        folder = os.path.dirname(file)
+        self.folder = None if _is_in(folder, _PACKAGE) else folder
+        self.modules = {}
+
+    def begin(self):
+        """Before the file is loaded: what lies beside it is read anew."""
+        if self.folder is not None:
+            self.folders.add(self.folder)
+        self.enter()
+        importlib.invalidate_caches()
+
+    def end(self):
+        """After it was loaded."""
+        self.modules = {name: module for name, module in sys.modules.items()
+                        if _folder_of(module) == self.folder and self.folder is not None}
+
+    def enter(self):
+        """Before any function of the file is called: it may import more."""
+        if _Siblings.current is self:
+            return
+        _Siblings.current = self
+        own = [] if self.folder is None else [self.folder]
+        sys.path[:] = own + [one for one in sys.path if one not in self.folders]
+        for name, module in list(sys.modules.items()):
+            if _folder_of(module) in self.folders and self.modules.get(name) is not module:
+                del sys.modules[name]
+        sys.modules.update(self.modules)
+
+    def hashes(self):
+        """What a row says of them: rows of other code are no rows of this one."""
+        return [f"{os.path.basename(module.__file__)} sha256:{_hash_of(module.__file__)}"
+                for _, module in sorted(self.modules.items())]
+
+
+def _is_in(folder, other):
+    return folder == other or folder.startswith(other + os.sep)
+
+
+def _folder_of(module):
+    return os.path.dirname(getattr(module, "__file__", None) or "")
+
+
+def _hash_of(file):
+    with open(file, "rb") as stream:
+        return hashlib.sha256(stream.read()).hexdigest()
 
 
 def _on_stream(step):
@@ -92,15 +154,23 @@ _MOST_STEPS = 4096
 def _answered(function, problem, why, room):
     """What a function's `supports` says of a problem, as the interface has it."""
     reason = function.supports(problem) if function.supports else None
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError(f"supports of {function.name} returned {reason!r}; return a sentence on why "
+                        "not, or None where it can")
     if reason:
-        _put(str(reason), why, room)
+        _put(reason, why, room)
     return 1 if reason else 0
+
+
+class _Failed(Exception):
+    """What an earlier call threw, as it was told."""
 
 
 class _Backend:
     """The functions of one file behind one descriptor."""
 
-    def __init__(self, functions):
+    def __init__(self, functions, siblings):
+        self.siblings = siblings
         self.functions = {_interface.OPS[function.name]: function for function in functions
                           if function.name != _interface.METADATA}
         self.builder = next((function for function in functions
@@ -134,6 +204,7 @@ class _Backend:
 
     def supports(self, problem, device, why, room):
         self.failed = None  # a problem begins with this question
+        self.siblings.enter()
         try:
             function = self.functions.get(problem[0].op)
             view = self.problem_of(problem[0])
@@ -142,28 +213,34 @@ class _Backend:
                 return 1
             return _answered(function, view, why, room)
         except BaseException as error:
-            _put(_told(error), why, room)
-            return 1
+            self.failed = f"supports: {_told(error)}"  # told by the launch, as an ERROR
+            return 0
 
     def supports_metadata(self, step, device, why, room):
+        self.failed = None
+        self.siblings.enter()
         try:
             return _answered(self.builder, MetadataStep(step[0], None, self.device), why, room)
         except BaseException as error:
-            _put(_told(error), why, room)
-            return 1
+            self.failed = f"supports: {_told(error)}"
+            return 0
 
     def metadata(self, raw, stream, message, room):
         try:
+            if self.failed is not None:
+                raise _Failed(self.failed)
+            self.siblings.enter()
             step = MetadataStep(raw[0], stream, self.device)
             with _on_stream(step):
                 self.builder.call(step)
             return 0
         except BaseException as error:
-            _put(_told(error), message, room)
+            _put(str(error) if isinstance(error, _Failed) else _told(error), message, room)
             return 1
 
     def numerics(self, problem, numerics):
         try:
+            self.siblings.enter()
             function = self.functions.get(problem[0].op)
             if function is not None:
                 function.fill(numerics[0], self.problem_of(problem[0]))
@@ -172,6 +249,7 @@ class _Backend:
 
     def bytes_of(self, what, problem):
         try:
+            self.siblings.enter()
             function = self.functions.get(problem[0].op)
             return 0 if function is None else function.bytes_of(what, self.problem_of(problem[0]))
         except BaseException as error:
@@ -181,19 +259,20 @@ class _Backend:
     def enqueue(self, what, problem, operands, stream, message, room):
         try:
             if self.failed is not None:
-                raise RuntimeError(self.failed)
+                raise _Failed(self.failed)
+            self.siblings.enter()
             function = self.functions[problem[0].op]
             step = self.step_of(function, problem[0], operands[0], stream)
             with _on_stream(step):
                 getattr(function, what)(step)
             return 0
         except BaseException as error:
-            _put(_told(error), message, room)
+            _put(str(error) if isinstance(error, _Failed) else _told(error), message, room)
             return 1
 
 
-def _descriptor(functions, file):
-    backend = _Backend(functions)
+def _descriptor(functions, file, siblings):
+    backend = _Backend(functions, siblings)
     takes = 0
     for name in set.intersection(*(set(function.takes) for function in functions)):
         takes |= _interface.TAKES[name]
@@ -211,8 +290,9 @@ def _descriptor(functions, file):
     return descriptor
 
 
-def _libraries(names):
-    """Python and the libraries that the file has names of, with their versions."""
+def _libraries(names, siblings):
+    """Python and the libraries that the file has names of, with their versions; then what lies
+    beside the file and was imported."""
     told = [f"Python {platform.python_version()}"]
     for value in names.values():
         module = value.__name__ if isinstance(value, types.ModuleType) else \
@@ -222,20 +302,7 @@ def _libraries(names):
         text = f"{package} {version}"
         if isinstance(version, str) and text not in told:
             told.append(text)
-    return ", ".join(told + _declared.told_versions)
-
-
-def _begin(file):
-    """Has the file import what lies beside it, as it is now and not as it was before a change."""
-    folder = os.path.dirname(file)
-    if folder.startswith(os.path.dirname(os.path.abspath(__file__))):
-        return  # of this package, whose files are named after libraries
-    if folder not in sys.path:
-        sys.path.append(folder)
-    for name, module in list(sys.modules.items()):
-        if os.path.dirname(getattr(module, "__file__", None) or "") == folder:
-            del sys.modules[name]
-    importlib.invalidate_caches()
+    return ", ".join(told + _declared.told_versions + siblings.hashes())
 
 
 def load(file, address):
@@ -245,8 +312,10 @@ def load(file, address):
     try:
         _declared.declared.clear()
         _declared.told_versions.clear()
-        _begin(file)
+        siblings = _Siblings(file)
+        siblings.begin()
         names = runpy.run_path(file, run_name="lora_bench_backend")
+        siblings.end()
         functions = list(_declared.declared)
         if not functions:
             raise TypeError("no function has the decorator @lora_bench.backend")
@@ -254,7 +323,7 @@ def load(file, address):
             raise TypeError("its functions are for different devices; put them into files of their own")
         if len({function.name for function in functions}) < len(functions):
             raise TypeError("two functions are for the same op")
-        answer.libraries = _libraries(names).encode(errors="replace")[:1023]
-        answer.descriptor = ctypes.addressof(_descriptor(functions, file))
+        answer.libraries = _libraries(names, siblings).encode(errors="replace")[:1023]
+        answer.descriptor = ctypes.addressof(_descriptor(functions, file, siblings))
     except BaseException as error:
         answer.message = _told(error).encode(errors="replace")[:4095]

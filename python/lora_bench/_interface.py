@@ -81,6 +81,6 @@ OPS = {
 }
 FORMS = choices("LORA_BENCH_FORM_")
 METADATA = "metadata"  # the op that no problem has, for its steps are of another kind
-TAKES = choices("LORA_BENCH_TAKES_")
+TAKES = {**choices("LORA_BENCH_TAKES_"), "reads_padding": CONSTANTS["LORA_BENCH_READS_PADDING"]}
 BIAS_ADDED = choices("LORA_BENCH_BIAS_")
 SPACES = {"cpu": CONSTANTS["LORA_BENCH_HOST"], "cuda": CONSTANTS["LORA_BENCH_CUDA"]}

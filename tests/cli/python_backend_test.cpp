@@ -215,6 +215,52 @@ TEST_CASE("metadata made in Python is proved, timed and told its fault") {
   CHECK(contains(wrong.out, "token_order"));
 }
 
+TEST_CASE("two files find each its own siblings, and a row has the hashes of both") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder right, wrong;
+  right.write("helper.py", "FACTOR = 1\n");
+  wrong.write("helper.py", "FACTOR = 2\n");
+  std::string text = read_file(kExample);
+  const auto replace = [&](const std::string& line, const std::string& by) {
+    text.replace(text.find(line), line.size(), by);
+  };
+  replace("import numpy as np\n", "import numpy as np\nfrom helper import FACTOR\n");
+  replace("* scale[adapter]", "* scale[adapter] * FACTOR * late()");
+  text += "\n\ndef late():\n    import helper\n    return 1 if helper.FACTOR == FACTOR else 3\n";
+  const std::string one = right.write("mine.py", text);
+  const std::string other = wrong.write("mine.py", text);
+  const std::string file = right.path("rows.jsonl");
+  for (const std::string& backends : {"a=" + one + ",z=" + other, "z=" + one + ",a=" + other}) {
+    const ProcessResult result =
+        run_with(python, {"run", "smoke", "--case", "decode8-rank8", "--no-time", "--quiet",
+                          "--backends", backends, "--out", file});
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.out, "1 PASSED, 1 FAILED"));
+    CHECK(contains(result.out, backends.starts_with("a=" + one) ? "on z" : "on a"));
+  }
+  CHECK(contains(read_file(file), "helper.py sha256:"));
+}
+
+TEST_CASE("a question that a file of Python answers wrongly is an ERROR, at the line of the file") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  for (const char* answer : {"True", "problem.no_such_field", "np.broadcast_to(np.ones(3), 2)"}) {
+    const ProcessResult result =
+        run_changed(python, "device=\"cpu\",",
+                    std::string("device=\"cpu\", supports=lambda problem: ") + answer + ",");
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.out, "supports: "));
+    CHECK(contains(result.out, "1 PASSED, 1 ERROR"));
+    CHECK(contains(result.out, answer == std::string("True") ? "supports of linear returned True"
+                                                             : "mine.py:"));
+  }
+  const ProcessResult taken =
+      run_changed(python, "device=\"cpu\",", "device=\"cpu\", takes=\"reads_padding\",");
+  CHECK(taken.exit_code == 1);
+  CHECK(contains(taken.err, "takes is a list: takes=['reads_padding']"));
+}
+
 // A file that mends itself while its first turn runs, and asks to end in the last.
 TEST_CASE("a watched file is proved again when it has changed, and so is what it imports") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
