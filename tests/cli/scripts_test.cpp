@@ -79,7 +79,7 @@ TEST_CASE("the GPU check says without a GPU what parts it has and what it reads"
   const ProcessResult help = run_process({kScripts + "gpu-check.sh", "--help"});
   CHECK(help.exit_code == 0);
   CHECK(contains(help.out, "parts, in this order: tests device verify"));
-  CHECK(contains(help.out, "LORA_BENCH_PEER_SECONDS=3600"));
+  CHECK(contains(help.out, "LORA_BENCH_PEER_MODULES"));
   CHECK(!contains(help.out, "set -euo"));
   // Refused before the first part runs.
   const ProcessResult refused = run_process({kScripts + "gpu-check.sh", "anchors", "per"});
