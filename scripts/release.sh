@@ -25,6 +25,10 @@ if ! $uncommitted && [[ -n $(git status --porcelain) ]]; then
   echo "release.sh: there are changes that no commit has; commit them, or give --uncommitted" >&2
   exit 1
 fi
+if [[ -d $folder && -n $(find "$folder" -mindepth 1 ! -name 'lora[-_]bench[-_]*' ! -name SHA256SUMS) ]]; then
+  echo "release.sh: $folder holds files that are of no release; name another by --to" >&2
+  exit 1
+fi
 
 scripts/setup.sh
 build=build/release-tree
@@ -44,7 +48,7 @@ libc=$(objdump -T "$build/src/lora-bench" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV
 platform=manylinux_${libc#GLIBC_}_$(uname -m)
 platform=${platform/./_}
 
-rm -f "$folder"/*
+rm -f "$folder"/{lora-bench,lora_bench}[-_]* "$folder/SHA256SUMS"
 pack=(cpack --config "$build/CPackConfig.cmake" -B "$build/packages")
 "${pack[@]}" -G DEB >>"$build.log"
 name=lora-bench-$version-linux-$(uname -m)
