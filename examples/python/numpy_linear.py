@@ -5,26 +5,7 @@
 
 import lora_bench
 import numpy as np
-
-
-def memory_of(tensor):
-    """The tensor as an array over the same memory: NumPy has no bf16 and gets its bits."""
-    return np.asarray(tensor.bits if tensor.dtype == "bf16" else tensor)
-
-
-def numbers(memory):
-    if memory.dtype == np.uint16:
-        return (memory.astype(np.uint32) << 16).view(np.float32)
-    return memory.astype(np.float32)
-
-
-def stored(values, dtype):
-    """What is written for fp32 values: rounded to the nearest, ties to even."""
-    if dtype != np.uint16:
-        return values.astype(dtype)
-    bits = values.view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+from lora_bench.on_host import memory_of, numbers, stored
 
 
 @lora_bench.backend(device="cpu", intermediate="fp32")

@@ -26,7 +26,10 @@ class Function:
     def bytes_of(self, what, problem):
         """Returns the bytes of "workspace" or "prepared" for a problem."""
         wanted = self._bytes_of[what]
-        return int(wanted(problem) if callable(wanted) else wanted or 0)
+        count = int(wanted(problem) if callable(wanted) else wanted or 0)
+        if count >= 1 << 63:  # the interface would cut it
+            raise ValueError(f"{count} bytes")
+        return count
 
     def fill(self, out, problem):
         """Writes what was declared into a struct that holds the defaults."""

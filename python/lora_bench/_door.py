@@ -71,8 +71,14 @@ def _put(text, address, room):
     ctypes.memmove(address, content, len(content))
 
 
+class _Failed(Exception):
+    """What an earlier call threw, as it was told."""
+
+
 def _told(error):
     """The error in one line, with the last place in a file of the user's, where it met one."""
+    if isinstance(error, _Failed):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if os.path.dirname(frame.filename) in _Siblings.folders]
     last = (own or frames)[-1:]
@@ -162,10 +168,6 @@ def _answered(function, problem, why, room):
     return 1 if reason else 0
 
 
-class _Failed(Exception):
-    """What an earlier call threw, as it was told."""
-
-
 class _Backend:
     """The functions of one file behind one descriptor."""
 
@@ -235,7 +237,7 @@ class _Backend:
                 self.builder.call(step)
             return 0
         except BaseException as error:
-            _put(str(error) if isinstance(error, _Failed) else _told(error), message, room)
+            _put(_told(error), message, room)
             return 1
 
     def numerics(self, problem, numerics):
@@ -267,7 +269,7 @@ class _Backend:
                 getattr(function, what)(step)
             return 0
         except BaseException as error:
-            _put(str(error) if isinstance(error, _Failed) else _told(error), message, room)
+            _put(_told(error), message, room)
             return 1
 
 

@@ -5,18 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "support/need_numpy.h"
-#include "support/process.h"
-#include "support/skipped.h"
+#include "support/python_door.h"
 
 namespace lora_bench::test {
 namespace {
-
-ProcessResult run_with(const std::string& python, std::vector<std::string> arguments) {
-  ProcessOptions options;
-  options.environment["LORA_BENCH_PYTHON"] = python;
-  return run_tool(std::move(arguments), options);
-}
 
 std::vector<std::string> lines_of_peers(const std::string& text) {
   std::vector<std::string> lines;
@@ -26,14 +18,6 @@ std::vector<std::string> lines_of_peers(const std::string& text) {
   }
   return lines;
 }
-
-// An interpreter frees nothing when the program ends.
-#define LORA_BENCH_NEED_PYTHON_DOOR(python)                                     \
-  if (tool_is_sanitized()) {                                                    \
-    note_skipped("an interpreter inside the tool is no matter of a sanitizer"); \
-    return;                                                                     \
-  }                                                                             \
-  LORA_BENCH_NEED_NUMPY(python)
 
 TEST_CASE("a peer is a backend by its name, and proved as ours are") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);

@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/need_numpy.h"
-#include "support/process.h"
-#include "support/skipped.h"
+#include "support/python_door.h"
 
 namespace lora_bench::test {
 namespace {
@@ -15,18 +13,11 @@ namespace {
 const std::string kExample =
     std::string(LORA_BENCH_SOURCE_DIR) + "/examples/python/numpy_linear.py";
 
-ProcessResult run_with(const std::string& python, std::vector<std::string> arguments) {
-  ProcessOptions options;
-  options.environment["LORA_BENCH_PYTHON"] = python;
-  return run_tool(std::move(arguments), options);
-}
-
 // The example with one line of it replaced.
 std::string changed(const TemporaryFolder& folder, const std::string& line, const std::string& by) {
   std::string text = read_file(kExample);
-  const std::size_t at = text.find(line);
-  REQUIRE(at != std::string::npos);
-  return folder.write("mine.py", text.replace(at, line.size(), by));
+  replace(text, line, by);
+  return folder.write("mine.py", text);
 }
 
 // Runs the example with one line replaced on the first case of smoke.
@@ -43,14 +34,6 @@ ProcessResult run_changed(const std::string& python, const std::string& line, co
   words.insert(words.end(), more.begin(), more.end());
   return run_with(python, words);
 }
-
-// An interpreter frees nothing when the program ends.
-#define LORA_BENCH_NEED_PYTHON_DOOR(python)                                     \
-  if (tool_is_sanitized()) {                                                    \
-    note_skipped("an interpreter inside the tool is no matter of a sanitizer"); \
-    return;                                                                     \
-  }                                                                             \
-  LORA_BENCH_NEED_NUMPY(python)
 
 TEST_CASE("a kernel in Python is proved at every level, and timed") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
@@ -140,12 +123,7 @@ TEST_CASE("what a kernel in Python does wrong beside its numbers costs its own r
 std::string preparing(const std::string& python, const std::string& made) {
   const TemporaryFolder folder;
   std::string text = read_file(kExample);
-  const auto replace = [&](const std::string& line, const std::string& by) {
-    const std::size_t at = text.find(line);
-    REQUIRE(at != std::string::npos);
-    text.replace(at, line.size(), by);
-  };
-  replace("@lora_bench.backend(device=\"cpu\",",
+  replace(text, "@lora_bench.backend(device=\"cpu\",",
           "def bytes_of(problem):\n"
           "    size = 4 if problem.a_dtype == 'fp32' else 2\n"
           "    return problem.slots * problem.max_rank * problem.in_features * size\n\n"
@@ -153,7 +131,7 @@ std::string preparing(const std::string& python, const std::string& made) {
           "    as_bytes = memory_of(step.a[0]).view(np.uint8).reshape(-1)\n" +
               made +
               "\n@lora_bench.backend(device=\"cpu\", prepare=make, prepared_bytes=bytes_of,");
-  replace("memory_of(step.a[i])[adapter, :rank]",
+  replace(text, "memory_of(step.a[i])[adapter, :rank]",
           "(memory_of(step.a[i]) if i else np.asarray(step.prepared).view("
           "memory_of(step.a[0]).dtype).reshape(step.a[0].shape))[adapter, :rank]");
   const ProcessResult result =
@@ -204,8 +182,8 @@ TEST_CASE("metadata made in Python is proved, timed and told its fault") {
   CHECK(std::regex_search(timed.out, std::regex("numpy_metadata +PASSED +64 +20 +16 +[0-9.]+")));
   std::string text = read_file(example);
   const std::string line = "kind=\"stable\"";
-  text.replace(text.find(line), line.size(), "kind=\"stable\")[::-1");
-  text.replace(text.find("[::-1)"), 6, "[::-1]");
+  replace(text, line, "kind=\"stable\")[::-1");
+  replace(text, "[::-1)", "[::-1]");
   const TemporaryFolder folder;
   const ProcessResult wrong =
       run_with(python, {"run", "metadata", "--case", "rows64-kernel", "--no-time", "--quiet",
@@ -221,11 +199,8 @@ TEST_CASE("two files find each its own siblings, and a row has the hashes of bot
   right.write("helper.py", "FACTOR = 1\n");
   wrong.write("helper.py", "FACTOR = 2\n");
   std::string text = read_file(kExample);
-  const auto replace = [&](const std::string& line, const std::string& by) {
-    text.replace(text.find(line), line.size(), by);
-  };
-  replace("import numpy as np\n", "import numpy as np\nfrom helper import FACTOR\n");
-  replace("* scale[adapter]", "* scale[adapter] * FACTOR * late()");
+  replace(text, "import numpy as np\n", "import numpy as np\nfrom helper import FACTOR\n");
+  replace(text, "* scale[adapter]", "* scale[adapter] * FACTOR * late()");
   text += "\n\ndef late():\n    import helper\n    return 1 if helper.FACTOR == FACTOR else 3\n";
   const std::string one = right.write("mine.py", text);
   const std::string other = wrong.write("mine.py", text);
@@ -267,15 +242,10 @@ TEST_CASE("a watched file is proved again when it has changed, and so is what it
   const TemporaryFolder folder;
   const std::string factor = folder.write("factor.py", "FACTOR = 2\n");
   std::string text = read_file(kExample);
-  const auto replace = [&](const std::string& line, const std::string& by) {
-    const std::size_t at = text.find(line);
-    REQUIRE(at != std::string::npos);
-    text.replace(at, line.size(), by);
-  };
-  replace("import numpy as np\n",
+  replace(text, "import numpy as np\n",
           "import numpy as np\nimport os, signal\nfrom factor import FACTOR\n");
-  replace("* scale[adapter]", "* scale[adapter] * FACTOR");
-  replace("    x, y, scale =",
+  replace(text, "* scale[adapter]", "* scale[adapter] * FACTOR");
+  replace(text, "    x, y, scale =",
           "    if FACTOR == 1: os.kill(os.getppid(), signal.SIGINT)\n"
           "    with open('" +
               factor +

@@ -5,6 +5,8 @@ from lora_bench.peers._batch import columns_of, groups_of
 
 try:
     import numpy as np
+
+    from lora_bench.on_host import memory_of, numbers, stored
 except ImportError:
     np = None
 
@@ -12,27 +14,6 @@ except ImportError:
 def load():
     if np is None:
         raise peers.Missing("no module numpy: pip install numpy")
-
-
-def memory_of(tensor):
-    """The tensor as an array over the same memory: NumPy has no bf16 and gets its bits."""
-    return np.asarray(tensor.bits if tensor.dtype == "bf16" else tensor)
-
-
-def numbers(memory):
-    if memory.dtype == np.uint16:
-        return (memory.astype(np.uint32) << 16).view(np.float32)
-    return memory.astype(np.float32)
-
-
-def stored(values, dtype):
-    """What is written for fp32 values: rounded to the nearest, ties to even."""
-    if dtype != np.uint16:
-        with np.errstate(over="ignore"):
-            return values.astype(dtype)
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 
 
 def supports(problem):
