@@ -193,18 +193,19 @@ void LayerEngine::set_adapter(std::int64_t slot, const AdapterWeights& given, fl
   for (std::int64_t shard = 0; shard < shards(); ++shard) {
     write_slot(at(shard), slot, shard_weights(problem_.layer, whole, shard));
   }
-  set_rank(slot, rank, scale);
-  for (Part& part : parts_) {
-    prepare_weights(part);
-  }
-  forget_deltas();
+  take_slot(slot, rank, scale);
 }
 
 void LayerEngine::reset_adapter(std::int64_t slot) {
   for (Part& part : parts_) {
     write_slot(part, slot, {});
   }
-  set_rank(slot, 0, 1.0F);
+  take_slot(slot, 0, 1.0F);
+}
+
+// What follows when the weights of a slot were written.
+void LayerEngine::take_slot(std::int64_t slot, std::int64_t rank, float scale) {
+  set_rank(slot, rank, scale);
   for (Part& part : parts_) {
     prepare_weights(part);
   }

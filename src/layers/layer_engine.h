@@ -156,6 +156,7 @@ class LayerEngine {
   static void upload_ranks(Part& part);
   static void write_slot(Part& part, std::int64_t slot, const AdapterWeights& weights);
   void set_rank(std::int64_t slot, std::int64_t rank, float scale);
+  void take_slot(std::int64_t slot, std::int64_t rank, float scale);
   // Where the base adds all of a delta, rows without an adapter must have 0 there.
   void forget_deltas();
   static void launch_half(const Part& part, Op half, Stream stream);

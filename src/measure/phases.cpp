@@ -11,27 +11,12 @@ namespace lora_bench {
 namespace {
 
 // Of another backend only what sets h to zero.
-class ZeroPart final : public Backend {
+class ZeroPart final : public BackendAround {
  public:
-  explicit ZeroPart(const Backend& whole) : whole_(whole) {}
-  [[nodiscard]] std::string_view name() const override { return whole_.name(); }
-  [[nodiscard]] std::string_view summary() const override { return whole_.summary(); }
-  [[nodiscard]] Space space() const override { return whole_.space(); }
-  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    return whole_.supports(problem, device);
-  }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return whole_.numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return whole_.workspace_bytes(problem);
-  }
+  using BackendAround::BackendAround;
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    whole_.launch_zero(problem, operands, stream);
+    inner().launch_zero(problem, operands, stream);
   }
-
- private:
-  const Backend& whole_;
 };
 
 constexpr int kRuns = 9;

@@ -120,6 +120,41 @@ class Backend {
   [[nodiscard]] virtual const MetadataBuilder* metadata() const { return nullptr; }
 };
 
+// Does as another backend does, but for what a class of its own overrides. It zeroes, fuses and
+// makes metadata only where such a class says so. The other must outlive it.
+class BackendAround : public Backend {
+ public:
+  explicit BackendAround(const Backend& inner) : inner_(inner) {}
+  [[nodiscard]] std::string_view name() const override { return inner_.name(); }
+  [[nodiscard]] std::string_view summary() const override { return inner_.summary(); }
+  [[nodiscard]] Space space() const override { return inner_.space(); }
+  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
+    return inner_.supports(problem, device);
+  }
+  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
+    return inner_.numerics(problem);
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
+    return inner_.workspace_bytes(problem);
+  }
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+    return inner_.prepared_bytes(problem);
+  }
+  void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
+    inner_.prepare(problem, operands, stream);
+  }
+  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+    inner_.launch(problem, operands, stream);
+  }
+  [[nodiscard]] bool slow_to_launch() const override { return inner_.slow_to_launch(); }
+
+ protected:
+  [[nodiscard]] const Backend& inner() const { return inner_; }
+
+ private:
+  const Backend& inner_;
+};
+
 // Whether the backend makes the metadata, or a sentence.
 [[nodiscard]] Support metadata_support(const Backend& backend, const MetadataProblem& problem,
                                        const DeviceFacts& device);

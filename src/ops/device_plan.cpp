@@ -125,14 +125,11 @@ class FormBehindWorkspace {
   std::int64_t first_;
 };
 
-class PlanInEachLaunch final : public Backend {
+class PlanInEachLaunch final : public BackendAround {
  public:
   explicit PlanInEachLaunch(std::shared_ptr<const Backend> backend)
-      : backend_(std::move(backend)) {}
+      : BackendAround(*backend), kept_(std::move(backend)) {}
 
-  [[nodiscard]] std::string_view name() const override { return backend_->name(); }
-  [[nodiscard]] std::string_view summary() const override { return backend_->summary(); }
-  [[nodiscard]] Space space() const override { return backend_->space(); }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
     if (space() == Space::kHost) {
       return {false, "plan.made_on device: the backend runs on the host"};
@@ -141,31 +138,21 @@ class PlanInEachLaunch final : public Backend {
         problem.plan_form == PlanForm::kSorted
             ? device_plan_takes(shape_of(problem))
             : make_device_metadata(device.compute_capability)->supports(form_of(problem), device);
-    return of_plan.yes ? backend_->supports(problem, device) : of_plan;
-  }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return backend_->numerics(problem);
+    return of_plan.yes ? inner().supports(problem, device) : of_plan;
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    const std::int64_t own = backend_->workspace_bytes(problem);
+    const std::int64_t own = inner().workspace_bytes(problem);
     return problem.plan_form == PlanForm::kSorted ? PlanBehindWorkspace(problem, own).bytes()
                                                   : FormBehindWorkspace(problem, own).bytes();
   }
-  [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
-    return backend_->prepared_bytes(problem);
-  }
-  void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
-    backend_->prepare(problem, operands, stream);
-  }
-  [[nodiscard]] bool slow_to_launch() const override { return backend_->slow_to_launch(); }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    const std::int64_t own = backend_->workspace_bytes(problem);
+    const std::int64_t own = inner().workspace_bytes(problem);
     if (problem.plan_form != PlanForm::kSorted) {
       const FormBehindWorkspace place(problem, own);
       const MetadataOperands made = place.made_in(operands);
       make_device_metadata(facts_of(Space::kDevice).compute_capability)
           ->launch(place.form(), made, stream);
-      backend_->launch(problem, place.on(made, operands), stream);
+      inner().launch(problem, place.on(made, operands), stream);
       return;
     }
     const DevicePlan plan = PlanBehindWorkspace(problem, own).in(operands);
@@ -174,7 +161,7 @@ class PlanInEachLaunch final : public Backend {
     planned.token_order = plan.token_order;
     planned.active_ids = plan.active_ids;
     planned.group_starts = plan.group_starts;
-    backend_->launch(problem, planned, stream);
+    inner().launch(problem, planned, stream);
   }
 
  private:
@@ -182,7 +169,7 @@ class PlanInEachLaunch final : public Backend {
     return {problem.tokens, problem.slots, facts_of(Space::kDevice).compute_capability};
   }
 
-  std::shared_ptr<const Backend> backend_;
+  std::shared_ptr<const Backend> kept_;
 };
 
 }  // namespace

@@ -4,43 +4,34 @@
 namespace lora_bench {
 namespace {
 
-class PreparedInEachLaunch final : public Backend {
+class PreparedInEachLaunch final : public BackendAround {
  public:
-  explicit PreparedInEachLaunch(const Backend& backend) : backend_(backend) {}
+  using BackendAround::BackendAround;
 
-  [[nodiscard]] std::string_view name() const override { return backend_.name(); }
-  [[nodiscard]] std::string_view summary() const override { return backend_.summary(); }
-  [[nodiscard]] Space space() const override { return backend_.space(); }
-  [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    return backend_.supports(problem, device);
-  }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return backend_.numerics(problem);
-  }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    const std::int64_t prepared = backend_.prepared_bytes(problem);
-    return prepared == 0 ? backend_.workspace_bytes(problem) : begin(problem) + prepared;
+    const std::int64_t prepared = inner().prepared_bytes(problem);
+    return prepared == 0 ? inner().workspace_bytes(problem) : begin(problem) + prepared;
   }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (backend_.prepared_bytes(problem) == 0) {
-      backend_.launch(problem, operands, stream);
+    if (inner().prepared_bytes(problem) == 0) {
+      inner().launch(problem, operands, stream);
       return;
     }
     Operands prepared = operands;
     prepared.prepared = static_cast<std::byte*>(operands.workspace) + begin(problem);
-    backend_.prepare(problem, weights_alone(prepared), stream);
-    backend_.launch(problem, prepared, stream);
+    inner().prepare(problem, weights_alone(prepared), stream);
+    inner().launch(problem, prepared, stream);
   }
-  [[nodiscard]] bool slow_to_launch() const override { return backend_.slow_to_launch(); }
+  // Nobody else has anything to prepare.
+  [[nodiscard]] std::int64_t prepared_bytes(const Problem&) const override { return 0; }
+  void prepare(const Problem&, const Operands&, Stream) const override {}
 
  private:
   // Behind the workspace of the backend, in bytes.
   [[nodiscard]] std::int64_t begin(const Problem& problem) const {
-    const std::int64_t own = backend_.workspace_bytes(problem);
+    const std::int64_t own = inner().workspace_bytes(problem);
     return (own + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
   }
-
-  const Backend& backend_;
 };
 
 }  // namespace
