@@ -189,7 +189,15 @@ class Searching(unittest.TestCase):
         best = _search.search(as_shipped, {"a": SHIPPED, "b": SHIPPED}, self.SPACE, self.times)
         self.assertEqual(best["a"], ({"shrink": {"split": 4}, "expand": {"wide": 128}}, 10 / 20))
         self.assertEqual(best["b"], (SHIPPED, 1.0))
-        self.assertEqual(self.asked, 2 + 1)
+        self.assertEqual(self.asked, 3 + 1)
+
+    def test_values_that_do_not_go_together_leave_the_best_alone(self):
+        def times(candidates):
+            return [{case: (4.0 + 3 * (chosen["shrink"]["split"] == 4) + 4 * (chosen["expand"]["wide"] == 128)
+                            if chosen["shrink"]["split"] == 1 or chosen["expand"]["wide"] == 64 else 30.0, 0.5)
+                     for case, chosen in one.items()} for one in candidates]
+        best = _search.search({"a": (10.0, 0.5)}, {"a": SHIPPED}, {("shrink", "split"): [4], ("expand", "wide"): [128]}, times)
+        self.assertEqual(best["a"], ({"shrink": {"split": 4}, "expand": {"wide": 64}}, 7 / 10))
 
     def test_what_is_within_the_noise_is_no_gain(self):
         def times(candidates):

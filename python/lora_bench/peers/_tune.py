@@ -16,6 +16,8 @@ ENGINES = {"vllm": {"vllm": _search.VLLM},
 # A candidate has to be told from another, not known to a per cent.
 QUICK = {"measure.warmup_ms": 20, "measure.min_time_ms": 20, "measure.max_time_ms": 100, "verify.max_rows": 64}
 
+MOST_AT_ONCE = 16  # candidates in a process
+
 
 def shape_of(row):
     widths = tuple(int(width) for width in row["out_features"].split("+"))
@@ -46,11 +48,14 @@ class Bench:
         self.peer, self.folder, self.run, self.count = peer, pathlib.Path(folder), run, 0
 
     def times_of(self, candidates):
+        """Many in one process, which has to start and to load the engine; one that ends it takes no more than those along."""
         files = []
         for candidate in candidates:
             self.count += 1
             files.append(_candidate.write(self.folder / f"c{self.count}.py", self.peer, candidate))
-        rows = self.run([str(file) for file in files])
+        rows = []
+        for first in range(0, len(files), MOST_AT_ONCE):
+            rows += self.run([str(file) for file in files[first:first + MOST_AT_ONCE]])
         return [times_by_shape(rows, file.stem) for file in files]
 
 

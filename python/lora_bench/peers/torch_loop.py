@@ -50,14 +50,18 @@ def shrink(step):
         for adapter, index, run in runs:
             inputs = x[index] if run else x.index_select(0, index)
             for i, a in enumerate(weights):
-                part = product(inputs, a[adapter].T)
+                in_place = h[i, index] if run and h.dtype == torch.float32 else None
+                part = product(inputs, a[adapter].T, in_place)
                 if step.scale_at == "shrink":
                     part.mul_(scale[adapter])
-                h[i, index] = part.to(h.dtype)
+                if in_place is None:
+                    h[i, index] = part.to(h.dtype)
 
 
-def product(left, right):
-    return torch.mm(left, right, out_dtype=torch.float32) if left.is_cuda else left.float() @ right.float()
+def product(left, right, out):
+    if left.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32, out=out)
+    return torch.mm(left.float(), right.float(), out=out)
 
 
 peers.backends([linear, logits], load, device="cuda" if _torch.has_gpu() else "cpu", supports=_torch.supports,
