@@ -23,15 +23,15 @@ std::unique_ptr<Memory> memory_of(const Backend& backend) {
   return backend.space() == Space::kDevice ? make_device_memory() : make_host_memory();
 }
 
-Verdict verdict_of(const Case& spec, const Backend& backend, bool relations, const Prover& prover,
-                   Part without = Part::kNone) {
+Verdict verdict_of(Groundwork& groundwork, const Backend& backend, bool relations,
+                   const Prover& prover, Part without = Part::kNone) {
   const std::unique_ptr<Memory> memory = memory_of(backend);
   VerifyOptions options;
   options.relations = relations;
-  options.seed = spec.seed;
+  options.seed = groundwork.seed();
   options.without = without;
-  return prover ? prover(problem_of(spec), backend, *memory, options)
-                : verify(problem_of(spec), backend, *memory, options);
+  return prover ? prover(groundwork.problem(), backend, *memory, options)
+                : verify(groundwork, backend, *memory, options);
 }
 
 // "relations: permuted rows" where the level alone says little.
@@ -41,21 +41,31 @@ std::string caught_at(const Failure& failure) {
   return values ? level : level + ": " + failure.what;
 }
 
+// Of a telling case; all of them together take a tenth of it.
+constexpr std::int64_t kGroundworkBytes = std::int64_t{64} << 20;
+
 }  // namespace
 
-SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part without,
+HuntingGround::HuntingGround(const std::vector<Case>& cases) {
+  for (const Case& spec : cases) {
+    places_.push_back(
+        {spec, std::make_unique<Groundwork>(problem_of(spec), spec.seed, kGroundworkBytes)});
+  }
+}
+
+SelfTestRow hunt(const std::string& fault, const HuntingGround& ground, Part without,
                  const Stop& stop, const Prover& prover) {
   SelfTestRow row;
   row.fault = fault;
-  for (const Case& spec : cases) {
+  for (const auto& [spec, groundwork] : ground.places()) {
     if (stop()) {
       return row;
     }
     const std::unique_ptr<Backend> mutant = make_mutant(fault);
-    if (!mutant->supports(problem_of(spec), facts_of(mutant->space())).yes) {
+    if (!mutant->supports(groundwork->problem(), facts_of(mutant->space())).yes) {
       continue;
     }
-    const Verdict verdict = verdict_of(spec, *mutant, true, prover, without);
+    const Verdict verdict = verdict_of(*groundwork, *mutant, true, prover, without);
     if (verdict.failure) {
       row.caught = true;
       row.level = caught_at(*verdict.failure);
@@ -67,14 +77,14 @@ SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases, Part 
   return row;
 }
 
-SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases, const Stop& stop,
+SelfTestRow hunt_and_judge(const MutantDoc& doc, const HuntingGround& ground, const Stop& stop,
                            const Prover& prover) {
-  SelfTestRow row = hunt(doc.fault, cases, Part::kNone, stop, prover);
+  SelfTestRow row = hunt(doc.fault, ground, Part::kNone, stop, prover);
   const bool any_name =
       doc.hypothesis.empty() && (doc.any_name || doc.fault.starts_with(kGpuPrefix));
   row.named_right = any_name || row.hypothesis == doc.hypothesis;
   row.part_needed =
-      doc.alone == Part::kNone || !hunt(doc.fault, cases, doc.alone, stop, prover).caught;
+      doc.alone == Part::kNone || !hunt(doc.fault, ground, doc.alone, stop, prover).caught;
   return row;
 }
 
@@ -83,12 +93,13 @@ void try_correct(const Backend& backend, std::int64_t cases, std::uint64_t seed,
   const DeviceFacts& here = facts_of(backend.space());
   for (std::int64_t index = 0; index < cases && !stop(); ++index) {
     const Case spec = random_case(seed, static_cast<std::uint64_t>(index));
-    if (!backend.supports(problem_of(spec), here).yes) {
+    Groundwork groundwork(problem_of(spec), spec.seed, 0);  // nobody comes back for it
+    if (!backend.supports(groundwork.problem(), here).yes) {
       continue;
     }
     std::string alarm;
     try {
-      const Verdict verdict = verdict_of(spec, backend, index % 4 == 0, prover);
+      const Verdict verdict = verdict_of(groundwork, backend, index % 4 == 0, prover);
       alarm = verdict.failure ? verdict.message : "";
       report.correct_passed += verdict.status == Status::kPassed && verdict.compared > 0 ? 1 : 0;
     } catch (const std::exception& error) {
@@ -145,9 +156,18 @@ std::vector<std::unique_ptr<Backend>> correct_backends() {
   return backends;
 }
 
+template <typename Docs>
+auto share_of(const Docs& docs, Share share) {
+  std::vector<typename Docs::value_type> taken;
+  for (std::size_t at = share.index; at < docs.size(); at += share.count) {
+    taken.push_back(docs[at]);
+  }
+  return taken;
+}
+
 void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
                  const ProgressLine& progress, const Stop& stop) {
-  const std::vector<Case> cases = telling_cases();
+  const HuntingGround ground(telling_cases());
   for (const MutantDoc& doc : docs) {
     const std::string why_not = why_no_mutant(doc.fault);
     if (!why_not.empty()) {
@@ -155,7 +175,7 @@ void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
       report.why_skipped = why_not;
       continue;
     }
-    const SelfTestRow row = hunt_and_judge(doc, cases, stop);
+    const SelfTestRow row = hunt_and_judge(doc, ground, stop);
     if (stop()) {
       return;
     }
@@ -165,9 +185,10 @@ void try_mutants(const std::vector<MutantDoc>& docs, SelfTestReport& report,
   }
 }
 
-void try_layer_faults(SelfTestReport& report, const ProgressLine& progress, const Stop& stop) {
+void try_layer_faults(Share share, SelfTestReport& report, const ProgressLine& progress,
+                      const Stop& stop) {
   const std::vector<TellingLayer> layers = telling_layers();
-  for (const LayerFaultDoc& doc : layer_faults()) {
+  for (const LayerFaultDoc& doc : share_of(layer_faults(), share)) {
     const SelfTestRow row = hunt_layer(doc, layers, stop);
     if (stop()) {
       return;
@@ -178,9 +199,10 @@ void try_layer_faults(SelfTestReport& report, const ProgressLine& progress, cons
   }
 }
 
-void try_metadata_faults(SelfTestReport& report, const ProgressLine& progress, const Stop& stop) {
+void try_metadata_faults(Share share, SelfTestReport& report, const ProgressLine& progress,
+                         const Stop& stop) {
   const std::vector<TellingMetadata> steps = telling_metadata();
-  for (const MetadataFaultDoc& doc : metadata_faults()) {
+  for (const MetadataFaultDoc& doc : share_of(metadata_faults(), share)) {
     if (stop()) {
       return;
     }
@@ -189,7 +211,23 @@ void try_metadata_faults(SelfTestReport& report, const ProgressLine& progress, c
     progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
                         : fmt::format("{}: NOT CAUGHT", row.fault));
   }
-  try_right_metadata(steps, report);
+}
+
+void try_what_is_right(std::int64_t correct_cases, std::uint64_t seed, SelfTestReport& report,
+                       const ProgressLine& progress, const Stop& stop) {
+  try_right_layers(telling_layers(), report, stop);
+  if (!stop()) {
+    try_right_metadata(telling_metadata(), report);
+  }
+  const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
+  const auto share = static_cast<std::int64_t>(backends.size());
+  for (std::int64_t turn = 0; turn < share && !stop(); ++turn) {
+    const std::int64_t cases_of_backend =
+        correct_cases / share + (turn < correct_cases % share ? 1 : 0);
+    const Backend& backend = *backends[static_cast<std::size_t>(turn)];
+    progress(fmt::format("{}: {} random cases", backend.name(), cases_of_backend));
+    try_correct(backend, cases_of_backend, seed, report, stop);
+  }
 }
 
 }  // namespace
@@ -203,22 +241,15 @@ bool sound(const SelfTestReport& report) {
 }
 
 SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
-                         const std::function<void(const std::string&)>& progress,
-                         const Stop& stop) {
+                         const std::function<void(const std::string&)>& progress, const Stop& stop,
+                         Share share) {
   SelfTestReport report;
-  try_mutants(mutants(), report, progress, stop);
-  try_mutants(gpu_mutants(), report, progress, stop);
-  try_layer_faults(report, progress, stop);
-  try_right_layers(telling_layers(), report, stop);
-  try_metadata_faults(report, progress, stop);
-  const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
-  const auto share = static_cast<std::int64_t>(backends.size());
-  for (std::int64_t turn = 0; turn < share && !stop(); ++turn) {
-    const std::int64_t cases_of_backend =
-        correct_cases / share + (turn < correct_cases % share ? 1 : 0);
-    const Backend& backend = *backends[static_cast<std::size_t>(turn)];
-    progress(fmt::format("{}: {} random cases", backend.name(), cases_of_backend));
-    try_correct(backend, cases_of_backend, seed, report, stop);
+  try_mutants(share_of(mutants(), share), report, progress, stop);
+  try_mutants(share_of(gpu_mutants(), share), report, progress, stop);
+  try_layer_faults(share, report, progress, stop);
+  try_metadata_faults(share, report, progress, stop);
+  if (share.index == 0) {
+    try_what_is_right(correct_cases, seed, report, progress, stop);
   }
   report.interrupted = stop();
   return report;

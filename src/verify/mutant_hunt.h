@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "verify/groundwork.h"
 #include "verify/layer_faults.h"
 #include "verify/layer_proof.h"
 #include "verify/mutants.h"
@@ -18,14 +20,30 @@ using ProgressLine = std::function<void(const std::string&)>;
 using Prover =
     std::function<Verdict(const Problem&, const Backend&, Memory&, const VerifyOptions&)>;
 
+// Cases to hunt in. What all proofs of a case share is made once for whoever hunts there: mutants
+// differ, operands and what is right do not.
+class HuntingGround {
+ public:
+  explicit HuntingGround(const std::vector<Case>& cases);
+
+  struct Place {
+    Case spec;
+    std::unique_ptr<Groundwork> groundwork;
+  };
+  [[nodiscard]] const std::vector<Place>& places() const { return places_; }
+
+ private:
+  std::vector<Place> places_;
+};
+
 // The first case that catches the mutant, the level and the hypothesis that were named. Ends early,
 // with a row that says nothing, when `stop` says so.
-[[nodiscard]] SelfTestRow hunt(const std::string& fault, const std::vector<Case>& cases,
+[[nodiscard]] SelfTestRow hunt(const std::string& fault, const HuntingGround& ground,
                                Part without = Part::kNone, const Stop& stop = never,
                                const Prover& prover = {});
 
 // The same with the verdict on the name, and on the part of the proof that is to catch it alone.
-[[nodiscard]] SelfTestRow hunt_and_judge(const MutantDoc& doc, const std::vector<Case>& cases,
+[[nodiscard]] SelfTestRow hunt_and_judge(const MutantDoc& doc, const HuntingGround& ground,
                                          const Stop& stop = never, const Prover& prover = {});
 
 // A backend that claims to be right over random cases; a failure is a false alarm.

@@ -18,6 +18,7 @@ struct Launch {
   Fault fault = Fault::kNone;
   std::int64_t number = 0;    // launches of this kernel before
   std::int64_t in_a_row = 0;  // of these the last ones, of this step
+  float factor = 1;           // of every sum
   RowFacts row = {};          // of the row in hand, where the fault looks at it
   std::vector<float> x = {};  // of the row in hand, as it is read
   std::int32_t taken = 0;     // slot of the weights that the fault takes for those of the row
@@ -107,9 +108,9 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
       decoded(dtype_read(problem, launch.fault, Role::kA),
               launch.operands.a[static_cast<std::size_t>(at.slice)],
               problem.a_at(at.slice, slot, rank, at.lane), summed_elements(launch));
-  for (float& value : values) {
-    value = weight_as_read(problem, Role::kA, value, launch.fault);
-    value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
+  read_weights_as(problem, Role::kA, values, launch.fault);
+  if (launch.is(Fault::kTf32Operands)) {
+    std::transform(values.begin(), values.end(), values.begin(), cut_to_tf32);
   }
   return values;
 }
@@ -163,8 +164,7 @@ void shrink_row(const Launch& launch, const RowTask& task, std::int64_t slice) {
     return;
   }
   for (std::int64_t lane = 0; lane < rank_of(launch, task.adapter); ++lane) {
-    float value =
-        sum_over_k(launch, {slice, task.adapter, lane}) * factor_by_size(problem, launch.fault);
+    float value = sum_over_k(launch, {slice, task.adapter, lane}) * launch.factor;
     value = sum_as_kept(value, launch.row, launch.fault);
     if (problem.scale_at == ScaleAt::kShrink) {
       value = scaled(launch, value, task.adapter);
@@ -226,9 +226,7 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   const std::int64_t first = stacked ? problem.b_at(slice, slot, 0) : slot * elements;
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
                                       launch.operands.b[weights], first, elements);
-  for (float& value : values) {
-    value = weight_as_read(problem, Role::kB, value, launch.fault);
-  }
+  read_weights_as(problem, Role::kB, values, launch.fault);
   return values;
 }
 
@@ -239,7 +237,7 @@ float delta_of(const Launch& launch, const RowTask& task, const std::vector<floa
   for (std::size_t lane = 0; lane < h.size(); ++lane) {
     sum += h[lane] * column_of_b[lane];
   }
-  sum *= has_shrink(problem.op) ? 1 : factor_by_size(problem, launch.fault);
+  sum *= has_shrink(problem.op) ? 1 : launch.factor;
   return scales_in_expand(launch) ? scaled(launch, sum, task.adapter) : sum;
 }
 
@@ -384,7 +382,12 @@ class MutantKernel final : public Backend {
 
  private:
   void launch_with(const Problem& problem, const Operands& operands, bool shrinks) const {
-    Launch launch{problem, operands, fault_, launches_++, memory_.same_in_a_row()};
+    Launch launch{problem,
+                  operands,
+                  fault_,
+                  launches_++,
+                  memory_.same_in_a_row(),
+                  factor_by_size(problem, fault_)};
     std::vector<RowTask> todo = tasks(launch);
     share_equal_rows(problem, operands, fault_, todo);
     zero_rows_left_over(problem, operands, fault_);

@@ -136,15 +136,21 @@ Dtype dtype_read(const Problem& problem, Fault fault, Role weights) {
   return fault == Fault::kWeightsTakenForX && same_size ? of_x : problem.dtype[weights];
 }
 
-float weight_as_read(const Problem& problem, Role weights, float weight, Fault fault) {
-  if (fault == Fault::kWeightsSaturateAt448) {
-    return std::clamp(weight, -kLargestE4m3, kLargestE4m3);
+void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault) {
+  const bool saturates = fault == Fault::kWeightsSaturateAt448;
+  const bool flushes = (fault == Fault::kWeightsFlushFp16Subnormals ||
+                        (fault == Fault::kAFlushesFp16Subnormals && weights == Role::kA)) &&
+                       problem.dtype[weights] == Dtype::kFp16;
+  if (!saturates && !flushes) {
+    return;
   }
-  const bool flushes = fault == Fault::kWeightsFlushFp16Subnormals ||
-                       (fault == Fault::kAFlushesFp16Subnormals && weights == Role::kA);
-  const bool flushed =
-      flushes && problem.dtype[weights] == Dtype::kFp16 && std::fabs(weight) < kLeastNormalFp16;
-  return flushed ? 0 : weight;
+  for (float& value : values) {
+    if (saturates) {
+      value = std::clamp(value, -kLargestE4m3, kLargestE4m3);
+    } else if (std::fabs(value) < kLeastNormalFp16) {
+      value = 0;
+    }
+  }
 }
 
 float sum_as_kept(float sum, const RowFacts& row, Fault fault) {

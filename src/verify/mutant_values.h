@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "core/dtype.h"
 #include "verify/mutant_faults.h"
 
@@ -50,7 +52,7 @@ class MutantMemory {
 [[nodiscard]] float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault);
 // In which dtype A or B is read.
 [[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
-[[nodiscard]] float weight_as_read(const Problem& problem, Role weights, float weight, Fault fault);
+void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);

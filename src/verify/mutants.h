@@ -56,12 +56,18 @@ struct SelfTestReport {
 // right backends nine proofs in ten PASSED.
 [[nodiscard]] bool sound(const SelfTestReport& report);
 
-// Every mutant that this machine can run over the suite's cases until one catches it; then
-// `correct_cases` random cases over the backends that are to be right. `progress` is called with a
-// line for stderr, `stop` before each case.
+// One of several shares of the self-test, which can be tried side by side: of every `count` mutants
+// one. What is right is tried in the first.
+struct Share {
+  std::size_t index = 0, count = 1;
+};
+
+// Every mutant of the share that this machine can run over the suite's cases until one catches it;
+// then `correct_cases` random cases over the backends that are to be right. `progress` is called
+// with a line for stderr, `stop` before each case.
 [[nodiscard]] SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
                                        const std::function<void(const std::string&)>& progress,
-                                       const Stop& stop = never);
+                                       const Stop& stop = never, Share share = {});
 
 struct GpuFaultEntry {
   kernels::MutantFault fault = kernels::MutantFault::kNone;

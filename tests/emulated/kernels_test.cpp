@@ -395,10 +395,10 @@ TEST_CASE("what is brought ahead goes round its ring, in shrink and in expand, a
 }
 
 TEST_CASE("h that is kept from one launch of a recording to the next is caught") {
-  const std::vector<lora_bench::Case> cases{lora_bench::telling_cases().front()};
-  const lora_bench::SelfTestRow kept = lora_bench::hunt("gpu-h-kept-in-recording", cases);
+  const lora_bench::HuntingGround ground({lora_bench::telling_cases().front()});
+  const lora_bench::SelfTestRow kept = lora_bench::hunt("gpu-h-kept-in-recording", ground);
   CHECK(kept.caught);
   CHECK(kept.level == "relations: relation 'right behind another step of its stream'");
   CHECK(kept.hypothesis == "out-of-turn");
-  CHECK_FALSE(lora_bench::hunt("gpu-none", cases).caught);
+  CHECK_FALSE(lora_bench::hunt("gpu-none", ground).caught);
 }

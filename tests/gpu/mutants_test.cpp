@@ -30,7 +30,7 @@ TEST_CASE(
   for (const GpuFaultEntry& entry : gpu_fault_catalogue()) {
     CAPTURE(entry.doc.fault);
     CAPTURE(entry.doc.hypothesis);
-    const SelfTestRow row = hunt_and_judge(entry.doc, telling_case(entry.seen_in));
+    const SelfTestRow row = hunt_and_judge(entry.doc, HuntingGround(telling_case(entry.seen_in)));
     CAPTURE(row.level);
     CAPTURE(row.hypothesis);
     CAPTURE(row.case_id);
@@ -43,7 +43,7 @@ TEST_CASE(
 
 TEST_CASE("the right GPU kernels that mutants derive from raise no alarm") {
   LORA_BENCH_NEED_GPU()
-  const SelfTestRow row = hunt("gpu-none", telling_cases());
+  const SelfTestRow row = hunt("gpu-none", HuntingGround(telling_cases()));
   CAPTURE(row.level);
   CAPTURE(row.case_id);
   CHECK_FALSE(row.caught);

@@ -71,12 +71,13 @@ TEST_CASE("a bug scenario tells its thread, passes the right kernel and catches 
       CHECK(named > 0);
       continue;
     }
-    const SelfTestRow right = hunt("none", cases);
+    const HuntingGround ground(cases);
+    const SelfTestRow right = hunt("none", ground);
     CHECK_MESSAGE(!right.caught, right.level);
     for (const MutantDoc& doc : mutants()) {
       if (told.find("`" + doc.fault + "`") != std::string::npos) {
         ++named;
-        CHECK_MESSAGE(hunt(doc.fault, cases).caught, doc.fault);
+        CHECK_MESSAGE(hunt(doc.fault, ground).caught, doc.fault);
       }
     }
     CHECK(named > 0);

@@ -195,15 +195,16 @@ TEST_CASE("every fault in who computes which row is caught on a plan in a publis
   }
   REQUIRE_FALSE(kernel.empty());
   REQUIRE_FALSE(chunked.empty());
+  const HuntingGround in_kernel(kernel), in_chunked(chunked);
   for (const std::string& fault : faults) {
     CAPTURE(fault);
-    CHECK(hunt(fault, kernel).caught);
-    CHECK(hunt(fault, chunked).caught);
+    CHECK(hunt(fault, in_kernel).caught);
+    CHECK(hunt(fault, in_chunked).caught);
   }
   for (const char* fault : {"rows-beyond-one-tile-lost", "idle-segment-is-last-slot"}) {
     CAPTURE(fault);
-    CHECK(hunt(fault, chunked).caught);
+    CHECK(hunt(fault, in_chunked).caught);
   }
-  CHECK_FALSE(hunt("none", kernel).caught);
-  CHECK_FALSE(hunt("none", chunked).caught);
+  CHECK_FALSE(hunt("none", in_kernel).caught);
+  CHECK_FALSE(hunt("none", in_chunked).caught);
 }
