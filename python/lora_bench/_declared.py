@@ -1,5 +1,7 @@
 """What the functions of a file declare of themselves."""
 
+import numbers
+
 from . import _interface
 
 _NUMBERS = ("unit_roundoff", "shrink_depth", "expand_depth", "partials")
@@ -34,19 +36,31 @@ class Function:
     def fill(self, out, problem):
         """Writes what was declared into a struct that holds the defaults."""
         for name, value in self.numerics.items():
-            if callable(value):
-                value = value(problem)
-            if name in ("partial", "intermediate"):
-                value = _choice(name, value, _interface.DTYPES)
-            elif name == "bias_added":
-                value = _choice(name, value, _interface.BIAS_ADDED)
-            elif name == "summation":
-                value = value.encode()[:127]
-            setattr(out, name, value)
+            setattr(out, name, _stored(name, value(problem) if callable(value) else value))
+
+
+def _stored(name, value):
+    """What the interface has for a declared value; raises for one that there is not."""
+    if name in ("partial", "intermediate"):
+        return _choice(name, value, _interface.DTYPES)
+    if name == "bias_added":
+        return _choice(name, value, _interface.BIAS_ADDED)
+    if name == "summation":
+        if not isinstance(value, str):
+            raise TypeError(f"summation is {value!r}; it is a sentence")
+        return value.encode()[:127]
+    if name in _FLAGS:
+        if value not in (True, False):
+            raise TypeError(f"{name} is {value!r}; say True or False")
+        return bool(value)
+    whole = name != "unit_roundoff"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
+        raise TypeError(f"{name} is {value!r}; it is a {'whole ' if whole else ''}number")
+    return int(value) if whole else float(value)
 
 
 def _choice(name, value, allowed):
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
     return allowed[value]
 
@@ -73,9 +87,11 @@ def backend(function=None, *, device="cuda", takes=(), supports=None, workspace_
                                   workspace_bytes=workspace_bytes, prepare=prepare,
                                   prepared_bytes=prepared_bytes, versions=versions, **numerics)
     known = ("partial", "intermediate", "bias_added", "summation") + _NUMBERS + _FLAGS
-    for name in numerics:
+    for name, value in numerics.items():
         if name not in known:
             raise TypeError(f"a backend declares no '{name}'; it may declare: {', '.join(known)}")
+        if not callable(value):
+            _stored(name, value)
     ops = (*_interface.OPS, _interface.METADATA)
     if function.__name__ not in ops:
         raise TypeError(f"'{function.__name__}' is no op; name the function after the one it does: "

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import hashlib
 import importlib
+import inspect
 import os
 import platform
 import runpy
@@ -83,7 +84,10 @@ def _told(error):
     own = [frame for frame in frames if os.path.dirname(frame.filename) in _Siblings.folders]
     last = (own or frames)[-1:]
     place = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
-    return f"{type(error).__name__}: {error}{place}".replace("\n", " ")
+    asked = ""
+    if isinstance(error, ModuleNotFoundError):
+        asked = f"; {sys.executable} was asked, --python or LORA_BENCH_PYTHON names another"
+    return f"{type(error).__name__}: {error}{place}{asked}".replace("\n", " ")
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -307,6 +311,16 @@ def _libraries(names, siblings):
     return ", ".join(told + _declared.told_versions + siblings.hashes())
 
 
+def _refuse_twins(functions):
+    for function in functions:
+        twins = [other for other in functions if other.name == function.name]
+        if len(twins) > 1:
+            codes = [getattr(inspect.unwrap(twin.call), "__code__", None) for twin in twins]
+            places = [f"{code.co_filename}:{code.co_firstlineno}" for code in codes if code]
+            raise TypeError(f"{len(twins)} functions are for the op {function.name} "
+                            f"({', '.join(places)}); a file has one for each op")
+
+
 def load(file, address):
     """Runs the file and leaves the address of its descriptor, or a message, at `address`."""
     answer = Answer.from_address(address)
@@ -323,8 +337,7 @@ def load(file, address):
             raise TypeError("no function has the decorator @lora_bench.backend")
         if len({function.device for function in functions}) > 1:
             raise TypeError("its functions are for different devices; put them into files of their own")
-        if len({function.name for function in functions}) < len(functions):
-            raise TypeError("two functions are for the same op")
+        _refuse_twins(functions)
         answer.libraries = _libraries(names, siblings).encode(errors="replace")[:1023]
         answer.descriptor = ctypes.addressof(_descriptor(functions, file, siblings))
     except BaseException as error:

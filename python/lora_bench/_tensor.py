@@ -126,3 +126,16 @@ class Tensor:
     @property
     def __cuda_array_interface__(self):
         return self._interface("cuda")
+
+    def __array__(self, dtype=None, copy=None):
+        """Reached where NumPy finds no interface that it can read: says what to do instead."""
+        if self.device != "cpu":
+            raise TypeError(f"{self} lies on the GPU, where NumPy reads nothing; torch.from_dlpack "
+                            "and cupy.from_dlpack do")
+        if _CODES[self.dtype][2] is None:
+            raise TypeError(f"NumPy has no {self.dtype}: take the numbers of {self} by "
+                            "lora_bench.on_host.numbers(memory_of(tensor)), or tensor.bits, the same "
+                            "memory as uint16")
+        import numpy
+        array = numpy.asarray(self)
+        return array if dtype is None and not copy else array.astype(dtype or array.dtype)

@@ -76,7 +76,7 @@ std::vector<PeerEntry> peer_entries() {
   const std::string no_gpu = why_no_gpu();
   std::vector<PeerEntry> entries;
   for (const std::string& name : peer_names()) {
-    PeerEntry entry{name, "", "no Python here answers; name one by LORA_BENCH_PYTHON"};
+    PeerEntry entry{name, "", "no Python here answers; name one by --python or LORA_BENCH_PYTHON"};
     for (const std::string& line : told.value_or(std::vector<std::string>{})) {
       const std::vector<std::string> words = words_of(line);  // name, device, summary, why not
       if (words.size() == 4 && name == fmt::format("{}{}", kPrefix, words[0])) {

@@ -22,6 +22,8 @@
 namespace lora_bench {
 namespace {
 
+constexpr const char* kNameAnother = "name another interpreter by --python or LORA_BENCH_PYTHON";
+
 // What python/lora_bench/_door.py leaves here.
 struct PythonAnswer {
   const lora_bench_descriptor* descriptor = nullptr;
@@ -93,8 +95,8 @@ Interpreter ask_interpreter() {
   if (!lines || lines->size() < 4) {
     throw UsageError(fmt::format(
         "a backend in Python needs an interpreter, and '{}' does not answer; install Python 3.9 or "
-        "newer, or name another by LORA_BENCH_PYTHON",
-        name));
+        "newer, or {}",
+        name, kNameAnother));
   }
   Interpreter found;
   found.library = lines->at(0);
@@ -105,8 +107,8 @@ Interpreter ask_interpreter() {
   if (found.library.empty()) {
     throw UsageError(fmt::format(
         "{} was built without a shared library, and a backend in Python runs inside this process; "
-        "name an interpreter that has one by LORA_BENCH_PYTHON: that of the system, of conda or uv",
-        found.executable));
+        "{} that has one: that of the system, of conda or uv",
+        found.executable, kNameAnother));
   }
   return found;
 }
@@ -134,8 +136,8 @@ class Python {
     if (library_ == nullptr) {
       throw UsageError(fmt::format(
           "the shared library of {} cannot be loaded: {}; on Debian and Ubuntu it comes with the "
-          "package libpython3 of its version, or name another interpreter by LORA_BENCH_PYTHON",
-          interpreter.executable, dlerror()));
+          "package libpython3 of its version, or {}",
+          interpreter.executable, dlerror(), kNameAnother));
     }
     ensure_ = function<int()>("PyGILState_Ensure");
     release_ = function<void(int)>("PyGILState_Release");
@@ -160,9 +162,7 @@ class Python {
     void* symbol = dlsym(library_, name);
     if (symbol == nullptr) {
       throw UsageError(
-          fmt::format("this Python has no function {}; name Python 3.9 or newer by "
-                      "LORA_BENCH_PYTHON",
-                      name));
+          fmt::format("this Python has no function {}; {}, 3.9 or newer", name, kNameAnother));
     }
     return reinterpret_cast<Signature*>(symbol);
   }
@@ -201,10 +201,8 @@ int run_python_module(const std::string& module, const std::vector<std::string>&
   const int status = std::system(command.c_str());
   constexpr int kNoSuchProgram = 127;
   if (!WIFEXITED(status) || WEXITSTATUS(status) == kNoSuchProgram) {
-    throw EnvironmentError(
-        fmt::format("'{} -m {}' did not come to its end; name another interpreter by "
-                    "LORA_BENCH_PYTHON",
-                    interpreter_name(), module));
+    throw EnvironmentError(fmt::format("'{} -m {}' did not come to its end; {}", interpreter_name(),
+                                       module, kNameAnother));
   }
   return WEXITSTATUS(status);
 }

@@ -5,7 +5,9 @@
 
 #include "core/error.h"
 #include "ops/backends.h"
+#include "ops/peers.h"
 #include "ops/plugin.h"
+#include "ops/python_plugin.h"
 #include "run/watch.h"
 #include "verify/mutants.h"
 
@@ -60,6 +62,10 @@ Selected select_plugin(const std::string& spelling, double most_seconds) {
   Selected selected{plugin.name, "", std::move(loaded.backend), std::move(loaded.provenance)};
   if (selected.backend->space() == Space::kDevice) {
     selected.why_not_here = why_no_gpu();
+    if (!selected.why_not_here.empty() && is_python(plugin.file) && !names_peer(spelling)) {
+      selected.why_not_here +=
+          "; a function that runs on the host declares it: @lora_bench.backend(device=\"cpu\")";
+    }
   }
   if (!selected.why_not_here.empty()) {
     selected.backend = nullptr;

@@ -113,7 +113,8 @@ TEST_CASE("list backends says what each peer is, and why it cannot run here") {
   const ProcessResult none = run_with("/no/such/python", {"list", "backends"});
   CHECK(none.exit_code == 0);
   CHECK(lines_of_peers(none.out).size() == peers.size());
-  CHECK(contains(none.out, "not here: no Python here answers; name one by LORA_BENCH_PYTHON"));
+  CHECK(contains(none.out,
+                 "not here: no Python here answers; name one by --python or LORA_BENCH_PYTHON"));
 }
 
 }  // namespace
