@@ -32,6 +32,8 @@ enum {
 };
 /* dtypes */
 enum { LORA_BENCH_FP32 = 0, LORA_BENCH_BF16 = 1, LORA_BENCH_FP16 = 2 };
+/* ... of A and B alone, with scales: OCP e4m3 (no infinity, largest 448) and e5m2 */
+enum { LORA_BENCH_E4M3 = 3, LORA_BENCH_E5M2 = 4 };
 /* lora_bench_problem.scale_at: where the scale of an adapter is multiplied in */
 enum { LORA_BENCH_SCALE_AT_SHRINK = 0, LORA_BENCH_SCALE_AT_EXPAND = 1 };
 /* lora_bench_metadata.form: the index arrays that published kernels take a batch in */
@@ -63,6 +65,7 @@ enum {
   LORA_BENCH_TAKES_CHUNKED_FORM = 1 << 7,        /* the same of _PLAN_CHUNKED */
   LORA_BENCH_TAKES_OTHER_LAYOUTS = 1 << 8,       /* lora_bench_problem.placing and the strides behind
                                                   * it */
+  LORA_BENCH_TAKES_SCALED_WEIGHTS = 1 << 9,      /* A and B of eight bits: lora_bench_problem.weights_scale */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
                                                   * above a rank that is not 0, and is given steps
                                                   * alone where these are zero. Adapters of rank 0
@@ -78,6 +81,18 @@ enum { LORA_BENCH_PLAN_SORTED = 0, LORA_BENCH_PLAN_KERNEL = 1, LORA_BENCH_PLAN_C
  *   STACKED   s slices max_rank a_stride   s N b_stride      s N          t h_stride + i max_rank
  *   PACKED    (s slices max_rank + i r) a_stride             as STACKED   t h_stride + i r */
 enum { LORA_BENCH_SEPARATE = 0, LORA_BENCH_STACKED = 1, LORA_BENCH_PACKED = 2 };
+/* lora_bench_problem.weights_scale: which numbers of A, and of B, of a slot and slice have a scale in
+ * common. A row is a lane of A or an output of B, a column an element of it. Number (n, k) of slot s
+ * stands for itself times scales[(s * down + n / block_rows) * across + k / block_columns], where down
+ * and across are the blocks of a slot, whole ones or not: of A ceil(max_rank / block_rows) and
+ * ceil(in_features / block_columns), of B ceil(widths[i] / block_rows) and
+ * ceil(max_rank / block_columns). A block_rows or block_columns of 0 is one block of all. */
+enum {
+  LORA_BENCH_WEIGHTS_UNSCALED = 0,
+  LORA_BENCH_WEIGHTS_BY_TENSOR = 1,
+  LORA_BENCH_WEIGHTS_BY_CHANNEL = 2,
+  LORA_BENCH_WEIGHTS_BY_BLOCK = 3
+};
 /* lora_bench_descriptor.space: where operands lie, and who runs the kernel */
 enum { LORA_BENCH_HOST = 0, LORA_BENCH_CUDA = 1 };
 
@@ -140,6 +155,13 @@ typedef struct lora_bench_problem {
   int64_t a_stride;         /* lane of A [in_features] */
   int64_t b_stride;         /* output of B [max_rank] */
   int64_t h_stride;         /* row of h [max_rank; of all slices where they are not SEPARATE] */
+
+  /* What follows was appended later, and is 0 for a library that does not name
+   * LORA_BENCH_TAKES_SCALED_WEIGHTS. */
+  int32_t weights_scale;    /* LORA_BENCH_WEIGHTS_UNSCALED ... */
+  int32_t reserved_as_well; /* 0 */
+  int64_t block_rows;       /* 0: all, 1: by channel */
+  int64_t block_columns;
 } lora_bench_problem;
 
 /* Shapes are those of operands that lie apart and without gaps; see `placing` for others.
@@ -169,6 +191,11 @@ typedef struct lora_bench_operands {
 
   /* What follows was appended. */
   void* prepared; /* prepared_bytes(), on 256 bytes; what prepare() left there */
+  /* The scales of weights of eight bits: [slices] host arrays of addresses of fp32 numbers, in the
+   * order that weights_scale tells, without gaps wherever A and B lie; NULL without. Those of no lane
+   * below an adapter's rank are NaN. */
+  const void* const* a_scale;
+  const void* const* b_scale;
 } lora_bench_operands;
 
 /* What you promise about your arithmetic. The error bound that a result must meet and the relations
@@ -194,7 +221,8 @@ typedef struct lora_bench_numerics {
   char summation[128];  /* one line for people, a column of the row [""] */
 
   /* What follows was appended. */
-  int32_t casts_h;    /* 1: h is rounded to b_dtype before it is multiplied with B [0] */
+  int32_t casts_h;    /* 1: h is rounded to b_dtype (with scales: to y_dtype) before it is multiplied
+                       * with B [0] */
   int32_t bias_added; /* LORA_BENCH_BIAS_WITH_DELTA ... [LORA_BENCH_BIAS_WITH_DELTA] */
 } lora_bench_numerics;
 
@@ -285,8 +313,8 @@ typedef struct lora_bench_descriptor {
   uint64_t takes; /* LORA_BENCH_TAKES_ZEROED_IDLE_ROWS | ... */
 
   /* Bytes of operands.prepared: the weights as you want them, beside each set of operands. NULL:
-   * none, you take them as they lie. prepare() makes them, from a, b, bias, rank and scale, which are
-   * all that it is given; it enqueues as launch() does, and is called before launches, and after any
+   * none, you take them as they lie. prepare() makes them, from a, b, bias, their scales, rank and
+   * scale, which are all that it is given; it enqueues as launch() does, and is called before launches, and after any
    * of these has changed, in no time that is taken. */
   int64_t (*prepared_bytes)(const lora_bench_problem* problem);
   int32_t (*prepare)(const lora_bench_problem* problem, const lora_bench_operands* operands,

@@ -34,6 +34,12 @@ Tile read_tile(const Problem& problem, const Part& part, std::int64_t slice, std
     read(problem.numbers.b, problem.b[at(slice)], row_of_b * problem.max_rank, part.rank,
          tile.b.data() + column * part.rank);
   }
+  if (!problem.b_scale.empty() && tile.width > 0) {
+    multiply_by_scales(problem,
+                       {problem.b_scale[at(slice)], part.adapter, slice_width, problem.max_rank,
+                        first, tile.width, part.rank},
+                       tile.b);
+  }
   tile.bias.resize(at(tile.width));
   if (!problem.bias.empty() && problem.bias[at(slice)] != nullptr) {
     read(problem.numbers.bias, problem.bias[at(slice)], part.adapter * slice_width + first,
@@ -49,9 +55,10 @@ struct ScaledHidden {
   Buffer lowest_bits;    // [rows], kModelled
 };
 
-// Roundings between h and y: the declared depth, each product, the scale if it is applied here.
+// Roundings between h and y: the declared depth, each product, the scale of a number of B, that of
+// the adapter if it is applied here.
 double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
-  const int others = 1 + (problem.scale_at_shrink ? 0 : 1);
+  const int others = 1 + (problem.b_scale.empty() ? 0 : 1) + (problem.scale_at_shrink ? 0 : 1);
   return gamma(static_cast<double>(arithmetic.expand_depth + others), arithmetic.unit_roundoff);
 }
 
@@ -59,7 +66,7 @@ double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
 bool overflows(const Problem& problem, const Arithmetic& arithmetic, double largest) {
   constexpr double kNoFiniteFp16 = 65520;
   const bool stored = problem.shrink && arithmetic.intermediate == Number::kFp16;
-  const bool cast = arithmetic.casts_h && problem.numbers.b == Number::kFp16;
+  const bool cast = arithmetic.casts_h && number_of_cast(problem) == Number::kFp16;
   return (stored || cast) && largest >= kNoFiniteFp16;
 }
 
@@ -265,17 +272,18 @@ void add_given(const Arithmetic& arithmetic, const Hidden& given, Hidden& hidden
   }
 }
 
-// h as the second product takes it, where that has it in the format of B.
+// h as the second product takes it, where that has it in the format that it has B in.
 void cast_to_b(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                Hidden& hidden) {
   const Number stored = problem.shrink ? arithmetic.intermediate : problem.numbers.h;
-  if (!problem.expand || !arithmetic.casts_h || stored == problem.numbers.b) {
+  const Number into = number_of_cast(problem);
+  if (!problem.expand || !arithmetic.casts_h || stored == into) {
     return;
   }
-  const Roundoff cast = roundoff(problem.numbers.b);
+  const Roundoff cast = roundoff(into);
   for (std::size_t i = 0; i < hidden.value.size(); ++i) {
     if (rounding == Rounding::kModelled) {
-      hidden.value[i] = round_to(problem.numbers.b, hidden.value[i]);
+      hidden.value[i] = round_to(into, hidden.value[i]);
     } else {
       hidden.error[i] +=
           cast.relative * (std::fabs(hidden.value[i]) + hidden.error[i]) + cast.absolute;

@@ -94,6 +94,12 @@ void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inpu
   lanes.a.resize(at(lanes.count * k));
   read(problem.numbers.a, problem.a[at(lanes.slice)],
        (part.adapter * problem.max_rank + lanes.first) * k, lanes.count * k, lanes.a.data());
+  if (!problem.a_scale.empty()) {
+    multiply_by_scales(problem,
+                       {problem.a_scale[at(lanes.slice)], part.adapter, problem.max_rank, k,
+                        lanes.first, lanes.count, k},
+                       lanes.a);
+  }
   lanes.value.resize(at(part.count() * lanes.count));
   multiply().in_double(inputs.value.data(), lanes.a.data(), lanes.value.data(), part.count(),
                        lanes.count, k);
@@ -128,9 +134,10 @@ struct Size {
 
 // Bound of the sums of products, perhaps of partials in a narrow format, of all terms together.
 double sum_error(const Problem& problem, const Arithmetic& arithmetic, const Size& size) {
-  // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once.
+  // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once. Numbers
+  // with a scale are multiplied by it before or after, which may be rounded too.
   const bool wide = problem.numbers.x == Number::kFp32 || problem.numbers.a == Number::kFp32;
-  const int product = wide ? 1 : 0;
+  const int product = !problem.a_scale.empty() ? 2 : wide ? 1 : 0;
   double error =
       share(gamma(static_cast<double>(arithmetic.shrink_depth + product), arithmetic.unit_roundoff),
             size.products);

@@ -45,8 +45,12 @@ struct Problem {
   std::span<const float> scale;                    // [slots]
   const void* x = nullptr;  // [tokens, x_stride], with own_inputs [slices, tokens, x_stride]
   std::vector<const void*> a, b, bias;  // per slice; bias empty, or null of a slice = none
-  const void* h = nullptr;              // [slices, tokens, max_rank] when !shrink or adds_to_h
-  const void* y = nullptr;              // [tokens, y_stride] before the op
+  // Of weights that are numbers times a scale, else empty: of each slot a scale for every block of
+  // so many rows and columns, row by row; 0: of all. A row is a lane of A or an output of B.
+  std::vector<const float*> a_scale, b_scale;
+  std::int64_t block_rows = 0, block_columns = 0;
+  const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
+  const void* y = nullptr;  // [tokens, y_stride] before the op
 };
 
 // How the bias comes to y: in one sum with delta, or y + bias (before), or y + delta (after it) is
@@ -63,7 +67,8 @@ struct Arithmetic {
   // h is a sum of so many terms, each over a run of K of its own with `partials` of them, each
   // stored as h is, as their sums may be.
   std::int64_t terms_of_h = 1;
-  bool casts_h = false;  // to the format of B, before the second product
+  // To the format of B, where B has scales to that of y, before the second product.
+  bool casts_h = false;
   bool rounds_delta = false;
   BiasAdded bias_added = BiasAdded::kWithDelta;
   // What y held was never rounded to the format of y, in which it is given here: it, delta and bias

@@ -64,6 +64,25 @@ void read(Number number, const void* array, std::int64_t first, std::int64_t cou
   }
 }
 
+void multiply_by_scales(const Problem& problem, const ScaledRows& at_rows, Buffer& values) {
+  const auto blocks = [](std::int64_t all, std::int64_t of_block) {
+    return of_block == 0 ? 1 : (all - 1) / of_block + 1;
+  };
+  const auto block_of = [](std::int64_t index, std::int64_t of_block) {
+    return of_block == 0 ? 0 : index / of_block;
+  };
+  const std::int64_t across = blocks(at_rows.all_columns, problem.block_columns);
+  const std::int64_t down = blocks(at_rows.all_rows, problem.block_rows);
+  const float* of_adapter = at_rows.scales + at_rows.adapter * down * across;
+  for (std::int64_t row = 0; row < at_rows.rows; ++row) {
+    const float* of_row = of_adapter + block_of(at_rows.first + row, problem.block_rows) * across;
+    double* numbers = values.data() + row * at_rows.columns;
+    for (std::int64_t column = 0; column < at_rows.columns; ++column) {
+      numbers[column] *= static_cast<double>(of_row[block_of(column, problem.block_columns)]);
+    }
+  }
+}
+
 Buffer magnitudes(const Buffer& values, double least) {
   Buffer result(values.size());
   std::transform(values.begin(), values.end(), result.begin(),

@@ -39,6 +39,19 @@ struct Roundoff {
 // Elements first ... first + count - 1 of an array.
 void read(Number number, const void* array, std::int64_t first, std::int64_t count, double* out);
 
+// Multiplies rows `first` ... `first + rows - 1` of one adapter, of which `values` has the first
+// `columns` elements each, with their scales. The adapter has so many rows and columns in all.
+struct ScaledRows {
+  const float* scales = nullptr;
+  std::int64_t adapter = 0, all_rows = 0, all_columns = 0, first = 0, rows = 0, columns = 0;
+};
+void multiply_by_scales(const Problem& problem, const ScaledRows& at, Buffer& values);
+
+// The format that h is cast to where that is declared.
+[[nodiscard]] inline Number number_of_cast(const Problem& problem) {
+  return problem.b_scale.empty() ? problem.numbers.b : problem.numbers.y;
+}
+
 // Of each value that is not 0 at least `least`.
 [[nodiscard]] Buffer magnitudes(const Buffer& values, double least = 0);
 

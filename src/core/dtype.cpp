@@ -12,18 +12,23 @@ namespace {
 
 struct DtypeFacts {
   std::int64_t size_bytes;
-  double unit_roundoff;
+  double unit_roundoff, largest;
 };
 
 // In the order of the enumeration.
-constexpr std::array<DtypeFacts, 5> kFacts{
-    {{4, 0x1p-24}, {2, 0x1p-8}, {2, 0x1p-11}, {1, 0x1p-4}, {1, 0x1p-3}}};
+constexpr std::array<DtypeFacts, 5> kFacts{{{4, 0x1p-24, 0x1.fffffep127},
+                                            {2, 0x1p-8, 0x1.fep127},
+                                            {2, 0x1p-11, 65504},
+                                            {1, 0x1p-4, 448},
+                                            {1, 0x1p-3, 57344}}};
 
 const DtypeFacts& facts(Dtype dtype) { return kFacts.at(static_cast<std::size_t>(dtype)); }
 
 }  // namespace
 
 std::int64_t size_bytes(Dtype dtype) { return facts(dtype).size_bytes; }
+
+double largest_finite(Dtype dtype) { return facts(dtype).largest; }
 
 double unit_roundoff(Dtype dtype) { return facts(dtype).unit_roundoff; }
 

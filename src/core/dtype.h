@@ -8,7 +8,7 @@
 
 namespace lora_bench {
 
-// Storage types of operands. kE4m3 and kE5m2 have converters but no op yet.
+// Storage types of operands; kE4m3 and kE5m2 of A and B alone, which have scales then.
 enum class Dtype : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
 template <>
 struct EnumNames<Dtype> {
@@ -16,6 +16,8 @@ struct EnumNames<Dtype> {
 };
 
 [[nodiscard]] std::int64_t size_bytes(Dtype dtype);
+
+[[nodiscard]] double largest_finite(Dtype dtype);
 
 // Half the distance between neighbours at 1.0: the largest relative error of one rounding.
 [[nodiscard]] double unit_roundoff(Dtype dtype);

@@ -8,6 +8,24 @@
 namespace lora_bench {
 namespace {
 
+std::int64_t in_blocks(std::int64_t count, std::int64_t of_block) {
+  return (count + of_block - 1) / of_block;
+}
+
+// The scales of an adapter of that rank: those of its lanes alone, and of slices with columns.
+std::int64_t scale_bytes(const Problem& problem, std::int64_t rank) {
+  std::int64_t scales = 0;
+  for (std::int64_t slice = 0; slice < problem.slices() && problem.has_scaled_weights(); ++slice) {
+    if (problem.widths[static_cast<std::size_t>(slice)] == 0) {
+      continue;
+    }
+    const ScaleBlocks of_a = problem.scales_of_a(), of_b = problem.scales_of_b(slice);
+    scales += has_shrink(problem.op) ? in_blocks(rank, of_a.rows) * of_a.across : 0;
+    scales += has_expand(problem.op) ? of_b.down * in_blocks(rank, of_b.columns) : 0;
+  }
+  return scales * size_bytes(problem.dtype[Role::kAScale]);
+}
+
 struct Extent {
   std::int64_t columns = 0;  // of y, all slices
   std::int64_t biased = 0;   // ... that have a bias
@@ -94,6 +112,7 @@ Work count_work(const Problem& problem) {
       work.weight_bytes +=
           extent.columns * rank * size(Role::kB) + extent.biased * size(Role::kBias);
     }
+    work.weight_bytes += scale_bytes(problem, rank);
   }
   count_activations(problem, extent, ranks_of_rows, work);
   return work;

@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/dtype.h"
 #include "measure/after_timing.h"
+#include "measure/scales_of_rows.h"
 #include "measure/small_changes.h"
 #include "workload/excerpt.h"
 
@@ -108,6 +109,13 @@ class PiecesAsProblem {
     }
     if (has_expand(whole.op)) {
       add_b();
+    }
+    if (whole.has_scaled_weights()) {
+      std::vector<RowsOfWeights> rows;
+      for (const Piece& piece : pieces) {
+        rows.push_back({piece.slot, piece.set, piece.slice, piece.first});
+      }
+      add_scales_of_rows(whole, tensors, rows, problem_, tensors_);
     }
   }
 

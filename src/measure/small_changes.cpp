@@ -12,6 +12,7 @@
 #include "core/random.h"
 #include "workload/excerpt.h"
 #include "workload/fill_sizes.h"
+#include "workload/weight_scales.h"
 
 namespace lora_bench {
 namespace {
@@ -52,7 +53,8 @@ double magnitude(const HostTensor& tensor, std::int64_t index) {
 // Of the other sign than before.
 void replace(const SmallChange& change, HostTensor& tensor, std::int64_t index, double size) {
   const float before = load(tensor.dtype, tensor.data.data(), index);
-  const double after = std::isfinite(size) ? std::min(size, kMost) : kMost;
+  const double most = std::min(kMost, largest_finite(tensor.dtype));
+  const double after = std::isfinite(size) ? std::min(size, most) : most;
   if (change.replaced != nullptr) {
     change.replaced->push_back({&tensor, index, before});
   }
@@ -115,13 +117,42 @@ std::int64_t place_of_a(const SmallChange& change, const HostTensor& a, std::int
                        lane * change.problem.in_features + k);
 }
 
+// An element of A or B of a slice, by slot.
+struct WeightPlace {
+  Role weights = Role::kA;
+  std::size_t slice = 0;
+  std::int64_t slot = 0, row = 0, column = 0;
+};
+
+// What it is times there, as the set has it.
+double scale_of(const SmallChange& change, const Tensors& tensors, const WeightPlace& at) {
+  const Problem& problem = change.problem;
+  if (!problem.has_scaled_weights()) {
+    return 1;
+  }
+  const bool of_a = at.weights == Role::kA;
+  const ScaleBlocks blocks =
+      of_a ? problem.scales_of_a() : problem.scales_of_b(static_cast<std::int64_t>(at.slice));
+  const HostTensor& scales = (of_a ? tensors.a_scale : tensors.b_scale)[at.slice];
+  return magnitude(scales, drawn_element({problem, of_a ? Role::kAScale : Role::kBScale, scales},
+                                         at.slot, change.set, blocks.at(0, at.row, at.column)));
+}
+
+// Magnitude of A at a place, its scale included.
+double size_of_a(const SmallChange& change, const Tensors& tensors, const WeightPlace& at) {
+  const HostTensor& a = tensors.a[at.slice];
+  return magnitude(a, place_of_a(change, a, at.slot, at.row, at.column)) *
+         scale_of(change, tensors, at);
+}
+
 // Mean magnitude of A over the lanes of a slot that hold numbers, at one element of K.
 double mean_of_a(const SmallChange& change, const Tensors& tensors, std::int64_t slot,
                  std::int64_t k) {
   double sum = 0, terms = 0;
-  for (const HostTensor& a : tensors.a) {
-    for (std::int64_t lane = 0; lane < change.problem.own_lanes(slot) && a.elements > 0; ++lane) {
-      sum += magnitude(a, place_of_a(change, a, slot, lane, k));
+  for (std::size_t slice = 0; slice < tensors.a.size(); ++slice) {
+    const bool has_a = tensors.a[slice].elements > 0;
+    for (std::int64_t lane = 0; lane < change.problem.own_lanes(slot) && has_a; ++lane) {
+      sum += size_of_a(change, tensors, {Role::kA, slice, slot, lane, k});
       ++terms;
     }
   }
@@ -131,11 +162,13 @@ double mean_of_a(const SmallChange& change, const Tensors& tensors, std::int64_t
 // Of A of all slots in use; of another set too, which holds what was drawn.
 double largest_a(const SmallChange& change, const Tensors& tensors, std::int64_t k) {
   const Problem& problem = change.problem;
-  double largest = static_cast<double>(fill_sizes(problem, Fill::kTiming, 0).a.factor);
+  double largest = static_cast<double>(fill_sizes(problem, Fill::kTiming, 0).a.factor) *
+                   (problem.has_scaled_weights() ? kLargestDrawnScale : 1);
   for (const std::int64_t slot : problem.plan.active_ids) {
-    for (const HostTensor& a : tensors.a) {
-      for (std::int64_t lane = 0; lane < problem.own_lanes(slot) && a.elements > 0; ++lane) {
-        largest = std::max(largest, magnitude(a, place_of_a(change, a, slot, lane, k)));
+    for (std::size_t slice = 0; slice < tensors.a.size(); ++slice) {
+      const bool has_a = tensors.a[slice].elements > 0;
+      for (std::int64_t lane = 0; lane < problem.own_lanes(slot) && has_a; ++lane) {
+        largest = std::max(largest, size_of_a(change, tensors, {Role::kA, slice, slot, lane, k}));
       }
     }
   }
@@ -220,8 +253,10 @@ void change_a(const SmallChange& change, Tensors& tensors) {
     };
     const std::int64_t k = dice.telling(problem.in_features, x);
     const std::int64_t lane = dice.below(problem.own_lanes(slot));
+    const double size =
+        std::min(kEffect / x(k), most_of_h(problem) / largest_x(change, tensors, k));
     replace(change, a, place_of_a(change, a, slot, lane, k),
-            std::min(kEffect / x(k), most_of_h(problem) / largest_x(change, tensors, k)));
+            size / scale_of(change, tensors, {Role::kA, slice, slot, lane, k}));
   }
 }
 
@@ -236,17 +271,22 @@ void change_b(const SmallChange& change, Tensors& tensors) {
       continue;
     }
     const std::int64_t lanes = problem.own_lanes(slot);
-    const std::int64_t first = dice.below(problem.widths[slice]) * problem.max_rank;
+    const std::int64_t output = dice.below(problem.widths[slice]);
+    const std::int64_t first = output * problem.max_rank;
     const auto place = [&](std::int64_t lane) {
       return drawn_element({problem, Role::kB, b}, slot, change.set, first + lane);
     };
+    const auto scale = [&](std::int64_t lane) {
+      return scale_of(change, tensors, {Role::kB, slice, slot, output, lane});
+    };
     double sum = 0;
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      sum += magnitude(b, place(lane));
+      sum += magnitude(b, place(lane)) * scale(lane);
     }
     // The delta is a sum of as many terms with signs that cancel.
-    replace(change, b, place(dice.below(lanes)),
-            kEffect * sum / std::sqrt(static_cast<double>(lanes)));
+    const std::int64_t changed = dice.below(lanes);
+    replace(change, b, place(changed),
+            kEffect * sum / std::sqrt(static_cast<double>(lanes)) / scale(changed));
   }
 }
 

@@ -34,7 +34,8 @@ struct Numerics {
   Dtype partial = Dtype::kFp32;       // how split-K partials are stored
   std::int64_t partials = 1;          // how many of them meet in one h element
   Dtype intermediate = Dtype::kFp32;  // how h is stored
-  bool casts_h = false;       // h is rounded to the dtype of B before it is multiplied with it
+  bool casts_h = false;       // h is rounded to the dtype of B (of eight bits, of y) before it is
+                              // multiplied with it
   bool rounds_delta = false;  // delta is rounded to the output dtype before it is added to y
   BiasAdded bias_added = BiasAdded::kWithDelta;
   // Of results that `check` proves, which no backend declares: shards whose terms h is the sum of,

@@ -50,8 +50,9 @@ class CpuBackend : public Backend {
   [[nodiscard]] const MetadataBuilder* metadata() const override { return &metadata_; }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
-    for (const Dtype dtype : problem.dtype.of_role) {
-      if (!has_kernels(dtype)) {
+    for (std::size_t role = 0; role < problem.dtype.of_role.size(); ++role) {
+      const Dtype dtype = problem.dtype.of_role[role];
+      if (!has_kernels(dtype) && !problem.has_scales(static_cast<Role>(role))) {
         return {false, fmt::format("cpu has no kernels for {}; it has fp32, bf16 and fp16",
                                    lora_bench::name(dtype))};
       }

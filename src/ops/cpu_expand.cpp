@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/cpu_products.h"
+#include "ops/scaled_weights.h"
 
 namespace lora_bench {
 namespace {
@@ -78,6 +79,11 @@ class ExpandItem {
   void build_panels(std::int64_t first_column, std::int64_t end) {
     const std::int64_t tile = launch_.kernels.tile_columns;
     for (std::int64_t column = first_column; column < end; column += tile) {
+      if (problem_.has_scaled_weights()) {
+        build_scaled_panel(column, std::min(tile, end - column),
+                           panels_ + (column - first_column) * rank_);
+        continue;
+      }
       const std::int64_t first =
           problem_.b_at(item_.slice, item_.slot, item_.first_column + column);
       launch_.kernels.transpose(
@@ -85,6 +91,17 @@ class ExpandItem {
           element(problem_.dtype[Role::kB], launch_.operands.b[slice()], first), problem_.b_pitch(),
           std::min(tile, end - column), rank_, panels_ + (column - first_column) * rank_);
     }
+  }
+
+  void build_scaled_panel(std::int64_t first, std::int64_t columns, float* panel) {
+    thread_local CpuScratch outputs;
+    float* const b = outputs.reserve(columns * rank_);
+    for (std::int64_t column = 0; column < columns; ++column) {
+      read_weights(problem_, launch_.operands,
+                   {Role::kB, item_.slice, item_.slot, rank_, item_.first_column + first + column},
+                   0, rank_, b + column * rank_);
+    }
+    launch_.kernels.transpose(Dtype::kFp32, b, rank_, columns, rank_, panel);
   }
 
   void multiply_rows(std::int64_t first, std::int64_t rows, std::int64_t first_column,

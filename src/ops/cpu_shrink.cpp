@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/cpu_products.h"
+#include "ops/scaled_weights.h"
 
 namespace lora_bench {
 namespace {
@@ -55,7 +56,10 @@ class ShrinkItem {
     return launch_.operands.token_order[item_.first_row + row];
   }
 
-  [[nodiscard]] bool keeps_x() const { return item_.rows <= launch_.kernels.tile_rows; }
+  // Numbers with scales are decoded before they are multiplied, however few rows there are.
+  [[nodiscard]] bool keeps_x() const {
+    return item_.rows <= launch_.kernels.tile_rows && !problem_.has_scaled_weights();
+  }
 
   [[nodiscard]] std::int64_t step_from(std::int64_t first) const {
     return std::min(kStep, problem_.in_features - first);
@@ -110,6 +114,14 @@ class ShrinkItem {
 
   void decode_a(std::int64_t first) {
     for (std::int64_t lane = 0; lane < item_.columns; ++lane) {
+      if (problem_.has_scaled_weights()) {
+        const Lane at = lane_of(lane);
+        float* const to = a_ + lane * kStep;
+        read_weights(problem_, launch_.operands, {Role::kA, at.slice, item_.slot, rank_, at.lane},
+                     first, step_from(first), to);
+        std::fill(to + step_from(first), to + kStep, 0.0F);
+        continue;
+      }
       launch_.kernels.decode(problem_.dtype[Role::kA], a_of(lane, first), step_from(first),
                              a_ + lane * kStep);
     }

@@ -9,6 +9,7 @@
 #include "ops/auto_choice.h"
 #include "ops/backends.h"
 #include "ops/idle_rows.h"
+#include "ops/scaled_weights.h"
 #include "plan/forms.h"
 
 namespace lora_bench {
@@ -34,6 +35,12 @@ void Operands::point(const Operand& operand, void* address) {
     case Role::kY:
       y = address;
       return;
+    case Role::kAScale:
+      a_scale[slice] = address;
+      return;
+    case Role::kBScale:
+      b_scale[slice] = address;
+      return;
   }
   throw std::logic_error("an operand of no role");
 }
@@ -43,6 +50,8 @@ Operands weights_alone(const Operands& operands) {
   weights.a = operands.a;
   weights.b = operands.b;
   weights.bias = operands.bias;
+  weights.a_scale = operands.a_scale;
+  weights.b_scale = operands.b_scale;
   weights.rank = operands.rank;
   weights.scale = operands.scale;
   weights.prepared = operands.prepared;
@@ -57,7 +66,7 @@ Problem half_of(Problem linear, Op half) {
 
 Operands no_operands(const Problem& problem) {
   Operands operands;
-  operands.a = operands.b = operands.bias =
+  operands.a = operands.b = operands.bias = operands.a_scale = operands.b_scale =
       std::vector<const void*>(problem.widths.size(), nullptr);
   return operands;
 }
@@ -160,10 +169,10 @@ void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow
   const float scale = problem.scale_at == ScaleAt::kShrink ? row.scale : 1.0F;
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const std::vector<float> x = read_x(problem, operands, slice, row.token);
-    const void* weights = operands.a[static_cast<std::size_t>(slice)];
+    std::vector<float> a(static_cast<std::size_t>(k));
     for (std::int64_t lane = 0; lane < row.rank; ++lane) {
-      const std::vector<float> a = read(problem.dtype[Role::kA], weights,
-                                        problem.a_at(slice, row.adapter, row.rank, lane), k);
+      read_weights(problem, operands, {Role::kA, slice, row.adapter, row.rank, lane}, 0, k,
+                   a.data());
       const std::int64_t to = problem.h_at(slice, row.token, row.rank, lane);
       const float given =
           problem.adds_to_h() ? load(problem.dtype[Role::kH], operands.h, to) : 0.0F;
@@ -180,10 +189,12 @@ void expand_row(const Problem& problem, const Operands& operands, const OwnedRow
     const std::int64_t width = problem.widths[index];
     const std::vector<float> h = read(problem.dtype[Role::kH], operands.h,
                                       problem.h_at(slice, row.token, row.rank, 0), row.rank);
+    std::vector<float> b(h.size());
     for (std::int64_t column = 0; column < width; ++column) {
       const std::int64_t element = row.token * problem.y_stride + first_column + column;
-      float value = scale * dot(h, read(problem.dtype[Role::kB], operands.b[index],
-                                        problem.b_at(slice, row.adapter, column), row.rank));
+      read_weights(problem, operands, {Role::kB, slice, row.adapter, row.rank, column}, 0, row.rank,
+                   b.data());
+      float value = scale * dot(h, b);
       if (problem.has_bias(slice)) {
         value += load(problem.dtype[Role::kBias], operands.bias[index],
                       problem.bias_at(slice, row.adapter, column));

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -36,20 +35,25 @@ constexpr std::array<std::pair<Dtype, std::int32_t>, 3> kDtypes{{{Dtype::kFp32, 
                                                                  {Dtype::kBf16, LORA_BENCH_BF16},
                                                                  {Dtype::kFp16, LORA_BENCH_FP16}}};
 
-std::optional<std::int32_t> number_of(Dtype dtype) {
-  for (const auto& [ours, theirs] : kDtypes) {
-    if (ours == dtype) {
-      return theirs;
-    }
+static_assert(static_cast<int>(WeightsScale::kNone) == LORA_BENCH_WEIGHTS_UNSCALED);
+static_assert(static_cast<int>(WeightsScale::kTensor) == LORA_BENCH_WEIGHTS_BY_TENSOR);
+static_assert(static_cast<int>(WeightsScale::kChannel) == LORA_BENCH_WEIGHTS_BY_CHANNEL);
+static_assert(static_cast<int>(WeightsScale::kBlock) == LORA_BENCH_WEIGHTS_BY_BLOCK);
+
+std::int32_t number_of(Dtype dtype) {
+  if (dtype == Dtype::kE4m3 || dtype == Dtype::kE5m2) {  // of operands; no sum is kept so
+    return dtype == Dtype::kE4m3 ? LORA_BENCH_E4M3 : LORA_BENCH_E5M2;
   }
-  return std::nullopt;
+  return std::find_if(kDtypes.begin(), kDtypes.end(),
+                      [dtype](const auto& entry) { return entry.first == dtype; })
+      ->second;
 }
 
 lora_bench_problem interface_of(const Problem& problem) {
   lora_bench_problem out{};
   out.struct_size = size_of<lora_bench_problem>();
   out.op = static_cast<std::int32_t>(problem.op);
-  const auto dtype = [&](Role role) { return number_of(problem.dtype[role]).value_or(-1); };
+  const auto dtype = [&](Role role) { return number_of(problem.dtype[role]); };
   out.x_dtype = dtype(Role::kX);
   out.a_dtype = dtype(Role::kA);
   out.b_dtype = dtype(Role::kB);
@@ -85,6 +89,9 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.a_stride = problem.a_pitch();
   out.b_stride = problem.b_pitch();
   out.h_stride = problem.h_pitch();
+  out.weights_scale = static_cast<std::int32_t>(problem.weights_scale);
+  out.block_rows = problem.weights_scale == WeightsScale::kChannel ? 1 : problem.block_rows;
+  out.block_columns = problem.block_columns;
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
@@ -102,6 +109,10 @@ lora_bench_operands interface_of(const Problem& problem, const Operands& operand
   out.y = operands.y;
   out.workspace = operands.workspace;
   out.prepared = operands.prepared;
+  if (problem.has_scaled_weights()) {
+    out.a_scale = operands.a_scale.data();
+    out.b_scale = operands.b_scale.data();
+  }
   out.adapter_of_token = operands.adapter_of_token;
   out.token_order = operands.token_order;
   out.active_ids = operands.active_ids;
@@ -115,7 +126,7 @@ lora_bench_numerics default_numerics(const Problem& problem) {
   lora_bench_numerics numerics{};
   numerics.struct_size = size_of<lora_bench_numerics>();
   numerics.partial = LORA_BENCH_FP32;
-  numerics.intermediate = number_of(problem.dtype[Role::kH]).value_or(LORA_BENCH_FP32);
+  numerics.intermediate = number_of(problem.dtype[Role::kH]);
   numerics.deterministic = 1;
   numerics.batch_invariant = 1;
   numerics.graph_safe = 1;
@@ -189,12 +200,6 @@ class PluginBackend final : public Backend {
   }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& facts) const override {
-    for (const Dtype dtype : problem.dtype.of_role) {
-      if (!number_of(dtype)) {
-        return {false,
-                fmt::format("the plugin interface has no dtype {}", lora_bench::name(dtype))};
-      }
-    }
     if (std::string why_not = not_named(problem, takes()); !why_not.empty()) {
       return {false, std::move(why_not)};
     }
@@ -296,7 +301,8 @@ class PluginBackend final : public Backend {
                       static_cast<std::int64_t>(error.size()));
     });
     if (!before.still(addresses) || operands_.a != operands.a || operands_.b != operands.b ||
-        operands_.bias != operands.bias) {
+        operands_.bias != operands.bias || operands_.a_scale != operands.a_scale ||
+        operands_.b_scale != operands.b_scale) {
       refuse_write(name, "operands");
     }
     if (code != 0) {

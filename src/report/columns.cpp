@@ -67,6 +67,14 @@ std::vector<Column> case_columns() {
       column({"add_inputs", "adds", "", "true: y += delta; false: y = delta", ""},
              &Row::Step::add_inputs),
       column({"bias", "bias", "", "adapters have a bias", ""}, &Row::Step::bias),
+      column({"weights_dtype", "A, B dtype", "",
+              "type of A and B: of eight bits, that of the adapters, or that of x and y", ""},
+             &Row::Step::weights_dtype),
+      column({"weights_scale", "scales", "",
+              "of weights of eight bits, what has a scale: tensor, channel or block; empty: other "
+              "weights have none",
+              ""},
+             &Row::Step::weights_scale),
       column({"semantics", "semantics", "",
               "what is asked beyond the plain op, as a scenario says it; empty: nothing", ""},
              &Row::Step::semantics),
@@ -145,14 +153,14 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 40> kBeforeRun{
+constexpr std::array<std::string_view, 42> kBeforeRun{
     "scenario",     "case",         "backend",    "point",        "tags",          "op",
     "dtype",        "intermediate", "scale_at",   "model",        "layer",         "in_features",
     "out_features", "tokens",       "slots",      "active",       "rank",          "ranks",
     "skew",         "order",        "no_adapter", "add_inputs",   "bias",          "seed",
     "cache",        "mode",         "bytes",      "weight_bytes", "flops",         "content",
     "plan_limits",  "tuning",       "layer_kind", "tp",           "fully_sharded", "comm",
-    "layer_count",  "comm_bytes",   "form",       "semantics"};
+    "layer_count",  "comm_bytes",   "form",       "semantics",    "weights_dtype", "weights_scale"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;

@@ -47,6 +47,10 @@ std::string ranks_text(const Problem& problem) {
       problem.own_rank.empty() ? "" : fmt::format(" in {} lanes of zeros", problem.max_rank));
 }
 
+Dtype dtype_of_weights(const Case& spec) {
+  return spec.weights.dtype.value_or(spec.adapters.dtype.value_or(spec.dtype));
+}
+
 // What a case says of itself: columns and their values. Of ranks by shares who has the largest is
 // drawn: no rank is said.
 std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
@@ -74,6 +78,8 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"dtype", of_products(name(spec.dtype))},
       {"intermediate", of_products(name(spec.intermediate))},
       {"scale_at", of_products(name(spec.scale_at))},
+      {"weights_dtype", of_products(name(dtype_of_weights(spec)))},
+      {"weights_scale", of_products(spec.weights.dtype ? name(spec.weights.scale) : "")},
       {"model", spec.layer.model},
       {"layer", spec.layer.name},
       {"out_features", fmt::format("{}", fmt::join(spec.layer.widths, "+"))},

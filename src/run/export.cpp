@@ -60,7 +60,9 @@ Json measure_of(const MeasureSettings& settings) {
 Json dtypes_of(const Problem& problem) {
   Json dtypes;
   for (const Operand& operand : operands_of(problem)) {
-    dtypes[std::string(name(operand.role))] = name(operand.dtype);
+    if (!is_scale(operand.role)) {
+      dtypes[std::string(name(operand.role))] = name(operand.dtype);
+    }
   }
   return dtypes;
 }
@@ -78,6 +80,8 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
           {"shrink", has_shrink(problem.op)},
           {"expand", has_expand(problem.op)},
           {"dtypes", dtypes_of(problem)},
+          {"weights_scale", name(problem.weights_scale)},
+          {"weights_block", {problem.block_rows, problem.block_columns}},
           {"scale_at", name(problem.scale_at)},
           {"add_inputs", problem.add_inputs},
           {"semantics", semantics_text(problem)},

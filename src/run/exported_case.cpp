@@ -27,6 +27,8 @@ class Reader {
 
   [[nodiscard]] bool has(const std::string& name) const { return stored_.tensors.contains(name); }
 
+  [[nodiscard]] bool says(const std::string& key) const { return stored_.metadata.contains(key); }
+
   [[nodiscard]] std::string word(const std::string& key) const {
     const auto found = stored_.metadata.find(key);
     if (found == stored_.metadata.end()) {
@@ -88,11 +90,15 @@ class Reader {
     refuse(fmt::format("'{}' of its metadata is '{}'", key, text));
   }
 
-  [[nodiscard]] Dtype dtype_of(Role role) const {
+  // Of scales, and of numbers of eight bits where there are scales.
+  [[nodiscard]] Dtype dtype_of(Role role, bool has_scales) const {
     const auto dtypes = value<nlohmann::json>("dtypes");
     const auto text = dtypes.find(name(role));
+    const std::vector<Dtype> known = has_scales
+                                         ? std::vector{Dtype::kE4m3, Dtype::kE5m2}
+                                         : std::vector{Dtype::kFp32, Dtype::kBf16, Dtype::kFp16};
     if (text != dtypes.end() && text->is_string()) {
-      for (const Dtype dtype : {Dtype::kFp32, Dtype::kBf16, Dtype::kFp16}) {
+      for (const Dtype dtype : known) {
         if (name(dtype) == text->get<std::string>()) {
           return dtype;
         }
@@ -201,12 +207,34 @@ void read_layout(const Reader& file, Problem& problem) {
   problem.layout.h_gap = number("h_stride", problem.lanes_together());
 }
 
+// A file that says nothing has weights without scales.
+void read_weights_scale(const Reader& file, Problem& problem) {
+  if (!file.says("weights_scale")) {
+    return;
+  }
+  problem.weights_scale = file.one_of(
+      "weights_scale",
+      {WeightsScale::kNone, WeightsScale::kTensor, WeightsScale::kChannel, WeightsScale::kBlock});
+  if (problem.weights_scale == WeightsScale::kBlock) {
+    const std::vector<std::int64_t> block = file.sizes("weights_block");
+    if (block.size() != 2 || block[0] == 0 || block[1] == 0) {
+      file.refuse("'weights_block' of its metadata must hold rows and columns of a block");
+    }
+    problem.block_rows = block[0];
+    problem.block_columns = block[1];
+  }
+}
+
 Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
       file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
-  for (std::size_t role = 0; role < problem.dtype.of_role.size(); ++role) {
-    problem.dtype.of_role[role] = file.dtype_of(static_cast<Role>(role));
+  read_weights_scale(file, problem);
+  for (std::size_t index = 0; index < problem.dtype.of_role.size(); ++index) {
+    const auto role = static_cast<Role>(index);
+    if (!is_scale(role)) {
+      problem.dtype[role] = file.dtype_of(role, problem.has_scales(role));
+    }
   }
   problem.scale_at = file.one_of("scale_at", {ScaleAt::kShrink, ScaleAt::kExpand});
   problem.add_inputs = file.value<bool>("add_inputs");

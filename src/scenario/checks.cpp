@@ -155,6 +155,7 @@ void check_op(const Case& spec, const CaseChecker& checker) {
     checker.fail("shrink_adds", {"measure", "measure.enabled"},
                  "'shrink_adds' is timed: what is added to h is proved alone", "measure: false");
   }
+  check_weights(spec, checker);
   check_placing(spec, checker);
   const std::int64_t rank = largest_rank(spec.adapters.rank);
   if (spec.adapters.max_rank < rank) {

@@ -39,6 +39,9 @@ class CaseChecker {
   const Diagnostics& of_file_;
 };
 
+// What is wrong with weights of eight bits and their scales.
+void check_weights(const Case& spec, const CaseChecker& checker);
+
 // Everything that is wrong with a case whose fields are each in range.
 void check_combinations(const Case& spec, bool has_layer, const CaseChecker& checker,
                         FieldContext& context);

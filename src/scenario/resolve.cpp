@@ -172,7 +172,23 @@ Case default_case() {
   return spec;
 }
 
+namespace {
+
+// What a case of eight bits does not say. Scales of other weights are for the checks to refuse.
+void resolve_weights(WeightsSpec& weights) {
+  constexpr std::int64_t kUsualBlock = 128;
+  if (weights.dtype && weights.scale == WeightsScale::kNone) {
+    weights.scale = WeightsScale::kChannel;
+  }
+  if (weights.scale == WeightsScale::kBlock && weights.block.empty()) {
+    weights.block = {kUsualBlock, kUsualBlock};
+  }
+}
+
+}  // namespace
+
 bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
+  resolve_weights(spec.weights);
   const bool looks_up = spec.op == Op::kEmbedding || spec.setup.kind == LayerKind::kVocabEmbedding;
   if (!checker.settings().has("scale_at") && looks_up) {
     spec.scale_at = ScaleAt::kExpand;

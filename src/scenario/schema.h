@@ -58,6 +58,7 @@ using Fields = std::vector<Field>;
 [[nodiscard]] std::vector<Field> fields_of_layer();
 [[nodiscard]] std::vector<Field> fields_of_plan();
 [[nodiscard]] std::vector<Field> fields_of_op();
+[[nodiscard]] std::vector<Field> fields_of_eight_bits();
 // Rows that op metadata does not take.
 [[nodiscard]] std::vector<Field> of_products(std::vector<Field> rows);
 inline constexpr const char* kOwnOperands =

@@ -181,6 +181,10 @@ void RowModel::forget_bias() { problem_.bias.clear(); }
 void RowModel::swap_slices(std::size_t left, std::size_t right, bool with_bias) {
   std::swap(problem_.a[left], problem_.a[right]);
   std::swap(problem_.b[left], problem_.b[right]);
+  if (!problem_.b_scale.empty()) {
+    std::swap(problem_.a_scale[left], problem_.a_scale[right]);
+    std::swap(problem_.b_scale[left], problem_.b_scale[right]);
+  }
   if (with_bias && !problem_.bias.empty()) {
     std::swap(problem_.bias[left], problem_.bias[right]);
   }

@@ -42,7 +42,7 @@ std::vector<Undone> declared_roundings(const Evidence& evidence) {
     all.push_back({"casts_h",
                    fmt::format("casts_h is declared, but h was not rounded to {} before it was "
                                "multiplied with B",
-                               name(problem.dtype[Role::kB])),
+                               name(problem.dtype_of_cast())),
                    [](Numerics& numerics) { numerics.casts_h = false; }});
   }
   if (has_shrink(problem.op) && declared.intermediate != Dtype::kFp32) {

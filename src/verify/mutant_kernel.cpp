@@ -109,6 +109,8 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
               launch.operands.a[static_cast<std::size_t>(at.slice)],
               problem.a_at(at.slice, slot, rank, at.lane), summed_elements(launch));
   read_weights_as(problem, Role::kA, values, launch.fault);
+  scale_rows(problem, launch.operands, {Role::kA, at.slice, slot, at.lane}, std::ssize(values),
+             values);
   if (launch.is(Fault::kTf32Operands)) {
     std::transform(values.begin(), values.end(), values.begin(), cut_to_tf32);
   }
@@ -215,8 +217,8 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
 // The columns of one slice of B of the row's adapter, each so many lanes.
 std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::int64_t slice) {
   const Problem& problem = launch.problem;
-  const std::int64_t elements =
-      problem.widths[static_cast<std::size_t>(slice)] * pitch_of_b(launch.problem, launch.fault);
+  const std::int64_t pitch = pitch_of_b(launch.problem, launch.fault);
+  const std::int64_t elements = problem.widths[static_cast<std::size_t>(slice)] * pitch;
   if (elements == 0) {
     return {};  // of no columns, and without an address
   }
@@ -227,6 +229,8 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
                                       launch.operands.b[weights], first, elements);
   read_weights_as(problem, Role::kB, values, launch.fault);
+  scale_rows(problem, launch.operands, {Role::kB, static_cast<std::int64_t>(weights), slot, 0},
+             pitch, values);
   return values;
 }
 
@@ -382,12 +386,8 @@ class MutantKernel final : public Backend {
 
  private:
   void launch_with(const Problem& problem, const Operands& operands, bool shrinks) const {
-    Launch launch{problem,
-                  operands,
-                  fault_,
-                  launches_++,
-                  memory_.same_in_a_row(),
-                  factor_by_size(problem, fault_)};
+    Launch launch{problem, operands, fault_, launches_++, memory_.same_in_a_row()};
+    launch.factor = factor_by_size(problem, fault_);
     std::vector<RowTask> todo = tasks(launch);
     share_equal_rows(problem, operands, fault_, todo);
     zero_rows_left_over(problem, operands, fault_);

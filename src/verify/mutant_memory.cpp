@@ -23,6 +23,10 @@ const void* address_of(const Problem& problem, const Operands& operands, const O
       return operands.b[slice];
     case Role::kBias:
       return operands.bias[slice];
+    case Role::kAScale:
+      return operands.a_scale[slice];
+    case Role::kBScale:
+      return operands.b_scale[slice];
     default:
       return has_shrink(problem.op) ? nullptr : operands.h;
   }

@@ -53,6 +53,15 @@ class MutantMemory {
 // In which dtype A or B is read.
 [[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
 void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault);
+// A lane of A or an output of B of one slot.
+struct WeightsPlace {
+  Role weights = Role::kA;
+  std::int64_t slice = 0, slot = 0, row = 0;
+};
+// Multiplies rows of weights of eight bits from `first` on, each so many numbers behind the one
+// before, with their scales.
+void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace first,
+                std::int64_t pitch, std::span<float> values);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);

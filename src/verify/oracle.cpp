@@ -13,6 +13,14 @@ std::vector<const void*> addresses(const std::vector<HostTensor>& tensors) {
   return result;
 }
 
+std::vector<const float*> scales(const std::vector<HostTensor>& tensors) {
+  std::vector<const float*> result;
+  for (const void* address : addresses(tensors)) {
+    result.push_back(static_cast<const float*>(address));
+  }
+  return result;
+}
+
 }  // namespace
 
 reference::Number number_of(Dtype dtype) {
@@ -63,6 +71,13 @@ reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors
   result.b = addresses(tensors.b);
   if (problem.bias) {
     result.bias = addresses(tensors.bias);
+  }
+  if (problem.has_scaled_weights()) {
+    result.a_scale = scales(tensors.a_scale);
+    result.b_scale = scales(tensors.b_scale);
+    // A block of no rows or columns is one of all.
+    result.block_rows = problem.weights_scale == WeightsScale::kChannel ? 1 : problem.block_rows;
+    result.block_columns = problem.block_columns;
   }
   result.h = tensors.h.data.data();
   result.y = tensors.y.data.data();

@@ -20,6 +20,7 @@ constexpr std::uint64_t kScaleCaseStream = 0x7363616cULL << 32;
 constexpr std::uint64_t kSemanticsStream = 0x73656d61ULL << 32;
 constexpr std::uint64_t kLayoutStream = 0x6c61796fULL << 32;
 constexpr std::uint64_t kTilesStream = 0x74696c65ULL << 32;
+constexpr std::uint64_t kWeightsStream = 0x77656967ULL << 32;
 constexpr std::int64_t kOneFarScaleIn = 5;
 constexpr std::int64_t kManyRanksIn = 6;
 
@@ -310,6 +311,22 @@ void draw_semantics(Dice dice, Case& spec) {
   spec.shrink_adds = spec.op == Op::kShrink && dice.one_in(4);
 }
 
+// Weights of eight bits; from numbers of its own, as make_vast.
+void draw_weights(Dice dice, Case& spec) {
+  if (!dice.one_in(4)) {
+    return;
+  }
+  WeightsSpec& weights = spec.weights;
+  spec.adapters.dtype.reset();
+  weights.dtype = dice.coin() ? Dtype::kE4m3 : Dtype::kE5m2;
+  weights.scale =
+      dice.one_of(std::array{WeightsScale::kTensor, WeightsScale::kChannel, WeightsScale::kBlock});
+  if (weights.scale == WeightsScale::kBlock) {
+    constexpr std::array<std::int64_t, 6> kSizes{1, 5, 8, 32, 128, 200};
+    weights.block = {dice.one_of(kSizes), dice.one_of(kSizes)};
+  }
+}
+
 // Zero, or a stride that leaves a gap behind what a row has.
 std::int64_t random_stride(Dice& dice, std::int64_t least) {
   return dice.coin() ? 0 : least + dice.one_of(std::array<std::int64_t, 5>{0, 1, 5, 8, 64});
@@ -387,6 +404,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   draw_limits({seed, index, kLimitsStream}, spec);
   draw_plan_form({seed, index, kPlanFormStream}, spec);
   draw_semantics({seed, index, kSemanticsStream}, spec);
+  draw_weights({seed, index, kWeightsStream}, spec);
   draw_layout({seed, index, kLayoutStream}, spec);
   if (Dice padding(seed, index, kPaddingStream); padding.one_in(8)) {
     spec.adapters.padding = Padding::kZeros;

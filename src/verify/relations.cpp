@@ -324,7 +324,7 @@ std::optional<Failure> Relations::run() {
   // An fp16 h or delta that falls below the normal range is not doubled exactly.
   const bool fp16_h =
       (has_shrink(base_.problem.op) && base_.problem.dtype[Role::kH] == Dtype::kFp16) ||
-      (numerics_.casts_h && base_.problem.dtype[Role::kB] == Dtype::kFp16);
+      (numerics_.casts_h && base_.problem.dtype_of_cast() == Dtype::kFp16);
   const bool rounds_between =
       numerics_.rounds_delta || numerics_.bias_added != BiasAdded::kWithDelta;
   const bool doubles =

@@ -36,16 +36,30 @@ void double_elements(HostTensor& tensor) {
   }
 }
 
-// Times a power of two, so that the largest is about 2^15.
-void enlarge(HostTensor& tensor) {
+float largest_of(const HostTensor& tensor) {
   float largest = 0;
   for (std::int64_t i = 0; i < tensor.elements; ++i) {
     const float value = std::fabs(load(tensor.dtype, tensor.data.data(), i));
     largest = std::isnan(value) ? largest : std::max(largest, value);
   }
+  return largest;
+}
+
+// Times a power of two, so that the largest is about 2^15, or so many times less.
+void enlarge(HostTensor& tensor, float less = 1) {
+  const float largest = largest_of(tensor) * less;
   const float factor = largest > 0 ? std::exp2(std::floor(std::log2(0x1p15F / largest))) : 1.0F;
   for (std::int64_t i = 0; i < tensor.elements; ++i) {
     store(tensor.dtype, tensor.data.data(), i, factor * load(tensor.dtype, tensor.data.data(), i));
+  }
+}
+
+// By way of their scales, where the numbers have some.
+void enlarge_weights(HostTensor& weights, HostTensor& scales) {
+  if (scales.elements == 0) {
+    enlarge(weights);
+  } else {
+    enlarge(scales, largest_of(weights));
   }
 }
 
@@ -92,6 +106,30 @@ HostTensor add_rows(const HostTensor& tensor, std::int64_t block_elements, std::
   return tensor.elements == 0
              ? tensor
              : lengthen(tensor, block_elements, block_elements, more, Behind::kNan);
+}
+
+// Whether rows and columns that are new hold numbers, or else NaN.
+struct NewNumbers {
+  bool rows = false, columns = false;
+};
+
+// The scales of A or B of which a slot has `now` blocks and had `before`: those of new numbers are
+// the last ones before, those of NaN are that.
+HostTensor more_scales(const HostTensor& tensor, std::int64_t slots, const ScaleBlocks& before,
+                       const ScaleBlocks& now, const NewNumbers& numbers) {
+  HostTensor result{tensor.dtype, tensor.elements == 0 ? 0 : slots * now.of_slot(), {}};
+  result.data.resize(at(result.elements * size_bytes(result.dtype)), std::byte{0xFF});
+  for (std::int64_t index = 0; index < result.elements; ++index) {
+    const std::int64_t slot = index / now.of_slot();
+    const std::int64_t down = index % now.of_slot() / now.across, across = index % now.across;
+    if ((numbers.rows || down < before.down) && (numbers.columns || across < before.across)) {
+      const std::int64_t from = slot * before.of_slot() +
+                                std::min(down, before.down - 1) * before.across +
+                                std::min(across, before.across - 1);
+      store(result.dtype, result.data.data(), index, load(tensor.dtype, tensor.data.data(), from));
+    }
+  }
+  return result;
 }
 
 void take_some(HostTensor& tensor, const HostTensor& other, std::uint64_t seed,
@@ -194,7 +232,10 @@ Step beyond_fp16(const Step& step) {
   Step result = step;
   enlarge(result.tensors.y);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
-    enlarge(has_expand(step.problem.op) ? result.tensors.b[slice] : result.tensors.a[slice]);
+    const bool of_b = has_expand(step.problem.op);
+    Tensors& into = result.tensors;
+    enlarge_weights(of_b ? into.b[slice] : into.a[slice],
+                    of_b ? into.b_scale[slice] : into.a_scale[slice]);
     enlarge(result.tensors.bias[slice]);
   }
   return result;
@@ -222,6 +263,8 @@ Step single_slice(const Step& step, std::int64_t slice) {
   result.tensors.a = {step.tensors.a[at(slice)]};
   result.tensors.b = {step.tensors.b[at(slice)]};
   result.tensors.bias = {step.tensors.bias[at(slice)]};
+  result.tensors.a_scale = {step.tensors.a_scale[at(slice)]};
+  result.tensors.b_scale = {step.tensors.b_scale[at(slice)]};
   const std::vector<std::int64_t> block{slice};
   if (step.problem.own_inputs()) {
     result.tensors.x =
@@ -239,6 +282,7 @@ Step shrink_half(const Step& step) {
   result.tensors.y = nothing_of(step.problem.dtype[Role::kY]);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
     result.tensors.b[slice] = nothing_of(step.problem.dtype[Role::kB]);
+    result.tensors.b_scale[slice] = nothing_of(step.problem.dtype[Role::kBScale]);
     result.tensors.bias[slice] = nothing_of(step.problem.dtype[Role::kBias]);
   }
   return result;
@@ -248,8 +292,9 @@ Step expand_half(const Step& step, std::span<const std::byte> h) {
   Step result = step;
   result.problem = half_of(step.problem, Op::kExpand);
   result.tensors.x = nothing_of(step.problem.dtype[Role::kX]);
-  for (HostTensor& a : result.tensors.a) {
-    a = nothing_of(step.problem.dtype[Role::kA]);
+  for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
+    result.tensors.a[slice] = nothing_of(step.problem.dtype[Role::kA]);
+    result.tensors.a_scale[slice] = nothing_of(step.problem.dtype[Role::kAScale]);
   }
   result.tensors.h = {
       step.problem.dtype[Role::kH], operand_of(step.problem, Role::kH).elements, {}};
@@ -274,6 +319,13 @@ Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
         add_rows(lengthen(step.tensors.a[slice], k, k, features, Behind::kNumbers),
                  rank * problem.in_features, lanes * problem.in_features);
     result.tensors.b[slice] = lengthen(step.tensors.b[slice], rank, rank, lanes, Behind::kNan);
+    const auto of_slice = static_cast<std::int64_t>(slice);
+    result.tensors.a_scale[slice] =
+        more_scales(step.tensors.a_scale[slice], problem.slots, step.problem.scales_of_a(),
+                    problem.scales_of_a(), {.rows = false, .columns = true});
+    result.tensors.b_scale[slice] =
+        more_scales(step.tensors.b_scale[slice], problem.slots, step.problem.scales_of_b(of_slice),
+                    problem.scales_of_b(of_slice), {.rows = true, .columns = false});
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/random.h"
+#include "workload/weight_scales.h"
 
 namespace lora_bench {
 namespace {
@@ -56,11 +57,15 @@ double expand_spread(double rank) { return 0.4 * rank + 6 * std::sqrt(rank); }
 // fp16 (2^11) hold exactly, so that storing them narrow shows.
 void size_shrink(const Problem& problem, FillSizes& sizes) {
   const double k = static_cast<double>(std::max<std::int64_t>(problem.in_features, 1));
-  const double room = kLargestSum / 2 / (3 * expand_spread(largest_rank(problem)));
+  const double room = kLargestSum / 2 / (3 * expand_spread(largest_rank(problem))) /
+                      exact_spread_over_lanes(problem);
   // An fp16 h must stay finite; eleven deviations do not happen.
-  const double finite = problem.dtype[Role::kH] == Dtype::kFp16 ? kLargestFp16 / 11 : 0x1p15;
+  const double scaled = problem.has_scaled_weights() ? kLargestExactScale : 1;
+  const double finite =
+      problem.dtype[Role::kH] == Dtype::kFp16 ? kLargestFp16 / 11 / scaled : 0x1p15;
   const double h = std::min({room, finite, 0x1p15});
-  const double product = std::min(3 * h / std::sqrt(k), kLargestSum / k);
+  const double product =
+      std::min(3 * h / std::sqrt(k), kLargestSum / k / exact_spread_over_k(problem));
   sizes.x.integers = whole(std::sqrt(product), largest_integer(problem.dtype[Role::kX]));
   sizes.a.integers = whole(product / static_cast<double>(sizes.x.integers),
                            largest_integer(problem.dtype[Role::kA]));
@@ -89,13 +94,19 @@ void size_expand(const Problem& problem, FillSizes& sizes) {
   const double rank = largest_rank(problem);
   const double h = std::max(rms_of_h(problem, sizes), 1.0);
   const std::int64_t b =
-      whole(kLargestSum / 2 / (h * expand_spread(rank)),
+      whole(kLargestSum / 2 / (h * expand_spread(rank)) / exact_spread_over_lanes(problem),
             std::min<std::int64_t>(largest_integer(problem.dtype[Role::kB]), 255));
-  const double delta = std::sqrt(rank) * h * rms(b);
+  double delta = std::sqrt(rank) * h * rms(b);
+  double larger = 1;  // than that, of eight bits, where scales are the largest
+  if (problem.has_scaled_weights()) {
+    const int products = has_shrink(problem.op) ? 2 : 1;
+    delta *= std::pow(kMeanExactScale, products);
+    larger = std::pow(kLargestExactScale / kMeanExactScale, products);
+  }
   double unit = 1;
   if (problem.dtype[Role::kY] == Dtype::kFp16 ||
       (problem.bias && problem.dtype[Role::kBias] == Dtype::kFp16)) {
-    const double needed = std::max(1.0, 12 * delta / kLargestFp16);
+    const double needed = std::max(1.0, 12 * larger * delta / kLargestFp16);
     unit = std::exp2(-std::ceil(std::log2(needed)));
   }
   for (const float scale : sizes.scale) {

@@ -14,6 +14,7 @@ struct ElementLaw {
   float factor = 1;
 };
 
+// Of A and B of eight bits what their numbers times their scales are.
 struct FillSizes {
   ElementLaw x, a, h, y, bias;
   std::vector<ElementLaw> b;  // [slots]
@@ -45,6 +46,8 @@ enum class Draw : std::uint64_t {
   kA = 1ULL << 32,
   kB = 2ULL << 32,
   kBias = 3ULL << 32,
+  kAScale = 4ULL << 32,
+  kBScale = 5ULL << 32,
 };
 
 constexpr std::uint64_t stream_of(Draw draw, std::int64_t slice = 0) {

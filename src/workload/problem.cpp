@@ -33,7 +33,7 @@ std::int64_t product(const std::vector<std::int64_t>& factors) {
 Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
                      std::vector<std::int64_t> shape) {
   Operand operand{.role = role, .slice = slice, .dtype = dtype, .shape = std::move(shape)};
-  operand.per_slot = role == Role::kA || role == Role::kB || role == Role::kBias;
+  operand.per_slot = role != Role::kX && role != Role::kH && role != Role::kY;
   operand.elements = has ? product(operand.shape) : 0;
   if (!checked_multiply(operand.elements, size_bytes(dtype))) {
     throw CaseError("an operand has more bytes than 64 bits can count");
@@ -56,6 +56,14 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.dtype = OperandDtypes(spec.dtype, spec.intermediate);
   for (const Role role : {Role::kA, Role::kB, Role::kBias}) {
     problem.dtype[role] = spec.adapters.dtype.value_or(spec.dtype);
+  }
+  if (spec.weights.dtype) {
+    problem.dtype[Role::kA] = problem.dtype[Role::kB] = *spec.weights.dtype;
+    problem.weights_scale = spec.weights.scale;
+  }
+  if (problem.weights_scale == WeightsScale::kBlock) {
+    problem.block_rows = spec.weights.block.at(0);
+    problem.block_columns = spec.weights.block.at(1);
   }
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
@@ -117,6 +125,32 @@ std::int64_t Problem::own_lanes(std::int64_t slot) const {
   return own_rank.empty() ? rank[at] : std::min(rank[at], own_rank[at]);
 }
 
+namespace {
+
+// Of a matrix of so many rows and columns; of none an empty one has one block.
+ScaleBlocks blocks_of(const Problem& problem, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t all_rows = std::max<std::int64_t>(rows, 1);
+  const std::int64_t all_columns = std::max<std::int64_t>(columns, 1);
+  ScaleBlocks blocks{all_rows, all_columns, 0, 0};
+  if (problem.weights_scale == WeightsScale::kChannel) {
+    blocks.rows = 1;
+  } else if (problem.weights_scale == WeightsScale::kBlock) {
+    blocks.rows = problem.block_rows;
+    blocks.columns = problem.block_columns;
+  }
+  blocks.down = (rows + blocks.rows - 1) / blocks.rows;
+  blocks.across = (columns + blocks.columns - 1) / blocks.columns;
+  return blocks;
+}
+
+}  // namespace
+
+ScaleBlocks Problem::scales_of_a() const { return blocks_of(*this, max_rank, in_features); }
+
+ScaleBlocks Problem::scales_of_b(std::int64_t slice) const {
+  return blocks_of(*this, widths[static_cast<std::size_t>(slice)], max_rank);
+}
+
 bool OperandDtypes::alike() const {
   OperandDtypes of_x((*this)[Role::kX], (*this)[Role::kH]);
   return *this == of_x;
@@ -175,6 +209,11 @@ std::vector<Operand> operands_of(const Problem& problem) {
     add(Role::kA, slice, shrink, {slots, problem.max_rank, problem.in_features});
     add(Role::kB, slice, expand, {slots, width, problem.max_rank});
     add(Role::kBias, slice, expand && problem.has_bias(slice), {slots, width});
+    if (problem.has_scaled_weights()) {
+      const ScaleBlocks of_a = problem.scales_of_a(), of_b = problem.scales_of_b(slice);
+      add(Role::kAScale, slice, shrink, {slots, of_a.down, of_a.across});
+      add(Role::kBScale, slice, expand, {slots, of_b.down, of_b.across});
+    }
   }
   add(Role::kH, -1, true, {problem.slices(), problem.tokens, problem.max_rank});
   add(Role::kY, -1, expand, {problem.tokens, problem.y_stride});

@@ -13,13 +13,19 @@
 
 namespace lora_bench {
 
-enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY };
+enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY, kAScale, kBScale };
 template <>
 struct EnumNames<Role> {
-  static constexpr std::array<std::string_view, 6> kNames{"x", "a", "b", "bias", "h", "y"};
+  static constexpr std::array<std::string_view, 8> kNames{"x", "a", "b",       "bias",
+                                                          "h", "y", "a_scale", "b_scale"};
 };
 
-// The dtype of each operand of a step. h has its own, whatever the others have.
+[[nodiscard]] constexpr bool is_scale(Role role) {
+  return role == Role::kAScale || role == Role::kBScale;
+}
+
+// The dtype of each operand of a step. h has its own, whatever the others have, and scales of
+// weights are always fp32.
 struct OperandDtypes {
   std::array<Dtype, EnumNames<Role>::kNames.size()> of_role{};
 
@@ -27,12 +33,13 @@ struct OperandDtypes {
   explicit OperandDtypes(Dtype all_but_h, Dtype h = Dtype::kFp32) {
     of_role.fill(all_but_h);
     (*this)[Role::kH] = h;
+    (*this)[Role::kAScale] = (*this)[Role::kBScale] = Dtype::kFp32;
   }
   [[nodiscard]] Dtype& operator[](Role role) { return of_role[static_cast<std::size_t>(role)]; }
   [[nodiscard]] Dtype operator[](Role role) const {
     return of_role[static_cast<std::size_t>(role)];
   }
-  // Whether all but h have one dtype, as the kernels of today want it.
+  // Whether all but h and the scales have one dtype, as most kernels want it.
   [[nodiscard]] bool alike() const;
   [[nodiscard]] bool operator==(const OperandDtypes&) const = default;
 };
@@ -47,6 +54,18 @@ struct Layout {
 
   [[nodiscard]] bool operator==(const Layout&) const = default;
   [[nodiscard]] bool plain() const { return *this == Layout{}; }
+};
+
+// The scales of one slice of A or B: a row is a lane of A or an output of B, a column an element of
+// it. Those of a slot lie behind each other, a row of blocks after the other.
+struct ScaleBlocks {
+  std::int64_t rows = 1, columns = 1;  // of a block
+  std::int64_t down = 0, across = 0;   // blocks of a slot
+
+  [[nodiscard]] std::int64_t of_slot() const { return down * across; }
+  [[nodiscard]] std::int64_t at(std::int64_t slot, std::int64_t row, std::int64_t column) const {
+    return slot * of_slot() + row / rows * across + column / columns;
+  }
 };
 
 // Everything about one step that is not an address: what a backend needs to say whether it can do
@@ -75,6 +94,9 @@ struct Problem {
   // [slots] Lanes that hold numbers, where those up to the rank hold zeros; empty: all of them.
   std::vector<std::int64_t> own_rank;
   std::vector<float> scale;  // [slots]
+  // Of weights of eight bits; of scale block the rows and columns of a block.
+  WeightsScale weights_scale = WeightsScale::kNone;
+  std::int64_t block_rows = 0, block_columns = 0;
   Plan plan;
   std::int64_t max_active = 0;  // adapters in use that a launch is captured for; 0: this batch's
   // The index arrays that the plan is handed over in (docs/plan.md).
@@ -87,6 +109,17 @@ struct Problem {
 
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
   [[nodiscard]] bool has_bias(std::int64_t slice) const;
+  [[nodiscard]] bool has_scaled_weights() const { return weights_scale != WeightsScale::kNone; }
+  [[nodiscard]] bool has_scales(Role role) const {
+    return has_scaled_weights() && (role == Role::kA || role == Role::kB);
+  }
+  // What h is cast to by a backend that multiplies it in the dtype of B; eight bits are widened.
+  [[nodiscard]] Dtype dtype_of_cast() const {
+    return dtype[has_scaled_weights() ? Role::kY : Role::kB];
+  }
+  // Where the scale of a number of A or B lies, from the address of its slice's scales on.
+  [[nodiscard]] ScaleBlocks scales_of_a() const;
+  [[nodiscard]] ScaleBlocks scales_of_b(std::int64_t slice) const;
   // Lanes of an adapter that hold numbers: its rank, or less where zeros lie behind them.
   [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const;
   // Whether an adapter does something to its rows though it has rank 0.
@@ -185,10 +218,11 @@ struct Operand {
   [[nodiscard]] std::int64_t bytes() const { return elements * size_bytes(dtype); }
 };
 
-// All operands: x, of each slice a, b and bias, then h and y. Throws CaseError where one has more
-// bytes than 64 bits can count.
+// All operands: x, of each slice a, b, bias and where there are any the scales, then h and y.
+// Throws CaseError where one has more bytes than 64 bits can count.
 //   x [M, x_stride], or [slices, M, x_stride]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
-//   max_rank] bias[i] [slots, N_i]   h [slices, M, max_rank]   y [M, y_stride]
+//   max_rank] bias[i] [slots, N_i]   a_scale[i], b_scale[i] [slots, down, across] (ScaleBlocks)
+//   h [slices, M, max_rank]   y [M, y_stride]
 [[nodiscard]] std::vector<Operand> operands_of(const Problem& problem);
 [[nodiscard]] Operand operand_of(const Problem& problem, Role role, std::int64_t slice = -1);
 // "x", "a[1]".

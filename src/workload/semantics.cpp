@@ -28,11 +28,26 @@ std::string some_biased(const Problem& problem) {
              : fmt::format("adapters.bias_slices: [{}]", fmt::join(with, ", "));
 }
 
+Role any_weights(const Problem& problem) { return has_shrink(problem.op) ? Role::kA : Role::kB; }
+
 // The dtype of A, of B in an expand.
 std::string other_dtype(const Problem& problem) {
-  const Role weights = has_shrink(problem.op) ? Role::kA : Role::kB;
-  return problem.dtype.alike() ? ""
-                               : fmt::format("adapters.dtype: {}", name(problem.dtype[weights]));
+  return problem.dtype.alike() || problem.has_scaled_weights()
+             ? ""
+             : fmt::format("adapters.dtype: {}", name(problem.dtype[any_weights(problem)]));
+}
+
+std::string scaled_weights(const Problem& problem) {
+  if (!problem.has_scaled_weights()) {
+    return "";
+  }
+  std::string text =
+      fmt::format("weights.dtype: {}, weights.scale: {}", name(problem.dtype[any_weights(problem)]),
+                  name(problem.weights_scale));
+  if (problem.weights_scale == WeightsScale::kBlock) {
+    text += fmt::format(", weights.block: [{}, {}]", problem.block_rows, problem.block_columns);
+  }
+  return text;
 }
 
 // What is not as it is by default, of the operands that the op has.
@@ -87,6 +102,7 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
          return said_if(problem.plan_form == PlanForm::kChunked, "plan.form: chunked");
        }},
       {Semantic::kOtherLayouts, "operands lie apart and without gaps there", other_layout},
+      {Semantic::kScaledWeights, "weights of eight bits are not read there", scaled_weights},
   }};
   return kDocs;
 }

@@ -23,6 +23,7 @@ enum class Semantic : std::uint8_t {
   kKernelForm,
   kChunkedForm,
   kOtherLayouts,
+  kScaledWeights,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -44,7 +45,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 9;
+inline constexpr std::size_t kSemantics = 10;
 // What takes these takes every step: a new one comes with a kernel of the backends that do.
 inline constexpr Semantics kAllSemantics = [] {
   Semantics all;

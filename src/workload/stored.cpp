@@ -117,6 +117,8 @@ bool lies_plainly(const Problem& problem, Role role) {
     case Role::kH:
       return problem.separate() && layout.h_gap == 0;
     case Role::kY:
+    case Role::kAScale:
+    case Role::kBScale:
       return true;
   }
   return true;
@@ -171,7 +173,9 @@ std::vector<StoredOperand> stored_operands(const Problem& problem) {
   std::vector<StoredOperand> all;
   for (const Operand& operand : operands_of(problem)) {
     StoredOperand stored = stored_of(problem, operand);
-    const bool joins = operand.per_slot && !problem.separate() && operand.elements > 0;
+    // Scales lie by slices and without gaps, whatever the layout says.
+    const bool joins =
+        operand.per_slot && !is_scale(operand.role) && !problem.separate() && operand.elements > 0;
     const auto with = std::find_if(all.begin(), all.end(), [&](const StoredOperand& other) {
       return joins && other.whole.role == operand.role && other.whole.slice < 0;
     });

@@ -14,6 +14,7 @@
 #include "core/units.h"
 #include "workload/fill_sizes.h"
 #include "workload/uneven.h"
+#include "workload/weight_scales.h"
 
 namespace lora_bench {
 namespace {
@@ -115,6 +116,7 @@ class Drawer {
  public:
   Drawer(const Problem& problem, Fill fill, std::uint64_t seed, int threads)
       : problem_(problem),
+        fill_(fill),
         sizes_(fill_sizes(problem, fill, seed)),
         seed_(seed),
         threads_(threads),
@@ -144,6 +146,9 @@ class Drawer {
         return h(operand);
       case Role::kY:
         return y(operand);
+      case Role::kAScale:
+      case Role::kBScale:
+        return scales(operand);
     }
     throw std::logic_error("an operand of no role");
   }
@@ -213,7 +218,7 @@ class Drawer {
       if (lane >= own_lanes(slot)) {
         return RowRecipe{.zeros = lane < lanes(slot) ? problem_.in_features : 0};
       }
-      RowRecipe recipe{.law = sizes_.a, .drawn = problem_.in_features};
+      RowRecipe recipe{.law = law_of(Role::kA, slot, sizes_.a), .drawn = problem_.in_features};
       if (uneven_) {
         recipe.bend = uneven_->lane_of_a(lane);
         recipe.as_row = uneven_->slot_of_a(slot) * problem_.max_rank + lane;
@@ -228,10 +233,10 @@ class Drawer {
       const std::int64_t slot = row / width;
       const std::int64_t source = uneven_ ? uneven_->slot_of_b(slot) : slot;
       const std::int64_t drawn = own_lanes(slot);
+      const ElementLaw& law =
+          uneven_ ? uneven_->law_of_b(slot) : sizes_.b[static_cast<std::size_t>(slot)];
       RowRecipe recipe{
-          .law = uneven_ ? uneven_->law_of_b(slot) : sizes_.b[static_cast<std::size_t>(slot)],
-          .drawn = drawn,
-          .zeros = lanes(slot) - drawn};
+          .law = law_of(Role::kB, slot, law), .drawn = drawn, .zeros = lanes(slot) - drawn};
       if (uneven_) {
         recipe.bend = uneven_->column_of_b(source, row % width, width);
         recipe.as_row = source * width + row % width;
@@ -247,6 +252,16 @@ class Drawer {
                        .drawn = active_[static_cast<std::size_t>(slot)] ? width : 0,
                        .bend = bent([&] { return uneven_->bias(); })};
     });
+  }
+
+  [[nodiscard]] HostTensor scales(const Operand& operand) const {
+    return draw_scales(problem_, sizes_, fill_, seed_, operand,
+                       [&](std::int64_t slot) { return lanes(slot); });
+  }
+
+  // Of A or B of a slot, where `law` is what they stand for.
+  [[nodiscard]] ElementLaw law_of(Role weights, std::int64_t slot, const ElementLaw& law) const {
+    return problem_.has_scaled_weights() ? stored_law(problem_, sizes_, fill_, weights, slot) : law;
   }
 
   template <typename RecipeOfRow>
@@ -284,6 +299,7 @@ class Drawer {
   }
 
   const Problem& problem_;
+  Fill fill_;
   FillSizes sizes_;
   std::uint64_t seed_;
   int threads_;
@@ -309,6 +325,10 @@ auto& tensor_in(Of& tensors, const Operand& operand) {
       return tensors.h;
     case Role::kY:
       return tensors.y;
+    case Role::kAScale:
+      return tensors.a_scale[slice];
+    case Role::kBScale:
+      return tensors.b_scale[slice];
   }
   throw std::logic_error("an operand of no role");
 }
@@ -323,7 +343,8 @@ Tensors empty_tensors(const Problem& problem, Fill fill) {
   Tensors tensors;
   tensors.fill = fill;
   tensors.scratch = is_uneven(fill) ? kNumberByte : tensors.scratch;
-  for (std::vector<HostTensor>* of_slices : {&tensors.a, &tensors.b, &tensors.bias}) {
+  for (std::vector<HostTensor>* of_slices :
+       {&tensors.a, &tensors.b, &tensors.bias, &tensors.a_scale, &tensors.b_scale}) {
     of_slices->resize(problem.widths.size());
   }
   return tensors;

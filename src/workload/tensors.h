@@ -40,7 +40,7 @@ struct HostTensor {
 struct Tensors {
   Fill fill = Fill::kExact;
   HostTensor x, h, y;
-  std::vector<HostTensor> a, b, bias;
+  std::vector<HostTensor> a, b, bias, a_scale, b_scale;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
   std::byte gap{0xFF};       // every byte that a layout leaves between elements: NaN, or a number
   std::byte scratch{0xFF};   // every byte of an h that is not given and of the workspace before a

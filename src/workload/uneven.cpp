@@ -46,16 +46,28 @@ double growth_of_h(const Problem& problem, const FillSizes& sizes) {
   return std::max(1.0, static_cast<double>(power_of_two_below(kFp16Limit / kDeviations / h)));
 }
 
+// Times which numbers of the size of 1 may grow and shrink in eight bits.
+double room_of_eight_bits(const Problem& problem) {
+  const Role weights = has_shrink(problem.op) ? Role::kA : Role::kB;
+  return problem.dtype[weights] == Dtype::kE4m3 ? 0x1p5 : 0x1p12;
+}
+
 // Times which lanes of h grow, and their columns of B shrink.
 double larger_lanes(const Problem& problem) {
   if (problem.dtype[Role::kH] == Dtype::kFp16) {
     return has_shrink(problem.op) ? 1 : 0x1p3;
+  }
+  if (problem.has_scaled_weights()) {
+    return room_of_eight_bits(problem);
   }
   return is_fp16(problem, Role::kA, Role::kB) ? 0x1p14 : 0x1p24;
 }
 
 // Times which lanes of h shrink, and their columns of B grow.
 double smaller_lanes(const Problem& problem, const FillSizes& sizes) {
+  if (problem.has_scaled_weights()) {
+    return room_of_eight_bits(problem);
+  }
   if (!is_fp16(problem, Role::kA, Role::kB)) {
     return 0x1p24;
   }

@@ -43,7 +43,7 @@ Case case_of(Dtype dtype) {
 
 TEST_CASE("so many right launches lie where so many roundings can have taken them") {
   std::int64_t seen = 0;
-  for (std::int64_t index = 0; index < test::draws(160); ++index) {
+  for (std::int64_t index = 0; index < test::draws(200); ++index) {
     const Case spec = random_case(5, static_cast<std::uint64_t>(index));
     const Repeated repeated(spec);
     if (!semantics_text(repeated.problem).empty()) {

@@ -232,6 +232,8 @@ TEST_CASE("each column that a case says of itself has its value, of the column's
   spec.adapters.slots = 3;
   spec.adapters.rank.list = {8};
   spec.adapters.bias = true;
+  spec.weights.dtype = Dtype::kE4m3;
+  spec.weights.scale = WeightsScale::kTensor;
   spec.add_inputs = false;
   spec.no_adapter = 0.25;
   spec.seed = 7;

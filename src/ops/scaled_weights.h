@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ops/operands.h"
+
+namespace lora_bench {
+
+// A lane of A or an output of B of one slot, whose rank says where packed lanes lie.
+struct RowOfWeights {
+  Role weights = Role::kA;
+  std::int64_t slice = 0, slot = 0, rank = 0, row = 0;
+};
+
+// `count` numbers of a row from `first` on in fp32, in host memory: as they are stored, or of eight
+// bits times their scales, each rounded once.
+void read_weights(const Problem& problem, const Operands& operands, const RowOfWeights& row,
+                  std::int64_t first, std::int64_t count, float* to);
+
+}  // namespace lora_bench

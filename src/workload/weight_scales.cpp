@@ -1,0 +1,92 @@
+#include "workload/weight_scales.h"
+
+#include <array>
+#include <limits>
+
+#include "core/bytes.h"
+#include "core/dtype.h"
+#include "core/random.h"
+
+namespace lora_bench {
+namespace {
+
+// What an integer is times where A or B of a slot is drawn, and the scale is divided by: the least
+// number of the format in every second slot, those of A and of B in turn.
+float stored_unit(const Problem& problem, Role weights, std::int64_t slot) {
+  const float least = problem.dtype[weights] == Dtype::kE4m3 ? 0x1p-9F : 0x1p-16F;
+  const bool of_a = weights == Role::kA;
+  return (slot % 2 == 1) == of_a ? least : 1.0F;
+}
+
+struct ScalePlace {
+  Role weights = Role::kA;
+  std::int64_t slice = 0, slot = 0, down = 0, across = 0;
+};
+
+float exact_scale(const ScalePlace& at) {
+  constexpr std::array<float, 3> kScales{0.5F, 2.0F, 4.0F};
+  const std::int64_t turn =
+      at.slot + at.slice + at.down + 2 * at.across + (at.weights == Role::kB ? 1 : 0);
+  return kScales[static_cast<std::size_t>(turn) % kScales.size()];
+}
+
+}  // namespace
+
+ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill, Role weights,
+                      std::int64_t slot) {
+  if (fill != Fill::kExact) {
+    return {};
+  }
+  const ElementLaw& law = weights == Role::kA ? sizes.a : sizes.b[static_cast<std::size_t>(slot)];
+  return {law.integers, stored_unit(problem, weights, slot)};
+}
+
+HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill,
+                       std::uint64_t seed, const Operand& operand,
+                       const std::function<std::int64_t(std::int64_t slot)>& lanes) {
+  const bool of_a = operand.role == Role::kAScale;
+  const Role weights = of_a ? Role::kA : Role::kB;
+  const ScaleBlocks blocks = of_a ? problem.scales_of_a() : problem.scales_of_b(operand.slice);
+  const RandomStream random(seed, stream_of(of_a ? Draw::kAScale : Draw::kBScale, operand.slice));
+  std::vector<float> values(static_cast<std::size_t>(operand.elements),
+                            std::numeric_limits<float>::quiet_NaN());
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    const auto place = static_cast<std::int64_t>(index);
+    const std::int64_t slot = place / blocks.of_slot();
+    const std::int64_t down = place % blocks.of_slot() / blocks.across;
+    const std::int64_t across = place % blocks.across;
+    const std::int64_t first_lane = of_a ? down * blocks.rows : across * blocks.columns;
+    if (first_lane >= lanes(slot)) {
+      continue;
+    }
+    const float factor = of_a ? sizes.a.factor : sizes.b[static_cast<std::size_t>(slot)].factor;
+    if (fill == Fill::kExact) {
+      values[index] = exact_scale({weights, operand.slice, slot, down, across}) * factor /
+                      stored_unit(problem, weights, slot);
+    } else {
+      const auto unit = static_cast<float>(random.bits(index) >> 40) * 0x1p-24F;
+      constexpr auto kMost = static_cast<float>(kLargestDrawnScale);
+      values[index] = factor * (kMost - 0.5F * unit);
+    }
+  }
+  HostTensor tensor{operand.dtype, operand.elements, zero_bytes(operand.bytes())};
+  encode(operand.dtype, values, tensor.data.data());
+  return tensor;
+}
+
+double exact_spread_over_k(const Problem& problem) {
+  return problem.has_scaled_weights() && problem.scales_of_a().across > 1 ? kExactScaleSpread : 1;
+}
+
+double exact_spread_over_lanes(const Problem& problem) {
+  double spread = 1;
+  if (problem.has_scaled_weights()) {
+    spread *= has_shrink(problem.op) && problem.scales_of_a().down > 1 ? kExactScaleSpread : 1;
+    const bool by_lanes =
+        problem.weights_scale == WeightsScale::kBlock && problem.max_rank > problem.block_columns;
+    spread *= has_expand(problem.op) && by_lanes ? kExactScaleSpread : 1;
+  }
+  return spread;
+}
+
+}  // namespace lora_bench

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "workload/fill_sizes.h"
+#include "workload/tensors.h"
+
+namespace lora_bench {
+
+// How A and B of eight bits and their scales are drawn. Numbers are those that the format holds
+// without loss in an exact fill, subnormal ones of every second slot among them, and of the size of
+// 1 else; what makes them as large as the other operands need them stands in the scales. These are
+// powers of two in an exact fill, another one for each neighbouring slot, slice and block, so that
+// any that is taken for another shows; else reals of full mantissa.
+
+// The largest of an exact fill over the least, of which none is 1.
+constexpr double kExactScaleSpread = 8;
+constexpr double kLargestExactScale = 4;
+constexpr double kMeanExactScale = 2.5;
+// The largest of another fill, over what weights without scales are times.
+constexpr double kLargestDrawnScale = 1.25;
+
+// Of the numbers of A or B of one slot as they are stored.
+[[nodiscard]] ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill,
+                                    Role weights, std::int64_t slot);
+
+// Scales of one slice; those of no lane that holds numbers are NaN. `lanes` says how many a slot
+// has.
+[[nodiscard]] HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill,
+                                     std::uint64_t seed, const Operand& operand,
+                                     const std::function<std::int64_t(std::int64_t slot)>& lanes);
+
+// How much further apart in size, because of scales, the terms of one sum over K and of one over
+// the rank may be in an exact fill.
+[[nodiscard]] double exact_spread_over_k(const Problem& problem);
+[[nodiscard]] double exact_spread_over_lanes(const Problem& problem);
+
+}  // namespace lora_bench
