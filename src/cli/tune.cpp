@@ -93,7 +93,13 @@ ExitCode tune_engine(const TuneOptions& options) {
         "--for searches by time_us and over whole scenarios or --case: leave out "
         "--rank-by and --filter");
   }
-  std::vector<std::string> words{"tune", "--for", options.engine, "--out", options.out};
+  std::vector<std::string> words{"tune",
+                                 "--for",
+                                 options.engine,
+                                 "--out",
+                                 options.out,
+                                 "--time-limit",
+                                 fmt::format("{}", options.limit_s)};
   for (const auto& [option, values] : {std::pair("--case", &options.selection.cases),
                                        std::pair("--set", &options.selection.overrides)}) {
     for (const std::string& value : *values) {
@@ -178,7 +184,7 @@ void add_tune(CLI::App& app, Invocation& invocation) {
   for (const char* idle : {"--tuning", "--backends"}) {
     sub->get_option(idle)->group("");  // not in the help of what refuses it
   }
-  sub->add_option("--time-limit", options->limit_s, "seconds for all classes of shapes together")
+  sub->add_option("--time-limit", options->limit_s, "seconds for all shapes together")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   add_rank_by(*sub, options->rank_by, "the time that shall be the least");

@@ -276,6 +276,19 @@ class Tuning(InFolder):
         self.assertEqual(table["5"]["2"]["8"]["512"]["16"], {"split": 2})
         self.assertEqual(table["5"]["2"]["64"]["512"]["16"], {"split": 1})
 
+    def test_after_the_time_no_more_candidates_are_tried_and_that_is_told(self):
+        now, tried = [0.0], []
+
+        def run(files):
+            tried.extend(files)
+            now[0] += 10
+            return []
+        bench = _tune.Bench("made_up", self.folder, run, end=15, now=lambda: now[0])
+        shape = _tune.Shape(4, 8, 16, 512, (512,), False)
+        candidates = [{shape._replace(tokens=tokens): SHIPPED for tokens in range(33)} for _ in range(5)]
+        self.assertEqual(bench.times_of(candidates), [{}] * 5)
+        self.assertEqual((len(tried), bench.left_out, bench.count), (2, 3, 5))
+
     def test_a_shape_that_is_wrong_as_shipped_is_left_out_and_told(self):
         engine = types.ModuleType("lora_bench.peers.made_up")
         engine.load, engine.shipped = (lambda: "1.0"), (lambda problem: SHIPPED)

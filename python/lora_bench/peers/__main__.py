@@ -36,6 +36,8 @@ def main():
     tune.add_argument("--case", action="append", default=[], metavar="GLOB", help="cases of these ids")
     tune.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of `lora-bench run`")
     tune.add_argument("--passes", type=int, default=1, help="over all parameters [1]")
+    tune.add_argument("--time-limit", type=float, default=600, metavar="SECONDS",
+                      help="after which no candidates are tried any more [600]")
     options = parser.parse_args()
     try:
         if options.command == "tune":

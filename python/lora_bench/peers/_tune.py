@@ -2,8 +2,10 @@
 the program as any other, and what is found is written into the files that the engines load."""
 
 import importlib
+import math
 import pathlib
 import tempfile
+import time
 import types
 
 import lora_bench
@@ -16,7 +18,7 @@ ENGINES = {"vllm": {"vllm": _search.VLLM},
 # A candidate has to be told from another, not known to a per cent.
 QUICK = {"measure.warmup_ms": 20, "measure.min_time_ms": 20, "measure.max_time_ms": 100, "verify.max_rows": 64}
 
-MOST_AT_ONCE = 16  # candidates in a process
+MOST_AT_ONCE = 64  # shapes of candidates in a process
 
 
 def shape_of(row):
@@ -44,25 +46,35 @@ def times_by_shape(rows, backend):
 class Bench:
     """Times a list of candidates, each a table of {Shape: parameters}."""
 
-    def __init__(self, peer, folder, run):
+    def __init__(self, peer, folder, run, end=math.inf, now=time.monotonic):
         self.peer, self.folder, self.run, self.count = peer, pathlib.Path(folder), run, 0
+        self.end, self.now, self.left_out = end, now, 0
 
     def times_of(self, candidates):
-        """Many in one process, which has to start and to load the engine; one that ends it takes no more than those along."""
+        """Many in one process, which has to start and to load the engine; one that ends it takes no more than those along.
+        No process begins after `end`."""
         files = []
         for candidate in candidates:
             self.count += 1
             files.append(_candidate.write(self.folder / f"c{self.count}.py", self.peer, candidate))
         rows = []
-        for first in range(0, len(files), MOST_AT_ONCE):
-            rows += self.run([str(file) for file in files[first:first + MOST_AT_ONCE]])
+        shapes = max(map(len, candidates), default=0)
+        at_once = max(1, MOST_AT_ONCE // max(1, shapes))
+        for first in range(0, len(files), at_once):
+            if self.now() >= self.end:
+                self.left_out += len(files) - first
+                break
+            rows += self.run([str(file) for file in files[first:first + at_once]])
         return [times_by_shape(rows, file.stem) for file in files]
 
 
-def tune(engine, out, run, say, passes=1):
-    """Returns how many shapes were searched and how many got quicker. `run` takes backends and returns rows."""
-    searched, quicker, texts = 0, 0, {}
-    for peer, space in ENGINES[engine].items():
+def tune(engine, out, run, say, passes=1, seconds=math.inf):
+    """Returns how many shapes were searched, how many got quicker and which files were written, those of a kernel as soon
+    as it was searched. `run` takes backends and returns rows. Kernels of an engine have an equal share of the seconds."""
+    searched, quicker, written = 0, 0, []
+    end = time.monotonic() + seconds
+    for number, (peer, space) in enumerate(ENGINES[engine].items()):
+        share = (end - time.monotonic()) / (len(ENGINES[engine]) - number)
         module = importlib.import_module(f"lora_bench.peers.{peer}")
         module.load()
         name = "peer:" + peer.replace("_", "-")
@@ -73,17 +85,20 @@ def tune(engine, out, run, say, passes=1):
                 say(f"{name}: {row['case']} as shipped is {row['status']}: {row['message']}; its shape is left out")
         shipped = {shape: module.shipped(problem_of(shape)) for shape in as_shipped}
         with tempfile.TemporaryDirectory() as folder:
-            best = _search.search(as_shipped, shipped, space, Bench(peer, folder, run).times_of, passes,
+            bench = Bench(peer, folder, run, time.monotonic() + share)
+            best = _search.search(as_shipped, shipped, space, bench.times_of, passes,
                                   lambda line, name=name: say(f"{name}: {line}"))
+        if bench.left_out:
+            say(f"{name}: {bench.left_out} of {bench.count} candidates were not tried, as the time was over (--time-limit)")
         found = [Found(shape, *its) for shape, its in best.items()]
         searched += len(found)
         quicker += sum(one.quotient < 1 for one in found)
-        texts.update(module.tuned_files(found) if found else {})
-    for name, text in texts.items():
-        file = pathlib.Path(out, name)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return searched, quicker, sorted(texts)
+        for name, text in (module.tuned_files(found) if found else {}).items():
+            file = pathlib.Path(out, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            written.append(name)
+    return searched, quicker, sorted(written)
 
 
 def main(options):
@@ -92,7 +107,8 @@ def main(options):
                               set={**QUICK, **dict(one.split("=", 1) for one in options.set)})
 
     try:
-        searched, quicker, files = tune(options.engine, options.out, run, lambda line: print(line, flush=True), options.passes)
+        searched, quicker, files = tune(options.engine, options.out, run, lambda line: print(line, flush=True),
+                                        options.passes, options.time_limit)
     except peers.Missing as missing:
         raise lora_bench.MachineError(str(missing)) from missing
     print(f"{searched} shapes searched, {quicker} quicker than as shipped; in {options.out}: {', '.join(files) or 'nothing'}")
