@@ -314,8 +314,11 @@ typedef struct lora_bench_descriptor {
 
   /* Bytes of operands.prepared: the weights as you want them, beside each set of operands. NULL:
    * none, you take them as they lie. prepare() makes them, from a, b, bias, their scales, rank and
-   * scale, which are all that it is given; it enqueues as launch() does, and is called before launches, and after any
-   * of these has changed, in no time that is taken. */
+   * scale, which are all that it is given: both see a problem whose rows have no adapter. It enqueues
+   * as launch() does, and is called before launches, after any of these has changed, and at other
+   * times too, in no time that is taken. What it leaves may be copied to where a launch finds it,
+   * beside a, b and bias at other addresses: it holds no addresses. launch() reads it and writes
+   * nothing there. */
   int64_t (*prepared_bytes)(const lora_bench_problem* problem);
   int32_t (*prepare)(const lora_bench_problem* problem, const lora_bench_operands* operands,
                      void* stream, char* error, int64_t error_bytes);

@@ -204,7 +204,7 @@ class _Backend:
             if len(self.steps) >= _MOST_STEPS:
                 self.steps.clear()
             step = Step(problem, operands, stream, self.device,
-                        function.bytes_of("prepared", problem))
+                        function.bytes_of("prepared", problem.once(Problem.without_plan)))
             self.steps[key] = step
         return step
 

@@ -1,5 +1,6 @@
 """What a backend in Python is given: a problem before a launch, a step in one."""
 
+import copy
 import ctypes
 
 from . import _interface
@@ -53,6 +54,17 @@ class Problem:
             if name.endswith("_dtype"):
                 setattr(self, name, _DTYPE_NAMES[getattr(self, name)])
         self._made = {}
+
+    def without_plan(self):
+        """Returns the same problem where no row has an adapter: what weights are prepared for."""
+        if not self.active:
+            return self
+        other = copy.copy(self)
+        other.adapter_of_token, other.token_order = [-1] * self.tokens, list(range(self.tokens))
+        other.active_ids, other.group_starts = [], [0]
+        other.active = other.rows_with_adapter = 0
+        other._made = {}
+        return other
 
     def once(self, function):
         """Returns what function(problem) returned the first time: what a batch needs beside its

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "layers/layer_engine.h"
+#include "ops/backends.h"
 #include "ops/fused_layer.h"
 #include "ops/operand_set.h"
 
@@ -121,7 +122,7 @@ void LayerEngine::allocate_prepared(Part& part) {
   const ShardPlace& place = part.place->uses;
   for_each_prepared(part, [&](Problem problem, const Operands&, GuardedBuffer& prepared) {
     std::fill(problem.rank.begin(), problem.rank.end(), problem.max_rank);
-    prepared = GuardedBuffer(place.memory, place.lora.prepared_bytes(problem));
+    prepared = GuardedBuffer(place.memory, prepared_bytes(place.lora, problem));
   });
   part.lora.operands.prepared = part.lora.prepared.data();
   part.expand.operands.prepared = part.expand.prepared.data();
@@ -130,7 +131,7 @@ void LayerEngine::allocate_prepared(Part& part) {
 void LayerEngine::prepare_weights(Part& part) {
   const ShardPlace& place = part.place->uses;
   for_each_prepared(part, [&](const Problem& problem, Operands operands, GuardedBuffer& prepared) {
-    const std::int64_t wanted = place.lora.prepared_bytes(problem);
+    const std::int64_t wanted = prepared_bytes(place.lora, problem);
     if (wanted == 0) {
       return;
     }
@@ -141,7 +142,7 @@ void LayerEngine::prepare_weights(Part& part) {
     }
     operands.prepared = prepared.data();
     place.memory.enqueue_and_wait([&](void* stream) {
-      place.lora.prepare(problem, weights_alone(operands), Stream{stream});
+      lora_bench::prepare_weights(place.lora, problem, operands, Stream{stream});
     });
     place.memory.synchronize();  // on a GPU of its own the shard has another stream
   });

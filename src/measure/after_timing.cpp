@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "device/facts.h"
 #include "measure/small_changes.h"
+#include "ops/backends.h"
 #include "workload/excerpt.h"
 
 namespace lora_bench {
@@ -352,11 +353,11 @@ class RunsAfterTiming {
     Operands operands = sets_.operands(set);
     operands.workspace = workspace.bytes() > 0 ? workspace.data() : nullptr;
     // Other ranks and scales may want other prepared weights.
-    const GuardedBuffer prepared(timed_.memory(), backend.prepared_bytes(other));
+    const GuardedBuffer prepared(timed_.memory(), prepared_bytes(backend, other));
     if (operands.prepared = prepared.bytes() > 0 ? prepared.data() : nullptr;
         operands.prepared != nullptr) {
       timed_.memory().enqueue_and_wait(
-          [&](void* stream) { backend.prepare(other, weights_alone(operands), Stream{stream}); });
+          [&](void* stream) { prepare_weights(backend, other, operands, Stream{stream}); });
     }
     clock_.load(0, {[&](Stream stream) { backend.launch(other, operands, stream); }});
     sets_.restore_y(sets_.output_of_set(set));

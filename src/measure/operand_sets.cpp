@@ -10,6 +10,7 @@
 
 #include "core/bytes.h"
 #include "core/dtype.h"
+#include "ops/backends.h"
 #include "workload/excerpt.h"
 
 namespace lora_bench {
@@ -45,7 +46,14 @@ std::int64_t first_not_poison(std::span<const std::byte> bytes) {
 
 OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& tensors,
                          const Backend& backend, CacheMode cache, std::int64_t sets)
-    : memory_(memory), problem_(problem), tensors_(tensors), backend_(backend) {
+    : memory_(memory),
+      problem_(problem),
+      tensors_(tensors),
+      sets_(1, OperandSet(memory, problem, tensors,
+                          OperandLayout{.workspace_bytes = backend.workspace_bytes(problem),
+                                        .prepared_bytes = prepared_bytes(backend, problem),
+                                        .poisoned_weights = true})),
+      spare_(memory, problem, tensors, backend, sets_.front()) {
   for (const std::int64_t slot : problem.plan.active_ids) {
     if (used_.empty() || used_.back().end != slot) {
       used_.push_back({slot, slot});
@@ -53,10 +61,6 @@ OperandSets::OperandSets(Memory& memory, const Problem& problem, const Tensors& 
     ++used_.back().end;
   }
   sets_.reserve(static_cast<std::size_t>(sets));
-  sets_.emplace_back(memory, problem, tensors,
-                     OperandLayout{.workspace_bytes = backend.workspace_bytes(problem),
-                                   .prepared_bytes = backend.prepared_bytes(problem),
-                                   .poisoned_weights = true});
   while (count() < sets) {
     sets_.push_back(
         sets_.front().again(tensors, cache != CacheMode::kHot, cache == CacheMode::kCold));
@@ -224,11 +228,39 @@ void OperandSets::renew_weights(std::int64_t set) {
 }
 
 void OperandSets::prepare(std::int64_t set) {
-  if (operands(set).prepared != nullptr) {
-    memory_.enqueue_and_wait([&](void* stream) {
-      backend_.prepare(problem_, weights_alone(operands(set)), Stream{stream});
-    });
+  if (prepares()) {
+    spare_.take(at(set));
+    spare_.prepare();
+    spare_.hand_to(at(set));
   }
+}
+
+void OperandSets::prepare_others(std::int64_t set, const Replaced& numbers, bool without_expand) {
+  spare_.take(at(set));
+  for (const HeldOperand& held : spare_.set().held()) {
+    if (held.buffer == nullptr) {
+      continue;
+    }
+    if (without_expand && of_expand(held)) {
+      held.buffer->clear();
+    }
+    for (const OldNumber& number : numbers) {
+      if (held.is_weights() && number.tensor == &tensors_.of(*held.operand)) {
+        write(held, set, number);
+      }
+    }
+  }
+  spare_.prepare();
+}
+
+void OperandSets::write(const HeldOperand& held, std::int64_t set, const OldNumber& number) {
+  const HostTensor& tensor = *number.tensor;
+  const std::int64_t bytes = held.element_bytes;
+  const std::int64_t place =
+      held.is_weights() ? element_of_set({problem_, held.operand->role, tensor}, set, number.index)
+                        : number.index;
+  memory_.copy_in(static_cast<std::byte*>(held.buffer->data()) + place * bytes,
+                  tensor.data.data() + number.index * bytes, bytes);
 }
 
 void OperandSets::renew_expand(std::int64_t set) {
@@ -262,16 +294,10 @@ void OperandSets::renew(std::int64_t set, const Replaced& numbers) {
       return;
     }
     const HostTensor& tensor = tensors_.of(*held.operand);
-    const std::int64_t bytes = held.element_bytes;
     for (const OldNumber& number : numbers) {
       if (number.tensor == &tensor) {
         of_weights = of_weights || held.is_weights();
-        const std::int64_t place =
-            held.is_weights()
-                ? element_of_set({problem_, held.operand->role, tensor}, set, number.index)
-                : number.index;
-        memory_.copy_in(static_cast<std::byte*>(held.buffer->data()) + place * bytes,
-                        tensor.data.data() + number.index * bytes, bytes);
+        write(held, set, number);
       }
     }
   });
@@ -305,7 +331,7 @@ std::string OperandSets::damage() const {
       return damage;
     }
   }
-  return "";
+  return spare_.damage();
 }
 
 std::string OperandSets::changed(const HeldOperand& held) const {
@@ -319,7 +345,7 @@ std::string OperandSets::changed(const HeldOperand& held) const {
                     std::mismatch(room_.begin(), room_.end(), source).first - room_.begin());
 }
 
-std::string OperandSets::changed_inputs(std::int64_t first_set) const {
+std::string OperandSets::changed_inputs(std::int64_t first_set) {
   memory_.synchronize();
   std::string found;
   for_own(0, [&](const HeldOperand& held) {
@@ -339,6 +365,9 @@ std::string OperandSets::changed_inputs(std::int64_t first_set) const {
         found = held.is_weights() ? changed_weights(held, held.shared ? 0 : set) : changed(held);
         compared += held.bytes;
       }
+    }
+    if (found.empty() && prepares()) {
+      found = spare_.changed(at(set));
     }
   }
   return found;

@@ -7,6 +7,7 @@
 
 #include "device/memory.h"
 #include "measure/small_changes.h"
+#include "measure/spare_weights.h"
 #include "ops/backend.h"
 #include "ops/operand_set.h"
 #include "scenario/case.h"
@@ -50,6 +51,10 @@ class OperandSets {
   void renew(std::int64_t set, const Replaced& numbers);
   // B and bias of one set.
   void renew_expand(std::int64_t set);
+  // Whether the backend prepares weights. Has it prepare some that nobody launches with: those of a
+  // set with these numbers changed and, `without_expand`, neither B nor bias.
+  [[nodiscard]] bool prepares() const { return !spare_.empty(); }
+  void prepare_others(std::int64_t set, const Replaced& numbers, bool without_expand);
   // B and bias of one set, or of all: launches of a set without them add nothing to y.
   void clear_expand(std::int64_t set);
   void clear_expand();
@@ -61,8 +66,8 @@ class OperandSets {
   // Of the guards around every operand; "" = none.
   [[nodiscard]] std::string damage() const;
   // Whether the inputs are still as they were uploaded: all that is small, and whole sets from
-  // `first_set` on until enough bytes were compared; "" = they are.
-  [[nodiscard]] std::string changed_inputs(std::int64_t first_set) const;
+  // `first_set` on until enough bytes were compared, with what was prepared of them; "" = they are.
+  [[nodiscard]] std::string changed_inputs(std::int64_t first_set);
 
  private:
   // From `first` to before `end`.
@@ -80,6 +85,8 @@ class OperandSets {
   [[nodiscard]] std::int64_t slot_bytes_of(const HeldOperand& held) const;
   void upload_weights(const HeldOperand& held, std::int64_t set);
   void prepare(std::int64_t set);
+  // Writes a number into weights of a set, or into rows.
+  void write(const HeldOperand& held, std::int64_t set, const OldNumber& number);
   void upload_slots(const HeldOperand& held, std::int64_t set, const Slots& slots);
   [[nodiscard]] std::string changed_weights(const HeldOperand& held, std::int64_t set) const;
   [[nodiscard]] std::string changed(const HeldOperand& held) const;
@@ -87,9 +94,9 @@ class OperandSets {
   Memory& memory_;
   const Problem& problem_;
   const Tensors& tensors_;
-  const Backend& backend_;
   std::vector<Slots> used_;  // by a row of the batch, ascending
   std::vector<OperandSet> sets_;
+  SpareWeights spare_;
   std::int64_t outputs_ = 1;
   std::int64_t next_h_ = 0;
   mutable std::vector<std::byte> room_;  // for what is on its way; new memory takes longer

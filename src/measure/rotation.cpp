@@ -11,6 +11,7 @@
 #include "core/units.h"
 #include "measure/ceilings.h"
 #include "measure/measure.h"
+#include "ops/backends.h"
 #include "ops/cpu_kernels.h"
 #include "ops/thread_pool.h"
 
@@ -122,9 +123,10 @@ std::int64_t affordable_sets(const Problem& problem, const Backend& backend, Cac
   const std::int64_t most = memory.space() == Space::kHost ? kMostHostSets : kMaxRotationSets;
   const std::int64_t wanted = std::min(rotation_sets(problem, cache, cache_bytes), most);
   const std::int64_t available = memory.available_bytes();
-  const std::int64_t prepared = backend.prepared_bytes(problem);
-  const std::int64_t least =
-      measurement_bytes(problem, cache, cache_bytes) + backend.workspace_bytes(problem) + prepared;
+  const std::int64_t prepared = prepared_bytes(backend, problem);
+  const std::int64_t spare = prepared > 0 ? weight_allocation_bytes(problem) + prepared : 0;
+  const std::int64_t least = measurement_bytes(problem, cache, cache_bytes) +
+                             backend.workspace_bytes(problem) + prepared + spare;
   if (least > available) {
     throw CaseError(fmt::format("timing needs {} of memory, {} are available",
                                 format_bytes(static_cast<double>(least)),

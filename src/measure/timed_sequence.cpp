@@ -5,10 +5,12 @@
 
 #include "core/dtype.h"
 #include "measure/sampling.h"
+#include "measure/small_changes.h"
 
 namespace lora_bench {
 namespace {
 
+constexpr std::int64_t kRowsPreparedFor = 4;
 constexpr std::int64_t kMostLaunches = 2048;  // in a sequence: what a CUDA graph takes gladly
 
 // Launches that y accumulates before it is restored: fewer than make the timing fill overflow or y
@@ -119,7 +121,31 @@ void TimedSequence::prepare() {
     oldest_ = std::max(oldest_, accumulated_);
   }
   sets_.poison_h();
+  if (sets_.prepares()) {
+    prepare_others();
+  }
   eviction_.run();
+}
+
+// A backend that kept results until it has to prepare other weights would have to compute them
+// again in each sample. It gets to see what is prepared after timing as well: weights as they are,
+// with another number in A or in B, and with no B.
+void TimedSequence::prepare_others() {
+  const std::uint64_t secret = drawn_secret();
+  const std::int64_t set = drawn_below(secret, 0, 0, sets_.count());
+  Replaced replaced;
+  const SmallChange change{problem(), set,
+                           drawn_of(owned_rows(problem()), kRowsPreparedFor, secret, 1), secret,
+                           &replaced};
+  const std::int64_t turn = others_++;
+  if (turn % 2 == 1 && has_shrink(problem().op)) {
+    change_a(change, tensors_);
+  }
+  if (turn % 3 == 1 && has_expand(problem().op)) {
+    change_b(change, tensors_);
+  }
+  sets_.prepare_others(set, replaced, turn % 4 >= 2);
+  put_back(replaced);
 }
 
 Launched TimedSequence::run_to_check(int slot) {

@@ -29,7 +29,8 @@ class TimedSequence {
   // The same launches, each between two separators, into kAlone; y is then as it was drawn.
   void load_alone(const Launch& separator);
   // Before each run, outside of the timed window: no run finds the h of the one before nor, where
-  // caches are to be cold, its operands, and y does not grow without bound.
+  // caches are to be cold, its operands, y does not grow without bound, and a backend that prepares
+  // weights has done so.
   void prepare();
 
   // Runs what is loaded until the outputs tell whether all launches were made: a y that launches
@@ -59,6 +60,7 @@ class TimedSequence {
   void load(int slot, std::int64_t passes);
   [[nodiscard]] std::int64_t choose_passes();
   [[nodiscard]] std::int64_t launches_on_y() const { return launches_ / sets_.outputs(); }
+  void prepare_others();
 
   const MeasureRequest& request_;
   const Backend& backend_;
@@ -72,6 +74,7 @@ class TimedSequence {
   std::int64_t launches_ = 1;
   std::int64_t accumulated_ = 0;  // launches that each y has taken since it was restored
   std::int64_t oldest_ = 0;       // the most of it
+  std::int64_t others_ = 0;       // how often weights were prepared that nobody launches with
 };
 
 }  // namespace lora_bench

@@ -13,6 +13,11 @@ namespace lora_bench {
 inline constexpr std::string_view kNaiveSummary =
     "CUDA, one readable kernel an op, for a second opinion; every op in bf16, fp16 and fp32";
 
+// Bytes of prepared weights of a step, and what makes them: Backend::prepare, which is told of
+// weights, ranks and scales alone.
+[[nodiscard]] std::int64_t prepared_bytes(const Backend& backend, const Problem& problem);
+void prepare_weights(const Backend& backend, const Problem& problem, const Operands& operands,
+                     Stream stream);
 // The same backend, of which each launch first prepares the weights, in memory behind its
 // workspace: for launches that nobody times. The backend must outlive it.
 [[nodiscard]] std::unique_ptr<Backend> preparing_in_each_launch(const Backend& backend);

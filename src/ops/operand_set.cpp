@@ -13,7 +13,6 @@ namespace lora_bench {
 namespace {
 
 constexpr const char* kWorkspace = "workspace";
-constexpr const char* kPrepared = "prepared";
 constexpr const char* kScale = "scale";
 
 HeldOperand held_of(StoredOperand stored) {

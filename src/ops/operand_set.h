@@ -32,6 +32,9 @@ struct OperandLayout {
   bool poisoned_weights = false;  // for a caller who uploads some of their slots
 };
 
+// The name of what Backend::prepare makes.
+inline constexpr const char* kPrepared = "prepared";
+
 // One array that a launch reads or writes, in a guarded buffer: an operand of the step, an array of
 // the plan, the scales or the workspace.
 struct HeldOperand {

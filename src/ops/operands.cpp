@@ -58,6 +58,13 @@ Operands weights_alone(const Operands& operands) {
   return weights;
 }
 
+Problem weights_alone(const Problem& problem) {
+  Problem weights = problem;
+  const std::vector<std::int32_t> no_adapters(static_cast<std::size_t>(problem.tokens), kNoAdapter);
+  weights.plan = make_plan(no_adapters, problem.slots);
+  return weights;
+}
+
 Problem half_of(Problem linear, Op half) {
   linear.op = half;
   linear.tuning = tuning_of_op(linear.tuning, half);

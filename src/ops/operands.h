@@ -31,7 +31,9 @@ struct Operands {
 };
 
 // What Backend::prepare is given: neither rows nor a plan, from which it could work out results.
+// Of the step it is told that no row has an adapter.
 [[nodiscard]] Operands weights_alone(const Operands& operands);
+[[nodiscard]] Problem weights_alone(const Problem& problem);
 
 // Shrink or expand of a linear op as an op of its own, told of its tuning what is about it.
 [[nodiscard]] Problem half_of(Problem linear, Op half);

@@ -9,17 +9,17 @@ class PreparedInEachLaunch final : public BackendAround {
   using BackendAround::BackendAround;
 
   [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    const std::int64_t prepared = inner().prepared_bytes(problem);
+    const std::int64_t prepared = lora_bench::prepared_bytes(inner(), problem);
     return prepared == 0 ? inner().workspace_bytes(problem) : begin(problem) + prepared;
   }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    if (inner().prepared_bytes(problem) == 0) {
+    if (lora_bench::prepared_bytes(inner(), problem) == 0) {
       inner().launch(problem, operands, stream);
       return;
     }
     Operands prepared = operands;
     prepared.prepared = static_cast<std::byte*>(operands.workspace) + begin(problem);
-    inner().prepare(problem, weights_alone(prepared), stream);
+    prepare_weights(inner(), problem, prepared, stream);
     inner().launch(problem, prepared, stream);
   }
   // Nobody else has anything to prepare.
@@ -35,6 +35,15 @@ class PreparedInEachLaunch final : public BackendAround {
 };
 
 }  // namespace
+
+std::int64_t prepared_bytes(const Backend& backend, const Problem& problem) {
+  return backend.prepared_bytes(weights_alone(problem));
+}
+
+void prepare_weights(const Backend& backend, const Problem& problem, const Operands& operands,
+                     Stream stream) {
+  backend.prepare(weights_alone(problem), weights_alone(operands), stream);
+}
 
 std::unique_ptr<Backend> preparing_in_each_launch(const Backend& backend) {
   return std::make_unique<PreparedInEachLaunch>(backend);

@@ -90,7 +90,7 @@ TEST_CASE("slots that no row uses hold NaN in every set, the others that set's n
   for (const Problem& problem : {linear_problem(), large_slots()}) {  // nobody uses slot 2 of 4
     const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
     const auto memory = make_host_memory();
-    const OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 3);
+    OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 3);
     const std::size_t slot_bytes = tensors.a[0].data.size() / 4;
     for (std::int64_t set = 0; set < 3; ++set) {
       CAPTURE(set);
@@ -113,7 +113,7 @@ TEST_CASE("a changed byte of the weights is told where it lies, in any set and s
   const Problem problem = large_slots();
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const auto memory = make_host_memory();
-  const OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 3);
+  OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 3);
   const auto bytes = static_cast<std::int64_t>(tensors.a[1].data.size());
   for (const std::int64_t set : {0, 1, 2}) {
     for (const std::int64_t at : {std::int64_t{0}, bytes / 4 - 1, bytes / 2, bytes * 5 / 8,
@@ -135,7 +135,7 @@ TEST_CASE("a changed byte of a given h is told, and of a set that is not the fir
   problem.op = Op::kExpand;
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const auto memory = make_host_memory();
-  const OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 3);
+  OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 3);
   std::byte* const h = place_in(sets.operands(0).h, 5);
   *h ^= std::byte{1};
   CHECK(sets.changed_inputs(0) == "input h was changed, first at byte 5");
@@ -155,7 +155,7 @@ TEST_CASE("small slots side by side are uploaded together, however many") {
       make_plan(std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, problem.slots);
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const auto memory = make_host_memory();
-  const OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 2);
+  OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 2);
   CHECK(sets.changed_inputs(0) == "");
   CHECK(sets.changed_inputs(1) == "");
 }
@@ -164,7 +164,7 @@ TEST_CASE("what is looked at after timing is looked at once all launches have en
   const Problem problem = linear_problem();
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   WaitingMemory memory;
-  const OperandSets sets(memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 1);
+  OperandSets sets(memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 1);
   std::vector<std::byte> output;
   sets.download_output(0, output);
   CHECK(memory.waited == 1);
@@ -219,7 +219,7 @@ TEST_CASE("writing into a slot that no row uses is a changed input") {
   const Problem problem = linear_problem();
   const Tensors tensors = draw_tensors(problem, Fill::kTiming, 1);
   const auto memory = make_host_memory();
-  const OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 1);
+  OperandSets sets(*memory, problem, tensors, plain_backend(), CacheMode::kWeightsCold, 1);
   auto* const b = static_cast<std::byte*>(const_cast<void*>(sets.operands(0).b[1]));
   const std::size_t slot_bytes = tensors.b[1].data.size() / 4;
   b[2 * slot_bytes] = std::byte{0};

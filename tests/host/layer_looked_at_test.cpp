@@ -109,10 +109,11 @@ TEST_CASE("work that is left out of the very run of a layer that is looked at is
 TEST_CASE("rows that are left as they were while x changes in others are found") {
   LayerProblem problem = row_layer(1, false);
   problem.overlap = Overlap::kDelta;
-  // Six samples, the run that is looked at, one with other numbers in B, in A and in x.
+  // Six samples, the run that is looked at, one with other numbers in B and in A, one with all as
+  // it was, one with other numbers in x.
   bool other_x = false;
   FakeClock clock([&](int slot, std::int64_t run) {
-    other_x = slot == 1 ? run == 8 : other_x;
+    other_x = slot == 1 ? run == 9 : other_x;
     return 10e-6;
   });
   const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
@@ -145,10 +146,10 @@ TEST_CASE("rows that are left as they were while x changes in others are found")
 TEST_CASE("halves are looked at by what they leave, not by what the whole left before") {
   LayerProblem problem = row_layer(1, false);
   problem.overlap = Overlap::kDelta;
-  // Six samples, the run that is looked at, six with other numbers, six samples of halves.
+  // Six samples, the run that is looked at, seven with other numbers, six samples of halves.
   std::int64_t rests = 0, rested = 0;
   FakeClock clock([&](int slot, std::int64_t run) {
-    rests = slot == 1 && run == 18 ? 2 : rests;
+    rests = slot == 1 && run == 19 ? 2 : rests;
     return slot == 0 ? 10e-6 : 13e-6;
   });
   const ObservedBackend lora({.before = [&](const Problem& part, const Operands&) {
