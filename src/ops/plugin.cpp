@@ -158,9 +158,16 @@ PluginPath find_plugin(const std::string& spelling) {
 std::string plugin_provenance(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string content{std::istreambuf_iterator<char>(stream), {}};
-  std::error_code unknown;
+  std::error_code unknown, no_modules;
   const std::filesystem::path real = std::filesystem::canonical(file, unknown);
-  return fmt::format("{} sha256:{}", (unknown ? file : real).string(), sha256(content));
+  const std::filesystem::path modules = std::filesystem::canonical(python_modules(), no_modules);
+  std::filesystem::path told = unknown ? file : real;
+  // What comes with the program is the same wherever that lies.
+  if (const auto inside = told.lexically_relative(modules);
+      !no_modules && !inside.empty() && *inside.begin() != "..") {
+    told = inside;
+  }
+  return fmt::format("{} sha256:{}", told.string(), sha256(content));
 }
 
 LoadedPlugin load_plugin(const PluginPath& plugin) {

@@ -18,7 +18,7 @@ namespace {
 // Of rows of earlier versions the column peer says it, of others where the file of the backend
 // lies.
 bool is_peer(const Row& row) {
-  return !row.id.peer.empty() || row.id.plugin.find("/lora_bench/peers/") != std::string::npos;
+  return !row.id.peer.empty() || row.id.plugin.find("lora_bench/peers/") != std::string::npos;
 }
 
 void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {

@@ -44,7 +44,7 @@ TEST_CASE("rows of a peer say whose they are, and where its file lies") {
   const std::string rows = read_file(file);
   CHECK(contains(rows, R"("backend":"peer:numpy")"));
   CHECK(contains(rows, R"("backend":"mine")"));
-  CHECK(contains(rows, "lora_bench/peers/numpy.py sha256:"));
+  CHECK(contains(rows, "\"plugin\":\"lora_bench/peers/numpy.py sha256:"));
   CHECK(std::regex_search(rows, std::regex("Python 3[0-9.]+, numpy [0-9]")));
 }
 
