@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "measure/metadata_time.h"
+#include "measure/small_changes.h"
 #include "run/attempt.h"
 #include "run/watch.h"
 #include "verify/metadata_proof.h"
@@ -44,6 +45,7 @@ class MetadataAttempt final : public Attempt {
       request.check = [this](const EngineStep& engine, const auto& outputs) {
         return wrong_metadata(step_.problem, engine, outputs);
       };
+      request.others = steps_of_one_change(step_, drawn_secret());
       for (OtherStep& other : other_steps(step_)) {
         request.others.push_back(std::move(other.engine));
       }

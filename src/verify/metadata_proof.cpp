@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/random.h"
 #include "ops/metadata_buffers.h"
 #include "reference/metadata.h"
 
@@ -285,6 +286,52 @@ std::string wrong_metadata(const MetadataProblem& problem, const EngineStep& eng
     }
   }
   return "";
+}
+
+std::vector<EngineStep> steps_of_one_change(const MetadataStep& step, std::uint64_t secret) {
+  const EngineStep& engine = step.engine;
+  std::vector<EngineStep> steps;
+  const auto drawn = [&](std::uint64_t stream, std::size_t bound) {
+    return static_cast<std::size_t>(random_below(secret, stream, steps.size(), bound));
+  };
+  const auto slot_of = [&](std::int32_t request) {
+    return request < 0 ? kNoAdapter : engine.slot_of_request[static_cast<std::size_t>(request)];
+  };
+  // A row of another request, whose adapter is another one where there is such a request.
+  const auto change_row = [&](std::vector<std::int32_t> EngineStep::*rows) {
+    const std::size_t requests = engine.slot_of_request.size();
+    if ((engine.*rows).empty() || requests == 0) {
+      return;
+    }
+    EngineStep other = engine;
+    std::int32_t& row = (other.*rows)[drawn(0, (engine.*rows).size())];
+    const std::int32_t before = slot_of(row);
+    const std::size_t first = drawn(1, requests);
+    for (std::size_t turn = 0; turn < requests; ++turn) {
+      row = static_cast<std::int32_t>((first + turn) % requests);
+      if (slot_of(row) != before) {
+        break;
+      }
+    }
+    steps.push_back(std::move(other));
+  };
+  change_row(&EngineStep::request_of_token);
+  change_row(&EngineStep::request_of_sample);
+  const std::vector<std::int32_t>& rows =
+      engine.request_of_token.empty() ? engine.request_of_sample : engine.request_of_token;
+  const std::int32_t request = rows.empty() ? kNoAdapter : rows[drawn(0, rows.size())];
+  if (request >= 0) {
+    EngineStep other = engine;
+    std::int32_t& slot = other.slot_of_request[static_cast<std::size_t>(request)];
+    slot = static_cast<std::int32_t>((slot + 1) % step.problem.slots);
+    steps.push_back(std::move(other));
+  }
+  if (const std::int32_t slot = slot_of(request); slot >= 0) {
+    EngineStep other = engine;
+    other.scale[static_cast<std::size_t>(slot)] *= -0.5F;
+    steps.push_back(std::move(other));
+  }
+  return steps;
 }
 
 std::vector<OtherStep> other_steps(const MetadataStep& step) {

@@ -42,6 +42,10 @@ struct OtherStep {
   EngineStep engine;
 };
 [[nodiscard]] std::vector<OtherStep> other_steps(const MetadataStep& step);
+// Steps that differ from this one in one entry of what the engine has, at places that follow from
+// `secret`: who looks at some entries to see whether anything is new sees the same.
+[[nodiscard]] std::vector<EngineStep> steps_of_one_change(const MetadataStep& step,
+                                                          std::uint64_t secret);
 
 // What a launch left, beside what is promised, what lay there before, and what was promised of the
 // steps that were made in the same buffers before.
