@@ -49,20 +49,31 @@ std::string percent(double share) {
                        : fmt::format("{:.1f} %", share * 100);
 }
 
+// "new has 4 repeats, and 6 that were disturbed (throttled: sw_power_cap)"
+std::string what_is_left(const std::string& run, const Repeats& repeats) {
+  const std::string why = fmt::format("disturbed ({})", repeats.disturbance);
+  const std::size_t left = repeats.times_us.size();
+  if (left == 0 && repeats.disturbed > 0) {
+    return repeats.disturbed == 1
+               ? fmt::format("the one repeat of {} was {}", run, why)
+               : fmt::format("all {} repeats of {} were {}", repeats.disturbed, run, why);
+  }
+  const std::string text = fmt::format("{} has {} repeat{}", run, left, left == 1 ? "" : "s");
+  return repeats.disturbed == 0 ? text
+                                : fmt::format("{}, and {} that {} {}", text, repeats.disturbed,
+                                              repeats.disturbed == 1 ? "was" : "were", why);
+}
+
 std::string too_few(const Repeats& base, const Repeats& fresh, std::int64_t rows) {
   const std::int64_t needed = least_repeats(kFalseAlarms / static_cast<double>(rows));
-  const Repeats& disturbed = base.disturbed > 0 ? base : fresh;
-  std::string text =
-      fmt::format("base has {} repeat{}, new {}; {} of each are needed to judge {} row{}: ",
-                  base.times_us.size(), base.times_us.size() == 1 ? "" : "s", fresh.times_us.size(),
-                  needed, rows, rows == 1 ? "" : "s");
-  if (base.disturbed + fresh.disturbed == 0) {
-    return text + fmt::format("run both with --repeat {}", needed);
-  }
-  return text + fmt::format(
-                    "{} of base and {} of new were disturbed ({}): a quieter machine would "
-                    "tell, or a larger --repeat",
-                    base.disturbed, fresh.disturbed, disturbed.disturbance);
+  const bool disturbed = base.disturbed + fresh.disturbed > 0;
+  const std::string there_are =
+      disturbed ? fmt::format("{}; {}", what_is_left("base", base), what_is_left("new", fresh))
+                : fmt::format("{}, new {}", what_is_left("base", base), fresh.times_us.size());
+  return fmt::format("{}; {} of each are needed to judge {} row{}: {}", there_are, needed, rows,
+                     rows == 1 ? "" : "s",
+                     disturbed ? "a quieter machine would tell, or a larger --repeat"
+                               : fmt::format("run both with --repeat {}", needed));
 }
 
 // What stands between a change and a verdict, in logarithms.

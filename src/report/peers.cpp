@@ -21,6 +21,12 @@ bool is_peer(const Row& row) {
   return !row.id.peer.empty() || row.id.plugin.find("lora_bench/peers/") != std::string::npos;
 }
 
+// Whose kernel it is: the program's own, that of a file which the command line named, or a peer's.
+enum class Side : std::uint8_t { kOurs, kNamed, kPeer };
+Side side_of(const Row& row) {
+  return is_peer(row) ? Side::kPeer : row.id.plugin.empty() ? Side::kOurs : Side::kNamed;
+}
+
 void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {
   const std::optional<double> own_us = ranked_us(own, rank_by);
   for (const Row* peer : timed) {
@@ -35,7 +41,7 @@ void add_speedup(Row& own, const CaseGroup& timed, const std::string& rank_by) {
 // The median over its repeats stands for a backend.
 struct Contender {
   std::string backend;
-  bool peer = false;
+  Side side = Side::kOurs;
   std::vector<double> times_us;
   double noise_us = 0;
 
@@ -54,10 +60,10 @@ std::vector<Contender> contenders_of(const CaseGroup& timed, const std::string& 
       continue;
     }
     auto found = std::find_if(all.begin(), all.end(), [&](const Contender& known) {
-      return known.backend == row->id.backend && known.peer == is_peer(*row);
+      return known.backend == row->id.backend && known.side == side_of(*row);
     });
     if (found == all.end()) {
-      found = all.insert(all.end(), Contender{row->id.backend, is_peer(*row), {}, 0});
+      found = all.insert(all.end(), Contender{row->id.backend, side_of(*row), {}, 0});
     }
     found->times_us.push_back(*us);
     found->noise_us = std::max(found->noise_us, ranked_noise_us(*row, rank_by));
@@ -65,14 +71,30 @@ std::vector<Contender> contenders_of(const CaseGroup& timed, const std::string& 
   return all;
 }
 
-const Contender* fastest(const std::vector<Contender>& contenders, bool peer) {
+// Of those of which `asked` is true; null = none.
+template <typename Asked>
+const Contender* fastest(const std::vector<Contender>& contenders, Asked asked) {
   const Contender* best = nullptr;
   for (const Contender& contender : contenders) {
-    if (contender.peer == peer && (best == nullptr || contender.time_us() < best->time_us())) {
+    if (asked(contender) && (best == nullptr || contender.time_us() < best->time_us())) {
       best = &contender;
     }
   }
   return best;
+}
+
+// Time of the best peer over that of others.
+struct Quotients {
+  std::int64_t cases = 0;
+  double logarithms = 0;
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+};
+
+void add(Quotients& quotients, double quotient) {
+  ++quotients.cases;
+  quotients.logarithms += std::log(quotient);
+  quotients.least = std::min(quotients.least, quotient);
+  quotients.most = std::max(quotients.most, quotient);
 }
 
 struct Wins {
@@ -80,9 +102,8 @@ struct Wins {
   std::int64_t incomplete = 0;  // others
   std::int64_t undecided = 0;
   std::map<std::string, std::int64_t> by_backend;
-  // Time of the best peer over that of the best of ours.
-  double logarithms = 0;
-  double least = std::numeric_limits<double>::infinity(), most = 0;
+  Quotients of_ours;                          // over the best of ours
+  std::map<std::string, Quotients> of_named;  // over each kernel of a file
 };
 
 bool taken_alike(const CaseGroup& timed) {
@@ -93,22 +114,30 @@ bool taken_alike(const CaseGroup& timed) {
 void count(Wins& wins, const CaseGroup& rows, const std::string& rank_by) {
   const CaseGroup timed = timed_rows(rows);
   const std::vector<Contender> contenders = contenders_of(timed, rank_by);
-  const Contender* own = fastest(contenders, false);
-  const Contender* peer = fastest(contenders, true);
-  if (own == nullptr || peer == nullptr || !taken_alike(timed)) {
+  const auto best_of = [&](auto asked) { return fastest(contenders, asked); };
+  const Contender* peer = best_of([](const Contender& one) { return one.side == Side::kPeer; });
+  const Contender* other = best_of([](const Contender& one) { return one.side != Side::kPeer; });
+  if (other == nullptr || peer == nullptr || !taken_alike(timed)) {
     ++wins.incomplete;
     return;
   }
   ++wins.cases;
-  const double quotient = peer->time_us() / own->time_us();
-  wins.logarithms += std::log(quotient);
-  wins.least = std::min(wins.least, quotient);
-  wins.most = std::max(wins.most, quotient);
-  const double apart = own->time_us() - peer->time_us();
-  if (std::abs(apart) <= std::max(own->noise_us, peer->noise_us)) {
+  const Contender* own = best_of([](const Contender& one) { return one.side == Side::kOurs; });
+  if (own != nullptr) {
+    add(wins.of_ours, peer->time_us() / own->time_us());
+  }
+  for (const Contender& one : contenders) {
+    if (one.side == Side::kNamed) {
+      add(wins.of_named[one.backend], peer->time_us() / one.time_us());
+    }
+  }
+  const Contender* first = other->time_us() < peer->time_us() ? other : peer;
+  // Kernels of one side are no rivals.
+  const Contender* second = best_of([&](const Contender& one) { return one.side != first->side; });
+  if (second->time_us() - first->time_us() <= std::max(first->noise_us, second->noise_us)) {
     ++wins.undecided;
   } else {
-    ++wins.by_backend[apart < 0 ? own->backend : peer->backend];
+    ++wins.by_backend[first->backend];
   }
 }
 
@@ -208,12 +237,23 @@ std::string wins_text(const Wins& wins) {
   return text;
 }
 
-std::string quotients_text(const Wins& wins) {
+std::string quotients_text(const std::string& whom, const Quotients& quotients) {
   return fmt::format(
-      "the best peer takes {:.2f} times as long as the best of ours in geometric mean of {}, "
-      "{:.2f} to {:.2f}",
-      std::exp(wins.logarithms / static_cast<double>(wins.cases)), cases_text(wins.cases),
-      wins.least, wins.most);
+      "the best peer takes {:.2f} times as long as {} in geometric mean of {}, {:.2f} to {:.2f}",
+      std::exp(quotients.logarithms / static_cast<double>(quotients.cases)), whom,
+      cases_text(quotients.cases), quotients.least, quotients.most);
+}
+
+// Of one case the column speedup says it.
+void add_quotients(const Wins& wins, std::vector<std::string>& notes) {
+  if (wins.of_ours.cases > 1) {
+    notes.push_back(quotients_text("the best of ours", wins.of_ours));
+  }
+  for (const auto& [backend, quotients] : wins.of_named) {
+    if (quotients.cases > 1) {
+      notes.push_back(quotients_text(backend, quotients));
+    }
+  }
 }
 
 // Of what is shown the rivals too, which were timed as it was.
@@ -304,9 +344,7 @@ std::vector<std::string> notes_on_peers(const std::vector<Row>& shown, const std
   if (!std::all_of(rows.begin(), rows.end(), is_peer)) {
     notes.push_back(wins_text(wins));
   }
-  if (wins.cases > 1) {  // of one the column speedup says it
-    notes.push_back(quotients_text(wins));
-  }
+  add_quotients(wins, notes);
   for (const auto& [backends, taxes] : taxes_of(rows)) {
     notes.push_back(taxes_text(backends.first, backends.second, taxes));
   }

@@ -133,6 +133,10 @@ TEST_CASE("judge: without a repeat that was undisturbed there is no time to judg
   disturbed.disturbed = 8;
   disturbed.disturbance = "throttled: sw_power_cap";
   CHECK(says(judge(eight_at(100), disturbed, {}, 1),
-             "base has 8 repeats, new 0; 5 of each are needed to judge 1 row: 0 of base and 8 of "
-             "new were disturbed (throttled: sw_power_cap): a quieter machine would tell"));
+             "base has 8 repeats; all 8 repeats of new were disturbed (throttled: sw_power_cap); 5 "
+             "of each are needed to judge 1 row: a quieter machine would tell"));
+  disturbed.times_us = {100};
+  CHECK(says(judge(disturbed, eight_at(100), {}, 1),
+             "base has 1 repeat, and 8 that were disturbed (throttled: sw_power_cap); new has 8 "
+             "repeats; 5 of each are needed"));
 }

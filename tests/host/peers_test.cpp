@@ -239,6 +239,27 @@ TEST_CASE("the fastest are counted by case, and what nobody can tell is no win")
   CHECK(told_of(own.rows).empty());
 }
 
+TEST_CASE("a kernel of a file is counted under its own name, and is none of ours") {
+  Results own = ours();
+  const Row at_8 = own.rows[0], at_64 = own.rows[2];
+  const auto mine = [](const Row& like, double time_us) {
+    Row row = peer_row(like, "mine", time_us);
+    row.id.plugin = "/home/me/mine.py sha256:00, Python 3.11.7";
+    return row;
+  };
+  own.rows.push_back(mine(at_8, 10));
+  own.rows.push_back(mine(at_64, 20));
+  const std::vector<std::string> told =
+      told_of(together(own, {peer_row(at_8, "vllm", 50), peer_row(at_64, "vllm", 40)}).rows);
+  CHECK(told[0] == "mine fastest in 2 of 2 cases");
+  CHECK(told[1] ==
+        "the best peer takes 1.11 times as long as the best of ours in geometric mean of 2 cases, "
+        "0.62 to 2.00");
+  CHECK(told[2] ==
+        "the best peer takes 3.16 times as long as mine in geometric mean of 2 cases, 2.00 to "
+        "5.00");
+}
+
 TEST_CASE("a repeat that did not pass stands for its backend: no win, speedup or share of a tax") {
   Results own = ours();
   own.rows.resize(2);  // one case: cpu in 25 us, naive in 50.5
