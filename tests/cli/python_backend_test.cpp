@@ -265,6 +265,25 @@ TEST_CASE("a watched file is proved again when it has changed, and so is what it
   CHECK(passed != std::string::npos);
 }
 
+// It has the mended file in its place before it begins to hang.
+TEST_CASE("a watched file that hangs while it is imported is tried again when it has changed") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const TemporaryFolder folder;
+  std::string text = read_file(kExample);
+  replace(text, "    x, y, scale =",
+          "    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)\n    x, y, scale =");
+  const std::string mended = folder.write("mended.txt", text);
+  const std::string file = folder.write(
+      "mine.py", "import os\nos.replace('" + mended + "', __file__)\nwhile True: pass\n");
+  const ProcessResult result =
+      run_with(python, {"run", "smoke", "--case", "decode8-rank8", "--no-time", "--quiet", "--set",
+                        "verify.timeout_s=1", "--watch", "--backends", file});
+  CAPTURE(result.out);
+  CAPTURE(result.err);
+  CHECK(contains(result.err, "loading did not return within 1 s"));
+  CHECK(contains(result.out, "1 PASSED"));
+}
+
 TEST_CASE("what cannot be watched is refused before any work") {
   const ProcessResult nothing = run_tool({"run", "smoke", "--watch", "--backends", "cpu"});
   CHECK(nothing.exit_code == 1);
