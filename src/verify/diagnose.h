@@ -27,6 +27,12 @@ struct HypothesisDoc {
                                   const Numerics& numerics, const void* got,
                                   const Comparison& comparison);
 
+// "stale-weights" if the weights of `earlier`, which were launched before in another fill of the
+// same step, give what is there; empty where they do not.
+[[nodiscard]] Hypothesis diagnose_stale_weights(const Problem& problem, const Tensors& tensors,
+                                                const Tensors& earlier, const Numerics& numerics,
+                                                const void* got, const Comparison& comparison);
+
 // The hypothesis of that key with its meaning as the sentence; empty where there is none.
 [[nodiscard]] Hypothesis hypothesis_of(std::string_view key);
 
@@ -73,6 +79,7 @@ using Test = std::string (*)(const Evidence&);
 [[nodiscard]] std::string test_unasked_add(const Evidence& evidence);
 [[nodiscard]] std::string test_bias_forgotten(const Evidence& evidence);
 [[nodiscard]] std::string test_double_bias(const Evidence& evidence);
+[[nodiscard]] std::string test_bias_scaled(const Evidence& evidence);
 [[nodiscard]] std::string test_missing_scale(const Evidence& evidence);
 [[nodiscard]] std::string test_double_scale(const Evidence& evidence);
 [[nodiscard]] std::string test_wrong_scale(const Evidence& evidence);

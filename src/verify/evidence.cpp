@@ -67,6 +67,7 @@ void mark_wrong(const Evidence& evidence, WrongRow& row) {
   for (std::size_t column = 0; column < row.got.size(); ++column) {
     const double expected = judged.expected[column];
     const double bound = judged.bound[column];
+    row.allowed.push_back(bound);
     const bool right = judged.owned[column] != 0
                            ? within(evidence, row.got[column], expected - bound, expected + bound)
                            : !keeps_unowned(evidence.problem, column) || row.untouched[column] != 0;

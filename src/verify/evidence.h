@@ -27,7 +27,8 @@ struct WrongRow {
   std::vector<double> got, before;
   std::vector<std::uint8_t> untouched;  // the bits of before the launch
   std::vector<std::uint8_t> wrong;
-  reference::Rows right;  // with the elementwise bound
+  reference::Rows right;        // with the elementwise bound
+  std::vector<double> allowed;  // the bound by which it was judged: 0 of the exact fill
 };
 
 // A few of the wrong rows, of as many adapters as there are.
@@ -61,6 +62,7 @@ class RowModel {
   void drop_lanes(std::int64_t lanes);
   void use_scale(float scale);
   [[nodiscard]] float scale() const;
+  [[nodiscard]] std::int32_t adapter() const { return adapter_; }
   [[nodiscard]] std::int64_t rank() const;
   void forget_bias();
   // y, or the h that is added to, is overwritten.

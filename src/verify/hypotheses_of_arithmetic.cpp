@@ -14,7 +14,7 @@ namespace {
 
 // The prediction of a model with something more in every element.
 bool explained_by_sum(const Evidence& evidence,
-                      const std::vector<double> (*more)(const Evidence&, const WrongRow&)) {
+                      std::vector<double> (*more)(const Evidence&, const WrongRow&)) {
   bool proved = false;
   for (const WrongRow& row : evidence.rows) {
     Prediction prediction = RowModel(evidence, row).predict();
@@ -32,13 +32,13 @@ bool explained_by_sum(const Evidence& evidence,
   return proved;
 }
 
-const std::vector<double> before_of(const Evidence&, const WrongRow& row) { return row.before; }
+std::vector<double> before_of(const Evidence&, const WrongRow& row) { return row.before; }
 
-const std::vector<double> delta_once_more(const Evidence& evidence, const WrongRow& row) {
+std::vector<double> delta_once_more(const Evidence& evidence, const WrongRow& row) {
   return delta_of(evidence, row);
 }
 
-const std::vector<double> bias_of(const Evidence& evidence, const WrongRow& row) {
+std::vector<double> bias_of(const Evidence& evidence, const WrongRow& row) {
   RowModel without(evidence, row);
   without.forget_bias();
   const Prediction right = RowModel(evidence, row).predict();
@@ -56,8 +56,9 @@ struct Range {
   double most = std::numeric_limits<double>::infinity();
 };
 
-// The factors of the delta that explain the whole row, if there are any.
-std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row) {
+// The factors of the delta that explain the whole row within the bound, if there are any.
+std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row,
+                                const std::vector<double>& bound) {
   const std::vector<double> bias = bias_of(evidence, row);
   const std::vector<double> delta = delta_of(evidence, row);
   Range factors;
@@ -72,7 +73,7 @@ std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row) {
     }
     const double rest = bias[column] + (evidence.adds ? row.before[column] : 0);
     const double slack =
-        2 * row.right.bound[column] + reference::spacing(evidence.number, row.got[column]) / 2;
+        2 * bound[column] + reference::spacing(evidence.number, row.got[column]) / 2;
     const double one = (row.got[column] - slack - rest) / scaled;
     const double other = (row.got[column] + slack - rest) / scaled;
     if (!std::isfinite(one) || !std::isfinite(other)) {
@@ -85,6 +86,26 @@ std::optional<Range> factors_of(const Evidence& evidence, const WrongRow& row) {
   // Two unknown errors could share a factor by chance; many cannot.
   constexpr std::int64_t kEnough = 4;
   return told < kEnough || factors.least > factors.most ? std::nullopt : std::optional(factors);
+}
+
+// The same of a factor that is not 1 as far as roundings tell; where they may be as large, by what
+// the row was judged by.
+std::optional<double> other_factor(const Evidence& evidence, const WrongRow& row, Range factors) {
+  const auto holds_one = [](const Range& range) { return range.least <= 1 && 1 <= range.most; };
+  if (holds_one(factors)) {
+    const std::optional<Range> closer = factors_of(evidence, row, row.allowed);
+    if (!closer || holds_one(*closer)) {
+      return std::nullopt;
+    }
+    factors = *closer;
+  }
+  return (factors.least + factors.most) / 2;
+}
+
+// With as many digits as tell it from 1.
+std::string told_factor(double factor) {
+  return std::fabs(factor - 1) < 1e-3 ? fmt::format("{:.9g}", factor)
+                                      : fmt::format("{:.4g}", factor);
 }
 
 // The next number of the format towards zero, or the value itself.
@@ -190,6 +211,20 @@ std::string test_double_bias(const Evidence& evidence) {
   return fits ? "the bias is added twice" : "";
 }
 
+std::string test_bias_scaled(const Evidence& evidence) {
+  const auto more = [](const Evidence& of, const WrongRow& row) {
+    std::vector<double> bias = bias_of(of, row);
+    const double scale =
+        row.adapter < 0 ? 1 : static_cast<double>(of.tensors.scale[at(row.adapter)]);
+    for (double& value : bias) {
+      value *= scale - 1;
+    }
+    return bias;
+  };
+  const bool fits = evidence.problem.bias && explained_by_sum(evidence, more);
+  return fits ? rows_that(evidence, "have") + " the bias times the scale of the adapter" : "";
+}
+
 std::string test_missing_scale(const Evidence& evidence) {
   const bool fits = explains(evidence, [](RowModel& model) { model.use_scale(1.0F); });
   return fits ? rows_named(evidence) + " without the scale of the adapter" : "";
@@ -204,15 +239,17 @@ std::string test_double_scale(const Evidence& evidence) {
 std::string test_wrong_scale(const Evidence& evidence) {
   std::vector<std::string> parts;
   for (const WrongRow& row : evidence.rows) {
-    const std::optional<Range> factors = factors_of(evidence, row);
+    const std::optional<Range> factors = factors_of(evidence, row, row.right.bound);
     if (!factors) {
       return "";
     }
-    parts.push_back(
-        fmt::format("{:.4g} in row {}", (factors->least + factors->most) / 2, row.token));
+    if (const std::optional<double> factor = other_factor(evidence, row, *factors)) {
+      parts.push_back(fmt::format("{} in row {}", told_factor(*factor), row.token));
+    }
   }
-  return fmt::format("the delta is a constant multiple of the right one: {}",
-                     fmt::join(parts, ", "));
+  return parts.empty() ? ""
+                       : fmt::format("the delta is a constant multiple of the right one: {}",
+                                     fmt::join(parts, ", "));
 }
 
 std::string test_truncated_result(const Evidence& evidence) {

@@ -107,6 +107,16 @@ std::vector<std::int64_t> likely_tails(std::int64_t elements) {
   return fitting;
 }
 
+std::vector<HostTensor> Tensors::*tensors_of(Role weights) {
+  return weights == Role::kA ? &Tensors::a : weights == Role::kB ? &Tensors::b : &Tensors::bias;
+}
+
+bool is_read(const Evidence& evidence, Role weights) {
+  return weights == Role::kA   ? has_shrink(evidence.problem.op)
+         : weights == Role::kB ? evidence.expand
+                               : evidence.problem.bias;
+}
+
 }  // namespace
 
 std::string test_wrong_adapter(const Evidence& evidence) {
@@ -165,6 +175,47 @@ std::string test_lost_rank_lane(const Evidence& evidence) {
     }
   }
   return "";
+}
+
+Hypothesis diagnose_stale_weights(const Problem& problem, const Tensors& tensors,
+                                  const Tensors& earlier, const Numerics& numerics, const void* got,
+                                  const Comparison& comparison) {
+  struct Kept {
+    std::vector<Role> roles;
+    bool scale;
+    const char* what;
+  };
+  const Evidence evidence = gather_evidence(problem, tensors, numerics, got, comparison);
+  for (const Kept& kept :
+       {Kept{{Role::kA}, false, "numbers of A are"}, Kept{{Role::kB}, false, "numbers of B are"},
+        Kept{{Role::kA, Role::kB}, false, "A and B are"},
+        Kept{{Role::kA, Role::kB}, true, "A, B and scales are"},
+        Kept{{Role::kA, Role::kB, Role::kBias}, false, "A, B and bias are"},
+        Kept{{Role::kA, Role::kB, Role::kBias}, true, "all weights and scales are"}}) {
+    if (!std::all_of(kept.roles.begin(), kept.roles.end(),
+                     [&](Role role) { return is_read(evidence, role); })) {
+      continue;
+    }
+    const auto change = [&](RowModel& model) {
+      for (const Role role : kept.roles) {
+        for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
+          const HostTensor& kept_there = (earlier.*tensors_of(role))[at(slice)];
+          if (kept_there.elements > 0) {
+            model.read_weights(role, slice, kept_there.data);
+          }
+        }
+      }
+      if (kept.scale) {
+        model.use_scale(earlier.scale[at(model.adapter())]);
+      }
+    };
+    if (explains(evidence, change)) {
+      return {"stale-weights",
+              fmt::format("{} those of a launch before, and not of this one: they were kept",
+                          kept.what)};
+    }
+  }
+  return {};
 }
 
 }  // namespace lora_bench

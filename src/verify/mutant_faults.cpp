@@ -71,6 +71,9 @@ FaultEntries row_faults() {
        {"h-of-other-rows",
         "h of the launch before the last one is kept where its weights are the same and y is not",
         "state-left", "design", Part::kRelations}},
+      {Fault::kWeightsOfFirstLaunch,
+       {"weights-of-first-launch", "A is read in the first launch alone, and kept", "stale-weights",
+        "design"}},
   };
 }
 
@@ -232,6 +235,8 @@ FaultEntries expand_faults() {
       {Fault::kBiasForgotten,
        {"bias-forgotten", "the bias is not added", "bias-forgotten", "design"}},
       {Fault::kBiasTwice, {"bias-twice", "the bias is added twice", "double-bias", "design"}},
+      {Fault::kBiasScaled,
+       {"bias-scaled", "the scale is applied to the bias too", "bias-scaled", "design"}},
       {Fault::kBiasRoundedApart,
        {"bias-rounded-apart", "y + bias is rounded before delta is added, and nobody declares it",
         "", "vLLM's _apply_bias", Part::kNone, true}},

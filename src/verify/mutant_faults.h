@@ -36,6 +36,7 @@ enum class Fault : std::uint8_t {
   kScalesOfSameWeights,
   kFirstAfterIdleLost,
   kHOfOtherRows,
+  kWeightsOfFirstLaunch,
   // The sum over K.
   kNeighbourRow,
   kRowOffsetWraps,
@@ -94,6 +95,7 @@ enum class Fault : std::uint8_t {
   kYTruncated,
   kBiasForgotten,
   kBiasTwice,
+  kBiasScaled,
   kBiasOnBaseRows,
   kBiasRoundedApart,
   kBiasDeclaredApart,
@@ -180,7 +182,7 @@ enum class Fault : std::uint8_t {
 };
 
 [[nodiscard]] constexpr bool remembers(Fault fault) {
-  return (fault >= Fault::kWeightsOfSameRows && fault <= Fault::kHOfOtherRows) ||
+  return (fault >= Fault::kWeightsOfSameRows && fault <= Fault::kWeightsOfFirstLaunch) ||
          fault == Fault::kOrderVariesRarely;
 }
 [[nodiscard]] constexpr bool declares_loosely(Fault fault) { return fault >= Fault::kLooseRow; }

@@ -255,7 +255,9 @@ float biased(const Launch& launch, float delta, const RowTask& task, std::int64_
   const std::int64_t width = launch.problem.widths[index];
   const float bias = load(launch.problem.dtype[Role::kBias], launch.operands.bias[index],
                           launch.problem.bias_at(taken, task.adapter, column % width));
-  return delta + (launch.is(Fault::kBiasTwice) ? 2 * bias : bias);
+  const bool with_scale = launch.is(Fault::kBiasScaled);
+  const float times = with_scale ? launch.operands.scale[task.adapter] : 1;
+  return delta + (launch.is(Fault::kBiasTwice) ? 2 * bias : times * bias);
 }
 
 float added_to_y(const Launch& launch, float delta, float before) {

@@ -32,6 +32,11 @@ const void* address_of(const Problem& problem, const Operands& operands, const O
   }
 }
 
+std::int64_t bytes_of_a(const Problem& problem) {
+  return problem.slots * problem.max_rank * problem.in_features *
+         size_bytes(problem.dtype[Role::kA]);
+}
+
 }  // namespace
 
 void MutantMemory::note(const Problem& problem, const Operands& operands) {
@@ -72,20 +77,25 @@ bool MutantMemory::leaves_out_shrink(Fault fault) const {
          now_.first_a == before_last_.first_a && now_.y != before_last_.y;
 }
 
+void MutantMemory::keep_a(const Problem& problem, const Operands& operands) {
+  a_.clear();
+  const std::int64_t bytes = bytes_of_a(problem);
+  for (const void* address : operands.a) {
+    const auto* data = static_cast<const std::byte*>(address);
+    a_.emplace_back(data, data + (data == nullptr ? 0 : bytes));
+  }
+}
+
 Operands MutantMemory::taken(const Problem& problem, const Operands& operands, Fault fault) {
   Operands result = operands;
-  if (fault == Fault::kWeightsOfSameRows) {
-    const bool again = now_.rows == last_.rows && now_.plan == last_.plan &&
-                       now_.scales == last_.scales && now_.first_a == last_.first_a;
+  if (fault == Fault::kWeightsOfSameRows || fault == Fault::kWeightsOfFirstLaunch) {
+    const bool again =
+        (fault == Fault::kWeightsOfFirstLaunch && !a_.empty() &&
+         std::ssize(a_.front()) == bytes_of_a(problem)) ||
+        (fault == Fault::kWeightsOfSameRows && now_.rows == last_.rows && now_.plan == last_.plan &&
+         now_.scales == last_.scales && now_.first_a == last_.first_a);
     if (!again || a_.size() != operands.a.size()) {
-      a_.clear();
-      for (std::int64_t slice = 0; slice < std::ssize(operands.a); ++slice) {
-        const auto* data =
-            static_cast<const std::byte*>(operands.a[static_cast<std::size_t>(slice)]);
-        const std::int64_t bytes = problem.slots * problem.max_rank * problem.in_features *
-                                   size_bytes(problem.dtype[Role::kA]);
-        a_.emplace_back(data, data + (data == nullptr ? 0 : bytes));
-      }
+      keep_a(problem, operands);
     }
     for (std::size_t slice = 0; slice < a_.size(); ++slice) {
       result.a[slice] = operands.a[slice] == nullptr ? nullptr : a_[slice].data();

@@ -40,6 +40,8 @@ class MutantMemory {
   };
   Mark now_, last_, before_last_;
   std::int64_t same_in_a_row_ = 0;
+  void keep_a(const Problem& problem, const Operands& operands);
+
   std::vector<std::vector<std::byte>> a_;
   std::vector<float> scales_;
 };

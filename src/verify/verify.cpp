@@ -140,7 +140,12 @@ Hypothesis Proof::hypothesis_of_values(const Tensors& tensors, const std::vector
     numerics.partial = Dtype::kFp32;
     numerics.unit_roundoff = std::min(numerics.unit_roundoff, 0x1p-23);
   }
-  return diagnose(problem_, tensors, numerics, got.data(), comparison);
+  const Hypothesis found = diagnose(problem_, tensors, numerics, got.data(), comparison);
+  // The exact fill is launched first; what a backend keeps of it shows in the others.
+  return found.key.empty() && tensors.fill != Fill::kExact
+             ? diagnose_stale_weights(problem_, tensors, *groundwork_.tensors(Fill::kExact),
+                                      numerics, got.data(), comparison)
+             : found;
 }
 
 bool Proof::check_values(Level level, const Tensors& tensors, const std::vector<std::byte>& got,
@@ -351,10 +356,30 @@ Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
   return verify(groundwork, backend, memory, options);
 }
 
+namespace {
+
+// In a proof `prepared` lies behind the workspace in one buffer (ops/prepared_weights.cpp).
+void tell_of_prepared(Verdict& verdict) {
+  std::string& what = verdict.failure->what;
+  if (what.find("guard of workspace") != std::string::npos ||
+      what.find("behind workspace") != std::string::npos) {
+    what +=
+        " (in a proof `prepared` lies behind the workspace in one buffer: what follows its end "
+        "follows `prepared`)";
+    verdict.message = describe(*verdict.failure);
+  }
+}
+
+}  // namespace
+
 Verdict verify(Groundwork& groundwork, const Backend& backend, Memory& memory,
                VerifyOptions options) {
   options.seed = groundwork.seed();
-  return Proof(groundwork, *preparing_in_each_launch(backend), memory, options).run();
+  Verdict verdict = Proof(groundwork, *preparing_in_each_launch(backend), memory, options).run();
+  if (verdict.failure && backend.prepared_bytes(groundwork.problem()) > 0) {
+    tell_of_prepared(verdict);
+  }
+  return verdict;
 }
 
 }  // namespace lora_bench

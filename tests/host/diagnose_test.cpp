@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "core/dtype.h"
 #include "support/plain_backend.h"
 #include "support/problems.h"
@@ -75,6 +77,17 @@ TEST_CASE("diagnosis: rows without an adapter are named, not columns that slices
   const Failure beside = failure_of(linear_problem(), Clearing());
   CHECK(beside.hypothesis == "written-outside");
   CHECK(beside.explanation == "written in columns of y that no slice owns: 0, 1, 34, 35");
+}
+
+TEST_CASE("diagnosis: no scale is named that is 1 as far as roundings tell") {
+  Problem problem = linear_problem();
+  problem.dtype = OperandDtypes(Dtype::kFp32);
+  PlainBackend::Faults last_bit;
+  last_bit.then = [](const Problem& of, const Operands& operands) {
+    auto* y = static_cast<float*>(operands.y) + of.offset_start;
+    *y = std::nextafter(*y, 2 * *y);
+  };
+  CHECK(failure_of(problem, PlainBackend(last_bit)).hypothesis != "wrong-scale");
 }
 
 TEST_CASE("diagnosis: one row holds, several hold") {

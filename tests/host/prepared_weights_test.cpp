@@ -56,6 +56,51 @@ TEST_CASE("prepared weights: one that never makes them is wrong") {
   CHECK(verify(decode(), backend, *memory, {}).status == Status::kFailed);
 }
 
+TEST_CASE("prepared weights: a proof says that what lies behind the workspace is theirs") {
+  class Overrunning final : public BackendAround {
+   public:
+    using BackendAround::BackendAround;
+    void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
+      inner().prepare(problem, operands, stream);
+      static_cast<std::byte*>(operands.prepared)[prepared_bytes(problem)] = std::byte{1};
+    }
+  };
+  const Copying right([](int) { return true; });
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const Verdict verdict = verify(decode(), Overrunning(right), *memory, {});
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->hypothesis == "written-outside");
+  CHECK(verdict.message.find("guard of workspace damaged: 1 byte after the end") !=
+        std::string::npos);
+  CHECK(verdict.message.find("what follows its end follows `prepared`") != std::string::npos);
+}
+
+TEST_CASE("prepared weights: one that keeps those of the first launch is named in the proof") {
+  class Keeping final : public BackendAround {
+   public:
+    using BackendAround::BackendAround;
+    void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
+      const auto bytes = static_cast<std::size_t>(prepared_bytes(problem));
+      inner().prepare(problem, operands, stream);
+      auto* prepared = static_cast<std::byte*>(operands.prepared);
+      if (kept_.empty()) {
+        kept_.assign(prepared, prepared + bytes);
+      }
+      std::copy(kept_.begin(), kept_.end(), prepared);
+    }
+
+   private:
+    mutable std::vector<std::byte> kept_;
+  };
+  const Copying right([](int) { return true; });
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const Verdict verdict = verify(decode(Op::kLinear, 40), Keeping(right), *memory, {});
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->hypothesis == "stale-weights");
+  CHECK(verdict.failure->explanation ==
+        "numbers of A are those of a launch before, and not of this one: they were kept");
+}
+
 TEST_CASE("prepared weights: one that keeps those of before the weights changed is found out") {
   // Once for each of the sets that are timed; what comes after is a change.
   for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kCold}) {
