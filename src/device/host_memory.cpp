@@ -124,6 +124,21 @@ std::int64_t open_descriptors() {
   return none ? 0 : std::distance(begin(open), end(open));
 }
 
+namespace {
+
+CountObjects& counted_objects() {
+  static CountObjects count;
+  return count;
+}
+
+}  // namespace
+
+void count_objects_by(CountObjects count) { counted_objects() = std::move(count); }
+
+std::int64_t interpreter_objects(bool settled) {
+  return counted_objects() ? counted_objects()(settled) : 0;
+}
+
 void Memory::enqueue_copy(void* /*stream*/, void* to, const void* from, std::int64_t bytes) {
   copy_within(to, from, bytes);
 }

@@ -51,6 +51,11 @@ void keep_freed_memory();
 // What it has mapped, heaps and stacks included, and how many file descriptors it has open.
 [[nodiscard]] std::int64_t mapped_bytes();
 [[nodiscard]] std::int64_t open_descriptors();
+// How many objects an interpreter in this process holds, each of them too small for the above; 0
+// without one. `settled`: what it would free later by itself is freed first.
+using CountObjects = std::function<std::int64_t(bool settled)>;
+void count_objects_by(CountObjects count);
+[[nodiscard]] std::int64_t interpreter_objects(bool settled);
 // Of one of this host's GPUs. Throws EnvironmentError with the reason (no driver, no device, built
 // without CUDA).
 [[nodiscard]] std::unique_ptr<Memory> make_device_memory(int gpu = 0);

@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "core/units.h"
+#include "device/memory.h"
 #include "scenario/scenario.h"
 
 namespace lora_bench {
@@ -155,6 +156,17 @@ class Python {
       throw UsageError(fmt::format("{} could not be started, see above", interpreter.executable));
     }
     function<void*()>("PyEval_SaveThread")();  // from now on any thread may call
+    count_objects_by([this](bool settled) { return objects(settled); });
+  }
+
+  // Blocks of the allocator of small objects; 0 where there is no such thing.
+  std::int64_t objects(bool settled) {
+    std::int64_t count = 0;
+    const bool told =
+        run(fmt::format("import ctypes, gc, sys\n{}ctypes.c_int64.from_address({}).value = "
+                        "getattr(sys, 'getallocatedblocks', int)()\n",
+                        settled ? "gc.collect()\n" : "", reinterpret_cast<std::uintptr_t>(&count)));
+    return told ? count : 0;
   }
 
   template <typename Signature>

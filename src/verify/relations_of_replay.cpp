@@ -238,22 +238,24 @@ void Relations::memory_given_back() {
 }
 
 void Relations::expect_given_back(const char* what, const std::function<void()>& turn) {
-  constexpr std::array<const char*, 3> kUnits{"bytes", "bytes mapped", "file descriptors"};
+  constexpr std::array<const char*, 4> kUnits{"bytes", "bytes mapped", "file descriptors",
+                                              "objects of Python"};
   using Taken = std::array<std::int64_t, kUnits.size()>;  // no memory of its own, which would count
   const bool device = memory_.space() == Space::kDevice;
-  const auto taken = [&] {
+  const bool interpreted = backend_.slow_to_launch();
+  const auto taken = [&](bool settled) {
     return Taken{device ? -memory_.available_bytes() : heap_bytes(), device ? 0 : mapped_bytes(),
-                 open_descriptors()};
+                 open_descriptors(), interpreted ? interpreter_objects(settled) : 0};
   };
-  const auto by_round = [&](int turns) {
-    Taken more = taken();
+  const auto by_round = [&](int turns, bool settled = false) {
+    Taken more = taken(settled);
     for (std::int64_t& each : more) {
       each = -each;
     }
     for (int i = 0; i < turns; ++i) {
       turn();
     }
-    const Taken after = taken();
+    const Taken after = taken(settled);
     for (std::size_t unit = 0; unit < kUnits.size(); ++unit) {
       more[unit] += after[unit];
     }
@@ -275,7 +277,7 @@ void Relations::expect_given_back(const char* what, const std::function<void()>&
     const bool alike =
         first[unit] > 0 && like_the_first(second[unit]) && like_the_first(third[unit]);
     // One round less, as what else happens may give back a little.
-    if (alike && by_round(kRoundsOfALongOne * kLaunchesOfARound)[unit] >=
+    if (alike && by_round(kRoundsOfALongOne * kLaunchesOfARound, true)[unit] >=
                      (kRoundsOfALongOne - 1) * first[unit]) {
       failed_ = true;
       failure_.what += fmt::format(": {} {} keep {} {} for good", kLaunchesOfARound, what,

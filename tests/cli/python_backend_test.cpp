@@ -306,6 +306,30 @@ TEST_CASE("memory that a kernel in Python keeps is seen") {
   CHECK(contains(leaks.out, "memory"));
 }
 
+TEST_CASE(
+    "small objects that a kernel in Python keeps are seen, and such as are freed later are not") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const auto run_with_each = [&](const char* statement) {
+    return run_changed(python,
+                       "    x, y, scale =", std::string("    ") + statement + "\n    x, y, scale =",
+                       {"--no-time", "--relations"});
+  };
+  const ProcessResult leaks =
+      run_changed(python, "import numpy as np\n",
+                  "import numpy as np\nkept = []\nmemory = np.asarray\n"
+                  "np.asarray = lambda it: (kept.append(object()), memory(it))[1]\n",
+                  {"--no-time", "--relations"});
+  CAPTURE(leaks.out);
+  CHECK(leaks.exit_code == 2);
+  CHECK(contains(leaks.out, "objects of Python for good"));
+  CHECK(contains(leaks.out, "memory-kept"));
+  // Objects that hold each other wait for the collector of garbage.
+  const ProcessResult garbage =
+      run_with_each("ring = []; ring.append(ring); ring.append(object())");
+  CAPTURE(garbage.out);
+  CHECK(garbage.exit_code == 0);
+}
+
 TEST_CASE("a file of Python that cannot be used is refused before any work, with what to do") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   struct Unusable {
