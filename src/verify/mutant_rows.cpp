@@ -225,9 +225,8 @@ std::vector<float> decoded(Dtype dtype, const void* array, std::int64_t first, s
 }
 
 bool is_of_layout(Fault fault) {
-  return fault == Fault::kNone || fault == Fault::kXColumnsTakenDense ||
-         fault == Fault::kPackedAtLargestRank || fault == Fault::kStackedTakenApart ||
-         fault == Fault::kGapOfHWritten;
+  return fault == Fault::kNone ||
+         (fault >= Fault::kXColumnsTakenDense && fault <= Fault::kGapOfHWritten);
 }
 
 std::int64_t lanes_to_expand(const Problem& problem, Fault fault, std::int64_t rank) {

@@ -4,16 +4,15 @@
 
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <utility>
 
 #include "core/dtype.h"
-#include "ops/backends.h"
+#include "support/around_cpu.h"
 
 namespace lora_bench::test {
 
 // The cpu backend on a copy of A of the first slice, which it makes when it is to prepare weights.
-class Copying final : public Backend {
+class Copying final : public AroundCpu {
  public:
   // Asked whether to do as told when weights are prepared for the n-th time.
   // `more` says how many bytes it wants behind the copy, which it writes too.
@@ -21,15 +20,6 @@ class Copying final : public Backend {
                    std::function<std::int64_t(const Problem&)> more = nullptr)
       : prepares_(std::move(prepares)), more_(std::move(more)) {}
   [[nodiscard]] std::string_view name() const override { return "copying"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return cpu_->workspace_bytes(problem);
-  }
   [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
     return copied_bytes(problem) + (more_ ? more_(problem) : 0);
   }
@@ -50,7 +40,7 @@ class Copying final : public Backend {
     if (has_shrink(problem.op)) {
       copied.a[0] = operands.prepared;
     }
-    cpu_->launch(problem, copied, stream);
+    inner().launch(problem, copied, stream);
   }
   [[nodiscard]] int prepared() const { return prepared_; }
 
@@ -61,7 +51,6 @@ class Copying final : public Backend {
                                   : 0;
   }
 
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
   std::function<bool(int)> prepares_;
   std::function<std::int64_t(const Problem&)> more_;
   mutable int prepared_ = 0;

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstring>
-#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "ops/backends.h"
 #include "ops/fused_layer.h"
+#include "support/around_cpu.h"
 
 namespace lora_bench {
 
@@ -30,27 +29,17 @@ inline void launch_dense(const Backend& cpu, const Problem& base, const Operands
 
 // The cpu backend's base product, of whose layers Fused makes the whole. Fused counts its launches.
 template <typename Fused>
-class FusedOnHost final : public Backend {
+class FusedOnHost final : public test::AroundCpu {
  public:
   [[nodiscard]] std::string_view name() const override { return "fused-on-host"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override { return {}; }
-  [[nodiscard]] Numerics numerics(const Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem& problem) const override {
-    return cpu_->workspace_bytes(problem);
-  }
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    launch_dense(*cpu_, problem, operands, stream);
+    launch_dense(inner(), problem, operands, stream);
   }
   [[nodiscard]] const FusedLayer* fused() const override { return &fused_; }
   [[nodiscard]] int launches() const { return fused_.launches; }
 
  private:
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend({.threads = 1, .isa = ""});
-  Fused fused_{*cpu_};
+  Fused fused_{inner()};
 };
 
 }  // namespace lora_bench

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <utility>
 
-#include "ops/backends.h"
+#include "support/around_cpu.h"
 
 // The cpu backend with a test looking on, which may keep it from working or spoil what it did.
-class ObservedBackend final : public lora_bench::Backend {
+class ObservedBackend final : public lora_bench::test::AroundCpu {
  public:
   // Whether it works at all.
   using Before = std::function<bool(const lora_bench::Problem&, const lora_bench::Operands&)>;
@@ -19,15 +18,6 @@ class ObservedBackend final : public lora_bench::Backend {
   explicit ObservedBackend(Hooks hooks) : hooks_(std::move(hooks)) {}
 
   [[nodiscard]] std::string_view name() const override { return "observed"; }
-  [[nodiscard]] std::string_view summary() const override { return "for tests"; }
-  [[nodiscard]] lora_bench::Space space() const override { return lora_bench::Space::kHost; }
-  [[nodiscard]] lora_bench::Support supports(const lora_bench::Problem&,
-                                             const lora_bench::DeviceFacts&) const override {
-    return {};
-  }
-  [[nodiscard]] lora_bench::Numerics numerics(const lora_bench::Problem& problem) const override {
-    return cpu_->numerics(problem);
-  }
   [[nodiscard]] std::int64_t workspace_bytes(const lora_bench::Problem&) const override {
     return 0;
   }
@@ -36,7 +26,7 @@ class ObservedBackend final : public lora_bench::Backend {
     if (hooks_.before && !hooks_.before(problem, operands)) {
       return;
     }
-    cpu_->launch(problem, operands, stream);
+    inner().launch(problem, operands, stream);
     if (hooks_.after) {
       hooks_.after(problem, operands);
     }
@@ -44,5 +34,4 @@ class ObservedBackend final : public lora_bench::Backend {
 
  private:
   Hooks hooks_;
-  std::unique_ptr<lora_bench::Backend> cpu_ = lora_bench::make_cpu_backend({1, ""});
 };
