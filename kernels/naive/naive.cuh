@@ -1,9 +1,35 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/dtype.cuh"
 #include "kernels/naive/naive.h"
 
 namespace lora_bench::kernels {
+
+// The scales of a row of weights: one for each so many elements of it. Of other weights than those
+// of eight bits there are none, and nothing is multiplied.
+template <typename W>
+struct RowScales {
+  const float* of_row = nullptr;
+  std::int64_t block_columns = 1;
+
+  __device__ RowScales(const NaiveScales& scales, int slice, std::int64_t adapter,
+                       std::int64_t row) {
+    if constexpr (kIsEightBits<W>) {
+      of_row = scales.of_slice[slice] + adapter * scales.slot_stride[slice] +
+               row / scales.block_rows[slice] * scales.blocks_across;
+      block_columns = scales.block_columns;
+    }
+  }
+  __device__ float scaled(W number, std::int64_t column) const {
+    if constexpr (kIsEightBits<W>) {
+      return to_float(number) * of_row[column / block_columns];
+    } else {
+      return to_float(number);
+    }
+  }
+};
 
 // A warp owns one (token, slice, lane) and writes one element of h. Its 32 threads stride over K
 // side by side, so that reads of x and A coalesce, then add up in a tree of fixed order: the same
@@ -12,7 +38,8 @@ namespace lora_bench::kernels {
 // rows.
 template <typename X, typename W, typename H>
 __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
-                             const __grid_constant__ NaiveStrides strides) {
+                             const __grid_constant__ NaiveStrides strides,
+                             const __grid_constant__ NaiveScales scales) {
   const std::int64_t lanes = params.slices * params.max_rank;
   const std::int64_t items = params.tokens * lanes;
   const std::int64_t warps = std::int64_t{gridDim.x} * (blockDim.x / kWarp);
@@ -31,9 +58,10 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
         static_cast<const X*>(params.x) + slice * params.x_slice_stride + token * params.x_stride;
     const W* a = static_cast<const W*>(params.a[slice]) + adapter * strides.a_slot +
                  (lanes_before + lane) * strides.a_lane;
+    const RowScales<W> of_lane(scales, static_cast<int>(slice), adapter, lane);
     float sum = 0;
     for (std::int64_t k = thread; k < params.in_features; k += kWarp) {
-      sum = fmaf(to_float(x[k * strides.x_column]), to_float(a[k]), sum);
+      sum = fmaf(to_float(x[k * strides.x_column]), of_lane.scaled(a[k], k), sum);
     }
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
       sum += __shfl_down_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(distance));
@@ -52,7 +80,9 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
 // every B read as often as it has rows.
 template <typename Y, typename W, typename H>
 __global__ void naive_expand(const __grid_constant__ ExpandParams params,
-                             const __grid_constant__ NaiveStrides strides) {
+                             const __grid_constant__ NaiveStrides strides,
+                             const __grid_constant__ NaiveScales scales) {
+  using Bias = std::conditional_t<kIsEightBits<W>, Y, W>;
   const std::int64_t items = params.tokens * params.columns;
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
   std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -74,13 +104,14 @@ __global__ void naive_expand(const __grid_constant__ ExpandParams params,
     const H* h = static_cast<const H*>(params.h) + token * strides.h_row +
                  slice * (strides.packed ? rank : strides.h_slice);
     const W* b = static_cast<const W*>(params.b[slice]) + output * strides.b_output;
+    const RowScales<W> of_output(scales, slice, adapter, column);
     float sum = 0;
     for (std::int64_t lane = 0; lane < rank; ++lane) {
-      sum = fmaf(to_float(h[lane]), to_float(b[lane]), sum);
+      sum = fmaf(to_float(h[lane]), of_output.scaled(b[lane], lane), sum);
     }
     float value = params.scale == nullptr ? sum : params.scale[adapter] * sum;
     if (params.bias[slice] != nullptr) {
-      value += to_float(static_cast<const W*>(params.bias[slice])[output]);
+      value += to_float(static_cast<const Bias*>(params.bias[slice])[output]);
     }
     Y* y =
         static_cast<Y*>(params.y) + token * params.y_stride + params.first_column + column_in_row;
@@ -99,42 +130,46 @@ cudaError_t visit_weights(const NaiveNumbers& numbers, Launch launch) {
                                       : launch.template operator()<Weights, Rows>();
   };
   switch (numbers.weights) {
-    case Number::kFp32:
+    case WeightNumber::kFp32:
       return with_h.template operator()<float>();
-    case Number::kBf16:
+    case WeightNumber::kBf16:
       return with_h.template operator()<__nv_bfloat16>();
-    case Number::kFp16:
+    case WeightNumber::kFp16:
       return with_h.template operator()<__half>();
+    case WeightNumber::kE4m3:
+      return with_h.template operator()<E4m3>();
+    case WeightNumber::kE5m2:
+      return with_h.template operator()<E5m2>();
   }
   return cudaErrorInvalidValue;
 }
 
 template <typename X>
 cudaError_t launch_shrink_of(const NaiveNumbers& numbers, const ShrinkParams& params,
-                             const NaiveStrides& strides, const NaiveTuning& tuning,
-                             cudaStream_t stream) {
+                             const NaiveStrides& strides, const NaiveScales& scales,
+                             const NaiveTuning& tuning, cudaStream_t stream) {
   if (tuning.blocks == 0) {
     return cudaSuccess;
   }
   return visit_weights<X>(numbers, [&]<typename W, typename H>() {
     const auto blocks = static_cast<unsigned>(tuning.blocks);
     const auto threads = static_cast<unsigned>(tuning.threads_per_block);
-    naive_shrink<X, W, H><<<blocks, threads, 0, stream>>>(params, strides);
+    naive_shrink<X, W, H><<<blocks, threads, 0, stream>>>(params, strides, scales);
     return cudaGetLastError();
   });
 }
 
 template <typename Y>
 cudaError_t launch_expand_of(const NaiveNumbers& numbers, const ExpandParams& params,
-                             const NaiveStrides& strides, const NaiveTuning& tuning,
-                             cudaStream_t stream) {
+                             const NaiveStrides& strides, const NaiveScales& scales,
+                             const NaiveTuning& tuning, cudaStream_t stream) {
   if (tuning.blocks == 0) {
     return cudaSuccess;
   }
   return visit_weights<Y>(numbers, [&]<typename W, typename H>() {
     const auto blocks = static_cast<unsigned>(tuning.blocks);
     const auto threads = static_cast<unsigned>(tuning.threads_per_block);
-    naive_expand<Y, W, H><<<blocks, threads, 0, stream>>>(params, strides);
+    naive_expand<Y, W, H><<<blocks, threads, 0, stream>>>(params, strides, scales);
     return cudaGetLastError();
   });
 }

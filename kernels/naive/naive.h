@@ -7,10 +7,23 @@
 
 namespace lora_bench::kernels {
 
-// The storage of what one op reads and writes: x or y, the weights (A, or B and bias) and h, which
-// is kFp32 or as the rows.
+enum class WeightNumber : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
+
+// The storage of what one op reads and writes: x or y, the weights (A, or B and bias; beside a B of
+// eight bits a bias is as the rows) and h, which is kFp32 or as the rows.
 struct NaiveNumbers {
-  Number rows = Number::kBf16, weights = Number::kBf16, h = Number::kFp32;
+  Number rows = Number::kBf16;
+  WeightNumber weights = WeightNumber::kBf16;
+  Number h = Number::kFp32;
+};
+
+// Of weights of eight bits. A row is a lane of A or an output of B, a column an element of it;
+// those of a block have one scale.
+struct NaiveScales {
+  const float* of_slice[kMaxSlices] = {};     // each [slots, rows of blocks, blocks_across]
+  std::int64_t slot_stride[kMaxSlices] = {};  // from a slot's scales to the next
+  std::int64_t block_rows[kMaxSlices] = {};
+  std::int64_t block_columns = 1, blocks_across = 1;
 };
 
 // How the operands of a step lie (Problem::layout), in elements.
@@ -28,10 +41,12 @@ struct NaiveStrides {
 [[nodiscard]] cudaError_t launch_naive_shrink(const NaiveNumbers& numbers,
                                               const ShrinkParams& params,
                                               const NaiveStrides& strides,
-                                              const NaiveTuning& tuning, cudaStream_t stream);
+                                              const NaiveScales& scales, const NaiveTuning& tuning,
+                                              cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_naive_expand(const NaiveNumbers& numbers,
                                               const ExpandParams& params,
                                               const NaiveStrides& strides,
-                                              const NaiveTuning& tuning, cudaStream_t stream);
+                                              const NaiveScales& scales, const NaiveTuning& tuning,
+                                              cudaStream_t stream);
 
 }  // namespace lora_bench::kernels

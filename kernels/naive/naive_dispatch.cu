@@ -7,12 +7,12 @@ namespace lora_bench::kernels {
 
 template <typename X>
 cudaError_t launch_shrink_of(const NaiveNumbers& numbers, const ShrinkParams& params,
-                             const NaiveStrides& strides, const NaiveTuning& tuning,
-                             cudaStream_t stream);
+                             const NaiveStrides& strides, const NaiveScales& scales,
+                             const NaiveTuning& tuning, cudaStream_t stream);
 template <typename Y>
 cudaError_t launch_expand_of(const NaiveNumbers& numbers, const ExpandParams& params,
-                             const NaiveStrides& strides, const NaiveTuning& tuning,
-                             cudaStream_t stream);
+                             const NaiveStrides& strides, const NaiveScales& scales,
+                             const NaiveTuning& tuning, cudaStream_t stream);
 
 namespace {
 
@@ -36,18 +36,18 @@ cudaError_t visit_rows(const NaiveNumbers& numbers, Launch launch) {
 }  // namespace
 
 cudaError_t launch_naive_shrink(const NaiveNumbers& numbers, const ShrinkParams& params,
-                                const NaiveStrides& strides, const NaiveTuning& tuning,
-                                cudaStream_t stream) {
+                                const NaiveStrides& strides, const NaiveScales& scales,
+                                const NaiveTuning& tuning, cudaStream_t stream) {
   return visit_rows(numbers, [&]<typename X>() {
-    return launch_shrink_of<X>(numbers, params, strides, tuning, stream);
+    return launch_shrink_of<X>(numbers, params, strides, scales, tuning, stream);
   });
 }
 
 cudaError_t launch_naive_expand(const NaiveNumbers& numbers, const ExpandParams& params,
-                                const NaiveStrides& strides, const NaiveTuning& tuning,
-                                cudaStream_t stream) {
+                                const NaiveStrides& strides, const NaiveScales& scales,
+                                const NaiveTuning& tuning, cudaStream_t stream) {
   return visit_rows(numbers, [&]<typename Y>() {
-    return launch_expand_of<Y>(numbers, params, strides, tuning, stream);
+    return launch_expand_of<Y>(numbers, params, strides, scales, tuning, stream);
   });
 }
 

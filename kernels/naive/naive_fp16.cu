@@ -3,10 +3,10 @@
 namespace lora_bench::kernels {
 
 template cudaError_t launch_shrink_of<__half>(const NaiveNumbers&, const ShrinkParams&,
-                                              const NaiveStrides&, const NaiveTuning&,
-                                              cudaStream_t);
+                                              const NaiveStrides&, const NaiveScales&,
+                                              const NaiveTuning&, cudaStream_t);
 template cudaError_t launch_expand_of<__half>(const NaiveNumbers&, const ExpandParams&,
-                                              const NaiveStrides&, const NaiveTuning&,
-                                              cudaStream_t);
+                                              const NaiveStrides&, const NaiveScales&,
+                                              const NaiveTuning&, cudaStream_t);
 
 }  // namespace lora_bench::kernels

@@ -39,8 +39,9 @@ Support kernels_take(const Problem& problem) {
   if (const Support semantics = takes_semantics(problem, kAllSemantics); !semantics.yes) {
     return semantics;
   }
-  for (const Dtype dtype : problem.dtype.of_role) {
-    if (!has_kernel(dtype)) {
+  for (std::size_t role = 0; role < problem.dtype.of_role.size(); ++role) {
+    const Dtype dtype = problem.dtype.of_role[role];
+    if (!has_kernel(dtype) && !problem.has_scales(static_cast<Role>(role))) {
       return {false, fmt::format("no kernel takes {}: fp32, bf16, fp16", name(dtype))};
     }
   }

@@ -24,6 +24,39 @@ kernels::NaiveStrides strides_of(const Problem& problem) {
           .packed = problem.packed()};
 }
 
+kernels::WeightNumber weight_number(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFp32:
+      return kernels::WeightNumber::kFp32;
+    case Dtype::kBf16:
+      return kernels::WeightNumber::kBf16;
+    case Dtype::kFp16:
+      return kernels::WeightNumber::kFp16;
+    case Dtype::kE4m3:
+      return kernels::WeightNumber::kE4m3;
+    case Dtype::kE5m2:
+      return kernels::WeightNumber::kE5m2;
+  }
+  throw std::logic_error("dtype outside the enumeration");
+}
+
+kernels::NaiveScales scales_of(const Problem& problem, const Operands& operands, Role weights) {
+  kernels::NaiveScales scales;
+  for (std::size_t slice = 0; slice < problem.widths.size() && problem.has_scaled_weights();
+       ++slice) {
+    const bool of_a = weights == Role::kA;
+    const ScaleBlocks blocks =
+        of_a ? problem.scales_of_a() : problem.scales_of_b(static_cast<std::int64_t>(slice));
+    scales.of_slice[slice] =
+        static_cast<const float*>((of_a ? operands.a_scale : operands.b_scale)[slice]);
+    scales.slot_stride[slice] = blocks.of_slot();
+    scales.block_rows[slice] = blocks.rows;
+    scales.block_columns = blocks.columns;
+    scales.blocks_across = blocks.across;
+  }
+  return scales;
+}
+
 class NaiveBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "naive"; }
@@ -52,13 +85,14 @@ class NaiveBackend final : public Backend {
     enqueue_zero_idle_rows(problem, operands, stream);
     const auto numbers = [&](Role rows, Role weights) {
       return kernels::NaiveNumbers{kernel_number(problem.dtype[rows]),
-                                   kernel_number(problem.dtype[weights]),
+                                   weight_number(problem.dtype[weights]),
                                    kernel_number(problem.dtype[Role::kH])};
     };
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_shrink(
           numbers(Role::kX, Role::kA), shrink_params(problem, operands), strides_of(problem),
+          scales_of(problem, operands, Role::kA),
           kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank),
           handle));
     }
@@ -66,6 +100,7 @@ class NaiveBackend final : public Backend {
       const kernels::ExpandParams params = expand_params(problem, operands);
       LORA_BENCH_CUDA_CHECK(kernels::launch_naive_expand(
           numbers(Role::kY, Role::kB), params, strides_of(problem),
+          scales_of(problem, operands, Role::kB),
           kernels::naive_expand_tuning(problem.tokens, params.columns), handle));
     }
   }

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <memory>
 #include <tuple>
 #include <vector>
@@ -401,4 +402,64 @@ TEST_CASE("h that is kept from one launch of a recording to the next is caught")
   CHECK(kept.level == "relations: relation 'right behind another step of its stream'");
   CHECK(kept.hypothesis == "out-of-turn");
   CHECK_FALSE(lora_bench::hunt("gpu-none", ground).caught);
+}
+
+TEST_CASE("naive reads every number of eight bits as its format has it") {
+  for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
+    lora_bench::Case spec = workload_case(256, 256);
+    spec.op = Op::kShrink;
+    spec.layer.in_features = spec.layer.x_stride = 1;
+    spec.layer.widths = {8};
+    spec.adapters.rank.list = {1};
+    spec.adapters.max_rank = 1;
+    spec.skew.kind = lora_bench::Skew::kDistinct;
+    spec.weights.dtype = dtype;
+    spec.weights.scale = lora_bench::WeightsScale::kTensor;
+    const Problem problem = problem_of(spec);
+    lora_bench::Tensors tensors = draw_tensors(problem, lora_bench::Fill::kTiming, 1);
+    tensors.scale.assign(256, 1.0F);
+    for (std::int64_t code = 0; code < 256; ++code) {
+      tensors.a[0].data[static_cast<std::size_t>(code)] = static_cast<std::byte>(code);
+      store(Dtype::kFp32, tensors.a_scale[0].data.data(), code, 0.5F);
+      store(spec.dtype, tensors.x.data.data(), code, 2.0F);
+    }
+    const auto selected = lora_bench::select_backend("naive");
+    const std::vector<std::byte> h = bits_of(*selected.backend, problem, tensors);
+    int wrong = 0;
+    for (std::int64_t code = 0; code < 256; ++code) {
+      const float got = load(Dtype::kFp32, h.data(), code);
+      const float right = load(dtype, tensors.a[0].data.data(), code);
+      wrong += got == right || (std::isnan(got) && std::isnan(right)) ? 0 : 1;
+    }
+    CAPTURE(name(dtype));
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("naive is right with weights of eight bits and scales of every form") {
+  Proved proved;
+  const auto selected = lora_bench::select_backend("naive");
+  for (const lora_bench::WeightsScale scale :
+       {lora_bench::WeightsScale::kTensor, lora_bench::WeightsScale::kChannel,
+        lora_bench::WeightsScale::kBlock}) {
+    for (const Op op : {Op::kShrink, Op::kExpand, Op::kLinear}) {
+      for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
+        lora_bench::Case spec = even_case(7, 12, 72);
+        spec.op = op;
+        spec.dtype = dtype == Dtype::kE4m3 ? Dtype::kBf16 : Dtype::kFp16;
+        spec.adapters.bias = op != Op::kShrink;
+        spec.weights.dtype = dtype;
+        spec.weights.scale = scale;
+        if (scale == lora_bench::WeightsScale::kBlock) {
+          spec.weights.block = {8, 32};
+        }
+        CAPTURE(name(scale));
+        CAPTURE(name(op));
+        const Problem problem = problem_of(spec);
+        REQUIRE(takes(*selected.backend, problem));
+        check_proved(*selected.backend, problem, proved);
+      }
+    }
+  }
+  check_enough(proved);
 }
