@@ -73,6 +73,10 @@ using Test = std::string (*)(const Evidence&);
 // The same where all that shows is NaN, as other reads would bring in too: a lead, "" without one.
 [[nodiscard]] std::string layout_misread_in_nan(const Evidence& evidence);
 
+// How weights of eight bits and their scales are read.
+[[nodiscard]] std::string test_weight_scale_misread(const Evidence& evidence);
+[[nodiscard]] std::string test_weights_misread(const Evidence& evidence);
+
 // By which arithmetic.
 [[nodiscard]] std::string test_missing_add(const Evidence& evidence);
 [[nodiscard]] std::string test_double_add(const Evidence& evidence);

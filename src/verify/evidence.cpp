@@ -150,6 +150,17 @@ void RowModel::read_weights(Role role, std::int64_t slice, std::vector<std::byte
   addresses[at(slice)] = weights_.emplace_back(std::move(values)).data();
 }
 
+void RowModel::read_scales(Role role, std::int64_t slice, std::vector<float> of_numbers) {
+  problem_.block_rows = problem_.block_columns = 1;
+  std::vector<const float*>& addresses =
+      role == Role::kAScale ? problem_.a_scale : problem_.b_scale;
+  addresses[at(slice)] = scales_.emplace_back(std::move(of_numbers)).data();
+}
+
+void RowModel::read_numbers(reference::Number number) {
+  problem_.numbers.a = problem_.numbers.b = number;
+}
+
 void RowModel::use_adapter(std::int32_t adapter) { adapter_ = adapter; }
 
 void RowModel::clear_inputs() {

@@ -56,6 +56,10 @@ class RowModel {
   void read_x(std::vector<std::byte> rows);  // of each slice that has one, x_stride elements
   // A, B or bias of a slice, as tensors have it.
   void read_weights(Role role, std::int64_t slice, std::vector<std::byte> values);
+  // The scale of every number of A or B of a slice, [slots, rows, columns], where all are read so.
+  void read_scales(Role role, std::int64_t slice, std::vector<float> of_numbers);
+  // Numbers of A and B in another format.
+  void read_numbers(reference::Number number);
   void use_adapter(std::int32_t adapter);
   void clear_inputs();  // delta becomes the bias, or nothing
   void drop_k_tail(std::int64_t elements);
@@ -80,6 +84,7 @@ class RowModel {
   std::vector<float> scale_;
   std::vector<std::byte> x_, h_, y_;
   std::vector<std::vector<std::byte>> weights_;
+  std::vector<std::vector<float>> scales_;
   std::vector<float> changed_h_;
 };
 

@@ -170,6 +170,17 @@ enum class Fault : std::uint8_t {
   kEqualAShareB,
   kEqualBShareA,
   kBaseRowsAddZero,
+  // Weights of eight bits and their scales.
+  kWeightScaleForgotten,
+  kWeightScaleTwice,
+  kWeightScaleInverted,
+  kWeightScaleOfNextBlock,
+  kWeightScaleOfFirstSlice,
+  kWeightScaleOfNeighbour,
+  kWeightBlockTransposed,
+  kWeightScaleOfTileStart,
+  kEightBitsExchanged,
+  kEightBitsFlushSubnormals,
   // Errors that a loose declaration of narrow partial sums would hide.
   kLooseRow,
   kLooseDelta,

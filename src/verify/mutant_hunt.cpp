@@ -349,6 +349,18 @@ std::vector<Case> semantics_cases() {
   return {zeroed, adding, biased, rank_zero, other_dtype, own_x, packed};
 }
 
+// Weights of eight bits.
+std::vector<Case> eight_bits_cases() {
+  Case blocks = plain_case("eight-bits-blocks");
+  blocks.layer.widths = {40, 24};
+  blocks.weights = {Dtype::kE4m3, WeightsScale::kBlock, {8, 32}};
+
+  Case channels = plain_case("eight-bits-channels");
+  channels.op = Op::kShrink;
+  channels.weights = {Dtype::kE5m2, WeightsScale::kChannel, {}};
+  return {channels, blocks};  // of y a delta of nearly nothing says less
+}
+
 // Cases whose plan is handed over in a published form.
 std::vector<Case> form_cases() {
   Case kernel = plain_case("kernel-form");
@@ -427,7 +439,8 @@ std::vector<Case> telling_cases() {
 
   std::vector<Case> cases{packed_case(), idle_slots_case(), narrow,        gap,  uneven,
                           nothing,       overwrite,         shrink_case(), wide, half};
-  for (const std::vector<Case>& more : {semantics_cases(), form_cases(), far_cases()}) {
+  for (const std::vector<Case>& more :
+       {semantics_cases(), form_cases(), eight_bits_cases(), far_cases()}) {
     cases.insert(cases.end(), more.begin(), more.end());
   }
   return cases;

@@ -110,7 +110,7 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
               problem.a_at(at.slice, slot, rank, at.lane), summed_elements(launch));
   read_weights_as(problem, Role::kA, values, launch.fault);
   scale_rows(problem, launch.operands, {Role::kA, at.slice, slot, at.lane}, std::ssize(values),
-             values);
+             launch.fault, values);
   if (launch.is(Fault::kTf32Operands)) {
     std::transform(values.begin(), values.end(), values.begin(), cut_to_tf32);
   }
@@ -230,7 +230,7 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
                                       launch.operands.b[weights], first, elements);
   read_weights_as(problem, Role::kB, values, launch.fault);
   scale_rows(problem, launch.operands, {Role::kB, static_cast<std::int64_t>(weights), slot, 0},
-             pitch, values);
+             pitch, launch.fault, values);
   return values;
 }
 

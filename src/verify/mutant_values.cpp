@@ -14,6 +14,7 @@ namespace lora_bench {
 namespace {
 
 constexpr float kLargestE4m3 = 448;
+constexpr float kLeastNormalE4m3 = 0x1p-6F;
 constexpr float kFp16Limit = 65504;
 constexpr float kLeastNormalFp16 = 0x1p-14F;
 
@@ -133,7 +134,11 @@ float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault) {
 Dtype dtype_read(const Problem& problem, Fault fault, Role weights) {
   const Dtype of_x = problem.dtype[has_expand(problem.op) ? Role::kY : Role::kX];
   const bool same_size = size_bytes(of_x) == size_bytes(problem.dtype[weights]);
-  return fault == Fault::kWeightsTakenForX && same_size ? of_x : problem.dtype[weights];
+  const Dtype stored = problem.dtype[weights];
+  if (fault == Fault::kEightBitsExchanged && problem.has_scaled_weights()) {
+    return stored == Dtype::kE4m3 ? Dtype::kE5m2 : Dtype::kE4m3;
+  }
+  return fault == Fault::kWeightsTakenForX && same_size ? of_x : stored;
 }
 
 void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault) {
@@ -141,13 +146,18 @@ void read_weights_as(const Problem& problem, Role weights, std::span<float> valu
   const bool flushes = (fault == Fault::kWeightsFlushFp16Subnormals ||
                         (fault == Fault::kAFlushesFp16Subnormals && weights == Role::kA)) &&
                        problem.dtype[weights] == Dtype::kFp16;
-  if (!saturates && !flushes) {
+  const bool flushes_eight =
+      fault == Fault::kEightBitsFlushSubnormals && problem.has_scaled_weights();
+  if (!saturates && !flushes && !flushes_eight) {
     return;
   }
+  // That of e5m2 is that of fp16.
+  const bool e4m3 = problem.dtype[weights] == Dtype::kE4m3;
+  const float least_normal = e4m3 ? kLeastNormalE4m3 : kLeastNormalFp16;
   for (float& value : values) {
     if (saturates) {
       value = std::clamp(value, -kLargestE4m3, kLargestE4m3);
-    } else if (std::fabs(value) < kLeastNormalFp16) {
+    } else if (std::fabs(value) < least_normal) {
       value = 0;
     }
   }

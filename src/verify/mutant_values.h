@@ -63,7 +63,7 @@ struct WeightsPlace {
 // Multiplies rows of weights of eight bits from `first` on, each so many numbers behind the one
 // before, with their scales.
 void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace first,
-                std::int64_t pitch, std::span<float> values);
+                std::int64_t pitch, Fault fault, std::span<float> values);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);
@@ -86,6 +86,7 @@ void add_zero_to_base_rows(const Problem& problem, const Operands& operands);
 
 [[nodiscard]] std::vector<FaultEntry> size_faults();
 [[nodiscard]] std::vector<FaultEntry> value_faults();
+[[nodiscard]] std::vector<FaultEntry> weight_faults();
 
 // The writes of a faulty kernel to memory that is not its own.
 // What `supports` keeps for good.
