@@ -198,7 +198,7 @@ class _Backend:
         problem = self.problem_of(raw)
         key = (id(problem), bytes(operands), stream,
                *(tuple(addresses_at(getattr(operands, name), raw.slices))
-                 for name in ("a", "b", "bias")))
+                 for name in ("a", "b", "bias", "a_scale", "b_scale")))
         step = self.steps.get(key)
         if step is None or step.problem is not problem:
             if len(self.steps) >= _MOST_STEPS:

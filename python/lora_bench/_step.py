@@ -6,7 +6,8 @@ import ctypes
 from . import _interface
 from ._tensor import Tensor
 
-_DTYPE_NAMES = {number: name for name, number in _interface.DTYPES.items()}
+_DTYPE_NAMES = {number: name for name, number in _interface.OPERAND_DTYPES.items()}
+_WEIGHTS_SCALE = {number: name for name, number in _interface.WEIGHTS_SCALE.items()}
 _OP_NAMES = {number: name for name, number in _interface.OPS.items()}
 _SCALE_AT = {
     _interface.CONSTANTS["LORA_BENCH_SCALE_AT_SHRINK"]: "shrink",
@@ -38,7 +39,7 @@ def content_of(raw):
 class Problem:
     """One step without its addresses: the fields of lora_bench_problem under their names.
 
-    `op`, `scale_at` and the dtypes are words; `widths`, `rank` and the plan
+    `op`, `scale_at`, `weights_scale` and the dtypes are words; `widths`, `rank` and the plan
     (`adapter_of_token`, `token_order`, `active_ids`, `group_starts`) are lists on the host.
     Steps of the same batch have the same object.
     """
@@ -50,6 +51,7 @@ class Problem:
             setattr(self, name, getattr(raw, name)[:size(raw)])
         self.op = _OP_NAMES[self.op]
         self.scale_at = _SCALE_AT[self.scale_at]
+        self.weights_scale = _WEIGHTS_SCALE[self.weights_scale]
         for name in _SCALARS:
             if name.endswith("_dtype"):
                 setattr(self, name, _DTYPE_NAMES[getattr(self, name)])
@@ -138,6 +140,17 @@ class Step:
         self.a = each(operands.a, lambda width: (slots, rank, problem.in_features), problem.a_dtype)
         self.b = each(operands.b, lambda width: (slots, width, rank), problem.b_dtype)
         self.bias = each(operands.bias, lambda width: (slots, width), problem.bias_dtype)
+
+        def scales(rows_of, columns):
+            def shape(width):
+                count = rows_of(width)
+                return (slots, _blocks(count, problem.block_rows),
+                        _blocks(columns, problem.block_columns))
+            return shape
+
+        self.a_scale = each(operands.a_scale, scales(lambda width: rank, problem.in_features),
+                            "fp32")
+        self.b_scale = each(operands.b_scale, scales(lambda width: width, rank), "fp32")
         self.h = one(operands.h, (problem.slices, rows, rank), problem.h_dtype)
         self.y = one(operands.y, (rows, problem.y_stride), problem.y_dtype)
         self.workspace = operands.workspace
@@ -151,6 +164,11 @@ class Step:
 
     def __getattr__(self, name):
         return getattr(self.problem, name)
+
+
+def _blocks(count, of_block):
+    """Returns how many blocks there are of so many; 0 is one block of all."""
+    return -(-count // (of_block or max(count, 1)))
 
 
 def _address(pointer):

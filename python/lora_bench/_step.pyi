@@ -5,14 +5,15 @@ from typing import Callable, Dict, List, Literal, Optional, TypeVar
 from ._tensor import Tensor
 
 _Dtype = Literal["fp32", "bf16", "fp16"]
+_WeightDtype = Literal["fp32", "bf16", "fp16", "e4m3", "e5m2"]
 _Made = TypeVar("_Made")
 
 class _Fields:
     op: Literal["shrink", "expand", "linear", "embedding", "logits"]
     scale_at: Literal["shrink", "expand"]
     x_dtype: _Dtype
-    a_dtype: _Dtype
-    b_dtype: _Dtype
+    a_dtype: _WeightDtype
+    b_dtype: _WeightDtype
     bias_dtype: _Dtype
     h_dtype: _Dtype
     y_dtype: _Dtype
@@ -42,6 +43,9 @@ class _Fields:
     a_stride: int
     b_stride: int
     h_stride: int
+    weights_scale: Literal["none", "tensor", "channel", "block"]
+    block_rows: int
+    block_columns: int
 
 class Problem(_Fields):
     rank: List[int]
@@ -85,6 +89,8 @@ class Step(_Fields):
     a: List[Tensor]
     b: List[Tensor]
     bias: Optional[List[Tensor]]
+    a_scale: Optional[List[Tensor]]
+    b_scale: Optional[List[Tensor]]
     workspace: Optional[int]
     prepared: Optional[Tensor]
     rank: Tensor

@@ -8,6 +8,8 @@ _CODES = {
     "fp32": (_FLOAT, 32, "<f4"),
     "fp16": (_FLOAT, 16, "<f2"),
     "bf16": (_BFLOAT, 16, None),  # NumPy has none: see Tensor.bits
+    "e4m3": (None, 8, None),  # neither DLPack nor NumPy that everybody has knows these
+    "e5m2": (None, 8, None),
     "uint16": (_UINT, 16, "<u2"),
     "int32": (_INT, 32, "<i4"),
     "int64": (_INT, 64, "<i8"),
@@ -89,10 +91,11 @@ class Tensor:
 
     @property
     def bits(self):
-        """The same memory as uint16, for libraries that have no bf16."""
-        if _CODES[self.dtype][1] != 16:
-            raise TypeError(f"bits are for numbers of 16 bits, this tensor holds {self.dtype}")
-        return Tensor(self.pointer, self.shape, "uint16", self.device)
+        """The same memory as uint16, or uint8, for libraries that lack bf16 or eight bits."""
+        bits = _CODES[self.dtype][1]
+        if bits not in (8, 16):
+            raise TypeError(f"bits are for numbers of 8 or 16 bits, this tensor holds {self.dtype}")
+        return Tensor(self.pointer, self.shape, f"uint{bits}", self.device)
 
     def __dlpack_device__(self):
         return (_CUDA if self.device == "cuda" else _CPU, 0)
@@ -100,6 +103,9 @@ class Tensor:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """Returns a capsule. No stream is waited for: all work of a step goes to `step.stream`."""
         code, bits, _ = _CODES[self.dtype]
+        if code is None:
+            raise BufferError(f"{self} goes by its bits: of PyTorch, "
+                              "torch.from_dlpack(tensor.bits).view(torch.float8_e4m3fn), or _e5m2")
         shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
         managed = _DLManagedTensor()
         managed.dl_tensor = _DLTensor(
@@ -135,7 +141,9 @@ class Tensor:
         if _CODES[self.dtype][2] is None:
             raise TypeError(f"NumPy has no {self.dtype}: take the numbers of {self} by "
                             "lora_bench.on_host.numbers(memory_of(tensor)), or tensor.bits, the same "
-                            "memory as uint16")
+                            "memory as uint16" if self.dtype == "bf16" else
+                            f"NumPy has no {self.dtype}: lora_bench.on_host.weights_of reads weights "
+                            "with their scales, and tensor.bits is the same memory as uint8")
         import numpy
         array = numpy.asarray(self)
         return array if dtype is None and not copy else array.astype(dtype or array.dtype)

@@ -5,7 +5,7 @@ from typing import Any, Dict, Literal, Tuple
 class Tensor:
     pointer: int
     shape: Tuple[int, ...]
-    dtype: Literal["fp32", "fp16", "bf16", "uint16", "int32"]
+    dtype: Literal["fp32", "fp16", "bf16", "e4m3", "e5m2", "uint16", "uint8", "int32"]
     device: Literal["cuda", "cpu"]
     @property
     def bits(self) -> Tensor: ...

@@ -1,11 +1,11 @@
-"""What a kernel on a host needs of NumPy, which has no bf16."""
+"""What a kernel on a host needs of NumPy, which has neither bf16 nor numbers of eight bits."""
 
 import numpy as np
 
 
 def memory_of(tensor):
-    """The tensor as an array over the same memory: of bf16 its bits."""
-    return np.asarray(tensor.bits if tensor.dtype == "bf16" else tensor)
+    """The tensor as an array over the same memory: of bf16 and of eight bits its bits."""
+    return np.asarray(tensor.bits if tensor.dtype in ("bf16", "e4m3", "e5m2") else tensor)
 
 
 def numbers(memory):
@@ -23,3 +23,30 @@ def stored(values, dtype):
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def _every_number_of(dtype):
+    codes = np.arange(256, dtype=np.uint32)
+    if dtype == "e5m2":  # the upper half of fp16
+        return (codes << 8).astype(np.uint16).view(np.float16).astype(np.float32)
+    magnitude = codes & 0x7F
+    values = (magnitude << 20).view(np.float32) * np.float32(2.0**120)
+    values[magnitude == 0x7F] = np.nan
+    return np.where(codes >= 0x80, -values, values)
+
+
+_EIGHT_BITS = {dtype: _every_number_of(dtype) for dtype in ("e4m3", "e5m2")}
+
+
+def weights_of(step, name, i, slot):
+    """A ("a") or B ("b") of a slice and a slot in fp32, times the scales where there are any: a
+    lane of A or an output of B a row. Lanes at or above the rank are NaN."""
+    tensor, scales = getattr(step, name)[i], getattr(step, name + "_scale")
+    memory = memory_of(tensor)[slot]
+    if scales is None:
+        return numbers(memory)
+    values = _EIGHT_BITS[tensor.dtype][memory]
+    rows, columns = values.shape
+    down = np.arange(rows) // (step.block_rows or rows)
+    across = np.arange(columns) // (step.block_columns or columns)
+    return values * np.asarray(scales[i])[slot][down][:, across]

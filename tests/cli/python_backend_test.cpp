@@ -61,6 +61,35 @@ TEST_CASE("a kernel in Python passes cases that nobody thought of") {
   CHECK(result.exit_code == 0);
 }
 
+TEST_CASE("a kernel in Python is given weights of eight bits with their scales") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string scenario =
+      std::string(LORA_BENCH_SOURCE_DIR) + "/scenarios/verify/eight-bits.yaml";
+  const auto run = [&](const std::string& read_b) {
+    const TemporaryFolder folder;
+    std::string text = read_file(kExample);
+    replace(text, "intermediate=\"fp32\"",
+            "intermediate=\"fp32\", takes=[\"scaled_weights\"], batch_invariant=False");
+    replace(text, "memory_of, numbers, stored", "memory_of, numbers, stored, weights_of");
+    replace(text, "numbers(memory_of(step.a[i])[adapter, :rank])",
+            "weights_of(step, \"a\", i, adapter)[:rank]");
+    replace(text, "numbers(memory_of(step.b[i])[adapter, :, :rank])", read_b);
+    std::vector<std::string> words{"verify", scenario, "--quiet", "--backends",
+                                   folder.write("mine.py", text)};
+    for (const char* name : {"tensor-e5m2", "channel", "block", "block-of-one-row"}) {
+      words.insert(words.end(), {"--case", name});
+    }
+    return run_with(python, words);
+  };
+  const ProcessResult right = run("weights_of(step, \"b\", i, adapter)[:, :rank]");
+  CAPTURE(right.out);
+  CAPTURE(right.err);
+  CHECK(right.exit_code == 0);
+  CHECK(contains(right.out, "2 PASSED"));
+  const ProcessResult wrong = run("weights_of(step, \"b\", i, adapter)[:, :rank] / 2");
+  CHECK(wrong.exit_code == 2);
+}
+
 TEST_CASE("a wrong kernel in Python is told its fault") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   struct Wrong {
