@@ -18,6 +18,11 @@ float stored_unit(const Problem& problem, Role weights, std::int64_t slot) {
   return (slot % 2 == 1) == of_a ? least : 1.0F;
 }
 
+// The largest number that is stored: in a bounded fill all that the format has.
+float largest_stored(const Problem& problem, Fill fill, Role weights) {
+  return fill == Fill::kBounded ? static_cast<float>(largest_finite(problem.dtype[weights])) : 1.0F;
+}
+
 struct ScalePlace {
   Role weights = Role::kA;
   std::int64_t slice = 0, slot = 0, down = 0, across = 0;
@@ -35,7 +40,7 @@ float exact_scale(const ScalePlace& at) {
 ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill, Role weights,
                       std::int64_t slot) {
   if (fill != Fill::kExact) {
-    return {};
+    return {0, largest_stored(problem, fill, weights)};
   }
   const ElementLaw& law = weights == Role::kA ? sizes.a : sizes.b[static_cast<std::size_t>(slot)];
   return {law.integers, stored_unit(problem, weights, slot)};
@@ -66,7 +71,7 @@ HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill
     } else {
       const auto unit = static_cast<float>(random.bits(index) >> 40) * 0x1p-24F;
       constexpr auto kMost = static_cast<float>(kLargestDrawnScale);
-      values[index] = factor * (kMost - 0.5F * unit);
+      values[index] = factor / largest_stored(problem, fill, weights) * (kMost - 0.5F * unit);
     }
   }
   HostTensor tensor{operand.dtype, operand.elements, zero_bytes(operand.bytes())};

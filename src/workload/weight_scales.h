@@ -9,10 +9,11 @@
 namespace lora_bench {
 
 // How A and B of eight bits and their scales are drawn. Numbers are those that the format holds
-// without loss in an exact fill, subnormal ones of every second slot among them, and of the size of
-// 1 else; what makes them as large as the other operands need them stands in the scales. These are
-// powers of two in an exact fill, another one for each neighbouring slot, slice and block, so that
-// any that is taken for another shows; else reals of full mantissa.
+// without loss in an exact fill, subnormal ones of every second slot among them, up to its largest
+// in a bounded one and of the size of 1 else; what makes them as large as the other operands need
+// them stands in the scales. These are powers of two in an exact fill, another one for each
+// neighbouring slot, slice and block, so that any that is taken for another shows; else reals of
+// full mantissa.
 
 // The largest of an exact fill over the least, of which none is 1.
 constexpr double kExactScaleSpread = 8;
