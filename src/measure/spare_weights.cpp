@@ -55,7 +55,10 @@ std::string SpareWeights::changed(const OperandSet& set) {
   const auto differs = std::mismatch(now.begin(), now.end(), wanted.begin()).first;
   return differs == now.end()
              ? ""
-             : fmt::format("prepared was changed, first at byte {}", differs - now.begin());
+             : fmt::format(
+                   "prepared is not what prepare makes of these weights, first at byte {}: "
+                   "a launch wrote there, or prepare does not make the same twice",
+                   differs - now.begin());
 }
 
 }  // namespace lora_bench

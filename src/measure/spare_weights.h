@@ -26,7 +26,7 @@ class SpareWeights {
   void prepare();
   // What was prepared last becomes that of a set.
   void hand_to(const OperandSet& set) const;
-  // Whether a set holds what its weights are prepared as; "" or "prepared was changed, ...".
+  // Whether a set holds what its weights are prepared as; "" or what is not so.
   [[nodiscard]] std::string changed(const OperandSet& set);
   // Of the guards.
   [[nodiscard]] std::string damage() const { return empty() ? "" : spare_->damage(); }

@@ -18,8 +18,14 @@ inline constexpr std::string_view kNaiveSummary =
 [[nodiscard]] std::int64_t prepared_bytes(const Backend& backend, const Problem& problem);
 void prepare_weights(const Backend& backend, const Problem& problem, const Operands& operands,
                      Stream stream);
-// The same backend, of which each launch first prepares the weights, in memory behind its
-// workspace: for launches that nobody times. The backend must outlive it.
+// What a launch needs beside its operands.
+struct ScratchBytes {
+  std::int64_t workspace = 0, prepared = 0;
+};
+[[nodiscard]] ScratchBytes scratch_bytes(const Backend& backend, const Problem& problem);
+[[nodiscard]] ScratchBytes largest_of(const ScratchBytes& one, const ScratchBytes& other);
+// The same backend, of which each launch first prepares the weights: for launches that nobody
+// times. The backend must outlive it.
 [[nodiscard]] std::unique_ptr<Backend> preparing_in_each_launch(const Backend& backend);
 
 // kernels/naive. Throws EnvironmentError in a build without CUDA.

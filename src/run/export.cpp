@@ -167,7 +167,7 @@ std::vector<std::byte> launch_once(const ExportRequest& request, const Problem& 
                      support.why_not);
   }
   const std::unique_ptr<Backend> backend = preparing_in_each_launch(request.backend);
-  Stage stage(request.memory, problem, tensors, backend->workspace_bytes(problem));
+  Stage stage(request.memory, problem, tensors, scratch_bytes(*backend, problem));
   stage.launch(*backend);
   return stage.output();
 }

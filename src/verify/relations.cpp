@@ -58,17 +58,17 @@ void Relations::note_damage(const std::string& damage) {
 }
 
 Relations::Bits Relations::launch(const Step& step) {
-  Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
+  Stage stage(memory_, step.problem, step.tensors, scratch_bytes(backend_, step.problem));
   return launch_in(stage);
 }
 
 // Holds the first of two steps, with room for the other: each array of the plan stays where it is,
 // whatever the size of the batch.
 Stage Relations::stage_for(const Step& first, const Step& second) const {
-  const std::int64_t workspace =
-      std::max(backend_.workspace_bytes(first.problem), backend_.workspace_bytes(second.problem));
-  return {memory_,   first.problem,        first.tensors,
-          workspace, Alignment::kBoundary, PlanRoom::kAllSlots};
+  const ScratchBytes scratch =
+      largest_of(scratch_bytes(backend_, first.problem), scratch_bytes(backend_, second.problem));
+  return {memory_, first.problem,        first.tensors,
+          scratch, Alignment::kBoundary, PlanRoom::kAllSlots};
 }
 
 // Bit for bit where that is declared, else as the oracle says.
@@ -140,13 +140,12 @@ void Relations::after_another_step() {
       earlier.push_back(&step);
     }
   }
-  std::int64_t workspace = backend_.workspace_bytes(problem);
+  ScratchBytes scratch = scratch_bytes(backend_, problem);
   for (const Step* const step : earlier) {
-    workspace = std::max(workspace, backend_.workspace_bytes(step->problem));
+    scratch = largest_of(scratch, scratch_bytes(backend_, step->problem));
   }
   // Each array of the plan stays where it is, whatever the size of the batch.
-  Stage stage(memory_, problem, base_.tensors, workspace, Alignment::kBoundary,
-              PlanRoom::kAllSlots);
+  Stage stage(memory_, problem, base_.tensors, scratch, Alignment::kBoundary, PlanRoom::kAllSlots);
   for (const Step* const step : earlier) {
     if (!failed_) {
       stage.reload(step->problem, step->tensors);

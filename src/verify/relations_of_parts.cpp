@@ -78,10 +78,10 @@ void Relations::wider_padding() {
 // of two operands that differ, each is once the one that is shifted.
 void Relations::operands_apart() {
   constexpr std::uint64_t kDraws = 8;
-  const std::int64_t workspace = backend_.workspace_bytes(base_.problem);
+  const ScratchBytes scratch = scratch_bytes(backend_, base_.problem);
   for (std::uint64_t draw = 0; draw < kDraws && !failed_; ++draw) {
-    Stage stage(memory_, base_.problem, base_.tensors, workspace, Alignment::kSome,
-                PlanRoom::kExact, seed_ * kDraws + draw);
+    Stage stage(memory_, base_.problem, base_.tensors, scratch, Alignment::kSome, PlanRoom::kExact,
+                seed_ * kDraws + draw);
     expect_base(numerics_, launch_in(stage));
   }
 }

@@ -78,7 +78,7 @@ class Extremes {
 void Relations::recorded_once() {
   const Derived earlier = drawn("other numbers", base_.problem, seed_ + 2);
   Stage stage(memory_, earlier->step.problem, earlier->step.tensors,
-              backend_.workspace_bytes(base_.problem));
+              scratch_bytes(backend_, base_.problem));
   const std::function<void()> run = stage.record(backend_);
   for (int replay = 0; replay < kReplays && !failed_; ++replay) {
     stage.reload(base_.problem, base_.tensors);
@@ -96,7 +96,7 @@ void Relations::behind_another_step() {
   tensors.x = other->step.tensors.x;
   tensors.h = other->step.tensors.h;
   tensors.y = other->step.tensors.y;
-  Stage stage(memory_, base_.problem, tensors, backend_.workspace_bytes(base_.problem));
+  Stage stage(memory_, base_.problem, tensors, scratch_bytes(backend_, base_.problem));
   const Stage::Follower base = stage.follower(base_.tensors);
   const auto both = [&](void* stream) {
     stage.enqueue_both(backend_, base, load_, Stream{stream});
@@ -130,7 +130,7 @@ void Relations::in_a_row() {
     return;
   }
   Stage second = stage_for(base_, other->step);
-  Stage first(memory_, other->step.problem, other->step.tensors, 0);
+  Stage first(memory_, other->step.problem, other->step.tensors, {});
   first.share_scratch(second);
   Stage third = first.again();
   third.share_scratch(second);
@@ -197,7 +197,7 @@ void Relations::many_runs() {
                                               [&] { return select_rows(base_, base_rows); });
   const Step& step = of_step->step;
   const Numerics numerics = same_rows_ == base_rows ? numerics_ : backend_.numerics(step.problem);
-  Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
+  Stage stage(memory_, step.problem, step.tensors, scratch_bytes(backend_, step.problem));
   const Bits first = launch_in(stage);
   const std::function<void()> run =
       numerics.graph_safe ? stage.record(backend_, &load_) : [&] { stage.launch(backend_); };
@@ -228,7 +228,7 @@ void Relations::many_runs() {
 void Relations::memory_given_back() {
   const std::vector<std::int64_t> rows = spread_rows(base_.problem.tokens, kLeastRowsOfManyRuns);
   const Step step = select_rows(base_, rows);
-  Stage stage(memory_, step.problem, step.tensors, backend_.workspace_bytes(step.problem));
+  Stage stage(memory_, step.problem, step.tensors, scratch_bytes(backend_, step.problem));
   expect_given_back("launches", [&] { stage.launch(backend_); });
   expect_given_back("questions", [&] {
     static_cast<void>(supports(step.problem));
@@ -323,8 +323,7 @@ void Relations::replay_over(const Step& recorded, const std::vector<Derived>& ba
                             const std::vector<std::int64_t>& base_rows) {
   const Numerics numerics = backend_.numerics(recorded.problem);
   Stage stage(memory_, recorded.problem, recorded.tensors,
-              backend_.workspace_bytes(recorded.problem), Alignment::kBoundary,
-              PlanRoom::kAllSlots);
+              scratch_bytes(backend_, recorded.problem), Alignment::kBoundary, PlanRoom::kAllSlots);
   stage.launch(backend_);
   const std::function<void()> run = stage.record(backend_);
   for (const Derived& derived : batches) {

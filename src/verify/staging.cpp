@@ -12,13 +12,14 @@
 namespace lora_bench {
 
 Stage::Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
-             std::int64_t workspace_bytes, Alignment alignment, PlanRoom plan_room,
+             const ScratchBytes& scratch, Alignment alignment, PlanRoom plan_room,
              std::uint64_t draw)
     : memory_(&memory),
       problem_(&problem),
       tensors_(&tensors),
       set_(memory, problem, tensors,
-           {.workspace_bytes = workspace_bytes,
+           {.workspace_bytes = scratch.workspace,
+            .prepared_bytes = scratch.prepared,
             .alignment = alignment,
             .plan_room = plan_room,
             .draw = draw}) {}

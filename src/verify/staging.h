@@ -8,6 +8,7 @@
 
 #include "device/memory.h"
 #include "ops/backend.h"
+#include "ops/backends.h"
 #include "ops/operand_set.h"
 #include "workload/tensors.h"
 
@@ -49,9 +50,9 @@ void enqueue_late_copies(Memory& memory, const std::vector<Copy>& copies, Stream
 class Stage {
  public:
   // `problem` and `tensors` must outlive the stage, or the next reload.
-  Stage(Memory& memory, const Problem& problem, const Tensors& tensors,
-        std::int64_t workspace_bytes, Alignment alignment = Alignment::kBoundary,
-        PlanRoom plan_room = PlanRoom::kExact, std::uint64_t draw = 0);
+  Stage(Memory& memory, const Problem& problem, const Tensors& tensors, const ScratchBytes& scratch,
+        Alignment alignment = Alignment::kBoundary, PlanRoom plan_room = PlanRoom::kExact,
+        std::uint64_t draw = 0);
 
   // Another step in the same buffers: h and the workspace keep what the launches before left there.
   // Sizes of x, h, y and the weights must be the same.

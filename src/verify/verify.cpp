@@ -70,7 +70,7 @@ class Proof {
         memory_(memory),
         options_(options),
         numerics_(options.declared ? *options.declared : backend.numerics(problem_)),
-        workspace_bytes_(backend.workspace_bytes(problem_)) {}
+        scratch_(scratch_bytes(backend, problem_)) {}
 
   Verdict run();
 
@@ -95,7 +95,7 @@ class Proof {
   Memory& memory_;
   const VerifyOptions& options_;
   Numerics numerics_;
-  std::int64_t workspace_bytes_;
+  ScratchBytes scratch_;
   Verdict verdict_;
   std::vector<std::string> doubts_;
   std::map<Level, bool> judged_;
@@ -174,7 +174,7 @@ bool Proof::check_values(Level level, const Tensors& tensors, const std::vector<
 
 bool Proof::check_launch(Level level, const Tensors& tensors, Alignment alignment,
                          std::int64_t max_rows) {
-  Stage stage(memory_, problem_, tensors, workspace_bytes_, alignment);
+  Stage stage(memory_, problem_, tensors, scratch_, alignment);
   const Stage::Touched touched = stage.launch_watched(backend_);
   look_ = stage.look(std::move(look_));
   const std::vector<std::byte>& got = look_.output;
@@ -232,7 +232,7 @@ bool Proof::check_one_sign() {
   if (problem_.add_inputs) {
     clear(tensors.y);
   }
-  Stage stage(memory_, problem_, tensors, workspace_bytes_);
+  Stage stage(memory_, problem_, tensors, scratch_);
   stage.launch(backend_);
   look_ = stage.look(std::move(look_));
   const Comparison comparison =
@@ -356,30 +356,10 @@ Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
   return verify(groundwork, backend, memory, options);
 }
 
-namespace {
-
-// In a proof `prepared` lies behind the workspace in one buffer (ops/prepared_weights.cpp).
-void tell_of_prepared(Verdict& verdict) {
-  std::string& what = verdict.failure->what;
-  if (what.find("guard of workspace") != std::string::npos ||
-      what.find("behind workspace") != std::string::npos) {
-    what +=
-        " (in a proof `prepared` lies behind the workspace in one buffer: what follows its end "
-        "follows `prepared`)";
-    verdict.message = describe(*verdict.failure);
-  }
-}
-
-}  // namespace
-
 Verdict verify(Groundwork& groundwork, const Backend& backend, Memory& memory,
                VerifyOptions options) {
   options.seed = groundwork.seed();
-  Verdict verdict = Proof(groundwork, *preparing_in_each_launch(backend), memory, options).run();
-  if (verdict.failure && backend.prepared_bytes(groundwork.problem()) > 0) {
-    tell_of_prepared(verdict);
-  }
-  return verdict;
+  return Proof(groundwork, *preparing_in_each_launch(backend), memory, options).run();
 }
 
 }  // namespace lora_bench

@@ -50,7 +50,7 @@ bool takes(const Backend& backend, const Problem& problem) {
 
 std::vector<std::byte> bits_of(const Backend& backend, const Problem& problem,
                                const lora_bench::Tensors& tensors) {
-  lora_bench::Stage stage(device_memory(), problem, tensors, backend.workspace_bytes(problem));
+  lora_bench::Stage stage(device_memory(), problem, tensors, {backend.workspace_bytes(problem)});
   stage.launch(backend);
   CHECK(stage.damage().empty());
   return stage.output();

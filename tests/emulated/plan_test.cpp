@@ -58,7 +58,7 @@ TEST_CASE("a plan that each launch makes serves the op behind it, and no other i
   Problem stale = problem;
   std::reverse(stale.plan.token_order.begin(), stale.plan.token_order.end());
   const auto output = [&](const Backend& by, const Problem& uploaded) {
-    Stage stage(*memory, uploaded, tensors, by.workspace_bytes(problem));
+    Stage stage(*memory, uploaded, tensors, {by.workspace_bytes(problem)});
     stage.launch(by);
     return stage.output();
   };

@@ -91,7 +91,7 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
   const auto chosen = lora_bench::make_auto_backend();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
   const auto bits_of = [&](const Problem& problem, const lora_bench::Tensors& tensors) {
-    lora_bench::Stage stage(*memory, problem, tensors, chosen->workspace_bytes(problem));
+    lora_bench::Stage stage(*memory, problem, tensors, {chosen->workspace_bytes(problem)});
     stage.launch(*chosen);
     CHECK(stage.damage().empty());
     return stage.output();
@@ -206,7 +206,7 @@ TEST_CASE("auto: joined and grouped tiles are the same bits, wherever K, rows an
         const auto tensors =
             lora_bench::draw_tensors(problem, lora_bench::Fill::kBounded, spec.seed);
         const auto bits = [&]() {
-          lora_bench::Stage stage(*memory, problem, tensors, chosen->workspace_bytes(problem));
+          lora_bench::Stage stage(*memory, problem, tensors, {chosen->workspace_bytes(problem)});
           stage.launch(*chosen);
           CHECK(stage.damage().empty());
           return stage.output();

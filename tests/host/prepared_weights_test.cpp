@@ -56,23 +56,43 @@ TEST_CASE("prepared weights: one that never makes them is wrong") {
   CHECK(verify(decode(), backend, *memory, {}).status == Status::kFailed);
 }
 
-TEST_CASE("prepared weights: a proof says that what lies behind the workspace is theirs") {
+TEST_CASE("prepared weights: a proof tells their guard from that of the workspace") {
   class Overrunning final : public BackendAround {
    public:
-    using BackendAround::BackendAround;
+    Overrunning(const Backend& inner, std::int64_t byte) : BackendAround(inner), byte_(byte) {}
+    [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 8; }
     void prepare(const Problem& problem, const Operands& operands, Stream stream) const override {
       inner().prepare(problem, operands, stream);
-      static_cast<std::byte*>(operands.prepared)[prepared_bytes(problem)] = std::byte{1};
+      const std::int64_t byte = byte_ < 0 ? byte_ : prepared_bytes(problem);
+      static_cast<std::byte*>(operands.prepared)[byte] = std::byte{1};
+    }
+
+   private:
+    std::int64_t byte_;
+  };
+  class Spilling final : public BackendAround {
+   public:
+    using BackendAround::BackendAround;
+    [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 8; }
+    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+      inner().launch(problem, operands, stream);
+      static_cast<std::byte*>(operands.workspace)[8] = std::byte{1};
     }
   };
   const Copying right([](int) { return true; });
   const std::unique_ptr<Memory> memory = make_host_memory();
-  const Verdict verdict = verify(decode(), Overrunning(right), *memory, {});
-  REQUIRE(verdict.failure);
-  CHECK(verdict.failure->hypothesis == "written-outside");
-  CHECK(verdict.message.find("guard of workspace damaged: 1 byte after the end") !=
+  const auto told = [&](const Backend& backend) {
+    const Verdict verdict = verify(decode(), backend, *memory, {});
+    REQUIRE(verdict.failure);
+    CHECK(verdict.failure->hypothesis == "written-outside");
+    return verdict.message;
+  };
+  CHECK(told(Overrunning(right, 1)).find("guard of prepared damaged: 1 byte after the end") !=
         std::string::npos);
-  CHECK(verdict.message.find("what follows its end follows `prepared`") != std::string::npos);
+  CHECK(told(Overrunning(right, -1)).find("guard of prepared damaged: 1 byte before the start") !=
+        std::string::npos);
+  CHECK(told(Spilling(right)).find("guard of workspace damaged: 1 byte after the end") !=
+        std::string::npos);
 }
 
 TEST_CASE("prepared weights: one that keeps those of the first launch is named in the proof") {
@@ -267,7 +287,8 @@ TEST_CASE("prepared weights: a launch that writes there is told") {
   const Copying copying([](int) { return true; }, [](const Problem&) { return 64; });
   CHECK(wrong_after_timing(copying, CacheMode::kWeightsCold) == "");
   CHECK(wrong_after_timing(Writing(copying), CacheMode::kWeightsCold) ==
-        "left by the timed launches: prepared was changed, first at byte 3135");
+        "left by the timed launches: prepared is not what prepare makes of these weights, first "
+        "at byte 3135: a launch wrote there, or prepare does not make the same twice");
 }
 
 TEST_CASE("prepared weights: what prepares them knows of no row's adapter") {

@@ -56,7 +56,7 @@ Stage::Look look_after(const std::function<void(const Operands&)>& harm,
                        const Problem& problem = with_bias()) {
   const Tensors tensors = draw_tensors(problem, Fill::kExact, 1);
   const auto memory = make_host_memory();
-  Stage stage(*memory, problem, tensors, 64);
+  Stage stage(*memory, problem, tensors, {64});
   stage.launch(PlainBackend({.then = [&](const Problem&, const Operands& o) { harm(o); }}));
   Stage::Look look = stage.look();
   CHECK(stage.damage() == look.damage);
@@ -82,7 +82,7 @@ TEST_CASE("staging: of two draws each shifts the operands that the other does no
   const auto memory = make_host_memory();
   const auto shifted = [&](std::uint64_t draw) {
     std::set<std::string> names;
-    Stage stage(*memory, problem, tensors, 64, Alignment::kSome, PlanRoom::kExact, draw);
+    Stage stage(*memory, problem, tensors, {64}, Alignment::kSome, PlanRoom::kExact, draw);
     stage.launch(PlainBackend({.then = [&](const Problem&, const Operands& operands) {
       for (const auto& [name, address] : all_of(operands)) {
         if (reinterpret_cast<std::uintptr_t>(address) % 256 != 0) {
@@ -110,7 +110,7 @@ TEST_CASE("staging: every operand comes to lie 1, 2, 4 or 8 elements beyond a bo
   const auto memory = make_host_memory();
   std::map<std::string, std::set<std::uintptr_t>> beyond;
   for (std::uint64_t draw = 0; draw < 64; ++draw) {
-    Stage stage(*memory, problem, tensors, 64, Alignment::kSome, PlanRoom::kExact, draw);
+    Stage stage(*memory, problem, tensors, {64}, Alignment::kSome, PlanRoom::kExact, draw);
     stage.launch(PlainBackend({.then = [&](const Problem&, const Operands& operands) {
       for (const auto& [name, address] : all_of(operands)) {
         beyond[name].insert(reinterpret_cast<std::uintptr_t>(address) % 256);

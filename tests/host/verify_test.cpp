@@ -398,7 +398,7 @@ TEST_CASE("verify: a step whose sums cancel passes by numbers of one sign") {
   const Tensors tensors = draw_tensors(problem, Fill::kBounded, 1);
   const std::vector<std::int64_t> rows = sample_rows(problem, 256, 1);
   const Declaring backend(declared, {.bf16_partials = true});
-  Stage stage(*memory, problem, tensors, 64);
+  Stage stage(*memory, problem, tensors, {64});
   stage.launch(backend);
   CHECK(compare_output(problem, tensors, declared, stage.output().data(), rows).coarse_rows > 0);
   const Verdict verdict = verify(problem, backend, *memory, {});
