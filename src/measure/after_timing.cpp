@@ -215,7 +215,7 @@ class RunsAfterTiming {
     run_once(0);
     const bool shrinks = has_shrink(problem_.op);
     Replaced replaced;
-    const SmallChange change{problem_, set, after_.few_rows(), after_.secret(), &replaced};
+    SmallChange change{problem_, set, after_.few_rows(), after_.secret(), &replaced};
     bool looked = false;
     std::string wrong;
     const auto changed = [&](const char* name, void (*make)(const SmallChange&, Tensors&)) {
@@ -235,7 +235,15 @@ class RunsAfterTiming {
     if (shrinks) {
       changed("A", change_a);
     }
-    changed(shrinks ? "x" : "h", change_rows);
+    if (problem_.bias && has_expand(problem_.op)) {
+      changed("bias", change_bias);
+    }
+    const std::vector<std::int64_t> few = std::exchange(change.rows, {});
+    for (const std::int64_t row : few) {
+      change.rows = {row};  // alone: another row that is seen would tell that something is new
+      ++change.secret;
+      changed(shrinks ? "x" : "h", change_rows);
+    }
     if (wrong.empty()) {
       HostTensor& rows = shrinks ? tensors_.x : tensors_.h;
       negate(rows.data, size_bytes(rows.dtype));
@@ -243,6 +251,8 @@ class RunsAfterTiming {
       sets_.poison_every_h();
       wrong = left_by_one_more(set, after_.many_rows(), true);
     }
+    wrong = wrong.empty() ? left_by_other_scales() : wrong;
+    wrong = wrong.empty() ? left_by_other_ranks() : wrong;
     return wrong.empty() ? left_by_other_batch() : wrong;
   }
 
@@ -333,16 +343,39 @@ class RunsAfterTiming {
     return wrong;
   }
 
-  // A launch of its own for another batch, with everything at the addresses of the one that was
-  // timed: no plan and no scale of before serves.
+  [[nodiscard]] bool supports(const Problem& other) const {
+    return timed_.backend().supports(other, facts_of(timed_.memory().space())).yes;
+  }
+
+  std::string left_by_other_scales() {
+    Problem other = problem_;
+    const std::vector<float> scales = tensors_.scale;
+    change_scales(other, tensors_);
+    const std::string wrong = supports(other) ? left_by_other("other scales", other) : "";
+    tensors_.scale = scales;
+    return wrong;
+  }
+
+  std::string left_by_other_ranks() {
+    Problem other = problem_;
+    halve_ranks(other);
+    return supports(other) ? left_by_other("other ranks", other) : "";
+  }
+
   std::string left_by_other_batch() {
-    const MeasureRequest& asked = timed_.request();
     const std::int64_t tokens = problem_.tokens;
     Problem other = other_batch(problem_, tokens > 1 ? after_.any_place(tokens) : 0, tensors_);
-    const Backend& backend = timed_.backend();
-    if (!backend.supports(other, facts_of(timed_.memory().space())).yes) {
+    if (!supports(other)) {
       other.rank = problem_.rank;
     }
+    return left_by_other("another batch", other);
+  }
+
+  // A launch of its own for another problem of these sizes, with everything at the addresses of the
+  // one that was timed: no plan and no scale of before serves.
+  std::string left_by_other(const char* what, const Problem& other) {
+    const MeasureRequest& asked = timed_.request();
+    const Backend& backend = timed_.backend();
     const MeasureRequest request{other, asked.settings, asked.seed, asked.check, nullptr, nullptr};
     const AfterTiming after(request, sets_, after_.secret(), after_.last_output());
     const std::int64_t set = after.any_set();
@@ -369,7 +402,7 @@ class RunsAfterTiming {
     if (const std::string damage = prepared.damage(); wrong.empty() && !damage.empty()) {
       wrong = "guard of prepared damaged: " + damage;
     }
-    return wrong.empty() ? "" : "with another batch: " + wrong;
+    return wrong.empty() ? "" : fmt::format("with {}: {}", what, wrong);
   }
 
   TimedSequence& timed_;

@@ -290,6 +290,23 @@ void change_b(const SmallChange& change, Tensors& tensors) {
   }
 }
 
+void change_bias(const SmallChange& change, Tensors& tensors) {
+  const Problem& problem = change.problem;
+  const ElementLaw law = fill_sizes(problem, Fill::kTiming, 0).bias;
+  Dice dice(change, 3);
+  for (const std::int64_t row : row_of_adapters(change)) {
+    const std::size_t slice = any_slice(change, dice);
+    HostTensor& bias = tensors.bias[slice];
+    if (bias.elements > 0) {
+      const std::int64_t output = dice.below(problem.widths[slice]);
+      replace(
+          change, bias,
+          drawn_element({problem, Role::kBias, bias}, slot_of(problem, row), change.set, output),
+          kEffect * static_cast<double>(law.factor));
+    }
+  }
+}
+
 void change_rows(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
   Dice dice(change, 2);
@@ -314,19 +331,27 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
   }
 }
 
+void change_scales(Problem& problem, Tensors& tensors) {
+  for (std::size_t slot = 0; slot < problem.scale.size(); ++slot) {
+    problem.scale[slot] *= -0.5F;
+    tensors.scale[slot] *= -0.5F;
+  }
+}
+
+void halve_ranks(Problem& problem) {
+  for (std::int64_t& rank : problem.rank) {
+    rank -= rank / 2;
+  }
+}
+
 Problem other_batch(const Problem& problem, std::int64_t places, Tensors& tensors) {
   Problem other = problem;
   std::vector<std::int32_t> ids = problem.plan.adapter_of_token;
   std::rotate(ids.begin(), ids.begin() + places, ids.end());
   other.plan = make_plan(ids, problem.slots);
   other = with_other_counts(other);
-  for (std::int64_t& rank : other.rank) {
-    rank -= rank / 2;
-  }
-  for (std::size_t slot = 0; slot < other.scale.size(); ++slot) {
-    other.scale[slot] *= -0.5F;
-    tensors.scale[slot] *= -0.5F;
-  }
+  halve_ranks(other);
+  change_scales(other, tensors);
   return other;
 }
 

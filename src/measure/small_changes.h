@@ -49,11 +49,16 @@ struct SmallChange {
 // One number in one slice of each of the adapters of the first rows; nothing where the op has none.
 void change_a(const SmallChange& change, Tensors& tensors);
 void change_b(const SmallChange& change, Tensors& tensors);
+void change_bias(const SmallChange& change, Tensors& tensors);
 // One number of x in each row, or of a given h.
 void change_rows(const SmallChange& change, Tensors& tensors);
 
 // Whether an fp16 h stays finite where x and A have one sign.
 [[nodiscard]] bool takes_one_sign(const Problem& problem);
+
+// Every scale is another one, in the tensors too; ranks are half as large, those of 1 stay.
+void change_scales(Problem& problem, Tensors& tensors);
+void halve_ranks(Problem& problem);
 
 // Another batch of the same adapters: each row has that of the row so many places further, one row
 // of the largest group another one. Ranks are half as large and every scale is another one, in the

@@ -330,7 +330,9 @@ TEST_CASE("after timing launches of one set are checked one by one") {
   };
   FakeClock clock(constant(1e-6));
   CHECK(bench.run(clock).check_message.empty());
-  CHECK(seen == 5);  // another number in B, in A, in x, another x, another batch
+  // Another number in B, in A, in each of three rows of x, another x; other scales, other ranks,
+  // another batch.
+  CHECK(seen == 9);
   bench.check = [](const Left& left) {
     const bool one = left.rounds == 1 && left.sets.size() == 1 && !left.rows.empty() &&
                      left.first_columns.empty();
@@ -422,14 +424,15 @@ TEST_CASE("an output that is overwritten is checked in the sequence as it was ti
   FakeClock clock(constant(1e-6));
   const Measurement result = bench.run(clock);
   // Twice each: the whole output and the rows held against the oracle; of four replays the rows.
-  REQUIRE(launched.size() == 16);
+  REQUIRE(launched.size() == 24);
   CHECK(result.launches % 13 == 0);
   // The sequence once more in between, of which launches are looked at one by one.
   CHECK(launched[2] == launched[0] + 2 * static_cast<std::size_t>(result.launches));
   CHECK(launched[6] == launched[5] + 2);  // one before, for who remembers it
   CHECK(launched[8] == launched[6] + 1);
-  CHECK(launched[12] == launched[6] + 3);
-  CHECK(launched[14] == launched[12] + 1);
+  CHECK(launched[16] == launched[6] + 5);
+  CHECK(launched[18] == launched[16] + 1);
+  CHECK(launched[22] == launched[16] + 3);
 }
 
 TEST_CASE("a y that is added to is looked at as old as it ever was in a sample") {

@@ -275,6 +275,39 @@ TEST_CASE(
   CHECK(backend.reused() > 0);
 }
 
+TEST_CASE("prepared weights: scales that are kept for the same weights and ranks are found out") {
+  // Prepares the scales alone, by what the weights and the ranks were when it first saw them.
+  class KeepingScales final : public BackendAround {
+   public:
+    using BackendAround::BackendAround;
+    [[nodiscard]] std::int64_t prepared_bytes(const Problem& problem) const override {
+      return problem.slots * static_cast<std::int64_t>(sizeof(float));
+    }
+    void prepare(const Problem& problem, const Operands& operands, Stream) const override {
+      const auto slots = static_cast<std::size_t>(problem.slots);
+      std::string key(static_cast<const char*>(operands.a[0]),
+                      slots * static_cast<std::size_t>(problem.max_rank * problem.in_features) * 2);
+      for (std::size_t slot = 0; slot < slots; ++slot) {
+        key += std::to_string(operands.rank[slot]) + ' ';
+      }
+      const std::vector<float> scales(operands.scale, operands.scale + slots);
+      const std::vector<float>& kept = kept_.emplace(key, scales).first->second;
+      std::memcpy(operands.prepared, kept.data(), slots * sizeof(float));
+    }
+    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+      Operands prepared = operands;
+      prepared.scale = static_cast<const float*>(operands.prepared);
+      inner().launch(problem, prepared, stream);
+    }
+
+   private:
+    mutable std::map<std::string, std::vector<float>> kept_;
+  };
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  CHECK(wrong_after_timing(KeepingScales(*cpu), CacheMode::kWeightsCold)
+            .starts_with("with other scales: wrong values"));
+}
+
 TEST_CASE("prepared weights: a launch that writes there is told") {
   class Writing final : public BackendAround {
    public:
