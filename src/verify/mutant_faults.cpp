@@ -232,6 +232,11 @@ FaultEntries expand_faults() {
         Part::kRelations}},
       {Fault::kYTruncated,
        {"y-truncated", "y is cut to the output type, not rounded", "truncated-result", "design"}},
+  };
+}
+
+FaultEntries bias_faults() {
+  return {
       {Fault::kBiasForgotten,
        {"bias-forgotten", "the bias is not added", "bias-forgotten", "design"}},
       {Fault::kBiasTwice, {"bias-twice", "the bias is added twice", "double-bias", "design"}},
@@ -386,9 +391,9 @@ FaultEntries loose_faults() {
 FaultEntries all_faults() {
   FaultEntries all;
   for (const FaultEntries& part :
-       {row_faults(), lane_sum_faults(), faults_of_h(), expand_faults(), column_faults(),
-        memory_faults(), put_back_faults(), size_faults(), value_faults(), weight_faults(),
-        loose_faults()}) {
+       {row_faults(), lane_sum_faults(), faults_of_h(), expand_faults(), bias_faults(),
+        column_faults(), memory_faults(), put_back_faults(), size_faults(), value_faults(),
+        weight_faults(), loose_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
