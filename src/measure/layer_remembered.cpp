@@ -54,12 +54,7 @@ class OtherNumbers {
   }
 
   // Every scale, in `problem` too.
-  void change_scales(Problem& problem) {
-    for (std::size_t slot = 0; slot < scales_.size(); ++slot) {
-      problem.scale[slot] *= -0.5F;
-      tensors_.lora.scale[slot] *= -0.5F;
-    }
-  }
+  void change_scales(Problem& problem) { lora_bench::change_scales(problem, tensors_.lora); }
 
   // All of x and every adapter in use.
   void change_all() {

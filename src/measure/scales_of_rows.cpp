@@ -25,7 +25,7 @@ HostTensor scales_of_rows(const Problem& whole, const Tensors& from,
     if (of_a && row >= problem.rank[slot]) {
       continue;  // no lane of this slot
     }
-    const ScaleBlocks blocks = of_a ? whole.scales_of_a() : whole.scales_of_b(of.slice);
+    const ScaleBlocks blocks = whole.scales_of(role, of.slice);
     const std::int64_t first = of_a && has_expand(whole.op) ? 0 : of.first;
     const HostTensor& drawn =
         (of_a ? from.a_scale : from.b_scale)[static_cast<std::size_t>(of.slice)];

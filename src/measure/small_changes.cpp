@@ -131,8 +131,7 @@ double scale_of(const SmallChange& change, const Tensors& tensors, const WeightP
     return 1;
   }
   const bool of_a = at.weights == Role::kA;
-  const ScaleBlocks blocks =
-      of_a ? problem.scales_of_a() : problem.scales_of_b(static_cast<std::int64_t>(at.slice));
+  const ScaleBlocks blocks = problem.scales_of(at.weights, static_cast<std::int64_t>(at.slice));
   const HostTensor& scales = (of_a ? tensors.a_scale : tensors.b_scale)[at.slice];
   return magnitude(scales, drawn_element({problem, of_a ? Role::kAScale : Role::kBScale, scales},
                                          at.slot, change.set, blocks.at(0, at.row, at.column)));

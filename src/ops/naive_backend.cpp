@@ -45,8 +45,7 @@ kernels::NaiveScales scales_of(const Problem& problem, const Operands& operands,
   for (std::size_t slice = 0; slice < problem.widths.size() && problem.has_scaled_weights();
        ++slice) {
     const bool of_a = weights == Role::kA;
-    const ScaleBlocks blocks =
-        of_a ? problem.scales_of_a() : problem.scales_of_b(static_cast<std::int64_t>(slice));
+    const ScaleBlocks blocks = problem.scales_of(weights, static_cast<std::int64_t>(slice));
     scales.of_slice[slice] =
         static_cast<const float*>((of_a ? operands.a_scale : operands.b_scale)[slice]);
     scales.slot_stride[slice] = blocks.of_slot();

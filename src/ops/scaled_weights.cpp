@@ -23,7 +23,7 @@ void read_weights(const Problem& problem, const Operands& operands, const RowOfW
   if (!problem.has_scaled_weights()) {
     return;
   }
-  const ScaleBlocks blocks = of_a ? problem.scales_of_a() : problem.scales_of_b(row.slice);
+  const ScaleBlocks blocks = problem.scales_of(row.weights, row.slice);
   const auto* scales =
       static_cast<const float*>((of_a ? operands.a_scale : operands.b_scale)[slice]);
   for (std::int64_t column = 0; column < count; ++column) {

@@ -20,7 +20,7 @@ class Scales {
         tensors_(evidence.tensors),
         role_(role),
         slice_(slice),
-        blocks_(of_a() ? problem_.scales_of_a() : problem_.scales_of_b(slice)) {}
+        blocks_(problem_.scales_of(role, slice)) {}
 
   [[nodiscard]] bool of_a() const { return role_ == Role::kAScale; }
   [[nodiscard]] std::int64_t rows() const {
@@ -35,7 +35,7 @@ class Scales {
     Scales first = *this;
     if (problem_.widths.front() > 0) {
       first.slice_ = 0;
-      first.blocks_ = of_a() ? problem_.scales_of_a() : problem_.scales_of_b(0);
+      first.blocks_ = problem_.scales_of(role_, 0);
     }
     return first;
   }

@@ -7,10 +7,6 @@
 namespace lora_bench {
 namespace {
 
-ScaleBlocks blocks_of(const Problem& problem, Role weights, std::int64_t slice) {
-  return weights == Role::kA ? problem.scales_of_a() : problem.scales_of_b(slice);
-}
-
 // Where the scale of an element lies among those of its slot, as the fault takes it.
 std::int64_t place_in_slot(const ScaleBlocks& blocks, const WeightsPlace& from, std::int64_t column,
                            Fault fault) {
@@ -56,7 +52,7 @@ void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace f
   if (fault == Fault::kWeightScaleOfNeighbour) {
     first.slot = (first.slot + 1) % problem.slots;
   }
-  const ScaleBlocks blocks = blocks_of(problem, first.weights, first.slice);
+  const ScaleBlocks blocks = problem.scales_of(first.weights, first.slice);
   const auto& addresses = of_a ? operands.a_scale : operands.b_scale;
   const void* const stored = addresses[static_cast<std::size_t>(first.slice)];
   for (std::int64_t begin = 0; begin < std::ssize(values); begin += pitch, ++first.row) {

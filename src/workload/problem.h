@@ -120,6 +120,10 @@ struct Problem {
   // Where the scale of a number of A or B lies, from the address of its slice's scales on.
   [[nodiscard]] ScaleBlocks scales_of_a() const;
   [[nodiscard]] ScaleBlocks scales_of_b(std::int64_t slice) const;
+  // The same of either: kA or kB, or the role of the scales themselves.
+  [[nodiscard]] ScaleBlocks scales_of(Role role, std::int64_t slice) const {
+    return role == Role::kA || role == Role::kAScale ? scales_of_a() : scales_of_b(slice);
+  }
   // Lanes of an adapter that hold numbers: its rank, or less where zeros lie behind them.
   [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const;
   // Whether an adapter does something to its rows though it has rank 0.

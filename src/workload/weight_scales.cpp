@@ -51,7 +51,7 @@ HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill
                        const std::function<std::int64_t(std::int64_t slot)>& lanes) {
   const bool of_a = operand.role == Role::kAScale;
   const Role weights = of_a ? Role::kA : Role::kB;
-  const ScaleBlocks blocks = of_a ? problem.scales_of_a() : problem.scales_of_b(operand.slice);
+  const ScaleBlocks blocks = problem.scales_of(weights, operand.slice);
   const RandomStream random(seed, stream_of(of_a ? Draw::kAScale : Draw::kBScale, operand.slice));
   std::vector<float> values(static_cast<std::size_t>(operand.elements),
                             std::numeric_limits<float>::quiet_NaN());
