@@ -95,9 +95,10 @@ void multiply_lanes(const Problem& problem, const Part& part, const Inputs& inpu
   read(problem.numbers.a, problem.a[at(lanes.slice)],
        (part.adapter * problem.max_rank + lanes.first) * k, lanes.count * k, lanes.a.data());
   if (!problem.a_scale.empty()) {
+    const std::int64_t all = problem.columns_of_scaled_a > 0 ? problem.columns_of_scaled_a : k;
     multiply_by_scales(problem,
-                       {problem.a_scale[at(lanes.slice)], part.adapter, problem.max_rank, k,
-                        lanes.first, lanes.count, k},
+                       {problem.a_scale[at(lanes.slice)], part.adapter, problem.max_rank, all,
+                        lanes.first, lanes.count, k, problem.first_of_a},
                        lanes.a);
   }
   lanes.value.resize(at(part.count() * lanes.count));

@@ -132,8 +132,11 @@ CutLora cut_lora(const Problem& whole, Run run) {
     part.problem.a[slice] = part.a.back().data();
   }
   if (whole.x != nullptr) {  // null of no rows
-    part.problem.x = static_cast<const std::byte*>(whole.x) + run.first * bytes;
+    part.problem.x =
+        static_cast<const std::byte*>(whole.x) + run.first * number_bytes(whole.numbers.x);
   }
+  part.problem.first_of_a = run.first;
+  part.problem.columns_of_scaled_a = whole.in_features;
   part.problem.in_features = run.count;
   return part;
 }

@@ -49,6 +49,9 @@ struct Problem {
   // so many rows and columns, row by row; 0: of all. A row is a lane of A or an output of B.
   std::vector<const float*> a_scale, b_scale;
   std::int64_t block_rows = 0, block_columns = 0;
+  // Of an A that is the columns of a wider one from `first_of_a` on, so many of which the scales
+  // are; 0: in_features.
+  std::int64_t first_of_a = 0, columns_of_scaled_a = 0;
   const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
   const void* y = nullptr;  // [tokens, y_stride] before the op
 };

@@ -78,7 +78,8 @@ void multiply_by_scales(const Problem& problem, const ScaledRows& at_rows, Buffe
     const float* of_row = of_adapter + block_of(at_rows.first + row, problem.block_rows) * across;
     double* numbers = values.data() + row * at_rows.columns;
     for (std::int64_t column = 0; column < at_rows.columns; ++column) {
-      numbers[column] *= static_cast<double>(of_row[block_of(column, problem.block_columns)]);
+      numbers[column] *= static_cast<double>(
+          of_row[block_of(at_rows.first_column + column, problem.block_columns)]);
     }
   }
 }

@@ -40,10 +40,12 @@ struct Roundoff {
 void read(Number number, const void* array, std::int64_t first, std::int64_t count, double* out);
 
 // Multiplies rows `first` ... `first + rows - 1` of one adapter, of which `values` has the first
-// `columns` elements each, with their scales. The adapter has so many rows and columns in all.
+// `columns` elements each from `first_column` on, with their scales. The adapter has so many rows
+// and columns in all.
 struct ScaledRows {
   const float* scales = nullptr;
   std::int64_t adapter = 0, all_rows = 0, all_columns = 0, first = 0, rows = 0, columns = 0;
+  std::int64_t first_column = 0;
 };
 void multiply_by_scales(const Problem& problem, const ScaledRows& at, Buffer& values);
 

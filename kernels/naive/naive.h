@@ -4,10 +4,9 @@
 
 #include "kernels/naive/naive_tuning.h"
 #include "kernels/params.h"
+#include "kernels/weight_number.h"
 
 namespace lora_bench::kernels {
-
-enum class WeightNumber : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
 
 // The storage of what one op reads and writes: x or y, the weights (A, or B and bias; beside a B of
 // eight bits a bias is as the rows) and h, which is kFp32 or as the rows.

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/dtype.cuh"
 #include "kernels/elements.cuh"
 #include "kernels/vocabulary/vocabulary.h"
@@ -23,6 +25,12 @@ __global__ void table_rows(const TableParams params) {
   }
 }
 
+__device__ inline float scale_of_lane(const LanesParams& params, std::int64_t slot,
+                                      std::int64_t lane, std::int64_t id) {
+  const std::int64_t down = slot * params.blocks_down + lane / params.block_lanes;
+  return params.a_scale[down * params.blocks_across + id / params.block_ids];
+}
+
 // Lanes above the rank, and rows without adapter, belong to nobody and stay as they are.
 template <typename T, typename H>
 __global__ void lanes_by_id(const LanesParams params) {
@@ -31,9 +39,13 @@ __global__ void lanes_by_id(const LanesParams params) {
     const std::int64_t lane = at % params.lanes;
     const std::int32_t slot = params.adapter_of_token[row];
     if (slot >= 0 && lane < params.rank[slot]) {
-      const std::int64_t from = (slot * params.vocabulary + params.ids[row]) * params.lanes + lane;
-      static_cast<H*>(params.h)[at] =
-          from_float<H>(to_float(static_cast<const T*>(params.a)[from]));
+      const std::int64_t id = params.ids[row];
+      const std::int64_t from = (slot * params.vocabulary + id) * params.lanes + lane;
+      float value = to_float(static_cast<const T*>(params.a)[from]);
+      if constexpr (kIsEightBits<T>) {
+        value *= scale_of_lane(params, slot, lane, id);
+      }
+      static_cast<H*>(params.h)[at] = from_float<H>(value);
     }
   }
 }
@@ -60,6 +72,21 @@ __global__ void cap_logits(const CapParams params) {
   }
 }
 
+template <typename T>
+cudaError_t launch_lanes_of(Number intermediate, const LanesParams& params, cudaStream_t stream) {
+  bool takes = true;
+  const auto launch = [&](auto element, unsigned blocks) {
+    using H = decltype(element);
+    if constexpr (kIsEightBits<T> || std::is_same_v<H, float> || std::is_same_v<H, T>) {
+      lanes_by_id<T, H><<<blocks, kElementThreads, 0, stream>>>(params);
+    } else {
+      takes = false;
+    }
+  };
+  const cudaError_t error = for_elements(intermediate, params.rows * params.lanes, launch);
+  return takes ? error : cudaErrorInvalidValue;
+}
+
 }  // namespace
 
 cudaError_t launch_table_rows(Number number, const TableParams& params, cudaStream_t stream) {
@@ -68,16 +95,21 @@ cudaError_t launch_table_rows(Number number, const TableParams& params, cudaStre
   });
 }
 
-cudaError_t launch_lanes_by_id(Number number, Number intermediate, const LanesParams& params,
+cudaError_t launch_lanes_by_id(WeightNumber number, Number intermediate, const LanesParams& params,
                                cudaStream_t stream) {
-  return for_elements(number, params.rows * params.lanes, [&](auto element, unsigned blocks) {
-    using T = decltype(element);
-    if (intermediate == Number::kFp32) {
-      lanes_by_id<T, float><<<blocks, kElementThreads, 0, stream>>>(params);
-    } else {
-      lanes_by_id<T, T><<<blocks, kElementThreads, 0, stream>>>(params);
-    }
-  });
+  switch (number) {
+    case WeightNumber::kFp32:
+      return launch_lanes_of<float>(intermediate, params, stream);
+    case WeightNumber::kBf16:
+      return launch_lanes_of<__nv_bfloat16>(intermediate, params, stream);
+    case WeightNumber::kFp16:
+      return launch_lanes_of<__half>(intermediate, params, stream);
+    case WeightNumber::kE4m3:
+      return launch_lanes_of<E4m3>(intermediate, params, stream);
+    case WeightNumber::kE5m2:
+      return launch_lanes_of<E5m2>(intermediate, params, stream);
+  }
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t launch_reorder_columns(Number number, const ReorderParams& params,

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/params.h"
+#include "kernels/weight_number.h"
 
 namespace lora_bench::kernels {
 
@@ -23,16 +24,20 @@ struct TableParams {
 [[nodiscard]] cudaError_t launch_table_rows(Number number, const TableParams& params,
                                             cudaStream_t stream);
 
-// h[row, lane] = a[slot, ids[row], lane] of the row's slot, for the lanes of its rank.
+// h[row, lane] = a[slot, ids[row], lane] of the row's slot, for the lanes of its rank; of eight
+// bits times the scale of its block.
 struct LanesParams {
-  const void* a = nullptr;  // [slots, vocabulary, lanes]
+  const void* a = nullptr;         // [slots, vocabulary, lanes]
+  const float* a_scale = nullptr;  // [slots, blocks_down, blocks_across], null: none
+  std::int64_t block_lanes = 1, block_ids = 1, blocks_down = 0, blocks_across = 0;
   const std::int32_t* ids = nullptr;
   const std::int32_t* adapter_of_token = nullptr;  // [rows], -1 = none
   const std::int32_t* rank = nullptr;              // [slots]
   void* h = nullptr;                               // [rows, lanes]
   std::int64_t rows = 0, vocabulary = 0, lanes = 0;
 };
-[[nodiscard]] cudaError_t launch_lanes_by_id(Number number, Number intermediate,
+// h is kFp32, as A, or beside an A of eight bits any; cudaErrorInvalidValue else.
+[[nodiscard]] cudaError_t launch_lanes_by_id(WeightNumber number, Number intermediate,
                                              const LanesParams& params, cudaStream_t stream);
 
 // to[row, order[column]] = from[row, column].

@@ -56,6 +56,8 @@ auto LayerEngine::buffers_of(SomePart& part) {
     all.push_back({"A", Use::kInput, &part.a[slice]});
     all.push_back({"B", Use::kInput, &part.b[slice]});
     all.push_back({"bias of the adapters", Use::kInput, &part.added[slice]});
+    all.push_back({"scales of A", Use::kInput, &part.a_scale[slice]});
+    all.push_back({"scales of B", Use::kInput, &part.b_scale[slice]});
   }
   return all;
 }
@@ -191,8 +193,8 @@ void LayerEngine::allocate_weights(Part& part) {
                   problem.base.max_rank * (problem.base.in_features + problem.room));
   part.bias =
       buffer(problem.base.dtype[Role::kBias], problem.adds_bias ? problem.base.max_rank : 0);
-  part.table_rows =
-      buffer(lora.dtype[Role::kA], lora.slots * problem.shard.extra.count * problem.base.max_rank);
+  part.table_rows = buffer(problem.base.dtype[Role::kA],
+                           lora.slots * problem.shard.extra.count * problem.base.max_rank);
   part.table_rows.clear();
   if (problem.shard.padding > 0) {
     part.w.clear();
@@ -217,6 +219,30 @@ void LayerEngine::allocate_weights(Part& part) {
     const void* const added = expand.bias ? part.added.back().data() : nullptr;
     part.lora.operands.bias.push_back(problem.expand ? nullptr : added);
     part.expand.operands.bias.push_back(added);
+  }
+  allocate_scales(part);
+}
+
+// As A and B lie, by themselves: empty where weights have no scales.
+void LayerEngine::allocate_scales(Part& part) {
+  const ShardProblem& problem = part.problem;
+  const Problem& lora = problem.lora;
+  const Problem& expand = problem.expand ? *problem.expand : lora;
+  const auto add = [&](const Problem& of, Role role, std::int64_t slice,
+                       std::vector<GuardedBuffer>& buffers) -> const void* {
+    const std::int64_t scales =
+        lora.has_scaled_weights() ? of.slots * of.scales_of(role, slice).of_slot() : 0;
+    buffers.emplace_back(part.place->uses.memory, bytes_of(of.dtype[role], scales));
+    buffers.back().clear();
+    return lora.has_scaled_weights() ? buffers.back().data() : nullptr;
+  };
+  for (std::int64_t slice = 0; slice < lora.slices(); ++slice) {
+    const void* const of_a = add(lora, Role::kAScale, slice, part.a_scale);
+    const void* const of_b = add(expand, Role::kBScale, slice, part.b_scale);
+    part.lora.operands.a_scale.push_back(of_a);
+    part.lora.operands.b_scale.push_back(problem.expand ? nullptr : of_b);
+    part.expand.operands.a_scale.push_back(nullptr);
+    part.expand.operands.b_scale.push_back(of_b);
   }
 }
 

@@ -151,8 +151,8 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
     }
   };
   const Dtype a_dtype = lora.dtype[Role::kA];
-  put(a_dtype, part.table_rows, part.problem.shard.extra.count, part.problem.base.max_rank,
-      weights.table_rows);
+  put(part.problem.base.dtype[Role::kA], part.table_rows, part.problem.shard.extra.count,
+      part.problem.base.max_rank, weights.table_rows);
   for (std::size_t i = 0; i < part.a.size(); ++i) {
     const std::optional<Matrix> a = weights.a.empty() ? std::nullopt : weights.a[i];
     if (part.problem.looks_up) {  // by id: the lanes of each lie together
@@ -166,6 +166,14 @@ void LayerEngine::write_slot(Part& part, std::int64_t slot, const AdapterWeights
     if (expand.bias) {
       put(expand.dtype[Role::kBias], part.added[i], 1, lora.widths[i],
           weights.bias.empty() ? std::nullopt : weights.bias[i]);
+    }
+    if (lora.has_scaled_weights()) {
+      const ScaleBlocks of_a = lora.scales_of_a();
+      const ScaleBlocks of_b = expand.scales_of_b(static_cast<std::int64_t>(i));
+      put(lora.dtype[Role::kAScale], part.a_scale[i], of_a.down, of_a.across,
+          weights.a_scale.empty() ? std::nullopt : weights.a_scale[i]);
+      put(lora.dtype[Role::kBScale], part.b_scale[i], of_b.down, of_b.across,
+          weights.b_scale.empty() ? std::nullopt : weights.b_scale[i]);
     }
   }
 }

@@ -105,6 +105,7 @@ class LayerEngine {
     GuardedBuffer ordered_y, order;
     GuardedBuffer table_rows;                // of each slot, which its adapter adds to a table
     std::vector<GuardedBuffer> a, b, added;  // one for each slice; what is added is a bias
+    std::vector<GuardedBuffer> a_scale, b_scale;
     Launched base, lora, expand;
     std::array<GuardedBuffer, 2> prepared_halves;  // of shrink and of expand by themselves
     GuardedBuffer fused;                           // workspace of a launch for both
@@ -139,6 +140,7 @@ class LayerEngine {
   void look_up_base(Part& part, Stream stream) const;
   static void look_up_lanes(const Part& part, Stream stream);
   void allocate_weights(Part& part);
+  static void allocate_scales(Part& part);
   // What the adapters' backend launches with weights that it may prepare: the part whole, an expand
   // after an exchange, and the halves of a part that makes both. Calls `act` with the problem, the
   // operands and the buffer of each.

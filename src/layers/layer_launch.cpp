@@ -117,10 +117,12 @@ Operands LayerEngine::operands_of_half(const Part& part, Op half) {
   if (half == Op::kShrink) {
     operands.y = nullptr;
     std::fill(operands.b.begin(), operands.b.end(), nullptr);
+    std::fill(operands.b_scale.begin(), operands.b_scale.end(), nullptr);
     std::fill(operands.bias.begin(), operands.bias.end(), nullptr);
   } else {
     operands.x = nullptr;
     std::fill(operands.a.begin(), operands.a.end(), nullptr);
+    std::fill(operands.a_scale.begin(), operands.a_scale.end(), nullptr);
   }
   return operands;
 }
@@ -143,6 +145,7 @@ void LayerEngine::launch_rest(const Part& part, Stream stream) {
   Operands operands = part.lora.operands;
   operands.x = nullptr;
   std::fill(operands.a.begin(), operands.a.end(), nullptr);
+  std::fill(operands.a_scale.begin(), operands.a_scale.end(), nullptr);
   use_plan(part.place->rest_plan, operands);
   part.place->uses.lora.launch(problem, operands, stream);
 }

@@ -28,7 +28,7 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
                 bool adds_bias, bool apart) {
   Problem base;
   base.op = Op::kShrink;
-  base.dtype = problem.lora.dtype;
+  base.dtype = problem.dtype_of_base();
   base.bias = adds_bias && problem.bias_in_product;
   base.dtype[Role::kH] = apart ? Dtype::kFp32 : problem.lora.dtype[Role::kY];
   base.add_inputs = false;
@@ -46,6 +46,10 @@ Problem base_of(const LayerProblem& problem, const Shard& shard, std::int64_t co
 }
 
 }  // namespace
+
+OperandDtypes LayerProblem::dtype_of_base() const {
+  return OperandDtypes(lora.dtype[Role::kX], lora.dtype[Role::kH]);
+}
 
 std::int64_t LayerProblem::columns() const { return sum(layer.widths); }
 
@@ -203,6 +207,7 @@ std::int64_t adapter_bytes(const Problem& lora) {
   for (const std::int32_t slot : lora.plan.active_ids) {
     ranks += slot < 0 ? 0 : lora.rank[static_cast<std::size_t>(slot)];
   }
+  // Scales are few beside the numbers that they are of.
   return ranks * (lora.slices() * lora.in_features * size_bytes(lora.dtype[Role::kA]) +
                   sum(lora.widths) * size_bytes(lora.dtype[Role::kB]));
 }
@@ -268,6 +273,12 @@ std::int64_t rank_in(const IndexRange& lanes, std::int64_t rank) {
 
 namespace {
 
+void cut_blocks(const ShardedLayer& layer, const Shard& shard, Problem& lora) {
+  const ScaleForm scales = scales_in_shard(layer, shard, lora.scale_form());
+  lora.block_rows = scales.rows;
+  lora.block_columns = scales.columns;
+}
+
 // The adapters' part as two ops, of which shrink makes the lanes of the shard.
 void part_halves(ShardProblem& part) {
   part.expand = half_of(part.lora, Op::kExpand);
@@ -307,6 +318,7 @@ ShardProblem shard_problem(const LayerProblem& problem, std::int64_t rank) {
   }
 
   part.lora = problem.lora;
+  cut_blocks(layer, shard, part.lora);
   part.lora.bias = problem.lora.bias && adds_adapter_bias(layer, rank);
   part.lora.in_features = shard.a_inputs.count;
   part.lora.x_stride = part.base.x_stride;

@@ -35,6 +35,8 @@ struct LayerProblem {
   }
   [[nodiscard]] bool caps() const { return soft_cap > 0 || logit_scale != 1; }
   [[nodiscard]] std::int64_t columns() const;  // of the whole y
+  // Of the base product: that of x for all, whatever A and B of the adapters have.
+  [[nodiscard]] OperandDtypes dtype_of_base() const;
   // Of layers that look up: the column of the whole W, and of A as the oracle has it, that an id of
   // a row stands for. Behind the vocabulary are the rows that each adapter adds, slot by slot.
   [[nodiscard]] std::int64_t whole_id(std::int64_t row, std::int64_t id) const;

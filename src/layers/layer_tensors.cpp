@@ -17,7 +17,7 @@ constexpr std::uint64_t kBaseSeed = 0x42415345;  // "BASE"
 Problem base_alone(const LayerProblem& problem, Op op, std::int64_t rank) {
   Problem base;
   base.op = op;
-  base.dtype = problem.lora.dtype;
+  base.dtype = problem.dtype_of_base();
   base.in_features = problem.lora.in_features;
   base.widths = {problem.columns()};
   base.bias = true;
@@ -37,7 +37,7 @@ Matrix matrix_of(HostTensor tensor, std::int64_t rows, std::int64_t columns) {
 }
 
 // A sum over K of one term is that term: enlarged by what the others would have brought, and by
-// a power of two, so that no bit is lost.
+// a power of two, so that no bit is lost. Of weights of eight bits it is their scales that are.
 void enlarge(Dtype dtype, std::int64_t in_features, std::vector<std::byte>& data) {
   const float factor = std::exp2(std::round(std::log2(std::sqrt(static_cast<float>(in_features)))));
   std::vector<float> numbers(data.size() / static_cast<std::size_t>(size_bytes(dtype)));
@@ -89,6 +89,14 @@ void take_added(const LayerProblem& problem, const LayerTensors& tensors, std::i
     kept.data.insert(kept.data.end(), own.data.begin(), own.data.end());
     a = transposed(kept);
   }
+  for (std::size_t i = 0; i < weights.a_scale.size(); ++i) {
+    const Matrix& a = *weights.a[i];
+    weights.a_scale[i] =
+        cut_scales(*weights.a_scale[i], {weights.scales.over(a.rows, problem.lora.in_features),
+                                         weights.scales.over(a.rows, a.columns),
+                                         {{0, a.rows}},
+                                         {{0, layer.in_features}, added}});
+  }
   weights.table_rows = columns(tensors.w, added);
 }
 
@@ -98,11 +106,22 @@ void put_behind(Matrix& to, const Matrix& from, std::int64_t Matrix::*grows) {
   to.data.insert(to.data.end(), from.data.begin(), from.data.end());
 }
 
+// The scales that the adapter of a slot has for a matrix of so many rows and columns.
+Matrix scales_of_slot(const Problem& lora, Role weights, std::size_t slice,
+                      const HostTensor& scales, std::int64_t slot, std::int64_t rows,
+                      std::int64_t columns) {
+  const ScaleBlocks all = lora.scales_of(weights, static_cast<std::int64_t>(slice));
+  const ScaleBlocks own = lora.scale_form().over(rows, columns);
+  return cut(MatrixView{scales.dtype, scales.data.data(), all.across}, {slot * all.down, own.down},
+             {0, own.across});
+}
+
 AdapterWeights of_each_block(const LayerProblem& problem, const LayerTensors& tensors,
                              std::int64_t slot) {
   const Problem& lora = problem.lora;
   const std::int64_t rank = lora.rank[static_cast<std::size_t>(slot)];
   AdapterWeights weights;
+  weights.scales = lora.scale_form();
   for (std::size_t slice = 0; slice < lora.widths.size(); ++slice) {
     const HostTensor& a = tensors.lora.a[slice];
     const HostTensor& b = tensors.lora.b[slice];
@@ -112,6 +131,10 @@ AdapterWeights of_each_block(const LayerProblem& problem, const LayerTensors& te
       weights.b.emplace_back();
       if (lora.bias) {
         weights.bias.emplace_back();
+      }
+      if (lora.has_scaled_weights()) {
+        weights.a_scale.emplace_back();
+        weights.b_scale.emplace_back();
       }
       continue;
     }
@@ -124,6 +147,12 @@ AdapterWeights of_each_block(const LayerProblem& problem, const LayerTensors& te
                                {slot * lora.max_rank, rank}, {0, lora.in_features}));
     weights.b.emplace_back(
         cut(MatrixView{b.dtype, b.data.data(), lora.max_rank}, {slot * width, width}, {0, rank}));
+    if (lora.has_scaled_weights()) {
+      weights.a_scale.emplace_back(scales_of_slot(
+          lora, Role::kA, slice, tensors.lora.a_scale[slice], slot, rank, lora.in_features));
+      weights.b_scale.emplace_back(
+          scales_of_slot(lora, Role::kB, slice, tensors.lora.b_scale[slice], slot, width, rank));
+    }
   }
   return weights;
 }
@@ -134,6 +163,12 @@ void hold_as_adapters_bring(const LayerProblem& problem, Tensors& lora) {
   for (std::size_t block = 0; block < problem.lora.widths.size(); ++block) {
     if (problem.first_of_pair(block) != block) {
       lora.a[block] = lora.a[problem.first_of_pair(block)];
+      if (problem.lora.has_scaled_weights()) {
+        lora.a_scale[block] = lora.a_scale[problem.first_of_pair(block)];
+      }
+      if (problem.lora.weights_scale == WeightsScale::kTensor) {
+        lora.b_scale[block] = lora.b_scale[problem.first_of_pair(block)];
+      }
     }
   }
   const std::int64_t lane_bytes = problem.lora.max_rank * size_bytes(problem.lora.dtype[Role::kB]);
@@ -165,7 +200,9 @@ LayerTensors draw_layer_tensors(const LayerProblem& problem, Fill fill, std::uin
     draw_ids(problem, seed, tensors);
     if (fill != Fill::kExact) {
       enlarge(tensors.w.dtype, problem.layer.in_features, tensors.w.data);
-      enlarge(problem.lora.dtype[Role::kA], problem.layer.in_features, tensors.lora.a.front().data);
+      HostTensor& enlarged =
+          (problem.lora.has_scaled_weights() ? tensors.lora.a_scale : tensors.lora.a).front();
+      enlarge(enlarged.dtype, problem.layer.in_features, enlarged.data);
     }
   }
   if (problem.base_bias) {
@@ -185,6 +222,7 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
     return weights;
   }
   AdapterWeights packed;
+  packed.scales = weights.scales;
   for (std::size_t block = 0; block < weights.b.size(); ++block) {
     if (problem.first_of_pair(block) == block) {
       packed.a.push_back(weights.a[block]);
@@ -192,9 +230,16 @@ AdapterWeights adapter_of(const LayerProblem& problem, const LayerTensors& tenso
       if (!weights.bias.empty()) {
         packed.bias.push_back(weights.bias[block]);
       }
+      if (weights.scales.any()) {
+        packed.a_scale.push_back(weights.a_scale[block]);
+        packed.b_scale.push_back(weights.b_scale[block]);
+      }
       continue;
     }
     put_behind(*packed.b.back(), *weights.b[block], &Matrix::rows);
+    if (weights.scales.any() && weights.scales.scale != WeightsScale::kTensor) {
+      put_behind(*packed.b_scale.back(), *weights.b_scale[block], &Matrix::rows);
+    }
     if (!weights.bias.empty()) {
       put_behind(*packed.bias.back(), *weights.bias[block], &Matrix::columns);
     }

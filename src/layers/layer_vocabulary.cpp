@@ -54,6 +54,8 @@ void LayerEngine::look_up_lanes(const Part& part, Stream stream) {
   const LanesById lanes{.dtype = lora.dtype[Role::kA],
                         .intermediate = lora.dtype[Role::kH],
                         .a = part.a.front().data(),
+                        .a_scale = static_cast<const float*>(part.lora.operands.a_scale.front()),
+                        .scales = lora.scales_of_a(),
                         .ids = static_cast<const std::int32_t*>(part.place->x.data()),
                         .adapter_of_token = part.lora.operands.adapter_of_token,
                         .rank = part.lora.operands.rank,

@@ -58,12 +58,12 @@ std::vector<IndexRange> outputs_of(const ShardedLayer& layer, std::int64_t rank)
   return ranges;
 }
 
-std::int64_t columns_of(const std::vector<IndexRange>& ranges) {
-  std::int64_t columns = 0;
+std::int64_t count_of(const std::vector<IndexRange>& ranges) {
+  std::int64_t count = 0;
   for (const IndexRange& range : ranges) {
-    columns += range.count;
+    count += range.count;
   }
-  return columns;
+  return count;
 }
 
 // All shards of a vocabulary are as wide as the first, and together a multiple of the unit.
@@ -73,8 +73,8 @@ std::int64_t padding_of(const ShardedLayer& layer, const std::vector<IndexRange>
     return 0;
   }
   const std::int64_t unit = std::lcm(layer.padding_unit, layer.tp);
-  const std::int64_t widest = columns_of(outputs_of(layer, 0)) * layer.tp;
-  return divide_up(widest, unit) * unit / layer.tp - columns_of(outputs);
+  const std::int64_t widest = count_of(outputs_of(layer, 0)) * layer.tp;
+  return divide_up(widest, unit) * unit / layer.tp - count_of(outputs);
 }
 
 void append_rows(Matrix& to, const Matrix& from) {
@@ -107,15 +107,24 @@ void check_pair(const Matrix& a, const Matrix& b, const ShardedLayer& layer) {
   }
 }
 
-// A pair, and its bias unless that is null, cut at the widths of blocks [first, end).
-void spread(const Matrix& a, const Matrix& b, const Matrix* bias, const ShardedLayer& layer,
+// A pair with its scales and its bias, where there are any, cut at the widths of blocks
+// [first, end).
+void spread(const AdapterWeights& given, std::size_t pair, const ShardedLayer& layer,
             std::size_t first, std::size_t end, AdapterWeights& to) {
+  const Matrix& a = *given.a[pair];
+  const Matrix& b = *given.b[pair];
+  const Matrix* const bias = given.bias.empty() || !given.bias[pair] ? nullptr : &*given.bias[pair];
   std::int64_t row = 0;
   for (std::size_t block = first; block < end; ++block) {
     to.a.emplace_back(a);
     to.b.emplace_back(cut(b, {row, layer.widths[block]}, {0, b.columns}));
     if (bias != nullptr) {
       to.bias.emplace_back(cut(*bias, {0, 1}, {row, layer.widths[block]}));
+    }
+    if (given.scales.any()) {
+      to.a_scale.emplace_back(*given.a_scale[pair]);
+      to.b_scale.emplace_back(
+          scales_of_rows(*given.b_scale[pair], given.scales, b, {row, layer.widths[block]}));
     }
     row += layer.widths[block];
   }
@@ -124,6 +133,7 @@ void spread(const Matrix& a, const Matrix& b, const Matrix* bias, const ShardedL
 // Pairs that cover one or more blocks each.
 AdapterWeights spread_over_blocks(const ShardedLayer& layer, const AdapterWeights& given) {
   AdapterWeights fitted;
+  fitted.scales = given.scales;
   std::size_t block = 0;
   for (std::size_t pair = 0; pair < given.b.size(); ++pair) {
     if (!given.b[pair]) {
@@ -144,9 +154,7 @@ AdapterWeights spread_over_blocks(const ShardedLayer& layer, const AdapterWeight
                       "the layer's are {}",
                       pair, rows, first, widths_text(layer.widths)));
     }
-    const Matrix* const bias =
-        given.bias.empty() || !given.bias[pair] ? nullptr : &*given.bias[pair];
-    spread(*given.a[pair], *given.b[pair], bias, layer, first, block, fitted);
+    spread(given, pair, layer, first, block, fitted);
   }
   const std::int64_t left =
       std::accumulate(layer.widths.begin() + static_cast<std::ptrdiff_t>(block), layer.widths.end(),
@@ -158,6 +166,8 @@ AdapterWeights spread_over_blocks(const ShardedLayer& layer, const AdapterWeight
   fitted.a.resize(layer.widths.size());
   fitted.b.resize(layer.widths.size());
   fitted.bias.resize(given.bias.empty() ? 0 : layer.widths.size());
+  fitted.a_scale.resize(given.scales.any() ? layer.widths.size() : 0);
+  fitted.b_scale.resize(fitted.a_scale.size());
   return fitted;
 }
 
@@ -319,6 +329,7 @@ AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
   if (!given.bias.empty() && given.bias.size() != given.b.size()) {
     throw UsageError(fmt::format("{} biases for {} B", given.bias.size(), given.b.size()));
   }
+  check_scales(given);
   if (takes_packed(layer.kind) && given.b.size() < wanted) {
     return spread_over_blocks(layer, given);
   }
@@ -338,8 +349,8 @@ AdapterWeights fit_weights(const ShardedLayer& layer, AdapterWeights given) {
 AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& whole,
                              std::int64_t rank) {
   const Shard shard = shard_of(layer, rank);
-  const bool joint = description_of(layer.kind).joint;
   AdapterWeights part;
+  part.scales = scales_in_shard(layer, shard, whole.scales);
   if (whole.table_rows) {
     part.table_rows = cut(*whole.table_rows, shard.extra, {0, whole.table_rows->columns});
   }
@@ -348,27 +359,39 @@ AdapterWeights shard_weights(const ShardedLayer& layer, const AdapterWeights& wh
     if (!whole.bias.empty()) {
       part.bias.emplace_back();
     }
+    if (whole.scales.any()) {
+      part.a_scale.emplace_back();
+      part.b_scale.emplace_back();
+    }
     if (!whole.a[i]) {
       part.a.emplace_back();
       part.b.emplace_back();
       continue;
     }
     const Matrix& b = *whole.b[i];
-    const std::int64_t first = std::min(shard.lanes.first, whole.a[i]->rows);
-    const IndexRange lanes{first, std::min(shard.lanes.count, whole.a[i]->rows - first)};
-    part.a.emplace_back(cut(*whole.a[i], lanes, shard.a_inputs));
+    const Matrix& a = *whole.a[i];
+    const std::int64_t first = std::min(shard.lanes.first, a.rows);
+    const IndexRange lanes{first, std::min(shard.lanes.count, a.rows - first)};
+    const std::vector<IndexRange> of_whole = rows_of_b(layer, shard, i);
+    part.a.emplace_back(cut(a, lanes, shard.a_inputs));
     Matrix rows{b.dtype, 0, b.columns, {}};
     Matrix of_bias{b.dtype, 1, 0, {}};
-    std::int64_t block_start = 0;
-    for (std::size_t block = joint ? 0 : i; block < (joint ? shard.b_rows.size() : i + 1);
-         ++block) {
-      const IndexRange& range = shard.b_rows[block];
-      const IndexRange of_whole{block_start + range.first, range.count};
-      append_rows(rows, cut(b, of_whole, {0, b.columns}));
+    for (const IndexRange& range : of_whole) {
+      append_rows(rows, cut(b, range, {0, b.columns}));
       if (bias != nullptr) {
-        append_columns(of_bias, cut(*bias, {0, 1}, of_whole));
+        append_columns(of_bias, cut(*bias, {0, 1}, range));
       }
-      block_start += layer.widths[block];
+    }
+    if (whole.scales.any()) {
+      const auto scales_of = [&](const Matrix& matrix, std::vector<IndexRange> of_rows,
+                                 IndexRange columns) {
+        return ScalesOfPart{whole.scales.over(matrix.rows, matrix.columns),
+                            part.scales.over(count_of(of_rows), columns.count),
+                            std::move(of_rows),
+                            {columns}};
+      };
+      part.a_scale.back() = cut_scales(*whole.a_scale[i], scales_of(a, {lanes}, shard.a_inputs));
+      part.b_scale.back() = cut_scales(*whole.b_scale[i], scales_of(b, of_whole, {0, b.columns}));
     }
     part.b.emplace_back(std::move(rows));
     if (bias != nullptr && adds_adapter_bias(layer, rank)) {

@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "layers/layer_kind.h"
+#include "workload/problem.h"
 
 namespace lora_bench {
 
@@ -92,10 +93,35 @@ struct AdapterWeights {
   std::vector<std::optional<Matrix>> a, b;
   std::vector<std::optional<Matrix>> bias = {};  // [1, N] beside each B; none without
   std::optional<Matrix> table_rows = {};         // [extra, N] of an embedding with added vocabulary
+  // Of eight bits, else none: beside each A and B its scales, [down, across] as the form has them.
+  std::vector<std::optional<Matrix>> a_scale = {}, b_scale = {};
+  ScaleForm scales = {};
 };
 
 // Whether adapters may bring fewer pairs than the layer has blocks, each for several.
 [[nodiscard]] bool takes_packed(LayerKind kind);
+
+// How scales lie in a shard. Blocks that a cut goes through are smaller there, so that each lies in
+// one of the whole, whose scale it has: the largest that divide the block and whose limits are at
+// the cuts, for A and B alike.
+[[nodiscard]] ScaleForm scales_in_shard(const ShardedLayer& layer, const Shard& shard,
+                                        const ScaleForm& whole);
+
+// Scales of a part of a matrix that is made of runs of the rows and of the columns of a whole one.
+struct ScalesOfPart {
+  ScaleBlocks whole, part;
+  std::vector<IndexRange> rows, columns;
+};
+[[nodiscard]] Matrix cut_scales(const Matrix& scales, const ScalesOfPart& cut);
+// Of a pair, which rows of its whole B a shard has, in turn.
+[[nodiscard]] std::vector<IndexRange> rows_of_b(const ShardedLayer& layer, const Shard& shard,
+                                                std::size_t pair);
+// Those of one output of a B that covers several. Throws UsageError where a block goes over from
+// the one before.
+[[nodiscard]] Matrix scales_of_rows(const Matrix& scales, const ScaleForm& form, const Matrix& b,
+                                    IndexRange rows);
+// Throws UsageError where an A or B has no scales, or not as many as the form asks for.
+void check_scales(const AdapterWeights& given);
 
 // The weights as the kind stores them: one A and B in all for joint kinds, else one for each block.
 // For kinds that take packed pairs a joint one, or pairs that cover several blocks each, are cut by

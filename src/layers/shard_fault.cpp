@@ -194,6 +194,57 @@ Fault packed_fault(const Case& spec) {
   return std::nullopt;
 }
 
+// Of scales by blocks, which outputs that a packed pair covers and what an adapter adds to a
+// vocabulary begin with a block of their own.
+Fault undivided_blocks_fault(const Case& spec, const ScaleForm& scales) {
+  const auto fault = [](std::string what, const char* allowed) {
+    return SettingFault{"weights.block", std::move(what), allowed};
+  };
+  const std::int64_t extra = spec.setup.extra_vocabulary;
+  if (extra > 0 && (spec.layer.in_features % scales.columns != 0 || extra % scales.columns != 0)) {
+    return fault(fmt::format("blocks of {} columns of A do not end with the vocabulary of {} and "
+                             "with the {} rows that each adapter adds to it",
+                             scales.columns, spec.layer.in_features, extra),
+                 "columns that divide both");
+  }
+  std::size_t block = 0;
+  for (const std::int64_t covered : spec.setup.packed) {
+    for (std::int64_t i = 0; i < covered; ++i, ++block) {
+      if (i + 1 < covered && spec.layer.widths[block] % scales.rows != 0) {
+        return fault(fmt::format("a block of {} outputs goes over from output {} of width {}, into "
+                                 "the next that layer.packed gives the same B",
+                                 scales.rows, block, spec.layer.widths[block]),
+                     "rows that divide the widths, or one pair for each output");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// Of scales by blocks, where shards cut these so small that nothing is gained by eight bits.
+Fault scales_fault(const Case& spec, const ShardedLayer& layer) {
+  if (spec.weights.scale != WeightsScale::kBlock || spec.weights.block.size() != 2) {
+    return std::nullopt;  // a block that is none is told of elsewhere
+  }
+  const ScaleForm whole = scale_form_of(spec);
+  if (Fault fault = undivided_blocks_fault(spec, whole)) {
+    return fault;
+  }
+  constexpr std::int64_t kLeastBlock = 4;  // numbers of eight bits, as large as a scale
+  for (std::int64_t rank = 0; rank < layer.tp; ++rank) {
+    const ScaleForm part = scales_in_shard(layer, shard_of(layer, rank), whole);
+    if (!(part == whole) && part.rows * part.columns < kLeastBlock) {
+      return SettingFault{
+          "weights.block",
+          fmt::format("tp {} cuts blocks of {} x {} at places that leave such of {} x {}, which "
+                      "have more bytes of scales than of weights",
+                      layer.tp, whole.rows, whole.columns, part.rows, part.columns),
+          "rows and columns that divide what a shard has, another layer.tp, or scales by channel"};
+    }
+  }
+  return std::nullopt;
+}
+
 // Each of what would do alone, the nearest first.
 std::string remedies(const ShardedLayer& layer, const std::string& nearest) {
   std::vector<std::string> all;
@@ -233,6 +284,7 @@ Fault layer_fault(const Case& spec) {
   Fault fault = fault_of(layer);
   fault = fault ? fault : missing_fault(spec);
   fault = fault ? fault : packed_fault(spec);
+  fault = fault ? fault : scales_fault(spec, layer);
   if (!fault) {
     return overlap_fault(layer, spec.setup.comm, spec.setup.overlap);
   }

@@ -17,8 +17,11 @@ constexpr std::uint64_t kOtherRowStream = 1ULL << 19;
 constexpr std::uint64_t kOtherIdStream = 1ULL << 20;
 constexpr std::uint64_t kOtherLaneStream = 1ULL << 21;
 constexpr std::int64_t kRowsOfOthers = 2;
-// How much larger than any other a changed number of lanes that are looked up is.
+// How much larger than any other a changed number of lanes that are looked up is, where the format
+// holds that.
 constexpr float kLaneFactor = 16;
+// What scales of A and of B are multiplied with: one that is forgotten shows, as do both.
+constexpr float kOtherScaleOfA = -0.5F, kOtherScaleOfB = 1.5F;
 
 // Reverses the order of `count` groups of elements.
 void turn(HostTensor& tensor, std::int64_t first, std::int64_t count, std::int64_t elements) {
@@ -37,6 +40,8 @@ class OtherNumbers {
         tensors_(tensors),
         ids_(tensors.ids),
         scales_(tensors.lora.scale),
+        a_scale_(tensors.lora.a_scale),
+        b_scale_(tensors.lora.b_scale),
         secret_(secret),
         looks_up_(description_of(problem.layer.kind).looks_up) {}
 
@@ -55,6 +60,12 @@ class OtherNumbers {
 
   // Every scale, in `problem` too.
   void change_scales(Problem& problem) { lora_bench::change_scales(problem, tensors_.lora); }
+
+  // Those of weights of eight bits.
+  void change_weight_scales() {
+    multiply(tensors_.lora.a_scale, kOtherScaleOfA);
+    multiply(tensors_.lora.b_scale, kOtherScaleOfB);
+  }
 
   // All of x and every adapter in use.
   void change_all() {
@@ -78,11 +89,22 @@ class OtherNumbers {
     replaced_.clear();
     tensors_.ids = ids_;
     tensors_.lora.scale = scales_;
+    tensors_.lora.a_scale = a_scale_;
+    tensors_.lora.b_scale = b_scale_;
   }
 
  private:
   [[nodiscard]] SmallChange small_change(const std::vector<std::int64_t>& rows) {
     return {problem_.lora, 0, rows, secret_, &replaced_};
+  }
+
+  static void multiply(std::vector<HostTensor>& scales, float factor) {
+    for (HostTensor& of_slice : scales) {
+      for (std::int64_t i = 0; i < of_slice.elements; ++i) {
+        store(of_slice.dtype, of_slice.data.data(), i,
+              factor * load(of_slice.dtype, of_slice.data.data(), i));
+      }
+    }
   }
 
   void replace_by(HostTensor& tensor, std::int64_t index, float value) {
@@ -104,8 +126,11 @@ class OtherNumbers {
       for (std::int64_t lane = 0; lane < rank; ++lane) {
         largest = std::max(largest, std::fabs(load(a.dtype, a.data.data(), place(lane))));
       }
-      replace_by(a, place(drawn_below(secret_, kOtherLaneStream, row, rank)),
-                 -kLaneFactor * largest);
+      const std::int64_t changed = place(drawn_below(secret_, kOtherLaneStream, row, rank));
+      const float most = static_cast<float>(largest_finite(a.dtype));
+      replace_by(a, changed,
+                 std::copysign(std::min(kLaneFactor * largest, most),
+                               -load(a.dtype, a.data.data(), changed)));
     }
   }
 
@@ -146,6 +171,7 @@ class OtherNumbers {
   LayerTensors& tensors_;
   const std::vector<std::int32_t> ids_;
   const std::vector<float> scales_;
+  const std::vector<HostTensor> a_scale_, b_scale_;
   std::uint64_t secret_;
   bool looks_up_;
   bool all_changed_ = false;
@@ -187,6 +213,11 @@ class LayerWithOthers {
       numbers_.change_scales(other.lora);
       load_adapters();
       wrong = look_and_put_back("other scales", other, few);
+    }
+    if (wrong.empty() && problem_.lora.has_scaled_weights()) {
+      numbers_.change_weight_scales();
+      load_adapters();
+      wrong = look_and_put_back("other scales of weights", problem_, few);
     }
     if (wrong.empty()) {
       numbers_.change_all();

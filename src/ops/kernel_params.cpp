@@ -35,6 +35,22 @@ kernels::Number kernel_number(Dtype dtype) {
   }
 }
 
+kernels::WeightNumber weight_number(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFp32:
+      return kernels::WeightNumber::kFp32;
+    case Dtype::kBf16:
+      return kernels::WeightNumber::kBf16;
+    case Dtype::kFp16:
+      return kernels::WeightNumber::kFp16;
+    case Dtype::kE4m3:
+      return kernels::WeightNumber::kE4m3;
+    case Dtype::kE5m2:
+      return kernels::WeightNumber::kE5m2;
+  }
+  throw std::logic_error("dtype outside the enumeration");
+}
+
 Support kernels_take(const Problem& problem) {
   if (const Support semantics = takes_semantics(problem, kAllSemantics); !semantics.yes) {
     return semantics;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/params.h"
+#include "kernels/weight_number.h"
 #include "ops/backend.h"
 
 namespace lora_bench {
@@ -12,6 +13,8 @@ namespace lora_bench {
 
 // Throws CaseError for a dtype that no kernel takes.
 [[nodiscard]] kernels::Number kernel_number(Dtype dtype);
+// Of A and B.
+[[nodiscard]] kernels::WeightNumber weight_number(Dtype dtype);
 
 // What every kernel family refuses alike: dtypes, intermediates, too many slices.
 [[nodiscard]] Support kernels_take(const Problem& problem);

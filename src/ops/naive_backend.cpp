@@ -24,22 +24,6 @@ kernels::NaiveStrides strides_of(const Problem& problem) {
           .packed = problem.packed()};
 }
 
-kernels::WeightNumber weight_number(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kFp32:
-      return kernels::WeightNumber::kFp32;
-    case Dtype::kBf16:
-      return kernels::WeightNumber::kBf16;
-    case Dtype::kFp16:
-      return kernels::WeightNumber::kFp16;
-    case Dtype::kE4m3:
-      return kernels::WeightNumber::kE4m3;
-    case Dtype::kE5m2:
-      return kernels::WeightNumber::kE5m2;
-  }
-  throw std::logic_error("dtype outside the enumeration");
-}
-
 kernels::NaiveScales scales_of(const Problem& problem, const Operands& operands, Role weights) {
   kernels::NaiveScales scales;
   for (std::size_t slice = 0; slice < problem.widths.size() && problem.has_scaled_weights();

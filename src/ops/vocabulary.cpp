@@ -44,8 +44,10 @@ void read_lanes_here(const LanesById& lanes) {
     const std::int32_t slot = lanes.adapter_of_token[row];
     for (std::int64_t lane = 0; slot >= 0 && lane < lanes.rank[slot]; ++lane) {
       const std::int64_t from = (slot * lanes.vocabulary + lanes.ids[row]) * lanes.lanes + lane;
+      const float scale =
+          lanes.a_scale == nullptr ? 1 : lanes.a_scale[lanes.scales.at(slot, lane, lanes.ids[row])];
       store(lanes.intermediate, lanes.h, row * lanes.lanes + lane,
-            load(lanes.dtype, lanes.a, from));
+            load(lanes.dtype, lanes.a, from) * scale);
     }
   }
 }
@@ -90,11 +92,12 @@ void launch_table(const TableRows& rows, Stream stream) {
 }
 
 void launch_lanes(const LanesById& lanes, Stream stream) {
-  LORA_BENCH_CUDA_CHECK(
-      kernels::launch_lanes_by_id(kernel_number(lanes.dtype), kernel_number(lanes.intermediate),
-                                  {lanes.a, lanes.ids, lanes.adapter_of_token, lanes.rank, lanes.h,
-                                   lanes.rows, lanes.vocabulary, lanes.lanes},
-                                  cuda_stream(stream)));
+  LORA_BENCH_CUDA_CHECK(kernels::launch_lanes_by_id(
+      weight_number(lanes.dtype), kernel_number(lanes.intermediate),
+      {lanes.a, lanes.a_scale, lanes.scales.rows, lanes.scales.columns, lanes.scales.down,
+       lanes.scales.across, lanes.ids, lanes.adapter_of_token, lanes.rank, lanes.h, lanes.rows,
+       lanes.vocabulary, lanes.lanes},
+      cuda_stream(stream)));
 }
 
 void launch_reorder(const ReorderedColumns& columns, Stream stream) {

@@ -4,6 +4,7 @@
 
 #include "core/dtype.h"
 #include "ops/backend.h"
+#include "workload/problem.h"
 
 namespace lora_bench {
 
@@ -27,10 +28,13 @@ struct TableRows {
 };
 void read_table(Space space, const TableRows& rows, Stream stream);
 
-// h[row, lane] = a[slot, ids[row], lane] of the row's slot, for the lanes of its rank.
+// h[row, lane] = a[slot, ids[row], lane] of the row's slot, for the lanes of its rank; of eight
+// bits times its scale.
 struct LanesById {
   Dtype dtype = Dtype::kBf16, intermediate = Dtype::kFp32;
-  const void* a = nullptr;  // [slots, vocabulary, lanes]
+  const void* a = nullptr;         // [slots, vocabulary, lanes]
+  const float* a_scale = nullptr;  // [slots, down, across], whose rows are lanes; null: none
+  ScaleBlocks scales = {};
   const std::int32_t* ids = nullptr;
   const std::int32_t* adapter_of_token = nullptr;
   const std::int32_t* rank = nullptr;

@@ -42,14 +42,11 @@ std::vector<Field> fields_of_op() {
 
 std::vector<Field> fields_of_eight_bits() {
   const auto weights = [](auto of_weights) { return at(&Case::weights, of_weights); };
-  const std::string not_of_layers = "op linear";
   return {
       field_of(
           "weights.dtype", "word", weights(&WeightsSpec::dtype), "e4m3, e5m2",
           "storage of A and B in eight bits, each number times a scale; bias stays as `dtype`",
-          {.fallback = "none: as `adapters.dtype`, without scales",
-           .instead_of_layer = not_of_layers,
-           .of_products = true},
+          {.fallback = "none: as `adapters.dtype`, without scales", .of_products = true},
           [](const Reader& reader, std::optional<Dtype>& target, FieldContext&) {
             Dtype chosen = Dtype::kE4m3;
             reader.choice(chosen, {"e4m3", "e5m2"});
@@ -61,13 +58,12 @@ std::vector<Field> fields_of_eight_bits() {
       choice("weights.scale", weights(&WeightsSpec::scale),
              "which numbers of an adapter's A, and of its B, have a scale together: all of a "
              "slice, a lane of A and an output of B, or a block",
-             {.fallback = "channel", .instead_of_layer = not_of_layers, .of_products = true},
-             {"tensor", "channel", "block"}),
+             {.fallback = "channel", .of_products = true}, {"tensor", "channel", "block"}),
       field_of(
           "weights.block", "list", weights(&WeightsSpec::block),
           fmt::format("two integers from 1 to {}", kMaxFeatures),
           "of scale block: lanes and input features of a block of A, outputs and lanes of one of B",
-          {.fallback = "[128, 128]", .instead_of_layer = not_of_layers, .of_products = true},
+          {.fallback = "[128, 128]", .of_products = true},
           [](const Reader& reader, std::vector<std::int64_t>& target, FieldContext&) {
             reader.integers(target, 1, kMaxFeatures);
           },

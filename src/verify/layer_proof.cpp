@@ -16,6 +16,9 @@ reference::Layer oracle_layer(const LayerProblem& problem, const LayerTensors& t
   reference::Problem lora = oracle_problem(problem.lora, tensors.lora);
   for (std::size_t block = 0; block < lora.a.size(); ++block) {
     lora.a[block] = lora.a[problem.first_of_pair(block)];
+    if (problem.lora.has_scaled_weights()) {
+      lora.a_scale[block] = lora.a_scale[problem.first_of_pair(block)];
+    }
   }
   return {std::move(lora),
           tensors.w.data.data(),

@@ -311,22 +311,6 @@ void draw_semantics(Dice dice, Case& spec) {
   spec.shrink_adds = spec.op == Op::kShrink && dice.one_in(4);
 }
 
-// Weights of eight bits; from numbers of its own, as make_vast.
-void draw_weights(Dice dice, Case& spec) {
-  if (!dice.one_in(4)) {
-    return;
-  }
-  WeightsSpec& weights = spec.weights;
-  spec.adapters.dtype.reset();
-  weights.dtype = dice.coin() ? Dtype::kE4m3 : Dtype::kE5m2;
-  weights.scale =
-      dice.one_of(std::array{WeightsScale::kTensor, WeightsScale::kChannel, WeightsScale::kBlock});
-  if (weights.scale == WeightsScale::kBlock) {
-    constexpr std::array<std::int64_t, 6> kSizes{1, 5, 8, 32, 128, 200};
-    weights.block = {dice.one_of(kSizes), dice.one_of(kSizes)};
-  }
-}
-
 // Zero, or a stride that leaves a gap behind what a row has.
 std::int64_t random_stride(Dice& dice, std::int64_t least) {
   return dice.coin() ? 0 : least + dice.one_of(std::array<std::int64_t, 5>{0, 1, 5, 8, 64});
@@ -404,7 +388,7 @@ Case random_case(std::uint64_t seed, std::uint64_t index) {
   draw_limits({seed, index, kLimitsStream}, spec);
   draw_plan_form({seed, index, kPlanFormStream}, spec);
   draw_semantics({seed, index, kSemanticsStream}, spec);
-  draw_weights({seed, index, kWeightsStream}, spec);
+  draw_weights({seed, index, kWeightsStream}, spec);  // from numbers of its own, as make_vast
   draw_layout({seed, index, kLayoutStream}, spec);
   if (Dice padding(seed, index, kPaddingStream); padding.one_in(8)) {
     spec.adapters.padding = Padding::kZeros;

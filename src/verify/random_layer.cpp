@@ -13,6 +13,7 @@ namespace lora_bench {
 namespace {
 
 constexpr std::uint64_t kLayerStream = 0x6c617965ULL << 32;
+constexpr std::uint64_t kWeightsOfLayerStream = 0x776c6179ULL << 32;
 
 // Products of a base in all its shards, so that hundreds of cases take seconds.
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 20;
@@ -172,6 +173,11 @@ Case random_layer_case(std::uint64_t seed, std::uint64_t index) {
   spec.batch = random_batch(dice);
   make_cheap(spec);
   draw_who_uses_what(dice, spec, false);
+  draw_weights({seed, index, kWeightsOfLayerStream}, spec);
+  if (spec.weights.scale == WeightsScale::kBlock && layer_fault(spec)) {
+    spec.weights.scale = WeightsScale::kChannel;
+    spec.weights.block.clear();
+  }
   spec.layer.x_stride = spec.layer.in_features;
   spec.layer.y_stride = columns_of(spec.layer);
   spec.seed = seed + index;

@@ -69,6 +69,21 @@ std::int64_t tokens_of(const Case& spec) {
   return std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
 }
 
+void draw_weights(Dice dice, Case& spec) {
+  if (!dice.one_in(4)) {
+    return;
+  }
+  WeightsSpec& weights = spec.weights;
+  spec.adapters.dtype.reset();
+  weights.dtype = dice.coin() ? Dtype::kE4m3 : Dtype::kE5m2;
+  weights.scale =
+      dice.one_of(std::array{WeightsScale::kTensor, WeightsScale::kChannel, WeightsScale::kBlock});
+  if (weights.scale == WeightsScale::kBlock) {
+    constexpr std::array<std::int64_t, 6> kSizes{1, 5, 8, 32, 128, 200};
+    weights.block = {dice.one_of(kSizes), dice.one_of(kSizes)};
+  }
+}
+
 void draw_who_uses_what(Dice& dice, Case& spec, bool far) {
   const std::int64_t slots = spec.adapters.slots;
   spec.skew = random_law(dice, slots);

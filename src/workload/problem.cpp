@@ -47,6 +47,15 @@ std::int64_t gap_of(std::int64_t stride, std::int64_t dense) {
 
 }  // namespace
 
+ScaleForm scale_form_of(const Case& spec) {
+  const WeightsSpec& weights = spec.weights;
+  if (!weights.dtype) {
+    return {};
+  }
+  const bool blocks = weights.scale == WeightsScale::kBlock;
+  return {weights.scale, blocks ? weights.block.at(0) : 0, blocks ? weights.block.at(1) : 0};
+}
+
 Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters) {
   const LayerShape& layer = spec.layer;
   const std::int64_t columns =
@@ -59,12 +68,11 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   }
   if (spec.weights.dtype) {
     problem.dtype[Role::kA] = problem.dtype[Role::kB] = *spec.weights.dtype;
-    problem.weights_scale = spec.weights.scale;
   }
-  if (problem.weights_scale == WeightsScale::kBlock) {
-    problem.block_rows = spec.weights.block.at(0);
-    problem.block_columns = spec.weights.block.at(1);
-  }
+  const ScaleForm scales = scale_form_of(spec);
+  problem.weights_scale = scales.scale;
+  problem.block_rows = scales.rows;
+  problem.block_columns = scales.columns;
   problem.scale_at = spec.scale_at;
   problem.add_inputs = spec.add_inputs;
   problem.idle_rows = spec.idle_rows;
@@ -125,30 +133,24 @@ std::int64_t Problem::own_lanes(std::int64_t slot) const {
   return own_rank.empty() ? rank[at] : std::min(rank[at], own_rank[at]);
 }
 
-namespace {
-
-// Of a matrix of so many rows and columns; of none an empty one has one block.
-ScaleBlocks blocks_of(const Problem& problem, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t all_rows = std::max<std::int64_t>(rows, 1);
-  const std::int64_t all_columns = std::max<std::int64_t>(columns, 1);
-  ScaleBlocks blocks{all_rows, all_columns, 0, 0};
-  if (problem.weights_scale == WeightsScale::kChannel) {
+ScaleBlocks ScaleForm::over(std::int64_t all_rows, std::int64_t all_columns) const {
+  ScaleBlocks blocks{std::max<std::int64_t>(all_rows, 1), std::max<std::int64_t>(all_columns, 1), 0,
+                     0};
+  if (scale == WeightsScale::kChannel) {
     blocks.rows = 1;
-  } else if (problem.weights_scale == WeightsScale::kBlock) {
-    blocks.rows = problem.block_rows;
-    blocks.columns = problem.block_columns;
+  } else if (scale == WeightsScale::kBlock) {
+    blocks.rows = rows;
+    blocks.columns = columns;
   }
-  blocks.down = (rows + blocks.rows - 1) / blocks.rows;
-  blocks.across = (columns + blocks.columns - 1) / blocks.columns;
+  blocks.down = (all_rows + blocks.rows - 1) / blocks.rows;
+  blocks.across = (all_columns + blocks.columns - 1) / blocks.columns;
   return blocks;
 }
 
-}  // namespace
-
-ScaleBlocks Problem::scales_of_a() const { return blocks_of(*this, max_rank, in_features); }
+ScaleBlocks Problem::scales_of_a() const { return scale_form().over(max_rank, in_features); }
 
 ScaleBlocks Problem::scales_of_b(std::int64_t slice) const {
-  return blocks_of(*this, widths[static_cast<std::size_t>(slice)], max_rank);
+  return scale_form().over(widths[static_cast<std::size_t>(slice)], max_rank);
 }
 
 bool OperandDtypes::alike() const {

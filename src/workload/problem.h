@@ -68,6 +68,18 @@ struct ScaleBlocks {
   }
 };
 
+// Which numbers of a matrix of weights have a scale together; of scale block the rows and columns
+// of a block.
+struct ScaleForm {
+  WeightsScale scale = WeightsScale::kNone;
+  std::int64_t rows = 0, columns = 0;
+
+  [[nodiscard]] bool any() const { return scale != WeightsScale::kNone; }
+  // Of a matrix of so many rows and columns; of none an empty one has one block.
+  [[nodiscard]] ScaleBlocks over(std::int64_t all_rows, std::int64_t all_columns) const;
+  [[nodiscard]] bool operator==(const ScaleForm&) const = default;
+};
+
 // Everything about one step that is not an address: what a backend needs to say whether it can do
 // it, how, and with how much workspace. Sizes are elements, never bytes.
 struct Problem {
@@ -117,6 +129,7 @@ struct Problem {
   [[nodiscard]] Dtype dtype_of_cast() const {
     return dtype[has_scaled_weights() ? Role::kY : Role::kB];
   }
+  [[nodiscard]] ScaleForm scale_form() const { return {weights_scale, block_rows, block_columns}; }
   // Where the scale of a number of A or B lies, from the address of its slice's scales on.
   [[nodiscard]] ScaleBlocks scales_of_a() const;
   [[nodiscard]] ScaleBlocks scales_of_b(std::int64_t slice) const;
@@ -199,6 +212,9 @@ struct Problem {
   }
   [[nodiscard]] bool operator==(const Problem&) const = default;
 };
+
+// How the scales of a case's weights lie.
+[[nodiscard]] ScaleForm scale_form_of(const Case& spec);
 
 [[nodiscard]] Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters);
 // Of the batch and the adapters that the case draws.

@@ -46,6 +46,24 @@ TEST_CASE("what shards exchange, look up, reorder and cap is right on the device
   }
 }
 
+TEST_CASE("weights of eight bits are right in every kind of layer on the device") {
+  int turn = 0;
+  for (const LayerProblem& plain : all_layers()) {
+    const bool looks_up = description_of(plain.layer.kind).looks_up;
+    if (plain.layer.tp > (looks_up ? 4 : 2)) {
+      continue;
+    }
+    LayerProblem problem = plain;
+    const Dtype dtype = dtype_in_turn(++turn);
+    problem.lora.dtype = OperandDtypes(dtype, turn % 2 == 0 ? dtype : Dtype::kFp32);
+    problem.bias_in_product = true;
+    for (const ScaleForm& form :
+         {ScaleForm{WeightsScale::kChannel, 0, 0}, ScaleForm{WeightsScale::kBlock, 6, 20}}) {
+      check_proved(with_eight_bits(problem, form, turn % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2));
+    }
+  }
+}
+
 TEST_CASE("rows that adapters add to a table are read on the device") {
   for (const std::int64_t tp : {1, 4}) {
     ShardedLayer layer = layer_of(LayerKind::kVocabEmbedding, tp, false);

@@ -46,6 +46,16 @@ inline LayerProblem layer_problem(const ShardedLayer& layer, Dtype dtype = Dtype
   return make_layer_problem(layer, lora);
 }
 
+// The same whose adapters have weights of eight bits.
+inline LayerProblem with_eight_bits(LayerProblem problem, const ScaleForm& scales,
+                                    Dtype dtype = Dtype::kE4m3) {
+  problem.lora.dtype[Role::kA] = problem.lora.dtype[Role::kB] = dtype;
+  problem.lora.weights_scale = scales.scale;
+  problem.lora.block_rows = scales.rows;
+  problem.lora.block_columns = scales.columns;
+  return problem;
+}
+
 // A layer of so many rows, of adapters in turn and of none, whose base product adds the bias.
 inline LayerProblem few_rows(LayerKind kind, std::int64_t in_features,
                              const std::vector<std::int64_t>& widths, std::int64_t tokens) {
