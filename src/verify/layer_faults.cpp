@@ -15,7 +15,7 @@ namespace {
 
 using F = LayerFault;
 
-constexpr std::array<LayerFaultDoc, 52> kDocs{{
+constexpr std::array<LayerFaultDoc, 57> kDocs{{
     {F::kBiasForgotten, "bias-forgotten", "the base's bias is missing", "design"},
     {F::kBiasInEveryTerm, "bias-in-every-term", "every term of a sum has the base's bias",
      "design"},
@@ -112,6 +112,16 @@ constexpr std::array<LayerFaultDoc, 52> kDocs{{
      "an adapter with fewer lanes than all shards have is left out", "design"},
     {F::kSlotOfNextAdapter, "slot-of-next-adapter", "rows use the adapter of the next slot",
      "design"},
+    {F::kWeightScalesForgotten, "weight-scales-forgotten",
+     "weights of eight bits are taken without their scales", "design"},
+    {F::kWeightScalesOfFirstShard, "weight-scales-of-first-shard",
+     "every shard has the scales of the first one's weights", "design"},
+    {F::kWeightScalesOfNextShard, "weight-scales-of-next-shard",
+     "a shard has the scales of the next one's weights", "design"},
+    {F::kJointScalesUncut, "joint-scales-uncut",
+     "scales of a B for several outputs are divided as if it were of one", "design"},
+    {F::kWeightScalesSwapped, "weight-scales-swapped",
+     "the first two outputs have changed the scales of their adapters", "vLLM's lora_expand_fp8"},
 }};
 
 }  // namespace
@@ -282,35 +292,50 @@ class Slots {
  private:
   [[nodiscard]] bool is(LayerFault fault) const { return fault_ == fault; }
 
+  // A matrix whose first rows and columns are those of another.
+  static Matrix laid_over(Matrix below, const Matrix& first) {
+    const std::int64_t size = size_bytes(below.dtype);
+    for (std::int64_t row = 0; row < first.rows; ++row) {
+      std::copy_n(first.data.begin() + row * first.columns * size, first.columns * size,
+                  below.data.begin() + row * below.columns * size);
+    }
+    return below;
+  }
+
   void read_padding(HeldAdapter& loaded, const AdapterWeights& held) const {
     for (std::size_t i = 0; i < held.a.size(); ++i) {
       if (!loaded.weights.a[i]) {
         continue;
       }
-      const Matrix own_a = *loaded.weights.a[i];
-      const Matrix own_b = *loaded.weights.b[i];
-      Matrix a = *held.a[i];
-      Matrix b = *held.b[i];
-      const std::int64_t size = size_bytes(a.dtype);
-      std::copy(own_a.data.begin(), own_a.data.end(), a.data.begin());
-      for (std::int64_t row = 0; row < b.rows; ++row) {
-        std::copy_n(own_b.data.begin() + row * own_b.columns * size, own_b.columns * size,
-                    b.data.begin() + row * b.columns * size);
+      loaded.weights.a[i] = laid_over(*held.a[i], *loaded.weights.a[i]);
+      loaded.weights.b[i] = laid_over(*held.b[i], *loaded.weights.b[i]);
+      if (held.scales.any()) {
+        loaded.weights.a_scale[i] = laid_over(*held.a_scale[i], *loaded.weights.a_scale[i]);
+        loaded.weights.b_scale[i] = laid_over(*held.b_scale[i], *loaded.weights.b_scale[i]);
       }
-      loaded.weights.a[i] = std::move(a);
-      loaded.weights.b[i] = std::move(b);
     }
     loaded.rank = problem_.lora.max_rank;
   }
 
   // Of what a pair covers, each output from the pair's first row on; no further than the first.
   void repeat_first_rows(AdapterWeights& weights) const {
-    for (std::size_t block = 0; block < weights.b.size(); ++block) {
-      const Matrix& first = *weights.b[problem_.first_of_pair(block)];
-      const std::int64_t rows = std::min(first.rows, weights.b[block]->rows);
-      std::copy_n(first.data.begin(), rows * first.columns * size_bytes(first.dtype),
-                  weights.b[block]->data.begin());
+    for (std::vector<std::optional<Matrix>>* of : {&weights.b, &weights.b_scale}) {
+      for (std::size_t block = 0; block < of->size(); ++block) {
+        const Matrix& first = *(*of)[problem_.first_of_pair(block)];
+        Matrix& own = *(*of)[block];
+        own = laid_over(own, cut(first, {0, std::min(first.rows, own.rows)}, {0, first.columns}));
+      }
     }
+  }
+
+  // What there is of the first two outputs.
+  static void swap_first(auto&... all) {
+    const auto swap = [](std::vector<std::optional<Matrix>>& of) {
+      if (of.size() > 1) {
+        std::swap(of[0], of[1]);
+      }
+    };
+    (swap(all), ...);
   }
 
   void break_blocks(AdapterWeights& weights) const {
@@ -322,17 +347,18 @@ class Slots {
       repeat_first_rows(weights);
     }
     if (is(LayerFault::kBlocksSwapped)) {
-      std::swap(weights.a[0], weights.a[1]);
-      std::swap(weights.b[0], weights.b[1]);
-      if (!weights.bias.empty()) {
-        std::swap(weights.bias[0], weights.bias[1]);
-      }
+      swap_first(weights.a, weights.b, weights.bias, weights.a_scale, weights.b_scale);
+    } else if (is(LayerFault::kWeightScalesSwapped)) {
+      swap_first(weights.a_scale, weights.b_scale);
     } else if (is(LayerFault::kFirstBlockForAll) && weights.a[0]) {
-      for (std::optional<Matrix>& a : weights.a) {
-        a = a ? weights.a[0] : a;
+      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.a_scale}) {
+        for (std::optional<Matrix>& a : *of) {
+          a = a ? of->front() : a;
+        }
       }
     } else if (is(LayerFault::kMissingBlockShifts)) {
-      for (std::vector<std::optional<Matrix>>* of : {&weights.a, &weights.b, &weights.bias}) {
+      for (std::vector<std::optional<Matrix>>* of :
+           {&weights.a, &weights.b, &weights.bias, &weights.a_scale, &weights.b_scale}) {
         std::stable_partition(of->begin(), of->end(),
                               [](const std::optional<Matrix>& one) { return one.has_value(); });
       }

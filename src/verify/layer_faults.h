@@ -66,6 +66,11 @@ enum class LayerFault : std::uint8_t {
   kAdapterBiasForgotten,
   kAdapterBiasInEveryTerm,
   kAdapterBiasUncut,
+  kWeightScalesForgotten,
+  kWeightScalesOfFirstShard,
+  kWeightScalesOfNextShard,
+  kJointScalesUncut,
+  kWeightScalesSwapped,
 };
 
 struct LayerFaultDoc {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -108,6 +109,23 @@ void add_results(std::vector<TellingLayer>& layers, ShardedLayer layer) {
   add(layers, layer, "-to-first");
 }
 
+// Weights of eight bits, whose scales of each form come in turn; of blocks shards cut some.
+void add_eight_bits(std::vector<TellingLayer>& layers, const ShardedLayer& layer) {
+  static constexpr std::array kForms{ScaleForm{WeightsScale::kChannel, 0, 0},
+                                     ScaleForm{WeightsScale::kBlock, 4, 20},
+                                     ScaleForm{WeightsScale::kTensor, 0, 0}};
+  const std::size_t turn = layers.size();
+  const ScaleForm& form = kForms[turn % kForms.size()];
+  if (LayerProblem* const problem =
+          add(layers, layer, fmt::format("-eight-bits-{}", name(form.scale)))) {
+    Problem& lora = problem->lora;
+    lora.dtype[Role::kA] = lora.dtype[Role::kB] = turn % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
+    lora.weights_scale = form.scale;
+    lora.block_rows = form.rows;
+    lora.block_columns = form.columns;
+  }
+}
+
 // Adapters that bring other things: a bias, rows of a table, and of pairs some or fewer.
 void add_adapters(std::vector<TellingLayer>& layers, ShardedLayer layer) {
   const LayerDescription& description = description_of(layer.kind);
@@ -146,6 +164,7 @@ std::vector<TellingLayer> telling_layers() {
         add(layers, layer, "");
         add_results(layers, layer);
         add_adapters(layers, layer);
+        add_eight_bits(layers, layer);
         if (description.heads) {
           layer.widths[2] = 24;
           add(layers, layer, "-wider-v");

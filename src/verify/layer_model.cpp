@@ -2,7 +2,6 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "core/dtype.h"
@@ -27,6 +26,9 @@ class Model {
         bases_(story, fault, tokens),
         sharding_(layer_.fully_sharded ? *description_.full : description_.plain) {
     adapters_ = held_adapters(story, fault);
+    for (std::int64_t rank = 0; rank < layer_.tp; ++rank) {
+      shards_.push_back(shard_of(layer_, rank));
+    }
   }
 
   ShardRows run() {
@@ -78,14 +80,66 @@ class Model {
           const std::int64_t of_a = lane_of_a(*adapter, shard, rank, lane);
           double sum = 0;
           for (std::int64_t k = 0; of_a >= 0 && k < shard.a_inputs.count; ++k) {
-            sum += x_row[nth(k)] *
-                   number(*adapter->weights.a[slice], of_a, first_of_a + input_of_a(k));
+            const std::int64_t input = first_of_a + input_of_a(k);
+            sum += x_row[nth(k)] * number(*adapter->weights.a[slice], of_a, input) *
+                   scale_of_a(*adapter, slice, rank, of_a, input);
           }
           h[slice][row * nth(shard.lanes.count) + nth(lane)] = adapter->scale * sum;
         }
       }
     }
     return h;
+  }
+
+  // The shard whose scales a shard has.
+  [[nodiscard]] std::int64_t shard_of_scales(std::int64_t rank) const {
+    return is(LayerFault::kWeightScalesOfFirstShard)  ? 0
+           : is(LayerFault::kWeightScalesOfNextShard) ? (rank + 1) % layer_.tp
+                                                      : rank;
+  }
+
+  // What a number of A or B is times, of a matrix that has so many; 1 where it has no scales.
+  [[nodiscard]] double scale_at(const ScaleForm& form, const std::optional<Matrix>& scales,
+                                const Matrix& of, std::int64_t row, std::int64_t column) const {
+    if (!scales || scales->data.empty() || is(LayerFault::kWeightScalesForgotten)) {
+      return 1;
+    }
+    const ScaleBlocks blocks = form.over(of.rows, of.columns);
+    return number(*scales, row / blocks.rows % scales->rows,
+                  column / blocks.columns % scales->columns);
+  }
+
+  [[nodiscard]] double scale_of_a(const HeldAdapter& adapter, std::size_t slice, std::int64_t rank,
+                                  std::int64_t lane, std::int64_t input) const {
+    const AdapterWeights& weights = adapter.weights;
+    if (!weights.scales.any()) {
+      return 1;
+    }
+    const Shard& own = shards_[nth(rank)];
+    const Shard& other = shards_[nth(shard_of_scales(rank))];
+    return scale_at(weights.scales, weights.a_scale[slice], *weights.a[slice],
+                    lane + other.lanes.first - own.lanes.first,
+                    input + other.a_inputs.first - own.a_inputs.first);
+  }
+
+  // A row of B of a pair, and the row whose scales it has.
+  struct RowOfB {
+    std::size_t pair = 0;
+    std::int64_t row = 0, of_scales = 0;
+  };
+  // With the row of h that a shard has.
+  [[nodiscard]] double product(const HeldAdapter& adapter, const RowOfB& of,
+                               const double* h) const {
+    const AdapterWeights& weights = adapter.weights;
+    const Matrix& b = *weights.b[of.pair];
+    double sum = 0;
+    for (std::int64_t lane = 0; lane < std::min(b.columns, adapter.rank); ++lane) {
+      const double scale = weights.scales.any() ? scale_at(weights.scales, weights.b_scale[of.pair],
+                                                           b, of.of_scales, lane)
+                                                : 1;
+      sum += h[lane] * number(b, of.row % b.rows, lane) * scale;
+    }
+    return sum;
   }
 
   [[nodiscard]] std::int64_t input_of_a(std::int64_t k) const {
@@ -170,16 +224,13 @@ class Model {
               sharding_.b == Cut::kOutputs) {
             of_b = rank * problem_.columns() / layer_.tp + first - shard.b_column + i;
           }
-          const Matrix* of_lane = &b;
+          RowOfB of_lane{of_pair, of_b, row_of_scales(rank, block, of_b, first + i)};
           if (is(LayerFault::kPackedRowsUncut) && !problem_.packed.empty()) {
-            std::tie(of_lane, of_b) = uncut_row(*adapter, rank, block, i, b);
+            of_lane = uncut_row(rank, block, i);
           }
-          double sum = bias_of(rank, *adapter, of_pair, of_b,
-                               description_.joint ? first + i - shard.b_column : i);
-          for (std::int64_t lane = 0; lane < std::min(b.columns, adapter->rank); ++lane) {
-            sum +=
-                h[of_pair][row * lanes + nth(lane)] * number(*of_lane, of_b % of_lane->rows, lane);
-          }
+          const double sum = bias_of(rank, *adapter, of_pair, of_lane.row,
+                                     description_.joint ? first + i - shard.b_column : i) +
+                             product(*adapter, of_lane, h[of_pair].data() + row * lanes);
           double& to = y[row * columns + nth(first + i)];
           to = sum + (is(LayerFault::kDeltaInsteadOfBase) ? 0 : to);
         }
@@ -190,13 +241,21 @@ class Model {
     }
   }
 
+  // Of a row of B of a block, at a column of a shard's y, the one whose scales it has.
+  [[nodiscard]] std::int64_t row_of_scales(std::int64_t rank, std::size_t block, std::int64_t of_b,
+                                           std::int64_t column) const {
+    const Shard& own = shards_[nth(rank)];
+    if (is(LayerFault::kJointScalesUncut) && description_.joint && sharding_.b == Cut::kOutputs) {
+      return rank * problem_.columns() / layer_.tp + column - own.b_column;
+    }
+    const Shard& other = shards_[nth(shard_of_scales(rank))];
+    return of_b + other.b_rows[block].first - own.b_rows[block].first;
+  }
+
   // Of the rows of all blocks that a pair covers, the one at a shard's place where they are divided
   // as those of one output.
-  [[nodiscard]] std::pair<const Matrix*, std::int64_t> uncut_row(const HeldAdapter& adapter,
-                                                                 std::int64_t rank,
-                                                                 std::size_t block,
-                                                                 std::int64_t row,
-                                                                 const Matrix& own) const {
+  [[nodiscard]] RowOfB uncut_row(std::int64_t rank, std::size_t block, std::int64_t row) const {
+    const std::int64_t own = row;
     const std::size_t first = problem_.first_of_pair(block);
     std::int64_t rows = 0;
     for (std::size_t of = first; of < layer_.widths.size() && problem_.first_of_pair(of) == first;
@@ -207,11 +266,11 @@ class Model {
     row += rank * rows / layer_.tp;
     for (std::size_t of = first; of < layer_.widths.size(); ++of) {
       if (row < layer_.widths[of]) {
-        return {&*adapter.weights.b[of], row};
+        return {of, row, row};
       }
       row -= layer_.widths[of];
     }
-    return {&own, row};
+    return {block, own, own};
   }
 
   // Of an output of a pair, which is number `of_shard` of those that the shard has of it.
@@ -344,6 +403,7 @@ class Model {
   Bases bases_;
   LoraSharding sharding_;
   std::vector<HeldAdapter> adapters_;
+  std::vector<Shard> shards_;  // as they are without a fault
 };
 
 }  // namespace
