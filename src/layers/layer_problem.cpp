@@ -229,6 +229,9 @@ std::string why_not_fused(const LayerProblem& problem, const Backend& base) {
         "`auto` none; another overlap, or no tuning",
         tuning.front().knob, tuning.front().value);
   }
+  if (problem.lora.has_scaled_weights()) {
+    return "layer.overlap fused: no base product reads weights of eight bits; another overlap";
+  }
   for (const ShardProblem& part : fused_shards(problem)) {
     if (std::string why = base.fused()->why_not(part.base, part.lora); !why.empty()) {
       return why;

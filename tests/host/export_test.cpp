@@ -136,6 +136,14 @@ TEST_CASE("NumPy alone agrees with the oracle on every op, and tells a wrong out
       CHECK_MESSAGE(result.exit_code == 0, result.out, result.err);
     }
   }
+  Case scaled = exported_case(Op::kLinear);
+  scaled.weights.dtype = Dtype::kE4m3;
+  scaled.weights.scale = WeightsScale::kTensor;
+  const test::ProcessResult refused = test::run_process(
+      {python, kCheck, export_with(scaled, "none", folder.folder()).tensors.string()});
+  CHECK(refused.exit_code == 1);
+  CHECK_MESSAGE(refused.err.find("a case of weights.dtype: e4m3") != std::string::npos,
+                refused.err);
   const ExportedFiles wrong =
       export_with(exported_case(Op::kLinear), "rank-lane-lost", folder.folder());
   CHECK(test::run_process({python, kCheck, wrong.tensors.string()}).exit_code == 2);

@@ -182,6 +182,10 @@ TEST_CASE("what cannot be one launch says so") {
   CHECK(why_not_fused(told, bench.base).find("fused with tuning.family panel") !=
         std::string::npos);
   CHECK(chosen_overlap(Overlap::kAuto, told, bench.base) == Overlap::kSerial);
+  const LayerProblem scaled = with_eight_bits(plain, {WeightsScale::kChannel, 0, 0});
+  CHECK(why_not_fused(scaled, bench.base) ==
+        "layer.overlap fused: no base product reads weights of eight bits; another overlap");
+  CHECK(chosen_overlap(Overlap::kAuto, scaled, bench.base) == Overlap::kSerial);
   LayerProblem many = plain;
   many.lora.tokens = 10;
   CHECK(why_not_fused(many, bench.base) == "too many rows");

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "measure/fake_clock.h"
 #include "ops/backends.h"
+#include "support/layer_case.h"
 #include "support/near.h"
 #include "support/observed_backend.h"
 #include "support/outcomes.h"
@@ -321,6 +322,16 @@ TEST_CASE("adapters cost a layer their own weights and products, its rows pass b
   // Fully sharded, the shard has half of B's rows.
   const LayerWork full = count_layer_work(shard_problem(row_layer(2, true), 1));
   CHECK(full.layer.bytes - full.base.bytes == 2 * (8 + 3) * (32 + 16));
+  // Weights of eight bits have one byte each. The cut at 32 of 64 leaves blocks of 20 columns to
+  // the first shard, and such of 4 to the second.
+  const LayerProblem scaled = with_eight_bits(row_layer(2, false), {WeightsScale::kBlock, 4, 20});
+  const auto bytes_of_adapters = [&](std::int64_t rank) {
+    const LayerWork work = count_layer_work(shard_problem(scaled, rank));
+    CHECK(work.base.bytes == plain.base.bytes);
+    return work.layer.bytes - work.base.bytes;
+  };
+  CHECK(bytes_of_adapters(0) == (8 + 3) * (32 + 32) + 4 * ((2 + 1) * 2 + 8 * (1 + 1)));
+  CHECK(bytes_of_adapters(1) == (8 + 3) * (32 + 32) + 4 * ((2 + 1) * 8 + 8 * (2 + 1)));
   // The first term of a sum has the base's bias.
   LayerProblem biased = row_layer(2, false);
   biased.base_bias = true;
