@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <functional>
@@ -257,6 +258,26 @@ TEST_CASE("a layer that forgets new scales of its weights is found once it is ti
       CHECK(result.check_message.starts_with(honest ? "" : "with other scales of weights: "));
       CHECK(tensors.lora.a_scale[0].data == untouched.lora.a_scale[0].data);
       CHECK(tensors.lora.b_scale[0].data == untouched.lora.b_scale[0].data);
+    }
+  }
+}
+
+TEST_CASE("a launch that changes a scale of its weights is told with the shard") {
+  const LayerBench bench;
+  for (const bool of_a : {true, false}) {
+    for (const bool fully_sharded : {false, true}) {
+      const LayerProblem problem =
+          with_eight_bits(layer_problem(layer_of(LayerKind::kQkv, 2, fully_sharded)), kForms[2]);
+      INFO(told(problem, kForms[2]));
+      const ObservedBackend changes({.after = [of_a](const Problem&, const Operands& operands) {
+        const void* const scales = (of_a ? operands.a_scale : operands.b_scale)[0];
+        if (scales != nullptr) {
+          static_cast<float*>(const_cast<void*>(scales))[0] *= 2;
+        }
+      }});
+      const Verdict verdict = verify_layer(problem, *bench.backend, changes, *bench.memory, {});
+      CHECK(verdict.message ==
+            fmt::format("memory: the launch changed scales of {} of shard 0", of_a ? "A" : "B"));
     }
   }
 }
