@@ -73,7 +73,7 @@ run_tests() {
     all=$((all + 1))
   fi
   if ((bad)); then
-    grep -v -E 'Passed +[0-9.]+ sec$|^ +Start +[0-9]+:' "build/$preset/ctest.log" | tail -n 200
+    grep -v -E '(Passed|Skipped) +[0-9.]+ sec$|^ +Start +[0-9]+:|\(Skipped\)$' "build/$preset/ctest.log" | head -n 400
   fi
   passed=$((passed + all - bad - skip))
   failed=$((failed + bad))

@@ -79,7 +79,9 @@ std::optional<ComparedRow> settled(const Repeats& base_row, const Repeats& fresh
   const Row& fresh = fresh_row.row;
   const bool base_passed = base.status == Status::kPassed;
   const bool fresh_passed = fresh.status == Status::kPassed;
-  if (!fresh_passed && (base_passed || is_wrong(fresh.status))) {
+  // A time that is not to be believed says nothing of the result, which was right.
+  const bool time_alone = fresh.status == Status::kInvalid;
+  if (!fresh_passed && !time_alone && (base_passed || is_wrong(fresh.status))) {
     return without_verdict(fresh, Change::kBroken,
                            with_message(fresh, fmt::format("{} in base, {} in new",
                                                            name(base.status), name(fresh.status))));

@@ -21,7 +21,7 @@ enum class Change : std::uint8_t {
   kInconclusive,
   kMissing,      // in base, not in new
   kAdded,        // in new, not in base
-  kBroken,       // passed in base and did not in new, or a wrong result in new
+  kBroken,       // lost its proof since base, or a wrong result in new
   kNotCompared,  // no time on one side or both, and nothing broke; or another case of the same name
 };
 template <>

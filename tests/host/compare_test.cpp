@@ -368,8 +368,18 @@ TEST_CASE("a new row that proves nothing is inconclusive, whatever base was") {
     for (const Status base : {Status::kSkipped, Status::kMistrusted, Status::kInvalid}) {
       CHECK(report({a, with_status(b, base)}, {a, b}).exit == ExitCode::kInconclusive);
     }
-    CHECK(report({a, timed("b", 1)}, {a, b}).exit == ExitCode::kWrongResult);
   }
+}
+
+TEST_CASE("a proof that is lost is broken; a time that is not to be believed is inconclusive") {
+  const Rows a = timed("a", 100);
+  const auto after = [&](Status fresh) {
+    return report({a, timed("b", 1)}, {a, with_status(timed("b", 1), fresh)}).exit;
+  };
+  CHECK(after(Status::kMistrusted) == ExitCode::kWrongResult);
+  CHECK(after(Status::kSkipped) == ExitCode::kWrongResult);
+  CHECK(after(Status::kFailed) == ExitCode::kWrongResult);
+  CHECK(after(Status::kInvalid) == ExitCode::kInconclusive);
 }
 
 TEST_CASE("the smaller max_regression of both counts, and none above 100 %") {
