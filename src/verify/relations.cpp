@@ -17,6 +17,9 @@ namespace lora_bench {
 namespace {
 
 constexpr std::uint64_t kRowsAlone = 3;
+// Rows that are judged after a change of one operand, and how many multiply-adds they may take.
+constexpr std::int64_t kRowsOfChange = 4;
+constexpr std::int64_t kProductsOfChange = std::int64_t{1} << 24;
 
 }  // namespace
 
@@ -116,6 +119,33 @@ void Relations::expect_right(DerivedStep& derived, const Numerics& numerics, con
   }
 }
 
+// Of the base with other numbers in one input, in some of its rows.
+void Relations::expect_rows_right(const Tensors& tensors, const Bits& got,
+                                  const std::string& changed) {
+  if (failed_ || without_ == Part::kBounded) {
+    return;
+  }
+  std::int64_t columns = base_.problem.slices() * base_.problem.in_features;
+  for (const std::int64_t width : base_.problem.widths) {
+    columns += width;
+  }
+  const std::int64_t products = std::max<std::int64_t>(1, columns * base_.problem.max_rank);
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(kProductsOfChange / products, 1, kRowsOfChange);
+  const Comparison comparison = compare_output(base_.problem, tensors, numerics_, got.data(),
+                                               sample_rows(base_.problem, rows, seed_));
+  failure_.compared += comparison.compared;
+  if (comparison.wrong > 0) {
+    failed_ = true;
+    failure_.what += ": wrong with other numbers in " + changed;
+    failure_.wrong = comparison.wrong;
+    failure_.first = comparison.first;
+    for (Mismatch& mismatch : failure_.first) {
+      mismatch.token = origin_[static_cast<std::size_t>(mismatch.token)];
+    }
+  }
+}
+
 // Other rows and other weights in the same slots went through the same buffers before: of the same
 // adapters, of groups of other sizes, of one adapter alone. Then the same rows and weights where
 // only the ranks or the plan were others, as when an adapter is replaced or an engine goes on to
@@ -157,14 +187,36 @@ void Relations::after_another_step() {
   after_a_change_of_one_operand(stage);
 }
 
+Relations::Derived Relations::some_other_numbers() {
+  return groundwork_.derived("some other numbers", [&] {
+    const Derived all = drawn("other numbers", base_.problem, seed_ + 2);
+    return Step{base_.problem, mixed(base_, all->step.tensors, seed_)};
+  });
+}
+
+// A step is the base with other numbers in one operand. Who keeps what was first seen with the
+// operands that are the same is right in the base and wrong here.
+void Relations::one_operand_after_the_other() {
+  const Derived other = some_other_numbers();
+  Stage stage(memory_, base_.problem, base_.tensors, scratch_bytes(backend_, base_.problem));
+  Tensors tensors = base_.tensors;
+  for (const std::string& input : stage.inputs()) {
+    if (!failed_) {
+      stage.change(input, other->step.tensors);
+      stage.restore_output();
+      take_input(base_.problem, input, other->step.tensors, tensors);
+      expect_rows_right(tensors, launch_in(stage), input);
+      take_input(base_.problem, input, base_.tensors, tensors);
+      stage.change(input, base_.tensors);
+    }
+  }
+}
+
 // The step before differs in one operand alone, as when an engine writes one of them in place: who
 // looks at something else to see whether a step is new keeps what is old. Before that one a step
 // where every operand is another, so that what is kept is of the step before.
 void Relations::after_a_change_of_one_operand(Stage& stage) {
-  const Derived other = groundwork_.derived("some other numbers", [&] {
-    const Derived all = drawn("other numbers", base_.problem, seed_ + 2);
-    return Step{base_.problem, mixed(base_, all->step.tensors, seed_)};
-  });
+  const Derived other = some_other_numbers();
   const std::vector<std::string> inputs = stage.inputs();
   for (const std::string& last : inputs) {
     if (failed_) {
@@ -357,6 +409,7 @@ std::optional<Failure> Relations::run() {
       {"right behind another step of its stream", true, &Relations::behind_another_step,
        "out-of-turn"},
       {"several steps in one workspace", true, &Relations::in_a_row, "state-left"},
+      {"other numbers in one operand", true, &Relations::one_operand_after_the_other, "state-left"},
       {"memory given back", true, &Relations::memory_given_back, "memory-kept"},
   };
   base_bits_ = launch(base_);

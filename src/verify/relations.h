@@ -48,6 +48,7 @@ class Relations {
   void run_twice() { expect_repeated(launch(base_), base_.problem, same_rows_); }
   void after_another_step();
   void after_a_change_of_one_operand(Stage& stage);
+  void one_operand_after_the_other();
   void idle_after_busy();
   void other_values_in_unused_places();
   void permuted_rows();
@@ -86,8 +87,10 @@ class Relations {
   // The oracle decides; row i of the step is row base_rows[i] of the base.
   void expect_right(DerivedStep& derived, const Numerics& numerics, const Bits& got,
                     const std::vector<std::int64_t>& base_rows);
+  void expect_rows_right(const Tensors& tensors, const Bits& got, const std::string& changed);
   // The same of the base, where the same bits by the same declaration are looked at once.
   void expect_base(const Numerics& numerics, const Bits& got);
+  [[nodiscard]] Derived some_other_numbers();
   [[nodiscard]] Derived drawn(const std::string& name, const Problem& problem, std::uint64_t seed);
   void note_damage(const std::string& damage);
   void note(std::int64_t base_row, std::int32_t adapter, std::int64_t column, double expected,

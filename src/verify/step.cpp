@@ -345,6 +345,18 @@ Tensors mixed(const Step& step, const Tensors& other, std::uint64_t seed) {
   return result;
 }
 
+void take_input(const Problem& problem, std::string_view input, const Tensors& from,
+                Tensors& into) {
+  if (input == "scale") {
+    into.scale = from.scale;
+  }
+  for (const Operand& operand : operands_of(problem)) {
+    if (!operand.written && name(operand.role) == input) {
+      into.of(operand) = from.of(operand);
+    }
+  }
+}
+
 Problem rotate_adapters(const Problem& problem) {
   Problem result = problem;
   std::vector<std::int32_t> ids = problem.plan.adapter_of_token;

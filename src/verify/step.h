@@ -45,6 +45,9 @@ struct Step {
 // all.
 [[nodiscard]] Tensors mixed(const Step& step, const Tensors& other, std::uint64_t seed);
 
+// The inputs of this name, "a" of all slices or "scale", become those of `from`.
+void take_input(const Problem& problem, std::string_view input, const Tensors& from, Tensors& into);
+
 // The same adapters, other rows: every token takes the adapter of the next one.
 [[nodiscard]] Problem rotate_adapters(const Problem& problem);
 [[nodiscard]] Problem without_adapters(const Problem& problem);

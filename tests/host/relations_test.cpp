@@ -452,6 +452,35 @@ TEST_CASE("relations: a schedule that is kept for the same adapters in groups of
         }) == "relation 'after another step in the same buffers'");
 }
 
+TEST_CASE("relations: scales that were first seen with these weights and are kept for good") {
+  std::map<std::string, std::vector<float>> scales_of;
+  const auto failure = broken(
+      linear_problem(),
+      PlainBackend({.then = [&](const Problem& problem, const Operands& operands) {
+        if (problem.op != Op::kLinear) {
+          return;
+        }
+        std::string key(
+            static_cast<const char*>(operands.a[0]),
+            static_cast<std::size_t>(problem.slots * problem.max_rank * problem.in_features *
+                                     size_bytes(problem.dtype[Role::kA])));
+        key.append(static_cast<const char*>(operands.b[0]),
+                   static_cast<std::size_t>(problem.slots * problem.max_rank * problem.widths[0] *
+                                            size_bytes(problem.dtype[Role::kB])));
+        key += std::to_string(problem.tokens);
+        const std::vector<float> scales(operands.scale, operands.scale + problem.slots);
+        const auto [known, is_new] = scales_of.emplace(key, scales);
+        if (!is_new && known->second != scales) {
+          for (std::int64_t token = 0; token < problem.tokens; ++token) {
+            nudge_far(problem, operands, token);
+          }
+        }
+      }}));
+  REQUIRE(failure.has_value());
+  CHECK(failure->what ==
+        "relation 'other numbers in one operand': wrong with other numbers in scale");
+}
+
 TEST_CASE("relations: ranks or K with more room than they need") {
   CHECK(broken_by([](const Problem& problem, const Operands& operands) {
           if (problem.max_rank > 8) {
