@@ -235,6 +235,12 @@ class RunsAfterTiming {
     if (shrinks) {
       changed("A", change_a);
     }
+    if (problem_.has_scaled_weights() && has_expand(problem_.op)) {
+      changed("the scales of B", change_b_scale);
+    }
+    if (problem_.has_scaled_weights() && shrinks) {
+      changed("the scales of A", change_a_scale);
+    }
     if (problem_.bias && has_expand(problem_.op)) {
       changed("bias", change_bias);
     }

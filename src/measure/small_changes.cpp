@@ -124,17 +124,25 @@ struct WeightPlace {
   std::int64_t slot = 0, row = 0, column = 0;
 };
 
+const HostTensor& scales_of(const Tensors& tensors, const WeightPlace& at) {
+  return (at.weights == Role::kA ? tensors.a_scale : tensors.b_scale)[at.slice];
+}
+
+// Where the set keeps the scale of it.
+std::int64_t place_of_scale(const SmallChange& change, const Tensors& tensors,
+                            const WeightPlace& at) {
+  const Problem& problem = change.problem;
+  const ScaleBlocks blocks = problem.scales_of(at.weights, static_cast<std::int64_t>(at.slice));
+  const Role role = at.weights == Role::kA ? Role::kAScale : Role::kBScale;
+  return drawn_element({problem, role, scales_of(tensors, at)}, at.slot, change.set,
+                       blocks.at(0, at.row, at.column));
+}
+
 // What it is times there, as the set has it.
 double scale_of(const SmallChange& change, const Tensors& tensors, const WeightPlace& at) {
-  const Problem& problem = change.problem;
-  if (!problem.has_scaled_weights()) {
-    return 1;
-  }
-  const bool of_a = at.weights == Role::kA;
-  const ScaleBlocks blocks = problem.scales_of(at.weights, static_cast<std::int64_t>(at.slice));
-  const HostTensor& scales = (of_a ? tensors.a_scale : tensors.b_scale)[at.slice];
-  return magnitude(scales, drawn_element({problem, of_a ? Role::kAScale : Role::kBScale, scales},
-                                         at.slot, change.set, blocks.at(0, at.row, at.column)));
+  return change.problem.has_scaled_weights()
+             ? magnitude(scales_of(tensors, at), place_of_scale(change, tensors, at))
+             : 1;
 }
 
 // Magnitude of A at a place, its scale included.
@@ -287,6 +295,39 @@ void change_b(const SmallChange& change, Tensors& tensors) {
     replace(change, b, place(changed),
             kEffect * sum / std::sqrt(static_cast<double>(lanes)) / scale(changed));
   }
+}
+
+namespace {
+
+// So much that lanes, or outputs, of a block of the slot are others; h of fp16 stays finite.
+void change_scale_of(Role weights, const SmallChange& change, Tensors& tensors) {
+  const Problem& problem = change.problem;
+  const bool of_a = weights == Role::kA;
+  Dice dice(change, of_a ? 4 : 5);
+  for (const std::int64_t row : row_of_adapters(change)) {
+    const std::int64_t slot = slot_of(problem, row);
+    const std::size_t slice = any_slice(change, dice);
+    HostTensor& scales = (of_a ? tensors.a_scale : tensors.b_scale)[slice];
+    if (scales.elements == 0) {
+      continue;
+    }
+    const std::int64_t lane = dice.below(problem.own_lanes(slot));
+    const WeightPlace at{weights, slice, slot, of_a ? lane : dice.below(problem.widths[slice]),
+                         of_a ? dice.below(problem.in_features) : lane};
+    const double factor = of_a ? std::clamp(most_of_h(problem) / kEffect, 1.0, kEffect) : kEffect;
+    replace(change, scales, place_of_scale(change, tensors, at),
+            factor * scale_of(change, tensors, at));
+  }
+}
+
+}  // namespace
+
+void change_a_scale(const SmallChange& change, Tensors& tensors) {
+  change_scale_of(Role::kA, change, tensors);
+}
+
+void change_b_scale(const SmallChange& change, Tensors& tensors) {
+  change_scale_of(Role::kB, change, tensors);
 }
 
 void change_bias(const SmallChange& change, Tensors& tensors) {

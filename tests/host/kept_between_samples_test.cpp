@@ -138,6 +138,59 @@ TEST_CASE("a result that is kept while every number of all inputs but one is the
   }
 }
 
+TEST_CASE("scales of weights that are kept as long as the weights are the same are found out") {
+  Problem problem = decode();
+  problem.dtype[Role::kA] = problem.dtype[Role::kB] = Dtype::kE4m3;
+  problem.weights_scale = WeightsScale::kChannel;
+  const std::int64_t elements_of_a = problem.slots * problem.max_rank * problem.in_features;
+  const std::int64_t elements_of_b = problem.slots * problem.widths[0] * problem.max_rank;
+  for (const bool of_a : {true, false}) {
+    CAPTURE(of_a);
+    std::map<std::string, std::vector<float>> known;
+    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+      const void* const weights = of_a ? operands.a[0] : operands.b[0];
+      const auto* const scales =
+          static_cast<const float*>(of_a ? operands.a_scale[0] : operands.b_scale[0]);
+      const std::int64_t count =
+          whole.slots * whole.scales_of(of_a ? Role::kA : Role::kB, 0).of_slot();
+      std::string key(static_cast<const char*>(weights),
+                      static_cast<std::size_t>(of_a ? elements_of_a : elements_of_b));
+      key += std::to_string(reinterpret_cast<std::uintptr_t>(weights));
+      const std::vector<float>& kept = known.try_emplace(key, scales, scales + count).first->second;
+      Operands given = operands;
+      (of_a ? given.a_scale : given.b_scale)[0] = kept.data();
+      backend.launch(whole, given, {});
+    };
+    const std::string verdict = verdict_on(problem, keep);
+    CHECK_MESSAGE(verdict.starts_with(of_a ? "with another number in the scales of A: "
+                                           : "with another number in the scales of B: "),
+                  verdict);
+  }
+}
+
+TEST_CASE("a bias that is kept as long as all other operands are the same is found out") {
+  Problem problem = decode();
+  problem.bias = true;
+  std::map<std::string, std::vector<std::uint16_t>> known;
+  const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+    std::string key;
+    const auto see = [&](const void* from, std::int64_t elements) {
+      key.append(static_cast<const char*>(from), static_cast<std::size_t>(elements) * 2);
+    };
+    see(operands.x, whole.tokens * whole.x_stride);
+    see(operands.a[0], whole.slots * whole.max_rank * whole.in_features);
+    see(operands.b[0], whole.slots * whole.widths[0] * whole.max_rank);
+    key += std::to_string(reinterpret_cast<std::uintptr_t>(operands.a[0]));
+    const auto* const bias = static_cast<const std::uint16_t*>(operands.bias[0]);
+    Operands given = operands;
+    given.bias[0] =
+        known.try_emplace(key, bias, bias + whole.slots * whole.widths[0]).first->second.data();
+    backend.launch(whole, given, {});
+  };
+  const std::string verdict = verdict_on(problem, keep);
+  CHECK_MESSAGE(verdict.starts_with("with another number in bias: "), verdict);
+}
+
 // Looks at no input: what a set adds is known by the address of its B, and forgotten when y is not
 // as it was left.
 TEST_CASE("a delta that is kept while y is as it was left is found out") {

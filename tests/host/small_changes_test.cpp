@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -28,10 +29,25 @@ std::int64_t bytes_that_differ(const std::vector<HostTensor>& left,
   return count;
 }
 
+// Every third with weights of eight bits.
+Problem any_problem(std::uint64_t seed) {
+  Problem problem = random_problem(seed);
+  if (seed % 3 == 0) {
+    const std::array<WeightsScale, 3> scales{WeightsScale::kTensor, WeightsScale::kChannel,
+                                             WeightsScale::kBlock};
+    problem.weights_scale = scales.at(seed / 3 % 3);
+    problem.block_rows = 4;
+    problem.block_columns = 16;
+    problem.dtype[Role::kAScale] = problem.dtype[Role::kBScale] = Dtype::kFp32;
+    problem.dtype[Role::kA] = problem.dtype[Role::kB] = seed % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
+  }
+  return problem;
+}
+
 // What one change did to rows of a step.
 struct Changed {
   std::int64_t wrong = 0;  // elements of the result of before that are wrong now
-  std::int64_t bytes_of_a = 0, bytes_of_b = 0, bytes_of_rows = 0;
+  std::int64_t bytes_of_a = 0, bytes_of_b = 0, bytes_of_scales = 0, bytes_of_rows = 0;
 };
 
 Changed try_out(const SmallChange& change, void (*make)(const SmallChange&, Tensors&)) {
@@ -50,6 +66,8 @@ Changed try_out(const SmallChange& change, void (*make)(const SmallChange&, Tens
       compare_output(excerpt.problem, cut, cpu->numerics(problem),
                      (has_expand(problem.op) ? old.y : old.h).data.data(), rows);
   return {found.wrong, bytes_that_differ(before.a, after.a), bytes_that_differ(before.b, after.b),
+          bytes_that_differ(before.a_scale, after.a_scale) +
+              bytes_that_differ(before.b_scale, after.b_scale),
           bytes_that_differ({before.x, before.h}, {after.x, after.h})};
 }
 
@@ -57,8 +75,9 @@ Changed try_out(const SmallChange& change, void (*make)(const SmallChange&, Tens
 
 TEST_CASE("a small change changes what it says, little of it, and the result of a row") {
   std::int64_t tried = 0;
+  std::int64_t scales_tried = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    const Problem problem = random_problem(seed);
+    const Problem problem = any_problem(seed);
     SmallChange change{problem, kSet, {}, seed};
     for (const std::int64_t row : owned_rows(problem)) {  // not those of rank 0, bias or not
       if (change.rows.size() < 4) {
@@ -85,6 +104,18 @@ TEST_CASE("a small change changes what it says, little of it, and the result of 
       CHECK(changed.bytes_of_a + changed.bytes_of_rows == 0);
       note(changed);
     }
+    const auto note_scales = [&](const Changed& changed) {
+      ++scales_tried;
+      CHECK(changed.bytes_of_scales <= 2 * size_bytes(Dtype::kFp32));
+      CHECK(changed.bytes_of_a + changed.bytes_of_b + changed.bytes_of_rows == 0);
+      note(changed);
+    };
+    if (problem.has_scaled_weights() && has_shrink(problem.op)) {
+      note_scales(try_out(change, change_a_scale));
+    }
+    if (problem.has_scaled_weights() && has_expand(problem.op)) {
+      note_scales(try_out(change, change_b_scale));
+    }
     const Changed changed = try_out(change, change_rows);
     const std::int64_t of_row = problem.own_inputs() ? problem.slices() : 1;
     CHECK(changed.bytes_of_rows <= of_row * 4 * size_bytes(Dtype::kFp32));
@@ -92,6 +123,7 @@ TEST_CASE("a small change changes what it says, little of it, and the result of 
     note(changed);
   }
   CHECK(tried > 500);
+  CHECK(scales_tried > 50);
 }
 
 TEST_CASE("whatever meets what was changed, an fp16 h stays finite, and its result is another") {

@@ -89,6 +89,10 @@ inline HostResult launch_on_host(const Backend& backend, const Problem& problem,
   for (std::size_t i = 0; i < problem.widths.size(); ++i) {
     operands.a.push_back(tensors.a[i].data.data());
     operands.b.push_back(tensors.b[i].data.data());
+    if (problem.has_scaled_weights()) {
+      operands.a_scale.push_back(tensors.a_scale[i].data.data());
+      operands.b_scale.push_back(tensors.b_scale[i].data.data());
+    }
     operands.bias.push_back(tensors.bias.empty() ? nullptr : tensors.bias[i].data.data());
   }
   operands.h = result.h.data.data();
