@@ -36,8 +36,10 @@ Problem any_problem(std::uint64_t seed) {
     const std::array<WeightsScale, 3> scales{WeightsScale::kTensor, WeightsScale::kChannel,
                                              WeightsScale::kBlock};
     problem.weights_scale = scales.at(seed / 3 % 3);
-    problem.block_rows = 4;
-    problem.block_columns = 16;
+    if (problem.weights_scale == WeightsScale::kBlock) {
+      problem.block_rows = 4;
+      problem.block_columns = 16;
+    }
     problem.dtype[Role::kAScale] = problem.dtype[Role::kBScale] = Dtype::kFp32;
     problem.dtype[Role::kA] = problem.dtype[Role::kB] = seed % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
   }
