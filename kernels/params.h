@@ -65,6 +65,15 @@ struct ExpandParams {
   bool rank0_bias = false;  // of the family naive: an adapter of rank 0 adds its bias
 };
 
+// Of A and B of eight bits: each number is multiplied with the scale of its slot, or of its row, a
+// lane of A or a column of B.
+struct WeightScales {
+  const float* a[kMaxSlices] = {};  // each [slots], or [slots, max_rank]
+  const float* b[kMaxSlices] = {};  // each [slots], or [slots, width]
+  bool of_rows = false;
+  bool e5m2 = false;  // else e4m3
+};
+
 // The rows of a batch grouped by adapter: groups in ascending id, rows of a group in their order,
 // rows without an adapter last and in no group. Ids outside -1 .. slots - 1 count as -1.
 struct PlanParams {

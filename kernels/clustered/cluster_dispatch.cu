@@ -12,11 +12,15 @@
 
 namespace lora_bench::kernels {
 
-// Instantiated in clustered_<dtype>.cu and resident_<dtype>.cu.
+// Instantiated in clustered_<dtype>.cu, clustered_eight_<dtype>.cu and resident_<dtype>.cu.
 template <typename T, typename H>
 cudaError_t launch_clustered_as(const ShrinkParams& shrink, const ExpandParams& expand,
                                 const ClusteredTuning& tuning, const ClusteredPlan& plan,
                                 cudaStream_t stream);
+template <typename T, typename H>
+cudaError_t launch_clustered_eight_as(const ShrinkParams& shrink, const ExpandParams& expand,
+                                      const ClusteredTuning& tuning, const EightBitsPlan& plan,
+                                      cudaStream_t stream);
 template <typename T, typename H>
 cudaError_t launch_resident_as(const ShrinkParams& shrink, const ExpandParams& expand,
                                const ResidentTuning& tuning, const ResidentPlan& plan,
@@ -66,11 +70,8 @@ void share_units(Plan& plan, const Tuning& tuning, const ExpandParams& expand,
   plan.units_more = static_cast<std::int32_t>(units % shares);
 }
 
-}  // namespace
-
-cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkParams& shrink,
-                             const ExpandParams& expand, const ClusteredTuning& tuning, bool linked,
-                             cudaStream_t stream) {
+ClusteredPlan clustered_plan(const ShrinkParams& shrink, const ExpandParams& expand,
+                             const ClusteredTuning& tuning, bool linked) {
   ClusteredPlan plan;
   plan.cluster = tuning.cluster;
   plan.chain = static_cast<std::int32_t>(chain_length(shrink.in_features));
@@ -88,8 +89,28 @@ cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkPar
   plan.x_bytes = tuning.x_bytes;
   share_units(plan, tuning, expand, tuning.columns);
   plan.linked = linked;
+  return plan;
+}
+
+}  // namespace
+
+cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkParams& shrink,
+                             const ExpandParams& expand, const ClusteredTuning& tuning, bool linked,
+                             cudaStream_t stream) {
+  const ClusteredPlan plan = clustered_plan(shrink, expand, tuning, linked);
   return launch_in_types(number, intermediate, tuning, [&](auto t, auto h) {
     return launch_clustered_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);
+  });
+}
+
+cudaError_t launch_clustered_eight(Number rows, Number intermediate, const ShrinkParams& shrink,
+                                   const ExpandParams& expand, const WeightScales& scales,
+                                   const ClusteredTuning& tuning, bool linked,
+                                   cudaStream_t stream) {
+  const EightBitsPlan plan{clustered_plan(shrink, expand, tuning, linked), scales};
+  return launch_in_types(rows, intermediate, tuning, [&](auto t, auto h) {
+    return launch_clustered_eight_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan,
+                                                               stream);
   });
 }
 

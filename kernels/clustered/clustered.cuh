@@ -4,7 +4,9 @@
 #include "kernels/chains.h"
 #include "kernels/clustered/any_batch.cuh"
 #include "kernels/clustered/clustered_plan.h"
+#include "kernels/clustered/clustered_products.cuh"
 #include "kernels/clustered/clustered_tuning.h"
+#include "kernels/clustered/eight_bits.cuh"
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/places.cuh"
 #include "kernels/clustered/sums.cuh"
@@ -27,18 +29,21 @@
 //   bytes     A and B x row tiles, A x groups, all but the first from the L2; x x cluster x
 //             groups; y once each way
 //   bound     memory; between the phases the latency of a warp: few instructions count
+// W is the storage of A and B: T, or EightBits, which become T in registers. Their scales go into
+// sums: of A into h, of B, which comes to a slot with it, before the scale of the adapter.
 namespace lora_bench::kernels {
 
-template <typename T, typename H, bool kBias, int kTiles, bool kAnyBatch>
+template <typename T, typename H, typename W, bool kBias, int kTiles, bool kAnyBatch>
 __global__ void __launch_bounds__(512)
     clustered(const __grid_constant__ ShrinkParams s, const __grid_constant__ ExpandParams e,
-              const __grid_constant__ ClusteredPlan plan) {
+              const __grid_constant__ PlanOf<W> plan) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();  // supports() said no
 #else
-  constexpr int kGroup = 4;             // blocks of 32 elements of K at a time
   constexpr int kColumns = 8 * kTiles;  // of a unit
-  constexpr bool kOwned = kTiles < 8;   // many lanes: each block adds its own of them for all
+  constexpr bool kEight = std::is_same_v<W, EightBits>;
+  constexpr int kBytes = static_cast<int>(sizeof(W));
+  constexpr bool kOwned = kTiles < 8;  // many lanes: each block adds its own of them for all
   constexpr int kVectors = static_cast<int>(sizeof(HiddenFragment<T, H>) / 16);
   extern __shared__ __align__(128) char shared[];
   let_next_kernel_start();
@@ -110,16 +115,16 @@ __global__ void __launch_bounds__(512)
   int pair_in = first_pair;
   int k_in = 0;
   Pair of_pair{};
-  const T* a_in = nullptr;
+  const W* a_in = nullptr;
   const auto bring_a = [&]() {
     if (k_in == 0) {
       of_pair = pair_of(pair_in);
-      a_in = static_cast<const T*>(s.a[of_pair.slice]) +
+      a_in = static_cast<const W*>(s.a[of_pair.slice]) +
              (segment.adapter * s.max_rank + of_pair.first + lane) * s.in_features +
              of_pair.chain * plan.chain;
     }
     const std::uint32_t barrier = barriers + 8 * slot_in;
-    const int bytes = 2 * min(of_pair.length - k_in, plan.piece);
+    const int bytes = kBytes * min(of_pair.length - k_in, plan.piece);
     if (lane == 0) {
       expect_bytes(barrier, bytes * of_pair.lanes);
     }
@@ -148,11 +153,13 @@ __global__ void __launch_bounds__(512)
   const int first_unit = block_unit + divide(of_block.count * warp, per_warps);
   const int end_unit = block_unit + divide(of_block.count * (warp + 1), per_warps);
   const int steps = (rank + 15) / 16;
-  const int unit_bytes = kColumns * 2 * max_rank;
+  const int unit_bytes = kColumns * kBytes * max_rank;
+  constexpr int kScaleBytes = kEight ? kColumns * 4 : 0;
   const int units_of_slot =
-      divide(plan.slot_bytes, inverse_of(unit_bytes + segment.rows * kColumns * 2));
+      divide(plan.slot_bytes, inverse_of(unit_bytes + segment.rows * kColumns * 2 + kScaleBytes));
   const int y_of_slot = units_of_slot * unit_bytes;
   const int y_pitch = units_of_slot * kColumns * 2;
+  const int scales_of_slot = y_of_slot + segment.rows * y_pitch;
   const auto units_here = [&](const UnitPlace& place) {  // of one slice, in one slot
     const int left = (place.width - place.column + kColumns - 1) / kColumns;
     return min(min(left, end_unit - place.unit), units_of_slot);
@@ -171,13 +178,17 @@ __global__ void __launch_bounds__(512)
     const std::uint32_t barrier = barriers + 8 * slot_in;
     const int units = units_here(b_in);
     const int columns = min(b_in.width - b_in.column, units * kColumns);
-    const int bytes = columns * max_rank * 2;
+    const int bytes = columns * max_rank * kBytes;
     if (lane == 0) {
-      expect_bytes(barrier, bytes + (e.add_inputs ? segment.rows * columns * 2 : 0));
+      expect_bytes(barrier, bytes + (e.add_inputs ? segment.rows * columns * 2 : 0) +
+                                bytes_of_scales(plan, columns));
       copy_bulk(shared_address(ring) + slot_in * plan.slot_bytes,
-                static_cast<const T*>(e.b[b_in.slice]) +
+                static_cast<const W*>(e.b[b_in.slice]) +
                     (segment.adapter * b_in.width + b_in.column) * max_rank,
                 bytes, barrier, policy);
+      bring_scales(plan, shared_address(ring) + slot_in * plan.slot_bytes + scales_of_slot,
+                   b_in.slice, segment.adapter * b_in.width + b_in.column, columns, barrier,
+                   policy);
     }
     __syncwarp();
     if (with_y) {
@@ -196,6 +207,10 @@ __global__ void __launch_bounds__(512)
       of_block.count > 0
           ? (place_of_unit(e, block_unit + of_block.count - 1, kColumns).slice + 1) * steps
           : 0;
+  const auto scales_of = [&](int task) {  // that this thread has of h
+    return scales_of_task(plan, task, end_task, steps, segment.adapter, s.max_rank, t, rank);
+  };
+  float4 a_scales = scales_of(first_task);
   T* const y_row =
       static_cast<T*>(e.y) + 2 * kTiles * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
 
@@ -286,30 +301,9 @@ __global__ void __launch_bounds__(512)
     do {
       await_phase(barriers + 8 * slot, parity);
       const int end = min(pair.length - piece, plan.piece);
-      const char* const a = ring + slot * plan.slot_bytes + g * plan.piece_pitch + t * 8;
+      const char* const a = ring + slot * plan.slot_bytes + g * plan.piece_pitch + t * 4 * kBytes;
       const char* const x = x_chain + 2 * piece;
-#pragma unroll 2
-      for (int k = 0; k < end; k += 32 * kGroup) {
-        uint4 lanes[kGroup];
-        uint4 row[kGroup];
-#pragma unroll
-        for (int b = 0; b < kGroup; ++b) {
-          lanes[b] = load_fours(a + 2 * (k + 32 * b));
-          row[b] = load_fours(x + 2 * (k + 32 * b));
-        }
-        if (k + 32 * kGroup > end) {  // what lies beyond the chain is not of it
-#pragma unroll
-          for (int b = 0; b < kGroup; ++b) {
-            keep_fours(lanes[b], end - k - 32 * b - t * 4);
-            keep_fours(row[b], end - k - 32 * b - t * 4);
-          }
-        }
-#pragma unroll
-        for (int b = 0; b < kGroup; ++b) {
-          multiply_16<T>(sum, row[b].x, 0, row[b].y, 0, lanes[b].x, lanes[b].y);
-          multiply_16<T>(sum, row[b].z, 0, row[b].w, 0, lanes[b].z, lanes[b].w);
-        }
-      }
+      multiply_piece<T, W>(a, x, end, t, plan, sum);
       piece += plan.piece;
       __syncwarp();  // the slot has been read
       if (pair_in < end_pair) {
@@ -358,6 +352,7 @@ __global__ void __launch_bounds__(512)
       float4 all = kOwned ? load_shared<float4>(h_rows + (g * plan.h_pitch + lane_at) * 4)
                           : add_chains(sums + (g * plan.sums_pitch + lane_at) * 4,
                                        kClusteredRows * plan.sums_pitch * 4);
+      multiply_by_scales(plan, a_scales, all);
       if (s.scale != nullptr) {
         all = {__fmul_rn(shrink_scale, all.x), __fmul_rn(shrink_scale, all.y),
                __fmul_rn(shrink_scale, all.z), __fmul_rn(shrink_scale, all.w)};
@@ -365,6 +360,7 @@ __global__ void __launch_bounds__(512)
       whole = {all.x, at + 1 < rank ? all.y : 0.0F, at + 2 < rank ? all.z : 0.0F,
                at + 3 < rank ? all.w : 0.0F};
     }
+    a_scales = scales_of(task + warps);
     uint4 vectors[kVectors];
     to_vectors(fragment_of<T, H>(whole), vectors);
 #pragma unroll
@@ -375,7 +371,7 @@ __global__ void __launch_bounds__(512)
   __syncthreads();  // h is there
 
   // Fragment column 2 * t + c of tile j is column 2 * kTiles * t + 2 * j + c of a unit.
-  const int own_column = (g / 2 * 2 * kTiles + g % 2) * max_rank * 2 + t * 8;
+  const int own_column = (g / 2 * 2 * kTiles + g % 2) * max_rank * kBytes + t * 4 * kBytes;
   const int own_y = y_of_slot + min(g, segment.rows - 1) * y_pitch + t * 4 * kTiles;
   HiddenFragment<T, H> rows;
   int task_of_rows = -1;
@@ -383,6 +379,7 @@ __global__ void __launch_bounds__(512)
 #pragma unroll 1
   while (place.unit < end_unit) {
     const int units = units_here(place);
+    const float b_scale = scale_of_all_columns(plan, place.slice, segment.adapter);
     await_phase(barriers + 8 * slot, parity);
     const char* const at_slot = ring + slot * plan.slot_bytes;
 #pragma unroll 1
@@ -390,29 +387,16 @@ __global__ void __launch_bounds__(512)
       const char* const b = at_slot + unit * unit_bytes + own_column;
       const char* const before = at_slot + own_y + unit * kColumns * 2;
       ColumnsOfThread<kTiles> inputs;
-      inputs.load(before);
+      if constexpr (!kEight) {
+        inputs.load(before);
+      }
       float sum[kTiles][4] = {};
-#pragma unroll 1
-      for (int step = 0; step < steps; ++step) {
-        uint2 four[kTiles];
-#pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          four[j] = load_shared<uint2>(b + step * 32 + j * (4 * max_rank));
-        }
-        const int task = place.slice * steps + step;
-        if (task != task_of_rows) {
-          uint4 vectors[kVectors];
-#pragma unroll
-          for (int v = 0; v < kVectors; ++v) {
-            vectors[v] = reinterpret_cast<const uint4*>(hidden)[(task * kVectors + v) * 32 + lane];
-          }
-          from_vectors(vectors, rows);
-          task_of_rows = task;
-        }
-        if (16 * step + 16 > rank) {  // padding is not of the adapter
-          keep_lanes(four, rank - 16 * step - 4 * t);
-        }
-        multiply_columns(rows, sum, four);
+      multiply_unit<W>(b, max_rank, rank, steps, place.slice, lane, hidden, plan, rows,
+                       task_of_rows, sum);
+      multiply_by_scales(plan, at_slot + scales_of_slot + (unit * kColumns + 2 * kTiles * t) * 4,
+                         b_scale, sum);
+      if constexpr (kEight) {
+        inputs.load(before);  // registers are few while codes are widened
       }
       const int column = place.column + unit * kColumns;
       const int left = g < segment.rows ? place.width - column - 2 * kTiles * t : 0;

@@ -18,4 +18,10 @@ namespace lora_bench::kernels {
                                            const ClusteredTuning& tuning, bool linked,
                                            cudaStream_t stream);
 
+// The same with A and B of eight bits and scales; x and y are `rows`, lanes of A a multiple of 16
+// long. Scales of rows of B begin on 16 bytes. The tuning is for `weight_bytes` 1.
+[[nodiscard]] cudaError_t launch_clustered_eight(
+    Number rows, Number intermediate, const ShrinkParams& shrink, const ExpandParams& expand,
+    const WeightScales& scales, const ClusteredTuning& tuning, bool linked, cudaStream_t stream);
+
 }  // namespace lora_bench::kernels

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/params.h"
+
 namespace lora_bench::kernels {
 
 // How a block finds its way, beside the parameters of the op.
@@ -25,6 +27,11 @@ struct ClusteredPlan {
   std::int32_t units = 0;        // of columns, over all slices
   std::int32_t most_groups = 1;  // of parts of clusters that share a tile
   std::int32_t most_shared = 0;  // blocks of all parts that share tiles
+};
+
+// The same beside weights of eight bits.
+struct EightBitsPlan : ClusteredPlan {
+  WeightScales scales;
 };
 
 }  // namespace lora_bench::kernels

@@ -35,8 +35,8 @@ struct Form {
 
 std::int64_t slot_bytes(const ClusteredShape& shape, int columns, int piece_pitch) {
   const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
-  const std::int64_t unit = columns * 2 * (shape.max_rank + rows);
-  return std::max<std::int64_t>(8 * piece_pitch, unit);
+  const std::int64_t column = shape.weight_bytes * shape.max_rank + 2 * rows + shape.scale_bytes();
+  return std::max<std::int64_t>(8 * piece_pitch, columns * column);
 }
 
 // Sums of chains, and h where blocks add for one another.
@@ -74,7 +74,7 @@ ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::in
   tuning.warps = form.warps;
   tuning.slots = form.slots;
   tuning.piece = form.piece;
-  tuning.piece_pitch = 2 * form.piece + pad;
+  tuning.piece_pitch = static_cast<int>(shape.weight_bytes * (form.piece + pad / 2));
   if (many_lanes(shape)) {
     const std::int64_t lane_tiles = shape.slices * divide_up(shape.max_rank, 8);
     tuning.columns = kClusteredFewColumns;
@@ -125,7 +125,7 @@ Load load_of(const ClusteredShape& shape) {
   load.pairs = kChains * shape.slices * divide_up(shape.max_rank, 8);
   load.wide = shape.columns > 2 * shape.slices * shape.in_features;
   load.deep = shape.in_features > kDeep;
-  load.long_stream = 2 * load.tiles * shape.max_rank *
+  load.long_stream = shape.weight_bytes * load.tiles * shape.max_rank *
                          (shape.slices * shape.in_features + shape.columns) /
                          shape.multiprocessors >
                      kLongStream;
@@ -299,7 +299,7 @@ ClusteredTuning with_longer_pieces(const ClusteredShape& shape, const ClusteredT
       take(6, 1, whole);
     }
   } else if (own.owned > 0 && own.slots == 1) {
-    const int room = (own.slot_bytes / 8 - (own.piece_pitch - 2 * own.piece)) / 2;
+    const auto room = own.piece + (own.slot_bytes / 8 - own.piece_pitch) / shape.weight_bytes;
     take(own.warps, 1, share_of_chain(static_cast<int>(divide_up(chain, room))));
   } else if (own.slots == 2 && chain > kLong && own.cluster >= 8) {
     const int third = share_of_chain(3);

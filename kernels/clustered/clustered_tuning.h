@@ -16,11 +16,14 @@ struct ClusteredShape {
   std::int64_t max_rank = 0;
   std::int64_t in_features = 0;
   std::int64_t columns = 0;         // of all slices
+  std::int64_t weight_bytes = 2;    // of an element of A and B; of 1 columns have scales
   std::int64_t hidden_vectors = 3;  // 16 bytes each that a thread needs for h of 16 lanes
   std::int64_t multiprocessors = 132;
   std::int64_t shared_bytes = 227 << 10;  // that a block may have
   bool any_batch = false;                 // tokens and active are what a later batch may have
   RowTiles row_tiles = {};                // not known: any that tokens and active let be
+
+  [[nodiscard]] std::int64_t scale_bytes() const { return weight_bytes == 1 ? 4 : 0; }
 };
 
 constexpr int kClusteredRows = 8;         // of a tile

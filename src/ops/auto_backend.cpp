@@ -22,6 +22,7 @@ class AutoBackend final : public Backend {
   explicit AutoBackend(const AutoDevice& device)
       : device_(device),
         panel_(make_tuned_panel_backend()),
+        naive_(make_naive_backend()),
         metadata_(make_device_metadata(device.compute_capability)) {}
 
   [[nodiscard]] std::string_view name() const override { return "auto"; }
@@ -29,7 +30,7 @@ class AutoBackend final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] const MetadataBuilder* metadata() const override { return metadata_.get(); }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    const Support taken = tensor_cores_take(problem, device);
+    const Support taken = tensor_cores_take(problem, device, Semantics(Semantic::kScaledWeights));
     const std::string why_not = taken.yes ? why_not_tuned(device_, problem) : "";
     return why_not.empty() ? taken : Support{false, why_not};
   }
@@ -46,7 +47,7 @@ class AutoBackend final : public Backend {
         problem.groups() == 0 ? AutoFamily::kPanel : auto_family(device_, problem);
     if (family == AutoFamily::kPanel ||
         !launched_clusters(family, problem, operands, static_cast<cudaStream_t>(stream.handle))) {
-      panel_->launch(problem, operands, stream);
+      (problem.has_scaled_weights() ? naive_ : panel_)->launch(problem, operands, stream);
     }
   }
 
@@ -56,9 +57,16 @@ class AutoBackend final : public Backend {
                                        const Operands& operands, cudaStream_t stream) const {
     const kernels::ShrinkParams shrink = shrink_params(problem, operands);
     const kernels::ExpandParams expand = expand_params(problem, operands);
-    const std::int64_t element = size_bytes(problem.dtype[Role::kX]);
-    if (!copies_in_bulk(shrink, expand, element)) {
+    if (!copies_in_bulk(shrink, expand, size_bytes(problem.dtype[Role::kX]),
+                        size_bytes(problem.dtype[Role::kA]))) {
       return false;
+    }
+    kernels::WeightScales scales;
+    if (problem.has_scaled_weights()) {
+      scales = weight_scales(problem, operands);
+      if (!copies_in_bulk(scales)) {
+        return false;
+      }
     }
     // Plan, ranks, scales and weights come from copies, or from a kernel that ends before the next
     // one starts (kernels/clustered/README.md).
@@ -66,6 +74,12 @@ class AutoBackend final : public Backend {
     enqueue_zero_idle_rows(problem, operands, Stream{stream});
     const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
     const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
+    if (problem.has_scaled_weights()) {
+      LORA_BENCH_CUDA_CHECK(kernels::launch_clustered_eight(
+          number, intermediate, shrink, expand, scales, auto_clustered_tuning(device_, problem),
+          kLinked, stream));
+      return true;
+    }
     LORA_BENCH_CUDA_CHECK(
         family == AutoFamily::kResident
             ? kernels::launch_resident(number, intermediate, shrink, expand,
@@ -77,6 +91,7 @@ class AutoBackend final : public Backend {
 
   AutoDevice device_;
   std::unique_ptr<Backend> panel_;
+  std::unique_ptr<Backend> naive_;  // eight bits at other addresses than those of clusters
   std::unique_ptr<MetadataBuilder> metadata_;
 };
 

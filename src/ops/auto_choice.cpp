@@ -14,7 +14,8 @@ namespace {
 bool clusters_can_copy(const Problem& problem) {
   const Operands operands = no_operands(problem);
   return size_bytes(problem.dtype[Role::kX]) == 2 &&
-         copies_in_bulk(shrink_params(problem, operands), expand_params(problem, operands), 2);
+         copies_in_bulk(shrink_params(problem, operands), expand_params(problem, operands), 2,
+                        size_bytes(problem.dtype[Role::kA]));
 }
 
 // A tile of clusters has 8 rows: more of an adapter read its weights from the L2 again and again,
@@ -91,7 +92,8 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
     shape.columns += width;
   }
   const bool wide = problem.dtype[Role::kH] == Dtype::kFp32;
-  const std::int64_t parts = problem.dtype[Role::kB] == Dtype::kBf16 ? 3 : 6;
+  const std::int64_t parts = problem.dtype[Role::kX] == Dtype::kBf16 ? 3 : 6;
+  shape.weight_bytes = size_bytes(problem.dtype[Role::kA]);
   shape.hidden_vectors = wide ? parts : 1;
   shape.multiprocessors = device.multiprocessors;
   shape.shared_bytes = device.shared_bytes;
@@ -147,7 +149,7 @@ kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Pro
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
   kernels::ResidentTuning none;
   none.fits = false;
-  return !asked || asked == AutoFamily::kResident
+  return !problem.has_scaled_weights() && (!asked || asked == AutoFamily::kResident)
              ? kernels::resident_tuning(auto_clustered_shape(device, problem))
              : none;
 }
@@ -177,7 +179,7 @@ kernels::PanelExpandTuning auto_expand_tuning(const AutoDevice& device, const Pr
 
 std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
                                   const Tuning& tuning) {
-  return has_shrink(problem.op) && problem.groups() > 0
+  return has_shrink(problem.op) && problem.groups() > 0 && !problem.has_scaled_weights()
              ? kernels::panel_workspace_elements(
                    auto_panel_shape(device, problem, true),
                    auto_shrink_tuning(device, problem, tuning, true)) *
@@ -187,6 +189,10 @@ std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& probl
 
 AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
+  const bool eight_bits = problem.has_scaled_weights();
+  if (problem.weights_scale == WeightsScale::kBlock) {
+    return AutoReason::kBlocksOfScales;
+  }
   if (asked == AutoFamily::kPanel) {
     return AutoReason::kPanelAsked;
   }
@@ -199,7 +205,8 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!clusters_can_copy(problem)) {
     return AutoReason::kNoVectors;
   }
-  if (!asked && !few_rows(device, problem)) {
+  // No tiles of panel take eight bits.
+  if (!asked && !eight_bits && !few_rows(device, problem)) {
     return AutoReason::kManyRows;
   }
   const bool takes = kernels::clustered_takes(auto_clustered_shape(device, problem)) &&
@@ -207,12 +214,18 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!takes || (asked == AutoFamily::kResident && !auto_resident_tuning(device, problem).fits)) {
     return AutoReason::kNoRoom;
   }
-  return asked ? AutoReason::kClustersAsked : AutoReason::kFewRows;
+  return asked        ? AutoReason::kClustersAsked
+         : eight_bits ? AutoReason::kEightBits
+                      : AutoReason::kFewRows;
+}
+
+bool is_for_clusters(AutoReason reason) {
+  return reason == AutoReason::kFewRows || reason == AutoReason::kEightBits ||
+         reason == AutoReason::kClustersAsked;
 }
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
-  const AutoReason reason = auto_reason(device, problem);
-  if (reason != AutoReason::kFewRows && reason != AutoReason::kClustersAsked) {
+  if (!is_for_clusters(auto_reason(device, problem))) {
     return AutoFamily::kPanel;
   }
   return auto_resident_tuning(device, problem).fits ? AutoFamily::kResident

@@ -47,9 +47,11 @@ struct AutoKnobs {
 // Without what is said of a half that the op has not.
 [[nodiscard]] Tuning tuning_of_op(const Tuning& tuning, Op op);
 
-// What decides. The first two are for clusters of either family, all others for kPanel.
+// What decides. The first three are for clusters of either family, all others for kPanel, which has
+// nothing for weights of eight bits.
 enum class AutoReason : std::uint8_t {
   kFewRows,
+  kEightBits,
   kClustersAsked,
   kPanelAsked,
   kNoClusters,
@@ -57,7 +59,9 @@ enum class AutoReason : std::uint8_t {
   kNoVectors,
   kManyRows,
   kNoRoom,
+  kBlocksOfScales,
 };
+[[nodiscard]] bool is_for_clusters(AutoReason reason);
 
 // From the device, sizes, limits, problem.tuning and, where the launch is for this batch alone, how
 // many tiles its groups of rows make; never from who uses which adapter.
@@ -91,7 +95,8 @@ enum class AutoReason : std::uint8_t {
                                                             const Problem& problem,
                                                             const Tuning& tuning, bool vectors);
 
-// Of panel, held for clusters too: whether an address begins on 16 bytes is known only with it.
+// Of panel, held for clusters too, but beside weights of eight bits: whether an address begins on
+// 16 bytes is known only with it.
 [[nodiscard]] std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
                                                 const Tuning& tuning);
 

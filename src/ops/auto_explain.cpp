@@ -236,7 +236,7 @@ std::string why_no_launch(const AutoDevice& device, const Problem& problem) {
   }
   DeviceFacts facts;
   facts.compute_capability = device.compute_capability;
-  const Support support = tensor_cores_take(problem, facts);
+  const Support support = tensor_cores_take(problem, facts, Semantics(Semantic::kScaledWeights));
   return support.yes ? why_not_tuned(device, problem) : support.why_not;
 }
 
@@ -255,9 +255,15 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
     case AutoReason::kNotLinear:
       return fmt::format("op {} is no linear op", name(problem.op));
     case AutoReason::kNoVectors:
-      return "rows of x or y that are no multiple of 16 bytes, or columns of B of 8";
+      return problem.has_scaled_weights()
+                 ? "rows of x, A or y that are no multiple of 16 bytes, or columns of B of 4"
+                 : "rows of x or y that are no multiple of 16 bytes, or columns of B of 8";
     case AutoReason::kManyRows:
       return rows_an_adapter("many", problem);
+    case AutoReason::kEightBits:
+      return "weights of eight bits, which clusters alone read";
+    case AutoReason::kBlocksOfScales:
+      return "scales of blocks; allowed: tensor, channel";
     case AutoReason::kNoRoom:
       break;
   }
@@ -267,6 +273,11 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
 
 std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
+  if (problem.has_scaled_weights() &&
+      (!is_for_clusters(auto_reason(device, problem)) || asked == AutoFamily::kResident)) {
+    return fmt::format("weights of eight bits go to family clustered alone: {}",
+                       reason_text(device, problem));
+  }
   if (problem.groups() == 0 || !asked) {
     return "";
   }
@@ -294,8 +305,10 @@ std::vector<std::string> explain_auto(const AutoDevice& device, const Problem& p
                         ? resident_line(auto_resident_tuning(device, problem))
                         : clustered_line(auto_clustered_tuning(device, problem)));
     lines.push_back(
-        fmt::format("{} of workspace, for panel where an address does not begin on 16 bytes",
-                    bytes(auto_workspace_bytes(device, problem, problem.tuning))));
+        problem.has_scaled_weights()
+            ? "naive where an address does not begin on 16 bytes"
+            : fmt::format("{} of workspace, for panel where an address does not begin on 16 bytes",
+                          bytes(auto_workspace_bytes(device, problem, problem.tuning))));
     return lines;
   }
   const std::vector<std::string> launches = panel_lines(device, problem);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/error.h"
 
 namespace lora_bench {
@@ -153,6 +156,18 @@ kernels::ExpandParams expand_params(const Problem& problem, const Operands& oper
   return params;
 }
 
+kernels::WeightScales weight_scales(const Problem& problem, const Operands& operands) {
+  require_few_slices(problem);
+  kernels::WeightScales scales;
+  scales.of_rows = problem.weights_scale == WeightsScale::kChannel;
+  scales.e5m2 = problem.dtype[Role::kA] == Dtype::kE5m2;
+  for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
+    scales.a[slice] = static_cast<const float*>(operands.a_scale[slice]);
+    scales.b[slice] = static_cast<const float*>(operands.b_scale[slice]);
+  }
+  return scales;
+}
+
 namespace {
 
 constexpr std::int64_t kVectorBytes = 16;
@@ -194,12 +209,18 @@ bool has_vector_y(const kernels::ExpandParams& params, std::int64_t element_byte
 }
 
 bool copies_in_bulk(const kernels::ShrinkParams& shrink, const kernels::ExpandParams& expand,
-                    std::int64_t element_bytes) {
-  bool all = reads_vectors(shrink, element_bytes) && whole(2 * expand.max_rank * element_bytes);
+                    std::int64_t element_bytes, std::int64_t weight_bytes) {
+  // Threads read four lanes of B.
+  bool all = reads_vectors(shrink, element_bytes) && whole(shrink.in_features * weight_bytes) &&
+             expand.max_rank % 4 == 0;
   for (int slice = 0; slice < expand.slices; ++slice) {
     all = all && aligned(expand.b[slice]);
   }
   return all && has_vector_y(expand, element_bytes);
+}
+
+bool copies_in_bulk(const kernels::WeightScales& scales) {
+  return !scales.of_rows || std::all_of(std::begin(scales.b), std::end(scales.b), aligned);
 }
 
 bool expands_in_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes) {

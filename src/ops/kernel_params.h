@@ -11,6 +11,9 @@ namespace lora_bench {
 [[nodiscard]] kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& operands);
 [[nodiscard]] kernels::ExpandParams expand_params(const Problem& problem, const Operands& operands);
 
+// Of weights of eight bits, whose scales are of slots or of rows.
+[[nodiscard]] kernels::WeightScales weight_scales(const Problem& problem, const Operands& operands);
+
 // Throws CaseError for a dtype that no kernel takes.
 [[nodiscard]] kernels::Number kernel_number(Dtype dtype);
 // Of A and B.
@@ -38,7 +41,10 @@ namespace lora_bench {
 // Whether clusters can copy the weights in bulk: lanes of A, and eight columns of B at a time, of
 // which eight bytes are read at once.
 [[nodiscard]] bool copies_in_bulk(const kernels::ShrinkParams& shrink,
-                                  const kernels::ExpandParams& expand, std::int64_t element_bytes);
+                                  const kernels::ExpandParams& expand, std::int64_t element_bytes,
+                                  std::int64_t weight_bytes);
+// The same of their scales, where each column of B has one.
+[[nodiscard]] bool copies_in_bulk(const kernels::WeightScales& scales);
 // Whether panels of expand can: rows of y and bias 16 bytes at a time, columns of B eight.
 [[nodiscard]] bool expands_in_vectors(const kernels::ExpandParams& params,
                                       std::int64_t element_bytes);

@@ -42,7 +42,8 @@ target_link_libraries(lora_bench_emulated PRIVATE lora_bench_warnings)
 
 # Their objects come before the libraries, whose kernels and runtime nobody looks for then.
 lora_bench_tests(emulated_tests emulated
-  SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernels_test.cpp ${CMAKE_CURRENT_LIST_DIR}/layers_test.cpp
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernels_test.cpp ${CMAKE_CURRENT_LIST_DIR}/eight_bits_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/layers_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/plan_test.cpp ${CMAKE_CURRENT_LIST_DIR}/metadata_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/shards_test.cpp
     $<TARGET_OBJECTS:lora_bench_translated> $<TARGET_OBJECTS:lora_bench_emulated>

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace lora_bench::emulated {
@@ -43,6 +45,20 @@ float dot(float sum, const float (&left)[kDepth], const float (&right)[kDepth]) 
 }
 
 }  // namespace
+
+std::uint32_t halves_of_e4m3(std::uint32_t codes) {
+  const auto half_of = [](std::uint32_t code) {
+    const auto exponent = static_cast<int>(code >> 3 & 0xF);
+    const auto fraction = static_cast<float>(code & 7);
+    float value =
+        exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+    if ((code & 0x7F) == 0x7F) {
+      value = std::numeric_limits<float>::quiet_NaN();
+    }
+    return std::uint32_t{__half_as_ushort(__float2half_rn((code & 0x80) != 0 ? -value : value))};
+  };
+  return half_of(codes >> 8) << 16 | half_of(codes);
+}
 
 void mma_16_8_16(Element element, float& d0, float& d1, float& d2, float& d3, std::uint32_t a0,
                  std::uint32_t a1, std::uint32_t a2, std::uint32_t a3, std::uint32_t b0,

@@ -28,6 +28,9 @@ void wgmma_shared(Element element, int columns, float* d, std::uint64_t a, std::
 void wgmma_registers(Element element, int columns, float* d, const std::uint32_t* a,
                      std::uint64_t b, bool add);
 
+// Two numbers of e4m3, in the lower 16 bits, as fp16.
+[[nodiscard]] std::uint32_t halves_of_e4m3(std::uint32_t codes);
+
 // --- copies and barriers ---
 
 void copy_async(std::uint32_t to, const void* from, int bytes, int there);

@@ -54,6 +54,33 @@ TEST_CASE("clustered: what fits for eight rows fits for every batch, within the 
   CHECK(taken > 1000);
 }
 
+TEST_CASE("clustered: weights of eight bits take half the room, and their scales some") {
+  int taken = 0;
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    ClusteredShape shape = drawn_shape(i);
+    const bool wide_taken = clustered_takes(shape);
+    shape.weight_bytes = 1;
+    CAPTURE(i);
+    CHECK(clustered_takes(shape) >= wide_taken);
+    if (!clustered_takes(shape)) {
+      continue;
+    }
+    ++taken;
+    const ClusteredTuning tuning = clustered_tuning(shape);
+    CHECK(tuning.fits);
+    CHECK(tuning.shared_bytes <= shape.shared_bytes);
+    const std::int64_t rows = std::min<std::int64_t>(shape.tokens, kClusteredRows);
+    CHECK(tuning.slot_bytes >= tuning.columns * (shape.max_rank + 2 * rows + 4));
+    CHECK(tuning.slot_bytes >= 8 * tuning.piece_pitch);
+    // Copies in bulk begin on 16 bytes.
+    CHECK(tuning.slot_bytes % 16 == 0);
+    CHECK(tuning.piece_pitch % 16 == 0);
+    CHECK(tuning.piece_pitch > tuning.piece);
+    CHECK(tuning.piece_pitch <= tuning.piece + kClusteredPadOfStreams / 2);
+  }
+  CHECK(taken > 300);
+}
+
 TEST_CASE("clustered: what is taken does not depend on tokens or adapters") {
   for (std::uint64_t i = 0; i < 500; ++i) {
     ClusteredShape shape = drawn_shape(i);

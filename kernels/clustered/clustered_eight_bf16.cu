@@ -1,0 +1,16 @@
+#include "kernels/clustered/clustered_launch.cuh"
+
+namespace lora_bench::kernels {
+
+template cudaError_t launch_clustered_eight_as<__nv_bfloat16, float>(const ShrinkParams&,
+                                                                     const ExpandParams&,
+                                                                     const ClusteredTuning&,
+                                                                     const EightBitsPlan&,
+                                                                     cudaStream_t);
+template cudaError_t launch_clustered_eight_as<__nv_bfloat16, __nv_bfloat16>(const ShrinkParams&,
+                                                                             const ExpandParams&,
+                                                                             const ClusteredTuning&,
+                                                                             const EightBitsPlan&,
+                                                                             cudaStream_t);
+
+}  // namespace lora_bench::kernels

@@ -1,0 +1,303 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "device/facts.h"
+#include "device/memory.h"
+#include "ops/auto_tuning.h"
+#include "ops/backends.h"
+#include "run/select.h"
+#include "support/proved.h"
+#include "support/workload_case.h"
+#include "verify/random_case.h"
+#include "verify/staging.h"
+#include "verify/verify.h"
+
+using lora_bench::AutoFamily;
+using lora_bench::AutoKnobs;
+using lora_bench::Backend;
+using lora_bench::Dtype;
+using lora_bench::Memory;
+using lora_bench::Problem;
+using lora_bench::tuning_of;
+using lora_bench::WeightsScale;
+using lora_bench::test::Proved;
+
+namespace {
+
+Memory& eight_bits_memory() {
+  static const std::unique_ptr<Memory> memory = lora_bench::make_device_memory();
+  return *memory;
+}
+
+const Backend& eight_bits_backend() {
+  static const std::unique_ptr<Backend> backend = lora_bench::make_auto_backend();
+  return *backend;
+}
+
+std::string why_not(const Problem& problem) {
+  return eight_bits_backend().supports(problem, lora_bench::gpu_facts()).why_not;
+}
+
+void check_proved_eight(const Problem& problem, Proved& proved) {
+  const lora_bench::Verdict verdict =
+      verify(problem, eight_bits_backend(), eight_bits_memory(), {.relations = false});
+  CAPTURE(verdict.message);
+  lora_bench::test::check_proved(proved, problem, verdict);
+}
+
+std::vector<std::byte> bits_of_eight(const Problem& problem, const lora_bench::Tensors& tensors) {
+  lora_bench::Stage stage(eight_bits_memory(), problem, tensors, {});
+  stage.launch(eight_bits_backend());
+  CHECK(stage.damage().empty());
+  return stage.output();
+}
+
+// Adapters of two ranks, one of them none, and rows without an adapter.
+lora_bench::Case eight_bits_case(std::int64_t tokens, std::int64_t rank, std::int64_t in_features) {
+  lora_bench::Case spec = workload_case(tokens, 3);
+  spec.dtype = Dtype::kBf16;
+  spec.weights.dtype = Dtype::kE4m3;
+  spec.weights.scale = WeightsScale::kChannel;
+  spec.layer.in_features = in_features;
+  spec.layer.x_stride = in_features + 8;
+  spec.layer.widths = {136, 0, 72};
+  spec.layer.y_stride = 216;
+  spec.adapters.rank.list = {rank, 1 + rank / 2};
+  spec.adapters.max_rank = (rank + 3) / 4 * 4;
+  spec.no_adapter = 0.2;
+  return spec;
+}
+
+// What clusters ask of sizes and strides; all else stays as it was drawn.
+void copy_in_bulk(lora_bench::Case& spec) {
+  const auto whole = [](std::int64_t& size, std::int64_t of) { size = (size + of - 1) / of * of; };
+  whole(spec.layer.in_features, 16);
+  whole(spec.layer.x_stride, 8);
+  whole(spec.layer.offset_start, 8);
+  whole(spec.layer.y_stride, 8);
+  for (std::int64_t& width : spec.layer.widths) {
+    whole(width, 8);
+  }
+  whole(spec.adapters.max_rank, 4);
+  spec.adapters.a_stride = spec.adapters.b_stride = spec.layer.h_stride = 0;
+  spec.adapters.placing = lora_bench::Placing::kSeparate;
+  spec.adapters.rank0_bias = false;
+  spec.layer.x_column_stride = 1;
+  spec.inputs = lora_bench::Inputs::kShared;
+  spec.plan.form = lora_bench::PlanForm::kSorted;
+  if (spec.dtype == Dtype::kFp32) {
+    spec.dtype = Dtype::kBf16;
+    spec.intermediate = Dtype::kFp32;
+  }
+  if (spec.weights.scale == WeightsScale::kBlock) {
+    spec.weights.scale = WeightsScale::kChannel;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("auto is right with weights of eight bits of every rank class, few rows and many") {
+  Proved proved;
+  for (const std::int64_t rank : {1, 8, 12, 24, 64, 100, 136}) {
+    for (const std::int64_t tokens : {1, 9, 40}) {
+      lora_bench::Case spec = eight_bits_case(tokens, rank, rank == 12 ? 2096 : 528);
+      spec.dtype = tokens == 9 ? Dtype::kFp16 : Dtype::kBf16;
+      spec.intermediate = rank == 24 || rank == 100 ? spec.dtype : Dtype::kFp32;
+      spec.weights.dtype = (rank + tokens) % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
+      spec.weights.scale = rank % 3 == 0 ? WeightsScale::kTensor : WeightsScale::kChannel;
+      CAPTURE(rank);
+      CAPTURE(tokens);
+      const Problem problem = problem_of(spec);
+      REQUIRE(why_not(problem).empty());
+      check_proved_eight(problem, proved);
+    }
+  }
+  check_enough(proved);
+}
+
+TEST_CASE("auto does with weights of eight bits what is asked beside them") {
+  Proved proved;
+  for (const Dtype weights : {Dtype::kE4m3, Dtype::kE5m2}) {
+    for (const WeightsScale scale : {WeightsScale::kTensor, WeightsScale::kChannel}) {
+      for (const auto& [dtype, intermediate, add_inputs] :
+           {std::tuple(Dtype::kBf16, Dtype::kFp32, true),
+            {Dtype::kBf16, Dtype::kBf16, false},
+            {Dtype::kFp16, Dtype::kFp32, false},
+            {Dtype::kFp16, Dtype::kFp16, true}}) {
+        lora_bench::Case spec = eight_bits_case(21, 13, 144);
+        spec.dtype = dtype;
+        spec.intermediate = intermediate;
+        spec.weights.dtype = weights;
+        spec.weights.scale = scale;
+        spec.adapters.rank.list = {13, 0, 5};
+        spec.adapters.bias = true;
+        spec.adapters.bias_slices = {2};
+        spec.adapters.scale = {2.0, 1.0, 0.37};
+        spec.scale_at = add_inputs ? lora_bench::ScaleAt::kShrink : lora_bench::ScaleAt::kExpand;
+        spec.add_inputs = add_inputs;
+        spec.idle_rows = add_inputs ? lora_bench::IdleRows::kKept : lora_bench::IdleRows::kZeroed;
+        spec.layer.offset_start = 8;
+        spec.layer.y_stride = 224;
+        CAPTURE(name(weights));
+        CAPTURE(name(scale));
+        CAPTURE(name(dtype));
+        CAPTURE(name(intermediate));
+        const Problem problem = problem_of(spec);
+        REQUIRE(why_not(problem).empty());
+        check_proved_eight(problem, proved);
+      }
+    }
+  }
+  check_enough(proved);
+}
+
+TEST_CASE("auto reads every number of eight bits as its format has it, in A and in B") {
+  for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
+    for (const Dtype rows : {Dtype::kBf16, Dtype::kFp16}) {
+      for (const bool in_a : {true, false}) {
+        lora_bench::Case spec = eight_bits_case(256, 1, 16);
+        spec.dtype = rows;
+        spec.adapters.slots = 256;
+        spec.adapters.rank.list = {1};
+        spec.layer.widths = {8};
+        spec.layer.y_stride = 8;
+        spec.no_adapter = 0;
+        spec.add_inputs = false;
+        spec.skew.kind = lora_bench::Skew::kDistinct;
+        spec.weights.dtype = dtype;
+        const Problem problem = problem_of(spec);
+        lora_bench::Tensors tensors = draw_tensors(problem, lora_bench::Fill::kTiming, 1);
+        tensors.scale.assign(256, 1.0F);
+        const auto one = static_cast<std::byte>(dtype == Dtype::kE4m3 ? 0x38 : 0x3C);
+        auto& a = tensors.a[0].data;
+        auto& b = tensors.b[0].data;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          a[i] = std::byte{0};
+        }
+        for (std::int64_t code = 0; code < 256; ++code) {
+          const std::int64_t slot = problem.plan.adapter_of_token[static_cast<std::size_t>(code)];
+          const std::byte number{static_cast<unsigned char>(slot)};
+          a[static_cast<std::size_t>(problem.a_at(0, slot, 1, 0) + 5)] = in_a ? number : one;
+          for (std::int64_t column = 0; column < 8; ++column) {
+            b[static_cast<std::size_t>(problem.b_at(0, slot, column))] = in_a ? one : number;
+            store(Dtype::kFp32, tensors.b_scale[0].data.data(), slot * 8 + column, 0.5F);
+          }
+          for (std::int64_t lane = 0; lane < problem.max_rank; ++lane) {
+            store(Dtype::kFp32, tensors.a_scale[0].data.data(), slot * problem.max_rank + lane, 4);
+          }
+          for (std::int64_t k = 0; k < 16; ++k) {
+            store(rows, tensors.x.data.data(), problem.x_at(0, code, k), k == 5 ? 0.5F : 0.0F);
+          }
+        }
+        const std::vector<std::byte> y = bits_of_eight(problem, tensors);
+        int wrong = 0;
+        for (std::int64_t token = 0; token < 256; ++token) {
+          const auto code = static_cast<unsigned char>(
+              problem.plan.adapter_of_token[static_cast<std::size_t>(token)]);
+          const std::byte number{code};
+          const float right = load(dtype, &number, 0);
+          const float got = load(rows, y.data(), token * 8 + 3);
+          // Infinity times the lower parts of h, which are 0, is none.
+          wrong += got == right || (!std::isfinite(right) && !std::isfinite(got)) ? 0 : 1;
+        }
+        CAPTURE(name(dtype));
+        CAPTURE(name(rows));
+        CAPTURE(in_a);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("every cluster of auto leaves the same bits with weights of eight bits") {
+  int taken = 0;
+  for (const std::int64_t rank : {16, 72}) {
+    for (const std::int64_t tokens : {7, 40}) {
+      lora_bench::Case spec = eight_bits_case(tokens, rank, 784);
+      const Problem plain = problem_of(spec);
+      const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
+      const auto expected = bits_of_eight(plain, tensors);
+      for (const AutoKnobs& knobs : {AutoKnobs{.family = AutoFamily::kClustered, .cluster = 1},
+                                     {.family = AutoFamily::kClustered, .cluster = 3},
+                                     {.family = AutoFamily::kClustered, .cluster = 16},
+                                     {.family = AutoFamily::kClustered, .groups = 3},
+                                     {.family = AutoFamily::kClustered, .warps = 3, .slots = 2}}) {
+        Problem tuned = plain;
+        tuned.tuning = tuning_of(knobs);
+        CAPTURE(rank);
+        CAPTURE(tokens);
+        CAPTURE(lora_bench::tuning_text(tuned.tuning));
+        if (why_not(tuned).empty()) {
+          ++taken;
+          CHECK(bits_of_eight(tuned, tensors) == expected);
+        }
+      }
+    }
+  }
+  CHECK(taken > 12);
+}
+
+TEST_CASE("a launch of auto for any batch takes weights of eight bits") {
+  Proved proved;
+  for (const std::int64_t tokens : {1, 24}) {
+    lora_bench::Case spec = eight_bits_case(tokens, 16, 528);
+    spec.adapters.slots = 64;
+    spec.plan.max_slots = 64;
+    CAPTURE(tokens);
+    const Problem problem = problem_of(spec);
+    REQUIRE(why_not(problem).empty());
+    check_proved_eight(problem, proved);
+  }
+  check_enough(proved);
+}
+
+TEST_CASE(
+    "auto is right on random cases with weights of eight bits, which it takes or says why not") {
+  Proved proved;
+  int taken = 0;
+  constexpr int kCases = 16;
+  constexpr std::int64_t kSmall = 1 << 20;  // products of shrink and of expand
+  for (std::uint64_t seed = 0; taken < kCases && seed < 4000; ++seed) {
+    lora_bench::Case spec = lora_bench::random_case(41, seed);
+    if (!spec.weights.dtype || spec.op != lora_bench::Op::kLinear) {
+      continue;
+    }
+    copy_in_bulk(spec);
+    const Problem problem = problem_of(spec);
+    CAPTURE(seed);
+    const std::int64_t numbers = problem.slices() * problem.in_features + columns_of(spec.layer);
+    if (problem.tokens * problem.max_rank * numbers < kSmall && why_not(problem).empty()) {
+      ++taken;
+      check_proved_eight(problem, proved);
+    }
+  }
+  CHECK(taken == kCases);
+  check_enough(proved);
+}
+
+TEST_CASE("auto says which weights of eight bits it does not take") {
+  const auto refused = [](const auto& change) {
+    lora_bench::Case spec = eight_bits_case(9, 16, 144);
+    change(spec);
+    return why_not(problem_of(spec));
+  };
+  CHECK(refused([](lora_bench::Case&) {}).empty());
+  CHECK(refused([](lora_bench::Case& spec) {
+          spec.weights.scale = WeightsScale::kBlock;
+          spec.weights.block = {8, 32};
+        }) ==
+        "weights of eight bits go to family clustered alone: scales of blocks; allowed: tensor, "
+        "channel");
+  CHECK(refused([](lora_bench::Case& spec) { spec.op = lora_bench::Op::kShrink; }) ==
+        "weights of eight bits go to family clustered alone: op shrink is no linear op");
+  CHECK(refused([](lora_bench::Case& spec) { spec.layer.in_features = 136; }) ==
+        "weights of eight bits go to family clustered alone: rows of x, A or y that are no "
+        "multiple of 16 bytes, or columns of B of 4");
+  CHECK(refused([](lora_bench::Case& spec) {
+          spec.tuning = tuning_of({.family = AutoFamily::kResident});
+        }).starts_with("weights of eight bits go to family clustered alone"));
+}
