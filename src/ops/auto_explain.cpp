@@ -273,8 +273,10 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
 
 std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
-  if (problem.has_scaled_weights() &&
-      (!is_for_clusters(auto_reason(device, problem)) || asked == AutoFamily::kResident)) {
+  if (problem.has_scaled_weights() && asked == AutoFamily::kResident) {
+    return "tuning.family resident: takes no weights of eight bits; allowed: clustered";
+  }
+  if (problem.has_scaled_weights() && !is_for_clusters(auto_reason(device, problem))) {
     return fmt::format("weights of eight bits go to family clustered alone: {}",
                        reason_text(device, problem));
   }

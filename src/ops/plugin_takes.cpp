@@ -34,6 +34,15 @@ static_assert([] {
   return true;
 }());
 
+// Without what they all begin with, in lower case.
+std::string name_in_python(const std::string& bit) {
+  std::string name = bit.substr(std::string_view("LORA_BENCH_TAKES_").size());
+  std::transform(name.begin(), name.end(), name.begin(), [](char letter) {
+    return 'A' <= letter && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return name;
+}
+
 }  // namespace
 
 std::string not_named(const Problem& problem, std::uint64_t takes) {
@@ -46,10 +55,12 @@ std::string not_named(const Problem& problem, std::uint64_t takes) {
   Semantics named;
   named.bits = takes;
   const std::optional<Semantic> refused = refused_semantic(problem, named);
-  return refused ? fmt::format("{}: `takes` of its descriptor does not name {}",
-                               doc_of(*refused).asked(problem),
-                               kTakes.at(static_cast<std::size_t>(*refused)).second)
-                 : "";
+  if (!refused) {
+    return "";
+  }
+  const std::string bit{kTakes.at(static_cast<std::size_t>(*refused)).second};
+  return fmt::format("{}: `takes` of its descriptor does not name {}, in Python \"{}\"",
+                     doc_of(*refused).asked(problem), bit, name_in_python(bit));
 }
 
 }  // namespace lora_bench

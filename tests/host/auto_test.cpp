@@ -132,6 +132,38 @@ TEST_CASE("auto: resident that is asked for where it has no room is not launched
         "memory of clusters that run at once; allowed: clustered, panel");
 }
 
+TEST_CASE("auto: weights of eight bits are for clusters alone, however many rows there are") {
+  Case spec = serving_case();
+  spec.weights.dtype = Dtype::kE4m3;
+  spec.weights.scale = WeightsScale::kChannel;
+  CHECK(auto_reason({}, problem_of(spec)) == AutoReason::kEightBits);
+  CHECK(why_not_tuned({}, problem_of(spec)).empty());
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.batch.decode = 1;  // in 16 bits resident
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.batch.prefill = {2048};
+  CHECK(family_of(spec) == AutoFamily::kClustered);
+  CHECK(auto_workspace_bytes({}, problem_of(spec), spec.tuning) == 0);
+  const auto why_not = [](const Case& other) { return why_not_tuned({}, problem_of(other)); };
+  Case other = spec;
+  other.tuning = tuning_of({.family = AutoFamily::kResident});
+  CHECK(why_not(other) ==
+        "tuning.family resident: takes no weights of eight bits; allowed: clustered");
+  other.tuning = tuning_of({.family = AutoFamily::kPanel});
+  CHECK(why_not(other).starts_with("weights of eight bits go to family clustered alone: "));
+  other = spec;
+  other.weights.scale = WeightsScale::kBlock;
+  other.weights.block = {128, 128};
+  CHECK(why_not(other) ==
+        "weights of eight bits go to family clustered alone: scales of blocks; allowed: tensor, "
+        "channel");
+  other = spec;
+  other.layer.in_features = other.layer.x_stride = 4104;  // 16 bytes of x, and not of A
+  CHECK(why_not(other) ==
+        "weights of eight bits go to family clustered alone: rows of x, A or y that are no "
+        "multiple of 16 bytes, or columns of B of 4");
+}
+
 TEST_CASE("auto: knows the tiles of its batch, but not where it is launched for others") {
   Case spec = serving_case();
   const Problem alone = problem_of(spec);

@@ -135,7 +135,7 @@ TEST_CASE("plugin: a plan in a published form is given to one that names it, wit
   descriptor.supports = supports_and_keeps;
   CHECK(make_plugin_backend("sorted", descriptor)->supports(problem, cpu_facts()).why_not ==
         "plan.form: chunked: `takes` of its descriptor does not name "
-        "LORA_BENCH_TAKES_CHUNKED_FORM");
+        "LORA_BENCH_TAKES_CHUNKED_FORM, in Python \"chunked_form\"");
   descriptor.takes = LORA_BENCH_TAKES_CHUNKED_FORM;
   CHECK(make_plugin_backend("chunked", descriptor)->supports(problem, cpu_facts()).yes);
   CHECK(shown.plan_form == LORA_BENCH_PLAN_CHUNKED);
