@@ -88,6 +88,7 @@ def check(path):
     if path.suffix == ".json":
         raise Refused(f"{path}: name the tensors beside it, {path.with_suffix('.safetensors')}")
     try:
+        path.stat()  # of two files that are not there the one that was named is told
         case = json.loads(path.with_suffix(".json").read_bytes())
         if case.get("semantics"):
             raise Refused(f"{path}: a case of {case['semantics']}; this checks plain ops")

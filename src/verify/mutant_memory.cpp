@@ -69,12 +69,15 @@ bool MutantMemory::leaves_out_all(Fault fault) const {
          now_.plan.size() == last_.plan.size() && idle(last_);
 }
 
-// Steps of one row, as 'a row alone' runs them, lie where others lay by chance.
+// Steps of one row, as 'a row alone' runs them, lie where others lay by chance, and so may those of
+// other rows or weights: a step comes back where its plan and its weights do.
 bool MutantMemory::leaves_out_shrink(Fault fault) const {
   const bool in_one_workspace = now_.plan.size() > 1 && now_.h == last_.h;
   return fault == Fault::kHOfOtherRows && now_.y != nullptr && in_one_workspace &&
          now_.first_a != last_.first_a && now_.h == before_last_.h &&
-         now_.first_a == before_last_.first_a && now_.y != before_last_.y;
+         now_.first_a == before_last_.first_a && now_.y != before_last_.y &&
+         now_.plan == before_last_.plan && now_.weights == before_last_.weights &&
+         now_.weights != last_.weights;
 }
 
 void MutantMemory::keep_a(const Problem& problem, const Operands& operands) {
