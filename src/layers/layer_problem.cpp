@@ -207,7 +207,7 @@ std::int64_t adapter_bytes(const Problem& lora) {
   for (const std::int32_t slot : lora.plan.active_ids) {
     ranks += slot < 0 ? 0 : lora.rank[static_cast<std::size_t>(slot)];
   }
-  // Scales are few beside the numbers that they are of.
+  // Without scales: this chooses a schedule and is no floor.
   return ranks * (lora.slices() * lora.in_features * size_bytes(lora.dtype[Role::kA]) +
                   sum(lora.widths) * size_bytes(lora.dtype[Role::kB]));
 }

@@ -47,8 +47,8 @@ struct AutoKnobs {
 // Without what is said of a half that the op has not.
 [[nodiscard]] Tuning tuning_of_op(const Tuning& tuning, Op op);
 
-// What decides. The first three are for clusters of either family, all others for kPanel, which has
-// nothing for weights of eight bits.
+// What decides. Those that is_for_clusters names lead to clusters, all others to kPanel, which
+// takes no weights of eight bits.
 enum class AutoReason : std::uint8_t {
   kFewRows,
   kEightBits,

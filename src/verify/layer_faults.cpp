@@ -121,7 +121,7 @@ constexpr std::array<LayerFaultDoc, 57> kDocs{{
     {F::kJointScalesUncut, "joint-scales-uncut",
      "scales of a B for several outputs are divided as if it were of one", "design"},
     {F::kWeightScalesSwapped, "weight-scales-swapped",
-     "the first two outputs have changed the scales of their adapters", "vLLM's lora_expand_fp8"},
+     "the first two outputs have each other's scales", "vLLM's lora_expand_fp8"},
 }};
 
 }  // namespace
@@ -328,7 +328,7 @@ class Slots {
     }
   }
 
-  // What there is of the first two outputs.
+  // Swaps what the first two outputs have of each.
   static void swap_first(auto&... all) {
     const auto swap = [](std::vector<std::optional<Matrix>>& of) {
       if (of.size() > 1) {

@@ -72,7 +72,7 @@ class Dice {
 [[nodiscard]] AdapterSpec random_adapters(Dice& dice);
 [[nodiscard]] BatchSpec random_batch(Dice& dice);
 [[nodiscard]] std::int64_t tokens_of(const Case& spec);
-// Of a quarter of cases weights of eight bits.
+// Gives a quarter of the cases weights of eight bits.
 void draw_weights(Dice dice, Case& spec);
 // Laws, order, and the share of sequences without an adapter, which is small where sizes are far.
 void draw_who_uses_what(Dice& dice, Case& spec, bool far);
