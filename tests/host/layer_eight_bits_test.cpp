@@ -247,13 +247,9 @@ TEST_CASE("a layer that forgets new scales of its weights is found once it is ti
       }});
       LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
       const LayerTensors untouched = tensors;
-      MeasureSettings settings;
-      settings.warmup_ms = 0;
-      settings.min_samples = 2;
-      settings.max_samples = 2;
-      settings.min_time_ms = 0;
       FakeClock clock([](int, std::int64_t) { return 1e-3; });
-      const Measurement result = timed_layer(problem, tensors, clock, keeps, settings, false).layer;
+      const Measurement result =
+          timed_layer(problem, tensors, clock, keeps, so_many_samples(2), false).layer;
       CHECK_MESSAGE(result.check_passed == honest, result.check_message);
       CHECK(result.check_message.starts_with(honest ? "" : "with other scales of weights: "));
       CHECK(tensors.lora.a_scale[0].data == untouched.lora.a_scale[0].data);

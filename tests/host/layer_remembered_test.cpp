@@ -132,11 +132,7 @@ Measurement timed(const LayerProblem& problem, const Backend& lora, bool togethe
                   bool phases = false) {
   LayerTensors tensors = draw_layer_tensors(problem, Fill::kBounded, 1);
   const LayerTensors untouched = tensors;
-  MeasureSettings settings;
-  settings.warmup_ms = 0;
-  settings.min_samples = 2;
-  settings.max_samples = 2;
-  settings.min_time_ms = 0;
+  MeasureSettings settings = so_many_samples(2);
   settings.phases = phases;
   FakeClock clock([](int, std::int64_t) { return 1e-3; });
   const LayerMeasurement measured = timed_layer(problem, tensors, clock, lora, settings, together);

@@ -29,14 +29,16 @@ inline LayerProblem row_layer(std::int64_t tp, bool fully_sharded) {
   return make_layer_problem(layer, lora);
 }
 
-inline MeasureSettings six_samples() {
+inline MeasureSettings so_many_samples(int samples) {
   MeasureSettings settings;
   settings.warmup_ms = 0;
-  settings.min_samples = 6;
-  settings.max_samples = 6;
+  settings.min_samples = samples;
+  settings.max_samples = samples;
   settings.min_time_ms = 0;
   return settings;
 }
+
+inline MeasureSettings six_samples() { return so_many_samples(6); }
 
 // Times and checks a layer of these tensors on the host as `run` does; `together`: each shard in a
 // memory of its own.
