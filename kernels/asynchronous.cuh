@@ -74,6 +74,10 @@ __device__ inline void copy_sixteen(std::uint32_t to, const void* from, int byte
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
 }
+// The same of 4 whole bytes.
+__device__ inline void copy_four(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
 // The same of 8 bytes.
 __device__ inline void copy_eight(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes)

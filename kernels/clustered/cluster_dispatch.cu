@@ -12,7 +12,7 @@
 
 namespace lora_bench::kernels {
 
-// Instantiated in clustered_<dtype>.cu, clustered_eight_<dtype>.cu and resident_<dtype>.cu.
+// Instantiated in clustered_<dtype>.cu, clustered_eight_<dtype>.cu and those of `resident` alike.
 template <typename T, typename H>
 cudaError_t launch_clustered_as(const ShrinkParams& shrink, const ExpandParams& expand,
                                 const ClusteredTuning& tuning, const ClusteredPlan& plan,
@@ -25,6 +25,10 @@ template <typename T, typename H>
 cudaError_t launch_resident_as(const ShrinkParams& shrink, const ExpandParams& expand,
                                const ResidentTuning& tuning, const ResidentPlan& plan,
                                cudaStream_t stream);
+template <typename T, typename H>
+cudaError_t launch_resident_eight_as(const ShrinkParams& shrink, const ExpandParams& expand,
+                                     const ResidentTuning& tuning, const ResidentEightPlan& plan,
+                                     cudaStream_t stream);
 
 namespace {
 
@@ -92,6 +96,23 @@ ClusteredPlan clustered_plan(const ShrinkParams& shrink, const ExpandParams& exp
   return plan;
 }
 
+ResidentPlan resident_plan(const ShrinkParams& shrink, const ExpandParams& expand,
+                           const ResidentTuning& tuning, bool linked) {
+  ResidentPlan plan;
+  plan.cluster = tuning.cluster;
+  plan.chain = static_cast<std::int32_t>(chain_length(shrink.in_features));
+  plan.lane_pitch = tuning.lane_pitch;
+  plan.sums_pitch = static_cast<std::int32_t>(shrink.slices * divide_up(shrink.max_rank, 8) * 8);
+  plan.sums = tuning.sums;
+  plan.x = tuning.x;
+  plan.x_rows = tuning.x_rows;
+  plan.a = tuning.a;
+  plan.b = tuning.b;
+  share_units(plan, tuning, expand, kResidentColumns);
+  plan.linked = linked;
+  return plan;
+}
+
 }  // namespace
 
 cudaError_t launch_clustered(Number number, Number intermediate, const ShrinkParams& shrink,
@@ -117,20 +138,19 @@ cudaError_t launch_clustered_eight(Number rows, Number intermediate, const Shrin
 cudaError_t launch_resident(Number number, Number intermediate, const ShrinkParams& shrink,
                             const ExpandParams& expand, const ResidentTuning& tuning, bool linked,
                             cudaStream_t stream) {
-  ResidentPlan plan;
-  plan.cluster = tuning.cluster;
-  plan.chain = static_cast<std::int32_t>(chain_length(shrink.in_features));
-  plan.lane_pitch = tuning.lane_pitch;
-  plan.sums_pitch = static_cast<std::int32_t>(shrink.slices * divide_up(shrink.max_rank, 8) * 8);
-  plan.sums = tuning.sums;
-  plan.x = tuning.x;
-  plan.x_rows = tuning.x_rows;
-  plan.a = tuning.a;
-  plan.b = tuning.b;
-  share_units(plan, tuning, expand, kResidentColumns);
-  plan.linked = linked;
+  const ResidentPlan plan = resident_plan(shrink, expand, tuning, linked);
   return launch_in_types(number, intermediate, tuning, [&](auto t, auto h) {
     return launch_resident_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);
+  });
+}
+
+cudaError_t launch_resident_eight(Number rows, Number intermediate, const ShrinkParams& shrink,
+                                  const ExpandParams& expand, const WeightScales& scales,
+                                  const ResidentTuning& tuning, bool linked, cudaStream_t stream) {
+  const ResidentEightPlan plan{resident_plan(shrink, expand, tuning, linked), tuning.a_scales,
+                               scales};
+  return launch_in_types(rows, intermediate, tuning, [&](auto t, auto h) {
+    return launch_resident_eight_as<decltype(t), decltype(h)>(shrink, expand, tuning, plan, stream);
   });
 }
 

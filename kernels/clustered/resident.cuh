@@ -4,6 +4,7 @@
 #include "kernels/chains.h"
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/places.cuh"
+#include "kernels/clustered/resident_eight_bits.cuh"
 #include "kernels/clustered/resident_hidden.cuh"
 #include "kernels/clustered/resident_plan.h"
 #include "kernels/clustered/resident_products.cuh"
@@ -25,16 +26,20 @@
 //   order     as in kernels/panel: from in_features and the rank alone
 //   bytes     A and B x row tiles, A x groups, all but the first from the L2; y once each way
 //   bound     the latency of a warp: what can be worked out before the wait is settled there
+// W is the storage of A and B: T, or EightBits, which become T in shared memory. Their scales go
+// into sums, as in `clustered`.
 namespace lora_bench::kernels {
 
-template <typename T, typename H, bool kBias, int kEights>
+template <typename T, typename H, typename W, bool kBias, int kEights>
 __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     resident(const __grid_constant__ ShrinkParams s, const __grid_constant__ ExpandParams e,
-             const __grid_constant__ ResidentPlan plan) {
+             const __grid_constant__ ResidentPlanOf<W> plan) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   __trap();  // supports() said no
 #else
   using Planes = HiddenPlanes<T, H>;
+  constexpr bool kEight = std::is_same_v<W, EightBits>;
+  constexpr int kBytes = static_cast<int>(sizeof(W));
   constexpr int kRows = 8 * kEights;
   constexpr int kTiles = kResidentColumns / 16;
   constexpr int kPlane = kRows * Planes::kBytes;
@@ -85,7 +90,8 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   const auto length_of = [&](int chain) {
     return max(min(static_cast<int>(s.in_features) - chain * plan.chain, plan.chain), 0);
   };
-  const auto lanes_at = [&](int pair) {  // in shared memory
+  const int a_codes = kEight ? plan.chain : 0;  // where they begin in the room of a lane
+  const auto lanes_at = [&](int pair) {         // in shared memory
     return plan.a + (pair - block_pair) * 16 * pitch;
   };
 #pragma unroll 1
@@ -94,7 +100,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     const int eight = 2 * (number - chain * tiles) + lane / 8;
     const int slice = divide(eight, per_slice);
     const int of_slice = (eight - slice * tiles_of_slice) * 8 + lane % 8;
-    const int bytes = 2 * length_of(chain);
+    const int bytes = kBytes * length_of(chain);
     const bool mine = lane < 16 && eight < eights && of_slice < rank && bytes > 0;
     const int copies = __popc(__ballot_sync(0xFFFFFFFFU, mine));
     if (lane == 0) {
@@ -102,8 +108,8 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     }
     __syncwarp();
     if (mine) {
-      copy_bulk(base + lanes_at(number) + lane * pitch,
-                static_cast<const T*>(s.a[slice]) +
+      copy_bulk(base + lanes_at(number) + lane * pitch + a_codes,
+                static_cast<const W*>(s.a[slice]) +
                     (segment.adapter * s.max_rank + of_slice) * s.in_features + chain * plan.chain,
                 bytes, a_barrier, policy);
     }
@@ -113,16 +119,21 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   const int share = static_cast<int>(blockIdx.z) * plan.cluster + block;
   const int block_unit = share * plan.units_each + min(share, plan.units_more);
   const int units = plan.units_each + (share < plan.units_more ? 1 : 0);
-  const int eight_bytes = 16 * max_rank + 32;  // of 8 columns; the next on other banks
+  const int eight_bytes = 16 * max_rank + 32;               // of 8 columns; the next on other banks
+  const int b_scales = kResidentColumns / 8 * eight_bytes;  // behind the columns of a unit
+  const int unit_bytes = b_scales + (kEight ? kResidentColumns * 4 : 0);
 #pragma unroll 1
   for (int unit = warp; unit < units; unit += warps) {
     const UnitPlace place = place_of_unit(e, block_unit + unit, kResidentColumns);
     const int columns = min(place.width - place.column, kResidentColumns);
     if (lane == 0) {
-      expect_more(b_barrier, columns * max_rank * 2);
+      expect_more(b_barrier, columns * max_rank * kBytes);
     }
     __syncwarp();
-    if (8 * lane < columns) {
+    if constexpr (kEight) {
+      bring_codes_of_unit(e, plan, base + plan.b + unit * unit_bytes, place, columns, eight_bytes,
+                          segment.adapter, b_barrier, policy);
+    } else if (8 * lane < columns) {
       copy_bulk(base + plan.b + (unit * (kResidentColumns / 8) + lane) * eight_bytes,
                 static_cast<const T*>(e.b[place.slice]) +
                     (segment.adapter * place.width + place.column + 8 * lane) * max_rank,
@@ -132,6 +143,10 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   if (lane == 0) {
     arrive(a_barrier);
     arrive(b_barrier);
+  }
+  if constexpr (kEight) {
+    bring_scales_of_lanes(plan, base + plan.a_scales, s.slices, tiles_of_slice, segment.adapter,
+                          s.max_rank, rank);
   }
 
   // All that is known before x and y are.
@@ -198,6 +213,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     int from;
     int to;
     int in_rank;
+    int scale;  // of A, where weights have eight bits
   };
   const auto lane_of = [&](int item) {
     const int row = divide(item, per_lanes_of_row);
@@ -206,8 +222,12 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     const int slice = divide(task, per_steps);
     const int of_slice = at - slice * steps * 16;
     Lane of;
-    of.from = plan.sums +
-              (row * plan.sums_pitch + (first_slice + slice) * tiles_of_slice * 8 + of_slice) * 4;
+    const int of_all = (first_slice + slice) * tiles_of_slice * 8 + of_slice;
+    of.from = plan.sums + (row * plan.sums_pitch + of_all) * 4;
+    of.scale = 0;
+    if constexpr (kEight) {
+      of.scale = plan.a_scales + of_all * 4;
+    }
     of.to = task * Planes::kParts * kPlane + row * Planes::kBytes +
             at % 16 * static_cast<int>(sizeof(typename Planes::Part));
     of.in_rank = of_slice < rank ? 1 : 0;
@@ -253,25 +273,12 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
                         lane / 16 * 16;
   int number = block_pair + warp;
   int items_of_h = segment.rows * lanes_of_row;
-  settle(unit);
-  settle(number);
-  settle(own_b);
-  settle(own_hidden);
-  settle(own_lanes);
-  settle(own_x);
-  settle(own_rows);
-  settle(items_of_h);
-  settle(pair.length);
-  settle(pair.chain);
-  settle(pair.sums);
-  settle(pair.four);
-  settle(own_lane.from);
-  settle(own_lane.to);
-  settle(own_lane.in_rank);
+  settle(unit, number, own_b, own_hidden, own_lanes, own_x, own_rows, items_of_h);
+  settle(pair.length, pair.chain, pair.sums, pair.four);
+  settle(own_lane.from, own_lane.to, own_lane.in_rank);
 #pragma unroll
   for (int n = 0; n < kEights; ++n) {
-    settle(y_at[n][0]);
-    settle(y_at[n][1]);
+    settle(y_at[n][0], y_at[n][1]);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       settle(own_chunks[i].from[n]);
@@ -279,15 +286,20 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   }
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    settle(own_chunks[i].to);
-    settle(own_chunks[i].inside);
+    settle(own_chunks[i].to, own_chunks[i].inside);
   }
   if (thread == 0) {  // whole fours of lanes of all chains
     expect_bytes(base, kChains * s.slices * ((rank + 3) / 4 * 4) * segment.rows *
                            static_cast<int>(sizeof(float)));
   }
   await_cluster();  // all blocks are there, and their barriers
-  await_phase(a_barrier, 0);
+  if constexpr (kEight) {
+    widen_pairs<T>(shared + plan.a, end_pair - block_pair, plan, base + 8,
+                   [&](int pair) { return length_of(divide(block_pair + pair, per_tiles)); });
+    await_own_copies();  // scales
+  } else {
+    await_phase(a_barrier, 0);
+  }
   if (plan.linked) {
     await_previous_kernel();
   }
@@ -349,36 +361,17 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     const std::uint32_t x = own_x + (pair.chain - first_chain) * plan.x_rows * x_pitch;
     float sum[2][4] = {};
     multiply_chain<T>(own_lanes + lanes_at(number), to_second, x, pair.length, sum);
-    if (t >= 2) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float first = sum[0][i];
-        sum[0][i] = sum[1][i];
-        sum[1][i] = first;
-      }
-    }
-    // A row at a time, quad g to blocks g and g + 8.
-#pragma unroll
-    for (int n = 0; n < kEights; ++n) {
-#pragma unroll 1
-      for (int row = 0; row < min(segment.rows - 8 * n, 8); ++row) {
-        const int from = 4 * row + t;
-        const float4 four = {__shfl_sync(0xFFFFFFFFU, sum[0][2 * n], from),
-                             __shfl_sync(0xFFFFFFFFU, sum[0][2 * n + 1], from),
-                             __shfl_sync(0xFFFFFFFFU, sum[1][2 * n], from),
-                             __shfl_sync(0xFFFFFFFFU, sum[1][2 * n + 1], from)};
-        const int at = pair.sums + (8 * n + row) * plan.sums_pitch * 4;
-#pragma unroll
-        for (int d = 0; d < 2; ++d) {
-          if (pair.four != 0 && g + 8 * d < plan.cluster) {
-            send_four(to[d] + at, four, to[d]);
-          }
-        }
-      }
-    }
+    send_sums<kEights>(plan, sum, segment.rows, g, t, to, pair.sums, pair.four);
     number += warps;
     if (number < end_pair) {
       pair = pair_of(number);
+    }
+  }
+  if constexpr (kEight) {
+    await_phase(b_barrier, 0);
+#pragma unroll 1
+    for (int own = warp; own < units; own += warps) {
+      widen_unit<T>(shared + plan.b + own * unit_bytes, max_rank, eight_bytes, plan.scales.e5m2);
     }
   }
   await_phase(base, 0);
@@ -389,6 +382,9 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     float value = 0.0F;
     if (own_lane.in_rank != 0) {
       value = add_chains_of_lane(shared + own_lane.from, kRows * plan.sums_pitch * 4);
+      if constexpr (kEight) {
+        value = __fmul_rn(load_shared<float>(shared + own_lane.scale), value);
+      }
       if (s.scale != nullptr) {
         value = __fmul_rn(shrink_scale, value);
       }
@@ -401,14 +397,19 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
   }
   __syncthreads();  // h is there
 
-  await_phase(b_barrier, 0);
+  if constexpr (!kEight) {
+    await_phase(b_barrier, 0);
+  }
 #pragma unroll 1
   while (unit < units) {
-    const char* const b = shared + own_b + unit * (kResidentColumns / 8) * eight_bytes;
+    const char* const b = shared + own_b + unit * unit_bytes;
     float sum[kTiles][kEights][4] = {};
     const char* const h =
         shared + own_hidden + (place.slice - first_slice) * steps * Planes::kParts * kPlane;
     multiply_unit<Planes>(b, 2 * max_rank, h, rank, 4 * t, sum);
+    if constexpr (kEight) {
+      multiply_by_scales(shared + plan.b + unit * unit_bytes + b_scales + 4 * own_column, sum);
+    }
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
 #pragma unroll

@@ -13,4 +13,9 @@ namespace lora_bench::kernels {
                                           const ResidentTuning& tuning, bool linked,
                                           cudaStream_t stream);
 
+// What launch_clustered_eight computes, bit for bit, and under the same conditions.
+[[nodiscard]] cudaError_t launch_resident_eight(
+    Number rows, Number intermediate, const ShrinkParams& shrink, const ExpandParams& expand,
+    const WeightScales& scales, const ResidentTuning& tuning, bool linked, cudaStream_t stream);
+
 }  // namespace lora_bench::kernels

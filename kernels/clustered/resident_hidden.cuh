@@ -3,13 +3,16 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/asynchronous.cuh"
 #include "kernels/chains.cuh"
 #include "kernels/chains.h"
+#include "kernels/clustered/resident_plan.h"
 #include "kernels/segment/fragments.cuh"
 #include "kernels/segment/vectors.cuh"
 
-// h in shared memory as `resident` multiplies it: weights are the sixteen rows of an instruction,
-// rows of h its eight columns. Products and sums are those of HiddenFragment.
+// The way from sums of chains to h in `resident`, and h in shared memory as it multiplies it:
+// weights are the sixteen rows of an instruction, rows of h its eight columns. Products and sums
+// are those of HiddenFragment.
 namespace lora_bench::kernels {
 
 // Planes of 16 lanes by `rows`, a plane a part.
@@ -71,6 +74,44 @@ __device__ inline void settle(Value& value) {
     asm volatile("" : "+f"(value));
   } else {
     asm volatile("" : "+r"(value));
+  }
+}
+template <typename... Values>
+__device__ inline void settle(Values&... values) {
+  (settle(values), ...);
+}
+
+// The sums of a chain, of 16 lanes, to the blocks of the cluster: a row at a time, quad g to blocks
+// g and g + 8, whose memory begins at `to`, with their barrier. Blocks have those of row 0 from
+// `first` on; of what thread t has there are none where `four` is 0.
+template <int kEights>
+__device__ inline void send_sums(const ResidentPlan& plan, float (&sum)[2][4], int rows, int g,
+                                 int t, const std::uint32_t (&to)[2], int first, int four) {
+  if (t >= 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float of_first = sum[0][i];
+      sum[0][i] = sum[1][i];
+      sum[1][i] = of_first;
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kEights; ++n) {
+#pragma unroll 1
+    for (int row = 0; row < min(rows - 8 * n, 8); ++row) {
+      const int from = 4 * row + t;
+      const float4 lanes = {__shfl_sync(0xFFFFFFFFU, sum[0][2 * n], from),
+                            __shfl_sync(0xFFFFFFFFU, sum[0][2 * n + 1], from),
+                            __shfl_sync(0xFFFFFFFFU, sum[1][2 * n], from),
+                            __shfl_sync(0xFFFFFFFFU, sum[1][2 * n + 1], from)};
+      const int at = first + (8 * n + row) * plan.sums_pitch * 4;
+#pragma unroll
+      for (int d = 0; d < 2; ++d) {
+        if (four != 0 && g + 8 * d < plan.cluster) {
+          send_four(to[d] + at, lanes, to[d]);
+        }
+      }
+    }
   }
 }
 

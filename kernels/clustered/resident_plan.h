@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/params.h"
+
 namespace lora_bench::kernels {
 
 // How a block finds its way, beside the parameters of the op. Offsets and pitches are bytes of
@@ -19,6 +21,12 @@ struct ResidentPlan {
   std::int32_t units_each = 0;  // of 32 columns, over all slices, that every block has
   std::int32_t units_more = 0;  // blocks that have one more, the first ones
   bool linked = false;          // reads what is old before the kernel before this one has ended
+};
+
+// The same beside weights of eight bits.
+struct ResidentEightPlan : ResidentPlan {
+  std::int32_t a_scales = 0;  // offset: floats, a lane each in the order of a row of sums
+  WeightScales scales;
 };
 
 }  // namespace lora_bench::kernels

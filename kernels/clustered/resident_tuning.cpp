@@ -8,7 +8,8 @@
 namespace lora_bench::kernels {
 namespace {
 
-// What a block needs at most.
+// What a block needs at most. Weights of eight bits become numbers of 16 in shared memory, so they
+// have as much room there.
 ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster, int groups,
                            int warps) {
   const std::int64_t rows = std::int64_t{8} * eights;
@@ -32,8 +33,10 @@ ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster,
       x + std::max<std::int64_t>(chains, 1) * tuning.x_rows *
               (divide_up(chain_length(shape.in_features), 64) * 128 + kResidentPad);
   const std::int64_t b = a + divide_up(pairs, cluster) * 16 * lane_pitch;
-  const std::int64_t all = b + divide_up(units, std::int64_t{cluster} * groups) *
-                                   (kResidentColumns / 8) * (16 * shape.max_rank + 32);
+  const std::int64_t unit =
+      kResidentColumns / 8 * (16 * shape.max_rank + 32) + kResidentColumns * shape.scale_bytes();
+  const std::int64_t a_scales = b + divide_up(units, std::int64_t{cluster} * groups) * unit;
+  const std::int64_t all = a_scales + 8 * lane_eights * shape.scale_bytes();
   tuning.fits = all <= shape.shared_bytes;
   if (tuning.fits) {
     tuning.lane_pitch = static_cast<int>(lane_pitch);
@@ -41,6 +44,7 @@ ResidentTuning resident_of(const ClusteredShape& shape, int eights, int cluster,
     tuning.x = static_cast<int>(x);
     tuning.a = static_cast<int>(a);
     tuning.b = static_cast<int>(b);
+    tuning.a_scales = static_cast<int>(a_scales);
     tuning.shared_bytes = static_cast<int>(all);
   }
   return tuning;
@@ -85,8 +89,8 @@ ResidentTuning resident_tuning(const ClusteredShape& of_batch) {
   constexpr std::int64_t kAll = 8;
   const std::int64_t tiles = clustered_likely_tiles(shape, kClusteredRows);
   const bool wide = shape.columns > 2 * shape.slices * shape.in_features;
-  const std::int64_t weights =
-      2 * tiles * shape.max_rank * (shape.slices * shape.in_features + shape.columns);
+  const std::int64_t weights = shape.weight_bytes * tiles * shape.max_rank *
+                               (shape.slices * shape.in_features + shape.columns);
   constexpr std::int64_t kWide = 4 << 20;
   if (wide && tiles > 1 && weights > kWide) {
     return nothing_fits();  // groups of `clustered` are better

@@ -17,6 +17,7 @@ struct ResidentTuning {
   int x_rows = 8;  // that there is room for, of a tile
   int a = 0;
   int b = 0;
+  int a_scales = 0;    // offset of A's, where weights have eight bits
   int lane_pitch = 0;  // bytes of a lane of A
   int shared_bytes = 0;
   bool fits = true;  // else there is no such launch

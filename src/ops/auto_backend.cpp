@@ -75,9 +75,13 @@ class AutoBackend final : public Backend {
     const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
     const kernels::Number intermediate = kernel_number(problem.dtype[Role::kH]);
     if (problem.has_scaled_weights()) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_clustered_eight(
-          number, intermediate, shrink, expand, scales, auto_clustered_tuning(device_, problem),
-          kLinked, stream));
+      LORA_BENCH_CUDA_CHECK(family == AutoFamily::kResident
+                                ? kernels::launch_resident_eight(
+                                      number, intermediate, shrink, expand, scales,
+                                      auto_resident_tuning(device_, problem), kLinked, stream)
+                                : kernels::launch_clustered_eight(
+                                      number, intermediate, shrink, expand, scales,
+                                      auto_clustered_tuning(device_, problem), kLinked, stream));
       return true;
     }
     LORA_BENCH_CUDA_CHECK(

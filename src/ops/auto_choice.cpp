@@ -149,7 +149,7 @@ kernels::ResidentTuning auto_resident_tuning(const AutoDevice& device, const Pro
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
   kernels::ResidentTuning none;
   none.fits = false;
-  return !problem.has_scaled_weights() && (!asked || asked == AutoFamily::kResident)
+  return !asked || asked == AutoFamily::kResident
              ? kernels::resident_tuning(auto_clustered_shape(device, problem))
              : none;
 }

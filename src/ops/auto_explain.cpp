@@ -153,8 +153,9 @@ std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
     case AutoReason::kNoRoom:
       return fmt::format(
           "tuning.family resident: the weights of {} of rank {} are more than the shared memory of "
-          "clusters that run at once; allowed: clustered, panel",
-          counted(problem.groups(), "adapter"), problem.max_rank);
+          "clusters that run at once; allowed: {}",
+          counted(problem.groups(), "adapter"), problem.max_rank,
+          problem.has_scaled_weights() ? "clustered" : "clustered, panel");
     default:
       return fmt::format("tuning.family resident: {}; allowed: panel",
                          reason_text(device, problem));
@@ -273,12 +274,11 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
 
 std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
-  if (problem.has_scaled_weights() && asked == AutoFamily::kResident) {
-    return "tuning.family resident: takes no weights of eight bits; allowed: clustered";
-  }
   if (problem.has_scaled_weights() && !is_for_clusters(auto_reason(device, problem))) {
-    return fmt::format("weights of eight bits go to family clustered alone: {}",
-                       reason_text(device, problem));
+    return auto_reason(device, problem) == AutoReason::kNoRoom && asked == AutoFamily::kResident
+               ? why_not_resident(device, problem)
+               : fmt::format("weights of eight bits go to clusters alone: {}",
+                             reason_text(device, problem));
   }
   if (problem.groups() == 0 || !asked) {
     return "";

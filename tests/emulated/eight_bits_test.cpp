@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <tuple>
@@ -47,6 +48,25 @@ void check_proved_eight(const Problem& problem, Proved& proved) {
       verify(problem, eight_bits_backend(), eight_bits_memory(), {.relations = false});
   CAPTURE(verdict.message);
   lora_bench::test::check_proved(proved, problem, verdict);
+}
+
+// With both families of clusters; whether `resident` took it.
+bool check_families_of_eight(const Problem& problem, Proved& proved) {
+  bool resident = false;
+  for (const AutoFamily family : {AutoFamily::kClustered, AutoFamily::kResident}) {
+    Problem tuned = problem;
+    tuned.tuning = tuning_of({.family = family});
+    CAPTURE(name(family));
+    if (family == AutoFamily::kClustered) {
+      REQUIRE(why_not(tuned).empty());
+    } else {
+      resident = why_not(tuned).empty();
+    }
+    if (why_not(tuned).empty()) {
+      check_proved_eight(tuned, proved);
+    }
+  }
+  return resident;
 }
 
 std::vector<std::byte> bits_of_eight(const Problem& problem, const lora_bench::Tensors& tensors) {
@@ -102,6 +122,7 @@ void copy_in_bulk(lora_bench::Case& spec) {
 
 TEST_CASE("auto is right with weights of eight bits of every rank class, few rows and many") {
   Proved proved;
+  int resident = 0;
   for (const std::int64_t rank : {1, 8, 12, 24, 64, 100, 136}) {
     for (const std::int64_t tokens : {1, 9, 40}) {
       lora_bench::Case spec = eight_bits_case(tokens, rank, rank == 12 ? 2096 : 528);
@@ -111,11 +132,10 @@ TEST_CASE("auto is right with weights of eight bits of every rank class, few row
       spec.weights.scale = rank % 3 == 0 ? WeightsScale::kTensor : WeightsScale::kChannel;
       CAPTURE(rank);
       CAPTURE(tokens);
-      const Problem problem = problem_of(spec);
-      REQUIRE(why_not(problem).empty());
-      check_proved_eight(problem, proved);
+      resident += check_families_of_eight(problem_of(spec), proved) ? 1 : 0;
     }
   }
+  CHECK(resident > 15);
   check_enough(proved);
 }
 
@@ -146,9 +166,7 @@ TEST_CASE("auto does with weights of eight bits what is asked beside them") {
         CAPTURE(name(scale));
         CAPTURE(name(dtype));
         CAPTURE(name(intermediate));
-        const Problem problem = problem_of(spec);
-        REQUIRE(why_not(problem).empty());
-        check_proved_eight(problem, proved);
+        CHECK(check_families_of_eight(problem_of(spec), proved));
       }
     }
   }
@@ -213,11 +231,96 @@ TEST_CASE("auto reads every number of eight bits as its format has it, in A and 
   }
 }
 
+// Of A each number in another lane or of another row of x, of B each in another column; numbers
+// that are not finite by themselves, so that they are in the sums of no other.
+TEST_CASE("resident reads every number of eight bits as its format has it, in A and in B") {
+  for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
+    for (const Dtype rows : {Dtype::kBf16, Dtype::kFp16}) {
+      lora_bench::Case spec = eight_bits_case(16, 16, 256);
+      spec.dtype = rows;
+      spec.adapters.slots = 1;
+      spec.adapters.rank.list = {16};
+      spec.layer.widths = {256};
+      spec.layer.y_stride = 256;
+      spec.no_adapter = 0;
+      spec.add_inputs = false;
+      spec.weights.dtype = dtype;
+      spec.tuning = tuning_of({.family = AutoFamily::kResident});
+      const Problem problem = problem_of(spec);
+      REQUIRE(why_not(problem).empty());
+      const auto one = static_cast<std::byte>(dtype == Dtype::kE4m3 ? 0x38 : 0x3C);
+      const auto number_of = [&](int code) {
+        const std::byte number{static_cast<unsigned char>(code)};
+        return load(dtype, &number, 0);
+      };
+      const auto zeros = [&]() {
+        lora_bench::Tensors tensors = draw_tensors(problem, lora_bench::Fill::kTiming, 1);
+        tensors.scale.assign(1, 1.0F);
+        for (lora_bench::HostTensor* const of :
+             {&tensors.x, &tensors.a[0], &tensors.b[0], &tensors.a_scale[0], &tensors.b_scale[0]}) {
+          std::fill(of->data.begin(), of->data.end(), std::byte{0});
+        }
+        for (std::int64_t lane = 0; lane < 16; ++lane) {
+          store(Dtype::kFp32, tensors.a_scale[0].data.data(), lane, 4);
+        }
+        for (std::int64_t column = 0; column < 256; ++column) {
+          store(Dtype::kFp32, tensors.b_scale[0].data.data(), column, 0.25F);
+        }
+        return tensors;
+      };
+      const auto put = [](lora_bench::HostTensor& to, std::int64_t at, std::byte number) {
+        to.data[static_cast<std::size_t>(at)] = number;
+      };
+      int wrong = 0;
+      const auto compare = [&](float got, int code) {
+        const float right = number_of(code);
+        wrong += got == right || (!std::isfinite(right) && !std::isfinite(got)) ? 0 : 1;
+      };
+      lora_bench::Tensors of_a = zeros();
+      for (std::int64_t row = 0; row < 16; ++row) {
+        store(rows, of_a.x.data.data(), problem.x_at(0, row, 16 * row + 5), 1);
+        put(of_a.b[0], problem.b_at(0, 0, row) + row, one);
+        for (int lane = 0; lane < 16; ++lane) {
+          const auto code = static_cast<int>(16 * row + lane);
+          if (std::isfinite(number_of(code))) {
+            put(of_a.a[0], problem.a_at(0, 0, 16, lane) + 16 * row + 5,
+                std::byte{static_cast<unsigned char>(code)});
+          }
+        }
+      }
+      const std::vector<std::byte> y = bits_of_eight(problem, of_a);
+      lora_bench::Tensors of_b = zeros();
+      for (std::int64_t row = 0; row < 16; ++row) {
+        store(rows, of_b.x.data.data(), problem.x_at(0, row, 17), 1);
+      }
+      put(of_b.a[0], problem.a_at(0, 0, 16, 3) + 17, one);
+      for (int code = 0; code < 256; ++code) {
+        put(of_b.b[0], problem.b_at(0, 0, code) + 3, std::byte{static_cast<unsigned char>(code)});
+      }
+      const std::vector<std::byte> y_of_b = bits_of_eight(problem, of_b);
+      for (int code = 0; code < 256; ++code) {
+        compare(load(rows, y_of_b.data(), 7 * 256 + code), code);
+        if (std::isfinite(number_of(code))) {
+          compare(load(rows, y.data(), code / 16 * 256 + code % 16), code);
+          continue;
+        }
+        put(of_b.a[0], problem.a_at(0, 0, 16, 3) + 17, std::byte{static_cast<unsigned char>(code)});
+        compare(load(rows, bits_of_eight(problem, of_b).data(), 7 * 256 + 1), code);
+      }
+      CAPTURE(name(dtype));
+      CAPTURE(name(rows));
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("every cluster of auto leaves the same bits with weights of eight bits") {
   int taken = 0;
+  int resident = 0;
   for (const std::int64_t rank : {16, 72}) {
     for (const std::int64_t tokens : {7, 40}) {
       lora_bench::Case spec = eight_bits_case(tokens, rank, 784);
+      spec.weights.scale = tokens == 7 ? WeightsScale::kTensor : WeightsScale::kChannel;
       const Problem plain = problem_of(spec);
       const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
       const auto expected = bits_of_eight(plain, tensors);
@@ -225,6 +328,7 @@ TEST_CASE("every cluster of auto leaves the same bits with weights of eight bits
                                      {.family = AutoFamily::kClustered, .cluster = 3},
                                      {.family = AutoFamily::kClustered, .cluster = 16},
                                      {.family = AutoFamily::kClustered, .groups = 3},
+                                     {.family = AutoFamily::kResident},
                                      {.family = AutoFamily::kClustered, .warps = 3, .slots = 2}}) {
         Problem tuned = plain;
         tuned.tuning = tuning_of(knobs);
@@ -233,24 +337,27 @@ TEST_CASE("every cluster of auto leaves the same bits with weights of eight bits
         CAPTURE(lora_bench::tuning_text(tuned.tuning));
         if (why_not(tuned).empty()) {
           ++taken;
+          resident += knobs.family == AutoFamily::kResident ? 1 : 0;
           CHECK(bits_of_eight(tuned, tensors) == expected);
         }
       }
     }
   }
-  CHECK(taken > 12);
+  CHECK(taken > 16);
+  CHECK(resident == 4);
 }
 
 TEST_CASE("a launch of auto for any batch takes weights of eight bits") {
   Proved proved;
-  for (const std::int64_t tokens : {1, 24}) {
-    lora_bench::Case spec = eight_bits_case(tokens, 16, 528);
-    spec.adapters.slots = 64;
-    spec.plan.max_slots = 64;
-    CAPTURE(tokens);
-    const Problem problem = problem_of(spec);
-    REQUIRE(why_not(problem).empty());
-    check_proved_eight(problem, proved);
+  for (const std::int64_t slots : {4, 64}) {  // of which few are for `resident`
+    for (const std::int64_t tokens : {1, 24}) {
+      lora_bench::Case spec = eight_bits_case(tokens, 16, 528);
+      spec.adapters.slots = slots;
+      spec.plan.max_slots = slots;
+      CAPTURE(slots);
+      CAPTURE(tokens);
+      CHECK(check_families_of_eight(problem_of(spec), proved) == (slots == 4 || tokens == 1));
+    }
   }
   check_enough(proved);
 }
@@ -290,14 +397,20 @@ TEST_CASE("auto says which weights of eight bits it does not take") {
           spec.weights.scale = WeightsScale::kBlock;
           spec.weights.block = {8, 32};
         }) ==
-        "weights of eight bits go to family clustered alone: scales of blocks; allowed: tensor, "
+        "weights of eight bits go to clusters alone: scales of blocks; allowed: tensor, "
         "channel");
   CHECK(refused([](lora_bench::Case& spec) { spec.op = lora_bench::Op::kShrink; }) ==
-        "weights of eight bits go to family clustered alone: op shrink is no linear op");
+        "weights of eight bits go to clusters alone: op shrink is no linear op");
   CHECK(refused([](lora_bench::Case& spec) { spec.layer.in_features = 136; }) ==
-        "weights of eight bits go to family clustered alone: rows of x, A or y that are no "
+        "weights of eight bits go to clusters alone: rows of x, A or y that are no "
         "multiple of 16 bytes, or columns of B of 4");
   CHECK(refused([](lora_bench::Case& spec) {
+          spec.batch.decode = 64;
+          spec.adapters.slots = 64;
+          spec.skew.kind = lora_bench::Skew::kDistinct;
+          spec.no_adapter = 0;
           spec.tuning = tuning_of({.family = AutoFamily::kResident});
-        }) == "tuning.family resident: takes no weights of eight bits; allowed: clustered");
+        }) ==
+        "tuning.family resident: the weights of 64 adapters of rank 16 are more than the shared "
+        "memory of clusters that run at once; allowed: clustered");
 }

@@ -139,8 +139,11 @@ TEST_CASE("auto: weights of eight bits are for clusters alone, however many rows
   CHECK(auto_reason({}, problem_of(spec)) == AutoReason::kEightBits);
   CHECK(why_not_tuned({}, problem_of(spec)).empty());
   CHECK(family_of(spec) == AutoFamily::kClustered);
-  spec.batch.decode = 1;  // in 16 bits resident
+  spec.batch.decode = 1;
+  CHECK(family_of(spec) == AutoFamily::kResident);
+  spec.tuning = tuning_of({.family = AutoFamily::kClustered});
   CHECK(family_of(spec) == AutoFamily::kClustered);
+  spec.tuning = {};
   spec.batch.prefill = {2048};
   CHECK(family_of(spec) == AutoFamily::kClustered);
   CHECK(auto_workspace_bytes({}, problem_of(spec), spec.tuning) == 0);
@@ -148,19 +151,20 @@ TEST_CASE("auto: weights of eight bits are for clusters alone, however many rows
   Case other = spec;
   other.tuning = tuning_of({.family = AutoFamily::kResident});
   CHECK(why_not(other) ==
-        "tuning.family resident: takes no weights of eight bits; allowed: clustered");
+        "tuning.family resident: the weights of 2 adapters of rank 16 are more than the shared "
+        "memory of clusters that run at once; allowed: clustered");
   other.tuning = tuning_of({.family = AutoFamily::kPanel});
-  CHECK(why_not(other).starts_with("weights of eight bits go to family clustered alone: "));
+  CHECK(why_not(other).starts_with("weights of eight bits go to clusters alone: "));
   other = spec;
   other.weights.scale = WeightsScale::kBlock;
   other.weights.block = {128, 128};
   CHECK(why_not(other) ==
-        "weights of eight bits go to family clustered alone: scales of blocks; allowed: tensor, "
+        "weights of eight bits go to clusters alone: scales of blocks; allowed: tensor, "
         "channel");
   other = spec;
   other.layer.in_features = other.layer.x_stride = 4104;  // 16 bytes of x, and not of A
   CHECK(why_not(other) ==
-        "weights of eight bits go to family clustered alone: rows of x, A or y that are no "
+        "weights of eight bits go to clusters alone: rows of x, A or y that are no "
         "multiple of 16 bytes, or columns of B of 4");
 }
 

@@ -40,7 +40,8 @@ TEST_CASE("resident: has clusters for any batch within the limits") {
 TEST_CASE("resident: a block has room for its share of the weights and all that is made of them") {
   int taken = 0;
   for (std::uint64_t i = 0; i < 3000; ++i) {
-    const ClusteredShape shape = drawn_shape(i);
+    ClusteredShape shape = drawn_shape(i);
+    shape.weight_bytes = 1 + static_cast<std::int64_t>(i % 2);
     const ResidentTuning tuning = resident_tuning(shape);
     if (!tuning.fits) {
       continue;
@@ -60,10 +61,13 @@ TEST_CASE("resident: a block has room for its share of the weights and all that 
     CHECK(tuning.a - tuning.x >=
           tuning.x_rows * (chain_length(shape.in_features) * 2 + kResidentPad));
     CHECK((tuning.b - tuning.a) * tuning.cluster >= kChains * eights * 8 * tuning.lane_pitch);
-    CHECK((tuning.shared_bytes - tuning.b) * shares >= shape.columns * shape.max_rank * 2);
+    CHECK((tuning.a_scales - tuning.b) * shares >=
+          shape.columns * (shape.max_rank * 2 + shape.scale_bytes()));
+    CHECK(tuning.shared_bytes - tuning.a_scales >=
+          shape.slices * shape.max_rank * shape.scale_bytes());
     CHECK(tuning.lane_pitch >= 2 * chain_length(shape.in_features));
     CHECK(tuning.lane_pitch % 32 == 16);  // eight neighbouring lanes on different banks
-    for (const int offset : {tuning.sums, tuning.x, tuning.a, tuning.b}) {
+    for (const int offset : {tuning.sums, tuning.x, tuning.a, tuning.b, tuning.a_scales}) {
       CHECK(offset % 16 == 0);
     }
     // A tile a group, and what is left of each.
@@ -71,6 +75,21 @@ TEST_CASE("resident: a block has room for its share of the weights and all that 
     CHECK(tuning.tiles >= std::min(shape.tokens, shape.active));
   }
   CHECK(taken > 100);
+}
+
+TEST_CASE("resident: weights of eight bits become 16 in their room, so they need some more") {
+  ClusteredShape shape = decode(1, 1, 16, 6144);
+  const ResidentTuning of_sixteen = resident_tuning(shape);
+  shape.weight_bytes = 1;
+  ResidentTuning of_eight = resident_tuning(shape);
+  constexpr int kScalesOfUnit = kResidentColumns * 4;
+  constexpr int kScalesOfLanes = 2 * 16 * 4;
+  CHECK(of_eight.a_scales - of_eight.b > of_sixteen.shared_bytes - of_sixteen.b);
+  CHECK((of_eight.a_scales - of_sixteen.a_scales) % kScalesOfUnit == 0);
+  CHECK(of_eight.shared_bytes == of_eight.a_scales + kScalesOfLanes);
+  of_eight.a_scales = of_sixteen.a_scales;
+  of_eight.shared_bytes = of_sixteen.shared_bytes;
+  CHECK(of_eight == of_sixteen);
 }
 
 TEST_CASE("resident: the columns of one adapter are shared by as many clusters as have units") {
