@@ -32,7 +32,7 @@ enum {
 };
 /* dtypes */
 enum { LORA_BENCH_FP32 = 0, LORA_BENCH_BF16 = 1, LORA_BENCH_FP16 = 2 };
-/* ... of A and B alone, with scales: OCP e4m3 (no infinity, largest 448) and e5m2 */
+/* ... of x, A and B alone, with scales: OCP e4m3 (no infinity, largest 448) and e5m2 */
 enum { LORA_BENCH_E4M3 = 3, LORA_BENCH_E5M2 = 4 };
 /* lora_bench_problem.scale_at: where the scale of an adapter is multiplied in */
 enum { LORA_BENCH_SCALE_AT_SHRINK = 0, LORA_BENCH_SCALE_AT_EXPAND = 1 };
@@ -66,6 +66,7 @@ enum {
   LORA_BENCH_TAKES_OTHER_LAYOUTS = 1 << 8,       /* lora_bench_problem.placing and the strides behind
                                                   * it */
   LORA_BENCH_TAKES_SCALED_WEIGHTS = 1 << 9,      /* A and B of eight bits: lora_bench_problem.weights_scale */
+  LORA_BENCH_TAKES_SCALED_ACTIVATIONS = 1 << 10, /* x of eight bits: lora_bench_problem.x_scale_rows */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
                                                   * above a rank that is not 0, and is given steps
                                                   * alone where these are zero. Adapters of rank 0
@@ -162,6 +163,13 @@ typedef struct lora_bench_problem {
   int32_t reserved_as_well; /* 0 */
   int64_t block_rows;       /* 0: all, 1: by channel */
   int64_t block_columns;
+
+  /* What follows was appended later, and is 0 for a library that does not name
+   * LORA_BENCH_TAKES_SCALED_ACTIVATIONS, and where x has no scales. */
+  int64_t x_scale_rows;     /* rows of lora_bench_operands.x_scale: `tokens`, or 1: all have one */
+  int64_t x_scale_columns;  /* scales in each row: ceil(in_features / x_group), or 1 */
+  int64_t x_group;          /* element k of a row of x has scale k / x_group of its row; 0: all have
+                             * one */
 } lora_bench_problem;
 
 /* Shapes are those of operands that lie apart and without gaps; see `placing` for others.
@@ -196,6 +204,10 @@ typedef struct lora_bench_operands {
    * below an adapter's rank are NaN. */
   const void* const* a_scale;
   const void* const* b_scale;
+  /* Of an x of eight bits: [x_scale_rows, x_scale_columns] of fp32, without gaps, and with
+   * own_inputs such an array for each slice, one behind the other; NULL without. Those of a row
+   * without an adapter are NaN. */
+  const void* x_scale;
 } lora_bench_operands;
 
 /* What you promise about your arithmetic. The error bound that a result must meet and the relations

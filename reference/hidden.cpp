@@ -18,6 +18,17 @@ struct Inputs {
   Buffer lowest_bits;       // [rows], kModelled
 };
 
+// Element k of a row of x, counted over all slices that have one, times its scale.
+void multiply_by_scales_of_x(const Problem& problem, std::int64_t row, double* x) {
+  const std::int64_t k = problem.in_features;
+  const std::int64_t of_group = problem.x_group == 0 ? k : problem.x_group;
+  const std::int64_t groups = k == 0 ? 0 : (k - 1) / of_group + 1;
+  const std::int64_t row_of_scales = problem.one_x_scale ? row / problem.tokens : row;
+  for (std::int64_t column = 0; column < k; ++column) {
+    x[column] *= static_cast<double>(problem.x_scale[row_of_scales * groups + column / of_group]);
+  }
+}
+
 Inputs read_inputs(const Problem& problem, const Part& part, std::int64_t slice, Rounding rounding,
                    double least, std::int64_t threads) {
   const std::int64_t k = problem.in_features;
@@ -28,7 +39,11 @@ Inputs read_inputs(const Problem& problem, const Part& part, std::int64_t slice,
   inputs.lowest_bits.resize(at(part.count()));
   parallel(part.count(), threads, [&](std::int64_t row) {
     double* const x = inputs.value.data() + row * k;
-    read(problem.numbers.x, problem.x, (first_row + part.tokens[at(row)]) * problem.x_stride, k, x);
+    const std::int64_t row_of_x = first_row + part.tokens[at(row)];
+    read(problem.numbers.x, problem.x, row_of_x * problem.x_stride, k, x);
+    if (problem.x_scale != nullptr) {
+      multiply_by_scales_of_x(problem, row_of_x, x);
+    }
     std::transform(x, x + k, inputs.magnitude.data() + row * k,
                    [least](double v) { return v == 0 ? 0 : std::max(std::fabs(v), least); });
     inputs.lowest_bits[at(row)] = rounding == Rounding::kModelled ? lowest_bit(x, k) : 0;
@@ -138,7 +153,8 @@ double sum_error(const Problem& problem, const Arithmetic& arithmetic, const Siz
   // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once. Numbers
   // with a scale are multiplied by it before or after, which may be rounded too.
   const bool wide = problem.numbers.x == Number::kFp32 || problem.numbers.a == Number::kFp32;
-  const int product = !problem.a_scale.empty() ? 2 : wide ? 1 : 0;
+  const int of_x = problem.x_scale != nullptr ? 1 : 0;
+  const int product = of_x + (!problem.a_scale.empty() ? 2 : wide ? 1 : 0);
   double error =
       share(gamma(static_cast<double>(arithmetic.shrink_depth + product), arithmetic.unit_roundoff),
             size.products);

@@ -52,6 +52,12 @@ struct Problem {
   // Of an A that is the columns of a wider one from `first_of_a` on, so many of which the scales
   // are; 0: in_features.
   std::int64_t first_of_a = 0, columns_of_scaled_a = 0;
+  // Of an x that is numbers times a scale, else null: of each row, or once for all rows of an x, a
+  // scale for every so many columns, 0: of all. With own_inputs those of the slices follow each
+  // other.
+  const float* x_scale = nullptr;
+  bool one_x_scale = false;
+  std::int64_t x_group = 0;
   const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
   const void* y = nullptr;  // [tokens, y_stride] before the op
 };

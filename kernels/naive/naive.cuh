@@ -31,6 +31,23 @@ struct RowScales {
   }
 };
 
+// The scales of a row of x likewise; of another x nothing is passed to the kernel.
+struct NoScales {};
+template <typename X>
+using RowScalesOf = std::conditional_t<kIsEightBits<X>, NaiveRowScales, NoScales>;
+
+template <typename X>
+__device__ float scaled_x(X number, const RowScalesOf<X>& scales, std::int64_t slice,
+                          std::int64_t token, std::int64_t column) {
+  if constexpr (kIsEightBits<X>) {
+    return to_float(number) *
+           scales.of_rows[slice * scales.slice_stride + token * scales.token_stride +
+                          column / scales.block_columns];
+  } else {
+    return to_float(number);
+  }
+}
+
 // A warp owns one (token, slice, lane) and writes one element of h. Its 32 threads stride over K
 // side by side, so that reads of x and A coalesce, then add up in a tree of fixed order: the same
 // bits whatever else is in the batch. Neighbouring warps share a row of x (in L1 or L2); A streams
@@ -39,7 +56,8 @@ struct RowScales {
 template <typename X, typename W, typename H>
 __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
                              const __grid_constant__ NaiveStrides strides,
-                             const __grid_constant__ NaiveScales scales) {
+                             const __grid_constant__ NaiveScales scales,
+                             const __grid_constant__ RowScalesOf<X> scales_of_x) {
   const std::int64_t lanes = params.slices * params.max_rank;
   const std::int64_t items = params.tokens * lanes;
   const std::int64_t warps = std::int64_t{gridDim.x} * (blockDim.x / kWarp);
@@ -61,7 +79,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
     const RowScales<W> of_lane(scales, static_cast<int>(slice), adapter, lane);
     float sum = 0;
     for (std::int64_t k = thread; k < params.in_features; k += kWarp) {
-      sum = fmaf(to_float(x[k * strides.x_column]), of_lane.scaled(a[k], k), sum);
+      sum = fmaf(scaled_x<X>(x[k * strides.x_column], scales_of_x, slice, token, k),
+                 of_lane.scaled(a[k], k), sum);
     }
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
       sum += __shfl_down_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(distance));
@@ -154,7 +173,7 @@ cudaError_t launch_shrink_of(const NaiveNumbers& numbers, const ShrinkParams& pa
   return visit_weights<X>(numbers, [&]<typename W, typename H>() {
     const auto blocks = static_cast<unsigned>(tuning.blocks);
     const auto threads = static_cast<unsigned>(tuning.threads_per_block);
-    naive_shrink<X, W, H><<<blocks, threads, 0, stream>>>(params, strides, scales);
+    naive_shrink<X, W, H><<<blocks, threads, 0, stream>>>(params, strides, scales, NoScales{});
     return cudaGetLastError();
   });
 }

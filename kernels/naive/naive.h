@@ -25,6 +25,13 @@ struct NaiveScales {
   std::int64_t block_columns = 1, blocks_across = 1;
 };
 
+// Of an x of eight bits: how far the scales of a token, and of a slice that has an x of its own,
+// lie from those before (0: they are the same), and how many columns have one.
+struct NaiveRowScales {
+  const float* of_rows = nullptr;
+  std::int64_t token_stride = 0, slice_stride = 0, block_columns = 1;
+};
+
 // How the operands of a step lie (Problem::layout), in elements.
 struct NaiveStrides {
   std::int64_t x_column = 1;            // from a column of x to the next
@@ -42,6 +49,11 @@ struct NaiveStrides {
                                               const NaiveStrides& strides,
                                               const NaiveScales& scales, const NaiveTuning& tuning,
                                               cudaStream_t stream);
+// The same of an x and an A of eight bits, beside an h of any type.
+[[nodiscard]] cudaError_t launch_naive_shrink_eight_bits(
+    WeightNumber x, WeightNumber weights, Number h, const ShrinkParams& params,
+    const NaiveStrides& strides, const NaiveScales& scales, const NaiveRowScales& scales_of_x,
+    const NaiveTuning& tuning, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_naive_expand(const NaiveNumbers& numbers,
                                               const ExpandParams& params,
                                               const NaiveStrides& strides,

@@ -75,7 +75,7 @@ def choices(prefix):
 
 
 DTYPES = {name: CONSTANTS["LORA_BENCH_" + name.upper()] for name in ("fp32", "bf16", "fp16")}
-# Those of A and B, of which nothing else is stored.
+# Those of x, A and B, of which nothing else is stored.
 OPERAND_DTYPES = {**DTYPES, **{name: CONSTANTS["LORA_BENCH_" + name.upper()] for name in ("e4m3", "e5m2")}}
 WEIGHTS_SCALE = {
     "none": CONSTANTS["LORA_BENCH_WEIGHTS_UNSCALED"],

@@ -137,6 +137,8 @@ class Step:
 
         own = (problem.slices,) if problem.own_inputs else ()
         self.x = one(operands.x, own + (rows, problem.x_stride), problem.x_dtype)
+        self.x_scale = one(operands.x_scale, own + (problem.x_scale_rows, problem.x_scale_columns),
+                           "fp32") if problem.x_scale_rows else None
         self.a = each(operands.a, lambda width: (slots, rank, problem.in_features), problem.a_dtype)
         self.b = each(operands.b, lambda width: (slots, width, rank), problem.b_dtype)
         self.bias = each(operands.bias, lambda width: (slots, width), problem.bias_dtype)

@@ -5,15 +5,15 @@ from typing import Callable, Dict, List, Literal, Optional, TypeVar
 from ._tensor import Tensor
 
 _Dtype = Literal["fp32", "bf16", "fp16"]
-_WeightDtype = Literal["fp32", "bf16", "fp16", "e4m3", "e5m2"]
+_NarrowDtype = Literal["fp32", "bf16", "fp16", "e4m3", "e5m2"]
 _Made = TypeVar("_Made")
 
 class _Fields:
     op: Literal["shrink", "expand", "linear", "embedding", "logits"]
     scale_at: Literal["shrink", "expand"]
-    x_dtype: _Dtype
-    a_dtype: _WeightDtype
-    b_dtype: _WeightDtype
+    x_dtype: _NarrowDtype
+    a_dtype: _NarrowDtype
+    b_dtype: _NarrowDtype
     bias_dtype: _Dtype
     h_dtype: _Dtype
     y_dtype: _Dtype
@@ -46,6 +46,9 @@ class _Fields:
     weights_scale: Literal["none", "tensor", "channel", "block"]
     block_rows: int
     block_columns: int
+    x_scale_rows: int
+    x_scale_columns: int
+    x_group: int
 
 class Problem(_Fields):
     rank: List[int]
@@ -89,6 +92,7 @@ class Step(_Fields):
     a: List[Tensor]
     b: List[Tensor]
     bias: Optional[List[Tensor]]
+    x_scale: Optional[Tensor]
     a_scale: Optional[List[Tensor]]
     b_scale: Optional[List[Tensor]]
     workspace: Optional[int]

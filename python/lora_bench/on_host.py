@@ -50,3 +50,17 @@ def weights_of(step, name, i, slot):
     down = np.arange(rows) // (step.block_rows or rows)
     across = np.arange(columns) // (step.block_columns or columns)
     return values * np.asarray(scales[i])[slot][down][:, across]
+
+
+def x_of(step, i=0):
+    """The x of a slice in fp32, times its scales where there are any: a token a row. Rows without
+    an adapter may be NaN."""
+    memory = memory_of(step.x)
+    scales = None if step.x_scale is None else np.asarray(step.x_scale)
+    if memory.ndim == 3:  # an x of its own for each slice
+        memory, scales = memory[i], None if scales is None else scales[i]
+    memory = memory[:, :step.in_features]
+    if scales is None:
+        return numbers(memory)
+    groups = np.arange(step.in_features) // (step.x_group or step.in_features)
+    return _EIGHT_BITS[step.x.dtype][memory] * scales[:, groups]

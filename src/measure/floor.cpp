@@ -26,6 +26,16 @@ std::int64_t scale_bytes(const Problem& problem, std::int64_t rank) {
   return scales * size_bytes(problem.dtype[Role::kAScale]);
 }
 
+// Of an x of eight bits, of so many rows.
+std::int64_t scale_bytes_of_x(const Problem& problem, std::int64_t rows) {
+  if (!problem.has_scaled_x()) {
+    return 0;
+  }
+  const ScalesOfRows scales = problem.scales_of_x();
+  return (scales.by_token ? rows : std::min(rows, scales.rows)) * scales.across *
+         size_bytes(problem.dtype[Role::kXScale]);
+}
+
 struct Extent {
   std::int64_t columns = 0;  // of y, all slices
   std::int64_t biased = 0;   // ... that have a bias
@@ -57,7 +67,8 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
   std::int64_t read = 0;
   if (has_shrink(problem.op)) {
     const std::int64_t of_x = problem.own_inputs() ? extent.slices : 1;
-    read += of_x * work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]);
+    read += of_x * (work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]) +
+                    scale_bytes_of_x(problem, work.rows));
     work.flops += 2 * ranks_of_rows * extent.slices * problem.in_features;
   } else {
     read += h_bytes;
@@ -76,7 +87,8 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
   work.bytes = work.weight_bytes + read + work.written_bytes;
 }
 
-// A dtype without a peak of its own is charged at the best of all: never a floor that is too high.
+// A dtype without a peak of its own is charged at the best of all, of eight bits at twice that:
+// never a floor that is too high.
 double peak_flops_per_s(const Ceilings& ceilings, Dtype dtype) {
   double best = 0;
   for (const Ceilings::Peak& peak : ceilings.peaks) {
@@ -85,7 +97,7 @@ double peak_flops_per_s(const Ceilings& ceilings, Dtype dtype) {
     }
     best = std::max(best, peak.flops_per_s);
   }
-  return best;
+  return size_bytes(dtype) == 1 ? 2 * best : best;
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ class PiecesAsProblem {
     if (whole.has_scaled_weights()) {
       std::vector<RowsOfWeights> rows;
       for (const Piece& piece : pieces) {
-        rows.push_back({piece.slot, piece.set, piece.slice, piece.first});
+        rows.push_back({piece.slot, piece.set, piece.slice, piece.first, piece.row});
       }
       add_scales_of_rows(whole, tensors, rows, problem_, tensors_);
     }

@@ -78,12 +78,26 @@ double most_of_h(const Problem& problem) {
                                                  : std::numeric_limits<double>::infinity();
 }
 
+// What an element of x is times, of a row as Problem::x_row has it.
+double scale_of_x(const Problem& problem, const Tensors& tensors, std::int64_t x_row,
+                  std::int64_t k) {
+  return problem.has_scaled_x()
+             ? magnitude(tensors.x_scale, problem.scales_of_x().at(x_row, problem.tokens, k))
+             : 1;
+}
+
+// Its magnitude, the scale included.
+double size_of_x(const Problem& problem, const Tensors& tensors, std::int64_t x_row,
+                 std::int64_t k) {
+  return magnitude(tensors.x, x_row * problem.x_stride + k) *
+         scale_of_x(problem, tensors, x_row, k);
+}
+
 // Of all rows: in another batch any may meet the adapter.
 double largest_x(const SmallChange& change, const Tensors& tensors, std::int64_t k) {
-  const Problem& problem = change.problem;
   double largest = 0;
-  for (std::int64_t row = 0; row < problem.tokens; ++row) {
-    largest = std::max(largest, magnitude(tensors.x, row * problem.x_stride + k));
+  for (std::int64_t row = 0; row < change.problem.tokens; ++row) {
+    largest = std::max(largest, size_of_x(change.problem, tensors, row, k));
   }
   return largest;
 }
@@ -255,9 +269,7 @@ void change_a(const SmallChange& change, Tensors& tensors) {
       continue;
     }
     const std::int64_t x_row = problem.x_row(static_cast<std::int64_t>(slice), row);
-    const auto x = [&](std::int64_t k) {
-      return magnitude(tensors.x, x_row * problem.x_stride + k);
-    };
+    const auto x = [&](std::int64_t k) { return size_of_x(problem, tensors, x_row, k); };
     const std::int64_t k = dice.telling(problem.in_features, x);
     const std::int64_t lane = dice.below(problem.own_lanes(slot));
     const double size =
@@ -330,6 +342,23 @@ void change_b_scale(const SmallChange& change, Tensors& tensors) {
   change_scale_of(Role::kB, change, tensors);
 }
 
+// Of the row of one adapter alone: h of fp16 stays finite as above.
+void change_x_scale(const SmallChange& change, Tensors& tensors) {
+  const Problem& problem = change.problem;
+  Dice dice(change, 6);
+  const ScalesOfRows scales = problem.scales_of_x();
+  const double factor = std::clamp(most_of_h(problem) / kEffect, 1.0, kEffect);
+  for (const std::int64_t row : row_of_adapters(change)) {
+    const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
+    const std::int64_t x_row = problem.x_row(slice, row), k = dice.below(problem.in_features);
+    replace(change, tensors.x_scale, scales.at(x_row, problem.tokens, k),
+            factor * scale_of_x(problem, tensors, x_row, k));
+    if (!scales.by_token) {
+      return;  // twice is nothing
+    }
+  }
+}
+
 void change_bias(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
   const ElementLaw law = fill_sizes(problem, Fill::kTiming, 0).bias;
@@ -360,7 +389,9 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
         size = std::min(size, most_of_h(problem) / largest_a(change, tensors, k));
       }
       for (std::int64_t slice = 0; slice < (problem.own_inputs() ? problem.slices() : 1); ++slice) {
-        replace(change, tensors.x, problem.x_row(slice, row) * problem.x_stride + k, size);
+        const std::int64_t x_row = problem.x_row(slice, row);
+        replace(change, tensors.x, x_row * problem.x_stride + k,
+                size / scale_of_x(problem, tensors, x_row, k));
       }
       continue;
     }

@@ -97,6 +97,13 @@ class ShrinkItem {
   void decode_x(std::int64_t first, std::int64_t at) {
     const Dtype dtype = problem_.dtype[Role::kX];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
+      if (problem_.has_scaled_x()) {
+        float* const to = x_ + row * x_stride_ + at;
+        read_x(problem_, launch_.operands, lane_of(0).slice, token_of(row), first, step_from(first),
+               to);
+        std::fill(to + step_from(first), to + kStep, 0.0F);
+        continue;
+      }
       const std::int64_t from = problem_.x_at(lane_of(0).slice, token_of(row), first);
       const void* const numbers =
           gathered(element(dtype, launch_.operands.x, from), step_from(first));

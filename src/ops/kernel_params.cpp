@@ -64,10 +64,10 @@ Support kernels_take(const Problem& problem) {
       return {false, fmt::format("no kernel takes {}: fp32, bf16, fp16", name(dtype))};
     }
   }
-  if (problem.dtype[Role::kH] != Dtype::kFp32 &&
-      problem.dtype[Role::kH] != problem.dtype[Role::kX]) {
+  const Dtype of_rows = problem.dtype[problem.has_scales(Role::kX) ? Role::kY : Role::kX];
+  if (problem.dtype[Role::kH] != Dtype::kFp32 && problem.dtype[Role::kH] != of_rows) {
     return {false, fmt::format("an intermediate of {} with {} operands: fp32 or the same dtype",
-                               name(problem.dtype[Role::kH]), name(problem.dtype[Role::kX]))};
+                               name(problem.dtype[Role::kH]), name(of_rows))};
   }
   if (problem.slices() > kernels::kMaxSlices) {
     return {false, fmt::format("{} slices: at most {}", problem.slices(), kernels::kMaxSlices)};

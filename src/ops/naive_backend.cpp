@@ -40,6 +40,14 @@ kernels::NaiveScales scales_of(const Problem& problem, const Operands& operands,
   return scales;
 }
 
+kernels::NaiveRowScales scales_of_x(const Problem& problem, const Operands& operands) {
+  const ScalesOfRows scales = problem.scales_of_x();
+  return {.of_rows = static_cast<const float*>(operands.x_scale),
+          .token_stride = scales.by_token ? scales.across : 0,
+          .slice_stride = problem.own_inputs() ? scales.rows * scales.across : 0,
+          .block_columns = scales.columns};
+}
+
 class NaiveBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "naive"; }
@@ -73,11 +81,18 @@ class NaiveBackend final : public Backend {
     };
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
-      LORA_BENCH_CUDA_CHECK(kernels::launch_naive_shrink(
-          numbers(Role::kX, Role::kA), shrink_params(problem, operands), strides_of(problem),
-          scales_of(problem, operands, Role::kA),
-          kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank),
-          handle));
+      const kernels::NaiveTuning tuning =
+          kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank);
+      const kernels::ShrinkParams params = shrink_params(problem, operands);
+      const kernels::NaiveScales of_a = scales_of(problem, operands, Role::kA);
+      LORA_BENCH_CUDA_CHECK(
+          problem.has_scaled_x()
+              ? kernels::launch_naive_shrink_eight_bits(
+                    weight_number(problem.dtype[Role::kX]), weight_number(problem.dtype[Role::kA]),
+                    kernel_number(problem.dtype[Role::kH]), params, strides_of(problem), of_a,
+                    scales_of_x(problem, operands), tuning, handle)
+              : kernels::launch_naive_shrink(numbers(Role::kX, Role::kA), params,
+                                             strides_of(problem), of_a, tuning, handle));
     }
     if (has_expand(problem.op)) {
       const kernels::ExpandParams params = expand_params(problem, operands);

@@ -41,6 +41,9 @@ void Operands::point(const Operand& operand, void* address) {
     case Role::kBScale:
       b_scale[slice] = address;
       return;
+    case Role::kXScale:
+      x_scale = address;
+      return;
   }
   throw std::logic_error("an operand of no role");
 }
@@ -161,13 +164,10 @@ struct OwnedRow {
   float scale;
 };
 
-std::vector<float> read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
-                          std::int64_t token) {
+std::vector<float> row_of_x(const Problem& problem, const Operands& operands, std::int64_t slice,
+                            std::int64_t token) {
   std::vector<float> values(static_cast<std::size_t>(problem.in_features));
-  for (std::int64_t k = 0; k < problem.in_features; ++k) {
-    values[static_cast<std::size_t>(k)] =
-        load(problem.dtype[Role::kX], operands.x, problem.x_at(slice, token, k));
-  }
+  read_x(problem, operands, slice, token, 0, problem.in_features, values.data());
   return values;
 }
 
@@ -175,7 +175,7 @@ void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow
   const std::int64_t k = problem.in_features;
   const float scale = problem.scale_at == ScaleAt::kShrink ? row.scale : 1.0F;
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
-    const std::vector<float> x = read_x(problem, operands, slice, row.token);
+    const std::vector<float> x = row_of_x(problem, operands, slice, row.token);
     std::vector<float> a(static_cast<std::size_t>(k));
     for (std::int64_t lane = 0; lane < row.rank; ++lane) {
       read_weights(problem, operands, {Role::kA, slice, row.adapter, row.rank, lane}, 0, k,

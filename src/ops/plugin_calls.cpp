@@ -92,6 +92,10 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.weights_scale = static_cast<std::int32_t>(problem.weights_scale);
   out.block_rows = problem.weights_scale == WeightsScale::kChannel ? 1 : problem.block_rows;
   out.block_columns = problem.block_columns;
+  out.x_scale_rows = problem.has_scaled_x() ? problem.scales_of_x().rows : 0;
+  out.x_scale_columns = problem.has_scaled_x() ? problem.scales_of_x().across : 0;
+  out.x_group =
+      problem.activations_scale == ActivationsScale::kBlock ? problem.activations_group : 0;
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
@@ -113,6 +117,7 @@ lora_bench_operands interface_of(const Problem& problem, const Operands& operand
     out.a_scale = operands.a_scale.data();
     out.b_scale = operands.b_scale.data();
   }
+  out.x_scale = operands.x_scale;
   out.adapter_of_token = operands.adapter_of_token;
   out.token_order = operands.token_order;
   out.active_ids = operands.active_ids;

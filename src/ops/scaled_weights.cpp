@@ -31,4 +31,18 @@ void read_weights(const Problem& problem, const Operands& operands, const RowOfW
   }
 }
 
+void read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
+            std::int64_t token, std::int64_t first, std::int64_t count, float* to) {
+  const Dtype dtype = problem.dtype[Role::kX];
+  const ScalesOfRows blocks = problem.scales_of_x();
+  const auto* scales = static_cast<const float*>(operands.x_scale);
+  const std::int64_t row = problem.x_row(slice, token);
+  for (std::int64_t index = 0; index < count; ++index) {
+    to[index] = load(dtype, operands.x, problem.x_at(slice, token, first + index));
+    if (problem.has_scaled_x()) {
+      to[index] *= scales[blocks.at(row, problem.tokens, first + index)];
+    }
+  }
+}
+
 }  // namespace lora_bench

@@ -17,4 +17,8 @@ struct RowOfWeights {
 void read_weights(const Problem& problem, const Operands& operands, const RowOfWeights& row,
                   std::int64_t first, std::int64_t count, float* to);
 
+// The same of a row of x, for one slice.
+void read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
+            std::int64_t token, std::int64_t first, std::int64_t count, float* to);
+
 }  // namespace lora_bench

@@ -75,6 +75,17 @@ std::vector<Column> case_columns() {
               "weights have none",
               ""},
              &Row::Step::weights_scale),
+      column(
+          {"activations_dtype", "x dtype", "",
+           "type of x: of eight bits, or that of y; of op expand and embedding, which have no x, "
+           "that of y",
+           ""},
+          &Row::Step::activations_dtype),
+      column({"activations_scale", "x scales", "",
+              "of an x of eight bits, what has a scale: tensor, token or block; empty: another x "
+              "has none",
+              ""},
+             &Row::Step::activations_scale),
       column({"semantics", "semantics", "",
               "what is asked beyond the plain op, as a scenario says it; empty: nothing", ""},
              &Row::Step::semantics),
@@ -161,6 +172,7 @@ constexpr std::array<std::string_view, 42> kBeforeRun{
     "cache",        "mode",         "bytes",      "weight_bytes", "flops",         "content",
     "plan_limits",  "tuning",       "layer_kind", "tp",           "fully_sharded", "comm",
     "layer_count",  "comm_bytes",   "form",       "semantics",    "weights_dtype", "weights_scale"};
+constexpr std::array<std::string_view, 2> kOfXBeforeRun{"activations_dtype", "activations_scale"};
 
 std::vector<Column> all_columns() {
   std::vector<Column> all;
@@ -170,8 +182,10 @@ std::vector<Column> all_columns() {
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }
   for (Column& column : all) {
-    column.before_run =
-        std::find(kBeforeRun.begin(), kBeforeRun.end(), column.key) != kBeforeRun.end();
+    const auto among = [&](const auto& keys) {
+      return std::find(keys.begin(), keys.end(), column.key) != keys.end();
+    };
+    column.before_run = among(kBeforeRun) || among(kOfXBeforeRun);
   }
   return all;
 }

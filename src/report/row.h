@@ -32,7 +32,7 @@ struct Row {
     bool add_inputs = true, bias = false;
     std::int64_t seed = 0;
     std::string semantics;  // what is asked beyond the plain op, see semantics_text
-    std::string weights_dtype, weights_scale;
+    std::string weights_dtype, weights_scale, activations_dtype, activations_scale;
     std::string content;      // of the drawn step, see content_of
     std::string plan_limits;  // what is asked of the plan, see plan_text
     std::string tuning;       // what backend `auto` was told, see tuning_text

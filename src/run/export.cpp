@@ -82,6 +82,8 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
           {"dtypes", dtypes_of(problem)},
           {"weights_scale", name(problem.weights_scale)},
           {"weights_block", {problem.block_rows, problem.block_columns}},
+          {"activations_scale", name(problem.activations_scale)},
+          {"activations_group", problem.activations_group},
           {"scale_at", name(problem.scale_at)},
           {"add_inputs", problem.add_inputs},
           {"semantics", semantics_text(problem)},

@@ -225,11 +225,26 @@ void read_weights_scale(const Reader& file, Problem& problem) {
   }
 }
 
+// A file that says nothing has an x without scales.
+void read_activations_scale(const Reader& file, Problem& problem) {
+  if (!file.says("activations_scale")) {
+    return;
+  }
+  problem.activations_scale =
+      file.one_of("activations_scale", {ActivationsScale::kNone, ActivationsScale::kTensor,
+                                        ActivationsScale::kToken, ActivationsScale::kBlock});
+  problem.activations_group = file.size("activations_group");
+  if ((problem.activations_scale == ActivationsScale::kBlock) != (problem.activations_group > 0)) {
+    file.refuse("'activations_group' of its metadata must hold the columns of a block, or 0");
+  }
+}
+
 Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
       file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
   read_weights_scale(file, problem);
+  read_activations_scale(file, problem);
   for (std::size_t index = 0; index < problem.dtype.of_role.size(); ++index) {
     const auto role = static_cast<Role>(index);
     if (!is_scale(role)) {

@@ -11,6 +11,7 @@
 
 #include "core/dtype.h"
 #include "core/named.h"
+#include "scenario/eight_bits.h"
 
 namespace lora_bench {
 
@@ -209,23 +210,6 @@ enum class Placing : std::uint8_t {
 template <>
 struct EnumNames<Placing> {
   static constexpr std::array<std::string_view, 3> kNames{"separate", "stacked", "packed"};
-};
-
-// Which elements of A, or of B, of an adapter have a scale together: all of a slice, those of a
-// lane of A or an output of B, or a block of these; none where weights have more than eight bits.
-enum class WeightsScale : std::uint8_t { kNone, kTensor, kChannel, kBlock };
-template <>
-struct EnumNames<WeightsScale> {
-  static constexpr std::array<std::string_view, 4> kNames{"none", "tensor", "channel", "block"};
-};
-
-// Weights of eight bits, which stand for what they are times a scale in fp32.
-struct WeightsSpec {
-  std::optional<Dtype> dtype;  // e4m3 or e5m2; none: A and B have no scales
-  WeightsScale scale = WeightsScale::kNone;
-  std::vector<std::int64_t> block;  // of scale block: lanes (of B: outputs), and K (of B: lanes)
-
-  [[nodiscard]] bool operator==(const WeightsSpec&) const = default;
 };
 
 struct AdapterSpec {
@@ -429,6 +413,7 @@ struct Case {
   BatchSpec batch;
   AdapterSpec adapters;
   WeightsSpec weights;
+  ActivationsSpec activations;
   SkewLaw skew;           // decode sequences
   SkewLaw prefill_skew;   // prefill sequences; defaults to `skew`
   double no_adapter = 0;  // share of sequences without an adapter

@@ -156,6 +156,7 @@ void check_op(const Case& spec, bool timed, const CaseChecker& checker) {
                  "'shrink_adds' is timed: what is added to h is proved alone", "measure: false");
   }
   check_weights(spec, checker);
+  check_activations(spec, checker);
   check_placing(spec, timed, checker);
   const std::int64_t rank = largest_rank(spec.adapters.rank);
   if (spec.adapters.max_rank < rank) {

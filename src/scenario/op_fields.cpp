@@ -40,21 +40,33 @@ std::vector<Field> fields_of_op() {
   });
 }
 
+namespace {
+
+template <typename Place>
+Field eight_bits(std::string path, Place place, std::string meaning, Said said) {
+  return field_of(
+      std::move(path), "word", place, "e4m3, e5m2", std::move(meaning), std::move(said),
+      [](const Reader& reader, std::optional<Dtype>& target, FieldContext&) {
+        Dtype chosen = Dtype::kE4m3;
+        reader.choice(chosen, {"e4m3", "e5m2"});
+        target = chosen;
+      },
+      [](const std::optional<Dtype>& dtype) { return std::string(dtype ? name(*dtype) : "none"); });
+}
+
+// An adapter of a layer reads the x that the base product reads.
+constexpr const char* kOpsOfActivations = "op linear or shrink";
+
+}  // namespace
+
 std::vector<Field> fields_of_eight_bits() {
   const auto weights = [](auto of_weights) { return at(&Case::weights, of_weights); };
+  const auto activations = [](auto of_x) { return at(&Case::activations, of_x); };
   return {
-      field_of(
-          "weights.dtype", "word", weights(&WeightsSpec::dtype), "e4m3, e5m2",
+      eight_bits(
+          "weights.dtype", weights(&WeightsSpec::dtype),
           "storage of A and B in eight bits, each number times a scale; bias stays as `dtype`",
-          {.fallback = "none: as `adapters.dtype`, without scales", .of_products = true},
-          [](const Reader& reader, std::optional<Dtype>& target, FieldContext&) {
-            Dtype chosen = Dtype::kE4m3;
-            reader.choice(chosen, {"e4m3", "e5m2"});
-            target = chosen;
-          },
-          [](const std::optional<Dtype>& dtype) {
-            return std::string(dtype ? name(*dtype) : "none");
-          }),
+          {.fallback = "none: as `adapters.dtype`, without scales", .of_products = true}),
       choice("weights.scale", weights(&WeightsSpec::scale),
              "which numbers of an adapter's A, and of its B, have a scale together: all of a "
              "slice, a lane of A and an output of B, or a block",
@@ -68,6 +80,22 @@ std::vector<Field> fields_of_eight_bits() {
             reader.integers(target, 1, kMaxFeatures);
           },
           kListText),
+      eight_bits("activations.dtype", activations(&ActivationsSpec::dtype),
+                 "storage of x in eight bits beside such weights, each number times a scale; y and "
+                 "bias stay as `dtype`",
+                 {.fallback = "none: as `dtype`, without scales",
+                  .instead_of_layer = kOpsOfActivations,
+                  .of_products = true}),
+      choice("activations.scale", activations(&ActivationsSpec::scale),
+             "which numbers of x have a scale together: all of it (of each slice's where `inputs` "
+             "is per_slice), a token's, or a run of a token's",
+             {.fallback = "token", .instead_of_layer = kOpsOfActivations, .of_products = true},
+             {"tensor", "token", "block"}),
+      integer("activations.group", activations(&ActivationsSpec::group), 1, kMaxFeatures,
+              "of scale block: input features of a block of x",
+              {.fallback = "columns of `weights.block`, or 128",
+               .instead_of_layer = kOpsOfActivations,
+               .of_products = true}),
   };
 }
 

@@ -174,9 +174,10 @@ Case default_case() {
 
 namespace {
 
+constexpr std::int64_t kUsualBlock = 128;
+
 // What a case of eight bits does not say. Scales of other weights are for the checks to refuse.
 void resolve_weights(WeightsSpec& weights) {
-  constexpr std::int64_t kUsualBlock = 128;
   if (weights.dtype && weights.scale == WeightsScale::kNone) {
     weights.scale = WeightsScale::kChannel;
   }
@@ -185,10 +186,21 @@ void resolve_weights(WeightsSpec& weights) {
   }
 }
 
+// The same of x, whose blocks are as long as those of A where these are blocks too.
+void resolve_activations(const WeightsSpec& weights, ActivationsSpec& activations) {
+  if (activations.dtype && activations.scale == ActivationsScale::kNone) {
+    activations.scale = ActivationsScale::kToken;
+  }
+  if (activations.scale == ActivationsScale::kBlock && activations.group == 0) {
+    activations.group = weights.block.size() == 2 ? weights.block[1] : kUsualBlock;
+  }
+}
+
 }  // namespace
 
 bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
   resolve_weights(spec.weights);
+  resolve_activations(spec.weights, spec.activations);
   const bool looks_up = spec.op == Op::kEmbedding || spec.setup.kind == LayerKind::kVocabEmbedding;
   if (!checker.settings().has("scale_at") && looks_up) {
     spec.scale_at = ScaleAt::kExpand;

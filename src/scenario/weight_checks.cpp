@@ -26,4 +26,33 @@ void check_weights(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+void check_activations(const Case& spec, const CaseChecker& checker) {
+  const ActivationsSpec& activations = spec.activations;
+  if (!activations.dtype && activations.scale != ActivationsScale::kNone) {
+    checker.fail("activations.scale", {"activations.dtype"}, "scales of an x that has none",
+                 "activations.dtype: e4m3 or e5m2");
+  }
+  if (activations.scale != ActivationsScale::kBlock && activations.group != 0) {
+    checker.fail("activations.group", {"activations.scale"},
+                 "a group of scales that are not by blocks", "activations.scale: block");
+  }
+  if (!activations.dtype) {
+    return;
+  }
+  if (!spec.weights.dtype) {
+    checker.fail(
+        "activations.dtype", {},
+        fmt::format("'activations.dtype' is {} beside weights of {}", name(*activations.dtype),
+                    name(spec.adapters.dtype.value_or(spec.dtype))),
+        "weights.dtype: e4m3 or e5m2");
+  }
+  // A layer says by itself that it takes no such field.
+  if (spec.op != Op::kLinear && spec.op != Op::kShrink && !has_base(spec.op) &&
+      spec.op != Op::kMetadata) {
+    checker.fail("activations.dtype", {"op"},
+                 fmt::format("'activations.dtype' with op {}", name(spec.op)),
+                 "op linear or shrink");
+  }
+}
+
 }  // namespace lora_bench

@@ -125,6 +125,7 @@ void RowModel::read_row(std::int64_t token) {
       x_.insert(x_.end(), row.begin(), row.end());
     }
     problem_.x = x_.data();
+    read_scales_of_x(token);
   }
   if (problem_.shrink && !problem_.adds_to_h) {
     return;
@@ -137,6 +138,31 @@ void RowModel::read_row(std::int64_t token) {
   }
   problem_.h = h_.data();
 }
+
+void RowModel::read_scales_of_x(std::int64_t token) {
+  const Problem& problem = evidence_.problem;
+  if (!problem.has_scaled_x()) {
+    return;
+  }
+  const ScalesOfRows scales = problem.scales_of_x();
+  std::vector<float> of_token;
+  for (std::int64_t slice = 0; slice < (problem_.own_inputs ? problem.slices() : 1); ++slice) {
+    const std::int64_t first = scales.at(problem.x_row(slice, token), problem.tokens, 0);
+    for (std::int64_t group = 0; group < scales.across; ++group) {
+      const HostTensor& tensor = evidence_.tensors.x_scale;
+      of_token.push_back(load(tensor.dtype, tensor.data.data(), first + group));
+    }
+  }
+  use_scales_of_x(std::move(of_token));
+}
+
+void RowModel::use_scales_of_x(std::vector<float> of_groups) {
+  x_scale_ = std::move(of_groups);
+  problem_.x_scale = x_scale_.data();
+  problem_.one_x_scale = false;
+}
+
+void RowModel::read_x_as(reference::Number number) { problem_.numbers.x = number; }
 
 void RowModel::read_x(std::vector<std::byte> rows) {
   x_ = std::move(rows);

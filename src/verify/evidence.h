@@ -54,6 +54,10 @@ class RowModel {
 
   void read_row(std::int64_t token);         // x and h of another row
   void read_x(std::vector<std::byte> rows);  // of each slice that has one, x_stride elements
+  // The scales of x, of each slice that has one, for every group of columns.
+  void use_scales_of_x(std::vector<float> of_groups);
+  // Numbers of x in another format.
+  void read_x_as(reference::Number number);
   // A, B or bias of a slice, as tensors have it.
   void read_weights(Role role, std::int64_t slice, std::vector<std::byte> values);
   // The scale of every number of A or B of a slice, [slots, rows, columns], where all are read so.
@@ -77,6 +81,8 @@ class RowModel {
   [[nodiscard]] Prediction predict() const;
 
  private:
+  void read_scales_of_x(std::int64_t token);
+
   const Evidence& evidence_;
   reference::Problem problem_;
   std::int32_t adapter_ = 0;
@@ -85,6 +91,7 @@ class RowModel {
   std::vector<std::byte> x_, h_, y_;
   std::vector<std::vector<std::byte>> weights_;
   std::vector<std::vector<float>> scales_;
+  std::vector<float> x_scale_;
   std::vector<float> changed_h_;
 };
 

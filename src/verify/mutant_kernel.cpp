@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "core/dtype.h"
 #include "verify/mutant_faults.h"
@@ -92,6 +93,7 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64
       launch.is(Fault::kXColumnsTakenDense) ? 1 : problem.layout.x_column_stride;
   std::vector<float> values =
       decoded(problem.dtype[Role::kX], x, row * x_stride, summed_elements(launch), column_stride);
+  scale_x(problem, launch.operands, row, values);
   for (float& value : values) {
     value = x_as_read(problem.dtype[Role::kX], value, launch.row, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
@@ -119,11 +121,7 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
 
 float partial_sum(const std::vector<float>& x, const std::vector<float>& a, std::int64_t begin,
                   std::int64_t end) {
-  float sum = 0;
-  for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
-    sum += x[k] * a[k];
-  }
-  return sum;
+  return std::inner_product(x.begin() + begin, x.begin() + end, a.begin() + begin, 0.0F);
 }
 
 float joined(const Launch& launch, float sum, float partial) {

@@ -64,6 +64,9 @@ struct WeightsPlace {
 // before, with their scales.
 void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace first,
                 std::int64_t pitch, Fault fault, std::span<float> values);
+// The same of the first numbers of a row of x, counted as Problem::x_row does.
+void scale_x(const Problem& problem, const Operands& operands, std::int64_t x_row,
+             std::span<float> values);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);

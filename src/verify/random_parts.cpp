@@ -69,6 +69,24 @@ std::int64_t tokens_of(const Case& spec) {
   return std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode);
 }
 
+namespace {
+
+bool takes_activations(const Case& spec) {
+  return spec.weights.dtype && (spec.op == Op::kLinear || spec.op == Op::kShrink);
+}
+
+void draw_activations(Dice& dice, ActivationsSpec& activations) {
+  activations.dtype = dice.coin() ? Dtype::kE4m3 : Dtype::kE5m2;
+  activations.scale = dice.one_of(
+      std::array{ActivationsScale::kTensor, ActivationsScale::kToken, ActivationsScale::kBlock});
+  if (activations.scale == ActivationsScale::kBlock) {
+    constexpr std::array<std::int64_t, 6> kSizes{1, 5, 8, 32, 128, 200};
+    activations.group = dice.one_of(kSizes);
+  }
+}
+
+}  // namespace
+
 void draw_weights(Dice dice, Case& spec) {
   if (!dice.one_in(4)) {
     return;
@@ -81,6 +99,27 @@ void draw_weights(Dice dice, Case& spec) {
   if (weights.scale == WeightsScale::kBlock) {
     constexpr std::array<std::int64_t, 6> kSizes{1, 5, 8, 32, 128, 200};
     weights.block = {dice.one_of(kSizes), dice.one_of(kSizes)};
+  }
+  if (takes_activations(spec) && dice.one_in(3)) {
+    draw_activations(dice, spec.activations);
+  }
+}
+
+void settle_eight_bits(Case& spec) {
+  if (!spec.weights.dtype) {
+    spec.weights.scale = WeightsScale::kNone;
+  }
+  if (spec.weights.scale != WeightsScale::kBlock) {
+    spec.weights.block.clear();
+  }
+  if (!takes_activations(spec)) {
+    spec.activations = {};
+  }
+  if (!spec.activations.dtype) {
+    spec.activations.scale = ActivationsScale::kNone;
+  }
+  if (spec.activations.scale != ActivationsScale::kBlock) {
+    spec.activations.group = 0;
   }
 }
 

@@ -72,8 +72,10 @@ class Dice {
 [[nodiscard]] AdapterSpec random_adapters(Dice& dice);
 [[nodiscard]] BatchSpec random_batch(Dice& dice);
 [[nodiscard]] std::int64_t tokens_of(const Case& spec);
-// Gives a quarter of the cases weights of eight bits.
+// Gives a quarter of the cases weights of eight bits, and of these some an x of eight bits.
 void draw_weights(Dice dice, Case& spec);
+// Takes away what a case of other weights, or of another op, cannot have of them.
+void settle_eight_bits(Case& spec);
 // Laws, order, and the share of sequences without an adapter, which is small where sizes are far.
 void draw_who_uses_what(Dice& dice, Case& spec, bool far);
 

@@ -105,12 +105,7 @@ void settle(Case& spec, const Slack& slack) {
     adapters.active = 0;
   }
   spec.plan.max_slots = std::min(spec.plan.max_slots, adapters.slots);
-  if (!spec.weights.dtype) {
-    spec.weights.scale = WeightsScale::kNone;
-  }
-  if (spec.weights.scale != WeightsScale::kBlock) {
-    spec.weights.block.clear();
-  }
+  settle_eight_bits(spec);
   if (spec.intermediate != Dtype::kFp32) {
     spec.intermediate = spec.dtype;
   }
@@ -338,10 +333,10 @@ std::vector<Case> plainer_op(const Case& spec) {
   Smaller smaller(spec);
   smaller.with([](Case& next) { next.adapters.bias = false; })
       .with([](Case& next) { next.adapters.dtype.reset(); })
+      .with([](Case& next) { next.activations = {}; })
+      .with([](Case& next) { next.activations.scale = ActivationsScale::kTensor; })
       .with([](Case& next) { next.weights = {}; })
-      .with([](Case& next) {
-        next.weights.scale = next.weights.dtype ? WeightsScale::kTensor : WeightsScale::kNone;
-      })
+      .with([](Case& next) { next.weights.scale = WeightsScale::kTensor; })
       .with([](Case& next) { next.adapters.bias_slices.clear(); })
       .with([](Case& next) { next.adapters.rank0_bias = false; })
       .with([](Case& next) { next.adapters.scale = {1.0}; })

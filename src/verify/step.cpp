@@ -132,6 +132,17 @@ HostTensor more_scales(const HostTensor& tensor, std::int64_t slots, const Scale
   return result;
 }
 
+// Of rows that had so many scales: the last one again, behind them.
+HostTensor more_scales_of_x(const HostTensor& tensor, std::int64_t before, std::int64_t now) {
+  HostTensor result{tensor.dtype, tensor.elements / before * now, {}};
+  result.data.resize(at(result.elements * size_bytes(result.dtype)));
+  for (std::int64_t index = 0; index < result.elements; ++index) {
+    const std::int64_t from = index / now * before + std::min(index % now, before - 1);
+    store(result.dtype, result.data.data(), index, load(tensor.dtype, tensor.data.data(), from));
+  }
+  return result;
+}
+
 void take_some(HostTensor& tensor, const HostTensor& other, std::uint64_t seed,
                std::uint64_t stream) {
   constexpr std::int64_t kSmall = 64;
@@ -148,10 +159,13 @@ void take_some(HostTensor& tensor, const HostTensor& other, std::uint64_t seed,
   });
 }
 
+// Of eight bits by the largest numbers that there are: they outweigh all that belongs to a row.
 void replace_nan(HostTensor& tensor) {
+  const bool eight_bits = size_bytes(tensor.dtype) == 1;
+  const auto unit = static_cast<float>(eight_bits ? largest_finite(tensor.dtype) / 7 : 1);
   for (std::int64_t i = 0; i < tensor.elements; ++i) {
     if (std::isnan(load(tensor.dtype, tensor.data.data(), i))) {
-      store(tensor.dtype, tensor.data.data(), i, static_cast<float>(i % 7 + 1));
+      store(tensor.dtype, tensor.data.data(), i, unit * static_cast<float>(i % 7 + 1));
     }
   }
 }
@@ -173,10 +187,10 @@ Step select_rows(const Step& step, std::span<const std::int64_t> tokens) {
   }
   for (const Operand& operand : operands_of(step.problem)) {
     const HostTensor& from = step.tensors.of(operand);
-    const bool of_slices =
-        operand.role == Role::kH || (operand.role == Role::kX && step.problem.own_inputs());
+    const bool of_x = operand.role == Role::kX || operand.role == Role::kXScale;
+    const bool of_slices = operand.role == Role::kH || (of_x && step.problem.own_inputs());
     result.tensors.of(operand) =
-        operand.per_slot
+        operand.per_slot || operand.of_all_rows
             ? from
             : take_blocks(from, of_slices ? rows_of_slices : tokens, operand.shape.back());
   }
@@ -217,7 +231,10 @@ Step relabel_adapters(const Step& step) {
 
 Step double_inputs(const Step& step) {
   Step result = step;
-  double_elements(has_shrink(step.problem.op) ? result.tensors.x : result.tensors.h);
+  // By way of its scales, where x has some.
+  double_elements(step.problem.has_scaled_x()   ? result.tensors.x_scale
+                  : has_shrink(step.problem.op) ? result.tensors.x
+                                                : result.tensors.h);
   if (step.problem.adds_to_h()) {
     double_elements(result.tensors.h);
   }
@@ -269,6 +286,8 @@ Step single_slice(const Step& step, std::int64_t slice) {
   if (step.problem.own_inputs()) {
     result.tensors.x =
         take_blocks(step.tensors.x, block, step.problem.tokens * step.problem.x_stride);
+    const ScalesOfRows scales = step.problem.scales_of_x();
+    result.tensors.x_scale = take_blocks(step.tensors.x_scale, block, scales.rows * scales.across);
   }
   result.tensors.h =
       take_blocks(step.tensors.h, block, step.problem.tokens * step.problem.max_rank);
@@ -292,6 +311,7 @@ Step expand_half(const Step& step, std::span<const std::byte> h) {
   Step result = step;
   result.problem = half_of(step.problem, Op::kExpand);
   result.tensors.x = nothing_of(step.problem.dtype[Role::kX]);
+  result.tensors.x_scale = nothing_of(step.problem.dtype[Role::kXScale]);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
     result.tensors.a[slice] = nothing_of(step.problem.dtype[Role::kA]);
     result.tensors.a_scale[slice] = nothing_of(step.problem.dtype[Role::kAScale]);
@@ -313,6 +333,11 @@ Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
   problem.x_stride += more_of_x;
   // An h of fp16 stays finite.
   result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, more_of_x, Behind::kShares);
+  if (problem.has_scaled_x()) {
+    const std::int64_t across = step.problem.scales_of_x().across;
+    result.tensors.x_scale =
+        more_scales_of_x(step.tensors.x_scale, across, problem.scales_of_x().across);
+  }
   result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, Behind::kNan);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     result.tensors.a[slice] =

@@ -179,6 +179,8 @@ Tensors cut_tensors(const Excerpt& excerpt, const Problem& whole, const Tensors&
       cut.of(operand) =
           cut_weights(excerpt, {whole, operand.role, from}, set, threads,
                       lent ? std::move(earlier.of(operand).data) : std::vector<std::byte>());
+    } else if (operand.of_all_rows) {
+      cut.of(operand) = from;
     } else {
       const std::int64_t row_bytes = operand.shape.back() * size_bytes(operand.dtype);
       cut.of(operand) =

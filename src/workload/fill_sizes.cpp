@@ -60,7 +60,8 @@ void size_shrink(const Problem& problem, FillSizes& sizes) {
   const double room = kLargestSum / 2 / (3 * expand_spread(largest_rank(problem))) /
                       exact_spread_over_lanes(problem);
   // An fp16 h must stay finite; eleven deviations do not happen.
-  const double scaled = problem.has_scaled_weights() ? kLargestExactScale : 1;
+  const double scaled = (problem.has_scaled_weights() ? kLargestExactScale : 1) *
+                        (problem.has_scaled_x() ? kLargestExactScale : 1);
   const double finite =
       problem.dtype[Role::kH] == Dtype::kFp16 ? kLargestFp16 / 11 / scaled : 0x1p15;
   const double h = std::min({room, finite, 0x1p15});
@@ -99,7 +100,7 @@ void size_expand(const Problem& problem, FillSizes& sizes) {
   double delta = std::sqrt(rank) * h * rms(b);
   double larger = 1;  // than that, of eight bits, where scales are the largest
   if (problem.has_scaled_weights()) {
-    const int products = has_shrink(problem.op) ? 2 : 1;
+    const int products = (has_shrink(problem.op) ? 2 : 1) + (problem.has_scaled_x() ? 1 : 0);
     delta *= std::pow(kMeanExactScale, products);
     larger = std::pow(kLargestExactScale / kMeanExactScale, products);
   }

@@ -33,7 +33,9 @@ std::int64_t product(const std::vector<std::int64_t>& factors) {
 Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
                      std::vector<std::int64_t> shape) {
   Operand operand{.role = role, .slice = slice, .dtype = dtype, .shape = std::move(shape)};
-  operand.per_slot = role != Role::kX && role != Role::kH && role != Role::kY;
+  const bool of_rows =
+      role == Role::kX || role == Role::kXScale || role == Role::kH || role == Role::kY;
+  operand.per_slot = !of_rows;
   operand.elements = has ? product(operand.shape) : 0;
   if (!checked_multiply(operand.elements, size_bytes(dtype))) {
     throw CaseError("an operand has more bytes than 64 bits can count");
@@ -68,6 +70,11 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   }
   if (spec.weights.dtype) {
     problem.dtype[Role::kA] = problem.dtype[Role::kB] = *spec.weights.dtype;
+  }
+  if (spec.activations.dtype) {
+    problem.dtype[Role::kX] = *spec.activations.dtype;
+    problem.activations_scale = spec.activations.scale;
+    problem.activations_group = spec.activations.group;
   }
   const ScaleForm scales = scale_form_of(spec);
   problem.weights_scale = scales.scale;
@@ -147,6 +154,17 @@ ScaleBlocks ScaleForm::over(std::int64_t all_rows, std::int64_t all_columns) con
   return blocks;
 }
 
+ScalesOfRows Problem::scales_of_x() const {
+  ScalesOfRows scales;
+  scales.by_token = activations_scale != ActivationsScale::kTensor;
+  scales.rows = scales.by_token ? tokens : std::min<std::int64_t>(tokens, 1);
+  scales.columns = activations_scale == ActivationsScale::kBlock
+                       ? activations_group
+                       : std::max<std::int64_t>(in_features, 1);
+  scales.across = (in_features + scales.columns - 1) / scales.columns;
+  return scales;
+}
+
 ScaleBlocks Problem::scales_of_a() const { return scale_form().over(max_rank, in_features); }
 
 ScaleBlocks Problem::scales_of_b(std::int64_t slice) const {
@@ -201,11 +219,16 @@ std::vector<Operand> operands_of(const Problem& problem) {
     operands.back().written = role == Role::kY || (role == Role::kH && shrink);
     operands.back().given = role != Role::kH || !shrink || problem.adds_to_h();
   };
-  std::vector<std::int64_t> of_x{problem.tokens, problem.x_stride};
-  if (problem.own_inputs()) {
-    of_x.insert(of_x.begin(), problem.slices());
+  const auto of_each_x = [&](std::int64_t rows, std::int64_t columns) {
+    return problem.own_inputs() ? std::vector{problem.slices(), rows, columns}
+                                : std::vector{rows, columns};
+  };
+  add(Role::kX, -1, shrink, of_each_x(problem.tokens, problem.x_stride));
+  if (problem.has_scaled_x()) {
+    const ScalesOfRows scales = problem.scales_of_x();
+    add(Role::kXScale, -1, true, of_each_x(scales.rows, scales.across));
+    operands.back().of_all_rows = !scales.by_token;
   }
-  add(Role::kX, -1, shrink, std::move(of_x));
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
     add(Role::kA, slice, shrink, {slots, problem.max_rank, problem.in_features});

@@ -13,19 +13,19 @@
 
 namespace lora_bench {
 
-enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY, kAScale, kBScale };
+enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY, kAScale, kBScale, kXScale };
 template <>
 struct EnumNames<Role> {
-  static constexpr std::array<std::string_view, 8> kNames{"x", "a", "b",       "bias",
-                                                          "h", "y", "a_scale", "b_scale"};
+  static constexpr std::array<std::string_view, 9> kNames{"x", "a",       "b",       "bias",   "h",
+                                                          "y", "a_scale", "b_scale", "x_scale"};
 };
 
 [[nodiscard]] constexpr bool is_scale(Role role) {
-  return role == Role::kAScale || role == Role::kBScale;
+  return role == Role::kAScale || role == Role::kBScale || role == Role::kXScale;
 }
 
-// The dtype of each operand of a step. h has its own, whatever the others have, and scales of
-// weights are always fp32.
+// The dtype of each operand of a step. h has its own, whatever the others have, and scales are
+// always fp32.
 struct OperandDtypes {
   std::array<Dtype, EnumNames<Role>::kNames.size()> of_role{};
 
@@ -33,7 +33,7 @@ struct OperandDtypes {
   explicit OperandDtypes(Dtype all_but_h, Dtype h = Dtype::kFp32) {
     of_role.fill(all_but_h);
     (*this)[Role::kH] = h;
-    (*this)[Role::kAScale] = (*this)[Role::kBScale] = Dtype::kFp32;
+    (*this)[Role::kAScale] = (*this)[Role::kBScale] = (*this)[Role::kXScale] = Dtype::kFp32;
   }
   [[nodiscard]] Dtype& operator[](Role role) { return of_role[static_cast<std::size_t>(role)]; }
   [[nodiscard]] Dtype operator[](Role role) const {
@@ -80,6 +80,19 @@ struct ScaleForm {
   [[nodiscard]] bool operator==(const ScaleForm&) const = default;
 };
 
+// The scales of x: a row is that of a token, or stands for all tokens; those of slices that have an
+// x of their own lie behind each other, a row after the other.
+struct ScalesOfRows {
+  std::int64_t rows = 0, across = 0;  // of each x
+  std::int64_t columns = 1;           // of x that have one in common
+  bool by_token = false;
+
+  // `x_row` is that of Problem: of `tokens` rows for each slice that has its own.
+  [[nodiscard]] std::int64_t at(std::int64_t x_row, std::int64_t tokens, std::int64_t k) const {
+    return (by_token ? x_row : x_row / tokens) * across + k / columns;
+  }
+};
+
 // Everything about one step that is not an address: what a backend needs to say whether it can do
 // it, how, and with how much workspace. Sizes are elements, never bytes.
 struct Problem {
@@ -109,6 +122,9 @@ struct Problem {
   // Of weights of eight bits; of scale block the rows and columns of a block.
   WeightsScale weights_scale = WeightsScale::kNone;
   std::int64_t block_rows = 0, block_columns = 0;
+  // Of an x of eight bits; of scale block the input features of a block.
+  ActivationsScale activations_scale = ActivationsScale::kNone;
+  std::int64_t activations_group = 0;
   Plan plan;
   std::int64_t max_active = 0;  // adapters in use that a launch is captured for; 0: this batch's
   // The index arrays that the plan is handed over in (docs/plan.md).
@@ -122,13 +138,19 @@ struct Problem {
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
   [[nodiscard]] bool has_bias(std::int64_t slice) const;
   [[nodiscard]] bool has_scaled_weights() const { return weights_scale != WeightsScale::kNone; }
+  // Of op with a shrink.
+  [[nodiscard]] bool has_scaled_x() const {
+    return activations_scale != ActivationsScale::kNone && has_shrink(op);
+  }
   [[nodiscard]] bool has_scales(Role role) const {
-    return has_scaled_weights() && (role == Role::kA || role == Role::kB);
+    return (has_scaled_weights() && (role == Role::kA || role == Role::kB)) ||
+           (activations_scale != ActivationsScale::kNone && role == Role::kX);
   }
   // What h is cast to by a backend that multiplies it in the dtype of B; eight bits are widened.
   [[nodiscard]] Dtype dtype_of_cast() const {
     return dtype[has_scaled_weights() ? Role::kY : Role::kB];
   }
+  [[nodiscard]] ScalesOfRows scales_of_x() const;
   [[nodiscard]] ScaleForm scale_form() const { return {weights_scale, block_rows, block_columns}; }
   // Where the scale of a number of A or B lies, from the address of its slice's scales on.
   [[nodiscard]] ScaleBlocks scales_of_a() const;
@@ -232,15 +254,18 @@ struct Operand {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool per_slot = false;  // a block for each slot, which rotates as weights do; else for each row
-  bool written = false;   // by the op
-  bool given = true;      // holds numbers before a launch
+  bool of_all_rows = false;  // not that either: a block for all rows of an x
+  bool written = false;      // by the op
+  bool given = true;         // holds numbers before a launch
 
   [[nodiscard]] std::int64_t bytes() const { return elements * size_bytes(dtype); }
 };
 
-// All operands: x, of each slice a, b, bias and where there are any the scales, then h and y.
+// All operands: x and its scales, of each slice a, b, bias and theirs where there are any, then h
+// and y.
 // Throws CaseError where one has more bytes than 64 bits can count.
-//   x [M, x_stride], or [slices, M, x_stride]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
+//   x [M, x_stride], or [slices, M, x_stride]   x_scale [rows, across] (ScalesOfRows), or [slices,
+//   rows, across]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
 //   max_rank] bias[i] [slots, N_i]   a_scale[i], b_scale[i] [slots, down, across] (ScaleBlocks)
 //   h [slices, M, max_rank]   y [M, y_stride]
 [[nodiscard]] std::vector<Operand> operands_of(const Problem& problem);

@@ -50,6 +50,18 @@ std::string scaled_weights(const Problem& problem) {
   return text;
 }
 
+std::string scaled_activations(const Problem& problem) {
+  if (!problem.has_scaled_x()) {
+    return "";
+  }
+  const std::string text =
+      fmt::format("activations.dtype: {}, activations.scale: {}", name(problem.dtype[Role::kX]),
+                  name(problem.activations_scale));
+  return problem.activations_scale == ActivationsScale::kBlock
+             ? fmt::format("{}, activations.group: {}", text, problem.activations_group)
+             : text;
+}
+
 // What is not as it is by default, of the operands that the op has.
 std::string other_layout(const Problem& problem) {
   const Layout& layout = problem.layout;
@@ -103,6 +115,7 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
        }},
       {Semantic::kOtherLayouts, "operands lie apart and without gaps there", other_layout},
       {Semantic::kScaledWeights, "weights of eight bits are not read there", scaled_weights},
+      {Semantic::kScaledActivations, "an x of eight bits is not read there", scaled_activations},
   }};
   return kDocs;
 }

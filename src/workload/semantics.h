@@ -24,6 +24,7 @@ enum class Semantic : std::uint8_t {
   kChunkedForm,
   kOtherLayouts,
   kScaledWeights,
+  kScaledActivations,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -45,7 +46,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 10;
+inline constexpr std::size_t kSemantics = 11;
 // What takes these takes every step: a new one comes with a kernel of the backends that do.
 inline constexpr Semantics kAllSemantics = [] {
   Semantics all;

@@ -119,6 +119,7 @@ bool lies_plainly(const Problem& problem, Role role) {
     case Role::kY:
     case Role::kAScale:
     case Role::kBScale:
+    case Role::kXScale:
       return true;
   }
   return true;

@@ -149,6 +149,8 @@ class Drawer {
       case Role::kAScale:
       case Role::kBScale:
         return scales(operand);
+      case Role::kXScale:
+        return scales_of_x(operand);
     }
     throw std::logic_error("an operand of no role");
   }
@@ -159,7 +161,9 @@ class Drawer {
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
     return drawn_rows(operand, Draw::kX, [&](std::int64_t row) {
       const std::int64_t token = row % problem_.tokens;
-      RowRecipe recipe{.law = sizes_.x, .drawn = needed(token) ? drawn : 0};
+      const ElementLaw law =
+          problem_.has_scaled_x() ? stored_law_of_x(problem_, sizes_, fill_, row) : sizes_.x;
+      RowRecipe recipe{.law = law, .drawn = needed(token) ? drawn : 0};
       if (uneven_ && needed(token)) {
         recipe.bend = uneven_->row_of_x(token);
         recipe.as_row = row - token + uneven_->source_of(token);
@@ -259,6 +263,16 @@ class Drawer {
                        [&](std::int64_t slot) { return lanes(slot); });
   }
 
+  // A row that repeats the numbers of another one has its scales too, or others: of every second
+  // row.
+  [[nodiscard]] HostTensor scales_of_x(const Operand& operand) const {
+    return draw_scales_of_x(
+        problem_, sizes_, fill_, seed_, operand, [&](std::int64_t token) -> std::int64_t {
+          const std::int64_t source = uneven_ && token % 2 == 0 ? uneven_->source_of(token) : token;
+          return needed(token) ? source : -1;
+        });
+  }
+
   // Of A or B of a slot, where `law` is what they stand for.
   [[nodiscard]] ElementLaw law_of(Role weights, std::int64_t slot, const ElementLaw& law) const {
     return problem_.has_scaled_weights() ? stored_law(problem_, sizes_, fill_, weights, slot) : law;
@@ -329,6 +343,8 @@ auto& tensor_in(Of& tensors, const Operand& operand) {
       return tensors.a_scale[slice];
     case Role::kBScale:
       return tensors.b_scale[slice];
+    case Role::kXScale:
+      return tensors.x_scale;
   }
   throw std::logic_error("an operand of no role");
 }

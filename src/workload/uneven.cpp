@@ -52,6 +52,19 @@ double room_of_eight_bits(const Problem& problem) {
   return problem.dtype[weights] == Dtype::kE4m3 ? 0x1p5 : 0x1p12;
 }
 
+// Times which numbers of x of the size of 1 may grow, and times which small rows have less.
+struct RoomOfX {
+  double growth = 0x1p40, small = 0x1p-15, tiny = 0x1p-30;
+};
+
+RoomOfX room_of_x(const Problem& problem) {
+  if (problem.has_scaled_x()) {
+    return problem.dtype[Role::kX] == Dtype::kE4m3 ? RoomOfX{0x1p7, 0x1p-4, 0x1p-7}
+                                                   : RoomOfX{0x1p14, 0x1p-10, 0x1p-15};
+  }
+  return is_fp16(problem, Role::kX, Role::kY) ? RoomOfX{.tiny = 0x1p-18} : RoomOfX{};
+}
+
 // Times which lanes of h grow, and their columns of B shrink.
 double larger_lanes(const Problem& problem) {
   if (problem.dtype[Role::kH] == Dtype::kFp16) {
@@ -123,13 +136,14 @@ Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::u
     : problem_(problem), sizes_(sizes), seed_(seed) {
   const bool half = is_fp16(problem, Role::kX, Role::kY);
   const bool narrow = fill == Fill::kUnevenNarrow;
-  const double growth = narrow ? 1 : growth_of_h(problem, sizes);
+  const RoomOfX room = room_of_x(problem);
+  const double growth = narrow ? 1 : std::min(growth_of_h(problem, sizes), room.growth);
   const auto at_most = [&](double factor) { return static_cast<float>(std::min(factor, growth)); };
   large_ = at_most(0x1p11);
   huge_ = at_most(half ? 0x1p11 : 0x1p18);
   outlier_ = at_most(0x1p10);
-  small_ = 0x1p-15F;
-  tiny_ = half ? 0x1p-18F : 0x1p-30F;
+  small_ = static_cast<float>(room.small);
+  tiny_ = static_cast<float>(room.tiny);
   far_bias_ = is_fp16(problem, Role::kBias, Role::kY) ? 0x1p11F : 0x1p18F;
   features_.assign(static_cast<std::size_t>(problem.in_features), 1.0F);
   constexpr std::int64_t kLeastFeatures = 8;

@@ -18,9 +18,16 @@ float stored_unit(const Problem& problem, Role weights, std::int64_t slot) {
   return (slot % 2 == 1) == of_a ? least : 1.0F;
 }
 
+// The same of a row of x, which is all of it where all rows have one scale.
+float stored_unit_of_x(const Problem& problem, std::int64_t x_row) {
+  const float least = problem.dtype[Role::kX] == Dtype::kE4m3 ? 0x1p-9F : 0x1p-16F;
+  const std::int64_t row = problem.scales_of_x().by_token ? x_row : x_row / problem.tokens;
+  return row % 2 == 0 ? least : 1.0F;
+}
+
 // The largest number that is stored: in a bounded fill all that the format has.
-float largest_stored(const Problem& problem, Fill fill, Role weights) {
-  return fill == Fill::kBounded ? static_cast<float>(largest_finite(problem.dtype[weights])) : 1.0F;
+float largest_stored(const Problem& problem, Fill fill, Role role) {
+  return fill == Fill::kBounded ? static_cast<float>(largest_finite(problem.dtype[role])) : 1.0F;
 }
 
 struct ScalePlace {
@@ -28,11 +35,27 @@ struct ScalePlace {
   std::int64_t slice = 0, slot = 0, down = 0, across = 0;
 };
 
-float exact_scale(const ScalePlace& at) {
+float exact_scale(std::int64_t turn) {
   constexpr std::array<float, 3> kScales{0.5F, 2.0F, 4.0F};
-  const std::int64_t turn =
-      at.slot + at.slice + at.down + 2 * at.across + (at.weights == Role::kB ? 1 : 0);
   return kScales[static_cast<std::size_t>(turn) % kScales.size()];
+}
+
+float exact_scale(const ScalePlace& at) {
+  return exact_scale(at.slot + at.slice + at.down + 2 * at.across +
+                     (at.weights == Role::kB ? 1 : 0));
+}
+
+// Of another fill: of full mantissa, in (0.75, 1.25].
+float drawn_scale(const RandomStream& random, std::int64_t index) {
+  const auto unit = static_cast<float>(random.bits(static_cast<std::uint64_t>(index)) >> 40);
+  constexpr auto kMost = static_cast<float>(kLargestDrawnScale);
+  return kMost - 0.5F * (unit * 0x1p-24F);
+}
+
+HostTensor stored(const Operand& operand, const std::vector<float>& values) {
+  HostTensor tensor{operand.dtype, operand.elements, zero_bytes(operand.bytes())};
+  encode(operand.dtype, values, tensor.data.data());
+  return tensor;
 }
 
 }  // namespace
@@ -69,22 +92,56 @@ HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill
       values[index] = exact_scale({weights, operand.slice, slot, down, across}) * factor /
                       stored_unit(problem, weights, slot);
     } else {
-      const auto unit = static_cast<float>(random.bits(index) >> 40) * 0x1p-24F;
-      constexpr auto kMost = static_cast<float>(kLargestDrawnScale);
-      values[index] = factor / largest_stored(problem, fill, weights) * (kMost - 0.5F * unit);
+      values[index] = factor / largest_stored(problem, fill, weights) * drawn_scale(random, place);
     }
   }
-  HostTensor tensor{operand.dtype, operand.elements, zero_bytes(operand.bytes())};
-  encode(operand.dtype, values, tensor.data.data());
-  return tensor;
+  return stored(operand, values);
+}
+
+ElementLaw stored_law_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
+                           std::int64_t x_row) {
+  return fill == Fill::kExact ? ElementLaw{sizes.x.integers, stored_unit_of_x(problem, x_row)}
+                              : ElementLaw{0, largest_stored(problem, fill, Role::kX)};
+}
+
+HostTensor draw_scales_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
+                            std::uint64_t seed, const Operand& operand,
+                            const std::function<std::int64_t(std::int64_t token)>& numbers_of) {
+  const ScalesOfRows scales = problem.scales_of_x();
+  const RandomStream random(seed, stream_of(Draw::kXScale));
+  std::vector<float> values(static_cast<std::size_t>(operand.elements),
+                            std::numeric_limits<float>::quiet_NaN());
+  for (std::int64_t index = 0; index < operand.elements; ++index) {
+    const std::int64_t row = index / scales.across, across = index % scales.across;
+    const std::int64_t first = row / scales.rows * scales.rows;  // of the same x
+    const std::int64_t of_numbers = scales.by_token ? numbers_of(row - first) : 0;
+    if (of_numbers < 0) {
+      continue;
+    }
+    float& value = values[static_cast<std::size_t>(index)];
+    if (fill == Fill::kExact) {
+      // The rows of a slice's x begin with another scale than those of the slice before.
+      const std::int64_t x_row = scales.by_token ? row : row * problem.tokens;
+      value = exact_scale(row - first + row / scales.rows + 2 * across) * sizes.x.factor /
+              stored_unit_of_x(problem, x_row);
+    } else {
+      value = sizes.x.factor / largest_stored(problem, fill, Role::kX) *
+              drawn_scale(random, (first + of_numbers) * scales.across + across);
+    }
+  }
+  return stored(operand, values);
 }
 
 double exact_spread_over_k(const Problem& problem) {
-  return problem.has_scaled_weights() && problem.scales_of_a().across > 1 ? kExactScaleSpread : 1;
+  const bool of_a = problem.has_scaled_weights() && problem.scales_of_a().across > 1;
+  const bool of_x = problem.has_scaled_x() && problem.scales_of_x().across > 1;
+  return (of_a ? kExactScaleSpread : 1) * (of_x ? kExactScaleSpread : 1);
 }
 
 double exact_spread_over_lanes(const Problem& problem) {
-  double spread = 1;
+  // y0 is as large in a row of the least scale of x as in one of the largest, and so may h be,
+  // which is a sum of all scales of its row.
+  double spread = problem.has_scaled_x() ? kExactScaleSpread : 1;
   if (problem.has_scaled_weights()) {
     spread *= has_shrink(problem.op) && problem.scales_of_a().down > 1 ? kExactScaleSpread : 1;
     const bool by_lanes =

@@ -26,6 +26,16 @@ constexpr double kLargestDrawnScale = 1.25;
 [[nodiscard]] ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill,
                                     Role weights, std::int64_t slot);
 
+// Of the numbers of an x of eight bits as they are stored, of one row of it.
+[[nodiscard]] ElementLaw stored_law_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
+                                         std::int64_t x_row);
+
+// Its scales; those of no row that holds numbers are NaN, where a row has some of its own.
+// `numbers_of` says whose numbers a row has: its own, those of another one, or -1: none.
+[[nodiscard]] HostTensor draw_scales_of_x(
+    const Problem& problem, const FillSizes& sizes, Fill fill, std::uint64_t seed,
+    const Operand& operand, const std::function<std::int64_t(std::int64_t token)>& numbers_of);
+
 // Scales of one slice; those of no lane that holds numbers are NaN. `lanes` says how many a slot
 // has.
 [[nodiscard]] HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill,

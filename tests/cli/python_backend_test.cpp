@@ -90,6 +90,39 @@ TEST_CASE("a kernel in Python is given weights of eight bits with their scales")
   CHECK(wrong.exit_code == 2);
 }
 
+TEST_CASE("a kernel in Python is given an x of eight bits with its scales") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string scenario =
+      std::string(LORA_BENCH_SOURCE_DIR) + "/scenarios/verify/eight-bits-activations.yaml";
+  const auto run = [&](const std::string& read_x) {
+    const TemporaryFolder folder;
+    std::string text = read_file(kExample);
+    replace(text, "intermediate=\"fp32\"",
+            "intermediate=\"fp32\", takes=[\"scaled_weights\", \"scaled_activations\", "
+            "\"own_inputs\"], batch_invariant=False");
+    replace(text, "memory_of, numbers, stored", "memory_of, numbers, stored, weights_of, x_of");
+    replace(text, "        inputs = numbers(x[rows, :step.in_features])\n", "");
+    replace(text, "(inputs @ a.T)", "(" + read_x + " @ a.T)");
+    replace(text, "numbers(memory_of(step.a[i])[adapter, :rank])",
+            "weights_of(step, \"a\", i, adapter)[:rank]");
+    replace(text, "numbers(memory_of(step.b[i])[adapter, :, :rank])",
+            "weights_of(step, \"b\", i, adapter)[:, :rank]");
+    std::vector<std::string> words{"verify", scenario, "--quiet", "--backends",
+                                   folder.write("mine.py", text)};
+    for (const char* name : {"tensor-e5m2", "token", "block-of-another-length", "own-inputs"}) {
+      words.insert(words.end(), {"--case", name});
+    }
+    return run_with(python, words);
+  };
+  const ProcessResult right = run("x_of(step, i)[rows]");
+  CAPTURE(right.out);
+  CAPTURE(right.err);
+  CHECK(right.exit_code == 0);
+  CHECK(contains(right.err, "4 PASSED"));
+  const ProcessResult wrong = run("x_of(step, i)[np.roll(rows, 1)]");
+  CHECK(wrong.exit_code == 2);
+}
+
 TEST_CASE("a wrong kernel in Python is told its fault") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   struct Wrong {

@@ -463,3 +463,33 @@ TEST_CASE("naive is right with weights of eight bits and scales of every form") 
   }
   check_enough(proved);
 }
+
+TEST_CASE("naive is right with an x of eight bits and scales of every form") {
+  Proved proved;
+  const auto selected = lora_bench::select_backend("naive");
+  for (const auto scale :
+       {lora_bench::ActivationsScale::kTensor, lora_bench::ActivationsScale::kToken,
+        lora_bench::ActivationsScale::kBlock}) {
+    for (const Op op : {Op::kShrink, Op::kLinear}) {
+      for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
+        lora_bench::Case spec = even_case(7, 12, 72);
+        spec.op = op;
+        spec.dtype = dtype == Dtype::kE4m3 ? Dtype::kBf16 : Dtype::kFp16;
+        spec.intermediate = op == Op::kLinear ? spec.dtype : Dtype::kFp32;
+        spec.inputs =
+            op == Op::kShrink ? lora_bench::Inputs::kPerSlice : lora_bench::Inputs::kShared;
+        spec.weights.dtype = Dtype::kE4m3;
+        spec.weights.scale = lora_bench::WeightsScale::kChannel;
+        spec.activations.dtype = dtype;
+        spec.activations.scale = scale;
+        spec.activations.group = scale == lora_bench::ActivationsScale::kBlock ? 20 : 0;
+        CAPTURE(name(scale));
+        CAPTURE(name(op));
+        const Problem problem = problem_of(spec);
+        REQUIRE(takes(*selected.backend, problem));
+        check_proved(*selected.backend, problem, proved);
+      }
+    }
+  }
+  check_enough(proved);
+}

@@ -238,7 +238,7 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
       "name: one\ntags: [t]\nmodel: llama-3.1-8b\nlayers: qkv\nbatch: {decode: 3}\n"
       "adapters: {slots: 2, rank: 4, bias: true}\nintermediate: bf16\nno_adapter: 50%\n"
       "order: sorted\nplan.max_slots: 2\nseed: 7\nadd_inputs: false\nidle_rows: "
-      "zeroed\ntuning.family: panel\nweights.dtype: e4m3\n"
+      "zeroed\ntuning.family: panel\nweights.dtype: e4m3\nactivations.dtype: e4m3\n"
       "sweep: {product: {seed: [7]}}\n");
   const Row row = describe_case(one, step_of(one), "auto");
   const Case two = scenario(

@@ -168,6 +168,28 @@ TEST_CASE("scales of weights that are kept as long as the weights are the same a
   }
 }
 
+TEST_CASE("scales of x that are kept as long as x is the same are found out") {
+  for (const ActivationsScale scale : {ActivationsScale::kTensor, ActivationsScale::kToken}) {
+    Problem problem = decode();
+    problem.dtype[Role::kX] = problem.dtype[Role::kA] = problem.dtype[Role::kB] = Dtype::kE4m3;
+    problem.weights_scale = WeightsScale::kChannel;
+    problem.activations_scale = scale;
+    std::map<std::string, std::vector<float>> known;
+    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
+      const auto* const scales = static_cast<const float*>(operands.x_scale);
+      const std::string key(static_cast<const char*>(operands.x),
+                            static_cast<std::size_t>(whole.tokens * whole.x_stride));
+      Operands given = operands;
+      given.x_scale =
+          known.try_emplace(key, scales, scales + operand_of(whole, Role::kXScale).elements)
+              .first->second.data();
+      backend.launch(whole, given, {});
+    };
+    const std::string verdict = verdict_on(problem, keep);
+    CHECK_MESSAGE(verdict.starts_with("with another number in the scales of x: "), verdict);
+  }
+}
+
 TEST_CASE("a bias that is kept as long as all other operands are the same is found out") {
   Problem problem = decode();
   problem.bias = true;

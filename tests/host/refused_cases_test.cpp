@@ -234,6 +234,7 @@ TEST_CASE("each column that a case says of itself has its value, of the column's
   spec.adapters.bias = true;
   spec.weights.dtype = Dtype::kE4m3;
   spec.weights.scale = WeightsScale::kTensor;
+  spec.activations = {Dtype::kE4m3, ActivationsScale::kTensor, 0};
   spec.add_inputs = false;
   spec.no_adapter = 0.25;
   spec.seed = 7;

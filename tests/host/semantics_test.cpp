@@ -453,11 +453,11 @@ TEST_CASE("semantics: fuzz draws each of them, and one or none in most cases") {
     plain += of_case == 0 ? 1 : 0;
     few += of_case <= 1 ? 1 : 0;
   }
-  CHECK(seen == std::set<std::string>{"", "idle_rows", "shrink_adds", "adapters.bias_slices",
-                                      "adapters.rank0_bias", "adapters.dtype", "inputs",
-                                      "plan.form", "adapters.placing", "adapters.a_stride",
-                                      "adapters.b_stride", "layer.h_stride",
-                                      "layer.x_column_stride", "weights.dtype"});
+  CHECK(seen == std::set<std::string>{
+                    "", "idle_rows", "shrink_adds", "adapters.bias_slices", "adapters.rank0_bias",
+                    "adapters.dtype", "inputs", "plan.form", "adapters.placing",
+                    "adapters.a_stride", "adapters.b_stride", "layer.h_stride",
+                    "layer.x_column_stride", "weights.dtype", "activations.dtype"});
   CHECK(plain > 100);
   CHECK(few > 240);
 }
