@@ -181,6 +181,15 @@ enum class Fault : std::uint8_t {
   kWeightScaleOfTileStart,
   kEightBitsExchanged,
   kEightBitsFlushSubnormals,
+  // An x of eight bits and its scales.
+  kXScaleForgotten,
+  kXScaleTwice,
+  kXScaleInverted,
+  kXScaleOfNeighbour,
+  kXScaleOfFirstRow,
+  kXScaleOfNextGroup,
+  kXScaleByPlaceInPlan,
+  kXEightBitsExchanged,
   // Errors that a loose declaration of narrow partial sums would hide.
   kLooseRow,
   kLooseDelta,

@@ -91,9 +91,9 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64
       launch.is(Fault::kAlignedLoads) ? rounded_down(launch.operands.x) : launch.operands.x;
   const std::int64_t column_stride =
       launch.is(Fault::kXColumnsTakenDense) ? 1 : problem.layout.x_column_stride;
-  std::vector<float> values =
-      decoded(problem.dtype[Role::kX], x, row * x_stride, summed_elements(launch), column_stride);
-  scale_x(problem, launch.operands, row, values);
+  std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kX), x,
+                                      row * x_stride, summed_elements(launch), column_stride);
+  scale_x(problem, launch.operands, row, launch.fault, values);
   for (float& value : values) {
     value = x_as_read(problem.dtype[Role::kX], value, launch.row, launch.fault);
     value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;

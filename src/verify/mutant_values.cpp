@@ -82,10 +82,16 @@ RowFacts row_facts(const Problem& problem, const Operands& operands, std::int64_
   if (!facts.known) {
     return facts;
   }
+  std::vector<float> values(static_cast<std::size_t>(problem.in_features));
+  for (std::int64_t k = 0; k < problem.in_features; ++k) {
+    values[static_cast<std::size_t>(k)] =
+        load(problem.dtype[Role::kX], operands.x, row * problem.x_stride + k);
+  }
+  scale_x(problem, operands, row, Fault::kNone, values);
   float sum = 0;
   std::int64_t numbers = 0;
   for (std::int64_t k = 0; k < problem.in_features; ++k) {
-    const float x = load(problem.dtype[Role::kX], operands.x, row * problem.x_stride + k);
+    const float x = values[static_cast<std::size_t>(k)];
     sum += std::fabs(x);
     numbers += x != 0 ? 1 : 0;
     facts.largest = std::max(facts.largest, std::fabs(x));
@@ -131,14 +137,16 @@ float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault) {
   }
 }
 
-Dtype dtype_read(const Problem& problem, Fault fault, Role weights) {
-  const Dtype of_x = problem.dtype[has_expand(problem.op) ? Role::kY : Role::kX];
-  const bool same_size = size_bytes(of_x) == size_bytes(problem.dtype[weights]);
-  const Dtype stored = problem.dtype[weights];
-  if (fault == Fault::kEightBitsExchanged && problem.has_scaled_weights()) {
+Dtype dtype_read(const Problem& problem, Fault fault, Role role) {
+  const Dtype stored = problem.dtype[role];
+  const bool of_x = role == Role::kX;
+  if (problem.has_scales(role) &&
+      fault == (of_x ? Fault::kXEightBitsExchanged : Fault::kEightBitsExchanged)) {
     return stored == Dtype::kE4m3 ? Dtype::kE5m2 : Dtype::kE4m3;
   }
-  return fault == Fault::kWeightsTakenForX && same_size ? of_x : stored;
+  const Dtype of_rows = problem.dtype[has_expand(problem.op) ? Role::kY : Role::kX];
+  const bool same_size = size_bytes(of_rows) == size_bytes(stored);
+  return fault == Fault::kWeightsTakenForX && same_size && !of_x ? of_rows : stored;
 }
 
 void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault) {

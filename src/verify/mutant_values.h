@@ -65,7 +65,7 @@ struct WeightsPlace {
 void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace first,
                 std::int64_t pitch, Fault fault, std::span<float> values);
 // The same of the first numbers of a row of x, counted as Problem::x_row does.
-void scale_x(const Problem& problem, const Operands& operands, std::int64_t x_row,
+void scale_x(const Problem& problem, const Operands& operands, std::int64_t x_row, Fault fault,
              std::span<float> values);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
@@ -90,6 +90,7 @@ void add_zero_to_base_rows(const Problem& problem, const Operands& operands);
 [[nodiscard]] std::vector<FaultEntry> size_faults();
 [[nodiscard]] std::vector<FaultEntry> value_faults();
 [[nodiscard]] std::vector<FaultEntry> weight_faults();
+[[nodiscard]] std::vector<FaultEntry> activation_faults();
 
 // The writes of a faulty kernel to memory that is not its own.
 // What `supports` keeps for good.

@@ -64,18 +64,6 @@ void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace f
   }
 }
 
-void scale_x(const Problem& problem, const Operands& operands, std::int64_t x_row,
-             std::span<float> values) {
-  if (!problem.has_scaled_x()) {
-    return;
-  }
-  const ScalesOfRows scales = problem.scales_of_x();
-  for (std::int64_t k = 0; k < std::ssize(values); ++k) {
-    values[static_cast<std::size_t>(k)] *=
-        load(Dtype::kFp32, operands.x_scale, scales.at(x_row, problem.tokens, k));
-  }
-}
-
 std::vector<FaultEntry> weight_faults() {
   const auto of_scales = [](Fault fault, const char* name, const char* meaning,
                             const char* source = "design") {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "verify/mutants.h"
 #include "verify/step.h"
 #include "verify/verify.h"
+#include "workload/semantics.h"
 #include "workload/tensors.h"
 
 using namespace lora_bench;
@@ -319,4 +321,40 @@ TEST_CASE("rows that are looked at alone have the scales of their x") {
             all[at(scale_by_hand(scale, 2, whole.tokens, k))]);
     }
   }
+}
+
+TEST_CASE("who misreads an x of eight bits is told how") {
+  struct Told {
+    const char* mutant;
+    const char* what;
+  };
+  for (const Told& told :
+       {Told{"x-scale-forgotten", "x-scale-misread: the scales of x are left out"},
+        Told{"x-scale-twice", "x-scale-misread: the scales of x are multiplied in twice"},
+        Told{"x-scale-inverted", "x-scale-misread: the scales of x are divided by"},
+        Told{"x-scale-of-neighbour", "x-scale-misread: the scales of x are those of the next row"},
+        Told{"x-scale-of-first-row", "x-scale-misread: the scales of x are those of the first row"},
+        Told{"x-scale-of-next-group",
+             "x-scale-misread: the scales of x are those of the next group of columns"},
+        Told{"x-scale-by-place-in-plan",
+             "x-scale-misread: the scales of x are read as if they lay in the order of the plan"},
+        Told{"x-eight-bits-exchanged", "x-misread: x in e5m2 is read as e4m3"}}) {
+    for (const Op op : {Op::kShrink, Op::kLinear}) {
+      Case spec = eight_bit_x(ActivationsScale::kBlock, Dtype::kE5m2);
+      spec.op = op;
+      spec.inputs = op == Op::kShrink ? Inputs::kPerSlice : Inputs::kShared;
+      const Verdict verdict = verdict_of(*make_mutant(told.mutant), problem_of(spec));
+      CAPTURE(verdict.message);
+      CAPTURE(told.what);
+      CHECK(verdict.message.find(told.what) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("who reads weights of eight bits alone refuses an x of eight bits, and says so") {
+  const Problem problem = problem_of(eight_bit_x(ActivationsScale::kBlock));
+  CHECK(semantics_refused(problem, Semantics(Semantic::kScaledWeights)) ==
+        "activations.dtype: e4m3, activations.scale: block, activations.group: 20: an x of eight "
+        "bits is not read there");
+  CHECK(semantics_refused(problem, kAllSemantics).empty());
 }
