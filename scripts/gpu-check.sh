@@ -3,8 +3,8 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax
-#     profile counters; default: all but python, peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
+#     parts, in this order: tests device verify self-test anchors eight-bits metadata handed floor aa modes fuzz sanitize clock python peers
+#     peers-wide tax profile counters; default: all but python, peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
 #   LORA_BENCH_FUZZ=20000   how many random cases, LORA_BENCH_FUZZ_SECONDS=600 after which none begins,
@@ -23,9 +23,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^#/s/^# \?//p}' "$0"
   exit 0
 fi
-known="tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax profile counters"
+known="tests device verify self-test anchors eight-bits metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax profile counters"
 parts=("$@")
-((${#parts[@]})) || parts=(tests device verify self-test anchors metadata handed floor aa modes fuzz sanitize clock)
+((${#parts[@]})) || parts=(tests device verify self-test anchors eight-bits metadata handed floor aa modes fuzz sanitize clock)
 for part in "${parts[@]}"; do  # before anything is built or run
   if [[ " $known " != *" $part "* ]]; then
     echo "gpu-check.sh: no part '$part'" >&2
@@ -74,6 +74,14 @@ record() {
 all_peers=peer:vllm,peer:sglang-csgmv,peer:sglang-triton,peer:sglang-triton-v2,peer:sglang-uno-cublas
 all_peers+=,peer:torch-loop,peer:torch-bmm,peer:torch-grouped
 tuned_peers=vllm-tuned=peer:vllm,csgmv-tuned=peer:sglang-csgmv,triton-v2-tuned=peer:sglang-triton-v2
+
+# Adapters in eight bits: proved, and the anchors beside the same ones in 16 bits.
+eight_bits() {
+  record eight-bits-verify "$tool" verify verify/eight-bits verify/eight-bits-layers --backends naive,auto --quiet
+  record anchors-bf16 "$tool" run anchors --backends auto --out "$out/anchors-bf16.jsonl" --quiet
+  record anchors-e4m3 "$tool" run anchors --set weights.dtype=e4m3 --set weights.scale=channel --backends auto \
+    --out "$out/anchors-e4m3.jsonl" --quiet
+}
 
 # A kernel of Triton: proved, timed, and what the way through the program adds to its time.
 python() {

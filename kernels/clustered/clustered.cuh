@@ -7,6 +7,7 @@
 #include "kernels/clustered/clustered_products.cuh"
 #include "kernels/clustered/clustered_tuning.h"
 #include "kernels/clustered/eight_bits.cuh"
+#include "kernels/clustered/eight_bits_unit.cuh"
 #include "kernels/clustered/hidden.cuh"
 #include "kernels/clustered/places.cuh"
 #include "kernels/clustered/sums.cuh"
@@ -211,8 +212,9 @@ __global__ void __launch_bounds__(512)
     return scales_of_task(plan, task, end_task, steps, segment.adapter, s.max_rank, t, rank);
   };
   float4 a_scales = scales_of(first_task);
-  T* const y_row =
-      static_cast<T*>(e.y) + 2 * kTiles * t + __shfl_sync(0xFFFFFFFFU, own_token, g) * e.y_stride;
+  const int stored = kEight && segment.rows == 1 ? 0 : g;  // row of this thread
+  T* const y_row = static_cast<T*>(e.y) + 2 * kTiles * t +
+                   __shfl_sync(0xFFFFFFFFU, own_token, stored) * e.y_stride;
 
   // x for the chains of this block, as many of them at a time as there is room for.
   const int first_chain = divide(block_pair, per_tiles);
@@ -372,6 +374,7 @@ __global__ void __launch_bounds__(512)
 
   // Fragment column 2 * t + c of tile j is column 2 * kTiles * t + 2 * j + c of a unit.
   const int own_column = (g / 2 * 2 * kTiles + g % 2) * max_rank * kBytes + t * 4 * kBytes;
+  float* const staged = reinterpret_cast<float*>(x_rows + plan.x_bytes) + warp * kColumns;
   const int own_y = y_of_slot + min(g, segment.rows - 1) * y_pitch + t * 4 * kTiles;
   HiddenFragment<T, H> rows;
   int task_of_rows = -1;
@@ -384,6 +387,24 @@ __global__ void __launch_bounds__(512)
     const char* const at_slot = ring + slot * plan.slot_bytes;
 #pragma unroll 1
     for (int unit = 0; unit < units; ++unit) {
+      const int column = place.column + unit * kColumns;
+      if constexpr (kEight) {
+        if (segment.rows == 1) {
+          const T* const bias = static_cast<const T*>(e.bias[place.slice]);
+          float sum[kTiles / 2][4] = {};
+          multiply_eight_unit<T, H, kTiles>(at_slot + unit * unit_bytes, max_rank, rank, steps,
+                                            place.slice, lane, hidden, plan.scales.e5m2, rows,
+                                            task_of_rows, sum);
+          finish_eight_unit<T, kTiles>(
+              plan,
+              {place.width - column, at_slot + y_of_slot + unit * kColumns * 2,
+               at_slot + scales_of_slot + unit * kColumns * 4, b_scale, scale,
+               bias == nullptr ? nullptr : bias + segment.adapter * place.width + column,
+               y_row - 2 * kTiles * t + place.start + column, e.add_inputs},
+              lane, staged, sum);
+          continue;
+        }
+      }
       const char* const b = at_slot + unit * unit_bytes + own_column;
       const char* const before = at_slot + own_y + unit * kColumns * 2;
       ColumnsOfThread<kTiles> inputs;
@@ -398,7 +419,6 @@ __global__ void __launch_bounds__(512)
       if constexpr (kEight) {
         inputs.load(before);  // registers are few while codes are widened
       }
-      const int column = place.column + unit * kColumns;
       const int left = g < segment.rows ? place.width - column - 2 * kTiles * t : 0;
       float delta[2 * kTiles];
 #pragma unroll

@@ -84,10 +84,10 @@ ClusteredTuning tuning_of(const ClusteredShape& shape, const Form& form, std::in
   tuning.hidden_bytes = static_cast<int>(hidden_bytes(shape));
   const int slots = form.warps * form.slots;
   const std::int64_t others = kClusteredBarrierBytes + std::int64_t{tuning.slot_bytes} * slots +
-                              sums_bytes(shape, tuning.owned) + hidden_bytes(shape) + kSlack;
-  const std::int64_t chains = chains_of_block(form.any_batch ? 1 : form.cluster);
-  const std::int64_t x =
-      std::clamp<std::int64_t>(most - others, x_bytes_of(shape, 1), x_bytes_of(shape, chains));
+                              sums_bytes(shape, tuning.owned) + tuning.hidden_bytes +
+                              shape.staged_bytes(tuning.columns) * form.warps + kSlack;
+  const std::int64_t all = x_bytes_of(shape, chains_of_block(form.any_batch ? 1 : form.cluster));
+  const std::int64_t x = std::clamp<std::int64_t>(most - others, x_bytes_of(shape, 1), all);
   tuning.x_bytes = static_cast<int>(divide_up(x, 16) * 16);
   tuning.shared_bytes = static_cast<int>(others) + tuning.x_bytes;
   tuning.fits = tuning.shared_bytes <= std::min(most, shape.shared_bytes) && slots <= kMostSlots &&

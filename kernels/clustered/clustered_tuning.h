@@ -24,6 +24,8 @@ struct ClusteredShape {
   RowTiles row_tiles = {};                // not known: any that tokens and active let be
 
   [[nodiscard]] std::int64_t scale_bytes() const { return weight_bytes == 1 ? 4 : 0; }
+  // Sums of a row of a unit, which a warp puts into shared memory beside weights of eight bits.
+  [[nodiscard]] std::int64_t staged_bytes(int of_unit) const { return scale_bytes() * of_unit; }
 };
 
 constexpr int kClusteredRows = 8;         // of a tile

@@ -126,6 +126,22 @@ __device__ inline void from_vectors(const uint4 (&from)[6], HiddenFragment<__hal
   }
 }
 
+// The fragment `task` of those that lie from `hidden` on; `rows` is the one that was read last.
+template <typename T, typename H>
+__device__ inline void take_rows(const char* hidden, int task, int lane, HiddenFragment<T, H>& rows,
+                                 int& task_of_rows) {
+  constexpr int kVectors = static_cast<int>(sizeof(HiddenFragment<T, H>) / 16);
+  if (task != task_of_rows) {
+    uint4 vectors[kVectors];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      vectors[v] = reinterpret_cast<const uint4*>(hidden)[(task * kVectors + v) * 32 + lane];
+    }
+    from_vectors(vectors, rows);
+    task_of_rows = task;
+  }
+}
+
 // The same sums as HiddenFragment::multiply, column by column; parts outside, so that neighbouring
 // instructions do not wait for one another.
 template <typename T, typename H, int kTiles>

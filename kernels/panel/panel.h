@@ -38,4 +38,17 @@ struct PanelSums {
                                               const PanelSums& sums, bool linked,
                                               cudaStream_t stream);
 
+// The pair beside weights of eight bits and an fp32 h, for tiles that eight_bits_take names. Scales
+// of A are multiplied into h by expand. Needs compute capability 9.0; max_rank, in_features and
+// widths are multiples of 8, and addresses of 16 bytes.
+[[nodiscard]] cudaError_t launch_panel_shrink_eight(Number number, const ShrinkParams& params,
+                                                    const PanelShrinkTuning& tuning,
+                                                    const PanelSums& sums, bool e5m2,
+                                                    cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_panel_expand_eight(Number number, const ExpandParams& params,
+                                                    const WeightScales& scales,
+                                                    const PanelExpandTuning& tuning,
+                                                    const PanelSums& sums, bool linked,
+                                                    cudaStream_t stream);
+
 }  // namespace lora_bench::kernels

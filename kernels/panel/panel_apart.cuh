@@ -2,6 +2,7 @@
 
 #include "kernels/asynchronous.cuh"
 #include "kernels/link.cuh"
+#include "kernels/panel/panel_codes.cuh"
 #include "kernels/panel/panel_columns.cuh"
 #include "kernels/panel/panel_eight.cuh"
 #include "kernels/panel/panel_expand.cuh"
@@ -69,11 +70,14 @@ __device__ inline int place_of_y(int row, int vector) {
 
 // By the warps that bring, `thread` of them: B and y of every column tile. Whole tiles take few
 // instructions a copy: these warps have only each other to hide them behind.
-template <typename S>
+template <typename S, typename W>
 __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at, int turns,
                                      const Segment& segment, int rank, char* const* y_rows,
-                                     int thread, std::uint32_t ring, std::uint32_t full,
-                                     std::uint32_t read) {
+                                     int thread, unsigned char* stages, std::uint32_t full,
+                                     std::uint32_t read, const PanelExpandPlanOf<W>& plan) {
+  constexpr bool kEight = kOfEightBits<W>;
+  constexpr int kBytes = static_cast<int>(sizeof(W));
+  const std::uint32_t ring = shared_address(stages);
   constexpr int kVectors = S::kSteps * 2;  // of a column of B
   constexpr int kColumnsATime = S::kBring / kVectors;
   constexpr int kCopies = S::kColumns / kColumnsATime;
@@ -83,8 +87,8 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
   static_assert(S::kBring % kVectors == 0 && S::kColumns % kColumnsATime == 0);
   static_assert(S::kRows % kRowsATime == 0 && kRowsATime % 2 == 0 && 16 % kRowsATime == 0);
   const auto max_rank = static_cast<int>(params.max_rank);
-  const bool whole = max_rank % 8 == 0;  // else columns begin on 8 bytes
-  const int column_bytes = max_rank * 2;
+  const bool whole = kEight || max_rank % 8 == 0;  // else columns begin on 8 bytes
+  const int column_bytes = max_rank * kBytes;
   const int own_column = thread / kVectors;
   const int vector = thread % kVectors;
   const int bytes = min(max((rank - vector * 8) * 2, 0), 16);
@@ -106,6 +110,14 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
   const int own_y = thread % kVectorsOfY * 8;  // column
   const std::uint32_t place_of_own_y =
       ring + S::kBytesOfB + place_of_y<S>(own_row, thread % kVectorsOfY);
+  StagesToWiden<S::kStages> to_widen;
+  const auto widen = [&](int of) {
+    if constexpr (kEight) {
+      unsigned char* const bs = stages + of * S::kStageBytes;
+      widen_in_place<__nv_bfloat16, kCopies>(plan.scales.e5m2,
+                                             [&](int i) { return bs + (place_of(i) - ring); });
+    }
+  };
   RingPlace<S::kStages> turn(1);  // the first find their places free
 #pragma unroll 1
   for (int done = 0; done < turns; ++done) {
@@ -116,11 +128,11 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
         (std::int64_t{segment.adapter} * at.width + at.column + own_column) * column_bytes;
     const std::int64_t offset = (at.slice_start + at.column + own_y) * 2;
     await_phase(read + turn.at * 8, turn.parity);
-    const char* const of_lane = from + (bytes > 0 ? vector * 16 : 0);
+    const char* const of_lane = from + (bytes > 0 ? vector * (8 * kBytes) : 0);
     if (whole && columns >= S::kColumns) {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
-        copy_sixteen(stage + place_of(i), of_lane + i * (kColumnsATime * column_bytes), bytes);
+        copy_weights<W>(stage + place_of(i), of_lane + i * (kColumnsATime * column_bytes), bytes);
       }
     } else {
 #pragma unroll 1
@@ -131,7 +143,7 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
         const std::uint32_t to = stage + place_of(i);
         const char* const of_column = of_lane + i * (kColumnsATime * column_bytes);
         if (whole) {
-          copy_sixteen(to, of_column, bytes);
+          copy_weights<W>(to, of_column, bytes);
         } else {
           copy_eight(to, of_column, min(bytes, 8));
           copy_eight(to + 8, bytes > 8 ? of_column + 8 : of_column, max(bytes - 8, 0));
@@ -148,18 +160,25 @@ __device__ inline void bring_columns(const ExpandParams& params, PanelColumns at
         }
       }
     }
-    arrive_with_copies(full + turn.at * 8);
+    if constexpr (kEight) {
+      to_widen.add(full, widen);
+    } else {
+      arrive_with_copies(full + turn.at * 8);
+    }
     turn.next();
     at.step_on(params, S::kColumns);
+  }
+  if constexpr (kEight) {
+    to_widen.end(full, widen);
   }
   await_own_copies();
 }
 
-template <typename H, int kTile>
+template <typename H, int kTile, typename W = __nv_bfloat16>
 __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartBlock<kTile>::kBring,
                                   kPanelExpandTiles[kTile].blocks)
     panel_apart(const __grid_constant__ ExpandParams params,
-                const __grid_constant__ PanelExpandPlan plan) {
+                const __grid_constant__ PanelExpandPlanOf<W> plan) {
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // never launched
 #else
@@ -178,7 +197,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
   auto* tokens = reinterpret_cast<std::int32_t*>(shared + S::kRows * 8);
   const std::uint32_t full = shared_address(shared) + S::kRows * 12;
   const std::uint32_t read = full + S::kStages * 8;
-  const std::uint32_t ring = shared_address(shared) + S::kTable;
+  unsigned char* const stages = shared + S::kTable;
+  const std::uint32_t ring = shared_address(stages);
   unsigned char* const held = shared + S::kHeld;
   if (thread < segment.rows) {
     tokens[thread] = params.token_order[segment.first + thread];
@@ -200,8 +220,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
   __syncthreads();  // barriers and table
   if (thread >= S::kThreads) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::kLittle));
-    bring_columns<S>(params, now, turns, segment, rank, y_rows, thread - S::kThreads, ring, full,
-                     read);
+    bring_columns<S, W>(params, now, turns, segment, rank, y_rows, thread - S::kThreads, stages,
+                        full, read, plan);
     return;
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::kMuch));
@@ -270,6 +290,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
       const std::uint32_t at = ring + turn.at * S::kStageBytes + c * 8 * 128;
       const std::uint64_t place = 1ULL << 62 | (8 * 128ULL >> 4) << 32 | 1ULL << 16 | at >> 4;
       const auto lanes_at = [](int s) { return (s / 4 * S::kColumns * 128 + s % 4 * 32) / 16; };
+      ColumnScalesOf<W, kTogether / 4> scales;
+      scales.load(plan, now.slice, segment.adapter, now.width, now.column + 8 * c + 8 * t);
       float sum[kTogether][4];
       begin_groups();
 #pragma unroll
@@ -298,7 +320,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
           auto* const to = reinterpret_cast<uint4*>(ys + place_of_y<S>(g + 8 * i, c + 4 * d + t));
           *to = finish_eight<T>(
               scale, bias != nullptr, of_bias, params.add_inputs,
-              [&](int e) { return sum[d * 4 + e / 2][i * 2 + e % 2]; }, [&] { return *to; });
+              [&](int e) { return scales(d, e, sum[d * 4 + e / 2][i * 2 + e % 2]); },
+              [&] { return *to; });
         }
       }
     }
@@ -314,7 +337,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
   for (int done = 0; done < turns;) {
     const int pieces = min((now.width - now.column + S::kColumns - 1) / S::kColumns, turns - done);
     meet();  // h of the slice before has been read
-    hold_hidden<S, H>(params, plan.sums, segment, tokens, now.slice, rank, shrink_scale, held);
+    hold_hidden<S, H>(params, plan.sums, segment, tokens, now.slice, rank, shrink_scale,
+                      scales_of_lanes(plan, now.slice, segment.adapter, params.max_rank), held);
     meet();
     take_hidden();
     const T* bias = static_cast<const T*>(params.bias[now.slice]);

@@ -14,6 +14,15 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
 template <typename T, typename H>
 cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpandTuning& tuning,
                                    const PanelExpandPlan& plan, bool linked, cudaStream_t stream);
+template <typename T>
+cudaError_t launch_panel_shrink_eight_as(const ShrinkParams& params,
+                                         const PanelShrinkTuning& tuning,
+                                         const PanelShrinkEightPlan& plan, cudaStream_t stream);
+template <typename T>
+cudaError_t launch_panel_expand_eight_as(const ExpandParams& params,
+                                         const PanelExpandTuning& tuning,
+                                         const PanelExpandEightPlan& plan, bool linked,
+                                         cudaStream_t stream);
 template <typename H>
 cudaError_t launch_panel_hidden_as(const ShrinkParams& params, const PanelSums& sums,
                                    cudaStream_t stream);
@@ -26,20 +35,66 @@ bool panel_has_groups() {
 #endif
 }
 
-cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
-                                const PanelShrinkTuning& tuning, const PanelSums& sums,
-                                cudaStream_t stream) {
+namespace {
+
+PanelShrinkPlan shrink_plan(const ShrinkParams& params, const PanelShrinkTuning& tuning,
+                            const PanelSums& sums) {
   PanelShrinkPlan plan;
   plan.sums = sums;
   plan.chain = static_cast<std::int32_t>(chain_length(params.in_features));
   plan.lane_tiles = static_cast<std::int32_t>(tuning.lane_tiles);
   plan.split = tuning.split;
   plan.levels = tuning.levels;
+  return plan;
+}
+
+PanelExpandPlan expand_plan(const PanelExpandTuning& tuning, const PanelSums& sums) {
+  PanelExpandPlan plan;
+  plan.sums = sums;
+  plan.chunks = static_cast<std::int32_t>(tuning.chunks);
+  plan.tiles = static_cast<std::int32_t>(tuning.column_tiles);
+  return plan;
+}
+
+}  // namespace
+
+cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
+                                const PanelShrinkTuning& tuning, const PanelSums& sums,
+                                cudaStream_t stream) {
+  const PanelShrinkPlan plan = shrink_plan(params, tuning, sums);
   switch (number) {
     case Number::kBf16:
       return launch_panel_shrink_as<__nv_bfloat16>(params, tuning, plan, stream);
     case Number::kFp16:
       return launch_panel_shrink_as<__half>(params, tuning, plan, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t launch_panel_shrink_eight(Number number, const ShrinkParams& params,
+                                      const PanelShrinkTuning& tuning, const PanelSums& sums,
+                                      bool e5m2, cudaStream_t stream) {
+  const PanelShrinkEightPlan plan{shrink_plan(params, tuning, sums), e5m2};
+  switch (number) {
+    case Number::kBf16:
+      return launch_panel_shrink_eight_as<__nv_bfloat16>(params, tuning, plan, stream);
+    case Number::kFp16:
+      return launch_panel_shrink_eight_as<__half>(params, tuning, plan, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t launch_panel_expand_eight(Number number, const ExpandParams& params,
+                                      const WeightScales& scales, const PanelExpandTuning& tuning,
+                                      const PanelSums& sums, bool linked, cudaStream_t stream) {
+  const PanelExpandEightPlan plan{expand_plan(tuning, sums), scales};
+  switch (number) {
+    case Number::kBf16:
+      return launch_panel_expand_eight_as<__nv_bfloat16>(params, tuning, plan, linked, stream);
+    case Number::kFp16:
+      return launch_panel_expand_eight_as<__half>(params, tuning, plan, linked, stream);
     default:
       return cudaErrorInvalidValue;
   }
@@ -66,10 +121,7 @@ cudaError_t launch_panel_expand(Number number, Number intermediate, const Expand
   if (!wide && intermediate != number) {
     return cudaErrorInvalidValue;
   }
-  PanelExpandPlan plan;
-  plan.sums = sums;
-  plan.chunks = static_cast<std::int32_t>(tuning.chunks);
-  plan.tiles = static_cast<std::int32_t>(tuning.column_tiles);
+  const PanelExpandPlan plan = expand_plan(tuning, sums);
   switch (number) {
     case Number::kBf16:
       return wide ? launch_panel_expand_as<__nv_bfloat16, float>(params, tuning, plan, linked,

@@ -3,6 +3,7 @@
 #include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
+#include "kernels/panel/panel_codes.cuh"
 #include "kernels/panel/panel_columns.cuh"
 #include "kernels/panel/panel_eight.cuh"
 #include "kernels/panel/panel_groups.cuh"
@@ -57,11 +58,11 @@ struct PanelExpandBlock {
   static_assert(kSteps < 4 || kSteps % 4 == 0);  // B lies in pieces of 64 lanes
 };
 
-template <typename T, typename H, int kTile, bool kGroups>
+template <typename T, typename H, int kTile, bool kGroups, typename W = T>
 __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
                                   kPanelExpandTiles[kTile].blocks)
     panel_expand(const __grid_constant__ ExpandParams params,
-                 const __grid_constant__ PanelExpandPlan plan) {
+                 const __grid_constant__ PanelExpandPlanOf<W> plan) {
   using S = PanelExpandBlock<kTile>;
   constexpr int kSteps = S::kSteps, kWide = S::kWide, kStages = S::kStages;
   constexpr int kThreads = S::kThreads, kColumns = S::kColumns;
@@ -111,9 +112,12 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
   const int own_column = thread_of_share / kOwnVectors;
   const int own_vector = share * kOwnVectors + thread_of_share % kOwnVectors;
   const int own_bytes = min(max((rank - own_vector * 8) * 2, 0), 16);
-  const bool whole = max_rank % 8 == 0;  // else columns begin on 8 bytes
-  const int vector_offset = own_bytes > 0 ? own_vector * 16 : 0;
-  const std::int64_t column_bytes = max_rank * 2;
+  constexpr bool kEight = kOfEightBits<W>;
+  constexpr int kBytes = static_cast<int>(sizeof(W));
+  static_assert(!kEight || kShares == 1);
+  const bool whole = kEight || max_rank % 8 == 0;  // else columns begin on 8 bytes
+  const int vector_offset = own_bytes > 0 ? own_vector * (8 * kBytes) : 0;
+  const std::int64_t column_bytes = max_rank * kBytes;
   const auto b_of = [&](const PanelColumns& at) {
     return static_cast<const char*>(params.b[at.slice < params.slices ? at.slice : 0]) +
            (segment.adapter * at.width + at.column + own_column) * column_bytes + vector_offset;
@@ -140,27 +144,33 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
       return place * S::kRowBytes + ((vector / 2) ^ swizzle) * 32 + vector % 2 * 16;
     }
   };
+  // Of the columns of a tile that this thread copies, one of `kCopies`.
+  const auto has_column = [&](const PanelColumns& at, int i) {
+    const int column = own_column + i * kColumnsATime;
+    return (kEven || (own_column < kColumnsATime && column < kColumns)) &&
+           at.column + column < at.width;
+  };
+  const auto place_of_column = [&](int i) {
+    const int column = own_column + i * kColumnsATime;
+    // Fragment column i of tile j is column 8 * (i / 2) + 2 * j + i % 2 of 32.
+    const int place = column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
+    return place_of_b(place, own_vector);
+  };
   const char* b = b_of(ahead);
   int brought = 0;
   int bring_offset = 0;
   const auto bring = [&]() {
     if (brought < turns) {
       const auto bring_column = [&](int i, const auto& copy) {
-        const int column = own_column + i * kColumnsATime;
-        if ((kEven || (own_column < kColumnsATime && column < kColumns)) &&
-            ahead.column + column < ahead.width) {
-          // Fragment column i of tile j is column 8 * (i / 2) + 2 * j + i % 2 of 32.
-          const int place =
-              column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
-          copy(ring + bring_offset + place_of_b(place, own_vector),
-               b + i * kColumnsATime * column_bytes);
+        if (has_column(ahead, i)) {
+          copy(ring + bring_offset + place_of_column(i), b + i * kColumnsATime * column_bytes);
         }
       };
       if (whole) {
 #pragma unroll
         for (int i = 0; i < kCopies; ++i) {
           bring_column(
-              i, [&](std::uint32_t to, const char* from) { copy_sixteen(to, from, own_bytes); });
+              i, [&](std::uint32_t to, const char* from) { copy_weights<W>(to, from, own_bytes); });
         }
       } else {
 #pragma unroll 1
@@ -259,6 +269,9 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
     constexpr int kTogether = kGroups ? 8 : 4;  // times 8 columns
 #pragma unroll 1
     for (int c = 0; c < kWide / 8; c += kTogether) {
+      ColumnScalesOf<W, kTogether / 4> scales;
+      scales.load(plan, now.slice, segment.adapter, now.width,
+                  now.column + warp_column + 8 * c + 8 * t);
       float sum[kTogether][4] = {};
       if (kShares > 1 && share > 0) {
 #pragma unroll
@@ -324,7 +337,8 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
           auto* place = reinterpret_cast<uint4*>(ys + y_place(g + 8 * i, c + 4 * d + t));
           *place = finish_eight<T>(
               scale, bias != nullptr, of_bias, params.add_inputs,
-              [&](int e) { return sum[d * 4 + e / 2][i % 2 * 2 + e % 2]; }, [&] { return *place; });
+              [&](int e) { return scales(d, e, sum[d * 4 + e / 2][i % 2 * 2 + e % 2]); },
+              [&] { return *place; });
         }
       }
     }
@@ -349,7 +363,8 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
     if (kShares > 1 && done > 0) {
       __syncthreads();  // h takes the place of sums that were handed over
     }
-    hold_hidden<S, H>(params, plan.sums, segment, tokens, now.slice, rank, shrink_scale, held);
+    hold_hidden<S, H>(params, plan.sums, segment, tokens, now.slice, rank, shrink_scale,
+                      scales_of_lanes(plan, now.slice, segment.adapter, max_rank), held);
     __syncthreads();  // h of this slice is complete
     take_hidden();
 #pragma unroll 1
@@ -357,6 +372,12 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
       const bool works = kShares == 1 || (turn >= share && turn - share < pieces);
       if (works) {
         await_copies<kStages - 2>();
+        if constexpr (kEight) {
+          unsigned char* const bs = shared + S::kTable + stage_offset;
+          static_assert(kEven);
+          widen_in_place<T, kCopies>(plan.scales.e5m2,
+                                     [&](int i) { return bs + place_of_column(i); });
+        }
         if constexpr (kGroups) {  // the copies of this thread, before other threads multiply them
           show_to_groups();
         }

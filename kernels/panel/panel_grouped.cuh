@@ -3,6 +3,7 @@
 #include "kernels/asynchronous.cuh"
 #include "kernels/chains.h"
 #include "kernels/link.cuh"
+#include "kernels/panel/panel_codes.cuh"
 #include "kernels/panel/panel_groups.cuh"
 #include "kernels/panel/panel_plan.h"
 #include "kernels/panel/panel_products.cuh"
@@ -26,14 +27,14 @@
 //             sum of what they take alone
 namespace lora_bench::kernels {
 
-template <int kTile>
+template <int kTile, typename W>
 struct PanelGroupedBlock {
   static constexpr PanelShrinkTile kShape = kPanelShrinkTiles[kTile];
   static constexpr int kRows = kShape.rows;
   static constexpr int kLanes = kShape.lanes;
   static constexpr int kStages = kShape.stages;
   static constexpr int kGroups = kRows / 64;  // of four warps that multiply
-  static constexpr int kBring = 128;          // threads
+  static constexpr int kBring = 32 * panel_warps_that_bring(kShape, kOfEightBits<W>);  // threads
   static constexpr int kThreads = kGroups * 128 + kBring;
   static constexpr int kBarriers = panel_barrier_bytes(kShape);
   static constexpr int kTable = panel_table_bytes(kShape);
@@ -43,7 +44,7 @@ struct PanelGroupedBlock {
   // What setmaxnreg lets a thread have; 0: as launched, where two chains have room.
   static constexpr int kOfABlock = 65536 / kShape.blocks / kThreads / 8 * 8;
   static constexpr bool kMoved = 2 * kSums + 40 > kOfABlock;
-  static constexpr int kLittle = 56;
+  static constexpr int kLittle = kBring == 128 ? 56 : 40;
   static constexpr int kMuch = (kOfABlock * kThreads - kLittle * kBring) / (128 * kGroups) / 8 * 8;
   static_assert(kRows % 64 == 0 && kLanes % 16 == 0 && kShape.depth == kPanelDepth);
   static_assert(kTable % 1024 == 0);
@@ -62,11 +63,11 @@ struct PanelGroupedTile {
 // Copies of 16 bytes by the warps that bring, `thread` of them: chunk thread % 8 of rows
 // thread / 8, and so on; rows of x, then lanes of A. Rows and lanes that are not there hold what
 // lies there, and leave the block in no sum of one that is.
-template <typename S>
+template <typename S, typename T, typename W>
 __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelGroupedTile& tile,
                                         const std::int32_t* tokens, const char* const* starts,
-                                        int thread, std::uint32_t ring, std::uint32_t full,
-                                        std::uint32_t read) {
+                                        int thread, unsigned char* stages, std::uint32_t full,
+                                        std::uint32_t read, const PanelShrinkPlanOf<W>& plan) {
   constexpr int kRowsATime = S::kBring / 8;
   constexpr int kX = S::kRows / kRowsATime;
   constexpr int kA = S::kLanes / kRowsATime;
@@ -81,7 +82,17 @@ __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelG
               static_cast<std::uint32_t>(params.x_stride / 8);
   }
   const char* const* const own_starts = starts + own_row;
-  const std::uint32_t own_place = ring + own_row * 128 + (own_bytes ^ (own_row % 8 * 16));
+  const int place_in_stage = own_row * 128 + (own_bytes ^ (own_row % 8 * 16));
+  const std::uint32_t own_place = shared_address(stages) + place_in_stage;
+  constexpr bool kEight = kOfEightBits<W>;
+  constexpr int kHalves = kEight ? 2 : 1;  // bytes of x are so many of A
+  StagesToWiden<S::kStages> to_widen;
+  const auto widen = [&](int of) {
+    if constexpr (kEight) {
+      unsigned char* const lanes = stages + of * S::kStageBytes + S::kBytesOfX + place_in_stage;
+      widen_in_place<T, kA>(plan.e5m2, [&](int i) { return lanes + i * kRowsATime * 128; });
+    }
+  };
   const auto in_features = static_cast<int>(params.in_features);
   int stage = 0;
   unsigned parity = 1;  // all stages are free
@@ -104,8 +115,8 @@ __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelG
 #pragma unroll
         for (int i = 0; i < kA; ++i) {
           if (own_row + i * kRowsATime < tile.lanes) {
-            copy_sixteen(place + S::kBytesOfX + i * kRowsATime * 128,
-                         own_starts[i * kRowsATime] + (offset + own_bytes));
+            copy_weights<W>(place + S::kBytesOfX + i * kRowsATime * 128,
+                            own_starts[i * kRowsATime] + (offset + own_bytes) / kHalves);
           }
         }
       } else {  // zeros where the chain or K has ended
@@ -118,11 +129,16 @@ __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelG
         }
 #pragma unroll
         for (int i = 0; i < kA; ++i) {
-          copy_sixteen(place + S::kBytesOfX + i * kRowsATime * 128,
-                       own_starts[i * kRowsATime] + (bytes != 0 ? offset + own_bytes : 0), bytes);
+          copy_weights<W>(
+              place + S::kBytesOfX + i * kRowsATime * 128,
+              own_starts[i * kRowsATime] + (bytes != 0 ? offset + own_bytes : 0) / kHalves, bytes);
         }
       }
-      arrive_with_copies(full + stage * 8);
+      if constexpr (kEight) {
+        to_widen.add(full, widen);
+      } else {
+        arrive_with_copies(full + stage * 8);
+      }
       at += kPanelDepth;
       if (++stage == S::kStages) {
         stage = 0;
@@ -130,18 +146,21 @@ __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelG
       }
     }
   }
+  if constexpr (kEight) {
+    to_widen.end(full, widen);
+  }
   await_own_copies();
 }
 
-template <typename T, int kTile>
-__global__ void __launch_bounds__(PanelGroupedBlock<kTile>::kThreads,
+template <typename T, int kTile, typename W = T>
+__global__ void __launch_bounds__(PanelGroupedBlock<kTile, W>::kThreads,
                                   kPanelShrinkTiles[kTile].blocks)
     panel_grouped(const __grid_constant__ ShrinkParams params,
-                  const __grid_constant__ PanelShrinkPlan plan) {
+                  const __grid_constant__ PanelShrinkPlanOf<W> plan) {
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // never launched
 #else
-  using S = PanelGroupedBlock<kTile>;
+  using S = PanelGroupedBlock<kTile, W>;
   constexpr int kRows = S::kRows, kLanes = S::kLanes, kStages = S::kStages, kSums = S::kSums;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int block = static_cast<int>(blockIdx.x);
@@ -185,19 +204,22 @@ __global__ void __launch_bounds__(PanelGroupedBlock<kTile>::kThreads,
       const int slice = lane / rank;
       places[i - kRows] = slice * params.tokens * max_rank + lane % rank;
       starts[i - kRows] = static_cast<const char*>(params.a[slice]) +
-                          (segment.adapter * max_rank + lane % rank) * (params.in_features * 2);
+                          (segment.adapter * max_rank + lane % rank) *
+                              (params.in_features * static_cast<int>(sizeof(W)));
     }
   }
   __syncthreads();  // barriers and tables
-  const std::uint32_t ring = full + S::kTable;
+  unsigned char* const stages = shared + S::kTable;
+  const std::uint32_t ring = shared_address(stages);
   const int group = __shfl_sync(0xFFFFFFFFU, thread / 128, 0);
-  if (group == S::kGroups) {
+  if (group >= S::kGroups) {
     if constexpr (S::kMoved) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::kLittle));
     }
     await_previous_kernel();
     let_next_kernel_start();
-    bring_for_groups<S>(params, tile, tokens, starts, thread - S::kGroups * 128, ring, full, read);
+    bring_for_groups<S, T, W>(params, tile, tokens, starts, thread - S::kGroups * 128, stages, full,
+                              read, plan);
     return;
   }
   if constexpr (S::kMoved) {

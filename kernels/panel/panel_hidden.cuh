@@ -46,11 +46,12 @@ __device__ inline void sums_of_parts(const float* const (&row)[kBatch], std::int
 }
 
 // h of a slice of all rows of the block, parts added up and scaled, zeros from the rank on:
-// put(row, four, h) has four neighbouring lanes. By kThreads threads, numbered from 0.
-template <int kParts, int kFours, int kThreads, typename Put>
+// put(row, four, h) has four neighbouring lanes, `scales` what they are multiplied by before. By
+// kThreads threads, numbered from 0.
+template <int kParts, int kFours, int kThreads, typename Scales, typename Put>
 __device__ inline void add_parts(const PanelSums& sums, const float* slice, std::int64_t max_rank,
                                  int rows, const std::int32_t* tokens, int rank, float scale,
-                                 const Put& put) {
+                                 const Scales& scales, const Put& put) {
   constexpr int kBatch = kParts > 4 ? 2 : 4;  // as many as registers hold
 #pragma unroll 1
   for (int first = static_cast<int>(threadIdx.x); first < rows * kFours;
@@ -68,6 +69,7 @@ __device__ inline void add_parts(const PanelSums& sums, const float* slice, std:
     for (int i = 0; i < kBatch; ++i) {
       const int item = min(first + i * kThreads, rows * kFours - 1);
       const int left = rank - item % kFours * 4;
+      sum[i] = scales(left > 0 ? item % kFours * 4 : 0, sum[i]);
       put(item / kFours, item % kFours,
           float4{left > 0 ? __fmul_rn(sum[i].x, scale) : 0.0F,
                  left > 1 ? __fmul_rn(sum[i].y, scale) : 0.0F,
@@ -78,12 +80,13 @@ __device__ inline void add_parts(const PanelSums& sums, const float* slice, std:
 }
 
 // The same for as many parts as there are.
-template <int kFours, int kThreads, typename Put>
+template <int kFours, int kThreads, typename Scales, typename Put>
 __device__ inline void add_all_parts(const PanelSums& sums, const float* slice,
                                      std::int64_t max_rank, int rows, const std::int32_t* tokens,
-                                     int rank, float scale, const Put& put) {
+                                     int rank, float scale, const Scales& scales, const Put& put) {
   const auto add = [&]<int kParts>() {
-    add_parts<kParts, kFours, kThreads>(sums, slice, max_rank, rows, tokens, rank, scale, put);
+    add_parts<kParts, kFours, kThreads>(sums, slice, max_rank, rows, tokens, rank, scale, scales,
+                                        put);
   };
   switch (sums.parts) {
     case 1:
@@ -125,10 +128,11 @@ __device__ inline void hold_stored(const H* slice, std::int64_t max_rank, int ro
 }
 
 // h of a slice, from wherever it is. H is what it is rounded to.
-template <typename S, typename H>
+template <typename S, typename H, typename Scales>
 __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& sums,
                                    const Segment& segment, const std::int32_t* tokens, int slice,
-                                   int rank, float scale, unsigned char* held) {
+                                   int rank, float scale, const Scales& scales,
+                                   unsigned char* held) {
   const std::int64_t skipped = slice * params.tokens * params.max_rank;
   if (sums.sums == nullptr) {
     hold_stored<S>(static_cast<const H*>(params.h) + skipped, params.max_rank, segment.rows, tokens,
@@ -136,7 +140,7 @@ __device__ inline void hold_hidden(const ExpandParams& params, const PanelSums& 
     return;
   }
   add_all_parts<S::kSteps * 4, S::kThreads>(
-      sums, sums.sums + skipped, params.max_rank, segment.rows, tokens, rank, scale,
+      sums, sums.sums + skipped, params.max_rank, segment.rows, tokens, rank, scale, scales,
       [&](int row, int four, const float4& h) {
         *reinterpret_cast<float4*>(held + row * S::kPitchOfH + four * 16) = rounded_to<H>(h);
       });

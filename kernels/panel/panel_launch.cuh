@@ -86,17 +86,16 @@ cudaError_t visit_tile(int tile, Launch launch) {
   return error;
 }
 
-template <typename T>
-cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrinkTuning& tuning,
-                                   const PanelShrinkPlan& plan, cudaStream_t stream) {
+// W is the storage of A: T, or EightBits, which the tiles take that eight_bits_take names.
+template <typename T, typename W>
+cudaError_t launch_panel_shrink_tile(const ShrinkParams& params, const PanelShrinkTuning& tuning,
+                                     const PanelShrinkPlanOf<W>& plan, cudaStream_t stream) {
   // Waits before it reads x or writes, so it may always be linked.
-  if (tuning.tile == kPanelPlain) {
-    return launch_panel(panel_plain_shrink<T>, {tuning.blocks, kPanelPlainThreads, 0, true}, stream,
-                        params, plan);
-  }
   return visit_tile<static_cast<int>(kPanelShrinkTiles.size())>(tuning.tile, [&]<int kTile>() {
-    if constexpr (kPanelShrinkTiles[kTile].joined) {
-      auto kernel = panel_joined<T, kTile, false>;
+    if constexpr (kOfEightBits<W> && !eight_bits_take(kPanelShrinkTiles[kTile])) {
+      return cudaErrorInvalidValue;
+    } else if constexpr (kPanelShrinkTiles[kTile].joined) {
+      auto kernel = panel_joined<T, kTile, false, W>;
 #ifdef LORA_BENCH_HAVE_SM90A
       if constexpr (PanelJoinedBlock<kTile>::kMayGroup) {
         cudaFuncAttributes code = {};
@@ -105,7 +104,7 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
           return error;
         }
         if (code.binaryVersion == 90) {
-          kernel = panel_joined<T, kTile, true>;
+          kernel = panel_joined<T, kTile, true, W>;
         }
       }
 #endif
@@ -116,8 +115,8 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
     } else if constexpr (kPanelShrinkTiles[kTile].grouped) {
 #ifdef LORA_BENCH_HAVE_SM90A
       return launch_panel(
-          panel_grouped<T, kTile>,
-          {tuning.blocks, PanelGroupedBlock<kTile>::kThreads, tuning.shared_bytes, true}, stream,
+          panel_grouped<T, kTile, W>,
+          {tuning.blocks, PanelGroupedBlock<kTile, W>::kThreads, tuning.shared_bytes, true}, stream,
           params, plan);
 #else
       return cudaErrorNotSupported;
@@ -131,13 +130,26 @@ cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrink
   });
 }
 
-template <typename T, typename H>
-cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpandTuning& tuning,
-                                   const PanelExpandPlan& plan, bool linked, cudaStream_t stream) {
-  if (tuning.tile == kPanelPlain) {
-    return launch_panel(panel_plain_expand<T, H>, {tuning.blocks, kPanelPlainThreads, 0, linked},
-                        stream, params, plan);
-  }
+template <typename T>
+cudaError_t launch_panel_shrink_as(const ShrinkParams& params, const PanelShrinkTuning& tuning,
+                                   const PanelShrinkPlan& plan, cudaStream_t stream) {
+  return tuning.tile == kPanelPlain
+             ? launch_panel(panel_plain_shrink<T>, {tuning.blocks, kPanelPlainThreads, 0, true},
+                            stream, params, plan)
+             : launch_panel_shrink_tile<T, T>(params, tuning, plan, stream);
+}
+
+template <typename T>
+cudaError_t launch_panel_shrink_eight_as(const ShrinkParams& params,
+                                         const PanelShrinkTuning& tuning,
+                                         const PanelShrinkEightPlan& plan, cudaStream_t stream) {
+  return launch_panel_shrink_tile<T, EightBits>(params, tuning, plan, stream);
+}
+
+template <typename T, typename H, typename W>
+cudaError_t launch_panel_expand_tile(const ExpandParams& params, const PanelExpandTuning& tuning,
+                                     const PanelExpandPlanOf<W>& plan, bool linked,
+                                     cudaStream_t stream) {
 #ifdef LORA_BENCH_HAVE_SM90A
   constexpr bool kMayGroup = std::is_same_v<T, __nv_bfloat16>;
 #else
@@ -145,33 +157,55 @@ cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpand
 #endif
   return visit_tile<static_cast<int>(kPanelExpandTiles.size())>(tuning.tile, [&]<int kTile>() {
     constexpr PanelExpandTile kShape = kPanelExpandTiles[kTile];
-    const auto launch = [&](auto kernel, int numbers) {
-      const PanelExpandBlockShape block =
-          panel_expand_block(kShape, numbers, plan.sums.sums != nullptr);
-      return launch_panel(kernel, {tuning.blocks, 32 * block.warps, block.shared_bytes, linked},
-                          stream, params, plan);
-    };
-    if constexpr (kMayGroup) {
-      cudaFuncAttributes code = {};
-      const cudaError_t error = cudaFuncGetAttributes(&code, panel_expand<T, H, kTile, false>);
-      if (error != cudaSuccess) {
-        return error;
-      }
-      if (code.binaryVersion == 90) {
-        if constexpr (kShape.shares > 1) {
-          if (plan.sums.sums != nullptr) {
-            return launch(panel_held<H, kTile>, kNumbersOfH<H>);
+    if constexpr (kOfEightBits<W> && !eight_bits_take(kShape)) {
+      return cudaErrorInvalidValue;
+    } else {
+      const auto launch = [&](auto kernel, int numbers) {
+        const PanelExpandBlockShape block =
+            panel_expand_block(kShape, numbers, plan.sums.sums != nullptr);
+        return launch_panel(kernel, {tuning.blocks, 32 * block.warps, block.shared_bytes, linked},
+                            stream, params, plan);
+      };
+      if constexpr (kMayGroup) {
+        cudaFuncAttributes code = {};
+        const cudaError_t error = cudaFuncGetAttributes(&code, panel_expand<T, H, kTile, false, W>);
+        if (error != cudaSuccess) {
+          return error;
+        }
+        if (code.binaryVersion == 90) {
+          if constexpr (kShape.shares > 1) {
+            if (plan.sums.sums != nullptr) {
+              return launch(panel_held<H, kTile>, kNumbersOfH<H>);
+            }
+          }
+          if constexpr (kShape.apart) {
+            return launch(panel_apart<H, kTile, W>, kNumbersOfH<H>);
+          } else {
+            return launch(panel_expand<T, H, kTile, true, W>, kNumbersOfH<H>);
           }
         }
-        if constexpr (kShape.apart) {
-          return launch(panel_apart<H, kTile>, kNumbersOfH<H>);
-        } else {
-          return launch(panel_expand<T, H, kTile, true>, kNumbersOfH<H>);
-        }
       }
+      return launch(panel_expand<T, H, kTile, false, W>, 0);
     }
-    return launch(panel_expand<T, H, kTile, false>, 0);
   });
+}
+
+template <typename T, typename H>
+cudaError_t launch_panel_expand_as(const ExpandParams& params, const PanelExpandTuning& tuning,
+                                   const PanelExpandPlan& plan, bool linked, cudaStream_t stream) {
+  return tuning.tile == kPanelPlain
+             ? launch_panel(panel_plain_expand<T, H>,
+                            {tuning.blocks, kPanelPlainThreads, 0, linked}, stream, params, plan)
+             : launch_panel_expand_tile<T, H, T>(params, tuning, plan, linked, stream);
+}
+
+// From sums of shrink, rounded no more.
+template <typename T>
+cudaError_t launch_panel_expand_eight_as(const ExpandParams& params,
+                                         const PanelExpandTuning& tuning,
+                                         const PanelExpandEightPlan& plan, bool linked,
+                                         cudaStream_t stream) {
+  return launch_panel_expand_tile<T, float, EightBits>(params, tuning, plan, linked, stream);
 }
 
 template <typename H>

@@ -141,7 +141,9 @@ double grouped_time(const PanelShape& shape, const ShrinkChoice& choice, std::in
   const double working = static_cast<double>(whole) * round_of(places) +
                          (rest > 0 ? round_of(rest) : 0) + kOfARound * (std::ceil(rounds) - 1);
   const std::int64_t groups = std::min(shape.active, shape.tokens);
-  const auto bytes = static_cast<double>((shape.tokens + groups * lanes) * shape.in_features * 2);
+  const std::int64_t weight_bytes = shape.eight_bits ? 1 : 2;
+  const auto bytes =
+      static_cast<double>((shape.tokens * 2 + groups * lanes * weight_bytes) * shape.in_features);
   return kStart + std::max(working, bytes / kBytesOfMemory) +
          kLateExpand * round_of(whole > 0 ? places : rest) +
          panel_parts(choice.levels) *
@@ -167,6 +169,7 @@ bool allowed(const PanelShape& shape, const PanelShrinkSaid& said, const ShrinkC
   if ((said.tile >= 0 && said.tile != choice.tile) ||
       (said.split > 0 && said.split != choice.split) ||
       (said.levels >= 0 && said.levels != choice.levels) ||
+      (shape.eight_bits && !eight_bits_take(tile)) ||
       panel_shrink_bytes(tile, choice.levels) > shape.shared_bytes) {
     return false;
   }
@@ -179,7 +182,7 @@ bool allowed(const PanelShape& shape, const PanelShrinkSaid& said, const ShrinkC
   }
   return shape.clusters && shape.in_features > 0 && choice.split == kChains &&
          choice.levels == kChainLevels &&
-         (said.tile == choice.tile ||
+         (said.tile == choice.tile || (shape.eight_bits && !shape.groups) ||
           (said.split == 0 && said.levels < 0 && worth_joining(shape, choice)));
 }
 
@@ -316,6 +319,7 @@ PanelExpandTuning panel_expand_tuning(const PanelShape& shape, const std::int64_
     for (std::size_t i = 0; i < kPanelExpandTiles.size(); ++i) {
       if ((said.tile < 0 || said.tile == static_cast<int>(i)) &&
           kPanelExpandTiles[i].steps >= steps &&
+          (!shape.eight_bits || eight_bits_take(kPanelExpandTiles[i])) &&
           panel_expand_bytes(kPanelExpandTiles[i]) <= shape.shared_bytes) {
         tuning.tile = static_cast<int>(i);
         break;

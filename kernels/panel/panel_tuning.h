@@ -25,6 +25,7 @@ struct PanelShape {
   bool clusters = true;                           // sm_90 and up
   bool groups = false;                            // products of four warps: sm_90a
   bool expand_groups = false;                     // of expand: bf16
+  bool eight_bits = false;                        // A and B
   RowTiles row_tiles = {};                        // not known: any that tokens and active let be
 };
 
@@ -80,6 +81,21 @@ constexpr std::array<PanelExpandTile, 6> kPanelExpandTiles = {{{1, 4, 1, 128, 2,
                                                                {8, 4, 1, 64, 3, 2, 1, true},
                                                                {12, 4, 1, 64, 4, 1, 2},
                                                                {16, 4, 1, 64, 3, 1, 2}}};
+
+// The tiles that are compiled for weights of eight bits, too.
+[[nodiscard]] constexpr bool eight_bits_take(const PanelShrinkTile& tile) {
+  return tile.joined || tile.grouped;
+}
+[[nodiscard]] constexpr bool eight_bits_take(const PanelExpandTile& tile) {
+  return tile.shares == 1;
+}
+
+// Grouped tiles have twice as many warps that bring where they widen codes, if the others then have
+// registers for their sums.
+[[nodiscard]] constexpr int panel_warps_that_bring(const PanelShrinkTile& tile, bool eight_bits) {
+  const bool room = tile.grouped && tile.blocks == 1 && tile.lanes <= 128;
+  return eight_bits && room ? 2 * tile.warps_that_bring : tile.warps_that_bring;
+}
 
 constexpr int kPanelGroupedLevels = 1;  // as many as registers hold
 

@@ -45,10 +45,13 @@ class AutoBackend final : public Backend {
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     const AutoFamily family =
         problem.groups() == 0 ? AutoFamily::kPanel : auto_family(device_, problem);
-    if (family == AutoFamily::kPanel ||
-        !launched_clusters(family, problem, operands, static_cast<cudaStream_t>(stream.handle))) {
-      (problem.has_scaled_weights() ? naive_ : panel_)->launch(problem, operands, stream);
+    if (family != AutoFamily::kPanel &&
+        launched_clusters(family, problem, operands, static_cast<cudaStream_t>(stream.handle))) {
+      return;
     }
+    const bool panel = !problem.has_scaled_weights() ||
+                       (family == AutoFamily::kPanel && panel_reads_eight_bits(problem, operands));
+    (panel ? panel_ : naive_)->launch(problem, operands, stream);
   }
 
  private:
@@ -95,7 +98,7 @@ class AutoBackend final : public Backend {
 
   AutoDevice device_;
   std::unique_ptr<Backend> panel_;
-  std::unique_ptr<Backend> naive_;  // eight bits at other addresses than those of clusters
+  std::unique_ptr<Backend> naive_;  // eight bits at addresses that do not begin on 16 bytes
   std::unique_ptr<MetadataBuilder> metadata_;
 };
 

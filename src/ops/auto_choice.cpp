@@ -56,6 +56,14 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   return tiles < many || tiles + rows < more * (once + rows);
 }
 
+// Whether the sizes let panel take weights of eight bits that clusters could take: columns of B are
+// copied eight lanes at a time, and wider ranks and an h of 16 bits have no kernel.
+bool panel_takes_eight_bits(const Problem& problem) {
+  constexpr std::int64_t kLanes = 128;
+  return problem.max_rank % 8 == 0 && problem.max_rank <= kLanes &&
+         problem.dtype[Role::kH] == Dtype::kFp32;
+}
+
 // How many row tiles the plan has, where the launch is for no other batch.
 kernels::RowTiles row_tiles_of(const Problem& problem) {
   return problem.max_active > 0 ? kernels::RowTiles()
@@ -104,7 +112,7 @@ kernels::ClusteredShape auto_clustered_shape(const AutoDevice& device, const Pro
 
 int expand_numbers(const AutoDevice& device, const Problem& problem) {
   if (!device.groups || device.compute_capability != 90 ||
-      problem.dtype[Role::kB] != Dtype::kBf16) {
+      problem.dtype_of_cast() != Dtype::kBf16) {
     return 0;
   }
   return problem.dtype[Role::kH] == Dtype::kFp32 ? 3 : 1;
@@ -128,6 +136,7 @@ kernels::PanelShape auto_panel_shape(const AutoDevice& device, const Problem& pr
   shape.groups = device.groups && device.compute_capability == 90 &&
                  problem.tokens * problem.x_stride < kElementsFound;
   shape.expand_groups = expand_numbers(device, problem) > 0;
+  shape.eight_bits = problem.has_scaled_weights();
   shape.row_tiles = row_tiles_of(problem);
   return shape;
 }
@@ -179,7 +188,9 @@ kernels::PanelExpandTuning auto_expand_tuning(const AutoDevice& device, const Pr
 
 std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
                                   const Tuning& tuning) {
-  return has_shrink(problem.op) && problem.groups() > 0 && !problem.has_scaled_weights()
+  const bool may_be_panel =
+      !problem.has_scaled_weights() || auto_family(device, problem) == AutoFamily::kPanel;
+  return has_shrink(problem.op) && problem.groups() > 0 && may_be_panel
              ? kernels::panel_workspace_elements(
                    auto_panel_shape(device, problem, true),
                    auto_shrink_tuning(device, problem, tuning, true)) *
@@ -193,7 +204,7 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (problem.weights_scale == WeightsScale::kBlock) {
     return AutoReason::kBlocksOfScales;
   }
-  if (asked == AutoFamily::kPanel) {
+  if (asked == AutoFamily::kPanel && !eight_bits) {
     return AutoReason::kPanelAsked;
   }
   if (device.compute_capability < 90) {
@@ -205,8 +216,12 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!clusters_can_copy(problem)) {
     return AutoReason::kNoVectors;
   }
-  // No tiles of panel take eight bits.
-  if (!asked && !eight_bits && !few_rows(device, problem)) {
+  const bool panel_takes = !eight_bits || panel_takes_eight_bits(problem);
+  if (asked == AutoFamily::kPanel) {
+    return panel_takes ? AutoReason::kPanelAsked : AutoReason::kNoPanel;
+  }
+  const bool few = few_rows(device, problem);
+  if (!asked && !few && panel_takes) {
     return AutoReason::kManyRows;
   }
   const bool takes = kernels::clustered_takes(auto_clustered_shape(device, problem)) &&
@@ -214,14 +229,17 @@ AutoReason auto_reason(const AutoDevice& device, const Problem& problem) {
   if (!takes || (asked == AutoFamily::kResident && !auto_resident_tuning(device, problem).fits)) {
     return AutoReason::kNoRoom;
   }
-  return asked        ? AutoReason::kClustersAsked
-         : eight_bits ? AutoReason::kEightBits
-                      : AutoReason::kFewRows;
+  return asked ? AutoReason::kClustersAsked : few ? AutoReason::kFewRows : AutoReason::kEightBits;
 }
 
 bool is_for_clusters(AutoReason reason) {
   return reason == AutoReason::kFewRows || reason == AutoReason::kEightBits ||
          reason == AutoReason::kClustersAsked;
+}
+
+bool takes_eight_bits(AutoReason reason) {
+  return is_for_clusters(reason) || reason == AutoReason::kManyRows ||
+         reason == AutoReason::kPanelAsked;
 }
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {
@@ -275,7 +293,7 @@ bool shrinks_in_vectors(const Problem& problem) {
 
 bool expands_in_vectors(const Problem& problem) {
   return expands_in_vectors(expand_params(problem, no_operands(problem)),
-                            size_bytes(problem.dtype[Role::kB]));
+                            size_bytes(problem.dtype_of_cast()));
 }
 
 std::string tile_name(const kernels::PanelShrinkTile& tile) {

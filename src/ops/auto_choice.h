@@ -47,11 +47,11 @@ struct AutoKnobs {
 // Without what is said of a half that the op has not.
 [[nodiscard]] Tuning tuning_of_op(const Tuning& tuning, Op op);
 
-// What decides. Those that is_for_clusters names lead to clusters, all others to kPanel, which
-// takes no weights of eight bits.
+// What decides. Those that is_for_clusters names lead to clusters, all others to kPanel. Weights of
+// eight bits are taken where takes_eight_bits says so.
 enum class AutoReason : std::uint8_t {
   kFewRows,
-  kEightBits,
+  kEightBits,  // many rows of what panel does not take
   kClustersAsked,
   kPanelAsked,
   kNoClusters,
@@ -60,8 +60,10 @@ enum class AutoReason : std::uint8_t {
   kManyRows,
   kNoRoom,
   kBlocksOfScales,
+  kNoPanel,  // asked, for weights of eight bits that it does not take
 };
 [[nodiscard]] bool is_for_clusters(AutoReason reason);
+[[nodiscard]] bool takes_eight_bits(AutoReason reason);
 
 // From the device, sizes, limits, problem.tuning and, where the launch is for this batch alone, how
 // many tiles its groups of rows make; never from who uses which adapter.
@@ -95,8 +97,8 @@ enum class AutoReason : std::uint8_t {
                                                             const Problem& problem,
                                                             const Tuning& tuning, bool vectors);
 
-// Of panel, held for clusters too, but beside weights of eight bits: whether an address begins on
-// 16 bytes is known only with it.
+// Of panel, held for clusters too, as whether an address begins on 16 bytes is known only with it.
+// Beside weights of eight bits such an address goes to naive, so clusters hold none.
 [[nodiscard]] std::int64_t auto_workspace_bytes(const AutoDevice& device, const Problem& problem,
                                                 const Tuning& tuning);
 

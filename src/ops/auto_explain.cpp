@@ -12,6 +12,10 @@
 namespace lora_bench {
 namespace {
 
+constexpr const char* kEightBitsOfPanel =
+    "of weights of eight bits panel takes ranks up to 128, a max_rank that is a multiple of 8, and "
+    "an fp32 h";
+
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
 std::string rows_an_adapter(const char* how_many, const Problem& problem) {
@@ -48,7 +52,7 @@ std::string resident_line(const kernels::ResidentTuning& tuning) {
       bytes(tuning.shared_bytes));
 }
 
-std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
+std::string shrink_line(const kernels::PanelShrinkTuning& tuning, bool eight_bits) {
   if (tuning.blocks == 0) {
     return "shrink: nothing to do";
   }
@@ -62,7 +66,8 @@ std::string shrink_line(const kernels::PanelShrinkTuning& tuning) {
       "of "
       "shared memory",
       counted(tuning.blocks, "block"),
-      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_lanes + tile.warps_that_bring,
+      counted(std::int64_t{tile.warps_of_rows} * tile.warps_of_lanes +
+                  kernels::panel_warps_that_bring(tile, eight_bits),
               "warp"),
       tile.rows, tile.lanes, tuning.blocks,
       counted(tuning.blocks / tuning.lane_tiles / tuning.split, "row tile"),
@@ -108,7 +113,7 @@ std::vector<std::string> panel_lines(const AutoDevice& device, const Problem& pr
   if (has_shrink(problem.op)) {
     const auto tuning =
         auto_shrink_tuning(device, problem, problem.tuning, shrinks_in_vectors(problem));
-    lines.push_back(shrink_line(tuning));
+    lines.push_back(shrink_line(tuning, problem.has_scaled_weights()));
     launches += tuning.blocks > 0 ? 1 : 0;
   }
   if (has_expand(problem.op)) {
@@ -189,6 +194,12 @@ std::string why_not_shrink(const AutoDevice& device, const Problem& problem) {
         "64 GiB; allowed: tiles that are not grouped",
         asked);
   }
+  if (tile != nullptr && problem.has_scaled_weights() && !kernels::eight_bits_take(*tile)) {
+    return fmt::format(
+        "tuning.shrink_tile {}: takes no weights of eight bits; allowed: tiles that are joined or "
+        "grouped",
+        asked);
+  }
   const Tuning said = tuning_of_op(tuning, Op::kShrink);
   const Tuning launched = tuning_of(chosen_knobs(device, problem));
   const bool as_said = std::all_of(said.begin(), said.end(), [&](const KnobValue& value) {
@@ -262,9 +273,11 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
     case AutoReason::kManyRows:
       return rows_an_adapter("many", problem);
     case AutoReason::kEightBits:
-      return "weights of eight bits, which clusters alone read";
+      return rows_an_adapter("many", problem) + "; " + kEightBitsOfPanel;
     case AutoReason::kBlocksOfScales:
       return "scales of blocks; allowed: tensor, channel";
+    case AutoReason::kNoPanel:
+      return kEightBitsOfPanel;
     case AutoReason::kNoRoom:
       break;
   }
@@ -274,10 +287,10 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
 
 std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
-  if (problem.has_scaled_weights() && !is_for_clusters(auto_reason(device, problem))) {
+  if (problem.has_scaled_weights() && !takes_eight_bits(auto_reason(device, problem))) {
     return auto_reason(device, problem) == AutoReason::kNoRoom && asked == AutoFamily::kResident
                ? why_not_resident(device, problem)
-               : fmt::format("weights of eight bits go to clusters alone: {}",
+               : fmt::format("auto takes no such weights of eight bits: {}",
                              reason_text(device, problem));
   }
   if (problem.groups() == 0 || !asked) {

@@ -130,6 +130,9 @@ ShapeClass shape_class(const Problem& problem) {
   shape.op = name(problem.op);
   shape.dtype = name(problem.dtype[Role::kX]);
   shape.intermediate = name(problem.dtype[Role::kH]);
+  if (problem.has_scaled_weights()) {
+    shape.weights = name(problem.dtype[Role::kA]);
+  }
   shape.in_features = problem.in_features;
   shape.widths = problem.widths;
   shape.rank = up_to_power(problem.max_rank);

@@ -223,6 +223,16 @@ bool copies_in_bulk(const kernels::WeightScales& scales) {
   return !scales.of_rows || std::all_of(std::begin(scales.b), std::end(scales.b), aligned);
 }
 
+bool panel_reads_eight_bits(const Problem& problem, const Operands& operands) {
+  const kernels::WeightScales scales = weight_scales(problem, operands);
+  const bool scales_read =
+      copies_in_bulk(scales) &&
+      (!scales.of_rows || std::all_of(std::begin(scales.a), std::end(scales.a), aligned));
+  return scales_read &&
+         reads_vectors(shrink_params(problem, operands), size_bytes(problem.dtype[Role::kX])) &&
+         expands_in_vectors(expand_params(problem, operands), size_bytes(problem.dtype_of_cast()));
+}
+
 bool expands_in_vectors(const kernels::ExpandParams& params, std::int64_t element_bytes) {
   bool all = has_vector_y(params, element_bytes) && whole(2 * params.max_rank * element_bytes);
   for (int slice = 0; slice < params.slices; ++slice) {

@@ -45,6 +45,8 @@ namespace lora_bench {
                                   std::int64_t weight_bytes);
 // The same of their scales, where each column of B has one.
 [[nodiscard]] bool copies_in_bulk(const kernels::WeightScales& scales);
+// Whether every operand begins where panel reads it beside weights of eight bits.
+[[nodiscard]] bool panel_reads_eight_bits(const Problem& problem, const Operands& operands);
 // Whether panels of expand can: rows of y and bias 16 bytes at a time, columns of B eight.
 [[nodiscard]] bool expands_in_vectors(const kernels::ExpandParams& params,
                                       std::int64_t element_bytes);

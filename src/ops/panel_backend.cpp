@@ -91,19 +91,28 @@ class PanelBackend final : public Backend {
     sums.elements =
         kernels::panel_part_elements(problem.slices(), problem.tokens, problem.max_rank);
     sums.parts = kernels::panel_parts(tuning.levels);
-    LORA_BENCH_CUDA_CHECK(kernels::launch_panel_shrink(kernel_number(problem.dtype[Role::kX]),
-                                                       params, tuning, sums, stream));
+    const kernels::Number number = kernel_number(problem.dtype[Role::kX]);
+    LORA_BENCH_CUDA_CHECK(
+        problem.has_scaled_weights()
+            ? kernels::launch_panel_shrink_eight(number, params, tuning, sums,
+                                                 weight_scales(problem, operands).e5m2, stream)
+            : kernels::launch_panel_shrink(number, params, tuning, sums, stream));
     return sums;
   }
 
   void expand(const Problem& problem, const Operands& operands, const kernels::PanelSums& sums,
               cudaStream_t stream) const {
     const kernels::ExpandParams params = expand_params(problem, operands);
-    const bool vectors = expands_in_vectors(params, size_bytes(problem.dtype[Role::kB]));
-    LORA_BENCH_CUDA_CHECK(kernels::launch_panel_expand(
-        kernel_number(problem.dtype[Role::kB]), kernel_number(problem.dtype[Role::kH]), params,
-        auto_expand_tuning(device_, problem, tuning_of(problem), vectors), sums,
-        has_shrink(problem.op), stream));
+    const bool vectors = expands_in_vectors(params, size_bytes(problem.dtype_of_cast()));
+    const kernels::Number number = kernel_number(problem.dtype_of_cast());
+    const kernels::PanelExpandTuning tuning =
+        auto_expand_tuning(device_, problem, tuning_of(problem), vectors);
+    LORA_BENCH_CUDA_CHECK(
+        problem.has_scaled_weights()
+            ? kernels::launch_panel_expand_eight(number, params, weight_scales(problem, operands),
+                                                 tuning, sums, has_shrink(problem.op), stream)
+            : kernels::launch_panel_expand(number, kernel_number(problem.dtype[Role::kH]), params,
+                                           tuning, sums, has_shrink(problem.op), stream));
   }
 
   AutoDevice device_;

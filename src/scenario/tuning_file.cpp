@@ -14,9 +14,9 @@ namespace lora_bench {
 namespace {
 
 constexpr std::array<std::string_view, 5> kTopKeys{"device", "tool", "commit", "date", "shapes"};
-constexpr std::array<std::string_view, 11> kShapeKeys{"op",     "dtype",   "intermediate", "in",
-                                                      "out",    "rank",    "tokens",       "rows",
-                                                      "tuning", "time_us", "auto_us"};
+constexpr std::array<std::string_view, 12> kShapeKeys{"op",   "dtype",  "intermediate", "weights",
+                                                      "in",   "out",    "rank",         "tokens",
+                                                      "rows", "tuning", "time_us",      "auto_us"};
 
 // Of a whole layer auto launches the adapters' part, a linear op.
 constexpr const char* kShapeOps = "shrink, expand, linear, embedding, logits";
@@ -156,6 +156,14 @@ class TuningReader {
                fmt::format("is {} with dtype {}", name(spec.intermediate), name(spec.dtype)),
                dtypes);
     }
+    if (item.find("weights") != nullptr) {
+      const std::string path = "weights.dtype";
+      if (read_field_of(item, "weights", path.c_str(), find_field(fields_, path)->doc.allowed,
+                        spec) &&
+          spec.weights.dtype) {
+        shape.weights = name(*spec.weights.dtype);
+      }
+    }
     read_field_of(item, "in", "layer.in", find_field(fields_, "layer.in")->doc.allowed, spec);
     read_widths(item, spec);
     shape.op = name(spec.op);
@@ -242,11 +250,12 @@ std::string tuning_file_text(const TuningFile& tunings) {
   for (const TunedShape& tuned : tunings.shapes) {
     const ShapeClass& shape = tuned.shape;
     text += fmt::format(
-        "  - {{op: {}, dtype: {}, intermediate: {}, in: {}, out: [{}], rank: {}, tokens: {}, "
+        "  - {{op: {}, dtype: {}, intermediate: {}{}, in: {}, out: [{}], rank: {}, tokens: {}, "
         "rows: {},\n     time_us: {:.4g}, auto_us: {:.4g}, tuning: {{{}}}}}\n",
-        shape.op, shape.dtype, shape.intermediate, shape.in_features, fmt::join(shape.widths, ", "),
-        shape.rank, shape.tokens, shape.rows, tuned.time_us, tuned.auto_us,
-        tuning_text(tuned.tuning));
+        shape.op, shape.dtype, shape.intermediate,
+        shape.weights.empty() ? "" : ", weights: " + shape.weights, shape.in_features,
+        fmt::join(shape.widths, ", "), shape.rank, shape.tokens, shape.rows, tuned.time_us,
+        tuned.auto_us, tuning_text(tuned.tuning));
   }
   return text;
 }

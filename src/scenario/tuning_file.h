@@ -12,6 +12,7 @@ namespace lora_bench {
 // Cases that share a tuning: one layer, and sizes of the batch up to the next power of two.
 struct ShapeClass {
   std::string op, dtype, intermediate;
+  std::string weights = {};  // dtype of A and B where they have eight bits, else empty
   std::int64_t in_features = 0;
   std::vector<std::int64_t> widths;
   std::int64_t rank = 0;    // stored, up to the next power of two

@@ -70,7 +70,8 @@ bool check_families_of_eight(const Problem& problem, Proved& proved) {
 }
 
 std::vector<std::byte> bits_of_eight(const Problem& problem, const lora_bench::Tensors& tensors) {
-  lora_bench::Stage stage(eight_bits_memory(), problem, tensors, {});
+  lora_bench::Stage stage(eight_bits_memory(), problem, tensors,
+                          {eight_bits_backend().workspace_bytes(problem)});
   stage.launch(eight_bits_backend());
   CHECK(stage.damage().empty());
   return stage.output();
@@ -386,6 +387,60 @@ TEST_CASE(
   check_enough(proved);
 }
 
+TEST_CASE("panel is right with weights of eight bits, in every tile that takes them") {
+  Proved proved;
+  int taken = 0;
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+    for (const char* shrink : {"", "32x64-joined", "64x48-joined", "32x32-joined", "64x48-grouped",
+                               "128x96-grouped", "128x128-grouped", "128x192-grouped"}) {
+      for (const std::int64_t rank : {9, 40, 100}) {
+        lora_bench::Case spec = eight_bits_case(70, rank, 1552);
+        spec.dtype = dtype;
+        spec.weights.dtype = rank == 40 ? Dtype::kE5m2 : Dtype::kE4m3;
+        spec.weights.scale = rank == 9 ? WeightsScale::kTensor : WeightsScale::kChannel;
+        spec.adapters.max_rank = (rank + 7) / 8 * 8;
+        spec.adapters.bias = rank == 40;
+        spec.tuning = tuning_of({.family = AutoFamily::kPanel, .shrink_tile = shrink});
+        CAPTURE(name(dtype));
+        CAPTURE(shrink);
+        CAPTURE(rank);
+        const Problem problem = problem_of(spec);
+        REQUIRE(why_not(problem).empty());
+        ++taken;
+        check_proved_eight(problem, proved);
+      }
+    }
+  }
+  CHECK(taken == 48);
+  check_enough(proved);
+}
+
+TEST_CASE("panel leaves the bits of clusters with weights of eight bits") {
+  int taken = 0;
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
+    for (const std::int64_t rank : {16, 72}) {
+      lora_bench::Case spec = eight_bits_case(70, rank, 784);
+      spec.dtype = dtype;
+      spec.adapters.scale = {0.37, 2.0, 1.0};
+      spec.tuning = tuning_of({.family = AutoFamily::kClustered});
+      const Problem clusters = problem_of(spec);
+      const auto tensors = lora_bench::draw_tensors(clusters, lora_bench::Fill::kBounded, 7);
+      const auto expected = bits_of_eight(clusters, tensors);
+      for (const char* shrink : {"", "64x48-joined", "64x48-grouped"}) {
+        Problem panel = clusters;
+        panel.tuning = tuning_of({.family = AutoFamily::kPanel, .shrink_tile = shrink});
+        CAPTURE(name(dtype));
+        CAPTURE(rank);
+        CAPTURE(shrink);
+        REQUIRE(why_not(panel).empty());
+        ++taken;
+        CHECK(bits_of_eight(panel, tensors) == expected);
+      }
+    }
+  }
+  CHECK(taken == 12);
+}
+
 TEST_CASE("auto says which weights of eight bits it does not take") {
   const auto refused = [](const auto& change) {
     lora_bench::Case spec = eight_bits_case(9, 16, 144);
@@ -397,13 +452,12 @@ TEST_CASE("auto says which weights of eight bits it does not take") {
           spec.weights.scale = WeightsScale::kBlock;
           spec.weights.block = {8, 32};
         }) ==
-        "weights of eight bits go to clusters alone: scales of blocks; allowed: tensor, "
-        "channel");
+        "auto takes no such weights of eight bits: scales of blocks; allowed: tensor, channel");
   CHECK(refused([](lora_bench::Case& spec) { spec.op = lora_bench::Op::kShrink; }) ==
-        "weights of eight bits go to clusters alone: op shrink is no linear op");
+        "auto takes no such weights of eight bits: op shrink is no linear op");
   CHECK(refused([](lora_bench::Case& spec) { spec.layer.in_features = 136; }) ==
-        "weights of eight bits go to clusters alone: rows of x, A or y that are no "
-        "multiple of 16 bytes, or columns of B of 4");
+        "auto takes no such weights of eight bits: rows of x, A or y that are no multiple of 16 "
+        "bytes, or columns of B of 4");
   CHECK(refused([](lora_bench::Case& spec) {
           spec.batch.decode = 64;
           spec.adapters.slots = 64;

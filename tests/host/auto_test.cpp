@@ -132,11 +132,12 @@ TEST_CASE("auto: resident that is asked for where it has no room is not launched
         "memory of clusters that run at once; allowed: clustered, panel");
 }
 
-TEST_CASE("auto: weights of eight bits are for clusters alone, however many rows there are") {
+TEST_CASE("auto: weights of eight bits go to clusters, and to panel where rows are many") {
   Case spec = serving_case();
   spec.weights.dtype = Dtype::kE4m3;
   spec.weights.scale = WeightsScale::kChannel;
-  CHECK(auto_reason({}, problem_of(spec)) == AutoReason::kEightBits);
+  CHECK(auto_reason({}, problem_of(spec)) == AutoReason::kFewRows);
+  CHECK(auto_workspace_bytes({}, problem_of(spec), spec.tuning) == 0);
   CHECK(why_not_tuned({}, problem_of(spec)).empty());
   CHECK(family_of(spec) == AutoFamily::kClustered);
   spec.batch.decode = 1;
@@ -145,8 +146,16 @@ TEST_CASE("auto: weights of eight bits are for clusters alone, however many rows
   CHECK(family_of(spec) == AutoFamily::kClustered);
   spec.tuning = {};
   spec.batch.prefill = {2048};
-  CHECK(family_of(spec) == AutoFamily::kClustered);
-  CHECK(auto_workspace_bytes({}, problem_of(spec), spec.tuning) == 0);
+  spec.skew.kind = Skew::kIdentical;
+  CHECK(family_of(spec) == AutoFamily::kPanel);
+  CHECK(auto_workspace_bytes({}, problem_of(spec), spec.tuning) > 0);
+  Case narrow = spec;
+  narrow.intermediate = Dtype::kBf16;
+  CHECK(auto_reason({}, problem_of(narrow)) == AutoReason::kEightBits);
+  CHECK(family_of(narrow) == AutoFamily::kClustered);
+  narrow = spec;
+  narrow.adapters.rank.list = {136};
+  CHECK(auto_reason({}, problem_of(narrow)) == AutoReason::kEightBits);
   const auto why_not = [](const Case& other) { return why_not_tuned({}, problem_of(other)); };
   Case other = spec;
   other.tuning = tuning_of({.family = AutoFamily::kResident});
@@ -154,18 +163,22 @@ TEST_CASE("auto: weights of eight bits are for clusters alone, however many rows
         "tuning.family resident: the weights of 2 adapters of rank 16 are more than the shared "
         "memory of clusters that run at once; allowed: clustered");
   other.tuning = tuning_of({.family = AutoFamily::kPanel});
-  CHECK(why_not(other).starts_with("weights of eight bits go to clusters alone: "));
+  CHECK(why_not(other).empty());
+  other.intermediate = Dtype::kBf16;
+  CHECK(
+      why_not(other) ==
+      "auto takes no such weights of eight bits: of weights of eight bits panel takes ranks up to "
+      "128, a max_rank that is a multiple of 8, and an fp32 h");
   other = spec;
   other.weights.scale = WeightsScale::kBlock;
   other.weights.block = {128, 128};
   CHECK(why_not(other) ==
-        "weights of eight bits go to clusters alone: scales of blocks; allowed: tensor, "
-        "channel");
+        "auto takes no such weights of eight bits: scales of blocks; allowed: tensor, channel");
   other = spec;
   other.layer.in_features = other.layer.x_stride = 4104;  // 16 bytes of x, and not of A
   CHECK(why_not(other) ==
-        "weights of eight bits go to clusters alone: rows of x, A or y that are no "
-        "multiple of 16 bytes, or columns of B of 4");
+        "auto takes no such weights of eight bits: rows of x, A or y that are no multiple of 16 "
+        "bytes, or columns of B of 4");
 }
 
 TEST_CASE("auto: knows the tiles of its batch, but not where it is launched for others") {

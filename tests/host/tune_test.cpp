@@ -70,6 +70,26 @@ std::string refused(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a tuning of weights of eight bits is for those alone, in the file too") {
+  Case spec = layer_case(64, 64);
+  const ShapeClass of_16 = shape_class(problem_of(spec));
+  spec.weights.dtype = Dtype::kE4m3;
+  spec.weights.scale = WeightsScale::kChannel;
+  TuningFile tunings = one_shape();
+  tunings.shapes.push_back(
+      {shape_class(problem_of(spec)), tuning_of({.family = AutoFamily::kClustered}), 5, 6});
+  CHECK_FALSE(tunings.shapes[0].shape == tunings.shapes[1].shape);
+  CHECK(tunings.shapes[0].shape == of_16);
+  const std::string text = tuning_file_text(tunings);
+  const TuningFile read = parse_tuning_file(text, "t.yaml", tuning_rules());
+  REQUIRE(read.shapes.size() == 2);
+  CHECK(read.shapes[0].shape == tunings.shapes[0].shape);
+  CHECK(read.shapes[1].shape == tunings.shapes[1].shape);
+  std::string wrong = text;
+  wrong.replace(wrong.find("e4m3"), 4, "bf16");
+  CHECK(refused(wrong).find("allowed: e4m3, e5m2") != std::string::npos);
+}
+
 TEST_CASE("a scenario in place of a tuning file is told once, with what belongs there") {
   const std::string wanted =
       ":1:1: a scenario, and no file of tunings; allowed: what `lora-bench tune SCENARIO --out "

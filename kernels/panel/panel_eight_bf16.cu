@@ -1,0 +1,14 @@
+#include "kernels/panel/panel_launch.cuh"
+
+namespace lora_bench::kernels {
+
+template cudaError_t launch_panel_shrink_eight_as<__nv_bfloat16>(const ShrinkParams&,
+                                                                 const PanelShrinkTuning&,
+                                                                 const PanelShrinkEightPlan&,
+                                                                 cudaStream_t);
+template cudaError_t launch_panel_expand_eight_as<__nv_bfloat16>(const ExpandParams&,
+                                                                 const PanelExpandTuning&,
+                                                                 const PanelExpandEightPlan&, bool,
+                                                                 cudaStream_t);
+
+}  // namespace lora_bench::kernels
