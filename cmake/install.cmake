@@ -44,7 +44,7 @@ lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   include/lora_bench_backend.h kernels/clustered/README.md kernels/clustered/tried.md
   kernels/continued/README.md kernels/panel/README.md kernels/panel/tried.md
   kernels/streamed/README.md scenarios/README.md
-  scripts/check_export.py scripts/produce_output.py
+  scripts/check_export.py scripts/eight_bits_error.py scripts/produce_output.py
   scripts/plot.py scripts/requirements.txt)
 file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/scripts/plotting/*.py)
