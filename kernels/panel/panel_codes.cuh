@@ -106,7 +106,7 @@ struct StagesToWiden {
 };
 
 // What sums over K are multiplied by, four lanes of a slice at a time.
-struct NoScales {
+struct NoLaneScales {
   __device__ float4 operator()(int, const float4& sums) const { return sums; }
 };
 struct ScalesOfLanes {
@@ -124,8 +124,8 @@ struct ScalesOfLanes {
             __fmul_rn(by.w, sums.w)};
   }
 };
-__device__ inline NoScales scales_of_lanes(const PanelExpandPlan&, int, std::int64_t,
-                                           std::int64_t) {
+__device__ inline NoLaneScales scales_of_lanes(const PanelExpandPlan&, int, std::int64_t,
+                                               std::int64_t) {
   return {};
 }
 __device__ inline ScalesOfLanes scales_of_lanes(const PanelExpandEightPlan& plan, int slice,

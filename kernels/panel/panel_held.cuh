@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(PanelHeldBlock<H, kTile>::kThreads, 1)
   const auto take_hidden = [&]() {
     const float* slice = plan.sums.sums + items.slice * params.tokens * params.max_rank;
     add_all_parts<S::kPieces * S::kLanesOfPiece / 4, S::kMultiply>(
-        plan.sums, slice, params.max_rank, segment.rows, tokens, rank, shrink_scale, NoScales{},
+        plan.sums, slice, params.max_rank, segment.rows, tokens, rank, shrink_scale, NoLaneScales{},
         [&](int row, int four, const float4& h) {
           hold_numbers<S, H>(held, row, four, rounded_to<H>(h));
         });
