@@ -237,3 +237,65 @@ TEST_CASE("auto: joined and grouped tiles are the same bits, wherever K, rows an
   }
   check_enough(proved);
 }
+
+TEST_CASE("auto: every family leaves the same bits with weights of eight bits, and is proved") {
+  LORA_BENCH_NEED_GPU()
+  const auto memory = lora_bench::make_device_memory();
+  const auto chosen = lora_bench::make_auto_backend();
+  const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
+  LORA_BENCH_NEED(facts.compute_capability < 90 ? "eight bits need a GPU of 9.0 or later" : "")
+  std::vector<AutoKnobs> families{{.family = AutoFamily::kResident}};
+  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    if (eight_bits_take(tile)) {
+      families.push_back(
+          {.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+    }
+  }
+  Proved proved;
+  int taken = 0;
+  for (const std::int64_t in_features : {528, 4096, 14336}) {
+    for (const std::int64_t rank : {8, 40, 100}) {
+      for (const std::int64_t tokens : {1, 33, 300}) {
+        lora_bench::Case spec = workload_case(tokens, 3);
+        spec.dtype = tokens == 33 ? Dtype::kFp16 : Dtype::kBf16;
+        spec.weights.dtype = rank == 40 ? Dtype::kE5m2 : Dtype::kE4m3;
+        spec.weights.scale =
+            rank == 8 ? lora_bench::WeightsScale::kTensor : lora_bench::WeightsScale::kChannel;
+        spec.layer.in_features = in_features;
+        spec.layer.x_stride = in_features + 8;
+        spec.layer.widths = {264, 0, 128};
+        spec.layer.y_stride = 392;
+        spec.adapters.rank.list = {rank, 1 + rank / 2};
+        spec.adapters.max_rank = (rank + 7) / 8 * 8;
+        spec.no_adapter = 0.2;
+        Problem problem = problem_of(spec);
+        const auto tensors =
+            lora_bench::draw_tensors(problem, lora_bench::Fill::kBounded, spec.seed);
+        const auto bits = [&]() {
+          lora_bench::Stage stage(*memory, problem, tensors, {chosen->workspace_bytes(problem)});
+          stage.launch(*chosen);
+          CHECK(stage.damage().empty());
+          return stage.output();
+        };
+        problem.tuning = tuning_of({.family = AutoFamily::kClustered});
+        const auto expected = bits();
+        for (const AutoKnobs& knobs : families) {
+          problem.tuning = tuning_of(knobs);
+          CAPTURE(in_features);
+          CAPTURE(rank);
+          CAPTURE(tokens);
+          CAPTURE(lora_bench::tuning_text(problem.tuning));
+          if (chosen->supports(problem, facts).yes) {
+            ++taken;
+            CHECK(bits() == expected);
+            const auto verdict = verify(problem, *chosen, *memory, {.relations = false});
+            CAPTURE(verdict.message);
+            lora_bench::test::check_proved(proved, problem, verdict);
+          }
+        }
+      }
+    }
+  }
+  CHECK(taken >= 7 * 27);  // all tiles of panel
+  check_enough(proved);
+}
