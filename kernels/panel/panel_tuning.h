@@ -90,6 +90,14 @@ constexpr std::array<PanelExpandTile, 6> kPanelExpandTiles = {{{1, 4, 1, 128, 2,
   return tile.shares == 1;
 }
 
+// The most lanes of a slice that they have.
+[[nodiscard]] constexpr std::int64_t panel_lanes_of_eight_bits() {
+  int steps = 0;
+  for (const PanelExpandTile& tile : kPanelExpandTiles) {
+    steps = eight_bits_take(tile) ? std::max(steps, tile.steps) : steps;
+  }
+  return 16 * steps;
+}
 // Grouped tiles have twice as many warps that bring where they widen codes, if the others then have
 // registers for their sums.
 [[nodiscard]] constexpr int panel_warps_that_bring(const PanelShrinkTile& tile, bool eight_bits) {

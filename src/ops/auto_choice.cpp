@@ -56,14 +56,6 @@ bool few_rows(const AutoDevice& device, const Problem& problem) {
   return tiles < many || tiles + rows < more * (once + rows);
 }
 
-// Whether the sizes let panel take weights of eight bits that clusters could take: columns of B are
-// copied eight lanes at a time, and wider ranks and an h of 16 bits have no kernel.
-bool panel_takes_eight_bits(const Problem& problem) {
-  constexpr std::int64_t kLanes = 128;
-  return problem.max_rank % 8 == 0 && problem.max_rank <= kLanes &&
-         problem.dtype[Role::kH] == Dtype::kFp32;
-}
-
 // How many row tiles the plan has, where the launch is for no other batch.
 kernels::RowTiles row_tiles_of(const Problem& problem) {
   return problem.max_active > 0 ? kernels::RowTiles()
@@ -237,9 +229,17 @@ bool is_for_clusters(AutoReason reason) {
          reason == AutoReason::kClustersAsked;
 }
 
-bool takes_eight_bits(AutoReason reason) {
+bool panel_takes_eight_bits(const Problem& problem) {
+  return problem.max_rank % 8 == 0 && problem.max_rank <= kernels::panel_lanes_of_eight_bits() &&
+         problem.dtype[Role::kH] == Dtype::kFp32;
+}
+
+bool takes_eight_bits(const AutoDevice& device, const Problem& problem) {
+  const AutoReason reason = auto_reason(device, problem);
   return is_for_clusters(reason) || reason == AutoReason::kManyRows ||
-         reason == AutoReason::kPanelAsked;
+         reason == AutoReason::kPanelAsked ||
+         (reason == AutoReason::kNoRoom &&
+          (knobs_of(problem.tuning).family || panel_takes_eight_bits(problem)));
 }
 
 AutoFamily auto_family(const AutoDevice& device, const Problem& problem) {

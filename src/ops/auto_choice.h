@@ -63,12 +63,16 @@ enum class AutoReason : std::uint8_t {
   kNoPanel,  // asked, for weights of eight bits that it does not take
 };
 [[nodiscard]] bool is_for_clusters(AutoReason reason);
-[[nodiscard]] bool takes_eight_bits(AutoReason reason);
 
 // From the device, sizes, limits, problem.tuning and, where the launch is for this batch alone, how
 // many tiles its groups of rows make; never from who uses which adapter.
 // Addresses that do not start on 16 bytes are seen later, and go to kPanel.
 [[nodiscard]] AutoReason auto_reason(const AutoDevice& device, const Problem& problem);
+// Whether panel takes weights of eight bits whose sizes clusters could copy: columns of B are
+// copied eight lanes at a time, and wider ranks and an h of 16 bits have no kernel.
+[[nodiscard]] bool panel_takes_eight_bits(const Problem& problem);
+// Whether a family does; of one that is asked for and has no room, the family tells.
+[[nodiscard]] bool takes_eight_bits(const AutoDevice& device, const Problem& problem);
 [[nodiscard]] AutoFamily auto_family(const AutoDevice& device, const Problem& problem);
 // All that is launched, as a tuning could say it. A half of panel without a tile has no number that
 // could be said, and is the same without.

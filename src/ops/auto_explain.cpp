@@ -12,9 +12,17 @@
 namespace lora_bench {
 namespace {
 
-constexpr const char* kEightBitsOfPanel =
-    "of weights of eight bits panel takes ranks up to 128, a max_rank that is a multiple of 8, and "
-    "an fp32 h";
+std::string eight_bits_of_panel() {
+  return fmt::format(
+      "of weights of eight bits panel takes ranks up to {}, a max_rank that is a multiple of 8, "
+      "and "
+      "an fp32 h",
+      kernels::panel_lanes_of_eight_bits());
+}
+
+bool panel_is_allowed(const Problem& problem) {
+  return !problem.has_scaled_weights() || panel_takes_eight_bits(problem);
+}
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
@@ -160,7 +168,7 @@ std::string why_not_resident(const AutoDevice& device, const Problem& problem) {
           "tuning.family resident: the weights of {} of rank {} are more than the shared memory of "
           "clusters that run at once; allowed: {}",
           counted(problem.groups(), "adapter"), problem.max_rank,
-          problem.has_scaled_weights() ? "clustered" : "clustered, panel");
+          panel_is_allowed(problem) ? "clustered, panel" : "clustered");
     default:
       return fmt::format("tuning.family resident: {}; allowed: panel",
                          reason_text(device, problem));
@@ -273,11 +281,11 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
     case AutoReason::kManyRows:
       return rows_an_adapter("many", problem);
     case AutoReason::kEightBits:
-      return rows_an_adapter("many", problem) + "; " + kEightBitsOfPanel;
+      return rows_an_adapter("many", problem) + "; " + eight_bits_of_panel();
     case AutoReason::kBlocksOfScales:
       return "scales of blocks; allowed: tensor, channel";
     case AutoReason::kNoPanel:
-      return kEightBitsOfPanel;
+      return eight_bits_of_panel();
     case AutoReason::kNoRoom:
       break;
   }
@@ -287,11 +295,9 @@ std::string reason_text(const AutoDevice& device, const Problem& problem) {
 
 std::string why_not_tuned(const AutoDevice& device, const Problem& problem) {
   const std::optional<AutoFamily> asked = knobs_of(problem.tuning).family;
-  if (problem.has_scaled_weights() && !takes_eight_bits(auto_reason(device, problem))) {
-    return auto_reason(device, problem) == AutoReason::kNoRoom && asked == AutoFamily::kResident
-               ? why_not_resident(device, problem)
-               : fmt::format("auto takes no such weights of eight bits: {}",
-                             reason_text(device, problem));
+  if (problem.has_scaled_weights() && !takes_eight_bits(device, problem)) {
+    return fmt::format("auto takes no such weights of eight bits: {}",
+                       reason_text(device, problem));
   }
   if (problem.groups() == 0 || !asked) {
     return "";

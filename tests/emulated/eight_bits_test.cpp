@@ -12,6 +12,7 @@
 #include "ops/backends.h"
 #include "run/select.h"
 #include "support/proved.h"
+#include "support/stage_bits.h"
 #include "support/workload_case.h"
 #include "verify/random_case.h"
 #include "verify/staging.h"
@@ -70,11 +71,8 @@ bool check_families_of_eight(const Problem& problem, Proved& proved) {
 }
 
 std::vector<std::byte> bits_of_eight(const Problem& problem, const lora_bench::Tensors& tensors) {
-  lora_bench::Stage stage(eight_bits_memory(), problem, tensors,
-                          {eight_bits_backend().workspace_bytes(problem)});
-  stage.launch(eight_bits_backend());
-  CHECK(stage.damage().empty());
-  return stage.output();
+  return lora_bench::test::bits_of_launch(eight_bits_memory(), eight_bits_backend(), problem,
+                                          tensors);
 }
 
 // Adapters of two ranks, one of them none, and rows without an adapter.
@@ -415,6 +413,17 @@ TEST_CASE("panel is right with weights of eight bits, in every tile that takes t
   check_enough(proved);
 }
 
+TEST_CASE("panel takes weights of eight bits that clusters have no room for") {
+  Proved proved;
+  lora_bench::Case spec = eight_bits_case(20, 128, 272);
+  spec.layer.widths.assign(16, 8);
+  spec.layer.y_stride = 128;
+  const Problem problem = problem_of(spec);
+  REQUIRE(why_not(problem).empty());
+  check_proved_eight(problem, proved);
+  check_enough(proved);
+}
+
 TEST_CASE("panel leaves the bits of clusters with weights of eight bits") {
   int taken = 0;
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16}) {
@@ -466,5 +475,5 @@ TEST_CASE("auto says which weights of eight bits it does not take") {
           spec.tuning = tuning_of({.family = AutoFamily::kResident});
         }) ==
         "tuning.family resident: the weights of 64 adapters of rank 16 are more than the shared "
-        "memory of clusters that run at once; allowed: clustered");
+        "memory of clusters that run at once; allowed: clustered, panel");
 }

@@ -11,6 +11,7 @@
 #include "ops/backends.h"
 #include "run/select.h"
 #include "support/proved.h"
+#include "support/stage_bits.h"
 #include "support/workload_case.h"
 #include "verify/mutant_hunt.h"
 #include "verify/random_case.h"
@@ -50,10 +51,7 @@ bool takes(const Backend& backend, const Problem& problem) {
 
 std::vector<std::byte> bits_of(const Backend& backend, const Problem& problem,
                                const lora_bench::Tensors& tensors) {
-  lora_bench::Stage stage(device_memory(), problem, tensors, {backend.workspace_bytes(problem)});
-  stage.launch(backend);
-  CHECK(stage.damage().empty());
-  return stage.output();
+  return lora_bench::test::bits_of_launch(device_memory(), backend, problem, tensors);
 }
 
 // Rows of x, widths and a rank of whole vectors, so that every family takes it.

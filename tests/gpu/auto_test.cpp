@@ -5,6 +5,7 @@
 #include "ops/backends.h"
 #include "support/need_gpu.h"
 #include "support/proved.h"
+#include "support/stage_bits.h"
 #include "support/workload_case.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
@@ -91,10 +92,7 @@ TEST_CASE("auto: no tuning changes a bit of the result, and each that is taken i
   const auto chosen = lora_bench::make_auto_backend();
   const lora_bench::DeviceFacts facts = lora_bench::gpu_facts();
   const auto bits_of = [&](const Problem& problem, const lora_bench::Tensors& tensors) {
-    lora_bench::Stage stage(*memory, problem, tensors, {chosen->workspace_bytes(problem)});
-    stage.launch(*chosen);
-    CHECK(stage.damage().empty());
-    return stage.output();
+    return lora_bench::test::bits_of_launch(*memory, *chosen, problem, tensors);
   };
   std::vector<Tuning> tunings;
   const auto add = [&](AutoFamily family, const auto& change) {
@@ -206,10 +204,7 @@ TEST_CASE("auto: joined and grouped tiles are the same bits, wherever K, rows an
         const auto tensors =
             lora_bench::draw_tensors(problem, lora_bench::Fill::kBounded, spec.seed);
         const auto bits = [&]() {
-          lora_bench::Stage stage(*memory, problem, tensors, {chosen->workspace_bytes(problem)});
-          stage.launch(*chosen);
-          CHECK(stage.damage().empty());
-          return stage.output();
+          return lora_bench::test::bits_of_launch(*memory, *chosen, problem, tensors);
         };
         problem.tuning =
             tuning_of({.family = AutoFamily::kPanel, .shrink_tile = "32x32", .split = 8});
@@ -272,10 +267,7 @@ TEST_CASE("auto: every family leaves the same bits with weights of eight bits, a
         const auto tensors =
             lora_bench::draw_tensors(problem, lora_bench::Fill::kBounded, spec.seed);
         const auto bits = [&]() {
-          lora_bench::Stage stage(*memory, problem, tensors, {chosen->workspace_bytes(problem)});
-          stage.launch(*chosen);
-          CHECK(stage.damage().empty());
-          return stage.output();
+          return lora_bench::test::bits_of_launch(*memory, *chosen, problem, tensors);
         };
         problem.tuning = tuning_of({.family = AutoFamily::kClustered});
         const auto expected = bits();

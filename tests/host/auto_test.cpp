@@ -132,6 +132,28 @@ TEST_CASE("auto: resident that is asked for where it has no room is not launched
         "memory of clusters that run at once; allowed: clustered, panel");
 }
 
+TEST_CASE(
+    "auto: weights of eight bits that clusters have no room for go to panel, if it has them") {
+  Case spec = serving_case();
+  spec.weights.dtype = Dtype::kE4m3;
+  spec.weights.scale = WeightsScale::kChannel;
+  spec.adapters.rank.list = {128};
+  spec.adapters.max_rank = 128;
+  spec.layer.widths.assign(16, 64);
+  spec.layer.y_stride = 1024;
+  const Problem problem = problem_of(spec);
+  CHECK(auto_reason({}, problem) == AutoReason::kNoRoom);
+  CHECK(why_not_tuned({}, problem).empty());
+  CHECK(auto_family({}, problem) == AutoFamily::kPanel);
+  CHECK(auto_workspace_bytes({}, problem, {}) > 0);
+  spec.intermediate = Dtype::kBf16;
+  spec.adapters.rank.list = {256};
+  spec.adapters.max_rank = 256;
+  CHECK(auto_reason({}, problem_of(spec)) == AutoReason::kNoRoom);
+  CHECK(why_not_tuned({}, problem_of(spec))
+            .starts_with("auto takes no such weights of eight bits: "));
+}
+
 TEST_CASE("auto: weights of eight bits go to clusters, and to panel where rows are many") {
   Case spec = serving_case();
   spec.weights.dtype = Dtype::kE4m3;
@@ -161,7 +183,7 @@ TEST_CASE("auto: weights of eight bits go to clusters, and to panel where rows a
   other.tuning = tuning_of({.family = AutoFamily::kResident});
   CHECK(why_not(other) ==
         "tuning.family resident: the weights of 2 adapters of rank 16 are more than the shared "
-        "memory of clusters that run at once; allowed: clustered");
+        "memory of clusters that run at once; allowed: clustered, panel");
   other.tuning = tuning_of({.family = AutoFamily::kPanel});
   CHECK(why_not(other).empty());
   other.intermediate = Dtype::kBf16;
