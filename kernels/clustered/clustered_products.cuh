@@ -61,7 +61,6 @@ __device__ inline void multiply_unit(const char* b, int max_rank, int rank, int 
                                      int lane, const char* hidden, const PlanOf<W>& plan,
                                      HiddenFragment<T, H>& rows, int& task_of_rows,
                                      float (&sum)[kTiles][4]) {
-  constexpr int kVectors = static_cast<int>(sizeof(HiddenFragment<T, H>) / 16);
   constexpr bool kEight = sizeof(W) == 1;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
@@ -75,16 +74,7 @@ __device__ inline void multiply_unit(const char* b, int max_rank, int rank, int 
         four[j] = load_shared<uint2>(b + step * 32 + j * (4 * max_rank));
       }
     }
-    const int task = slice * steps + step;
-    if (task != task_of_rows) {
-      uint4 vectors[kVectors];
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        vectors[v] = reinterpret_cast<const uint4*>(hidden)[(task * kVectors + v) * 32 + lane];
-      }
-      from_vectors(vectors, rows);
-      task_of_rows = task;
-    }
+    take_rows(hidden, slice * steps + step, lane, rows, task_of_rows);
     if (16 * step + 16 > rank) {  // padding is not of the adapter
       if constexpr (kEight) {
         keep_codes(codes, rank - 16 * step - 4 * (lane % 4));

@@ -37,6 +37,19 @@ bool panel_has_groups() {
 
 namespace {
 
+// Calls `launch` with the type of x and y.
+template <typename Launch>
+cudaError_t visit_rows(Number number, const Launch& launch) {
+  switch (number) {
+    case Number::kBf16:
+      return launch.template operator()<__nv_bfloat16>();
+    case Number::kFp16:
+      return launch.template operator()<__half>();
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
 PanelShrinkPlan shrink_plan(const ShrinkParams& params, const PanelShrinkTuning& tuning,
                             const PanelSums& sums) {
   PanelShrinkPlan plan;
@@ -62,42 +75,27 @@ cudaError_t launch_panel_shrink(Number number, const ShrinkParams& params,
                                 const PanelShrinkTuning& tuning, const PanelSums& sums,
                                 cudaStream_t stream) {
   const PanelShrinkPlan plan = shrink_plan(params, tuning, sums);
-  switch (number) {
-    case Number::kBf16:
-      return launch_panel_shrink_as<__nv_bfloat16>(params, tuning, plan, stream);
-    case Number::kFp16:
-      return launch_panel_shrink_as<__half>(params, tuning, plan, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return visit_rows(number, [&]<typename T>() {
+    return launch_panel_shrink_as<T>(params, tuning, plan, stream);
+  });
 }
 
 cudaError_t launch_panel_shrink_eight(Number number, const ShrinkParams& params,
                                       const PanelShrinkTuning& tuning, const PanelSums& sums,
                                       bool e5m2, cudaStream_t stream) {
   const PanelShrinkEightPlan plan{shrink_plan(params, tuning, sums), e5m2};
-  switch (number) {
-    case Number::kBf16:
-      return launch_panel_shrink_eight_as<__nv_bfloat16>(params, tuning, plan, stream);
-    case Number::kFp16:
-      return launch_panel_shrink_eight_as<__half>(params, tuning, plan, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return visit_rows(number, [&]<typename T>() {
+    return launch_panel_shrink_eight_as<T>(params, tuning, plan, stream);
+  });
 }
 
 cudaError_t launch_panel_expand_eight(Number number, const ExpandParams& params,
                                       const WeightScales& scales, const PanelExpandTuning& tuning,
                                       const PanelSums& sums, bool linked, cudaStream_t stream) {
   const PanelExpandEightPlan plan{expand_plan(tuning, sums), scales};
-  switch (number) {
-    case Number::kBf16:
-      return launch_panel_expand_eight_as<__nv_bfloat16>(params, tuning, plan, linked, stream);
-    case Number::kFp16:
-      return launch_panel_expand_eight_as<__half>(params, tuning, plan, linked, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return visit_rows(number, [&]<typename T>() {
+    return launch_panel_expand_eight_as<T>(params, tuning, plan, linked, stream);
+  });
 }
 
 cudaError_t launch_panel_hidden(Number intermediate, const ShrinkParams& params,
@@ -122,18 +120,10 @@ cudaError_t launch_panel_expand(Number number, Number intermediate, const Expand
     return cudaErrorInvalidValue;
   }
   const PanelExpandPlan plan = expand_plan(tuning, sums);
-  switch (number) {
-    case Number::kBf16:
-      return wide ? launch_panel_expand_as<__nv_bfloat16, float>(params, tuning, plan, linked,
-                                                                 stream)
-                  : launch_panel_expand_as<__nv_bfloat16, __nv_bfloat16>(params, tuning, plan,
-                                                                         linked, stream);
-    case Number::kFp16:
-      return wide ? launch_panel_expand_as<__half, float>(params, tuning, plan, linked, stream)
-                  : launch_panel_expand_as<__half, __half>(params, tuning, plan, linked, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return visit_rows(number, [&]<typename T>() {
+    return wide ? launch_panel_expand_as<T, float>(params, tuning, plan, linked, stream)
+                : launch_panel_expand_as<T, T>(params, tuning, plan, linked, stream);
+  });
 }
 
 }  // namespace lora_bench::kernels

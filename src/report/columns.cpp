@@ -164,16 +164,50 @@ std::vector<Column> condition_columns() {
   };
 }
 
-constexpr std::array<std::string_view, 42> kBeforeRun{
-    "scenario",     "case",         "backend",    "point",        "tags",          "op",
-    "dtype",        "intermediate", "scale_at",   "model",        "layer",         "in_features",
-    "out_features", "tokens",       "slots",      "active",       "rank",          "ranks",
-    "skew",         "order",        "no_adapter", "add_inputs",   "bias",          "seed",
-    "cache",        "mode",         "bytes",      "weight_bytes", "flops",         "content",
-    "plan_limits",  "tuning",       "layer_kind", "tp",           "fully_sharded", "comm",
-    "layer_count",  "comm_bytes",   "form",       "semantics",    "weights_dtype", "weights_scale"};
-constexpr std::array<std::string_view, 2> kOfXBeforeRun{"activations_dtype", "activations_scale"};
-
+constexpr std::array<std::string_view, 44> kBeforeRun{"scenario",
+                                                      "case",
+                                                      "backend",
+                                                      "point",
+                                                      "tags",
+                                                      "op",
+                                                      "dtype",
+                                                      "intermediate",
+                                                      "scale_at",
+                                                      "model",
+                                                      "layer",
+                                                      "in_features",
+                                                      "out_features",
+                                                      "tokens",
+                                                      "slots",
+                                                      "active",
+                                                      "rank",
+                                                      "ranks",
+                                                      "skew",
+                                                      "order",
+                                                      "no_adapter",
+                                                      "add_inputs",
+                                                      "bias",
+                                                      "seed",
+                                                      "cache",
+                                                      "mode",
+                                                      "bytes",
+                                                      "weight_bytes",
+                                                      "flops",
+                                                      "content",
+                                                      "plan_limits",
+                                                      "tuning",
+                                                      "layer_kind",
+                                                      "tp",
+                                                      "fully_sharded",
+                                                      "comm",
+                                                      "layer_count",
+                                                      "comm_bytes",
+                                                      "form",
+                                                      "semantics",
+                                                      "weights_dtype",
+                                                      "weights_scale",
+                                                      "activations_dtype",
+                                                      "activations_scale"};
 std::vector<Column> all_columns() {
   std::vector<Column> all;
   for (auto* part : {&identity_columns, &case_columns, &time_columns, &layer_columns,
@@ -182,10 +216,8 @@ std::vector<Column> all_columns() {
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }
   for (Column& column : all) {
-    const auto among = [&](const auto& keys) {
-      return std::find(keys.begin(), keys.end(), column.key) != keys.end();
-    };
-    column.before_run = among(kBeforeRun) || among(kOfXBeforeRun);
+    column.before_run =
+        std::find(kBeforeRun.begin(), kBeforeRun.end(), column.key) != kBeforeRun.end();
   }
   return all;
 }
