@@ -92,9 +92,9 @@ constexpr std::array<PanelExpandTile, 6> kPanelExpandTiles = {{{1, 4, 1, 128, 2,
 
 // The most lanes of a slice that they have.
 [[nodiscard]] constexpr std::int64_t panel_lanes_of_eight_bits() {
-  int steps = 0;
+  std::int64_t steps = 0;
   for (const PanelExpandTile& tile : kPanelExpandTiles) {
-    steps = eight_bits_take(tile) ? std::max(steps, tile.steps) : steps;
+    steps = eight_bits_take(tile) ? std::max<std::int64_t>(steps, tile.steps) : steps;
   }
   return 16 * steps;
 }
