@@ -142,7 +142,7 @@ double real_h(const Problem& problem, const std::vector<float>& scales) {
   }
   constexpr double kSmall = 0x1p-8;
   double largest = 1;
-  double least = kSmall;
+  double least = 1;
   for (const float scale : scales) {
     const double size = std::abs(static_cast<double>(scale));
     largest = std::max(largest, size);
@@ -151,9 +151,11 @@ double real_h(const Problem& problem, const std::vector<float>& scales) {
   // Where all terms have one sign a sum over K grows by the root of K.
   const double roots =
       std::sqrt(static_cast<double>(std::max<std::int64_t>(problem.in_features, 1)));
-  const double most = std::max(1.0, std::min(0x1p10, kLargestFp16 / largest / roots));
+  const double enough = kSmall / least;
+  const double most =
+      std::max(std::min(1.0, enough), std::min(0x1p10, kLargestFp16 / largest / roots));
   constexpr double kDeviations = 16;
-  const double h = std::min({kSmall / least, most, kLargestFp16 / kDeviations / largest});
+  const double h = std::min({std::max(1.0, enough), most, kLargestFp16 / kDeviations / largest});
   return std::exp2(std::floor(std::log2(h)));
 }
 

@@ -534,6 +534,27 @@ TEST_CASE("an fp16 h with a large scale stays far below what fp16 holds") {
   }
 }
 
+TEST_CASE("an fp16 h with a large scale is finite where all terms of a long sum have one sign") {
+  Case spec = workload_case(4, 3);
+  spec.dtype = spec.intermediate = Dtype::kFp16;
+  spec.scale_at = ScaleAt::kShrink;
+  for (const std::int64_t features : {48, 4096, 262144}) {
+    spec.layer.in_features = spec.layer.x_stride = features;
+    for (const double scale : {1.0, 700.0, 4096.0}) {
+      CAPTURE(features);
+      CAPTURE(scale);
+      spec.adapters.scale = {-0.7, scale};
+      const FillSizes sizes = fill_sizes(problem_of(spec), Fill::kBounded, 1);
+      const double of_one_sign =
+          static_cast<double>(features) * static_cast<double>(sizes.a.factor) / 4;
+      CHECK(1.25 * scale * of_one_sign < 65504);
+      // Nor does the small scale make it subnormal.
+      const double usual = of_one_sign / std::sqrt(static_cast<double>(features));
+      CHECK(0.5 * usual > 0x1p-10);
+    }
+  }
+}
+
 namespace {
 
 // 64 rows of four adapters in turn, wide enough for every kind of row, lane and column.
