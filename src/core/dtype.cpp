@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
@@ -218,6 +219,12 @@ void decode(Dtype dtype, const void* in, std::span<float> out) {
       return decode_all<std::uint8_t>(in, out, [](auto code) { return widen<kE5m2Format>(code); });
   }
   throw std::logic_error("dtype outside the enumeration");
+}
+
+float rounded_to_bits(float value, int bits) {
+  int exponent = 0;
+  const float fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
 }
 
 }  // namespace lora_bench

@@ -30,6 +30,12 @@ struct EnumNames<Dtype> {
 [[nodiscard]] std::uint8_t e4m3_from_float(float value);
 [[nodiscard]] std::uint8_t e5m2_from_float(float value);
 
+// Significant bits of a normal number.
+constexpr int kBitsOfFp16 = 11;
+constexpr int kBitsOfBf16 = 8;
+// To so many significant bits, ties to even, whatever the exponent.
+[[nodiscard]] float rounded_to_bits(float value, int bits);
+
 [[nodiscard]] float float_from_bf16(std::uint16_t bits);
 [[nodiscard]] float float_from_fp16(std::uint16_t bits);
 [[nodiscard]] float float_from_e4m3(std::uint8_t bits);

@@ -34,7 +34,7 @@ class Comparer {
         expands_(has_expand(problem.op)),
         adds_(expands_ ? problem.add_inputs : problem.adds_to_h()),
         idle_leaves_before_(idle == Idle::kAsBefore || adds_),
-        exact_(tensors.fill == Fill::kExact),
+        exact_(is_exact(tensors.fill)),
         dtype_(output_dtype(problem)),
         element_bytes_(size_bytes(dtype_)),
         number_(number_of(dtype_)),

@@ -99,6 +99,15 @@ Evidence gather_evidence(const Problem& problem, const Tensors& tensors, const N
   return evidence;
 }
 
+std::vector<std::byte> without_subnormals(Dtype dtype, std::vector<std::byte> bytes) {
+  const unsigned fraction = dtype == Dtype::kE4m3 ? 0x07U : 0x03U;
+  for (std::byte& byte : bytes) {
+    const unsigned magnitude = std::to_integer<unsigned>(byte) & 0x7fU;
+    byte = magnitude <= fraction ? std::byte{0} : byte;
+  }
+  return bytes;
+}
+
 RowModel::RowModel(const Evidence& evidence, const WrongRow& row)
     : evidence_(evidence),
       problem_(oracle_problem(evidence.problem, evidence.tensors)),
@@ -291,6 +300,18 @@ bool within(const Evidence& evidence, double got, double least, double most) {
          got <= reference::round_to(evidence.number, most);
 }
 
+namespace {
+
+// Whether what is predicted of an element is what is right, so that it explains no error, however
+// far a bound reaches.
+bool predicts_right(const WrongRow& row, const Prediction& prediction, std::size_t column) {
+  const double expected = row.right.expected[column], bound = row.right.bound[column];
+  return prediction.least[column] == expected - bound &&
+         prediction.most[column] == expected + bound;
+}
+
+}  // namespace
+
 Agreement agrees(const Evidence& evidence, const WrongRow& row, const Prediction& prediction) {
   bool finite = false;
   for (std::size_t column = 0; column < row.got.size(); ++column) {
@@ -304,7 +325,8 @@ Agreement agrees(const Evidence& evidence, const WrongRow& row, const Prediction
     if (evidence.expand ? !either : !both) {
       continue;
     }
-    if (!within(evidence, row.got[column], prediction.least[column], prediction.most[column])) {
+    if (!within(evidence, row.got[column], prediction.least[column], prediction.most[column]) ||
+        (both && row.wrong[column] != 0 && predicts_right(row, prediction, column))) {
       return Agreement::kNo;
     }
     finite = finite || std::isfinite(row.got[column]);

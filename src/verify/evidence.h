@@ -54,6 +54,7 @@ class RowModel {
 
   void read_row(std::int64_t token);         // x and h of another row
   void read_x(std::vector<std::byte> rows);  // of each slice that has one, x_stride elements
+  [[nodiscard]] const std::vector<std::byte>& x() const { return x_; }
   // The scales of x, of each slice that has one, for every group of columns.
   void use_scales_of_x(std::vector<float> of_groups);
   // Numbers of x in another format.
@@ -94,6 +95,9 @@ class RowModel {
   std::vector<float> x_scale_;
   std::vector<float> changed_h_;
 };
+
+// Numbers of eight bits, 0 for each that is subnormal.
+[[nodiscard]] std::vector<std::byte> without_subnormals(Dtype dtype, std::vector<std::byte> bytes);
 
 // delta by column: what the right result adds (or, without add_inputs, is).
 [[nodiscard]] std::vector<double> delta_of(const Evidence& evidence, const WrongRow& row);

@@ -14,9 +14,9 @@ std::int64_t bytes_of(const reference::Rows& rows) {
                                    rows.tokens.size() * sizeof(std::int64_t));
 }
 
-// Of the exact fill only these are modelled: backends that differ in others share its values.
+// Of an exact fill only these are modelled: backends that differ in others share its values.
 reference::Arithmetic what_matters(Fill fill, const reference::Arithmetic& declared) {
-  if (fill != Fill::kExact) {
+  if (!is_exact(fill)) {
     return declared;
   }
   reference::Arithmetic modelled;

@@ -56,6 +56,14 @@ constexpr XScaleMisreading kXScaleMisreadings[] = {
        const auto place = std::find(order.begin(), order.end(), at.token) - order.begin();
        return scales.of(at.first + place, at.group);
      }},
+    {"rounded to the 11 bits of fp16",
+     [](const ScalesOfX& scales, const GroupOfRow& at) {
+       return rounded_to_bits(own(scales, at), kBitsOfFp16);
+     }},
+    {"rounded to the 8 bits of bf16",
+     [](const ScalesOfX& scales, const GroupOfRow& at) {
+       return rounded_to_bits(own(scales, at), kBitsOfBf16);
+     }},
 };
 
 bool explained_by(const Evidence& evidence, const XScaleMisreading& misreading) {
@@ -94,10 +102,15 @@ std::string test_x_misread(const Evidence& evidence) {
   }
   const Dtype stored = evidence.problem.dtype[Role::kX];
   const Dtype other = stored == Dtype::kE4m3 ? Dtype::kE5m2 : Dtype::kE4m3;
-  const bool fits = explains(evidence, [&](RowModel& model) {
-    model.read_x_as(other == Dtype::kE4m3 ? reference::Number::kE4m3 : reference::Number::kE5m2);
-  });
-  return fits ? fmt::format("x in {} is read as {}", name(stored), name(other)) : "";
+  if (explains(evidence, [&](RowModel& model) {
+        model.read_x_as(other == Dtype::kE4m3 ? reference::Number::kE4m3
+                                              : reference::Number::kE5m2);
+      })) {
+    return fmt::format("x in {} is read as {}", name(stored), name(other));
+  }
+  const bool flushed = explains(
+      evidence, [&](RowModel& model) { model.read_x(without_subnormals(stored, model.x())); });
+  return flushed ? fmt::format("subnormal numbers of x in {} are taken as 0", name(stored)) : "";
 }
 
 }  // namespace lora_bench

@@ -33,6 +33,10 @@ float scale_of_x_as_used(float scale, Fault fault) {
       return scale * scale;
     case Fault::kXScaleInverted:
       return 1 / scale;
+    case Fault::kXScaleRoundedToFp16:
+      return rounded_to_bits(scale, kBitsOfFp16);
+    case Fault::kXScaleRoundedToBf16:
+      return rounded_to_bits(scale, kBitsOfBf16);
     default:
       return scale;
   }
@@ -75,9 +79,16 @@ std::vector<FaultEntry> activation_faults() {
                 "a group of columns of x has the scale of the next"),
       of_scales(Fault::kXScaleByPlaceInPlan, "x-scale-by-place-in-plan",
                 "the scales of x are read as if they lay in the order of the plan"),
+      of_scales(Fault::kXScaleRoundedToFp16, "x-scale-rounded-to-fp16",
+                "the scales of x are rounded to the 11 bits of fp16"),
+      of_scales(Fault::kXScaleRoundedToBf16, "x-scale-rounded-to-bf16",
+                "the scales of x are rounded to the 8 bits of bf16"),
       {Fault::kXEightBitsExchanged,
        {"x-eight-bits-exchanged", "of x e5m2 is read as e4m3, and e4m3 as e5m2", "x-misread",
         "design"}},
+      {Fault::kXEightBitsFlushSubnormals,
+       {"x-eight-bits-flush-subnormals", "subnormal numbers of an x of eight bits are taken as 0",
+        "x-misread", "design"}},
   };
 }
 

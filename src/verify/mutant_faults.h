@@ -179,6 +179,8 @@ enum class Fault : std::uint8_t {
   kWeightScaleOfNeighbour,
   kWeightBlockTransposed,
   kWeightScaleOfTileStart,
+  kWeightScaleRoundedToFp16,
+  kWeightScaleRoundedToBf16,
   kEightBitsExchanged,
   kEightBitsFlushSubnormals,
   // An x of eight bits and its scales.
@@ -189,7 +191,10 @@ enum class Fault : std::uint8_t {
   kXScaleOfFirstRow,
   kXScaleOfNextGroup,
   kXScaleByPlaceInPlan,
+  kXScaleRoundedToFp16,
+  kXScaleRoundedToBf16,
   kXEightBitsExchanged,
+  kXEightBitsFlushSubnormals,
   // Errors that a loose declaration of narrow partial sums would hide.
   kLooseRow,
   kLooseDelta,

@@ -93,10 +93,10 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64
       launch.is(Fault::kXColumnsTakenDense) ? 1 : problem.layout.x_column_stride;
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kX), x,
                                       row * x_stride, summed_elements(launch), column_stride);
+  read_numbers_as(problem, Role::kX, values, launch.fault);
   scale_x(problem, launch.operands, row, launch.fault, values);
   for (float& value : values) {
     value = x_as_read(problem.dtype[Role::kX], value, launch.row, launch.fault);
-    value = launch.is(Fault::kTf32Operands) ? cut_to_tf32(value) : value;
   }
   return values;
 }
@@ -110,12 +110,9 @@ std::vector<float> lane_of_a(const Launch& launch, const Lane& at) {
       decoded(dtype_read(problem, launch.fault, Role::kA),
               launch.operands.a[static_cast<std::size_t>(at.slice)],
               problem.a_at(at.slice, slot, rank, at.lane), summed_elements(launch));
-  read_weights_as(problem, Role::kA, values, launch.fault);
+  read_numbers_as(problem, Role::kA, values, launch.fault);
   scale_rows(problem, launch.operands, {Role::kA, at.slice, slot, at.lane}, std::ssize(values),
              launch.fault, values);
-  if (launch.is(Fault::kTf32Operands)) {
-    std::transform(values.begin(), values.end(), values.begin(), cut_to_tf32);
-  }
   return values;
 }
 
@@ -226,7 +223,7 @@ std::vector<float> columns_of_b(const Launch& launch, const RowTask& task, std::
   const std::int64_t first = stacked ? problem.b_at(slice, slot, 0) : slot * elements;
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kB),
                                       launch.operands.b[weights], first, elements);
-  read_weights_as(problem, Role::kB, values, launch.fault);
+  read_numbers_as(problem, Role::kB, values, launch.fault);
   scale_rows(problem, launch.operands, {Role::kB, static_cast<std::int64_t>(weights), slot, 0},
              pitch, launch.fault, values);
   return values;

@@ -149,18 +149,24 @@ Dtype dtype_read(const Problem& problem, Fault fault, Role role) {
   return fault == Fault::kWeightsTakenForX && same_size && !of_x ? of_rows : stored;
 }
 
-void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault) {
-  const bool saturates = fault == Fault::kWeightsSaturateAt448;
-  const bool flushes = (fault == Fault::kWeightsFlushFp16Subnormals ||
-                        (fault == Fault::kAFlushesFp16Subnormals && weights == Role::kA)) &&
-                       problem.dtype[weights] == Dtype::kFp16;
+void read_numbers_as(const Problem& problem, Role role, std::span<float> values, Fault fault) {
+  if (fault == Fault::kTf32Operands && role != Role::kB) {
+    std::transform(values.begin(), values.end(), values.begin(), cut_to_tf32);
+    return;
+  }
+  const bool of_x = role == Role::kX;
+  const bool saturates = fault == Fault::kWeightsSaturateAt448 && !of_x;
+  const bool flushes = ((fault == Fault::kWeightsFlushFp16Subnormals && !of_x) ||
+                        (fault == Fault::kAFlushesFp16Subnormals && role == Role::kA)) &&
+                       problem.dtype[role] == Dtype::kFp16;
   const bool flushes_eight =
-      fault == Fault::kEightBitsFlushSubnormals && problem.has_scaled_weights();
+      fault == (of_x ? Fault::kXEightBitsFlushSubnormals : Fault::kEightBitsFlushSubnormals) &&
+      problem.has_scales(role);
   if (!saturates && !flushes && !flushes_eight) {
     return;
   }
   // That of e5m2 is that of fp16.
-  const bool e4m3 = problem.dtype[weights] == Dtype::kE4m3;
+  const bool e4m3 = problem.dtype[role] == Dtype::kE4m3;
   const float least_normal = e4m3 ? kLeastNormalE4m3 : kLeastNormalFp16;
   for (float& value : values) {
     if (saturates) {

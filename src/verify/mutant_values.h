@@ -54,7 +54,8 @@ class MutantMemory {
 [[nodiscard]] float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault);
 // In which dtype A or B is read.
 [[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
-void read_weights_as(const Problem& problem, Role weights, std::span<float> values, Fault fault);
+// What becomes of numbers of x, A or B before any scale.
+void read_numbers_as(const Problem& problem, Role role, std::span<float> values, Fault fault);
 // A lane of A or an output of B of one slot.
 struct WeightsPlace {
   Role weights = Role::kA;

@@ -32,6 +32,10 @@ float scale_as_used(float scale, Fault fault) {
       return scale * scale;
     case Fault::kWeightScaleInverted:
       return 1 / scale;
+    case Fault::kWeightScaleRoundedToFp16:
+      return rounded_to_bits(scale, kBitsOfFp16);
+    case Fault::kWeightScaleRoundedToBf16:
+      return rounded_to_bits(scale, kBitsOfBf16);
     default:
       return scale;
   }
@@ -86,6 +90,10 @@ std::vector<FaultEntry> weight_faults() {
                 "rows and columns of a block of scales are taken for each other"),
       of_scales(Fault::kWeightScaleOfTileStart, "weight-scale-of-tile-start",
                 "a tile of K of two blocks has the scale of the first", "vLLM's lora_shrink_fp8"),
+      of_scales(Fault::kWeightScaleRoundedToFp16, "weight-scale-rounded-to-fp16",
+                "the scales of A and B are rounded to the 11 bits of fp16"),
+      of_scales(Fault::kWeightScaleRoundedToBf16, "weight-scale-rounded-to-bf16",
+                "the scales of A and B are rounded to the 8 bits of bf16"),
       {Fault::kEightBitsExchanged,
        {"eight-bits-exchanged", "e5m2 is read as e4m3, and e4m3 as e5m2", "weights-misread",
         "vLLM's lora_shrink_fp8"}},

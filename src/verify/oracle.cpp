@@ -121,7 +121,7 @@ reference::Rows evaluate_rows(const Problem& problem, const Tensors& tensors,
                               const reference::Arithmetic& arithmetic,
                               std::span<const std::int64_t> rows, std::int64_t threads) {
   const reference::Rounding rounding =
-      tensors.fill == Fill::kExact ? reference::Rounding::kModelled : reference::Rounding::kBounded;
+      is_exact(tensors.fill) ? reference::Rounding::kModelled : reference::Rounding::kBounded;
   return reference::evaluate(oracle_problem(problem, tensors), arithmetic, rows, rounding, threads);
 }
 

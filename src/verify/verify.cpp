@@ -22,6 +22,7 @@ constexpr std::int64_t kRowsOfShiftedLaunch = 32;
 constexpr std::int64_t kRowsOfRelations = 64;
 // Eight of each kind (see workload/uneven.h).
 constexpr std::int64_t kRowsOfUneven = 128;
+constexpr std::int64_t kRowsOfFine = 64;
 
 struct MemoryFault {
   std::string what;  // "" = none
@@ -202,8 +203,11 @@ bool Proof::check_fill(Level level, Fill fill) {
   const bool uneven = is_uneven(fill);
   const bool left_out = (level == Level::kExact && options_.without == Part::kExact) ||
                         (level == Level::kBounded && options_.without == Part::kBounded) ||
-                        (uneven && options_.without == Part::kUneven);
-  const std::int64_t rows = uneven ? std::min(options_.max_rows, kRowsOfUneven) : options_.max_rows;
+                        (uneven && options_.without == Part::kUneven) ||
+                        (is_fine(fill) && options_.without == Part::kFine);
+  const std::int64_t rows = uneven          ? std::min(options_.max_rows, kRowsOfUneven)
+                            : is_fine(fill) ? std::min(options_.max_rows, kRowsOfFine)
+                                            : options_.max_rows;
   if (!left_out && !check_launch(level, *tensors, Alignment::kBoundary, rows)) {
     return false;
   }
@@ -288,9 +292,13 @@ Verdict Proof::run() {
   const auto checked =
       static_cast<double>(sample_rows(problem_, options_.max_rows, options_.seed).size());
   verdict_.rows_checked = problem_.tokens == 0 ? 1 : checked / static_cast<double>(problem_.tokens);
-  if (!check_fill(Level::kExact, Fill::kExact) || !check_fill(Level::kBounded, Fill::kBounded) ||
-      !check_fill(Level::kBounded, uneven_for(numerics_.partial))) {
-    return verdict_;
+  std::vector<Fill> fills = fine_fills(problem_);
+  fills.insert(fills.begin(), Fill::kExact);
+  fills.insert(fills.end(), {Fill::kBounded, uneven_for(numerics_.partial)});
+  for (const Fill fill : fills) {
+    if (!check_fill(is_exact(fill) ? Level::kExact : Level::kBounded, fill)) {
+      return verdict_;
+    }
   }
   if (coarse_ && !check_one_sign()) {
     return verdict_;

@@ -57,12 +57,21 @@ struct Verdict {
 };
 
 // Parts of the proof that can be left out, to learn whether anything else would catch a fault.
-// kBounded is both fills of that level, kUneven the second alone.
-enum class Part : std::uint8_t { kNone, kExact, kShifted, kBounded, kUneven, kRelations, kMemory };
+// kExact and kBounded are all fills of their levels, kFine and kUneven some of them.
+enum class Part : std::uint8_t {
+  kNone,
+  kExact,
+  kFine,
+  kShifted,
+  kBounded,
+  kUneven,
+  kRelations,
+  kMemory
+};
 template <>
 struct EnumNames<Part> {
-  static constexpr std::array<std::string_view, 8> kNames{
-      "", "exact", "shifted", "bounded", "uneven", "relations", "memory", ""};
+  static constexpr std::array<std::string_view, 9> kNames{
+      "", "exact", "fine", "shifted", "bounded", "uneven", "relations", "memory", ""};
 };
 
 struct VerifyOptions {

@@ -121,20 +121,55 @@ void size_expand(const Problem& problem, FillSizes& sizes) {
   sizes.bias = {whole(delta / step, 127), factor};
 }
 
-FillSizes exact_sizes(const Problem& problem) {
-  // Neighbouring slots differ, none is 1, and none enlarges a sum.
+// Neighbouring slots differ, none is 1, and none enlarges a sum.
+std::vector<float> exact_scales(const Problem& problem) {
   constexpr std::array<float, 4> kScales{0.5F, -0.25F, 0.125F, -0.5F};
-  FillSizes sizes;
+  std::vector<float> scales;
   for (std::size_t slot = 0; slot < static_cast<std::size_t>(problem.slots); ++slot) {
-    sizes.scale.push_back(kScales[slot % kScales.size()]);
+    scales.push_back(kScales[slot % kScales.size()]);
   }
+  return scales;
+}
+
+// Of numbers of one bit, so few of which are not 0 that a sum over K leaves the scales of its terms
+// their bits, and so does one over the rank. Each lane is of some column, each feature of some row.
+FillSizes fine_sizes(const Problem& problem) {
+  constexpr double kMostLanes = 64;
+  constexpr double kSteps = 1 << kFineScaleBits;  // of a scale
+  const double rank = largest_rank(problem);
+  const double lanes = std::min(rank, kMostLanes);
+  // The mean of the magnitudes of h, with six deviations of their sum.
+  const double of_lanes = 0.8 * lanes + 6 * std::sqrt(lanes);
+  const double h = std::min(kLargestSum / 2 / kSteps / of_lanes, std::sqrt(kLargestSum / kSteps));
+  const auto k = static_cast<double>(problem.in_features);
+  FillSizes sizes;
+  sizes.scale = exact_scales(problem);
+  sizes.a.integers = 1;
+  sizes.x = {1, 1, std::max<std::int64_t>(1, std::llround(std::ceil(k / (h * h))))};
+  sizes.h.integers = whole(h, largest_integer(Dtype::kBf16));
+  for (const float scale : sizes.scale) {
+    sizes.b.push_back({1, static_cast<float>(1 / applied_scale(problem, scale)),
+                       std::llround(std::ceil(rank / kMostLanes))});
+  }
+  // y0 and the bias are smaller than the delta: what a narrower scale takes from that is to show.
+  const double terms = has_shrink(problem.op) ? std::min(k, h * h) : h * h / 3;
+  const double delta = std::sqrt(lanes * terms) / 2;
+  const double step = std::exp2(std::ceil(std::log2(delta / 255)));
+  sizes.y = sizes.bias = {whole(delta / step, 127), static_cast<float>(step)};
+  return sizes;
+}
+
+FillSizes exact_sizes(const Problem& problem) {
+  FillSizes sizes;
+  sizes.scale = exact_scales(problem);
   size_shrink(problem, sizes);
   size_expand(problem, sizes);
   return sizes;
 }
 
-// About what h is before the scale: 1, or less where fp16 has to hold it with a large scale, or
-// more where it would fall below fp16's normal range with a small one.
+// About what h is before the scale: 1, or less where fp16 has to hold it with a large scale, also
+// where all terms of a long sum have one sign, or more where it would fall below fp16's normal
+// range with a small one.
 double real_h(const Problem& problem, const std::vector<float>& scales) {
   if (!has_shrink(problem.op) || problem.dtype[Role::kH] != Dtype::kFp16 ||
       problem.scale_at != ScaleAt::kShrink) {
@@ -223,6 +258,10 @@ FillSizes fill_sizes(const Problem& problem, Fill fill, std::uint64_t seed) {
   switch (fill) {
     case Fill::kExact:
       return exact_sizes(problem);
+    case Fill::kFineX:
+    case Fill::kFineA:
+    case Fill::kFineB:
+      return fine_sizes(problem);
     case Fill::kBounded:
     case Fill::kUneven:
     case Fill::kUnevenNarrow:

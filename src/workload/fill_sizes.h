@@ -8,10 +8,11 @@
 namespace lora_bench {
 
 // How an element follows from its random bits: uniform in (-1, 1), or one of +-{1 .. integers}
-// when `integers` is not 0; times `factor`.
+// when `integers` is not 0, and of integers only one in so many is not 0; times `factor`.
 struct ElementLaw {
   std::int64_t integers = 0;
   float factor = 1;
+  std::int64_t one_in = 1;
 };
 
 // Of A and B of eight bits what their numbers times their scales are.

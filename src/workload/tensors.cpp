@@ -37,7 +37,11 @@ float real_element(std::uint64_t bits) {
   return (static_cast<float>(step) + 0.5F) * 0x1p-23F;
 }
 
-float integer_element(std::uint64_t bits, std::uint64_t largest) {
+float integer_element(std::uint64_t bits, const ElementLaw& law) {
+  const auto largest = static_cast<std::uint64_t>(law.integers);
+  if ((bits & 0xffffffffU) / 2 % static_cast<std::uint64_t>(law.one_in) != 0) {
+    return 0;
+  }
   const auto magnitude = static_cast<std::int32_t>(1 + (((bits >> 32) * largest) >> 32));
   return static_cast<float>((bits & 1U) != 0 ? -magnitude : magnitude);
 }
@@ -51,9 +55,8 @@ void draw_row(const RowRecipe& recipe, const RandomStream& random, std::uint64_t
       out[i] = real_element(random.bits(first_index + i)) * factor;
     }
   } else {
-    const auto largest = static_cast<std::uint64_t>(recipe.law.integers);
     for (std::size_t i = 0; i < drawn; ++i) {
-      out[i] = integer_element(random.bits(first_index + i), largest) * factor;
+      out[i] = integer_element(random.bits(first_index + i), recipe.law) * factor;
     }
   }
   if (recipe.bend) {
@@ -350,6 +353,20 @@ auto& tensor_in(Of& tensors, const Operand& operand) {
 }
 
 }  // namespace
+
+std::vector<Fill> fine_fills(const Problem& problem) {
+  std::vector<Fill> fills;
+  if (problem.has_scaled_x()) {
+    fills.push_back(Fill::kFineX);
+  }
+  if (problem.has_scaled_weights() && has_shrink(problem.op)) {
+    fills.push_back(Fill::kFineA);
+  }
+  if (problem.has_scaled_weights() && has_expand(problem.op)) {
+    fills.push_back(Fill::kFineB);
+  }
+  return fills;
+}
 
 HostTensor& Tensors::of(const Operand& operand) { return tensor_in(*this, operand); }
 

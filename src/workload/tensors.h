@@ -12,6 +12,9 @@ namespace lora_bench {
 enum class Fill : std::uint8_t {
   kExact,    // dense signed integers (times a power of two): any order of summation gives the same
              // bits
+  kFineX,    // kExact of so few and small numbers that the scales of an x of eight bits can have
+  kFineA,    // a bit more than fp16 holds; the same of those of A, and of those of B. All other
+  kFineB,    // scales are one power of two
   kBounded,  // reals of full mantissa, sized so that the delta is not hidden by y0
   kUneven,   // kBounded as activations and trained weights are: zeros, -0, rows and lanes far apart
              // in size, outliers, rows that repeat each other; see workload/uneven.h
@@ -22,6 +25,19 @@ enum class Fill : std::uint8_t {
 [[nodiscard]] constexpr bool is_uneven(Fill fill) {
   return fill == Fill::kUneven || fill == Fill::kUnevenNarrow;
 }
+[[nodiscard]] constexpr bool is_fine(Fill fill) {
+  return fill == Fill::kFineX || fill == Fill::kFineA || fill == Fill::kFineB;
+}
+// Whether all sums of a fill are exact in any order.
+[[nodiscard]] constexpr bool is_exact(Fill fill) { return fill == Fill::kExact || is_fine(fill); }
+// Whether it is the scales of this operand, or the operand that these scales are of, that are fine.
+[[nodiscard]] constexpr bool is_fine_of(Fill fill, Role role) {
+  return (fill == Fill::kFineX && (role == Role::kX || role == Role::kXScale)) ||
+         (fill == Fill::kFineA && (role == Role::kA || role == Role::kAScale)) ||
+         (fill == Fill::kFineB && (role == Role::kB || role == Role::kBScale));
+}
+// The fine fills of the scales that a step has.
+[[nodiscard]] std::vector<Fill> fine_fills(const Problem& problem);
 
 // Bytes of which every dtype is a number: about 12 in fp32 and bf16, 2.6 in fp16.
 constexpr std::byte kNumberByte{0x41};
@@ -41,7 +57,7 @@ struct Tensors {
   Fill fill = Fill::kExact;
   HostTensor x, h, y, x_scale;
   std::vector<HostTensor> a, b, bias, a_scale, b_scale;
-  std::vector<float> scale;  // [slots]; powers of two that differ from 1 for kExact
+  std::vector<float> scale;  // [slots]; powers of two that differ from 1 where it is exact
   std::byte gap{0xFF};       // every byte that a layout leaves between elements: NaN, or a number
   std::byte scratch{0xFF};   // every byte of an h that is not given and of the workspace before a
                              // launch: NaN, or numbers in an uneven fill

@@ -1,6 +1,7 @@
 #include "workload/weight_scales.h"
 
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "core/bytes.h"
@@ -45,6 +46,13 @@ float exact_scale(const ScalePlace& at) {
                      (at.weights == Role::kB ? 1 : 0));
 }
 
+// Of a fine fill: an odd number of so many bits, below 1.
+float fine_scale(const RandomStream& random, std::int64_t index) {
+  constexpr std::uint64_t kHalf = 1U << (kFineScaleBits - 1);
+  const std::uint64_t even = kHalf + random.bits(static_cast<std::uint64_t>(index)) % kHalf / 2 * 2;
+  return std::ldexp(static_cast<float>(even + 1), -kFineScaleBits);
+}
+
 // Of another fill: of full mantissa, in (0.75, 1.25].
 float drawn_scale(const RandomStream& random, std::int64_t index) {
   const auto unit = static_cast<float>(random.bits(static_cast<std::uint64_t>(index)) >> 40);
@@ -62,11 +70,11 @@ HostTensor stored(const Operand& operand, const std::vector<float>& values) {
 
 ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill, Role weights,
                       std::int64_t slot) {
-  if (fill != Fill::kExact) {
+  if (!is_exact(fill)) {
     return {0, largest_stored(problem, fill, weights)};
   }
   const ElementLaw& law = weights == Role::kA ? sizes.a : sizes.b[static_cast<std::size_t>(slot)];
-  return {law.integers, stored_unit(problem, weights, slot)};
+  return {law.integers, stored_unit(problem, weights, slot), law.one_in};
 }
 
 HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill,
@@ -88,9 +96,12 @@ HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill
       continue;
     }
     const float factor = of_a ? sizes.a.factor : sizes.b[static_cast<std::size_t>(slot)].factor;
-    if (fill == Fill::kExact) {
-      values[index] = exact_scale({weights, operand.slice, slot, down, across}) * factor /
-                      stored_unit(problem, weights, slot);
+    if (is_exact(fill)) {
+      const float scale = fill == Fill::kExact
+                              ? exact_scale({weights, operand.slice, slot, down, across})
+                          : is_fine_of(fill, weights) ? fine_scale(random, place)
+                                                      : kPlainScale;
+      values[index] = scale * factor / stored_unit(problem, weights, slot);
     } else {
       values[index] = factor / largest_stored(problem, fill, weights) * drawn_scale(random, place);
     }
@@ -100,8 +111,9 @@ HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill
 
 ElementLaw stored_law_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
                            std::int64_t x_row) {
-  return fill == Fill::kExact ? ElementLaw{sizes.x.integers, stored_unit_of_x(problem, x_row)}
-                              : ElementLaw{0, largest_stored(problem, fill, Role::kX)};
+  return is_exact(fill)
+             ? ElementLaw{sizes.x.integers, stored_unit_of_x(problem, x_row), sizes.x.one_in}
+             : ElementLaw{0, largest_stored(problem, fill, Role::kX)};
 }
 
 HostTensor draw_scales_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
@@ -119,11 +131,14 @@ HostTensor draw_scales_of_x(const Problem& problem, const FillSizes& sizes, Fill
       continue;
     }
     float& value = values[static_cast<std::size_t>(index)];
-    if (fill == Fill::kExact) {
+    if (is_exact(fill)) {
       // The rows of a slice's x begin with another scale than those of the slice before.
       const std::int64_t x_row = scales.by_token ? row : row * problem.tokens;
-      value = exact_scale(row - first + row / scales.rows + 2 * across) * sizes.x.factor /
-              stored_unit_of_x(problem, x_row);
+      const float scale = fill == Fill::kExact
+                              ? exact_scale(row - first + row / scales.rows + 2 * across)
+                          : fill == Fill::kFineX ? fine_scale(random, index)
+                                                 : kPlainScale;
+      value = scale * sizes.x.factor / stored_unit_of_x(problem, x_row);
     } else {
       value = sizes.x.factor / largest_stored(problem, fill, Role::kX) *
               drawn_scale(random, (first + of_numbers) * scales.across + across);

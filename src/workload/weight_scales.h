@@ -13,12 +13,16 @@ namespace lora_bench {
 // in a bounded one and of the size of 1 else; what makes them as large as the other operands need
 // them stands in the scales. These are powers of two in an exact fill, another one for each
 // neighbouring slot, slice and block, so that any that is taken for another shows; else reals of
-// full mantissa.
+// full mantissa. A fine fill has scales of 12 bits for one operand, odd ones, which fp16 and what
+// is narrower round, and one power of two for the others.
 
 // The largest of an exact fill over the least, of which none is 1.
 constexpr double kExactScaleSpread = 8;
 constexpr double kLargestExactScale = 4;
 constexpr double kMeanExactScale = 2.5;
+// Of the odd integers that fine scales are, over 2^bits; and what other scales are there.
+constexpr int kFineScaleBits = 12;
+constexpr float kPlainScale = 2;
 // The largest of another fill, over what weights without scales are times.
 constexpr double kLargestDrawnScale = 1.25;
 
