@@ -32,7 +32,7 @@ enum {
 };
 /* dtypes */
 enum { LORA_BENCH_FP32 = 0, LORA_BENCH_BF16 = 1, LORA_BENCH_FP16 = 2 };
-/* ... of x, A and B alone, with scales: OCP e4m3 (no infinity, largest 448) and e5m2 */
+/* ... of x, A, B and a given h alone, with scales: OCP e4m3 (no infinity, largest 448) and e5m2 */
 enum { LORA_BENCH_E4M3 = 3, LORA_BENCH_E5M2 = 4 };
 /* lora_bench_problem.scale_at: where the scale of an adapter is multiplied in */
 enum { LORA_BENCH_SCALE_AT_SHRINK = 0, LORA_BENCH_SCALE_AT_EXPAND = 1 };
@@ -67,6 +67,8 @@ enum {
                                                   * it */
   LORA_BENCH_TAKES_SCALED_WEIGHTS = 1 << 9,      /* A and B of eight bits: lora_bench_problem.weights_scale */
   LORA_BENCH_TAKES_SCALED_ACTIVATIONS = 1 << 10, /* x of eight bits: lora_bench_problem.x_scale_rows */
+  LORA_BENCH_TAKES_SCALED_H = 1 << 11,           /* op expand with an h of eight bits:
+                                                  * lora_bench_problem.h_scale_rows */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
                                                   * above a rank that is not 0, and is given steps
                                                   * alone where these are zero. Adapters of rank 0
@@ -170,6 +172,13 @@ typedef struct lora_bench_problem {
   int64_t x_scale_columns;  /* scales in each row: ceil(in_features / x_group), or 1 */
   int64_t x_group;          /* element k of a row of x has scale k / x_group of its row; 0: all have
                              * one */
+
+  /* What follows was appended later, and is 0 for a library that does not name
+   * LORA_BENCH_TAKES_SCALED_H, and where h has no scales. */
+  int64_t h_scale_rows;     /* rows of each slice of lora_bench_operands.h_scale: `tokens`, or 1: all
+                             * have one */
+  int64_t h_scale_columns;  /* scales in each row: ceil(max_rank / h_group), or 1 */
+  int64_t h_group;          /* lane l of a row of h has scale l / h_group of its row; 0: all have one */
 } lora_bench_problem;
 
 /* Shapes are those of operands that lie apart and without gaps; see `placing` for others.
@@ -208,6 +217,10 @@ typedef struct lora_bench_operands {
    * own_inputs such an array for each slice, one behind the other; NULL without. Those of a row
    * without an adapter are NaN. */
   const void* x_scale;
+  /* Of an h of eight bits: [slices, h_scale_rows, h_scale_columns] of fp32, without gaps wherever h
+   * lies: every slice has scales of its own. NULL without. Those of a row without an adapter, and of
+   * no lane below its rank, are NaN. */
+  const void* h_scale;
 } lora_bench_operands;
 
 /* What you promise about your arithmetic. The error bound that a result must meet and the relations
@@ -216,7 +229,8 @@ typedef struct lora_bench_operands {
 typedef struct lora_bench_numerics {
   uint32_t struct_size;
   int32_t partial;         /* dtype in which partial sums are stored [fp32] */
-  int32_t intermediate;    /* dtype in which you keep h between the halves [the problem's] */
+  int32_t intermediate;    /* dtype in which you keep h between the halves [the problem's; fp32
+                            * beside a given h of eight bits] */
   int32_t rounds_delta;    /* 1: delta is rounded to y_dtype before it is added to y [0] */
   int32_t deterministic;   /* 1: twice the same call gives the same bits [1] */
   int32_t batch_invariant; /* 1: a row's bits do not depend on the rows around it [1] */

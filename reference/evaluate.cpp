@@ -55,10 +55,12 @@ struct ScaledHidden {
   Buffer lowest_bits;    // [rows], kModelled
 };
 
-// Roundings between h and y: the declared depth, each product, the scale of a number of B, that of
-// the adapter if it is applied here.
+// Roundings between h and y: the declared depth, each product, the scales of a number of B and of a
+// given h, that of the adapter if it is applied here.
 double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
-  const int others = 1 + (problem.b_scale.empty() ? 0 : 1) + (problem.scale_at_shrink ? 0 : 1);
+  const int others = 1 + (problem.b_scale.empty() ? 0 : 1) +
+                     (problem.h_scale.scales == nullptr ? 0 : 1) +
+                     (problem.scale_at_shrink ? 0 : 1);
   return gamma(static_cast<double>(arithmetic.expand_depth + others), arithmetic.unit_roundoff);
 }
 

@@ -18,14 +18,23 @@ struct Inputs {
   Buffer lowest_bits;       // [rows], kModelled
 };
 
-// Element k of a row of x, counted over all slices that have one, times its scale.
-void multiply_by_scales_of_x(const Problem& problem, std::int64_t row, double* x) {
-  const std::int64_t k = problem.in_features;
-  const std::int64_t of_group = problem.x_group == 0 ? k : problem.x_group;
-  const std::int64_t groups = k == 0 ? 0 : (k - 1) / of_group + 1;
-  const std::int64_t row_of_scales = problem.one_x_scale ? row / problem.tokens : row;
-  for (std::int64_t column = 0; column < k; ++column) {
-    x[column] *= static_cast<double>(problem.x_scale[row_of_scales * groups + column / of_group]);
+// A row of x or h, as it is counted over all slices that have one, and how many columns it has.
+struct RowPlace {
+  std::int64_t row = 0, columns = 0;
+};
+
+// Its first `count` numbers times their scales, where there are any.
+void multiply_by_scales_of_row(const Problem& problem, const RowScales& scales, RowPlace at,
+                               std::int64_t count, double* numbers) {
+  if (scales.scales == nullptr) {
+    return;
+  }
+  const std::int64_t of_group = scales.group == 0 ? at.columns : scales.group;
+  const std::int64_t groups = at.columns == 0 ? 0 : (at.columns - 1) / of_group + 1;
+  const std::int64_t row_of_scales = scales.one ? at.row / problem.tokens : at.row;
+  for (std::int64_t column = 0; column < count; ++column) {
+    numbers[column] *=
+        static_cast<double>(scales.scales[row_of_scales * groups + column / of_group]);
   }
 }
 
@@ -41,9 +50,7 @@ Inputs read_inputs(const Problem& problem, const Part& part, std::int64_t slice,
     double* const x = inputs.value.data() + row * k;
     const std::int64_t row_of_x = first_row + part.tokens[at(row)];
     read(problem.numbers.x, problem.x, row_of_x * problem.x_stride, k, x);
-    if (problem.x_scale != nullptr) {
-      multiply_by_scales_of_x(problem, row_of_x, x);
-    }
+    multiply_by_scales_of_row(problem, problem.x_scale, {row_of_x, k}, k, x);
     std::transform(x, x + k, inputs.magnitude.data() + row * k,
                    [least](double v) { return v == 0 ? 0 : std::max(std::fabs(v), least); });
     inputs.lowest_bits[at(row)] = rounding == Rounding::kModelled ? lowest_bit(x, k) : 0;
@@ -153,7 +160,7 @@ double sum_error(const Problem& problem, const Arithmetic& arithmetic, const Siz
   // Products of narrow numbers are exact in fp32; those of fp32 numbers are rounded once. Numbers
   // with a scale are multiplied by it before or after, which may be rounded too.
   const bool wide = problem.numbers.x == Number::kFp32 || problem.numbers.a == Number::kFp32;
-  const int of_x = problem.x_scale != nullptr ? 1 : 0;
+  const int of_x = problem.x_scale.scales != nullptr ? 1 : 0;
   const int product = of_x + (!problem.a_scale.empty() ? 2 : wide ? 1 : 0);
   double error =
       share(gamma(static_cast<double>(arithmetic.shrink_depth + product), arithmetic.unit_roundoff),
@@ -288,8 +295,10 @@ std::vector<Hidden> given_hidden(const Problem& problem, const Part& part) {
     for (std::int64_t row = 0; row < part.count(); ++row) {
       const std::int64_t row_of_h =
           static_cast<std::int64_t>(slice) * problem.tokens + part.tokens[at(row)];
-      read(problem.numbers.h, problem.h, row_of_h * problem.max_rank, part.rank,
-           hidden[slice].value.data() + row * part.rank);
+      double* const lanes = hidden[slice].value.data() + row * part.rank;
+      read(problem.numbers.h, problem.h, row_of_h * problem.max_rank, part.rank, lanes);
+      multiply_by_scales_of_row(problem, problem.h_scale, {row_of_h, problem.max_rank}, part.rank,
+                                lanes);
     }
   }
   return hidden;

@@ -27,6 +27,14 @@ struct Numbers {
   return {number, number, number, number, number, number};
 }
 
+// Of each row, or once for all rows, a scale for every so many columns, 0: of all; none where the
+// address is null.
+struct RowScales {
+  const float* scales = nullptr;
+  bool one = false;
+  std::int64_t group = 0;
+};
+
 struct Problem {
   bool shrink = true;  // h = x A^T; else h is given
   bool expand = true;  // y (+)= h B^T (+ bias); else h is the result
@@ -52,12 +60,9 @@ struct Problem {
   // Of an A that is the columns of a wider one from `first_of_a` on, so many of which the scales
   // are; 0: in_features.
   std::int64_t first_of_a = 0, columns_of_scaled_a = 0;
-  // Of an x that is numbers times a scale, else null: of each row, or once for all rows of an x, a
-  // scale for every so many columns, 0: of all. With own_inputs those of the slices follow each
-  // other.
-  const float* x_scale = nullptr;
-  bool one_x_scale = false;
-  std::int64_t x_group = 0;
+  // Of an x, or an h that is given, of numbers times a scale. Those of slices that have an x of
+  // their own, or of h, follow each other.
+  RowScales x_scale, h_scale;
   const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
   const void* y = nullptr;  // [tokens, y_stride] before the op
 };

@@ -31,15 +31,15 @@ struct RowScales {
   }
 };
 
-// The scales of a row of x likewise; of another x nothing is passed to the kernel.
+// The scales of a row of x or h likewise; of others nothing is passed to the kernel.
 struct NoScales {};
-template <typename X>
-using RowScalesOf = std::conditional_t<kIsEightBits<X>, NaiveRowScales, NoScales>;
+template <typename Rows>
+using RowScalesOf = std::conditional_t<kIsEightBits<Rows>, NaiveRowScales, NoScales>;
 
-template <typename X>
-__device__ float scaled_x(X number, const RowScalesOf<X>& scales, std::int64_t slice,
-                          std::int64_t token, std::int64_t column) {
-  if constexpr (kIsEightBits<X>) {
+template <typename Rows>
+__device__ float scaled(Rows number, const RowScalesOf<Rows>& scales, std::int64_t slice,
+                        std::int64_t token, std::int64_t column) {
+  if constexpr (kIsEightBits<Rows>) {
     return to_float(number) *
            scales.of_rows[slice * scales.slice_stride + token * scales.token_stride +
                           column / scales.block_columns];
@@ -79,7 +79,7 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
     const RowScales<W> of_lane(scales, static_cast<int>(slice), adapter, lane);
     float sum = 0;
     for (std::int64_t k = thread; k < params.in_features; k += kWarp) {
-      sum = fmaf(scaled_x<X>(x[k * strides.x_column], scales_of_x, slice, token, k),
+      sum = fmaf(scaled<X>(x[k * strides.x_column], scales_of_x, slice, token, k),
                  of_lane.scaled(a[k], k), sum);
     }
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -100,7 +100,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
 template <typename Y, typename W, typename H>
 __global__ void naive_expand(const __grid_constant__ ExpandParams params,
                              const __grid_constant__ NaiveStrides strides,
-                             const __grid_constant__ NaiveScales scales) {
+                             const __grid_constant__ NaiveScales scales,
+                             const __grid_constant__ RowScalesOf<H> scales_of_h) {
   using Bias = std::conditional_t<kIsEightBits<W>, Y, W>;
   const std::int64_t items = params.tokens * params.columns;
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
@@ -126,7 +127,8 @@ __global__ void naive_expand(const __grid_constant__ ExpandParams params,
     const RowScales<W> of_output(scales, slice, adapter, column);
     float sum = 0;
     for (std::int64_t lane = 0; lane < rank; ++lane) {
-      sum = fmaf(to_float(h[lane]), of_output.scaled(b[lane], lane), sum);
+      sum = fmaf(scaled<H>(h[lane], scales_of_h, slice, token, lane),
+                 of_output.scaled(b[lane], lane), sum);
     }
     float value = params.scale == nullptr ? sum : params.scale[adapter] * sum;
     if (params.bias[slice] != nullptr) {
@@ -188,7 +190,7 @@ cudaError_t launch_expand_of(const NaiveNumbers& numbers, const ExpandParams& pa
   return visit_weights<Y>(numbers, [&]<typename W, typename H>() {
     const auto blocks = static_cast<unsigned>(tuning.blocks);
     const auto threads = static_cast<unsigned>(tuning.threads_per_block);
-    naive_expand<Y, W, H><<<blocks, threads, 0, stream>>>(params, strides, scales);
+    naive_expand<Y, W, H><<<blocks, threads, 0, stream>>>(params, strides, scales, NoScales{});
     return cudaGetLastError();
   });
 }

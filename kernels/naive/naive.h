@@ -25,8 +25,8 @@ struct NaiveScales {
   std::int64_t block_columns = 1, blocks_across = 1;
 };
 
-// Of an x of eight bits: how far the scales of a token, and of a slice that has an x of its own,
-// lie from those before (0: they are the same), and how many columns have one.
+// Of an x or an h of eight bits: how far the scales of a token, and of a slice that has rows of its
+// own, lie from those before (0: they are the same), and how many columns have one.
 struct NaiveRowScales {
   const float* of_rows = nullptr;
   std::int64_t token_stride = 0, slice_stride = 0, block_columns = 1;
@@ -59,5 +59,10 @@ struct NaiveStrides {
                                               const NaiveStrides& strides,
                                               const NaiveScales& scales, const NaiveTuning& tuning,
                                               cudaStream_t stream);
+// The same of an h and a B of eight bits, beside a y of any type.
+[[nodiscard]] cudaError_t launch_naive_expand_eight_bits(
+    Number y, WeightNumber weights, WeightNumber h, const ExpandParams& params,
+    const NaiveStrides& strides, const NaiveScales& scales, const NaiveRowScales& scales_of_h,
+    const NaiveTuning& tuning, cudaStream_t stream);
 
 }  // namespace lora_bench::kernels

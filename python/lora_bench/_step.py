@@ -154,6 +154,9 @@ class Step:
                             "fp32")
         self.b_scale = each(operands.b_scale, scales(lambda width: width, rank), "fp32")
         self.h = one(operands.h, (problem.slices, rows, rank), problem.h_dtype)
+        self.h_scale = one(operands.h_scale,
+                           (problem.slices, problem.h_scale_rows, problem.h_scale_columns),
+                           "fp32") if problem.h_scale_rows else None
         self.y = one(operands.y, (rows, problem.y_stride), problem.y_dtype)
         self.workspace = operands.workspace
         self.prepared = one(operands.prepared, (prepared_bytes,), "uint8")

@@ -49,6 +49,9 @@ class _Fields:
     x_scale_rows: int
     x_scale_columns: int
     x_group: int
+    h_scale_rows: int
+    h_scale_columns: int
+    h_group: int
 
 class Problem(_Fields):
     rank: List[int]
@@ -93,6 +96,7 @@ class Step(_Fields):
     b: List[Tensor]
     bias: Optional[List[Tensor]]
     x_scale: Optional[Tensor]
+    h_scale: Optional[Tensor]
     a_scale: Optional[List[Tensor]]
     b_scale: Optional[List[Tensor]]
     workspace: Optional[int]

@@ -62,5 +62,20 @@ def x_of(step, i=0):
     memory = memory[:, :step.in_features]
     if scales is None:
         return numbers(memory)
-    groups = np.arange(step.in_features) // (step.x_group or step.in_features)
-    return _EIGHT_BITS[step.x.dtype][memory] * scales[:, groups]
+    return _times_scales(step.x.dtype, memory, scales, step.x_group)
+
+
+def h_of(step, i):
+    """The h of a slice that op expand is given, in fp32, times its scales where there are any: a
+    token a row, lanes that lie apart. Lanes at or above a rank are NaN."""
+    memory = memory_of(step.h)[i]
+    if step.h_scale is None:
+        return numbers(memory)
+    return _times_scales(step.h.dtype, memory, np.asarray(step.h_scale)[i], step.h_group)
+
+
+def _times_scales(dtype, memory, scales, group):
+    """The numbers of rows of eight bits, each times the scale of its group; 0: one of a row."""
+    columns = memory.shape[1]
+    groups = np.arange(columns) // (group or max(columns, 1))
+    return _EIGHT_BITS[dtype][memory] * scales[:, groups]

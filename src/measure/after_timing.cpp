@@ -241,8 +241,8 @@ class RunsAfterTiming {
     if (problem_.has_scaled_weights() && shrinks) {
       changed("the scales of A", change_a_scale);
     }
-    if (problem_.has_scaled_x()) {
-      changed("the scales of x", change_x_scale);
+    if (problem_.has_scaled_activations()) {
+      changed(shrinks ? "the scales of x" : "the scales of h", change_row_scale);
     }
     if (problem_.bias && has_expand(problem_.op)) {
       changed("bias", change_bias);

@@ -26,14 +26,31 @@ std::int64_t scale_bytes(const Problem& problem, std::int64_t rank) {
   return scales * size_bytes(problem.dtype[Role::kAScale]);
 }
 
-// Of an x of eight bits, of so many rows.
+// Of an x of eight bits, of so many rows that one slice has.
 std::int64_t scale_bytes_of_x(const Problem& problem, std::int64_t rows) {
   if (!problem.has_scaled_x()) {
     return 0;
   }
-  const ScalesOfRows scales = problem.scales_of_x();
+  const ScalesOfRows scales = problem.scales_of_rows();
   return (scales.by_token ? rows : std::min(rows, scales.rows)) * scales.across *
          size_bytes(problem.dtype[Role::kXScale]);
+}
+
+// Of an h of eight bits, of one slice: of groups with lanes below the rank of a row alone.
+std::int64_t scale_bytes_of_h(const Problem& problem) {
+  if (!problem.has_scaled_h()) {
+    return 0;
+  }
+  const ScalesOfRows scales = problem.scales_of_rows();
+  std::int64_t count = 0;
+  for (std::int64_t token = 0; token < problem.tokens; ++token) {
+    const std::int32_t adapter = problem.plan.adapter_of_token[static_cast<std::size_t>(token)];
+    count += problem.acts(adapter)
+                 ? in_blocks(problem.rank[static_cast<std::size_t>(adapter)], scales.columns)
+                 : 0;
+  }
+  return (scales.by_token ? count : std::min<std::int64_t>(count, 1)) *
+         size_bytes(problem.dtype[Role::kHScale]);
 }
 
 struct Extent {
@@ -71,7 +88,7 @@ void count_activations(const Problem& problem, const Extent& extent, std::int64_
                     scale_bytes_of_x(problem, work.rows));
     work.flops += 2 * ranks_of_rows * extent.slices * problem.in_features;
   } else {
-    read += h_bytes;
+    read += h_bytes + extent.slices * scale_bytes_of_h(problem);
   }
   if (has_expand(problem.op)) {
     const std::int64_t y_bytes = work.rows * extent.columns * size_bytes(problem.dtype[Role::kY]);

@@ -36,22 +36,26 @@ HostTensor scales_of_rows(const Problem& whole, const Tensors& from,
   return scales;
 }
 
-void add_scales_of_x(const Problem& whole, const Tensors& from,
-                     const std::vector<RowsOfWeights>& rows, Problem& problem, Tensors& tensors) {
-  if (!whole.has_scaled_x()) {
+void add_scales_of_activations(const Problem& whole, const Tensors& from,
+                               const std::vector<RowsOfWeights>& rows, Problem& problem,
+                               Tensors& tensors) {
+  if (!whole.has_scaled_activations()) {
     return;
   }
   if (whole.activations_scale == ActivationsScale::kTensor) {
     problem.activations_scale = ActivationsScale::kToken;
   }
-  const ScalesOfRows scales = whole.scales_of_x();
-  const Operand operand = operand_of(problem, Role::kXScale);
-  const std::int64_t bytes = scales.across * size_bytes(operand.dtype);
-  tensors.x_scale = {operand.dtype, operand.elements, {}};
+  const ScalesOfRows scales = whole.scales_of_rows();
+  const Operand operand = operand_of(problem, problem.their_scales());
+  // Of an h that has fewer lanes here those alone.
+  const std::int64_t bytes = operand.shape.back() * size_bytes(operand.dtype);
+  const HostTensor& drawn = from.of(operand);
+  HostTensor& taken = tensors.of(operand) = {operand.dtype, operand.elements, {}};
   for (const RowsOfWeights& row : rows) {
-    const std::int64_t first = scales.at(whole.x_row(row.slice, row.token), whole.tokens, 0);
-    const auto begin = from.x_scale.data.begin() + first * size_bytes(operand.dtype);
-    tensors.x_scale.data.insert(tensors.x_scale.data.end(), begin, begin + bytes);
+    const std::int64_t first =
+        scales.at(whole.row_of_activations(row.slice, row.token), whole.tokens, 0);
+    const auto begin = drawn.data.begin() + first * size_bytes(operand.dtype);
+    taken.data.insert(taken.data.end(), begin, begin + bytes);
   }
 }
 
@@ -66,7 +70,7 @@ void add_scales_of_rows(const Problem& whole, const Tensors& from,
   problem.block_rows = std::min<std::int64_t>(whole.block_rows, 1);
   tensors.a_scale = {scales_of_rows(whole, from, rows, problem, Role::kAScale)};
   tensors.b_scale = {scales_of_rows(whole, from, rows, problem, Role::kBScale)};
-  add_scales_of_x(whole, from, rows, problem, tensors);
+  add_scales_of_activations(whole, from, rows, problem, tensors);
 }
 
 }  // namespace lora_bench

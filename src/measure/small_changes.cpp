@@ -78,11 +78,12 @@ double most_of_h(const Problem& problem) {
                                                  : std::numeric_limits<double>::infinity();
 }
 
-// What an element of x is times, of a row as Problem::x_row has it.
-double scale_of_x(const Problem& problem, const Tensors& tensors, std::int64_t x_row,
-                  std::int64_t k) {
-  return problem.has_scaled_x()
-             ? magnitude(tensors.x_scale, problem.scales_of_x().at(x_row, problem.tokens, k))
+// What an element of x or a given h is times, of a row as Problem::row_of_activations has it.
+double scale_of_row(const Problem& problem, const Tensors& tensors, std::int64_t row,
+                    std::int64_t column) {
+  return problem.has_scaled_activations()
+             ? magnitude(problem.has_scaled_x() ? tensors.x_scale : tensors.h_scale,
+                         problem.scales_of_rows().at(row, problem.tokens, column))
              : 1;
 }
 
@@ -90,7 +91,7 @@ double scale_of_x(const Problem& problem, const Tensors& tensors, std::int64_t x
 double size_of_x(const Problem& problem, const Tensors& tensors, std::int64_t x_row,
                  std::int64_t k) {
   return magnitude(tensors.x, x_row * problem.x_stride + k) *
-         scale_of_x(problem, tensors, x_row, k);
+         scale_of_row(problem, tensors, x_row, k);
 }
 
 // Of all rows: in another batch any may meet the adapter.
@@ -343,16 +344,19 @@ void change_b_scale(const SmallChange& change, Tensors& tensors) {
 }
 
 // Of the row of one adapter alone: h of fp16 stays finite as above.
-void change_x_scale(const SmallChange& change, Tensors& tensors) {
+void change_row_scale(const SmallChange& change, Tensors& tensors) {
   const Problem& problem = change.problem;
   Dice dice(change, 6);
-  const ScalesOfRows scales = problem.scales_of_x();
+  const ScalesOfRows scales = problem.scales_of_rows();
   const double factor = std::clamp(most_of_h(problem) / kEffect, 1.0, kEffect);
   for (const std::int64_t row : row_of_adapters(change)) {
     const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
-    const std::int64_t x_row = problem.x_row(slice, row), k = dice.below(problem.in_features);
-    replace(change, tensors.x_scale, scales.at(x_row, problem.tokens, k),
-            factor * scale_of_x(problem, tensors, x_row, k));
+    const std::int64_t of_slice = problem.row_of_activations(slice, row);
+    const std::int64_t column = dice.below(
+        has_shrink(problem.op) ? problem.in_features : problem.own_lanes(slot_of(problem, row)));
+    replace(change, problem.has_scaled_x() ? tensors.x_scale : tensors.h_scale,
+            scales.at(of_slice, problem.tokens, column),
+            factor * scale_of_row(problem, tensors, of_slice, column));
     if (!scales.by_token) {
       return;  // twice is nothing
     }
@@ -391,14 +395,15 @@ void change_rows(const SmallChange& change, Tensors& tensors) {
       for (std::int64_t slice = 0; slice < (problem.own_inputs() ? problem.slices() : 1); ++slice) {
         const std::int64_t x_row = problem.x_row(slice, row);
         replace(change, tensors.x, x_row * problem.x_stride + k,
-                size / scale_of_x(problem, tensors, x_row, k));
+                size / scale_of_row(problem, tensors, x_row, k));
       }
       continue;
     }
     const auto slice = static_cast<std::int64_t>(any_slice(change, dice));
-    replace(change, tensors.h,
-            (slice * problem.tokens + row) * problem.max_rank + dice.below(problem.own_lanes(slot)),
-            kEffect);
+    const std::int64_t h_row = slice * problem.tokens + row;
+    const std::int64_t lane = dice.below(problem.own_lanes(slot));
+    replace(change, tensors.h, h_row * problem.max_rank + lane,
+            kEffect / scale_of_row(problem, tensors, h_row, lane));
   }
 }
 

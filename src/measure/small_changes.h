@@ -53,7 +53,7 @@ void change_bias(const SmallChange& change, Tensors& tensors);
 // One scale of the weights themselves, for each of these adapters; weights of 16 bits have none.
 void change_a_scale(const SmallChange& change, Tensors& tensors);
 void change_b_scale(const SmallChange& change, Tensors& tensors);
-void change_x_scale(const SmallChange& change, Tensors& tensors);
+void change_row_scale(const SmallChange& change, Tensors& tensors);
 // One number of x in each row, or of a given h.
 void change_rows(const SmallChange& change, Tensors& tensors);
 

@@ -58,6 +58,11 @@ class ExpandItem {
   void decode_hidden() {
     const Dtype dtype = problem_.dtype[Role::kH];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
+      if (problem_.has_scaled_h()) {
+        read_h(problem_, launch_.operands, {item_.slice, token_of(row), rank_},
+               hidden_ + row * rounded(rank_));
+        continue;
+      }
       const std::int64_t from = problem_.h_at(item_.slice, token_of(row), rank_, 0);
       launch_.kernels.decode(dtype, element(dtype, launch_.operands.h, from), rank_,
                              hidden_ + row * rounded(rank_));

@@ -65,7 +65,8 @@ Support kernels_take(const Problem& problem) {
     }
   }
   const Dtype of_rows = problem.dtype[problem.has_scales(Role::kX) ? Role::kY : Role::kX];
-  if (problem.dtype[Role::kH] != Dtype::kFp32 && problem.dtype[Role::kH] != of_rows) {
+  if (problem.dtype[Role::kH] != Dtype::kFp32 && problem.dtype[Role::kH] != of_rows &&
+      !problem.has_scaled_h()) {
     return {false, fmt::format("an intermediate of {} with {} operands: fp32 or the same dtype",
                                name(problem.dtype[Role::kH]), name(of_rows))};
   }

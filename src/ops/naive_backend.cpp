@@ -40,11 +40,12 @@ kernels::NaiveScales scales_of(const Problem& problem, const Operands& operands,
   return scales;
 }
 
-kernels::NaiveRowScales scales_of_x(const Problem& problem, const Operands& operands) {
-  const ScalesOfRows scales = problem.scales_of_x();
-  return {.of_rows = static_cast<const float*>(operands.x_scale),
+// Of an x or an h of eight bits.
+kernels::NaiveRowScales scales_of_rows(const Problem& problem, const void* of_rows) {
+  const ScalesOfRows scales = problem.scales_of_rows();
+  return {.of_rows = static_cast<const float*>(of_rows),
           .token_stride = scales.by_token ? scales.across : 0,
-          .slice_stride = problem.own_inputs() ? scales.rows * scales.across : 0,
+          .slice_stride = problem.own_activations() ? scales.rows * scales.across : 0,
           .block_columns = scales.columns};
 }
 
@@ -74,33 +75,49 @@ class NaiveBackend final : public Backend {
 
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     enqueue_zero_idle_rows(problem, operands, stream);
-    const auto numbers = [&](Role rows, Role weights) {
-      return kernels::NaiveNumbers{kernel_number(problem.dtype[rows]),
-                                   weight_number(problem.dtype[weights]),
-                                   kernel_number(problem.dtype[Role::kH])};
-    };
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
-      const kernels::NaiveTuning tuning =
-          kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank);
-      const kernels::ShrinkParams params = shrink_params(problem, operands);
-      const kernels::NaiveScales of_a = scales_of(problem, operands, Role::kA);
-      LORA_BENCH_CUDA_CHECK(
-          problem.has_scaled_x()
-              ? kernels::launch_naive_shrink_eight_bits(
-                    weight_number(problem.dtype[Role::kX]), weight_number(problem.dtype[Role::kA]),
-                    kernel_number(problem.dtype[Role::kH]), params, strides_of(problem), of_a,
-                    scales_of_x(problem, operands), tuning, handle)
-              : kernels::launch_naive_shrink(numbers(Role::kX, Role::kA), params,
-                                             strides_of(problem), of_a, tuning, handle));
+      LORA_BENCH_CUDA_CHECK(shrink(problem, operands, handle));
     }
     if (has_expand(problem.op)) {
-      const kernels::ExpandParams params = expand_params(problem, operands);
-      LORA_BENCH_CUDA_CHECK(kernels::launch_naive_expand(
-          numbers(Role::kY, Role::kB), params, strides_of(problem),
-          scales_of(problem, operands, Role::kB),
-          kernels::naive_expand_tuning(problem.tokens, params.columns), handle));
+      LORA_BENCH_CUDA_CHECK(expand(problem, operands, handle));
     }
+  }
+
+ private:
+  static kernels::NaiveNumbers numbers(const Problem& problem, Role rows, Role weights) {
+    return {kernel_number(problem.dtype[rows]), weight_number(problem.dtype[weights]),
+            kernel_number(problem.dtype[Role::kH])};
+  }
+
+  static cudaError_t shrink(const Problem& problem, const Operands& operands, cudaStream_t stream) {
+    const kernels::NaiveTuning tuning =
+        kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank);
+    const kernels::ShrinkParams params = shrink_params(problem, operands);
+    const kernels::NaiveScales of_a = scales_of(problem, operands, Role::kA);
+    if (problem.has_scaled_x()) {
+      return kernels::launch_naive_shrink_eight_bits(
+          weight_number(problem.dtype[Role::kX]), weight_number(problem.dtype[Role::kA]),
+          kernel_number(problem.dtype[Role::kH]), params, strides_of(problem), of_a,
+          scales_of_rows(problem, operands.x_scale), tuning, stream);
+    }
+    return kernels::launch_naive_shrink(numbers(problem, Role::kX, Role::kA), params,
+                                        strides_of(problem), of_a, tuning, stream);
+  }
+
+  static cudaError_t expand(const Problem& problem, const Operands& operands, cudaStream_t stream) {
+    const kernels::ExpandParams params = expand_params(problem, operands);
+    const kernels::NaiveScales of_b = scales_of(problem, operands, Role::kB);
+    const kernels::NaiveTuning tuning =
+        kernels::naive_expand_tuning(problem.tokens, params.columns);
+    if (problem.has_scaled_h()) {
+      return kernels::launch_naive_expand_eight_bits(
+          kernel_number(problem.dtype[Role::kY]), weight_number(problem.dtype[Role::kB]),
+          weight_number(problem.dtype[Role::kH]), params, strides_of(problem), of_b,
+          scales_of_rows(problem, operands.h_scale), tuning, stream);
+    }
+    return kernels::launch_naive_expand(numbers(problem, Role::kY, Role::kB), params,
+                                        strides_of(problem), of_b, tuning, stream);
   }
 };
 

@@ -44,6 +44,9 @@ void Operands::point(const Operand& operand, void* address) {
     case Role::kXScale:
       x_scale = address;
       return;
+    case Role::kHScale:
+      h_scale = address;
+      return;
   }
   throw std::logic_error("an operand of no role");
 }
@@ -69,6 +72,10 @@ Problem weights_alone(const Problem& problem) {
 }
 
 Problem half_of(Problem linear, Op half) {
+  if (half == Op::kExpand && has_shrink(linear.op)) {
+    linear.activations_scale = ActivationsScale::kNone;  // those of x
+    linear.activations_group = 0;
+  }
   linear.op = half;
   linear.tuning = tuning_of_op(linear.tuning, half);
   return linear;
@@ -138,18 +145,6 @@ std::vector<IndexArray> index_arrays_of(const Problem& problem, std::int64_t lea
 
 namespace {
 
-const std::byte* at(Dtype dtype, const void* base, std::int64_t element) {
-  return static_cast<const std::byte*>(base) + element * size_bytes(dtype);
-}
-
-std::vector<float> read(Dtype dtype, const void* base, std::int64_t first, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  if (count > 0) {
-    decode(dtype, at(dtype, base, first), values);
-  }
-  return values;
-}
-
 float dot(std::span<const float> left, std::span<const float> right) {
   float sum = 0;
   for (std::size_t i = 0; i < left.size(); ++i) {
@@ -194,8 +189,8 @@ void expand_row(const Problem& problem, const Operands& operands, const OwnedRow
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const auto index = static_cast<std::size_t>(slice);
     const std::int64_t width = problem.widths[index];
-    const std::vector<float> h = read(problem.dtype[Role::kH], operands.h,
-                                      problem.h_at(slice, row.token, row.rank, 0), row.rank);
+    std::vector<float> h(static_cast<std::size_t>(row.rank));
+    read_h(problem, operands, {slice, row.token, row.rank}, h.data());
     std::vector<float> b(h.size());
     for (std::int64_t column = 0; column < width; ++column) {
       const std::int64_t element = row.token * problem.y_stride + first_column + column;

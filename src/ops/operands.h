@@ -12,10 +12,10 @@ namespace lora_bench {
 // (x of expand, b of shrink, bias without bias, anything of zero elements).
 struct Operands {
   const void* x = nullptr;
-  const void* x_scale = nullptr;              // of an x of eight bits, fp32
-  std::vector<const void*> a, b, bias;        // one per slice
-  std::vector<const void*> a_scale, b_scale;  // of weights of eight bits, fp32
-  void* h = nullptr;                          // input of expand and embedding, else written
+  const void *x_scale = nullptr, *h_scale = nullptr;  // of an x, or an h, of eight bits, fp32
+  std::vector<const void*> a, b, bias;                // one per slice
+  std::vector<const void*> a_scale, b_scale;          // of weights of eight bits, fp32
+  void* h = nullptr;                                  // input of expand and embedding, else written
   void* y = nullptr;
   void* workspace = nullptr;
   void* prepared = nullptr;  // what Backend::prepare made of the weights

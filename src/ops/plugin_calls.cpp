@@ -92,10 +92,13 @@ lora_bench_problem interface_of(const Problem& problem) {
   out.weights_scale = static_cast<std::int32_t>(problem.weights_scale);
   out.block_rows = problem.weights_scale == WeightsScale::kChannel ? 1 : problem.block_rows;
   out.block_columns = problem.block_columns;
-  out.x_scale_rows = problem.has_scaled_x() ? problem.scales_of_x().rows : 0;
-  out.x_scale_columns = problem.has_scaled_x() ? problem.scales_of_x().across : 0;
-  out.x_group =
-      problem.activations_scale == ActivationsScale::kBlock ? problem.activations_group : 0;
+  if (problem.has_scaled_activations()) {
+    const ScalesOfRows scales = problem.scales_of_rows();
+    const bool of_x = problem.has_scaled_x();
+    (of_x ? out.x_scale_rows : out.h_scale_rows) = scales.rows;
+    (of_x ? out.x_scale_columns : out.h_scale_columns) = scales.across;
+    (of_x ? out.x_group : out.h_group) = problem.activations_group;
+  }
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
@@ -118,6 +121,7 @@ lora_bench_operands interface_of(const Problem& problem, const Operands& operand
     out.b_scale = operands.b_scale.data();
   }
   out.x_scale = operands.x_scale;
+  out.h_scale = operands.h_scale;
   out.adapter_of_token = operands.adapter_of_token;
   out.token_order = operands.token_order;
   out.active_ids = operands.active_ids;
@@ -131,7 +135,9 @@ lora_bench_numerics default_numerics(const Problem& problem) {
   lora_bench_numerics numerics{};
   numerics.struct_size = size_of<lora_bench_numerics>();
   numerics.partial = LORA_BENCH_FP32;
-  numerics.intermediate = number_of(problem.dtype[Role::kH]);
+  // A given h of eight bits is kept by nobody.
+  numerics.intermediate =
+      number_of(problem.has_scaled_h() ? Dtype::kFp32 : problem.dtype[Role::kH]);
   numerics.deterministic = 1;
   numerics.batch_invariant = 1;
   numerics.graph_safe = 1;

@@ -31,17 +31,43 @@ void read_weights(const Problem& problem, const Operands& operands, const RowOfW
   }
 }
 
+namespace {
+
+// Numbers of a row of activations from `first` on, which have scales.
+void multiply_by_scales(const Problem& problem, const void* scales, std::int64_t row,
+                        std::int64_t first, std::span<float> numbers) {
+  const ScalesOfRows blocks = problem.scales_of_rows();
+  for (std::size_t index = 0; index < numbers.size(); ++index) {
+    numbers[index] *= static_cast<const float*>(
+        scales)[blocks.at(row, problem.tokens, first + static_cast<std::int64_t>(index))];
+  }
+}
+
+}  // namespace
+
 void read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
             std::int64_t token, std::int64_t first, std::int64_t count, float* to) {
   const Dtype dtype = problem.dtype[Role::kX];
-  const ScalesOfRows blocks = problem.scales_of_x();
-  const auto* scales = static_cast<const float*>(operands.x_scale);
-  const std::int64_t row = problem.x_row(slice, token);
   for (std::int64_t index = 0; index < count; ++index) {
     to[index] = load(dtype, operands.x, problem.x_at(slice, token, first + index));
-    if (problem.has_scaled_x()) {
-      to[index] *= scales[blocks.at(row, problem.tokens, first + index)];
-    }
+  }
+  if (problem.has_scaled_x()) {
+    multiply_by_scales(problem, operands.x_scale, problem.row_of_activations(slice, token), first,
+                       {to, static_cast<std::size_t>(count)});
+  }
+}
+
+void read_h(const Problem& problem, const Operands& operands, const RowOfH& row, float* to) {
+  if (row.rank == 0) {
+    return;
+  }
+  const Dtype dtype = problem.dtype[Role::kH];
+  const std::int64_t first = problem.h_at(row.slice, row.token, row.rank, 0);
+  const std::span<float> numbers(to, static_cast<std::size_t>(row.rank));
+  decode(dtype, static_cast<const std::byte*>(operands.h) + first * size_bytes(dtype), numbers);
+  if (problem.has_scaled_h()) {
+    multiply_by_scales(problem, operands.h_scale, problem.row_of_activations(row.slice, row.token),
+                       0, numbers);
   }
 }
 

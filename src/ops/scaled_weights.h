@@ -21,4 +21,12 @@ void read_weights(const Problem& problem, const Operands& operands, const RowOfW
 void read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
             std::int64_t token, std::int64_t first, std::int64_t count, float* to);
 
+// A row of h of one slice, of a token whose adapter has that rank.
+struct RowOfH {
+  std::int64_t slice = 0, token = 0, rank = 0;
+};
+
+// All of its lanes likewise.
+void read_h(const Problem& problem, const Operands& operands, const RowOfH& row, float* to);
+
 }  // namespace lora_bench

@@ -41,7 +41,8 @@ std::vector<Column> case_columns() {
       column({"form", "form", "", "arrays that op metadata makes; empty for other ops", ""},
              &Row::Step::form),
       column({"dtype", "dtype", "", "type of x, A, B, bias and y", ""}, &Row::Step::dtype),
-      column({"intermediate", "h dtype", "", "type of h between shrink and expand", ""},
+      column({"intermediate", "h dtype", "",
+              "type of h between shrink and expand, or of the h that an op is given", ""},
              &Row::Step::intermediate),
       column({"scale_at", "scale at", "", "which half applies the scale: shrink or expand", ""},
              &Row::Step::scale_at),
@@ -77,13 +78,13 @@ std::vector<Column> case_columns() {
              &Row::Step::weights_scale),
       column(
           {"activations_dtype", "x dtype", "",
-           "type of x: of eight bits, or that of y; of op expand and embedding, which have no x, "
-           "that of y",
+           "type of x: of eight bits, or that of y; of op expand, which has no x, that of an h of "
+           "eight bits, or that of y; of embedding that of y",
            ""},
           &Row::Step::activations_dtype),
       column({"activations_scale", "x scales", "",
-              "of an x of eight bits, what has a scale: tensor, token or block; empty: another x "
-              "has none",
+              "of an x, or in op expand an h, of eight bits, what has a scale: tensor, token or "
+              "block; empty: others have none",
               ""},
              &Row::Step::activations_scale),
       column({"semantics", "semantics", "",

@@ -51,6 +51,12 @@ Dtype dtype_of_weights(const Case& spec) {
   return spec.weights.dtype.value_or(spec.adapters.dtype.value_or(spec.dtype));
 }
 
+// Of op expand h is the activations.
+Dtype dtype_of_h(const Case& spec) {
+  return spec.op == Op::kExpand ? spec.activations.dtype.value_or(spec.intermediate)
+                                : spec.intermediate;
+}
+
 // What a case says of itself: columns and their values. Of ranks by shares who has the largest is
 // drawn: no rank is said.
 std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
@@ -76,7 +82,7 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"op", word(name(spec.op))},
       {"form", word(metadata ? name(spec.metadata.form) : "")},
       {"dtype", of_products(name(spec.dtype))},
-      {"intermediate", of_products(name(spec.intermediate))},
+      {"intermediate", of_products(name(dtype_of_h(spec)))},
       {"scale_at", of_products(name(spec.scale_at))},
       {"weights_dtype", of_products(name(dtype_of_weights(spec)))},
       {"weights_scale", of_products(spec.weights.dtype ? name(spec.weights.scale) : "")},

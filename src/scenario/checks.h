@@ -41,7 +41,7 @@ class CaseChecker {
 
 // What is wrong with weights of eight bits and their scales.
 void check_weights(const Case& spec, const CaseChecker& checker);
-// The same of an x of eight bits.
+// The same of an x, or a given h, of eight bits.
 void check_activations(const Case& spec, const CaseChecker& checker);
 
 // Everything that is wrong with a case whose fields are each in range.

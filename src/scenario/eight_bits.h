@@ -28,8 +28,9 @@ struct WeightsSpec {
   [[nodiscard]] bool operator==(const WeightsSpec&) const = default;
 };
 
-// Which elements of x have a scale together: all of an x, those of a token, or a run of K of a
-// token; none where x has more than eight bits.
+// Which elements of x, or of an h that is given, have a scale together: all of an x, or of a slice
+// of h, those of a token, or a run of K, or of lanes, of a token; none where it has more than eight
+// bits.
 enum class ActivationsScale : std::uint8_t { kNone, kTensor, kToken, kBlock };
 template <>
 struct EnumNames<ActivationsScale> {
@@ -37,11 +38,11 @@ struct EnumNames<ActivationsScale> {
 };
 
 // An x of eight bits, which stands for what it is times a scale in fp32. y and bias stay as the
-// case has them, h as `intermediate` says.
+// case has them, h as `intermediate` says. Op expand has no x: there it is the h that is given.
 struct ActivationsSpec {
-  std::optional<Dtype> dtype;  // e4m3 or e5m2; none: x has no scales
+  std::optional<Dtype> dtype;  // e4m3 or e5m2; none: without scales
   ActivationsScale scale = ActivationsScale::kNone;
-  std::int64_t group = 0;  // of scale block: input features of a block
+  std::int64_t group = 0;  // of scale block: input features, or lanes, of a block
 
   [[nodiscard]] bool operator==(const ActivationsSpec&) const = default;
 };

@@ -55,7 +55,7 @@ Field eight_bits(std::string path, Place place, std::string meaning, Said said) 
 }
 
 // An adapter of a layer reads the x that the base product reads.
-constexpr const char* kOpsOfActivations = "op linear or shrink";
+constexpr const char* kOpsOfActivations = "op linear, shrink or expand";
 
 }  // namespace
 
@@ -81,18 +81,18 @@ std::vector<Field> fields_of_eight_bits() {
           },
           kListText),
       eight_bits("activations.dtype", activations(&ActivationsSpec::dtype),
-                 "storage of x in eight bits beside such weights, each number times a scale; y and "
-                 "bias stay as `dtype`",
+                 "storage of x, or of the h that op expand is given, in eight bits beside such "
+                 "weights, each number times a scale; y and bias stay as `dtype`",
                  {.fallback = "none: as `dtype`, without scales",
                   .instead_of_layer = kOpsOfActivations,
                   .of_products = true}),
       choice("activations.scale", activations(&ActivationsSpec::scale),
              "which numbers of x have a scale together: all of it (of each slice's where `inputs` "
-             "is per_slice), a token's, or a run of a token's",
+             "is per_slice), a token's, or a run of a token's; of h likewise, in each slice",
              {.fallback = "token", .instead_of_layer = kOpsOfActivations, .of_products = true},
              {"tensor", "token", "block"}),
       integer("activations.group", activations(&ActivationsSpec::group), 1, kMaxFeatures,
-              "of scale block: input features of a block of x",
+              "of scale block: input features of a block of x, lanes of one of h",
               {.fallback = "columns of `weights.block`, or 128",
                .instead_of_layer = kOpsOfActivations,
                .of_products = true}),

@@ -29,7 +29,7 @@ void check_weights(const Case& spec, const CaseChecker& checker) {
 void check_activations(const Case& spec, const CaseChecker& checker) {
   const ActivationsSpec& activations = spec.activations;
   if (!activations.dtype && activations.scale != ActivationsScale::kNone) {
-    checker.fail("activations.scale", {"activations.dtype"}, "scales of an x that has none",
+    checker.fail("activations.scale", {"activations.dtype"}, "scales of activations that have none",
                  "activations.dtype: e4m3 or e5m2");
   }
   if (activations.scale != ActivationsScale::kBlock && activations.group != 0) {
@@ -47,11 +47,19 @@ void check_activations(const Case& spec, const CaseChecker& checker) {
         "weights.dtype: e4m3 or e5m2");
   }
   // A layer says by itself that it takes no such field.
-  if (spec.op != Op::kLinear && spec.op != Op::kShrink && !has_base(spec.op) &&
-      spec.op != Op::kMetadata) {
+  if (spec.op != Op::kLinear && spec.op != Op::kShrink && spec.op != Op::kExpand &&
+      !has_base(spec.op) && spec.op != Op::kMetadata) {
     checker.fail("activations.dtype", {"op"},
                  fmt::format("'activations.dtype' with op {}", name(spec.op)),
-                 "op linear or shrink");
+                 "op linear, shrink or expand");
+  }
+  if (spec.op == Op::kExpand && checker.settings().has("intermediate")) {
+    checker.fail(
+        "intermediate", {},
+        fmt::format("'intermediate' beside 'activations.dtype' {}, which is the storage of "
+                    "the h of op expand",
+                    name(*activations.dtype)),
+        "one of both");
   }
 }
 

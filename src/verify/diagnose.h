@@ -76,9 +76,11 @@ using Test = std::string (*)(const Evidence&);
 // How weights of eight bits and their scales are read.
 [[nodiscard]] std::string test_weight_scale_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_weights_misread(const Evidence& evidence);
-// The same of an x of eight bits.
+// The same of an x, or a given h, of eight bits.
 [[nodiscard]] std::string test_x_scale_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_x_misread(const Evidence& evidence);
+[[nodiscard]] std::string test_h_scale_misread(const Evidence& evidence);
+[[nodiscard]] std::string test_h_misread(const Evidence& evidence);
 
 // By which arithmetic.
 [[nodiscard]] std::string test_missing_add(const Evidence& evidence);

@@ -134,8 +134,8 @@ void RowModel::read_row(std::int64_t token) {
       x_.insert(x_.end(), row.begin(), row.end());
     }
     problem_.x = x_.data();
-    read_scales_of_x(token);
   }
+  read_scales_of_row(token);
   if (problem_.shrink && !problem_.adds_to_h) {
     return;
   }
@@ -148,30 +148,48 @@ void RowModel::read_row(std::int64_t token) {
   problem_.h = h_.data();
 }
 
-void RowModel::read_scales_of_x(std::int64_t token) {
+void RowModel::read_scales_of_row(std::int64_t token) {
   const Problem& problem = evidence_.problem;
-  if (!problem.has_scaled_x()) {
+  if (!problem.has_scaled_activations()) {
     return;
   }
-  const ScalesOfRows scales = problem.scales_of_x();
+  const ScalesOfRows scales = problem.scales_of_rows();
+  const HostTensor& tensor =
+      problem.has_scaled_x() ? evidence_.tensors.x_scale : evidence_.tensors.h_scale;
   std::vector<float> of_token;
-  for (std::int64_t slice = 0; slice < (problem_.own_inputs ? problem.slices() : 1); ++slice) {
-    const std::int64_t first = scales.at(problem.x_row(slice, token), problem.tokens, 0);
+  for (std::int64_t slice = 0; slice < (problem.own_activations() ? problem.slices() : 1);
+       ++slice) {
+    const std::int64_t first =
+        scales.at(problem.row_of_activations(slice, token), problem.tokens, 0);
     for (std::int64_t group = 0; group < scales.across; ++group) {
-      const HostTensor& tensor = evidence_.tensors.x_scale;
       of_token.push_back(load(tensor.dtype, tensor.data.data(), first + group));
     }
   }
-  use_scales_of_x(std::move(of_token));
+  use_scales_of_row(std::move(of_token));
 }
 
-void RowModel::use_scales_of_x(std::vector<float> of_groups) {
-  x_scale_ = std::move(of_groups);
-  problem_.x_scale = x_scale_.data();
-  problem_.one_x_scale = false;
+reference::RowScales& RowModel::scales_of_row() {
+  return evidence_.problem.has_scaled_x() ? problem_.x_scale : problem_.h_scale;
 }
 
-void RowModel::read_x_as(reference::Number number) { problem_.numbers.x = number; }
+void RowModel::use_scales_of_row(std::vector<float> of_groups) {
+  scales_of_row_ = std::move(of_groups);
+  scales_of_row().scales = scales_of_row_.data();
+  scales_of_row().one = false;
+}
+
+void RowModel::read_activations_as(reference::Number number) {
+  (problem_.shrink ? problem_.numbers.x : problem_.numbers.h) = number;
+}
+
+void RowModel::read_activations(std::vector<std::byte> rows) {
+  if (problem_.shrink) {
+    read_x(std::move(rows));
+  } else {
+    h_ = std::move(rows);
+    problem_.h = h_.data();
+  }
+}
 
 void RowModel::read_x(std::vector<std::byte> rows) {
   x_ = std::move(rows);
@@ -242,6 +260,13 @@ void RowModel::swap_slices(std::size_t left, std::size_t right, bool with_bias) 
                      h_.begin() + static_cast<std::ptrdiff_t>((left + 1) * lanes),
                      h_.begin() + static_cast<std::ptrdiff_t>(right * lanes));
   }
+  if (evidence_.problem.has_scaled_h()) {
+    const auto across = static_cast<std::size_t>(evidence_.problem.scales_of_rows().across);
+    const auto scales = [&](std::size_t slice) {
+      return scales_of_row_.begin() + static_cast<std::ptrdiff_t>(slice * across);
+    };
+    std::swap_ranges(scales(left), scales(left + 1), scales(right));
+  }
 }
 
 void RowModel::change_h(const std::function<double(double)>& change) {
@@ -259,6 +284,7 @@ void RowModel::change_h(const std::function<double(double)>& change) {
   problem_.shrink = false;
   problem_.numbers.h = reference::Number::kFp32;
   problem_.h = changed_h_.data();
+  problem_.h_scale = {};
 }
 
 Prediction RowModel::predict() const {

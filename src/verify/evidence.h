@@ -54,11 +54,15 @@ class RowModel {
 
   void read_row(std::int64_t token);         // x and h of another row
   void read_x(std::vector<std::byte> rows);  // of each slice that has one, x_stride elements
-  [[nodiscard]] const std::vector<std::byte>& x() const { return x_; }
-  // The scales of x, of each slice that has one, for every group of columns.
-  void use_scales_of_x(std::vector<float> of_groups);
-  // Numbers of x in another format.
-  void read_x_as(reference::Number number);
+  // x or a given h: of each slice that has one.
+  void read_activations(std::vector<std::byte> rows);
+  [[nodiscard]] const std::vector<std::byte>& activations() const {
+    return problem_.shrink ? x_ : h_;
+  }
+  // The scales of activations, of each slice that has rows of its own, for every group of columns.
+  void use_scales_of_row(std::vector<float> of_groups);
+  // Numbers of activations in another format.
+  void read_activations_as(reference::Number number);
   // A, B or bias of a slice, as tensors have it.
   void read_weights(Role role, std::int64_t slice, std::vector<std::byte> values);
   // The scale of every number of A or B of a slice, [slots, rows, columns], where all are read so.
@@ -82,7 +86,8 @@ class RowModel {
   [[nodiscard]] Prediction predict() const;
 
  private:
-  void read_scales_of_x(std::int64_t token);
+  void read_scales_of_row(std::int64_t token);
+  [[nodiscard]] reference::RowScales& scales_of_row();
 
   const Evidence& evidence_;
   reference::Problem problem_;
@@ -92,7 +97,7 @@ class RowModel {
   std::vector<std::byte> x_, h_, y_;
   std::vector<std::vector<std::byte>> weights_;
   std::vector<std::vector<float>> scales_;
-  std::vector<float> x_scale_;
+  std::vector<float> scales_of_row_;
   std::vector<float> changed_h_;
 };
 

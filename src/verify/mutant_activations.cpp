@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "core/dtype.h"
@@ -7,35 +10,96 @@
 namespace lora_bench {
 namespace {
 
-// The row whose scale the fault takes, counted as Problem::x_row does.
-std::int64_t row_of_scale(const Problem& problem, const Operands& operands, std::int64_t x_row,
-                          Fault fault) {
-  const std::int64_t token = x_row % problem.tokens, of_slice = x_row - token;
-  switch (fault) {
-    case Fault::kXScaleOfNeighbour:
+// How scales are misread, whichever operand they are of.
+enum class ScaleOf : std::uint8_t {
+  kOwn,
+  kForgotten,
+  kTwice,
+  kInverted,
+  kNeighbour,
+  kFirstRow,
+  kFirstSlice,
+  kNextGroup,
+  kPlaceInPlan,
+  kRoundedToFp16,
+  kRoundedToBf16,
+};
+
+// A fault of x and the same of h: what comes after "x-" and "h-" in their names, and what they mean
+// of "{}".
+struct PairOfFaults {
+  Fault of_x, of_h;
+  ScaleOf taken;
+  const char* name;
+  const char* meaning;
+  const char* source_of_x = "design";
+  const char* source_of_h = "design";
+};
+
+constexpr PairOfFaults kPairs[] = {
+    {Fault::kXScaleForgotten, Fault::kHScaleForgotten, ScaleOf::kForgotten, "scale-forgotten",
+     "an {} of eight bits is multiplied without its scales"},
+    {Fault::kXScaleTwice, Fault::kHScaleTwice, ScaleOf::kTwice, "scale-twice",
+     "the scales of {} are multiplied in twice"},
+    {Fault::kXScaleInverted, Fault::kHScaleInverted, ScaleOf::kInverted, "scale-inverted",
+     "an {} of eight bits is divided by its scales"},
+    {Fault::kXScaleOfNeighbour, Fault::kHScaleOfNeighbour, ScaleOf::kNeighbour,
+     "scale-of-neighbour", "a row of {} has the scales of the next row"},
+    {Fault::kXScaleOfFirstRow, Fault::kHScaleOfFirstRow, ScaleOf::kFirstRow, "scale-of-first-row",
+     "all rows of {} have the scales of the first", "vLLM's lora_shrink_fp8"},
+    {Fault::kXScaleOfFirstSlice, Fault::kHScaleOfFirstSlice, ScaleOf::kFirstSlice,
+     "scale-of-first-slice", "the {} of every slice has the scales of the first", "design",
+     "vLLM's lora_expand_fp8"},
+    {Fault::kXScaleOfNextGroup, Fault::kHScaleOfNextGroup, ScaleOf::kNextGroup,
+     "scale-of-next-group", "a group of columns of {} has the scale of the next"},
+    {Fault::kXScaleByPlaceInPlan, Fault::kHScaleByPlaceInPlan, ScaleOf::kPlaceInPlan,
+     "scale-by-place-in-plan", "the scales of {} are read as if they lay in the order of the plan"},
+    {Fault::kXScaleRoundedToFp16, Fault::kHScaleRoundedToFp16, ScaleOf::kRoundedToFp16,
+     "scale-rounded-to-fp16", "the scales of {} are rounded to the 11 bits of fp16"},
+    {Fault::kXScaleRoundedToBf16, Fault::kHScaleRoundedToBf16, ScaleOf::kRoundedToBf16,
+     "scale-rounded-to-bf16", "the scales of {} are rounded to the 8 bits of bf16"},
+};
+
+// What the fault does to the scales of the activations of a step.
+ScaleOf scale_taken(const Problem& problem, Fault fault) {
+  const auto* const pair =
+      std::find_if(std::begin(kPairs), std::end(kPairs), [&](const PairOfFaults& each) {
+        return fault == (problem.has_scaled_x() ? each.of_x : each.of_h);
+      });
+  return pair == std::end(kPairs) ? ScaleOf::kOwn : pair->taken;
+}
+
+// The row whose scale is taken, counted as Problem::row_of_activations does.
+std::int64_t row_of_scale(const Problem& problem, const Operands& operands, std::int64_t row,
+                          ScaleOf taken) {
+  const std::int64_t token = row % problem.tokens, of_slice = row - token;
+  switch (taken) {
+    case ScaleOf::kNeighbour:
       return of_slice + (token + 1) % problem.tokens;
-    case Fault::kXScaleOfFirstRow:
+    case ScaleOf::kFirstRow:
       return of_slice;
-    case Fault::kXScaleByPlaceInPlan: {
+    case ScaleOf::kFirstSlice:
+      return token;
+    case ScaleOf::kPlaceInPlan: {
       const std::int32_t* const order = operands.token_order;
       return of_slice + (std::find(order, order + problem.tokens, token) - order);
     }
     default:
-      return x_row;
+      return row;
   }
 }
 
-float scale_of_x_as_used(float scale, Fault fault) {
-  switch (fault) {
-    case Fault::kXScaleForgotten:
+float scale_as_used(float scale, ScaleOf taken) {
+  switch (taken) {
+    case ScaleOf::kForgotten:
       return 1;
-    case Fault::kXScaleTwice:
+    case ScaleOf::kTwice:
       return scale * scale;
-    case Fault::kXScaleInverted:
+    case ScaleOf::kInverted:
       return 1 / scale;
-    case Fault::kXScaleRoundedToFp16:
+    case ScaleOf::kRoundedToFp16:
       return rounded_to_bits(scale, kBitsOfFp16);
-    case Fault::kXScaleRoundedToBf16:
+    case ScaleOf::kRoundedToBf16:
       return rounded_to_bits(scale, kBitsOfBf16);
     default:
       return scale;
@@ -44,52 +108,46 @@ float scale_of_x_as_used(float scale, Fault fault) {
 
 }  // namespace
 
-void scale_x(const Problem& problem, const Operands& operands, std::int64_t x_row, Fault fault,
-             std::span<float> values) {
-  if (!problem.has_scaled_x()) {
+void scale_activations(const Problem& problem, const Operands& operands, RowPlace at, Fault fault,
+                       std::span<float> values) {
+  if (!problem.has_scales(at.role)) {
     return;
   }
-  const ScalesOfRows scales = problem.scales_of_x();
+  const ScaleOf taken = scale_taken(problem, fault);
+  const ScalesOfRows scales = problem.scales_of_rows();
+  const void* const stored = problem.has_scaled_x() ? operands.x_scale : operands.h_scale;
   const std::int64_t first =
-      scales.at(row_of_scale(problem, operands, x_row, fault), problem.tokens, 0);
-  const std::int64_t later = fault == Fault::kXScaleOfNextGroup ? 1 : 0;
-  for (std::int64_t k = 0; k < std::ssize(values); ++k) {
-    const std::int64_t group = (k / scales.columns + later) % scales.across;
-    const float scale = load(Dtype::kFp32, operands.x_scale, first + group);
-    values[static_cast<std::size_t>(k)] *= scale_of_x_as_used(scale, fault);
+      scales.at(row_of_scale(problem, operands, at.row, taken), problem.tokens, 0);
+  const std::int64_t later = taken == ScaleOf::kNextGroup ? 1 : 0;
+  for (std::int64_t column = 0; column < std::ssize(values); ++column) {
+    const std::int64_t group = (column / scales.columns + later) % scales.across;
+    const float scale = load(Dtype::kFp32, stored, first + group);
+    values[static_cast<std::size_t>(column)] *= scale_as_used(scale, taken);
   }
 }
 
 std::vector<FaultEntry> activation_faults() {
-  const auto of_scales = [](Fault fault, const char* name, const char* meaning,
-                            const char* source = "design") {
-    return FaultEntry{fault, {name, meaning, "x-scale-misread", source}};
-  };
-  return {
-      of_scales(Fault::kXScaleForgotten, "x-scale-forgotten",
-                "an x of eight bits is multiplied without its scales"),
-      of_scales(Fault::kXScaleTwice, "x-scale-twice", "the scales of x are multiplied in twice"),
-      of_scales(Fault::kXScaleInverted, "x-scale-inverted",
-                "an x of eight bits is divided by its scales"),
-      of_scales(Fault::kXScaleOfNeighbour, "x-scale-of-neighbour",
-                "a row of x has the scales of the next row"),
-      of_scales(Fault::kXScaleOfFirstRow, "x-scale-of-first-row",
-                "all rows of x have the scales of the first", "vLLM's lora_shrink_fp8"),
-      of_scales(Fault::kXScaleOfNextGroup, "x-scale-of-next-group",
-                "a group of columns of x has the scale of the next"),
-      of_scales(Fault::kXScaleByPlaceInPlan, "x-scale-by-place-in-plan",
-                "the scales of x are read as if they lay in the order of the plan"),
-      of_scales(Fault::kXScaleRoundedToFp16, "x-scale-rounded-to-fp16",
-                "the scales of x are rounded to the 11 bits of fp16"),
-      of_scales(Fault::kXScaleRoundedToBf16, "x-scale-rounded-to-bf16",
-                "the scales of x are rounded to the 8 bits of bf16"),
-      {Fault::kXEightBitsExchanged,
-       {"x-eight-bits-exchanged", "of x e5m2 is read as e4m3, and e4m3 as e5m2", "x-misread",
-        "design"}},
-      {Fault::kXEightBitsFlushSubnormals,
-       {"x-eight-bits-flush-subnormals", "subnormal numbers of an x of eight bits are taken as 0",
-        "x-misread", "design"}},
-  };
+  std::vector<FaultEntry> entries;
+  for (const char* const letter : {"x", "h"}) {
+    const bool of_x = *letter == 'x';
+    for (const PairOfFaults& pair : kPairs) {
+      entries.push_back(
+          {of_x ? pair.of_x : pair.of_h,
+           {fmt::format("{}-{}", letter, pair.name),
+            fmt::format(fmt::runtime(pair.meaning), letter),
+            fmt::format("{}-scale-misread", letter), of_x ? pair.source_of_x : pair.source_of_h}});
+    }
+    entries.push_back({of_x ? Fault::kXEightBitsExchanged : Fault::kHEightBitsExchanged,
+                       {fmt::format("{}-eight-bits-exchanged", letter),
+                        fmt::format("of {} e5m2 is read as e4m3, and e4m3 as e5m2", letter),
+                        fmt::format("{}-misread", letter), "design"}});
+    entries.push_back(
+        {of_x ? Fault::kXEightBitsFlushSubnormals : Fault::kHEightBitsFlushSubnormals,
+         {fmt::format("{}-eight-bits-flush-subnormals", letter),
+          fmt::format("subnormal numbers of an {} of eight bits are taken as 0", letter),
+          fmt::format("{}-misread", letter), "design"}});
+  }
+  return entries;
 }
 
 }  // namespace lora_bench

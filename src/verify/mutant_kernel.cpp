@@ -94,7 +94,7 @@ std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64
   std::vector<float> values = decoded(dtype_read(problem, launch.fault, Role::kX), x,
                                       row * x_stride, summed_elements(launch), column_stride);
   read_numbers_as(problem, Role::kX, values, launch.fault);
-  scale_x(problem, launch.operands, row, launch.fault, values);
+  scale_activations(problem, launch.operands, {Role::kX, row}, launch.fault, values);
   for (float& value : values) {
     value = x_as_read(problem.dtype[Role::kX], value, launch.row, launch.fault);
   }
@@ -196,10 +196,13 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
   // h was computed for the token; where it is given, the fault of the row is in its reading.
   const std::int64_t h_row = has_shrink(problem.op) ? task.token : task.source;
   const std::int64_t first = problem.h_at(h_slice, h_row, rank_of(launch, task.adapter), 0);
-  const std::int64_t lanes =
-      lanes_to_expand(launch.problem, launch.fault, rank_of(launch, task.adapter));
-  const float least = least_lane_kept(problem, launch.operands.h, first, lanes, launch.fault);
-  std::vector<float> values = decoded(problem.dtype[Role::kH], launch.operands.h, first, lanes);
+  const std::int64_t lanes = lanes_to_expand(problem, launch.fault, rank_of(launch, task.adapter));
+  std::vector<float> values =
+      decoded(dtype_read(problem, launch.fault, Role::kH), launch.operands.h, first, lanes);
+  read_numbers_as(problem, Role::kH, values, launch.fault);
+  scale_activations(problem, launch.operands, {Role::kH, h_slice * problem.tokens + h_row},
+                    launch.fault, values);
+  const float least = least_lane_kept(values, launch.fault);
   if (launch.is(Fault::kZeroEndsRank)) {
     values.erase(std::find(values.begin(), values.end(), 0.0F), values.end());
   }

@@ -27,6 +27,8 @@ const void* address_of(const Problem& problem, const Operands& operands, const O
       return operands.a_scale[slice];
     case Role::kXScale:
       return operands.x_scale;
+    case Role::kHScale:
+      return operands.h_scale;
     case Role::kBScale:
       return operands.b_scale[slice];
     default:

@@ -87,7 +87,7 @@ RowFacts row_facts(const Problem& problem, const Operands& operands, std::int64_
     values[static_cast<std::size_t>(k)] =
         load(problem.dtype[Role::kX], operands.x, row * problem.x_stride + k);
   }
-  scale_x(problem, operands, row, Fault::kNone, values);
+  scale_activations(problem, operands, {Role::kX, row}, Fault::kNone, values);
   float sum = 0;
   std::int64_t numbers = 0;
   for (std::int64_t k = 0; k < problem.in_features; ++k) {
@@ -139,29 +139,32 @@ float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault) {
 
 Dtype dtype_read(const Problem& problem, Fault fault, Role role) {
   const Dtype stored = problem.dtype[role];
-  const bool of_x = role == Role::kX;
-  if (problem.has_scales(role) &&
-      fault == (of_x ? Fault::kXEightBitsExchanged : Fault::kEightBitsExchanged)) {
+  const Fault exchanged = role == Role::kX   ? Fault::kXEightBitsExchanged
+                          : role == Role::kH ? Fault::kHEightBitsExchanged
+                                             : Fault::kEightBitsExchanged;
+  if (problem.has_scales(role) && fault == exchanged) {
     return stored == Dtype::kE4m3 ? Dtype::kE5m2 : Dtype::kE4m3;
   }
+  const bool of_weights = role == Role::kA || role == Role::kB;
   const Dtype of_rows = problem.dtype[has_expand(problem.op) ? Role::kY : Role::kX];
   const bool same_size = size_bytes(of_rows) == size_bytes(stored);
-  return fault == Fault::kWeightsTakenForX && same_size && !of_x ? of_rows : stored;
+  return fault == Fault::kWeightsTakenForX && same_size && of_weights ? of_rows : stored;
 }
 
 void read_numbers_as(const Problem& problem, Role role, std::span<float> values, Fault fault) {
-  if (fault == Fault::kTf32Operands && role != Role::kB) {
+  if (fault == Fault::kTf32Operands && (role == Role::kX || role == Role::kA)) {
     std::transform(values.begin(), values.end(), values.begin(), cut_to_tf32);
     return;
   }
-  const bool of_x = role == Role::kX;
-  const bool saturates = fault == Fault::kWeightsSaturateAt448 && !of_x;
-  const bool flushes = ((fault == Fault::kWeightsFlushFp16Subnormals && !of_x) ||
+  const bool of_weights = role == Role::kA || role == Role::kB;
+  const bool saturates = fault == Fault::kWeightsSaturateAt448 && of_weights;
+  const bool flushes = ((fault == Fault::kWeightsFlushFp16Subnormals && of_weights) ||
                         (fault == Fault::kAFlushesFp16Subnormals && role == Role::kA)) &&
                        problem.dtype[role] == Dtype::kFp16;
-  const bool flushes_eight =
-      fault == (of_x ? Fault::kXEightBitsFlushSubnormals : Fault::kEightBitsFlushSubnormals) &&
-      problem.has_scales(role);
+  const Fault of_eight = role == Role::kX   ? Fault::kXEightBitsFlushSubnormals
+                         : role == Role::kH ? Fault::kHEightBitsFlushSubnormals
+                                            : Fault::kEightBitsFlushSubnormals;
+  const bool flushes_eight = fault == of_eight && problem.has_scales(role);
   if (!saturates && !flushes && !flushes_eight) {
     return;
   }
@@ -203,11 +206,10 @@ float h_to_store(const Problem& problem, Fault fault, float before, float sum) {
   return adds ? sum + before : sum;
 }
 
-float least_lane_kept(const Problem& problem, const void* h, std::int64_t first, std::int64_t lanes,
-                      Fault fault) {
+float least_lane_kept(std::span<const float> h, Fault fault) {
   float largest = 0;
-  for (std::int64_t lane = 0; fault == Fault::kSmallLaneDropped && lane < lanes; ++lane) {
-    largest = std::max(largest, std::fabs(load(problem.dtype[Role::kH], h, first + lane)));
+  for (const float lane : fault == Fault::kSmallLaneDropped ? h : std::span<const float>()) {
+    largest = std::max(largest, std::fabs(lane));
   }
   return largest * 0x1p-10F;
 }

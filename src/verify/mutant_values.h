@@ -52,9 +52,9 @@ class MutantMemory {
 // Faults by value: whether the row is left out, and what becomes of a number.
 [[nodiscard]] bool skips_row(const RowFacts& row, Fault fault);
 [[nodiscard]] float x_as_read(Dtype dtype, float x, const RowFacts& row, Fault fault);
-// In which dtype A or B is read.
-[[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role weights);
-// What becomes of numbers of x, A or B before any scale.
+// In which dtype A, B, x or h is read.
+[[nodiscard]] Dtype dtype_read(const Problem& problem, Fault fault, Role role);
+// What becomes of numbers of x, A, B or h before any scale.
 void read_numbers_as(const Problem& problem, Role role, std::span<float> values, Fault fault);
 // A lane of A or an output of B of one slot.
 struct WeightsPlace {
@@ -65,15 +65,19 @@ struct WeightsPlace {
 // before, with their scales.
 void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace first,
                 std::int64_t pitch, Fault fault, std::span<float> values);
-// The same of the first numbers of a row of x, counted as Problem::x_row does.
-void scale_x(const Problem& problem, const Operands& operands, std::int64_t x_row, Fault fault,
-             std::span<float> values);
+// A row of x or h, counted as Problem::row_of_activations does.
+struct RowPlace {
+  Role role = Role::kX;
+  std::int64_t row = 0;
+};
+// The same of its first numbers, where the step is given scales of it.
+void scale_activations(const Problem& problem, const Operands& operands, RowPlace at, Fault fault,
+                       std::span<float> values);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);
 // Lanes of h below this are left out.
-[[nodiscard]] float least_lane_kept(const Problem& problem, const void* h, std::int64_t first,
-                                    std::int64_t lanes, Fault fault);
+[[nodiscard]] float least_lane_kept(std::span<const float> h, Fault fault);
 [[nodiscard]] float added_as_share(float before, float delta);
 
 // The rows that take their result from an earlier one that has the same x.

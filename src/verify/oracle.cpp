@@ -79,10 +79,12 @@ reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors
     result.block_rows = problem.weights_scale == WeightsScale::kChannel ? 1 : problem.block_rows;
     result.block_columns = problem.block_columns;
   }
-  if (problem.has_scaled_x()) {
-    result.x_scale = reinterpret_cast<const float*>(tensors.x_scale.data.data());
-    result.one_x_scale = problem.activations_scale == ActivationsScale::kTensor;
-    result.x_group = problem.activations_group;
+  if (problem.has_scaled_activations()) {
+    const bool of_x = problem.has_scaled_x();
+    const HostTensor& scales = of_x ? tensors.x_scale : tensors.h_scale;
+    (of_x ? result.x_scale : result.h_scale) = {
+        reinterpret_cast<const float*>(scales.data.data()),
+        problem.activations_scale == ActivationsScale::kTensor, problem.activations_group};
   }
   result.h = tensors.h.data.data();
   result.y = tensors.y.data.data();

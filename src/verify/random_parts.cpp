@@ -72,7 +72,15 @@ std::int64_t tokens_of(const Case& spec) {
 namespace {
 
 bool takes_activations(const Case& spec) {
-  return spec.weights.dtype && (spec.op == Op::kLinear || spec.op == Op::kShrink);
+  return spec.weights.dtype &&
+         (spec.op == Op::kLinear || spec.op == Op::kShrink || spec.op == Op::kExpand);
+}
+
+// An h of eight bits has its storage from nowhere else.
+void settle_intermediate(Case& spec) {
+  if (spec.op == Op::kExpand && spec.activations.dtype) {
+    spec.intermediate = Dtype::kFp32;
+  }
 }
 
 void draw_activations(Dice& dice, ActivationsSpec& activations) {
@@ -102,6 +110,7 @@ void draw_weights(Dice dice, Case& spec) {
   }
   if (takes_activations(spec) && dice.one_in(3)) {
     draw_activations(dice, spec.activations);
+    settle_intermediate(spec);
   }
 }
 
@@ -121,6 +130,7 @@ void settle_eight_bits(Case& spec) {
   if (spec.activations.scale != ActivationsScale::kBlock) {
     spec.activations.group = 0;
   }
+  settle_intermediate(spec);
 }
 
 void draw_who_uses_what(Dice& dice, Case& spec, bool far) {

@@ -95,6 +95,7 @@ void Relations::behind_another_step() {
   Tensors tensors = base_.tensors;
   tensors.x = other->step.tensors.x;
   tensors.x_scale = other->step.tensors.x_scale;
+  tensors.h_scale = other->step.tensors.h_scale;
   tensors.h = other->step.tensors.h;
   tensors.y = other->step.tensors.y;
   Stage stage(memory_, base_.problem, tensors, scratch_bytes(backend_, base_.problem));

@@ -132,13 +132,22 @@ HostTensor more_scales(const HostTensor& tensor, std::int64_t slots, const Scale
   return result;
 }
 
-// Of rows that had so many scales: the last one again, behind them.
-HostTensor more_scales_of_x(const HostTensor& tensor, std::int64_t before, std::int64_t now) {
-  HostTensor result{tensor.dtype, tensor.elements / before * now, {}};
-  result.data.resize(at(result.elements * size_bytes(result.dtype)));
+// Of activations whose rows had so many scales: behind them those of new columns, which of x have
+// the last one again, and of h, where they are NaN, that.
+HostTensor more_scales_of_rows(const HostTensor& tensor, const Problem& before,
+                               const Problem& now) {
+  if (tensor.elements == 0) {
+    return tensor;
+  }
+  const std::int64_t had = before.scales_of_rows().across, has = now.scales_of_rows().across;
+  HostTensor result{tensor.dtype, tensor.elements / had * has, {}};
+  result.data.resize(at(result.elements * size_bytes(result.dtype)), std::byte{0xFF});
   for (std::int64_t index = 0; index < result.elements; ++index) {
-    const std::int64_t from = index / now * before + std::min(index % now, before - 1);
-    store(result.dtype, result.data.data(), index, load(tensor.dtype, tensor.data.data(), from));
+    const std::int64_t place = index % has;
+    if (place < had || now.has_scaled_x()) {
+      const std::int64_t from = index / has * had + std::min(place, had - 1);
+      store(result.dtype, result.data.data(), index, load(tensor.dtype, tensor.data.data(), from));
+    }
   }
   return result;
 }
@@ -188,7 +197,8 @@ Step select_rows(const Step& step, std::span<const std::int64_t> tokens) {
   for (const Operand& operand : operands_of(step.problem)) {
     const HostTensor& from = step.tensors.of(operand);
     const bool of_x = operand.role == Role::kX || operand.role == Role::kXScale;
-    const bool of_slices = operand.role == Role::kH || (of_x && step.problem.own_inputs());
+    const bool of_h = operand.role == Role::kH || operand.role == Role::kHScale;
+    const bool of_slices = of_h || (of_x && step.problem.own_inputs());
     result.tensors.of(operand) =
         operand.per_slot || operand.of_all_rows
             ? from
@@ -231,8 +241,9 @@ Step relabel_adapters(const Step& step) {
 
 Step double_inputs(const Step& step) {
   Step result = step;
-  // By way of its scales, where x has some.
+  // By way of their scales, where activations have some.
   double_elements(step.problem.has_scaled_x()   ? result.tensors.x_scale
+                  : step.problem.has_scaled_h() ? result.tensors.h_scale
                   : has_shrink(step.problem.op) ? result.tensors.x
                                                 : result.tensors.h);
   if (step.problem.adds_to_h()) {
@@ -286,8 +297,12 @@ Step single_slice(const Step& step, std::int64_t slice) {
   if (step.problem.own_inputs()) {
     result.tensors.x =
         take_blocks(step.tensors.x, block, step.problem.tokens * step.problem.x_stride);
-    const ScalesOfRows scales = step.problem.scales_of_x();
-    result.tensors.x_scale = take_blocks(step.tensors.x_scale, block, scales.rows * scales.across);
+  }
+  if (step.problem.own_activations()) {
+    const ScalesOfRows scales = step.problem.scales_of_rows();
+    for (HostTensor* of_rows : {&result.tensors.x_scale, &result.tensors.h_scale}) {
+      *of_rows = take_blocks(*of_rows, block, scales.rows * scales.across);
+    }
   }
   result.tensors.h =
       take_blocks(step.tensors.h, block, step.problem.tokens * step.problem.max_rank);
@@ -333,11 +348,8 @@ Step widen(const Step& step, std::int64_t lanes, std::int64_t features) {
   problem.x_stride += more_of_x;
   // An h of fp16 stays finite.
   result.tensors.x = lengthen(step.tensors.x, step.problem.x_stride, k, more_of_x, Behind::kShares);
-  if (problem.has_scaled_x()) {
-    const std::int64_t across = step.problem.scales_of_x().across;
-    result.tensors.x_scale =
-        more_scales_of_x(step.tensors.x_scale, across, problem.scales_of_x().across);
-  }
+  result.tensors.x_scale = more_scales_of_rows(step.tensors.x_scale, step.problem, problem);
+  result.tensors.h_scale = more_scales_of_rows(step.tensors.h_scale, step.problem, problem);
   result.tensors.h = lengthen(step.tensors.h, rank, rank, lanes, Behind::kNan);
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
     result.tensors.a[slice] =

@@ -115,7 +115,14 @@ std::vector<Case> eight_bits_cases() {
   Case groups = blocks;
   groups.id = "eight-bits-groups";
   groups.activations = {Dtype::kE4m3, ActivationsScale::kBlock, 32};
-  return {channels, blocks, tokens, groups};  // of y a delta of nearly nothing says less
+  groups.inputs = Inputs::kPerSlice;
+
+  Case given = blocks;
+  given.id = "eight-bits-given-h";
+  given.op = Op::kExpand;
+  given.scale_at = ScaleAt::kExpand;  // who scales in both halves is right here
+  given.activations = {Dtype::kE5m2, ActivationsScale::kBlock, 3};
+  return {channels, blocks, tokens, groups, given};  // of y a delta of nearly nothing says less
 }
 
 // Cases whose plan is handed over in a published form.

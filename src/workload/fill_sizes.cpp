@@ -100,7 +100,8 @@ void size_expand(const Problem& problem, FillSizes& sizes) {
   double delta = std::sqrt(rank) * h * rms(b);
   double larger = 1;  // than that, of eight bits, where scales are the largest
   if (problem.has_scaled_weights()) {
-    const int products = (has_shrink(problem.op) ? 2 : 1) + (problem.has_scaled_x() ? 1 : 0);
+    const int products =
+        (has_shrink(problem.op) ? 2 : 1) + (problem.has_scaled_activations() ? 1 : 0);
     delta *= std::pow(kMeanExactScale, products);
     larger = std::pow(kLargestExactScale / kMeanExactScale, products);
   }
@@ -146,13 +147,15 @@ FillSizes fine_sizes(const Problem& problem) {
   sizes.scale = exact_scales(problem);
   sizes.a.integers = 1;
   sizes.x = {1, 1, std::max<std::int64_t>(1, std::llround(std::ceil(k / (h * h))))};
-  sizes.h.integers = whole(h, largest_integer(Dtype::kBf16));
+  sizes.h.integers =
+      whole(h, largest_integer(problem.has_scaled_h() ? problem.dtype[Role::kH] : Dtype::kBf16));
   for (const float scale : sizes.scale) {
     sizes.b.push_back({1, static_cast<float>(1 / applied_scale(problem, scale)),
                        std::llround(std::ceil(rank / kMostLanes))});
   }
   // y0 and the bias are smaller than the delta: what a narrower scale takes from that is to show.
-  const double terms = has_shrink(problem.op) ? std::min(k, h * h) : h * h / 3;
+  const double given = std::min(h, static_cast<double>(sizes.h.integers));
+  const double terms = has_shrink(problem.op) ? std::min(k, h * h) : given * given / 3;
   const double delta = std::sqrt(lanes * terms) / 2;
   const double step = std::exp2(std::ceil(std::log2(delta / 255)));
   sizes.y = sizes.bias = {whole(delta / step, 127), static_cast<float>(step)};
@@ -259,6 +262,7 @@ FillSizes fill_sizes(const Problem& problem, Fill fill, std::uint64_t seed) {
     case Fill::kExact:
       return exact_sizes(problem);
     case Fill::kFineX:
+    case Fill::kFineH:
     case Fill::kFineA:
     case Fill::kFineB:
       return fine_sizes(problem);

@@ -50,6 +50,7 @@ enum class Draw : std::uint64_t {
   kAScale = 4ULL << 32,
   kBScale = 5ULL << 32,
   kXScale = 6ULL << 32,
+  kHScale = 7ULL << 32,
 };
 
 constexpr std::uint64_t stream_of(Draw draw, std::int64_t slice = 0) {

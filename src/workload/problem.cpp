@@ -33,8 +33,8 @@ std::int64_t product(const std::vector<std::int64_t>& factors) {
 Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
                      std::vector<std::int64_t> shape) {
   Operand operand{.role = role, .slice = slice, .dtype = dtype, .shape = std::move(shape)};
-  const bool of_rows =
-      role == Role::kX || role == Role::kXScale || role == Role::kH || role == Role::kY;
+  const bool of_rows = role == Role::kX || role == Role::kXScale || role == Role::kH ||
+                       role == Role::kHScale || role == Role::kY;
   operand.per_slot = !of_rows;
   operand.elements = has ? product(operand.shape) : 0;
   if (!checked_multiply(operand.elements, size_bytes(dtype))) {
@@ -72,7 +72,7 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
     problem.dtype[Role::kA] = problem.dtype[Role::kB] = *spec.weights.dtype;
   }
   if (spec.activations.dtype) {
-    problem.dtype[Role::kX] = *spec.activations.dtype;
+    problem.dtype[problem.activations()] = *spec.activations.dtype;
     problem.activations_scale = spec.activations.scale;
     problem.activations_group = spec.activations.group;
   }
@@ -154,14 +154,15 @@ ScaleBlocks ScaleForm::over(std::int64_t all_rows, std::int64_t all_columns) con
   return blocks;
 }
 
-ScalesOfRows Problem::scales_of_x() const {
+ScalesOfRows Problem::scales_of_rows() const {
+  const std::int64_t columns = has_shrink(op) ? in_features : max_rank;
   ScalesOfRows scales;
   scales.by_token = activations_scale != ActivationsScale::kTensor;
   scales.rows = scales.by_token ? tokens : std::min<std::int64_t>(tokens, 1);
   scales.columns = activations_scale == ActivationsScale::kBlock
                        ? activations_group
-                       : std::max<std::int64_t>(in_features, 1);
-  scales.across = (in_features + scales.columns - 1) / scales.columns;
+                       : std::max<std::int64_t>(columns, 1);
+  scales.across = (columns + scales.columns - 1) / scales.columns;
   return scales;
 }
 
@@ -219,16 +220,19 @@ std::vector<Operand> operands_of(const Problem& problem) {
     operands.back().written = role == Role::kY || (role == Role::kH && shrink);
     operands.back().given = role != Role::kH || !shrink || problem.adds_to_h();
   };
-  const auto of_each_x = [&](std::int64_t rows, std::int64_t columns) {
-    return problem.own_inputs() ? std::vector{problem.slices(), rows, columns}
-                                : std::vector{rows, columns};
+  const auto of_slices = [&](bool own, std::int64_t rows, std::int64_t columns) {
+    return own ? std::vector{problem.slices(), rows, columns} : std::vector{rows, columns};
   };
-  add(Role::kX, -1, shrink, of_each_x(problem.tokens, problem.x_stride));
-  if (problem.has_scaled_x()) {
-    const ScalesOfRows scales = problem.scales_of_x();
-    add(Role::kXScale, -1, true, of_each_x(scales.rows, scales.across));
-    operands.back().of_all_rows = !scales.by_token;
-  }
+  const auto add_scales_of = [&](Role activations) {
+    if (problem.has_scales(activations)) {
+      const ScalesOfRows scales = problem.scales_of_rows();
+      add(problem.their_scales(), -1, true,
+          of_slices(problem.own_activations(), scales.rows, scales.across));
+      operands.back().of_all_rows = !scales.by_token;
+    }
+  };
+  add(Role::kX, -1, shrink, of_slices(problem.own_inputs(), problem.tokens, problem.x_stride));
+  add_scales_of(Role::kX);
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
     add(Role::kA, slice, shrink, {slots, problem.max_rank, problem.in_features});
@@ -241,6 +245,7 @@ std::vector<Operand> operands_of(const Problem& problem) {
     }
   }
   add(Role::kH, -1, true, {problem.slices(), problem.tokens, problem.max_rank});
+  add_scales_of(Role::kH);
   add(Role::kY, -1, expand, {problem.tokens, problem.y_stride});
   return operands;
 }

@@ -13,15 +13,16 @@
 
 namespace lora_bench {
 
-enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY, kAScale, kBScale, kXScale };
+enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY, kAScale, kBScale, kXScale, kHScale };
 template <>
 struct EnumNames<Role> {
-  static constexpr std::array<std::string_view, 9> kNames{"x", "a",       "b",       "bias",   "h",
-                                                          "y", "a_scale", "b_scale", "x_scale"};
+  static constexpr std::array<std::string_view, 10> kNames{
+      "x", "a", "b", "bias", "h", "y", "a_scale", "b_scale", "x_scale", "h_scale"};
 };
 
 [[nodiscard]] constexpr bool is_scale(Role role) {
-  return role == Role::kAScale || role == Role::kBScale || role == Role::kXScale;
+  return role == Role::kAScale || role == Role::kBScale || role == Role::kXScale ||
+         role == Role::kHScale;
 }
 
 // The dtype of each operand of a step. h has its own, whatever the others have, and scales are
@@ -33,7 +34,9 @@ struct OperandDtypes {
   explicit OperandDtypes(Dtype all_but_h, Dtype h = Dtype::kFp32) {
     of_role.fill(all_but_h);
     (*this)[Role::kH] = h;
-    (*this)[Role::kAScale] = (*this)[Role::kBScale] = (*this)[Role::kXScale] = Dtype::kFp32;
+    for (const Role role : {Role::kAScale, Role::kBScale, Role::kXScale, Role::kHScale}) {
+      (*this)[role] = Dtype::kFp32;
+    }
   }
   [[nodiscard]] Dtype& operator[](Role role) { return of_role[static_cast<std::size_t>(role)]; }
   [[nodiscard]] Dtype operator[](Role role) const {
@@ -80,16 +83,16 @@ struct ScaleForm {
   [[nodiscard]] bool operator==(const ScaleForm&) const = default;
 };
 
-// The scales of x: a row is that of a token, or stands for all tokens; those of slices that have an
-// x of their own lie behind each other, a row after the other.
+// The scales of activations: a row is that of a token, or stands for all tokens; those of slices
+// that have an x of their own, or of h, lie behind each other, a row after the other.
 struct ScalesOfRows {
-  std::int64_t rows = 0, across = 0;  // of each x
-  std::int64_t columns = 1;           // of x that have one in common
+  std::int64_t rows = 0, across = 0;  // of one slice, or of the x that all have
+  std::int64_t columns = 1;           // features of x, or lanes of h, that have one in common
   bool by_token = false;
 
-  // `x_row` is that of Problem: of `tokens` rows for each slice that has its own.
-  [[nodiscard]] std::int64_t at(std::int64_t x_row, std::int64_t tokens, std::int64_t k) const {
-    return (by_token ? x_row : x_row / tokens) * across + k / columns;
+  // `row` is that of Problem::row_of_activations: of `tokens` rows for each slice that has its own.
+  [[nodiscard]] std::int64_t at(std::int64_t row, std::int64_t tokens, std::int64_t column) const {
+    return (by_token ? row : row / tokens) * across + column / columns;
   }
 };
 
@@ -122,7 +125,7 @@ struct Problem {
   // Of weights of eight bits; of scale block the rows and columns of a block.
   WeightsScale weights_scale = WeightsScale::kNone;
   std::int64_t block_rows = 0, block_columns = 0;
-  // Of an x of eight bits; of scale block the input features of a block.
+  // Of activations of eight bits; of scale block the input features, or lanes, of a block.
   ActivationsScale activations_scale = ActivationsScale::kNone;
   std::int64_t activations_group = 0;
   Plan plan;
@@ -138,19 +141,24 @@ struct Problem {
   [[nodiscard]] std::int64_t slices() const { return static_cast<std::int64_t>(widths.size()); }
   [[nodiscard]] bool has_bias(std::int64_t slice) const;
   [[nodiscard]] bool has_scaled_weights() const { return weights_scale != WeightsScale::kNone; }
-  // Of op with a shrink.
-  [[nodiscard]] bool has_scaled_x() const {
-    return activations_scale != ActivationsScale::kNone && has_shrink(op);
+  // The activations of a step are what it is given a row of for each token: x, or the h of an op
+  // without a shrink.
+  [[nodiscard]] Role activations() const { return has_shrink(op) ? Role::kX : Role::kH; }
+  [[nodiscard]] Role their_scales() const { return has_shrink(op) ? Role::kXScale : Role::kHScale; }
+  [[nodiscard]] bool has_scaled_activations() const {
+    return activations_scale != ActivationsScale::kNone;
   }
+  [[nodiscard]] bool has_scaled_x() const { return has_scaled_activations() && has_shrink(op); }
+  [[nodiscard]] bool has_scaled_h() const { return has_scaled_activations() && !has_shrink(op); }
   [[nodiscard]] bool has_scales(Role role) const {
     return (has_scaled_weights() && (role == Role::kA || role == Role::kB)) ||
-           (activations_scale != ActivationsScale::kNone && role == Role::kX);
+           (has_scaled_activations() && role == activations());
   }
   // What h is cast to by a backend that multiplies it in the dtype of B; eight bits are widened.
   [[nodiscard]] Dtype dtype_of_cast() const {
     return dtype[has_scaled_weights() ? Role::kY : Role::kB];
   }
-  [[nodiscard]] ScalesOfRows scales_of_x() const;
+  [[nodiscard]] ScalesOfRows scales_of_rows() const;
   [[nodiscard]] ScaleForm scale_form() const { return {weights_scale, block_rows, block_columns}; }
   // Where the scale of a number of A or B lies, from the address of its slice's scales on.
   [[nodiscard]] ScaleBlocks scales_of_a() const;
@@ -181,6 +189,11 @@ struct Problem {
   }
   [[nodiscard]] std::int64_t x_row(std::int64_t slice, std::int64_t token) const {
     return own_inputs() ? slice * tokens + token : token;
+  }
+  // The same of activations: whether each slice has rows of its own, which of h it always has.
+  [[nodiscard]] bool own_activations() const { return own_inputs() || !has_shrink(op); }
+  [[nodiscard]] std::int64_t row_of_activations(std::int64_t slice, std::int64_t token) const {
+    return own_activations() ? slice * tokens + token : token;
   }
   // Whether what shrink makes is added to an h that is given.
   [[nodiscard]] bool adds_to_h() const { return shrink_adds && op == Op::kShrink; }
@@ -254,7 +267,7 @@ struct Operand {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool per_slot = false;  // a block for each slot, which rotates as weights do; else for each row
-  bool of_all_rows = false;  // not that either: a block for all rows of an x
+  bool of_all_rows = false;  // not that either: a block for all rows of activations
   bool written = false;      // by the op
   bool given = true;         // holds numbers before a launch
 
@@ -262,12 +275,12 @@ struct Operand {
 };
 
 // All operands: x and its scales, of each slice a, b, bias and theirs where there are any, then h
-// and y.
+// and its scales, and y.
 // Throws CaseError where one has more bytes than 64 bits can count.
 //   x [M, x_stride], or [slices, M, x_stride]   x_scale [rows, across] (ScalesOfRows), or [slices,
 //   rows, across]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
 //   max_rank] bias[i] [slots, N_i]   a_scale[i], b_scale[i] [slots, down, across] (ScaleBlocks)
-//   h [slices, M, max_rank]   y [M, y_stride]
+//   h [slices, M, max_rank]   h_scale [slices, rows, across]   y [M, y_stride]
 [[nodiscard]] std::vector<Operand> operands_of(const Problem& problem);
 [[nodiscard]] Operand operand_of(const Problem& problem, Role role, std::int64_t slice = -1);
 // "x", "a[1]".

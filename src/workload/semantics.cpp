@@ -50,13 +50,12 @@ std::string scaled_weights(const Problem& problem) {
   return text;
 }
 
-std::string scaled_activations(const Problem& problem) {
-  if (!problem.has_scaled_x()) {
+std::string scaled_activations(const Problem& problem, Role role) {
+  if (!problem.has_scales(role)) {
     return "";
   }
-  const std::string text =
-      fmt::format("activations.dtype: {}, activations.scale: {}", name(problem.dtype[Role::kX]),
-                  name(problem.activations_scale));
+  const std::string text = fmt::format("activations.dtype: {}, activations.scale: {}",
+                                       name(problem.dtype[role]), name(problem.activations_scale));
   return problem.activations_scale == ActivationsScale::kBlock
              ? fmt::format("{}, activations.group: {}", text, problem.activations_group)
              : text;
@@ -115,7 +114,10 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
        }},
       {Semantic::kOtherLayouts, "operands lie apart and without gaps there", other_layout},
       {Semantic::kScaledWeights, "weights of eight bits are not read there", scaled_weights},
-      {Semantic::kScaledActivations, "an x of eight bits is not read there", scaled_activations},
+      {Semantic::kScaledActivations, "an x of eight bits is not read there",
+       [](const Problem& problem) { return scaled_activations(problem, Role::kX); }},
+      {Semantic::kScaledH, "an h of eight bits is not read there",
+       [](const Problem& problem) { return scaled_activations(problem, Role::kH); }},
   }};
   return kDocs;
 }

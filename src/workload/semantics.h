@@ -25,6 +25,7 @@ enum class Semantic : std::uint8_t {
   kOtherLayouts,
   kScaledWeights,
   kScaledActivations,
+  kScaledH,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -46,7 +47,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 11;
+inline constexpr std::size_t kSemantics = 12;
 // What takes these takes every step: a new one comes with a kernel of the backends that do.
 inline constexpr Semantics kAllSemantics = [] {
   Semantics all;

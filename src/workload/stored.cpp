@@ -120,6 +120,7 @@ bool lies_plainly(const Problem& problem, Role role) {
     case Role::kAScale:
     case Role::kBScale:
     case Role::kXScale:
+    case Role::kHScale:
       return true;
   }
   return true;

@@ -153,7 +153,8 @@ class Drawer {
       case Role::kBScale:
         return scales(operand);
       case Role::kXScale:
-        return scales_of_x(operand);
+      case Role::kHScale:
+        return scales_of_rows(operand);
     }
     throw std::logic_error("an operand of no role");
   }
@@ -164,9 +165,7 @@ class Drawer {
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
     return drawn_rows(operand, Draw::kX, [&](std::int64_t row) {
       const std::int64_t token = row % problem_.tokens;
-      const ElementLaw law =
-          problem_.has_scaled_x() ? stored_law_of_x(problem_, sizes_, fill_, row) : sizes_.x;
-      RowRecipe recipe{.law = law, .drawn = needed(token) ? drawn : 0};
+      RowRecipe recipe{.law = law_of(Role::kX, row, sizes_.x), .drawn = needed(token) ? drawn : 0};
       if (uneven_ && needed(token)) {
         recipe.bend = uneven_->row_of_x(token);
         recipe.as_row = row - token + uneven_->source_of(token);
@@ -204,7 +203,7 @@ class Drawer {
       const std::int64_t zeros = lanes(adapter_of(token)) - own_lanes(adapter_of(token));
       const std::int64_t drawn =
           whole_row && zeros == 0 ? problem_.max_rank : own_lanes(adapter_of(token));
-      RowRecipe recipe{.law = sizes_.h, .drawn = drawn, .zeros = zeros};
+      RowRecipe recipe{.law = law_of(Role::kH, row, sizes_.h), .drawn = drawn, .zeros = zeros};
       if (!sizes_.added_to.empty() && adapter_of(token) != kNoAdapter) {
         recipe.law.factor *= sizes_.added_to[static_cast<std::size_t>(adapter_of(token))];
       }
@@ -268,17 +267,20 @@ class Drawer {
 
   // A row that repeats the numbers of another one has its scales too, or others: of every second
   // row.
-  [[nodiscard]] HostTensor scales_of_x(const Operand& operand) const {
-    return draw_scales_of_x(
-        problem_, sizes_, fill_, seed_, operand, [&](std::int64_t token) -> std::int64_t {
-          const std::int64_t source = uneven_ && token % 2 == 0 ? uneven_->source_of(token) : token;
-          return needed(token) ? source : -1;
-        });
+  [[nodiscard]] HostTensor scales_of_rows(const Operand& operand) const {
+    return draw_scales_of_rows(problem_, sizes_, fill_, seed_, operand, [&](std::int64_t token) {
+      const std::int64_t source = uneven_ && token % 2 == 0 ? uneven_->source_of(token) : token;
+      if (!needed(token)) {
+        return NumbersOfRow{};
+      }
+      return NumbersOfRow{
+          source, operand.role == Role::kXScale ? problem_.in_features : lanes(adapter_of(token))};
+    });
   }
 
-  // Of A or B of a slot, where `law` is what they stand for.
-  [[nodiscard]] ElementLaw law_of(Role weights, std::int64_t slot, const ElementLaw& law) const {
-    return problem_.has_scaled_weights() ? stored_law(problem_, sizes_, fill_, weights, slot) : law;
+  // Of A or B of a slot, or of a row of x or h, where `law` is what they stand for.
+  [[nodiscard]] ElementLaw law_of(Role role, std::int64_t of, const ElementLaw& law) const {
+    return problem_.has_scales(role) ? stored_law(problem_, sizes_, fill_, role, of) : law;
   }
 
   template <typename RecipeOfRow>
@@ -348,6 +350,8 @@ auto& tensor_in(Of& tensors, const Operand& operand) {
       return tensors.b_scale[slice];
     case Role::kXScale:
       return tensors.x_scale;
+    case Role::kHScale:
+      return tensors.h_scale;
   }
   throw std::logic_error("an operand of no role");
 }
@@ -356,8 +360,8 @@ auto& tensor_in(Of& tensors, const Operand& operand) {
 
 std::vector<Fill> fine_fills(const Problem& problem) {
   std::vector<Fill> fills;
-  if (problem.has_scaled_x()) {
-    fills.push_back(Fill::kFineX);
+  if (problem.has_scaled_activations()) {
+    fills.push_back(problem.has_scaled_x() ? Fill::kFineX : Fill::kFineH);
   }
   if (problem.has_scaled_weights() && has_shrink(problem.op)) {
     fills.push_back(Fill::kFineA);

@@ -10,11 +10,12 @@ namespace lora_bench {
 
 // What the values are for; see docs/verifying.md and docs/measuring.md.
 enum class Fill : std::uint8_t {
-  kExact,    // dense signed integers (times a power of two): any order of summation gives the same
-             // bits
-  kFineX,    // kExact of so few and small numbers that the scales of an x of eight bits can have
-  kFineA,    // a bit more than fp16 holds; the same of those of A, and of those of B. All other
-  kFineB,    // scales are one power of two
+  kExact,  // dense signed integers (times a power of two): any order of summation gives the same
+           // bits
+  kFineX,  // kExact of so few and small numbers that the scales of an x of eight bits can have
+  kFineH,  // a bit more than fp16 holds; the same of those of a given h, of A and of B. All other
+  kFineA,  // scales are one power of two
+  kFineB,
   kBounded,  // reals of full mantissa, sized so that the delta is not hidden by y0
   kUneven,   // kBounded as activations and trained weights are: zeros, -0, rows and lanes far apart
              // in size, outliers, rows that repeat each other; see workload/uneven.h
@@ -26,13 +27,14 @@ enum class Fill : std::uint8_t {
   return fill == Fill::kUneven || fill == Fill::kUnevenNarrow;
 }
 [[nodiscard]] constexpr bool is_fine(Fill fill) {
-  return fill == Fill::kFineX || fill == Fill::kFineA || fill == Fill::kFineB;
+  return fill >= Fill::kFineX && fill <= Fill::kFineB;
 }
 // Whether all sums of a fill are exact in any order.
 [[nodiscard]] constexpr bool is_exact(Fill fill) { return fill == Fill::kExact || is_fine(fill); }
 // Whether it is the scales of this operand, or the operand that these scales are of, that are fine.
 [[nodiscard]] constexpr bool is_fine_of(Fill fill, Role role) {
   return (fill == Fill::kFineX && (role == Role::kX || role == Role::kXScale)) ||
+         (fill == Fill::kFineH && (role == Role::kH || role == Role::kHScale)) ||
          (fill == Fill::kFineA && (role == Role::kA || role == Role::kAScale)) ||
          (fill == Fill::kFineB && (role == Role::kB || role == Role::kBScale));
 }
@@ -55,7 +57,7 @@ struct HostTensor {
 // columns of y outside every slice and rows without adapter hold ordinary values.
 struct Tensors {
   Fill fill = Fill::kExact;
-  HostTensor x, h, y, x_scale;
+  HostTensor x, h, y, x_scale, h_scale;
   std::vector<HostTensor> a, b, bias, a_scale, b_scale;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 where it is exact
   std::byte gap{0xFF};       // every byte that a layout leaves between elements: NaN, or a number

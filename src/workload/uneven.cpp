@@ -52,21 +52,30 @@ double room_of_eight_bits(const Problem& problem) {
   return problem.dtype[weights] == Dtype::kE4m3 ? 0x1p5 : 0x1p12;
 }
 
-// Times which numbers of x of the size of 1 may grow, and times which small rows have less.
-struct RoomOfX {
+// Times which numbers of a row of the size of 1 may grow, and times which small rows have less.
+struct RoomOfRows {
   double growth = 0x1p40, small = 0x1p-15, tiny = 0x1p-30;
 };
 
-RoomOfX room_of_x(const Problem& problem) {
-  if (problem.has_scaled_x()) {
-    return problem.dtype[Role::kX] == Dtype::kE4m3 ? RoomOfX{0x1p7, 0x1p-4, 0x1p-7}
-                                                   : RoomOfX{0x1p14, 0x1p-10, 0x1p-15};
+// Times which lanes of an h of eight bits grow or shrink, in rows that do so too.
+constexpr double kLanesOfEightBits = 0x1p3;
+
+RoomOfRows room_of_rows(const Problem& problem) {
+  if (problem.has_scaled_activations()) {
+    const RoomOfRows room = problem.dtype[problem.activations()] == Dtype::kE4m3
+                                ? RoomOfRows{0x1p7, 0x1p-4, 0x1p-7}
+                                : RoomOfRows{0x1p14, 0x1p-10, 0x1p-15};
+    const double lanes = problem.has_scaled_h() ? kLanesOfEightBits : 1;
+    return {room.growth / lanes, room.small, room.tiny * lanes};
   }
-  return is_fp16(problem, Role::kX, Role::kY) ? RoomOfX{.tiny = 0x1p-18} : RoomOfX{};
+  return is_fp16(problem, Role::kX, Role::kY) ? RoomOfRows{.tiny = 0x1p-18} : RoomOfRows{};
 }
 
 // Times which lanes of h grow, and their columns of B shrink.
 double larger_lanes(const Problem& problem) {
+  if (problem.has_scaled_h()) {
+    return kLanesOfEightBits;
+  }
   if (problem.dtype[Role::kH] == Dtype::kFp16) {
     return has_shrink(problem.op) ? 1 : 0x1p3;
   }
@@ -78,6 +87,9 @@ double larger_lanes(const Problem& problem) {
 
 // Times which lanes of h shrink, and their columns of B grow.
 double smaller_lanes(const Problem& problem, const FillSizes& sizes) {
+  if (problem.has_scaled_h()) {
+    return kLanesOfEightBits;
+  }
   if (problem.has_scaled_weights()) {
     return room_of_eight_bits(problem);
   }
@@ -136,7 +148,7 @@ Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::u
     : problem_(problem), sizes_(sizes), seed_(seed) {
   const bool half = is_fp16(problem, Role::kX, Role::kY);
   const bool narrow = fill == Fill::kUnevenNarrow;
-  const RoomOfX room = room_of_x(problem);
+  const RoomOfRows room = room_of_rows(problem);
   const double growth = narrow ? 1 : std::min(growth_of_h(problem, sizes), room.growth);
   const auto at_most = [&](double factor) { return static_cast<float>(std::min(factor, growth)); };
   large_ = at_most(0x1p11);

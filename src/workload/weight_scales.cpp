@@ -11,19 +11,15 @@
 namespace lora_bench {
 namespace {
 
-// What an integer is times where A or B of a slot is drawn, and the scale is divided by: the least
-// number of the format in every second slot, those of A and of B in turn.
-float stored_unit(const Problem& problem, Role weights, std::int64_t slot) {
-  const float least = problem.dtype[weights] == Dtype::kE4m3 ? 0x1p-9F : 0x1p-16F;
-  const bool of_a = weights == Role::kA;
-  return (slot % 2 == 1) == of_a ? least : 1.0F;
-}
-
-// The same of a row of x, which is all of it where all rows have one scale.
-float stored_unit_of_x(const Problem& problem, std::int64_t x_row) {
-  const float least = problem.dtype[Role::kX] == Dtype::kE4m3 ? 0x1p-9F : 0x1p-16F;
-  const std::int64_t row = problem.scales_of_x().by_token ? x_row : x_row / problem.tokens;
-  return row % 2 == 0 ? least : 1.0F;
+// What an integer is times where numbers are drawn, and the scale is divided by: the least number
+// of the format in every second slot, those of A and of B in turn, and in every second row of x or
+// h, where one is all of a slice if all rows have one scale.
+float stored_unit(const Problem& problem, Role role, std::int64_t of) {
+  const float least = problem.dtype[role] == Dtype::kE4m3 ? 0x1p-9F : 0x1p-16F;
+  if (role == problem.activations() && !problem.scales_of_rows().by_token) {
+    of /= problem.tokens;
+  }
+  return (of % 2 == 1) == (role == Role::kA) ? least : 1.0F;
 }
 
 // The largest number that is stored: in a bounded fill all that the format has.
@@ -60,6 +56,10 @@ float drawn_scale(const RandomStream& random, std::int64_t index) {
   return kMost - 0.5F * (unit * 0x1p-24F);
 }
 
+const ElementLaw& law_of_rows(const FillSizes& sizes, Role activations) {
+  return activations == Role::kX ? sizes.x : sizes.h;
+}
+
 HostTensor stored(const Operand& operand, const std::vector<float>& values) {
   HostTensor tensor{operand.dtype, operand.elements, zero_bytes(operand.bytes())};
   encode(operand.dtype, values, tensor.data.data());
@@ -68,13 +68,15 @@ HostTensor stored(const Operand& operand, const std::vector<float>& values) {
 
 }  // namespace
 
-ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill, Role weights,
-                      std::int64_t slot) {
+ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill, Role role,
+                      std::int64_t of) {
   if (!is_exact(fill)) {
-    return {0, largest_stored(problem, fill, weights)};
+    return {0, largest_stored(problem, fill, role)};
   }
-  const ElementLaw& law = weights == Role::kA ? sizes.a : sizes.b[static_cast<std::size_t>(slot)];
-  return {law.integers, stored_unit(problem, weights, slot), law.one_in};
+  const ElementLaw& law = role == Role::kB   ? sizes.b[static_cast<std::size_t>(of)]
+                          : role == Role::kA ? sizes.a
+                                             : law_of_rows(sizes, role);
+  return {law.integers, stored_unit(problem, role, of), law.one_in};
 }
 
 HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill,
@@ -109,39 +111,34 @@ HostTensor draw_scales(const Problem& problem, const FillSizes& sizes, Fill fill
   return stored(operand, values);
 }
 
-ElementLaw stored_law_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
-                           std::int64_t x_row) {
-  return is_exact(fill)
-             ? ElementLaw{sizes.x.integers, stored_unit_of_x(problem, x_row), sizes.x.one_in}
-             : ElementLaw{0, largest_stored(problem, fill, Role::kX)};
-}
-
-HostTensor draw_scales_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
-                            std::uint64_t seed, const Operand& operand,
-                            const std::function<std::int64_t(std::int64_t token)>& numbers_of) {
-  const ScalesOfRows scales = problem.scales_of_x();
-  const RandomStream random(seed, stream_of(Draw::kXScale));
+HostTensor draw_scales_of_rows(const Problem& problem, const FillSizes& sizes, Fill fill,
+                               std::uint64_t seed, const Operand& operand,
+                               const std::function<NumbersOfRow(std::int64_t token)>& numbers_of) {
+  const Role role = problem.activations();
+  const float factor = law_of_rows(sizes, role).factor;
+  const ScalesOfRows scales = problem.scales_of_rows();
+  const RandomStream random(seed, stream_of(role == Role::kX ? Draw::kXScale : Draw::kHScale));
   std::vector<float> values(static_cast<std::size_t>(operand.elements),
                             std::numeric_limits<float>::quiet_NaN());
   for (std::int64_t index = 0; index < operand.elements; ++index) {
     const std::int64_t row = index / scales.across, across = index % scales.across;
-    const std::int64_t first = row / scales.rows * scales.rows;  // of the same x
-    const std::int64_t of_numbers = scales.by_token ? numbers_of(row - first) : 0;
-    if (of_numbers < 0) {
+    const std::int64_t first = row / scales.rows * scales.rows;  // of the same x, or slice of h
+    const NumbersOfRow of = scales.by_token ? numbers_of(row - first) : NumbersOfRow{};
+    if (scales.by_token && across * scales.columns >= of.columns) {
       continue;
     }
     float& value = values[static_cast<std::size_t>(index)];
     if (is_exact(fill)) {
-      // The rows of a slice's x begin with another scale than those of the slice before.
-      const std::int64_t x_row = scales.by_token ? row : row * problem.tokens;
+      // The rows of a slice begin with another scale than those of the slice before.
+      const std::int64_t of_activations = scales.by_token ? row : row * problem.tokens;
       const float scale = fill == Fill::kExact
                               ? exact_scale(row - first + row / scales.rows + 2 * across)
-                          : fill == Fill::kFineX ? fine_scale(random, index)
-                                                 : kPlainScale;
-      value = scale * sizes.x.factor / stored_unit_of_x(problem, x_row);
+                          : is_fine_of(fill, role) ? fine_scale(random, index)
+                                                   : kPlainScale;
+      value = scale * factor / stored_unit(problem, role, of_activations);
     } else {
-      value = sizes.x.factor / largest_stored(problem, fill, Role::kX) *
-              drawn_scale(random, (first + of_numbers) * scales.across + across);
+      value = factor / largest_stored(problem, fill, role) *
+              drawn_scale(random, (first + of.token) * scales.across + across);
     }
   }
   return stored(operand, values);
@@ -149,14 +146,14 @@ HostTensor draw_scales_of_x(const Problem& problem, const FillSizes& sizes, Fill
 
 double exact_spread_over_k(const Problem& problem) {
   const bool of_a = problem.has_scaled_weights() && problem.scales_of_a().across > 1;
-  const bool of_x = problem.has_scaled_x() && problem.scales_of_x().across > 1;
+  const bool of_x = problem.has_scaled_x() && problem.scales_of_rows().across > 1;
   return (of_a ? kExactScaleSpread : 1) * (of_x ? kExactScaleSpread : 1);
 }
 
 double exact_spread_over_lanes(const Problem& problem) {
-  // y0 is as large in a row of the least scale of x as in one of the largest, and so may h be,
-  // which is a sum of all scales of its row.
-  double spread = problem.has_scaled_x() ? kExactScaleSpread : 1;
+  // y0 is as large in a row of the least scale of x or h as in one of the largest, and so may h be,
+  // which is a sum of all scales of its row of x.
+  double spread = problem.has_scaled_activations() ? kExactScaleSpread : 1;
   if (problem.has_scaled_weights()) {
     spread *= has_shrink(problem.op) && problem.scales_of_a().down > 1 ? kExactScaleSpread : 1;
     const bool by_lanes =

@@ -8,13 +8,13 @@
 
 namespace lora_bench {
 
-// How A and B of eight bits and their scales are drawn. Numbers are those that the format holds
-// without loss in an exact fill, subnormal ones of every second slot among them, up to its largest
-// in a bounded one and of the size of 1 else; what makes them as large as the other operands need
-// them stands in the scales. These are powers of two in an exact fill, another one for each
-// neighbouring slot, slice and block, so that any that is taken for another shows; else reals of
-// full mantissa. A fine fill has scales of 12 bits for one operand, odd ones, which fp16 and what
-// is narrower round, and one power of two for the others.
+// How operands of eight bits and their scales are drawn. Numbers are those that the format holds
+// without loss in an exact fill, subnormal ones of every second slot or row among them, up to its
+// largest in a bounded one and of the size of 1 else; what makes them as large as the other
+// operands need them stands in the scales. These are powers of two in an exact fill, another one
+// for each neighbouring slot, row, slice and block, so that any that is taken for another shows;
+// else reals of full mantissa. A fine fill has scales of 12 bits for one operand, odd ones, which
+// fp16 and what is narrower round, and one power of two for the others.
 
 // The largest of an exact fill over the least, of which none is 1.
 constexpr double kExactScaleSpread = 8;
@@ -26,19 +26,21 @@ constexpr float kPlainScale = 2;
 // The largest of another fill, over what weights without scales are times.
 constexpr double kLargestDrawnScale = 1.25;
 
-// Of the numbers of A or B of one slot as they are stored.
+// Of the numbers as they are stored: of A or B those of a slot, of x or h those of a row, as
+// Problem::row_of_activations has it.
 [[nodiscard]] ElementLaw stored_law(const Problem& problem, const FillSizes& sizes, Fill fill,
-                                    Role weights, std::int64_t slot);
+                                    Role role, std::int64_t of);
 
-// Of the numbers of an x of eight bits as they are stored, of one row of it.
-[[nodiscard]] ElementLaw stored_law_of_x(const Problem& problem, const FillSizes& sizes, Fill fill,
-                                         std::int64_t x_row);
+// Whose numbers a row of activations has, its own or those of another one, and in how many columns.
+struct NumbersOfRow {
+  std::int64_t token = 0, columns = 0;
+};
 
-// Its scales; those of no row that holds numbers are NaN, where a row has some of its own.
-// `numbers_of` says whose numbers a row has: its own, those of another one, or -1: none.
-[[nodiscard]] HostTensor draw_scales_of_x(
+// The scales of activations; those of no column that holds numbers are NaN, where a row has some of
+// its own.
+[[nodiscard]] HostTensor draw_scales_of_rows(
     const Problem& problem, const FillSizes& sizes, Fill fill, std::uint64_t seed,
-    const Operand& operand, const std::function<std::int64_t(std::int64_t token)>& numbers_of);
+    const Operand& operand, const std::function<NumbersOfRow(std::int64_t token)>& numbers_of);
 
 // Scales of one slice; those of no lane that holds numbers are NaN. `lanes` says how many a slot
 // has.

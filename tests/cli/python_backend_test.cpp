@@ -123,6 +123,46 @@ TEST_CASE("a kernel in Python is given an x of eight bits with its scales") {
   CHECK(wrong.exit_code == 2);
 }
 
+TEST_CASE("a kernel in Python is given an h of eight bits with its scales") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string scenario =
+      std::string(LORA_BENCH_SOURCE_DIR) + "/scenarios/verify/eight-bits-activations.yaml";
+  const auto run = [&](const std::string& read_h, const std::string& takes = "scaled_h") {
+    const TemporaryFolder folder;
+    std::string text = read_file(kExample);
+    replace(text, "intermediate=\"fp32\"",
+            "takes=[\"scaled_weights\", \"" + takes + "\"], batch_invariant=False");
+    replace(text, "memory_of, numbers, stored", "memory_of, numbers, stored, weights_of, h_of");
+    replace(text, "def linear(step)", "def expand(step)");
+    replace(text, "x, y, scale = memory_of(step.x), memory_of", "y, scale = memory_of");
+    replace(text, "        inputs = numbers(x[rows, :step.in_features])\n", "");
+    replace(text, "            a = numbers(memory_of(step.a[i])[adapter, :rank])\n", "");
+    replace(text, "(inputs @ a.T)", read_h);
+    replace(text, " * scale[adapter]", "");
+    replace(text, "numbers(memory_of(step.b[i])[adapter, :, :rank])",
+            "weights_of(step, \"b\", i, adapter)[:, :rank]");
+    std::vector<std::string> words{"verify", scenario, "--quiet", "--backends",
+                                   folder.write("mine.py", text)};
+    for (const char* name :
+         {"expand-tensor", "expand-token-e5m2-bias", "expand-block", "expand-block-usual"}) {
+      words.insert(words.end(), {"--case", name});
+    }
+    return run_with(python, words);
+  };
+  const ProcessResult right = run("h_of(step, i)[rows, :rank]");
+  CAPTURE(right.out);
+  CAPTURE(right.err);
+  CHECK(right.exit_code == 0);
+  CHECK(contains(right.err, "4 PASSED"));
+  const ProcessResult wrong = run("h_of(step, 0)[rows, :rank]");
+  CHECK(wrong.exit_code == 2);
+  // Who has heard of an x of eight bits alone is never given such an h.
+  const ProcessResult older = run("h_of(step, i)[rows, :rank]", "scaled_activations");
+  CAPTURE(older.out);
+  CHECK(older.exit_code == 4);
+  CHECK(contains(older.out, "LORA_BENCH_TAKES_SCALED_H, in Python \"scaled_h\""));
+}
+
 TEST_CASE("a wrong kernel in Python is told its fault") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   struct Wrong {

@@ -462,13 +462,13 @@ TEST_CASE("naive is right with weights of eight bits and scales of every form") 
   check_enough(proved);
 }
 
-TEST_CASE("naive is right with an x of eight bits and scales of every form") {
+TEST_CASE("naive is right with an x or a given h of eight bits and scales of every form") {
   Proved proved;
   const auto selected = lora_bench::select_backend("naive");
   for (const auto scale :
        {lora_bench::ActivationsScale::kTensor, lora_bench::ActivationsScale::kToken,
         lora_bench::ActivationsScale::kBlock}) {
-    for (const Op op : {Op::kShrink, Op::kLinear}) {
+    for (const Op op : {Op::kShrink, Op::kLinear, Op::kExpand}) {
       for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
         lora_bench::Case spec = even_case(7, 12, 72);
         spec.op = op;
@@ -480,7 +480,8 @@ TEST_CASE("naive is right with an x of eight bits and scales of every form") {
         spec.weights.scale = lora_bench::WeightsScale::kChannel;
         spec.activations.dtype = dtype;
         spec.activations.scale = scale;
-        spec.activations.group = scale == lora_bench::ActivationsScale::kBlock ? 20 : 0;
+        const std::int64_t group = op == Op::kExpand ? 5 : 20;
+        spec.activations.group = scale == lora_bench::ActivationsScale::kBlock ? group : 0;
         CAPTURE(name(scale));
         CAPTURE(name(op));
         const Problem problem = problem_of(spec);

@@ -2,52 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
-#include "device/memory.h"
 #include "measure/ceilings.h"
 #include "measure/scales_of_rows.h"
 #include "ops/backends.h"
 #include "ops/scaled_weights.h"
 #include "reference/reference.h"
-#include "support/plain_backend.h"
-#include "support/workload_case.h"
+#include "support/eight_bit_rows.h"
 #include "verify/mutants.h"
 #include "verify/step.h"
-#include "verify/verify.h"
 #include "workload/semantics.h"
-#include "workload/tensors.h"
 
 using namespace lora_bench;
 
 namespace {
 
-constexpr ActivationsScale kForms[] = {ActivationsScale::kTensor, ActivationsScale::kToken,
-                                       ActivationsScale::kBlock};
-
+// Groups of 20 columns, of 48.
 Case eight_bit_x(ActivationsScale scale, Dtype dtype = Dtype::kE4m3) {
-  Case spec = workload_case(6, 3);
-  spec.adapters.rank.list = {8, 5, 3};
-  spec.adapters.max_rank = 9;
-  spec.skew.kind = spec.prefill_skew.kind = Skew::kDistinct;
-  spec.weights.dtype = Dtype::kE4m3;
-  spec.weights.scale = WeightsScale::kChannel;
-  spec.activations.dtype = dtype;
-  spec.activations.scale = scale;
-  spec.activations.group = scale == ActivationsScale::kBlock ? 20 : 0;
-  return spec;
-}
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-std::vector<float> numbers_of(const HostTensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.elements));
-  decode(tensor.dtype, tensor.data.data(), values);
-  return values;
+  return eight_bit_rows(scale, dtype, 20);
 }
 
 // Which scale belongs to an element of x, counted out by hand for a case of eight_bit_x(): 48
@@ -64,36 +40,11 @@ std::int64_t scale_by_hand(ActivationsScale scale, std::int64_t row, std::int64_
   }
 }
 
-// A right backend that is handed other scales of x than there are.
-class MisreadsScalesOfX final : public PlainBackend {
- public:
-  using Change = std::function<void(std::vector<float>&)>;
-  explicit MisreadsScalesOfX(Change change) : change_(std::move(change)) {}
-
-  void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
-    Operands misread = operands;
-    const auto* before = static_cast<const float*>(operands.x_scale);
-    std::vector<float> scales(before, before + operand_of(problem, Role::kXScale).elements);
-    change_(scales);
-    misread.x_scale = scales.data();
-    right_->launch(problem, misread, stream);
-  }
-
- private:
-  Change change_;
-  std::unique_ptr<Backend> right_ = make_mutant("none");
-};
-
-Verdict verdict_of(const Backend& backend, const Problem& problem, bool relations = false) {
-  const std::unique_ptr<Memory> memory = make_host_memory();
-  return verify(problem, backend, *memory, {.relations = relations});
-}
-
 }  // namespace
 
 TEST_CASE("each number of x is read with its own scale") {
   for (const Inputs inputs : {Inputs::kShared, Inputs::kPerSlice}) {
-    for (const ActivationsScale scale : kForms) {
+    for (const ActivationsScale scale : kScaleForms) {
       Case spec = eight_bit_x(scale);
       spec.inputs = inputs;
       const Problem problem = problem_of(spec);
@@ -141,10 +92,8 @@ TEST_CASE("the oracle multiplies x with scales of tensors, tokens and groups") {
   problem.x = x.data();
   problem.a = {a.data()};
   problem.a_scale = {a_scale.data()};
-  problem.x_scale = x_scale.data();
   const auto result = [&](bool one, std::int64_t group) {
-    problem.one_x_scale = one;
-    problem.x_group = group;
+    problem.x_scale = {x_scale.data(), one, group};
     return reference::evaluate(problem, {}, std::vector<std::int64_t>{0, 1}).expected;
   };
   CHECK(result(true, 0) == std::vector<double>{2 * 4 * 7, 2 * 4 * 3.5});
@@ -229,7 +178,7 @@ TEST_CASE("an x of eight bits counts one byte a number, and its scales four") {
 
 TEST_CASE("an x of eight bits is right with every form of scales") {
   const std::unique_ptr<Backend> cpu = make_cpu_backend({});
-  for (const ActivationsScale scale : kForms) {
+  for (const ActivationsScale scale : kScaleForms) {
     for (const Dtype dtype : {Dtype::kE4m3, Dtype::kE5m2}) {
       for (const Op op : {Op::kShrink, Op::kLinear}) {
         for (const Inputs inputs : {Inputs::kShared, Inputs::kPerSlice}) {
@@ -248,7 +197,7 @@ TEST_CASE("an x of eight bits is right with every form of scales") {
 }
 
 TEST_CASE("a scale of x that is another's, or is left out, is found") {
-  const MisreadsScalesOfX::Change changes[] = {
+  const MisreadsScalesOfRows::Change changes[] = {
       [](std::vector<float>& scales) { std::fill(scales.begin(), scales.end(), 1.0F); },
       [](std::vector<float>& scales) {
         for (float& scale : scales) {
@@ -261,10 +210,10 @@ TEST_CASE("a scale of x that is another's, or is left out, is found") {
         std::rotate(scales.begin(), scales.begin() + 1, scales.end());
       },
       [](std::vector<float>& scales) { std::fill(scales.begin(), scales.end(), scales[0]); }};
-  for (const ActivationsScale scale : kForms) {
+  for (const ActivationsScale scale : kScaleForms) {
     const std::size_t count = scale == ActivationsScale::kTensor ? 4 : std::size(changes);
     for (std::size_t change = 0; change < count; ++change) {
-      const MisreadsScalesOfX backend(changes[change]);
+      const MisreadsScalesOfRows backend(changes[change]);
       const Verdict verdict = verdict_of(backend, problem_of(eight_bit_x(scale)));
       CAPTURE(name(scale));
       CAPTURE(change);
@@ -274,7 +223,7 @@ TEST_CASE("a scale of x that is another's, or is left out, is found") {
 }
 
 TEST_CASE("scales of x stay with their rows where rows are chosen") {
-  for (const ActivationsScale scale : kForms) {
+  for (const ActivationsScale scale : kScaleForms) {
     Case spec = eight_bit_x(scale);
     spec.inputs = Inputs::kPerSlice;
     const Problem problem = problem_of(spec);
@@ -300,7 +249,7 @@ TEST_CASE("scales of x stay with their rows where rows are chosen") {
 }
 
 TEST_CASE("rows that are looked at alone have the scales of their x") {
-  for (const ActivationsScale scale : kForms) {
+  for (const ActivationsScale scale : kScaleForms) {
     const Problem whole = problem_of(eight_bit_x(scale));
     const Tensors tensors = draw_tensors(whole, Fill::kTiming, 5);
     Problem problem = whole;
@@ -312,12 +261,12 @@ TEST_CASE("rows that are looked at alone have the scales of their x") {
     add_scales_of_rows(whole, tensors, {{1, 0, 0, 0, 4}, {2, 0, 1, 0, 2}}, problem, cut);
     const std::vector<float> all = numbers_of(tensors.x_scale), some = numbers_of(cut.x_scale);
     CAPTURE(name(scale));
-    CHECK(problem.scales_of_x().by_token);
-    REQUIRE(std::ssize(some) == 2 * problem.scales_of_x().across);
+    CHECK(problem.scales_of_rows().by_token);
+    REQUIRE(std::ssize(some) == 2 * problem.scales_of_rows().across);
     for (std::int64_t k = 0; k < 48; ++k) {
-      CHECK(some[at(problem.scales_of_x().at(0, 2, k))] ==
+      CHECK(some[at(problem.scales_of_rows().at(0, 2, k))] ==
             all[at(scale_by_hand(scale, 4, whole.tokens, k))]);
-      CHECK(some[at(problem.scales_of_x().at(1, 2, k))] ==
+      CHECK(some[at(problem.scales_of_rows().at(1, 2, k))] ==
             all[at(scale_by_hand(scale, 2, whole.tokens, k))]);
     }
   }
@@ -334,6 +283,8 @@ TEST_CASE("who misreads an x of eight bits is told how") {
         Told{"x-scale-inverted", "x-scale-misread: the scales of x are divided by"},
         Told{"x-scale-of-neighbour", "x-scale-misread: the scales of x are those of the next row"},
         Told{"x-scale-of-first-row", "x-scale-misread: the scales of x are those of the first row"},
+        Told{"x-scale-of-first-slice",
+             "x-scale-misread: the scales of x are those of the first slice"},
         Told{"x-scale-of-next-group",
              "x-scale-misread: the scales of x are those of the next group of columns"},
         Told{"x-scale-by-place-in-plan",
@@ -342,7 +293,8 @@ TEST_CASE("who misreads an x of eight bits is told how") {
     for (const Op op : {Op::kShrink, Op::kLinear}) {
       Case spec = eight_bit_x(ActivationsScale::kBlock, Dtype::kE5m2);
       spec.op = op;
-      spec.inputs = op == Op::kShrink ? Inputs::kPerSlice : Inputs::kShared;
+      const bool apart = op == Op::kShrink || std::string_view(told.mutant).ends_with("slice");
+      spec.inputs = apart ? Inputs::kPerSlice : Inputs::kShared;
       const Verdict verdict = verdict_of(*make_mutant(told.mutant), problem_of(spec));
       CAPTURE(verdict.message);
       CAPTURE(told.what);

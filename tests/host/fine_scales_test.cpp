@@ -65,12 +65,14 @@ TEST_CASE("scales that are rounded to 16 bits show in a fine fill where no other
 }
 
 TEST_CASE("a fine fill has scales of 12 bits for one operand, and few numbers") {
-  const Problem problem = problem_of(long_sum(Op::kLinear, WeightsScale::kBlock));
-  CHECK(fine_fills(problem) == std::vector<Fill>{Fill::kFineX, Fill::kFineA, Fill::kFineB});
-  for (const Fill fill : fine_fills(problem)) {
+  const Problem linear = problem_of(long_sum(Op::kLinear, WeightsScale::kBlock));
+  const Problem expand = problem_of(long_sum(Op::kExpand, WeightsScale::kBlock));
+  CHECK(fine_fills(linear) == std::vector<Fill>{Fill::kFineX, Fill::kFineA, Fill::kFineB});
+  CHECK(fine_fills(expand) == std::vector<Fill>{Fill::kFineH, Fill::kFineB});
+  const auto check = [](const Problem& problem, Fill fill) {
     const Tensors tensors = draw_tensors(problem, fill, 1);
     for (const Operand& operand : operands_of(problem)) {
-      if (!is_scale(operand.role)) {
+      if (!is_scale(operand.role) || operand.elements == 0) {
         continue;
       }
       const HostTensor& scales = tensors.of(operand);
@@ -84,6 +86,11 @@ TEST_CASE("a fine fill has scales of 12 bits for one operand, and few numbers") 
       CAPTURE(label(operand));
       CHECK(numbers > 0);
       CHECK(as_in_fp16 == (is_fine_of(fill, operand.role) ? 0 : numbers));
+    }
+  };
+  for (const Problem& problem : {linear, expand}) {
+    for (const Fill fill : fine_fills(problem)) {
+      check(problem, fill);
     }
   }
 }

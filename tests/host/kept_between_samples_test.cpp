@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -168,25 +169,36 @@ TEST_CASE("scales of weights that are kept as long as the weights are the same a
   }
 }
 
-TEST_CASE("scales of x that are kept as long as x is the same are found out") {
-  for (const ActivationsScale scale : {ActivationsScale::kTensor, ActivationsScale::kToken}) {
-    Problem problem = decode();
-    problem.dtype[Role::kX] = problem.dtype[Role::kA] = problem.dtype[Role::kB] = Dtype::kE4m3;
-    problem.weights_scale = WeightsScale::kChannel;
-    problem.activations_scale = scale;
-    std::map<std::string, std::vector<float>> known;
-    const auto keep = [&](const Problem& whole, const Operands& operands, const Backend& backend) {
-      const auto* const scales = static_cast<const float*>(operands.x_scale);
-      const std::string key(static_cast<const char*>(operands.x),
-                            static_cast<std::size_t>(whole.tokens * whole.x_stride));
-      Operands given = operands;
-      given.x_scale =
-          known.try_emplace(key, scales, scales + operand_of(whole, Role::kXScale).elements)
-              .first->second.data();
-      backend.launch(whole, given, {});
-    };
-    const std::string verdict = verdict_on(problem, keep);
-    CHECK_MESSAGE(verdict.starts_with("with another number in the scales of x: "), verdict);
+TEST_CASE("scales of activations that are kept as long as these are the same are found out") {
+  for (const Op op : {Op::kLinear, Op::kExpand}) {
+    for (const ActivationsScale scale : {ActivationsScale::kTensor, ActivationsScale::kToken}) {
+      Problem problem = decode();
+      problem.op = op;
+      problem.dtype[problem.activations()] = Dtype::kE4m3;
+      problem.dtype[Role::kA] = problem.dtype[Role::kB] = Dtype::kE4m3;
+      problem.weights_scale = WeightsScale::kChannel;
+      problem.activations_scale = scale;
+      std::map<std::string, std::vector<float>> known;
+      const auto keep = [&](const Problem& whole, const Operands& operands,
+                            const Backend& backend) {
+        const bool of_x = whole.has_scaled_x();
+        Operands given = operands;
+        const void*& stored = of_x ? given.x_scale : given.h_scale;
+        const auto* const scales = static_cast<const float*>(stored);
+        const std::string key(
+            static_cast<const char*>(of_x ? operands.x : operands.h),
+            static_cast<std::size_t>(operand_of(whole, whole.activations()).bytes()));
+        stored =
+            known
+                .try_emplace(key, scales, scales + operand_of(whole, whole.their_scales()).elements)
+                .first->second.data();
+        backend.launch(whole, given, {});
+      };
+      const std::string verdict = verdict_on(problem, keep);
+      CHECK_MESSAGE(verdict.starts_with(fmt::format("with another number in the scales of {}: ",
+                                                    name(problem.activations()))),
+                    verdict);
+    }
   }
 }
 

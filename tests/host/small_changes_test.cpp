@@ -29,7 +29,8 @@ std::int64_t bytes_that_differ(const std::vector<HostTensor>& left,
   return count;
 }
 
-// Every third with weights of eight bits, and an x of eight bits where the op takes one.
+// Every third with weights of eight bits, and an x or a given h of eight bits where the op takes
+// one.
 Problem any_problem(std::uint64_t seed) {
   Problem problem = random_problem(seed);
   if (seed % 3 == 0) {
@@ -42,13 +43,14 @@ Problem any_problem(std::uint64_t seed) {
     }
     problem.dtype[Role::kAScale] = problem.dtype[Role::kBScale] = Dtype::kFp32;
     problem.dtype[Role::kA] = problem.dtype[Role::kB] = seed % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
-    if (problem.op == Op::kLinear || problem.op == Op::kShrink) {
+    if (problem.op == Op::kLinear || problem.op == Op::kShrink || problem.op == Op::kExpand) {
       constexpr std::array kForms{ActivationsScale::kTensor, ActivationsScale::kToken,
                                   ActivationsScale::kBlock};
       problem.activations_scale = kForms.at(seed / 9 % 3);
-      problem.activations_group = problem.activations_scale == ActivationsScale::kBlock ? 16 : 0;
-      problem.dtype[Role::kXScale] = Dtype::kFp32;
-      problem.dtype[Role::kX] = seed / 3 % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
+      const std::int64_t group = problem.op == Op::kExpand ? 3 : 16;
+      problem.activations_group = problem.activations_scale == ActivationsScale::kBlock ? group : 0;
+      problem.dtype[problem.their_scales()] = Dtype::kFp32;
+      problem.dtype[problem.activations()] = seed / 3 % 2 == 0 ? Dtype::kE4m3 : Dtype::kE5m2;
     }
   }
   return problem;
@@ -78,7 +80,7 @@ Changed try_out(const SmallChange& change, void (*make)(const SmallChange&, Tens
   return {found.wrong, bytes_that_differ(before.a, after.a), bytes_that_differ(before.b, after.b),
           bytes_that_differ(before.a_scale, after.a_scale) +
               bytes_that_differ(before.b_scale, after.b_scale) +
-              bytes_that_differ({before.x_scale}, {after.x_scale}),
+              bytes_that_differ({before.x_scale, before.h_scale}, {after.x_scale, after.h_scale}),
           bytes_that_differ({before.x, before.h}, {after.x, after.h})};
 }
 
@@ -87,7 +89,7 @@ Changed try_out(const SmallChange& change, void (*make)(const SmallChange&, Tens
 TEST_CASE("a small change changes what it says, little of it, and the result of a row") {
   std::int64_t tried = 0;
   std::int64_t scales_tried = 0;
-  std::int64_t scales_of_x_tried = 0;
+  std::int64_t scales_of_x_tried = 0, scales_of_h_tried = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const Problem problem = any_problem(seed);
     SmallChange change{problem, kSet, {}, seed};
@@ -128,9 +130,9 @@ TEST_CASE("a small change changes what it says, little of it, and the result of 
     if (problem.has_scaled_weights() && has_expand(problem.op)) {
       note_scales(try_out(change, change_b_scale));
     }
-    if (problem.has_scaled_x()) {
-      ++scales_of_x_tried;
-      note_scales(try_out(change, change_x_scale));
+    if (problem.has_scaled_activations()) {
+      ++(problem.has_scaled_x() ? scales_of_x_tried : scales_of_h_tried);
+      note_scales(try_out(change, change_row_scale));
     }
     const Changed changed = try_out(change, change_rows);
     const std::int64_t of_row = problem.own_inputs() ? problem.slices() : 1;
@@ -141,6 +143,7 @@ TEST_CASE("a small change changes what it says, little of it, and the result of 
   CHECK(tried > 500);
   CHECK(scales_tried > 50);
   CHECK(scales_of_x_tried > 20);
+  CHECK(scales_of_h_tried > 10);
 }
 
 TEST_CASE("whatever meets what was changed, an fp16 h stays finite, and its result is another") {

@@ -87,6 +87,7 @@ inline HostResult launch_on_host(const Backend& backend, const Problem& problem,
   Operands operands;
   operands.x = tensors.x.data.data();
   operands.x_scale = tensors.x_scale.data.data();
+  operands.h_scale = tensors.h_scale.data.data();
   for (std::size_t i = 0; i < problem.widths.size(); ++i) {
     operands.a.push_back(tensors.a[i].data.data());
     operands.b.push_back(tensors.b[i].data.data());
