@@ -1,6 +1,7 @@
 #include "measure/measure.h"
 
 #include "measure/after_timing.h"
+#include "measure/new_inputs.h"
 #include "measure/rotation.h"
 #include "measure/sampling.h"
 #include "measure/small_changes.h"
@@ -63,6 +64,10 @@ class StepBench {
 
   void check(Measurement& result) {
     result.check_message = left_by_timed(0);
+    if (result.check_message.empty() && !result.interrupted) {
+      // Right behind samples: rows are as known as they ever were.
+      result.new_inputs = time_new_inputs(timed_, result.summary.median, drawn_secret());
+    }
     if (result.check_message.empty() && time_alone(result)) {
       result.check_message = left_by_timed(kAlone);
     }
@@ -91,7 +96,12 @@ class StepBench {
 std::int64_t measurement_bytes(const Problem& problem, CacheMode cache, std::int64_t cache_bytes) {
   const std::int64_t eviction = cache == CacheMode::kHot ? 0 : 3 * cache_bytes;
   return shared_allocation_bytes(problem, cache) + rotating_allocation_bytes(problem, cache) +
-         eviction;
+         eviction + new_inputs_bytes(problem);
+}
+
+bool depends_on_new_inputs(const NewInputs& seen) {
+  constexpr double kShare = 0.25;
+  return seen.new_s - seen.known_s > kShare * seen.launch_s;
 }
 
 Measurement measure(const MeasureRequest& request, const Backend& backend, Memory& memory,

@@ -39,6 +39,17 @@ struct SingleLaunches {
 // Whether more could be missing from the time than a comparison may be wrong by.
 [[nodiscard]] bool too_much_unseen(const SingleLaunches& seen);
 
+// Seconds of a launch among copies of rows, of x or a given h, before it: of those that it had in
+// all samples, and of rows that are new.
+struct NewInputs {
+  double known_s = 0, new_s = 0;
+  double launch_s = 0;  // of a launch in a sample
+};
+// Whether so much of the time is left out while rows are known that it is not that of the work.
+[[nodiscard]] bool depends_on_new_inputs(const NewInputs& seen);
+// Bytes of rows that are made for it at most.
+[[nodiscard]] std::int64_t new_inputs_bytes(const Problem& problem);
+
 // Seconds of the parts of a linear op, each launched by itself.
 struct Phases {
   double zero_s = 0;  // 0 where nothing is set to zero
@@ -46,6 +57,7 @@ struct Phases {
   double expand_s = 0;
   std::vector<Look> replayed;          // of each that was checked, as Measurement::replayed
   std::vector<SingleLaunches> single;  // the same
+  std::vector<NewInputs> new_inputs;   // of each that has any
 };
 
 struct Measurement {
@@ -68,8 +80,9 @@ struct Measurement {
   std::vector<std::string> warnings;   // "throttled: sw_power_cap", "noisy: ..."
   bool check_passed = true;            // the output after timing was compared once more
   std::string check_message;
-  SingleLaunches single;         // launches of the sequence one by one
-  Look replayed;                 // the sequence once more after timing, of what tells most
+  SingleLaunches single;  // launches of the sequence one by one
+  Look replayed;          // the sequence once more after timing, of what tells most
+  std::optional<NewInputs> new_inputs;
   std::optional<Phases> phases;  // where they were asked for
 };
 

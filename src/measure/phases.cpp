@@ -92,6 +92,9 @@ Phases measure_phases(const MeasureRequest& request, const Backend& backend, Mem
     if (checked) {
       phases.replayed.push_back(measurement.replayed);
       phases.single.push_back(measurement.single);
+      if (measurement.new_inputs) {
+        phases.new_inputs.push_back(*measurement.new_inputs);
+      }
     }
     return measurement.summary.median;
   };

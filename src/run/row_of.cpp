@@ -114,10 +114,12 @@ std::vector<Finding> found_after_timing(const Measurement& measurement) {
   }
   std::vector<Look> looks{measurement.replayed};
   std::vector<SingleLaunches> single{measurement.single};
+  std::vector<NewInputs> inputs{measurement.new_inputs.value_or(NewInputs{})};
   if (measurement.phases) {
     const Phases& phases = *measurement.phases;
     looks.insert(looks.end(), phases.replayed.begin(), phases.replayed.end());
     single.insert(single.end(), phases.single.begin(), phases.single.end());
+    inputs.insert(inputs.end(), phases.new_inputs.begin(), phases.new_inputs.end());
   }
   std::vector<Finding> findings;
   const auto unseen = std::find_if(single.begin(), single.end(), too_much_unseen);
@@ -128,6 +130,15 @@ std::vector<Finding> found_after_timing(const Measurement& measurement) {
                      "of {} looks at one launch would have told); declare numerics no looser than "
                      "the kernel is",
                      100 * unseen_share(*unseen), unseen->telling, unseen->looks)});
+  }
+  const auto depends = std::find_if(inputs.begin(), inputs.end(), depends_on_new_inputs);
+  if (depends != inputs.end()) {
+    findings.push_back(
+        {Status::kMistrusted,
+         fmt::format("after timing: a launch takes {} longer than the {} that were timed where the "
+                     "numbers of x (or h) are new: it does less while they stay as they are",
+                     format_seconds(depends->new_s - depends->known_s),
+                     format_seconds(depends->launch_s))});
   }
   const auto found = std::find_if(looks.begin(), looks.end(), vague);
   if (found != looks.end()) {

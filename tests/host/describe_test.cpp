@@ -62,7 +62,7 @@ Row row_of_time(const Measurement& measurement) {
 }
 
 Measurement in_phases(Measurement measurement, double zero_us, double shrink_us, double expand_us) {
-  measurement.phases = Phases{zero_us * 1e-6, shrink_us * 1e-6, expand_us * 1e-6, {}, {}};
+  measurement.phases = Phases{zero_us * 1e-6, shrink_us * 1e-6, expand_us * 1e-6, {}, {}, {}};
   return measurement;
 }
 
@@ -106,6 +106,26 @@ TEST_CASE("launches that could be left out unseen are no pass") {
   Measurement telling;
   telling.replayed = {"", 100, 90};
   CHECK(row_of_time(telling).status == Status::kPassed);
+}
+
+TEST_CASE("a time that holds only while x stays as it is is no pass") {
+  for (const bool in_phase : {false, true}) {
+    CAPTURE(in_phase);
+    Measurement measurement;
+    const NewInputs doubtful{.known_s = 11e-6, .new_s = 14e-6, .launch_s = 10e-6};
+    if (in_phase) {
+      measurement.phases = Phases{};
+      measurement.phases->new_inputs = {NewInputs{}, doubtful};
+    } else {
+      measurement.new_inputs = doubtful;
+    }
+    const Row row = row_of_time(measurement);
+    CHECK(row.status == Status::kMistrusted);
+    CHECK(row.message.find("takes 3.00 us longer than the 10.00 us") != std::string::npos);
+  }
+  Measurement usual;
+  usual.new_inputs = {.known_s = 11e-6, .new_s = 13e-6, .launch_s = 10e-6};
+  CHECK(row_of_time(usual).status == Status::kPassed);
 }
 
 TEST_CASE("a time over its threshold by more than the noise misses it") {
