@@ -85,20 +85,49 @@ void Stage::launch(const Backend& backend) {
   memory_->synchronize();
 }
 
-Stage::Touched Stage::launch_watched(const Backend& backend) {
-  if (memory_->space() != Space::kHost) {
-    launch(backend);
-    return {};
+std::optional<OperandSet> Stage::prepare_elsewhere(const Backend& backend) {
+  if (set_.operands().prepared == nullptr) {
+    return std::nullopt;
   }
+  OperandSet elsewhere = set_.again(*tensors_, true, false);
+  memory_->synchronize();
+  memory_->enqueue_and_wait([&](void* stream) {
+    prepare_weights(backend, *problem_, elsewhere.operands(), Stream{stream});
+  });
+  for (std::size_t index = 0; index < set_.held().size(); ++index) {
+    const HeldOperand& from = elsewhere.held()[index];
+    if (from.name == kPrepared) {
+      set_.held()[index].buffer->copy_from(*from.buffer);
+    } else if (from.is_weights() && from.buffer != nullptr) {
+      from.buffer->poison();
+    }
+  }
+  return elsewhere;
+}
+
+Stage::Touched Stage::launch_watched(const Backend& backend) {
+  const std::optional<OperandSet> elsewhere = prepare_elsewhere(backend);
+  Touched touched;
+  if (memory_->space() == Space::kHost) {
+    touched = watch_launch(backend);
+  } else {
+    launch(backend);
+  }
+  touched.damage = elsewhere ? elsewhere->damage() : "";
+  return touched;
+}
+
+Stage::Touched Stage::watch_launch(const Backend& backend) {
   std::vector<WriteWatch::Range> ranges;
+  const auto is_read = [](const HeldOperand& held) { return held.input || held.name == kPrepared; };
   for (const HeldOperand& held : set_.held()) {
-    if (held.input && held.buffer != nullptr) {
+    if (is_read(held) && held.buffer != nullptr) {
       ranges.push_back({held.name, held.buffer->allocation()});
     }
   }
   const auto inputs = std::ssize(ranges);
   for (const HeldOperand& held : set_.held()) {
-    if (!held.input && held.buffer != nullptr) {
+    if (!is_read(held) && held.buffer != nullptr) {
       const std::span<std::byte> all = held.buffer->allocation();
       auto* const start = static_cast<std::byte*>(held.buffer->data());
       ranges.push_back({"memory before " + held.name, {all.data(), start}});

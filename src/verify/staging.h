@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,11 +79,13 @@ class Stage {
   void enqueue(const Backend& backend, Stream stream) const {
     backend.launch(*problem_, set_.operands(), stream);
   }
-  // The same while it is watched, on a host, who writes what is not to be written. A write within
-  // the page in which an operand ends shows only where it is not put back.
+  // The same while it is watched, on a host, who writes what is not to be written, prepared weights
+  // among it. A write within the page in which an operand ends shows only where it is not put back.
+  // Weights are prepared once before it, at other addresses, where the launch would find NaN.
   struct Touched {
     std::string input;    // the first input that was written; "" = none
     std::string outside;  // "memory before y", or behind it
+    std::string damage;   // of the guards where weights were prepared
   };
   [[nodiscard]] Touched launch_watched(const Backend& backend);
   // Records the launch of the step at hand, which must outlive what is returned: that runs it over
@@ -121,6 +124,10 @@ class Stage {
 
  private:
   void upload(const HeldOperand& held, const Tensors& tensors);
+  // Returns what was prepared from, with NaN in its weights; nothing of a backend that prepares
+  // none.
+  [[nodiscard]] std::optional<OperandSet> prepare_elsewhere(const Backend& backend);
+  [[nodiscard]] Touched watch_launch(const Backend& backend);
 
   Memory* memory_;
   const Problem* problem_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "core/bytes.h"
@@ -37,8 +38,14 @@ MemoryFault memory_fault(const Stage::Look& look, const Stage::Touched& touched)
   if (!look.changed_input.empty()) {
     return {look.changed_input, input_changed()};
   }
+  if (!touched.damage.empty()) {
+    return {touched.damage, written_outside()};
+  }
   if (!touched.outside.empty()) {
     return {fmt::format("{} written and put back", touched.outside), written_outside()};
+  }
+  if (touched.input == kPrepared) {  // what it held before is not known
+    return {"prepared weights written by a launch", input_changed()};
   }
   return touched.input.empty()
              ? MemoryFault{}
@@ -68,6 +75,7 @@ class Proof {
       : groundwork_(groundwork),
         problem_(groundwork.problem()),
         backend_(backend),
+        preparing_(preparing_in_each_launch(backend)),
         memory_(memory),
         options_(options),
         numerics_(options.declared ? *options.declared : backend.numerics(problem_)),
@@ -93,6 +101,7 @@ class Proof {
   Groundwork& groundwork_;
   const Problem& problem_;
   const Backend& backend_;
+  std::unique_ptr<Backend> preparing_;  // where nobody looks whether it may prepare elsewhere
   Memory& memory_;
   const VerifyOptions& options_;
   Numerics numerics_;
@@ -237,7 +246,7 @@ bool Proof::check_one_sign() {
     clear(tensors.y);
   }
   Stage stage(memory_, problem_, tensors, scratch_);
-  stage.launch(backend_);
+  stage.launch(*preparing_);
   look_ = stage.look(std::move(look_));
   const Comparison comparison =
       compare_output(problem_, tensors, numerics_, look_.output.data(),
@@ -306,7 +315,7 @@ Verdict Proof::run() {
   conclude();
   if (options_.relations && options_.without != Part::kRelations) {
     if (std::optional<Failure> failure = check_relations(
-            groundwork_, backend_, memory_, kRowsOfRelations, options_.without, numerics_)) {
+            groundwork_, *preparing_, memory_, kRowsOfRelations, options_.without, numerics_)) {
       fail(std::move(*failure));
       return verdict_;
     }
@@ -367,7 +376,7 @@ Verdict verify(const Problem& problem, const Backend& backend, Memory& memory,
 Verdict verify(Groundwork& groundwork, const Backend& backend, Memory& memory,
                VerifyOptions options) {
   options.seed = groundwork.seed();
-  return Proof(groundwork, *preparing_in_each_launch(backend), memory, options).run();
+  return Proof(groundwork, backend, memory, options).run();
 }
 
 }  // namespace lora_bench

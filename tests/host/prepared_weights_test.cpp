@@ -324,6 +324,51 @@ TEST_CASE("prepared weights: a launch that writes there is told") {
         "at byte 3135: a launch wrote there, or prepare does not make the same twice");
 }
 
+TEST_CASE("prepared weights: addresses that are kept there are told, in the proof") {
+  // Launches with the A whose address prepare() left.
+  class Pointing final : public BackendAround {
+   public:
+    using BackendAround::BackendAround;
+    [[nodiscard]] std::int64_t prepared_bytes(const Problem&) const override {
+      return static_cast<std::int64_t>(sizeof(const void*));
+    }
+    void prepare(const Problem&, const Operands& operands, Stream) const override {
+      std::memcpy(operands.prepared, &operands.a[0], sizeof(const void*));
+    }
+    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+      Operands given = operands;
+      std::memcpy(&given.a[0], operands.prepared, sizeof(const void*));
+      inner().launch(problem, given, stream);
+    }
+  };
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const Verdict verdict = verify(decode(Op::kLinear, 40), Pointing(*cpu), *memory, {});
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->level == Level::kExact);
+  CHECK(wrong_after_timing(Pointing(*cpu), CacheMode::kHot) != "");
+}
+
+TEST_CASE("prepared weights: a launch that writes there and puts it back is told") {
+  class PuttingBack final : public BackendAround {
+   public:
+    using BackendAround::BackendAround;
+    void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
+      auto* const first = static_cast<volatile unsigned char*>(operands.prepared);
+      const unsigned char before = *first;
+      *first = static_cast<unsigned char>(before + 1);
+      *first = before;
+      inner().launch(problem, operands, stream);
+    }
+  };
+  const Copying copying([](int) { return true; });
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const Verdict verdict = verify(decode(), PuttingBack(copying), *memory, {});
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->hypothesis == "input-changed");
+  CHECK(verdict.failure->what == "prepared weights written by a launch");
+}
+
 TEST_CASE("prepared weights: what prepares them knows of no row's adapter") {
   class Asking final : public BackendAround {
    public:
