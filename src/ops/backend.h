@@ -74,22 +74,26 @@ struct Stream {
 
 class FusedLayer;
 
-// The arrays of one launch of op metadata, in the order of inputs_of and outputs_of.
-struct MetadataOperands {
+// The arrays of one launch of an op without products, in the order of the problem's inputs_of and
+// outputs_of.
+struct ArrayOperands {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
 };
 
-// Makes the index arrays of a step. A launch may be captured and replayed: it depends on the
-// problem and the addresses alone, and writes every entry that the form promises.
-class MetadataBuilder {
+// Makes the outputs of such an op. A launch may be captured and replayed: it depends on the problem
+// and the addresses alone, and writes every entry that is promised.
+template <typename ArrayProblem>
+class ArrayMaker {
  public:
-  virtual ~MetadataBuilder() = default;
-  [[nodiscard]] virtual Support supports(const MetadataProblem& problem,
+  virtual ~ArrayMaker() = default;
+  [[nodiscard]] virtual Support supports(const ArrayProblem& problem,
                                          const DeviceFacts& device) const = 0;
-  virtual void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  virtual void launch(const ArrayProblem& problem, const ArrayOperands& operands,
                       Stream stream) const = 0;
 };
+// Makes the index arrays of a step.
+using MetadataBuilder = ArrayMaker<MetadataProblem>;
 
 class Backend {
  public:

@@ -24,7 +24,7 @@ class CpuMetadata final : public MetadataBuilder {
   [[nodiscard]] Support supports(const MetadataProblem&, const DeviceFacts&) const override {
     return {};
   }
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const MetadataProblem& problem, const ArrayOperands& operands,
               Stream) const override {
     const std::vector<FilledArray> made =
         make_metadata(problem, engine_at(problem, operands.inputs));

@@ -24,17 +24,16 @@ kernels::PlanTuning tuning_of(const MetadataProblem& problem, int compute_capabi
 #ifdef LORA_BENCH_HAVE_CUDA
 
 template <typename Value>
-const Value* input(const MetadataOperands& operands, std::size_t index) {
+const Value* input(const ArrayOperands& operands, std::size_t index) {
   return static_cast<const Value*>(operands.inputs[index]);
 }
 
 template <typename Value>
-Value* output(const MetadataOperands& operands, std::size_t index) {
+Value* output(const ArrayOperands& operands, std::size_t index) {
   return static_cast<Value*>(operands.outputs[index]);
 }
 
-kernels::EngineParams engine_params(const MetadataProblem& problem,
-                                    const MetadataOperands& operands) {
+kernels::EngineParams engine_params(const MetadataProblem& problem, const ArrayOperands& operands) {
   const bool samples = problem.form == Form::kSampler;
   return {.request_of_row = input<std::int32_t>(operands, 0),
           .slot_of_request = input<std::int32_t>(operands, 1),
@@ -44,7 +43,7 @@ kernels::EngineParams engine_params(const MetadataProblem& problem,
 }
 
 kernels::KernelFormParams kernel_form_params(const MetadataProblem& problem,
-                                             const MetadataOperands& operands) {
+                                             const ArrayOperands& operands) {
   return {.engine = engine_params(problem, operands),
           .adapter_of_token = output<std::int32_t>(operands, 0),
           .token_order = output<std::int32_t>(operands, 1),
@@ -56,7 +55,7 @@ kernels::KernelFormParams kernel_form_params(const MetadataProblem& problem,
 }
 
 kernels::PrefillFormParams prefill_form_params(const MetadataProblem& problem,
-                                               const MetadataOperands& operands) {
+                                               const ArrayOperands& operands) {
   return {.engine = engine_params(problem, operands),
           .starts = output<std::int32_t>(operands, 0),
           .lengths = output<std::int32_t>(operands, 1),
@@ -68,7 +67,7 @@ kernels::PrefillFormParams prefill_form_params(const MetadataProblem& problem,
 }
 
 kernels::ChunkedFormParams chunked_form_params(const MetadataProblem& problem,
-                                               const MetadataOperands& operands) {
+                                               const ArrayOperands& operands) {
   return {.engine = engine_params(problem, operands),
           .rank = input<std::int32_t>(operands, 2),
           .scale = input<float>(operands, 3),
@@ -84,7 +83,7 @@ kernels::ChunkedFormParams chunked_form_params(const MetadataProblem& problem,
           .chunk_out = output<std::int32_t>(operands, 6)};
 }
 
-cudaError_t launch_form(const MetadataProblem& problem, const MetadataOperands& operands,
+cudaError_t launch_form(const MetadataProblem& problem, const ArrayOperands& operands,
                         int compute_capability, cudaStream_t stream) {
   const kernels::PlanTuning tuning = tuning_of(problem, compute_capability);
   switch (problem.form) {
@@ -128,7 +127,7 @@ class DeviceMetadata final : public MetadataBuilder {
   }
 
   void launch([[maybe_unused]] const MetadataProblem& problem,
-              [[maybe_unused]] const MetadataOperands& operands,
+              [[maybe_unused]] const ArrayOperands& operands,
               [[maybe_unused]] Stream stream) const override {
 #ifdef LORA_BENCH_HAVE_CUDA
     LORA_BENCH_CUDA_CHECK(launch_form(problem, operands, compute_capability_,

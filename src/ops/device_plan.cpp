@@ -85,8 +85,8 @@ class FormBehindWorkspace {
     return bytes;
   }
   // Where a launch makes the form, and the operands of one that runs on it.
-  [[nodiscard]] MetadataOperands made_in(const Operands& operands) const {
-    MetadataOperands made{.inputs = {operands.adapter_of_token, nullptr}, .outputs = {}};
+  [[nodiscard]] ArrayOperands made_in(const Operands& operands) const {
+    ArrayOperands made{.inputs = {operands.adapter_of_token, nullptr}, .outputs = {}};
     if (form_.form == Form::kChunked) {
       made.inputs.insert(made.inputs.end(), {operands.rank, operands.scale});
     }
@@ -97,7 +97,7 @@ class FormBehindWorkspace {
     }
     return made;
   }
-  [[nodiscard]] Operands on(const MetadataOperands& made, const Operands& operands) const {
+  [[nodiscard]] Operands on(const ArrayOperands& made, const Operands& operands) const {
     Operands planned = operands;
     const std::vector<MetadataArray> arrays = outputs_of(form_);
     for (std::size_t index = 0; index < arrays.size(); ++index) {
@@ -149,7 +149,7 @@ class PlanInEachLaunch final : public BackendAround {
     const std::int64_t own = inner().workspace_bytes(problem);
     if (problem.plan_form != PlanForm::kSorted) {
       const FormBehindWorkspace place(problem, own);
-      const MetadataOperands made = place.made_in(operands);
+      const ArrayOperands made = place.made_in(operands);
       make_device_metadata(facts_of(Space::kDevice).compute_capability)
           ->launch(place.form(), made, stream);
       inner().launch(problem, place.on(made, operands), stream);

@@ -75,9 +75,9 @@ class PluginMetadata final : public MetadataBuilder {
     return code == 0 ? Support{} : Support{false, sentence(why, code, "supports_metadata")};
   }
 
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const MetadataProblem& problem, const ArrayOperands& operands,
               Stream stream) const override {
-    const MetadataOperands handed = operands;
+    const ArrayOperands handed = operands;
     lora_bench_metadata step = interface_of(problem);
     const ShownArrays arrays(problem);
     arrays.show_in(step);

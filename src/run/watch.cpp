@@ -49,22 +49,24 @@ class InLaunch {
   std::int64_t begun_ns_;
 };
 
-class WatchedBuilder final : public MetadataBuilder {
+template <typename ArrayProblem>
+class WatchedMaker final : public ArrayMaker<ArrayProblem> {
  public:
-  WatchedBuilder(const MetadataBuilder& inner, Pulse& pulse) : inner_(inner), pulse_(pulse) {}
-  [[nodiscard]] Support supports(const MetadataProblem& problem,
+  WatchedMaker(const ArrayMaker<ArrayProblem>& inner, Pulse& pulse)
+      : inner_(inner), pulse_(pulse) {}
+  [[nodiscard]] Support supports(const ArrayProblem& problem,
                                  const DeviceFacts& device) const override {
     const Inside inside(pulse_, Call::kSupports);
     return inner_.supports(problem, device);
   }
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const ArrayProblem& problem, const ArrayOperands& operands,
               Stream stream) const override {
     const InLaunch inside(pulse_);
     inner_.launch(problem, operands, stream);
   }
 
  private:
-  const MetadataBuilder& inner_;
+  const ArrayMaker<ArrayProblem>& inner_;
   Pulse& pulse_;
 };
 
@@ -119,7 +121,7 @@ class WatchedBackend final : public Backend {
  private:
   std::shared_ptr<const Backend> inner_;
   std::shared_ptr<Pulse> pulse_;
-  std::optional<WatchedBuilder> metadata_;
+  std::optional<WatchedMaker<MetadataProblem>> metadata_;
 };
 
 class WatchedMemory final : public Memory {

@@ -24,7 +24,7 @@ class FaultyBuilder final : public MetadataBuilder {
                : Support{false, fmt::format("a fault of form {}", name(fault_.doc.form))};
   }
 
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const MetadataProblem& problem, const ArrayOperands& operands,
               Stream) const override {
     const EngineStep engine = engine_at(problem, operands.inputs);
     std::vector<FilledArray> made = make_metadata(problem, engine);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/random.h"
-#include "ops/metadata_buffers.h"
+#include "ops/array_buffers.h"
 #include "reference/metadata.h"
 
 namespace lora_bench {
@@ -17,7 +17,7 @@ namespace {
 constexpr int kReplaysOnDevice = 50;
 constexpr int kReplaysOnHost = 3;
 
-using Bytes = MetadataBuffers::Contents;
+using Bytes = ArrayBuffers::Contents;
 
 const std::vector<std::int32_t>& rows_asked(const MetadataProblem& problem,
                                             const EngineStep& engine) {
@@ -54,7 +54,7 @@ Bytes poison_for(const MetadataProblem& problem, const std::vector<FilledArray>&
 }
 
 // What is damaged or changed, with the hypothesis that says so.
-std::optional<std::pair<std::string, Hypothesis>> memory_fault(const MetadataBuffers& buffers) {
+std::optional<std::pair<std::string, Hypothesis>> memory_fault(const ArrayBuffers& buffers) {
   if (const std::string damage = buffers.damage(); !damage.empty()) {
     return {{damage, written_outside()}};
   }
@@ -70,6 +70,8 @@ class MetadataProof {
       : step_(step),
         builder_(builder),
         memory_(memory),
+        inputs_(shapes_of(inputs_of(step.problem))),
+        outputs_(shapes_of(outputs_of(step.problem))),
         promised_(promised_metadata(step.problem, step.engine)) {}
 
   Verdict run(bool relations) {
@@ -100,7 +102,7 @@ class MetadataProof {
     }
   }
 
-  void load(MetadataBuffers& buffers, const EngineStep& engine) const {
+  void load(ArrayBuffers& buffers, const EngineStep& engine) const {
     buffers.put_inputs(input_bytes(step_.problem, with_poisoned_holes(step_.problem, engine)));
   }
 
@@ -108,7 +110,7 @@ class MetadataProof {
     if (failed()) {
       return;
     }
-    MetadataBuffers buffers(memory_, step_.problem, shifted);
+    ArrayBuffers buffers(memory_, inputs_, outputs_, shifted);
     load(buffers, step_.engine);
     const Bytes before = poison_for(step_.problem, promised_);
     buffers.put_outputs(before);
@@ -123,7 +125,7 @@ class MetadataProof {
     if (failed()) {
       return;
     }
-    MetadataBuffers buffers(memory_, step_.problem);
+    ArrayBuffers buffers(memory_, inputs_, outputs_);
     load(buffers, step_.engine);
     buffers.put_outputs(poison_for(step_.problem, promised_));
     const std::function<void()> run = memory_.record(
@@ -143,7 +145,7 @@ class MetadataProof {
     }
   }
 
-  void replay(MetadataBuffers& buffers, const std::function<void()>& run, const std::string& what,
+  void replay(ArrayBuffers& buffers, const std::function<void()>& run, const std::string& what,
               const EngineStep& engine) {
     if (failed()) {
       return;
@@ -163,7 +165,7 @@ class MetadataProof {
     std::string what;
   };
 
-  void look(const MetadataBuffers& buffers, const Asked& asked, const MetadataStep& step,
+  void look(const ArrayBuffers& buffers, const Asked& asked, const MetadataStep& step,
             const std::vector<FilledArray>& promised, const Bytes& before) {
     const Bytes got = buffers.outputs();
     const MetadataEvidence evidence{step, promised, before, got, earlier_};
@@ -215,6 +217,7 @@ class MetadataProof {
   const MetadataStep& step_;
   const MetadataBuilder& builder_;
   Memory& memory_;
+  ArrayShapes inputs_, outputs_;
   std::vector<FilledArray> promised_;
   std::vector<std::vector<FilledArray>> earlier_;
   Verdict verdict_;

@@ -172,6 +172,14 @@ std::vector<MetadataArray> outputs_of(const MetadataProblem& problem) {
   return {};
 }
 
+ArrayShapes shapes_of(const std::vector<MetadataArray>& arrays) {
+  ArrayShapes shapes;
+  for (const MetadataArray& array : arrays) {
+    shapes.push_back({array.name, array.elements, array.element_bytes()});
+  }
+  return shapes;
+}
+
 std::vector<std::vector<std::byte>> input_bytes(const MetadataProblem& problem,
                                                 const EngineStep& engine) {
   std::vector<std::vector<std::byte>> inputs{

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "scenario/case.h"
+#include "workload/array_shape.h"
 #include "workload/batch.h"
 
 namespace lora_bench {
@@ -68,9 +69,10 @@ struct MetadataArray {
   [[nodiscard]] std::int64_t element_bytes() const { return type == Index::kInt64 ? 8 : 4; }
   [[nodiscard]] std::int64_t bytes() const { return elements * element_bytes(); }
 };
-// In the order of MetadataOperands (ops/backend.h).
+// In the order of ArrayOperands (ops/backend.h).
 [[nodiscard]] std::vector<MetadataArray> inputs_of(const MetadataProblem& problem);
 [[nodiscard]] std::vector<MetadataArray> outputs_of(const MetadataProblem& problem);
+[[nodiscard]] ArrayShapes shapes_of(const std::vector<MetadataArray>& arrays);
 // The bytes of the inputs, in that order.
 [[nodiscard]] std::vector<std::vector<std::byte>> input_bytes(const MetadataProblem& problem,
                                                               const EngineStep& engine);

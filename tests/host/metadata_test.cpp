@@ -14,8 +14,8 @@
 
 #include "core/random.h"
 #include "measure/metadata_time.h"
+#include "ops/array_buffers.h"
 #include "ops/backends.h"
-#include "ops/metadata_buffers.h"
 #include "support/draws.h"
 #include "verify/metadata_proof.h"
 
@@ -120,12 +120,12 @@ std::vector<std::vector<std::byte>> bytes_of_arrays(const MetadataProblem& probl
 // The builder of backend cpu with a test looking on, which may spoil what it wrote.
 class Observed final : public MetadataBuilder {
  public:
-  using After = std::function<void(const MetadataProblem&, const MetadataOperands&)>;
+  using After = std::function<void(const MetadataProblem&, const ArrayOperands&)>;
   explicit Observed(After after) : after_(std::move(after)) {}
   [[nodiscard]] Support supports(const MetadataProblem&, const DeviceFacts&) const override {
     return {};
   }
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const MetadataProblem& problem, const ArrayOperands& operands,
               Stream stream) const override {
     cpu_->metadata()->launch(problem, operands, stream);
     after_(problem, operands);
@@ -136,7 +136,7 @@ class Observed final : public MetadataBuilder {
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({1, ""});
 };
 
-void spoil_first_entry(const MetadataProblem& problem, const MetadataOperands& operands) {
+void spoil_first_entry(const MetadataProblem& problem, const ArrayOperands& operands) {
   put_index(outputs_of(problem).front(), static_cast<std::byte*>(operands.outputs.front()), 0, -5);
 }
 
@@ -374,7 +374,7 @@ TEST_CASE("metadata: entries of the table that no row names are not read, and re
     step.engine.slot_of_request[3] = -9;
     CHECK(agreed(step) == before);
     // A builder that finds a slot which is none, where no row names the request.
-    const Observed reads([](const MetadataProblem& problem, const MetadataOperands& operands) {
+    const Observed reads([](const MetadataProblem& problem, const ArrayOperands& operands) {
       for (const std::int32_t slot : engine_at(problem, operands.inputs).slot_of_request) {
         if (slot >= problem.slots) {
           spoil_first_entry(problem, operands);
@@ -391,7 +391,8 @@ TEST_CASE("metadata: a launch over the remains of another step is right") {
   for (const Form form : kForms) {
     CAPTURE(std::string(name(form)));
     const MetadataStep step = drawn_step(drawn_case(form, 3));
-    MetadataBuffers buffers(*memory, step.problem);
+    ArrayBuffers buffers(*memory, shapes_of(inputs_of(step.problem)),
+                         shapes_of(outputs_of(step.problem)));
     const auto launch = [&](const EngineStep& engine) {
       buffers.put_inputs(input_bytes(step.problem, engine));
       cpu->metadata()->launch(step.problem, buffers.operands(), Stream{});
@@ -409,7 +410,7 @@ TEST_CASE("metadata: a launch over the remains of another step is right") {
 
 TEST_CASE("metadata: addresses are aligned to one entry alone in one of the launches") {
   const std::unique_ptr<Memory> memory = make_host_memory();
-  const Observed wide([](const MetadataProblem& problem, const MetadataOperands& operands) {
+  const Observed wide([](const MetadataProblem& problem, const ArrayOperands& operands) {
     if (std::bit_cast<std::uintptr_t>(operands.outputs.front()) % 16 != 0) {
       spoil_first_entry(problem, operands);
     }

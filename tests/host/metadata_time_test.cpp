@@ -75,7 +75,7 @@ class Tiring final : public Backend, public MetadataBuilder {
   [[nodiscard]] Support supports(const MetadataProblem&, const DeviceFacts&) const override {
     return {};
   }
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const MetadataProblem& problem, const ArrayOperands& operands,
               Stream stream) const override {
     if (++launches_ <= 10) {
       cpu_->metadata()->launch(problem, operands, stream);
@@ -96,7 +96,7 @@ class Peeking final : public BackendAround, public MetadataBuilder {
   [[nodiscard]] Support supports(const MetadataProblem&, const DeviceFacts&) const override {
     return {};
   }
-  void launch(const MetadataProblem& problem, const MetadataOperands& operands,
+  void launch(const MetadataProblem& problem, const ArrayOperands& operands,
               Stream stream) const override {
     std::vector<std::int32_t> seen;
     const std::vector<MetadataArray> inputs = inputs_of(problem);

@@ -6,23 +6,24 @@
 
 #include "device/memory.h"
 #include "ops/backend.h"
-#include "workload/metadata.h"
+#include "workload/array_shape.h"
 
 namespace lora_bench {
 
-// The arrays of one launch of op metadata, each between guard bands.
-class MetadataBuffers {
+// The arrays of one launch of an op without products, each between guard bands.
+class ArrayBuffers {
  public:
   using Contents = std::vector<std::vector<std::byte>>;  // of each array
 
   // `shifted`: no array is aligned to more than one entry.
-  MetadataBuffers(Memory& memory, const MetadataProblem& problem, bool shifted = false);
+  ArrayBuffers(Memory& memory, const ArrayShapes& inputs, const ArrayShapes& outputs,
+               bool shifted = false);
 
-  // In the order of inputs_of and outputs_of.
+  // In the order of the shapes.
   void put_inputs(Contents contents);
   void put_outputs(const Contents& contents);
   [[nodiscard]] Contents outputs() const;
-  [[nodiscard]] const MetadataOperands& operands() const { return operands_; }
+  [[nodiscard]] const ArrayOperands& operands() const { return operands_; }
 
   // "guard of counts damaged: ..."; "" where all are whole.
   [[nodiscard]] std::string damage() const;
@@ -35,7 +36,7 @@ class MetadataBuffers {
     GuardedBuffer buffer;
   };
   std::vector<Kept> inputs_, outputs_;
-  MetadataOperands operands_;
+  ArrayOperands operands_;
   Contents put_;
 };
 

@@ -1,4 +1,4 @@
-#include "ops/metadata_buffers.h"
+#include "ops/array_buffers.h"
 
 #include <fmt/format.h>
 
@@ -6,33 +6,33 @@
 
 namespace lora_bench {
 
-MetadataBuffers::MetadataBuffers(Memory& memory, const MetadataProblem& problem, bool shifted) {
-  const auto add = [&](const std::vector<MetadataArray>& arrays, std::vector<Kept>& to,
-                       auto& addresses) {
-    for (const MetadataArray& array : arrays) {
+ArrayBuffers::ArrayBuffers(Memory& memory, const ArrayShapes& inputs, const ArrayShapes& outputs,
+                           bool shifted) {
+  const auto add = [&](const ArrayShapes& arrays, std::vector<Kept>& to, auto& addresses) {
+    for (const ArrayShape& array : arrays) {
       to.push_back(
-          {array.name, GuardedBuffer(memory, array.bytes(), shifted ? array.element_bytes() : 0)});
+          {array.name, GuardedBuffer(memory, array.bytes(), shifted ? array.element_bytes : 0)});
       addresses.push_back(to.back().buffer.data());
     }
   };
-  add(inputs_of(problem), inputs_, operands_.inputs);
-  add(outputs_of(problem), outputs_, operands_.outputs);
+  add(inputs, inputs_, operands_.inputs);
+  add(outputs, outputs_, operands_.outputs);
 }
 
-void MetadataBuffers::put_inputs(Contents contents) {
+void ArrayBuffers::put_inputs(Contents contents) {
   put_ = std::move(contents);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     inputs_[i].buffer.upload(put_[i]);
   }
 }
 
-void MetadataBuffers::put_outputs(const Contents& contents) {
+void ArrayBuffers::put_outputs(const Contents& contents) {
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     outputs_[i].buffer.upload(contents[i]);
   }
 }
 
-MetadataBuffers::Contents MetadataBuffers::outputs() const {
+ArrayBuffers::Contents ArrayBuffers::outputs() const {
   Contents contents;
   for (const Kept& output : outputs_) {
     contents.push_back(output.buffer.download());
@@ -40,7 +40,7 @@ MetadataBuffers::Contents MetadataBuffers::outputs() const {
   return contents;
 }
 
-std::string MetadataBuffers::damage() const {
+std::string ArrayBuffers::damage() const {
   for (const std::vector<Kept>* arrays : {&outputs_, &inputs_}) {
     for (const Kept& array : *arrays) {
       if (const std::string damage = array.buffer.damage(); !damage.empty()) {
@@ -51,7 +51,7 @@ std::string MetadataBuffers::damage() const {
   return "";
 }
 
-std::string MetadataBuffers::changed_input() const {
+std::string ArrayBuffers::changed_input() const {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].buffer.download() != put_[i]) {
       return std::string(inputs_[i].name);
