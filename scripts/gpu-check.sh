@@ -3,7 +3,7 @@
 # anchors with every backend, A/A noise, random cases, NVIDIA's sanitizers and NVIDIA's clock. About
 # fifteen minutes. Writes to docs/results/<date>-<gpu>; parts run later on the same day join the record.
 #   scripts/gpu-check.sh [PART...]
-#     parts, in this order: tests device verify self-test anchors eight-bits metadata handed floor aa modes fuzz sanitize clock python peers
+#     parts, in this order: tests device verify self-test anchors eight-bits metadata quantise handed floor aa modes fuzz sanitize clock python peers
 #     peers-wide tax profile counters; default: all but python, peers, peers-wide and tax, which need PyTorch, profile, which needs ncu, and counters,
 #     which needs leave to read the GPU's counters (docs/measuring.md)
 #   LORA_BENCH_BUILD=DIR    a build with tests to use, instead of making one
@@ -23,9 +23,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^#/s/^# \?//p}' "$0"
   exit 0
 fi
-known="tests device verify self-test anchors eight-bits metadata handed floor aa modes fuzz sanitize clock python peers peers-wide tax profile counters"
+known="tests device verify self-test anchors eight-bits metadata quantise handed floor aa modes fuzz sanitize clock python peers peers-wide tax profile counters"
 parts=("$@")
-((${#parts[@]})) || parts=(tests device verify self-test anchors eight-bits metadata handed floor aa modes fuzz sanitize clock)
+((${#parts[@]})) || parts=(tests device verify self-test anchors eight-bits metadata quantise handed floor aa modes fuzz sanitize clock)
 for part in "${parts[@]}"; do  # before anything is built or run
   if [[ " $known " != *" $part "* ]]; then
     echo "gpu-check.sh: no part '$part'" >&2
@@ -206,6 +206,7 @@ run_part() {
       record aa "$tool" compare "$out/aa-base.jsonl" "$out/aa-new.jsonl"
       ;;
     metadata) record metadata "$tool" run metadata --backends auto --out "$out/metadata.jsonl" ;;
+    quantise) record quantise "$tool" run quantise --backends auto --out "$out/quantise.jsonl" ;;
     handed) record handed "$tool" run handed --out "$out/handed.jsonl" ;;
     modes) record modes "$tool" run modes --backends bgmv --out "$out/modes.jsonl" --quiet ;;
     fuzz) record fuzz fuzz_in_processes ;;

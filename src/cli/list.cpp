@@ -23,6 +23,7 @@
 #include "verify/layer_faults.h"
 #include "verify/metadata_proof.h"
 #include "verify/mutants.h"
+#include "verify/quantise_proof.h"
 
 namespace lora_bench {
 namespace {
@@ -187,6 +188,15 @@ std::vector<Definition> told(std::span<const MetadataFaultDoc> mutants) {
   return faults;
 }
 
+std::vector<Definition> told(std::span<const QuantiseFault> mutants) {
+  std::vector<Definition> faults;
+  for (const QuantiseFault& mutant : mutants) {
+    faults.push_back(
+        {std::string(mutant.fault), fmt::format("{} [{}]", mutant.meaning, mutant.source)});
+  }
+  return faults;
+}
+
 std::vector<Definition> told(const std::vector<MutantDoc>& mutants) {
   std::vector<Definition> faults;
   for (const MutantDoc& mutant : mutants) {
@@ -208,7 +218,9 @@ std::string list_mutants(int width) {
          "GPU mutants (backend mutant:FAULT)\n" + not_here +
          definitions(told(gpu_mutants()), width) +
          "faults of op metadata (backend mutant:FAULT)\n" +
-         definitions(told(metadata_faults()), width) + "hypotheses that a failure can name\n" +
+         definitions(told(metadata_faults()), width) +
+         "faults of op quantise (backend mutant:FAULT), which a failure of it can name\n" +
+         definitions(told(quantise_faults()), width) + "hypotheses that a failure can name\n" +
          definitions(told(hypotheses()), width) +
          "hypotheses that a failure of op metadata can name\n" +
          definitions(told(metadata_hypotheses()), width) +

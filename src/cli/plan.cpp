@@ -11,6 +11,7 @@
 #include "core/units.h"
 #include "measure/measure.h"
 #include "measure/metadata_time.h"
+#include "measure/quantise_time.h"
 #include "ops/auto_choice.h"
 #include "ops/auto_tuning.h"
 #include "report/columns.h"
@@ -117,15 +118,18 @@ Line plan_line(const PlannedRow& planned, Targets& targets, Totals& totals) {
     const DeviceFacts& facts = targets.facts(space);
     if (step.metadata) {
       memory = metadata_bytes(*step.metadata, spec.measure.cache, facts.cache_bytes);
+    } else if (step.quantise) {
+      memory = quantise_bytes(step.quantise->problem, spec.measure.cache, facts.cache_bytes);
     } else if (step.layer) {
       memory = layer_measurement_bytes(*step.layer, spec.measure.cache, facts.cache_bytes);
     } else {
       memory = std::max(memory, measurement_bytes(problem, spec.measure.cache, facts.cache_bytes));
     }
     const auto backend = watched(selected.backend, std::make_shared<Pulse>());
-    const Support support = step.metadata
-                                ? metadata_support(*backend, step.metadata->problem, facts)
-                                : backend->supports(problem, facts);
+    const Support support =
+        step.metadata   ? metadata_support(*backend, step.metadata->problem, facts)
+        : step.quantise ? quantise_support(*backend, step.quantise->problem, facts)
+                        : backend->supports(problem, facts);
     line.note = support.why_not;
     if (support.yes) {
       line.note = why_no_room(memory, targets.memory(space)->available_bytes());

@@ -120,6 +120,9 @@ CaseStep step_of(const Case& spec) {
   if (spec.op == Op::kMetadata) {
     step.metadata = draw_metadata(spec, batch, adapters);
   }
+  if (spec.op == Op::kQuantise) {
+    step.quantise = draw_quantise(spec, step.op);
+  }
   if (has_base(spec.op)) {
     LayerProblem& layer = step.layer.emplace(make_layer_problem(sharded_layer(spec), step.op));
     layer.base_bias = spec.setup.bias;

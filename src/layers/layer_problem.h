@@ -11,6 +11,7 @@
 #include "scenario/scenario.h"
 #include "workload/metadata.h"
 #include "workload/problem.h"
+#include "workload/quantise.h"
 
 namespace lora_bench {
 
@@ -64,12 +65,13 @@ struct LayerProblem {
 // Whether part of the layer is enqueued on a second stream.
 [[nodiscard]] bool runs_beside(Overlap overlap);
 
-// What a case computes in one step: an op, a layer whose adapters' part that op is, or metadata of
-// the batch that it has.
+// What a case computes in one step: an op, a layer whose adapters' part that op is, metadata of the
+// batch that it has, or an x of eight bits.
 struct CaseStep {
   Problem op;
   std::optional<LayerProblem> layer;
   std::optional<MetadataStep> metadata = {};
+  std::optional<QuantiseStep> quantise = {};
 };
 [[nodiscard]] CaseStep step_of(const Case& spec);
 

@@ -23,12 +23,14 @@ class AutoBackend final : public Backend {
       : device_(device),
         panel_(make_tuned_panel_backend()),
         naive_(make_naive_backend()),
-        metadata_(make_device_metadata(device.compute_capability)) {}
+        metadata_(make_device_metadata(device.compute_capability)),
+        quantiser_(make_device_quantiser(device.compute_capability)) {}
 
   [[nodiscard]] std::string_view name() const override { return "auto"; }
   [[nodiscard]] std::string_view summary() const override { return kAutoSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] const MetadataBuilder* metadata() const override { return metadata_.get(); }
+  [[nodiscard]] const Quantiser* quantiser() const override { return quantiser_.get(); }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
     const Support taken = tensor_cores_take(problem, device, Semantics(Semantic::kScaledWeights));
     const std::string why_not = taken.yes ? why_not_tuned(device_, problem) : "";
@@ -100,6 +102,7 @@ class AutoBackend final : public Backend {
   std::unique_ptr<Backend> panel_;
   std::unique_ptr<Backend> naive_;  // eight bits at addresses that do not begin on 16 bytes
   std::unique_ptr<MetadataBuilder> metadata_;
+  std::unique_ptr<Quantiser> quantiser_;
 };
 
 }  // namespace

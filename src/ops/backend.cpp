@@ -44,11 +44,26 @@ Support takes_semantics(const Problem& problem, Semantics taken) {
   return {why_not.empty(), std::move(why_not)};
 }
 
+namespace {
+
+template <typename ArrayProblem>
+Support support_of(const ArrayMaker<ArrayProblem>* maker, const ArrayProblem& problem,
+                   const DeviceFacts& device, std::string why_none) {
+  return maker == nullptr ? Support{false, std::move(why_none)} : maker->supports(problem, device);
+}
+
+}  // namespace
+
 Support metadata_support(const Backend& backend, const MetadataProblem& problem,
                          const DeviceFacts& device) {
-  const MetadataBuilder* builder = backend.metadata();
-  return builder == nullptr ? Support{false, fmt::format("{} makes no metadata", backend.name())}
-                            : builder->supports(problem, device);
+  return support_of(backend.metadata(), problem, device,
+                    fmt::format("{} makes no metadata", backend.name()));
+}
+
+Support quantise_support(const Backend& backend, const QuantiseProblem& problem,
+                         const DeviceFacts& device) {
+  return support_of(backend.quantiser(), problem, device,
+                    fmt::format("{} does not quantise", backend.name()));
 }
 
 const std::vector<BackendEntry>& backend_registry() {

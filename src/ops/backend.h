@@ -13,6 +13,7 @@
 #include "ops/operands.h"
 #include "workload/metadata.h"
 #include "workload/problem.h"
+#include "workload/quantise.h"
 #include "workload/semantics.h"
 
 namespace lora_bench {
@@ -94,6 +95,8 @@ class ArrayMaker {
 };
 // Makes the index arrays of a step.
 using MetadataBuilder = ArrayMaker<MetadataProblem>;
+// Makes codes of eight bits and scales of x.
+using Quantiser = ArrayMaker<QuantiseProblem>;
 
 class Backend {
  public:
@@ -123,10 +126,12 @@ class Backend {
   [[nodiscard]] virtual const FusedLayer* fused() const { return nullptr; }
   // What makes op metadata, which no other member is asked of; null: nothing does.
   [[nodiscard]] virtual const MetadataBuilder* metadata() const { return nullptr; }
+  // The same of op quantise.
+  [[nodiscard]] virtual const Quantiser* quantiser() const { return nullptr; }
 };
 
-// Does as another backend does, but for what a class of its own overrides. It zeroes, fuses and
-// makes metadata only where such a class says so. The other must outlive it.
+// Does as another backend does, but for what a class of its own overrides. It zeroes, fuses, makes
+// metadata and quantises only where such a class says so. The other must outlive it.
 class BackendAround : public Backend {
  public:
   explicit BackendAround(const Backend& inner) : inner_(inner) {}
@@ -162,6 +167,9 @@ class BackendAround : public Backend {
 
 // Whether the backend makes the metadata, or a sentence.
 [[nodiscard]] Support metadata_support(const Backend& backend, const MetadataProblem& problem,
+                                       const DeviceFacts& device);
+// The same of op quantise.
+[[nodiscard]] Support quantise_support(const Backend& backend, const QuantiseProblem& problem,
                                        const DeviceFacts& device);
 
 // Every backend by name, in the order of `list`. `mutant:FAULT` and `fake:BEHAVIOUR` are not here:

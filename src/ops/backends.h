@@ -78,6 +78,9 @@ inline constexpr std::string_view kAutoSummary =
 // Op metadata by one kernel a form, of devices of that compute capability (of DeviceFacts). A
 // launch throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<MetadataBuilder> make_device_metadata(int compute_capability);
+// Op quantise by the cores of the host, and by kernels of devices of that compute capability.
+[[nodiscard]] std::unique_ptr<Quantiser> make_cpu_quantiser();
+[[nodiscard]] std::unique_ptr<Quantiser> make_device_quantiser(int compute_capability);
 
 inline constexpr std::string_view kCpuSummary =
     "host cores, vectorised (AVX-512, AVX2 or baseline); every op in bf16, fp16 and fp32";

@@ -48,6 +48,7 @@ class CpuBackend : public Backend {
   [[nodiscard]] std::string_view summary() const override { return kCpuSummary; }
   [[nodiscard]] Space space() const override { return Space::kHost; }
   [[nodiscard]] const MetadataBuilder* metadata() const override { return &metadata_; }
+  [[nodiscard]] const Quantiser* quantiser() const override { return quantiser_.get(); }
 
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
     for (std::size_t role = 0; role < problem.dtype.of_role.size(); ++role) {
@@ -110,6 +111,7 @@ class CpuBackend : public Backend {
   const CpuKernels& kernels_;
   std::unique_ptr<ThreadPool> own_pool_;
   CpuMetadata metadata_;
+  std::unique_ptr<Quantiser> quantiser_ = make_cpu_quantiser();
 };
 
 }  // namespace

@@ -36,7 +36,8 @@ std::vector<Column> identity_columns() {
 
 std::vector<Column> case_columns() {
   return {
-      column({"op", "op", "", "shrink, expand, linear, embedding, logits, layer or metadata", ""},
+      column({"op", "op", "",
+              "shrink, expand, linear, embedding, logits, layer, metadata or quantise", ""},
              &Row::Step::op),
       column({"form", "form", "", "arrays that op metadata makes; empty for other ops", ""},
              &Row::Step::form),

@@ -53,6 +53,10 @@ class Attempt {
 // Of op metadata.
 [[nodiscard]] std::shared_ptr<Attempt> make_metadata_attempt(const CaseRequest& request,
                                                              Targets& targets, MetadataStep step);
+// Of op quantise.
+[[nodiscard]] std::shared_ptr<Attempt> make_quantise_attempt(const CaseRequest& request,
+                                                             Targets& targets,
+                                                             const QuantiseStep& step);
 // Why a layer has no place here, "" when it has.
 [[nodiscard]] std::string why_no_places(const CaseRequest& request);
 

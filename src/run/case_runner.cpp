@@ -195,6 +195,9 @@ Outcome outcome_of(const CaseRequest& request, const CaseStep& step, Targets& ta
     if (step.metadata) {
       run_attempt(outcome, make_metadata_attempt(request, targets, *step.metadata), request, step,
                   targets);
+    } else if (step.quantise) {
+      run_attempt(outcome, make_quantise_attempt(request, targets, *step.quantise), request, step,
+                  targets);
     } else if (!step.layer) {
       run_attempt(
           outcome,

@@ -11,6 +11,7 @@
 #include "measure/ceilings.h"
 #include "measure/layer_time.h"
 #include "measure/metadata_time.h"
+#include "measure/quantise_time.h"
 #include "report/columns.h"
 #include "workload/semantics.h"
 
@@ -70,7 +71,11 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
     return cell;
   };
   const bool metadata = spec.op == Op::kMetadata;
-  const auto of_products = [metadata](std::string_view text) {
+  const bool products = has_products(spec.op);
+  const auto of_products = [products](std::string_view text) {
+    return Cell{std::string(products ? text : "")};
+  };
+  const auto of_x = [metadata](std::string_view text) {
     return Cell{std::string(metadata ? "" : text)};
   };
   std::vector<std::pair<std::string_view, Cell>> said{
@@ -81,14 +86,13 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"tags", spec.tags},
       {"op", word(name(spec.op))},
       {"form", word(metadata ? name(spec.metadata.form) : "")},
-      {"dtype", of_products(name(spec.dtype))},
+      {"dtype", of_x(name(spec.dtype))},
       {"intermediate", of_products(name(dtype_of_h(spec)))},
       {"scale_at", of_products(name(spec.scale_at))},
       {"weights_dtype", of_products(name(dtype_of_weights(spec)))},
       {"weights_scale", of_products(spec.weights.dtype ? name(spec.weights.scale) : "")},
-      {"activations_dtype", of_products(name(spec.activations.dtype.value_or(spec.dtype)))},
-      {"activations_scale",
-       of_products(spec.activations.dtype ? name(spec.activations.scale) : "")},
+      {"activations_dtype", of_x(name(spec.activations.dtype.value_or(spec.dtype)))},
+      {"activations_scale", of_x(spec.activations.dtype ? name(spec.activations.scale) : "")},
       {"model", spec.layer.model},
       {"layer", spec.layer.name},
       {"out_features", fmt::format("{}", fmt::join(spec.layer.widths, "+"))},
@@ -96,7 +100,7 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"order", word(name(spec.order))},
       {"slots", spec.adapters.slots},
       {"no_adapter", spec.no_adapter},
-      {"add_inputs", !metadata && spec.add_inputs},
+      {"add_inputs", products && spec.add_inputs},
       {"bias", spec.adapters.bias},
       {"seed", static_cast<std::int64_t>(spec.seed)},
       {"cache", word(name(spec.measure.cache))},
@@ -144,6 +148,11 @@ std::string content_of_step(const CaseStep& step, Comm comm) {
                     problem.vocabulary, problem.extra_vocabulary, problem.chunk,
                     problem.idle_segments));
   }
+  if (step.quantise) {
+    const QuantiseProblem& problem = step.quantise->problem;
+    add(fmt::format("{}|{}|{}|{}|{}", name(problem.from), problem.stride, name(problem.to),
+                    problem.scales.columns, quantiser_text(problem)));
+  }
   if (!step.layer) {
     return content;
   }
@@ -182,6 +191,9 @@ Work work_of_step(const CaseStep& step) {
   if (step.metadata) {
     return count_metadata_work(*step.metadata);
   }
+  if (step.quantise) {
+    return count_quantise_work(step.quantise->problem);
+  }
   return step.layer ? count_layer_work(shard_problem(*step.layer, 0)).layer : count_work(step.op);
 }
 
@@ -198,7 +210,8 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
   drawn.active = problem.plan.active();
   drawn.rank =
       problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
-  drawn.semantics = semantics_text(problem);
+  drawn.semantics =
+      step.quantise ? quantiser_text(step.quantise->problem) : semantics_text(problem);
   drawn.content = content_of_step(step, spec.setup.comm);
   PlanSpec plan = spec.plan;
   if (backend != "auto" && backend != "panel") {

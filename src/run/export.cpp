@@ -16,6 +16,7 @@
 #include "run/form.h"
 #include "run/safetensors.h"
 #include "verify/oracle.h"
+#include "verify/quantise_proof.h"
 #include "verify/staging.h"
 #include "verify/verify.h"
 #include "workload/semantics.h"
@@ -325,6 +326,47 @@ ExportedFiles export_metadata(const ExportRequest& request, const CaseStep& step
   return write_files(request, std::move(exported), metadata);
 }
 
+// x, the scales where they are given, and what the oracle makes of them; nothing is launched.
+ExportedFiles export_quantise(const ExportRequest& request, const CaseStep& step) {
+  const QuantiseProblem& problem = step.quantise->problem;
+  Exported exported;
+  exported.kept = draw_quantise_inputs(problem, step.quantise->seed, XGaps::kNan);
+  const std::size_t inputs = exported.kept.size();
+  for (std::vector<std::byte>& array : promised_codes(problem, exported.kept)) {
+    exported.kept.push_back(std::move(array));
+  }
+  const Shape scales{problem.scales.rows, problem.scales.across};
+  const auto add = [&](std::string name, Dtype dtype, const Shape& shape) {
+    const std::vector<std::byte>& array = exported.kept[exported.tensors.size()];
+    exported.tensors.push_back({std::move(name), safetensors_type(dtype), shape, array.data(),
+                                static_cast<std::int64_t>(array.size())});
+  };
+  add("x", problem.from, {problem.rows, problem.stride});
+  if (inputs > 1) {
+    add("x_scale", Dtype::kFp32, scales);
+  }
+  add("expected_q", problem.to, {problem.rows, problem.columns});
+  if (!problem.scales_given) {
+    add("expected_q_scale", Dtype::kFp32, scales);
+  }
+  const Json metadata{{"scenario", request.spec.scenario},
+                      {"case", request.spec.id},
+                      {"op", name(request.spec.op)},
+                      {"dtype", name(problem.from)},
+                      {"rows", problem.rows},
+                      {"columns", problem.columns},
+                      {"activations_dtype", name(problem.to)},
+                      {"activations_scale", name(request.spec.activations.scale)},
+                      {"activations_group", problem.scales.columns},
+                      {"convert", name(problem.convert)},
+                      {"least_amax", problem.least_amax},
+                      {"least_scale", problem.least_scale},
+                      {"power_of_two", problem.power_of_two},
+                      {"seed", request.spec.seed},
+                      {"row", row_of(request.spec, step)}};
+  return write_files(request, std::move(exported), metadata);
+}
+
 }  // namespace
 
 ExportedFiles export_case(const ExportRequest& request) {
@@ -332,6 +374,9 @@ ExportedFiles export_case(const ExportRequest& request) {
   const CaseStep step = step_of(spec);
   if (step.metadata) {
     return export_metadata(request, step);
+  }
+  if (step.quantise) {
+    return export_quantise(request, step);
   }
   const Problem problem = op_to_export(spec, step);
   // A y that is added to holds numbers: who proves a peer need not tell one NaN from another.

@@ -42,9 +42,9 @@ void refuse_unexported(const Case& spec);
 
 // Launches the backend once on bounded data and writes inputs, plan, its output, and what the
 // oracle expects of it (docs/export.md lists the tensors), so that others can check us without our
-// code. Of op metadata it writes what an engine has and the arrays of the form, and launches
-// nothing. Throws UsageError when the backend cannot do the case, EnvironmentError when a file
-// cannot be written.
+// code. Of op metadata it writes what an engine has and the arrays of the form, of op quantise x
+// and what it becomes, and launches nothing. Throws UsageError when the backend cannot do the case,
+// EnvironmentError when a file cannot be written.
 [[nodiscard]] ExportedFiles export_case(const ExportRequest& request);
 
 // A case read back from what `export` wrote.

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -19,20 +21,21 @@ namespace {
 
 constexpr std::uint64_t kShuffleStream = 0x5348554646;  // "SHUFF"
 
-// Of op metadata, which few backends make, nobody who names none asks the others.
-std::vector<std::string> makers_of_metadata(const std::vector<std::string>& names) {
-  static const std::vector<std::string> kMakers = [] {
-    std::vector<std::string> makers;
+// Of ops without products, which few backends do, nobody who names none asks the others.
+std::vector<std::string> who_does(Op op, const std::vector<std::string>& names) {
+  static const std::map<std::string, std::shared_ptr<const Backend>> kBackends = [] {
+    std::map<std::string, std::shared_ptr<const Backend>> backends;
     for (const std::string& name : usable_backends()) {
-      if (select_backend(name).backend->metadata() != nullptr) {
-        makers.push_back(name);
-      }
+      backends[name] = select_backend(name).backend;
     }
-    return makers;
+    return backends;
   }();
   std::vector<std::string> some;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(some), [](const std::string& name) {
-    return std::find(kMakers.begin(), kMakers.end(), name) != kMakers.end();
+  std::copy_if(names.begin(), names.end(), std::back_inserter(some), [&](const std::string& name) {
+    const auto found = kBackends.find(name);
+    return found != kBackends.end() &&
+           (op == Op::kMetadata ? found->second->metadata() != nullptr
+                                : found->second->quantiser() != nullptr);
   });
   return some;
 }
@@ -46,7 +49,7 @@ std::vector<std::string> names_for(const RunRequest& request, const Case& spec) 
   }
   const std::vector<std::string> names =
       request.all_backends ? usable_backends() : default_backends();
-  return spec.op == Op::kMetadata ? makers_of_metadata(names) : names;
+  return has_products(spec.op) ? names : who_does(spec.op, names);
 }
 
 std::vector<std::string> ids_of(const std::vector<Scenario>& scenarios) {

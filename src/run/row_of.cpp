@@ -10,6 +10,7 @@
 
 #include "core/units.h"
 #include "measure/metadata_time.h"
+#include "measure/quantise_time.h"
 #include "report/doubts.h"
 #include "run/describe.h"
 
@@ -186,6 +187,10 @@ Least least_of(const CaseStep& step, const Outcome& outcome, CacheMode cache) {
   if (step.metadata) {
     return {.whole =
                 floor_of(count_metadata_work(*step.metadata), step.op, cache, *outcome.ceilings)};
+  }
+  if (step.quantise) {
+    return {.whole = floor_of(count_quantise_work(step.quantise->problem), step.op, cache,
+                              *outcome.ceilings)};
   }
   if (!step.layer) {
     return least_of_op(step.op, cache, *outcome.ceilings);

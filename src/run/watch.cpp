@@ -77,6 +77,9 @@ class WatchedBackend final : public Backend {
     if (const MetadataBuilder* builder = inner_->metadata()) {
       metadata_.emplace(*builder, *pulse_);
     }
+    if (const Quantiser* quantiser = inner_->quantiser()) {
+      quantiser_.emplace(*quantiser, *pulse_);
+    }
   }
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] std::string_view summary() const override { return inner_->summary(); }
@@ -117,11 +120,15 @@ class WatchedBackend final : public Backend {
   [[nodiscard]] const MetadataBuilder* metadata() const override {
     return metadata_ ? &*metadata_ : nullptr;
   }
+  [[nodiscard]] const Quantiser* quantiser() const override {
+    return quantiser_ ? &*quantiser_ : nullptr;
+  }
 
  private:
   std::shared_ptr<const Backend> inner_;
   std::shared_ptr<Pulse> pulse_;
   std::optional<WatchedMaker<MetadataProblem>> metadata_;
+  std::optional<WatchedMaker<QuantiseProblem>> quantiser_;
 };
 
 class WatchedMemory final : public Memory {

@@ -16,12 +16,22 @@
 namespace lora_bench {
 
 // kLayer is a whole layer, base product and all, of which a linear op is the adapters' part.
-// kMetadata multiplies nothing: it groups the rows of a step, before any other op can run.
-enum class Op : std::uint8_t { kShrink, kExpand, kLinear, kEmbedding, kLogits, kLayer, kMetadata };
+// The last two multiply nothing: kMetadata groups the rows of a step, before any other op can run,
+// and kQuantise makes an x of eight bits with scales.
+enum class Op : std::uint8_t {
+  kShrink,
+  kExpand,
+  kLinear,
+  kEmbedding,
+  kLogits,
+  kLayer,
+  kMetadata,
+  kQuantise
+};
 template <>
 struct EnumNames<Op> {
-  static constexpr std::array<std::string_view, 7> kNames{
-      "shrink", "expand", "linear", "embedding", "logits", "layer", "metadata"};
+  static constexpr std::array<std::string_view, 8> kNames{
+      "shrink", "expand", "linear", "embedding", "logits", "layer", "metadata", "quantise"};
 };
 // The index arrays that an engine's kernels take a batch in; docs/plan.md says what each holds.
 enum class Form : std::uint8_t { kKernel, kPrefill, kSampler, kEmbedding, kChunked };
@@ -106,10 +116,13 @@ struct EnumNames<BaseAlgorithm> {
 };
 
 // The products that an op makes: of a base, x by W, by a layer alone; x by A, and h by B. Without
-// the second h is an input, without the third there is no y. Op metadata makes none.
+// the second h is an input, without the third there is no y. Who has no products makes none.
 [[nodiscard]] bool has_base(Op op);
 [[nodiscard]] bool has_shrink(Op op);
 [[nodiscard]] bool has_expand(Op op);
+[[nodiscard]] constexpr bool has_products(Op op) {
+  return op != Op::kMetadata && op != Op::kQuantise;
+}
 
 // One packed projection: y columns [offset_start + sum of earlier widths, + width) belong to a
 // slice; all other columns of a y row belong to nobody and stay untouched.
@@ -414,9 +427,10 @@ struct Case {
   AdapterSpec adapters;
   WeightsSpec weights;
   ActivationsSpec activations;
-  SkewLaw skew;           // decode sequences
-  SkewLaw prefill_skew;   // prefill sequences; defaults to `skew`
-  double no_adapter = 0;  // share of sequences without an adapter
+  QuantiserSpec quantiser;  // of op quantise alone
+  SkewLaw skew;             // decode sequences
+  SkewLaw prefill_skew;     // prefill sequences; defaults to `skew`
+  double no_adapter = 0;    // share of sequences without an adapter
   Order order = Order::kShuffled;
   std::uint64_t seed = 1;
   std::vector<std::string> backends;

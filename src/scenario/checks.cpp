@@ -42,7 +42,7 @@ std::int64_t reach(const SkewLaw& law, std::int64_t slots) {
 void check_layer(const Case& spec, const CaseChecker& checker) {
   const LayerShape& layer = spec.layer;
   const auto slices = static_cast<std::int64_t>(layer.widths.size());
-  if (slices == 0 || slices > kMaxSlices) {
+  if (has_products(spec.op) && (slices == 0 || slices > kMaxSlices)) {
     checker.fail("layer.out", {}, fmt::format("'layer.out' has {} widths", slices),
                  "1 to 64 integers from 0 to 16777216");
   }
@@ -210,8 +210,8 @@ std::string instead_of(const Field& field, Op op) {
   if (field.of_op_alone && *field.of_op_alone != op) {
     return fmt::format("op {}", name(*field.of_op_alone));
   }
-  if (op == Op::kMetadata && field.of_products) {
-    return "another op: metadata multiplies nothing";
+  if (!has_products(op) && !takes_without_products(field, op)) {
+    return fmt::format("another op: {} multiplies nothing", name(op));
   }
   return has_base(op) ? field.instead_of_layer : "";
 }
@@ -334,7 +334,7 @@ void check_plan_form(const Case& spec, const CaseChecker& checker) {
                    fmt::format("'{}' of a plan in form {}", path, name(spec.plan.form)), allowed);
     }
   };
-  if (has_base(spec.op) || spec.op == Op::kMetadata) {
+  if (has_base(spec.op) || !has_products(spec.op)) {
     return;
   }
   if (spec.plan.form == PlanForm::kSorted) {
@@ -434,6 +434,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
     check_law("prefill_skew", spec.prefill_skew, spec, checker, context);
   }
   check_metadata(spec, checker);
+  check_quantiser(spec, checker);
   check_plan(spec, checker);
   check_plan_form(spec, checker);
   check_tuning(spec, checker, context);

@@ -43,6 +43,8 @@ class CaseChecker {
 void check_weights(const Case& spec, const CaseChecker& checker);
 // The same of an x, or a given h, of eight bits.
 void check_activations(const Case& spec, const CaseChecker& checker);
+// Settings that ask nothing where scales are given.
+void check_quantiser(const Case& spec, const CaseChecker& checker);
 
 // Everything that is wrong with a case whose fields are each in range.
 void check_combinations(const Case& spec, bool has_layer, const CaseChecker& checker,

@@ -47,4 +47,32 @@ struct ActivationsSpec {
   [[nodiscard]] bool operator==(const ActivationsSpec&) const = default;
 };
 
+// How op quantise gets from x and a scale to eight bits: x / scale, or x times what is nearest to
+// 1 / scale.
+enum class Convert : std::uint8_t { kDivide, kMultiply };
+template <>
+struct EnumNames<Convert> {
+  static constexpr std::array<std::string_view, 2> kNames{"divide", "multiply"};
+};
+// Whether op quantise makes the scales of x, or is given them.
+enum class ScalesOfX : std::uint8_t { kMade, kGiven };
+template <>
+struct EnumNames<ScalesOfX> {
+  static constexpr std::array<std::string_view, 2> kNames{"made", "given"};
+};
+
+// What op quantise does, each step rounded to fp32: amax = max(max |x|, least_amax); scale =
+// max(amax / largest, least_scale), with power_of_two the least power of two that is not below it;
+// then x is converted, held between -largest and largest, and rounded to the nearest number of
+// eight bits, at a tie to the even one. `largest` is that of the format.
+struct QuantiserSpec {
+  Convert convert = Convert::kDivide;
+  ScalesOfX scales = ScalesOfX::kMade;
+  double least_amax = 0;
+  std::optional<double> least_scale;  // none: 1 / (512 x largest)
+  bool power_of_two = false;
+
+  [[nodiscard]] bool operator==(const QuantiserSpec&) const = default;
+};
+
 }  // namespace lora_bench

@@ -20,7 +20,7 @@ std::vector<Field> fields_of_op() {
   return of_products({
       choice("op", at(&Case::op), "what is computed", {.when = always, .alone_in_ids = true}),
       choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y",
-             {.when = always, .alone_in_ids = true}, dtypes),
+             {.when = always, .of_x = true, .alone_in_ids = true}, dtypes),
       choice("intermediate", at(&Case::intermediate), "storage of h",
              {.allowed = "fp32 or the same as `dtype`"}, dtypes),
       choice("scale_at", at(&Case::scale_at), "which half applies the adapter's scale",
@@ -82,21 +82,55 @@ std::vector<Field> fields_of_eight_bits() {
           kListText),
       eight_bits("activations.dtype", activations(&ActivationsSpec::dtype),
                  "storage of x, or of the h that op expand is given, in eight bits beside such "
-                 "weights, each number times a scale; y and bias stay as `dtype`",
-                 {.fallback = "none: as `dtype`, without scales",
+                 "weights, each number times a scale; y and bias stay as `dtype`. Of op quantise "
+                 "what x becomes",
+                 {.fallback = "none: as `dtype`, without scales; of op quantise e4m3",
                   .instead_of_layer = kOpsOfActivations,
-                  .of_products = true}),
+                  .of_products = true,
+                  .of_x = true}),
       choice("activations.scale", activations(&ActivationsSpec::scale),
              "which numbers of x have a scale together: all of it (of each slice's where `inputs` "
              "is per_slice), a token's, or a run of a token's; of h likewise, in each slice",
-             {.fallback = "token", .instead_of_layer = kOpsOfActivations, .of_products = true},
+             {.fallback = "token",
+              .instead_of_layer = kOpsOfActivations,
+              .of_products = true,
+              .of_x = true},
              {"tensor", "token", "block"}),
       integer("activations.group", activations(&ActivationsSpec::group), 1, kMaxFeatures,
               "of scale block: input features of a block of x, lanes of one of h",
               {.fallback = "columns of `weights.block`, or 128",
                .instead_of_layer = kOpsOfActivations,
-               .of_products = true}),
+               .of_products = true,
+               .of_x = true}),
   };
+}
+
+std::vector<Field> fields_of_quantiser() {
+  const auto quantiser = [](auto of_quantiser) { return at(&Case::quantiser, of_quantiser); };
+  // A scale below would not be a normal number, nor its inverse.
+  constexpr double kLeastScale = 1e-30;
+  std::vector<Field> rows{
+      choice("quantiser.scales", quantiser(&QuantiserSpec::scales),
+             "of op quantise: whether it makes the scales of x, or is given them"),
+      choice("quantiser.convert", quantiser(&QuantiserSpec::convert),
+             "x / scale, or x times the nearest of 1 / scale, each rounded to fp32"),
+      real("quantiser.least_amax", quantiser(&QuantiserSpec::least_amax), 0, 1e30,
+           "scales that are made are those of a largest |x| of at least this"),
+      field_of(
+          "quantiser.least_scale", "number", quantiser(&QuantiserSpec::least_scale),
+          fmt::format("a number from {} to 1", kLeastScale), "the least scale that is made",
+          {.fallback = "1 / (512 x the largest number of `activations.dtype`)"},
+          [](const Reader& reader, std::optional<double>& target, FieldContext&) {
+            reader.optional_real(target, kLeastScale, 1);
+          },
+          kOptionalText),
+      boolean("quantiser.power_of_two", quantiser(&QuantiserSpec::power_of_two),
+              "scales that are made are raised to the next power of two (ue8m0)"),
+  };
+  for (Field& row : rows) {
+    row.of_op_alone = Op::kQuantise;
+  }
+  return rows;
 }
 
 }  // namespace lora_bench

@@ -15,7 +15,8 @@ bool resolve_shape(Case& spec, const CaseChecker& checker) {
   spec.layer.model.clear();
   for (const auto& [have, lack] :
        {std::pair{"layer.in", "layer.out"}, std::pair{"layer.out", "layer.in"}}) {
-    if (!settings.has(lack)) {
+    const bool needed = has_products(spec.op) || std::string_view(lack) == "layer.in";
+    if (needed && !settings.has(lack)) {
       checker.fail(have, {}, fmt::format("'{}' is missing", lack), kLayerForms);
       return false;
     }
@@ -187,7 +188,10 @@ void resolve_weights(WeightsSpec& weights) {
 }
 
 // The same of x, whose blocks are as long as those of A where these are blocks too.
-void resolve_activations(const WeightsSpec& weights, ActivationsSpec& activations) {
+void resolve_activations(Op op, const WeightsSpec& weights, ActivationsSpec& activations) {
+  if (op == Op::kQuantise && !activations.dtype) {
+    activations.dtype = Dtype::kE4m3;
+  }
   if (activations.dtype && activations.scale == ActivationsScale::kNone) {
     activations.scale = ActivationsScale::kToken;
   }
@@ -200,7 +204,7 @@ void resolve_activations(const WeightsSpec& weights, ActivationsSpec& activation
 
 bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
   resolve_weights(spec.weights);
-  resolve_activations(spec.weights, spec.activations);
+  resolve_activations(spec.op, spec.weights, spec.activations);
   const bool looks_up = spec.op == Op::kEmbedding || spec.setup.kind == LayerKind::kVocabEmbedding;
   if (!checker.settings().has("scale_at") && looks_up) {
     spec.scale_at = ScaleAt::kExpand;
@@ -225,6 +229,9 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
     resolve_setup(spec, checker);
   }
   LayerShape& layer = spec.layer;
+  if (!has_products(spec.op)) {
+    layer.widths.clear();  // x alone is read
+  }
   if (layer.x_stride == 0) {
     layer.x_stride = extent_of_x(layer);
   }

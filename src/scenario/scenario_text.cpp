@@ -13,7 +13,7 @@ namespace {
 std::string group_of(const std::string& path) { return path.substr(0, path.find('.')); }
 
 bool is_said(const Field& field, const Case& spec) {
-  return (spec.op != Op::kMetadata || !field.of_products) && field.is_said(spec);
+  return (has_products(spec.op) || takes_without_products(field, spec.op)) && field.is_said(spec);
 }
 
 // The fields of one group that the case says, as entries of a map.
@@ -92,8 +92,8 @@ std::int64_t columns_of(const LayerShape& layer) {
 
 bool has_base(Op op) { return op == Op::kLayer; }
 
-bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding && op != Op::kMetadata; }
+bool has_shrink(Op op) { return op != Op::kExpand && op != Op::kEmbedding && has_products(op); }
 
-bool has_expand(Op op) { return op != Op::kShrink && op != Op::kMetadata; }
+bool has_expand(Op op) { return op != Op::kShrink && has_products(op); }
 
 }  // namespace lora_bench

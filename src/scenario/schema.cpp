@@ -64,17 +64,18 @@ std::vector<Field> fields_of_shape() {
   return of_products({
       word("model", member(&LayerShape::model), "a model of models.yaml",
            "whose layer shapes are used",
-           {.fallback = "none", .when = of_model, .alone_in_ids = true}),
+           {.fallback = "none", .when = of_model, .of_x = true, .alone_in_ids = true}),
       {.doc = {"layers", "word or list", "layers of the model, or all", "all",
                "layers of `model`; each is one point"},
        .read = [](const Reader& reader, Case& target,
                   FieldContext&) { reader.word(target.layer.name); },
        .text = [](const Case& spec) { return spec.layer.name; },
        .is_said = of_model,
+       .of_x = true,
        .alone_in_ids = true},
       integer("layer.in", member(&LayerShape::in_features), 1, kMaxFeatures,
               "input features K of a layer of your own",
-              {.fallback = "required without model", .when = of_own_shape}),
+              {.fallback = "required without model", .when = of_own_shape, .of_x = true}),
       field_of(
           "layer.out", "integer or list", member(&LayerShape::widths),
           fmt::format("1 to {} integers from 0 to {}", kMaxSlices, kMaxFeatures),
@@ -91,7 +92,8 @@ std::vector<Field> fields_of_shape() {
               {.also = ", at least the input features",
                .fallback = "0: the input features",
                .when = [](const Case& c) { return c.layer.x_stride != extent_of_x(c.layer); },
-               .instead_of_layer = kOwnRows}),
+               .instead_of_layer = kOwnRows,
+               .of_x = true}),
       integer("layer.x_column_stride", member(&LayerShape::x_column_stride), 1, kMaxColumnStride,
               "elements from a column of x to the next; above 1 proved, not timed",
               {.instead_of_layer = kOwnOperands}),
@@ -338,6 +340,10 @@ std::vector<Field> fields_of_settings() {
 
 }  // namespace
 
+bool takes_without_products(const Field& field, Op op) {
+  return !field.of_products || (op == Op::kQuantise && field.of_x);
+}
+
 std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 const Fields& fields() {
@@ -346,8 +352,8 @@ const Fields& fields() {
     for (const auto part :
          {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer, fields_of_metadata,
           fields_of_batch, fields_of_adapters, fields_of_placing, fields_of_eight_bits,
-          fields_of_use, fields_of_plan, fields_of_run, fields_of_tuning, fields_of_thresholds,
-          fields_of_settings}) {
+          fields_of_quantiser, fields_of_use, fields_of_plan, fields_of_run, fields_of_tuning,
+          fields_of_thresholds, fields_of_settings}) {
       for (Field& field : part()) {
         table.push_back(std::move(field));
       }

@@ -46,12 +46,16 @@ struct Field {
   // which says nothing.
   std::function<bool(const Case& spec)> is_said = {};
   std::optional<Op> of_op_alone = {};  // no other op takes it
-  bool of_products = false;            // op metadata does not take it: it multiplies nothing
+  bool of_products = false;            // ops that multiply nothing do not take it ...
+  bool of_x = false;                   // ... but op quantise, which reads x
   std::string instead_of_layer = {};   // what would do where op is layer; "": a layer takes it
   bool alone_in_ids = false;           // the id of a case has its value without its name
 };
 
 using Fields = std::vector<Field>;
+
+// Whether an op that multiplies nothing takes the field.
+[[nodiscard]] bool takes_without_products(const Field& field, Op op);
 
 // The rows of op metadata, of op layer, of how a plan is handed over and of what an op computes.
 [[nodiscard]] std::vector<Field> fields_of_metadata();
@@ -59,7 +63,9 @@ using Fields = std::vector<Field>;
 [[nodiscard]] std::vector<Field> fields_of_plan();
 [[nodiscard]] std::vector<Field> fields_of_op();
 [[nodiscard]] std::vector<Field> fields_of_eight_bits();
-// Rows that op metadata does not take.
+// What op quantise does.
+[[nodiscard]] std::vector<Field> fields_of_quantiser();
+// Rows that ops without products do not take.
 [[nodiscard]] std::vector<Field> of_products(std::vector<Field> rows);
 inline constexpr const char* kOwnOperands =
     "op linear, shrink or expand: a layer has its own operands";

@@ -36,7 +36,7 @@ void check_activations(const Case& spec, const CaseChecker& checker) {
     checker.fail("activations.group", {"activations.scale"},
                  "a group of scales that are not by blocks", "activations.scale: block");
   }
-  if (!activations.dtype) {
+  if (!activations.dtype || !has_products(spec.op)) {
     return;
   }
   if (!spec.weights.dtype) {
@@ -48,7 +48,7 @@ void check_activations(const Case& spec, const CaseChecker& checker) {
   }
   // A layer says by itself that it takes no such field.
   if (spec.op != Op::kLinear && spec.op != Op::kShrink && spec.op != Op::kExpand &&
-      !has_base(spec.op) && spec.op != Op::kMetadata) {
+      !has_base(spec.op)) {
     checker.fail("activations.dtype", {"op"},
                  fmt::format("'activations.dtype' with op {}", name(spec.op)),
                  "op linear, shrink or expand");
@@ -60,6 +60,20 @@ void check_activations(const Case& spec, const CaseChecker& checker) {
                     "the h of op expand",
                     name(*activations.dtype)),
         "one of both");
+  }
+}
+
+void check_quantiser(const Case& spec, const CaseChecker& checker) {
+  if (spec.op != Op::kQuantise || spec.quantiser.scales == ScalesOfX::kMade) {
+    return;
+  }
+  for (const char* path :
+       {"quantiser.least_amax", "quantiser.least_scale", "quantiser.power_of_two"}) {
+    if (checker.settings().has(path)) {
+      checker.fail(path, {"quantiser.scales"},
+                   fmt::format("'{}' where scales are given: it says how they are made", path),
+                   "quantiser.scales: made");
+    }
   }
 }
 

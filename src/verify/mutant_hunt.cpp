@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "verify/metadata_proof.h"
+#include "verify/quantise_proof.h"
 #include "verify/random_case.h"
 
 namespace lora_bench {
@@ -213,11 +214,24 @@ void try_metadata_faults(Share share, SelfTestReport& report, const ProgressLine
   }
 }
 
+void try_quantise_faults(Share share, SelfTestReport& report, const ProgressLine& progress,
+                         const Stop& stop) {
+  const std::vector<TellingQuantise> steps = telling_quantise();
+  const std::span<const QuantiseFault> all = quantise_faults();
+  for (std::size_t at = share.index; at < all.size() && !stop(); at += share.count) {
+    const SelfTestRow row = hunt_quantise(all[at], steps);
+    report.rows.push_back(row);
+    progress(row.caught ? fmt::format("{}: caught by {}", row.fault, row.level)
+                        : fmt::format("{}: NOT CAUGHT", row.fault));
+  }
+}
+
 void try_what_is_right(std::int64_t correct_cases, std::uint64_t seed, SelfTestReport& report,
                        const ProgressLine& progress, const Stop& stop) {
   try_right_layers(telling_layers(), report, stop);
   if (!stop()) {
     try_right_metadata(telling_metadata(), report);
+    try_right_quantisers(telling_quantise(), report);
   }
   const std::vector<std::unique_ptr<Backend>> backends = correct_backends();
   const auto share = static_cast<std::int64_t>(backends.size());
@@ -248,6 +262,7 @@ SelfTestReport self_test(std::int64_t correct_cases, std::uint64_t seed,
   try_mutants(share_of(gpu_mutants(), share), report, progress, stop);
   try_layer_faults(share, report, progress, stop);
   try_metadata_faults(share, report, progress, stop);
+  try_quantise_faults(share, report, progress, stop);
   if (share.index == 0) {
     try_what_is_right(correct_cases, seed, report, progress, stop);
   }

@@ -4,6 +4,7 @@
 #include "device/facts.h"
 #include "verify/metadata_proof.h"
 #include "verify/mutant_faults.h"
+#include "verify/quantise_proof.h"
 
 namespace lora_bench {
 namespace {
@@ -24,7 +25,7 @@ struct Named {
   std::unique_ptr<Backend> (*gpu)(kernels::MutantFault, const std::string&) = nullptr;
   Fault fault = Fault::kNone;
   kernels::MutantFault gpu_fault = kernels::MutantFault::kNone;
-  bool of_metadata = false;
+  bool of_metadata = false, of_quantise = false;
 };
 
 Named find_fault(const std::string& fault) {
@@ -50,7 +51,11 @@ Named find_fault(const std::string& fault) {
     known.emplace_back(doc.fault);
     named.of_metadata = named.of_metadata || doc.fault == fault;
   }
-  if (named.host == nullptr && named.gpu == nullptr && !named.of_metadata) {
+  for (const QuantiseFault& known_fault : quantise_faults()) {
+    known.emplace_back(known_fault.fault);
+    named.of_quantise = named.of_quantise || known_fault.fault == fault;
+  }
+  if (named.host == nullptr && named.gpu == nullptr && !named.of_metadata && !named.of_quantise) {
     Diagnostic unknown;
     unknown.what = "unknown mutant '" + fault + "'";
     unknown.allowed = "none, gpu-none, or a fault that `lora-bench list mutants` shows";
@@ -80,6 +85,9 @@ std::unique_ptr<Backend> make_mutant(const std::string& fault) {
   const Named named = find_fault(fault);
   if (named.of_metadata) {
     return make_metadata_mutant(fault);
+  }
+  if (named.of_quantise) {
+    return make_quantise_mutant(fault);
   }
   const std::string name = "mutant:" + fault;
   return named.gpu == nullptr ? named.host(named.fault, name) : named.gpu(named.gpu_fault, name);

@@ -94,6 +94,7 @@ struct ScalesOfRows {
   [[nodiscard]] std::int64_t at(std::int64_t row, std::int64_t tokens, std::int64_t column) const {
     return (by_token ? row : row / tokens) * across + column / columns;
   }
+  [[nodiscard]] bool operator==(const ScalesOfRows&) const = default;
 };
 
 // Everything about one step that is not an address: what a backend needs to say whether it can do

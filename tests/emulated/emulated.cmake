@@ -45,6 +45,7 @@ lora_bench_tests(emulated_tests emulated
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernels_test.cpp ${CMAKE_CURRENT_LIST_DIR}/eight_bits_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/layers_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/plan_test.cpp ${CMAKE_CURRENT_LIST_DIR}/metadata_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/quantise_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/shards_test.cpp
     $<TARGET_OBJECTS:lora_bench_translated> $<TARGET_OBJECTS:lora_bench_emulated>
   LINKS lora_bench_cli PROPERTIES COST 150)

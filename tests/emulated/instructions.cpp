@@ -46,6 +46,30 @@ float dot(float sum, const float (&left)[kDepth], const float (&right)[kDepth]) 
 
 }  // namespace
 
+std::uint16_t two_codes(Code format, float high, float low) {
+  // The code whose number is nearest, by trying all; of two that are as near the even one.
+  const auto code_of = [&](float value) {
+    const int bits = format == Code::kE4m3 ? 3 : 2;
+    const int bias = format == Code::kE4m3 ? 7 : 15;
+    const int last = format == Code::kE4m3 ? 0x7E : 0x7B;
+    const auto number_of = [&](int code) {
+      const int exponent = code >> bits;
+      const double fraction = code & ((1 << bits) - 1);
+      return exponent == 0 ? std::ldexp(fraction, 1 - bias - bits)
+                           : std::ldexp((1 << bits) + fraction, exponent - bias - bits);
+    };
+    const double magnitude = std::fabs(static_cast<double>(value));
+    int nearest = 0;
+    for (int code = 1; code <= last; ++code) {
+      const double before = std::fabs(number_of(nearest) - magnitude);
+      const double here = std::fabs(number_of(code) - magnitude);
+      nearest = here < before || (here == before && code % 2 == 0) ? code : nearest;
+    }
+    return nearest | (std::signbit(value) ? 0x80 : 0);
+  };
+  return static_cast<std::uint16_t>(code_of(high) << 8 | code_of(low));
+}
+
 std::uint32_t halves_of_e4m3(std::uint32_t codes) {
   const auto half_of = [](std::uint32_t code) {
     const auto exponent = static_cast<int>(code >> 3 & 0xF);

@@ -28,6 +28,10 @@ void wgmma_shared(Element element, int columns, float* d, std::uint64_t a, std::
 void wgmma_registers(Element element, int columns, float* d, const std::uint32_t* a,
                      std::uint64_t b, bool add);
 
+enum class Code : std::uint8_t { kE4m3, kE5m2 };
+// Two numbers of eight bits, `high` in the upper byte: to nearest even, none beyond the largest.
+[[nodiscard]] std::uint16_t two_codes(Code format, float high, float low);
+
 // Two numbers of e4m3, in the lower 16 bits, as fp16.
 [[nodiscard]] std::uint32_t halves_of_e4m3(std::uint32_t codes);
 

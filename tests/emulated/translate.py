@@ -57,6 +57,8 @@ CALLS = [
     (r"^rcp\.approx\.ftz\.f32", "!{0} = 1.0F / ({1})"),
     (r"^cvt\.rn\.bf16x2\.f32", "!{0} = {E}two_bf16({1}, {2})"),
     (r"cvt\.rn\.f16x2\.e4m3x2", "!{0} = {E}halves_of_e4m3({2}), {1} = {E}halves_of_e4m3({2} >> 16)"),
+    (r"^cvt\.rn\.satfinite\.e4m3x2\.f32", "!{0} = {E}two_codes({E}Code::kE4m3, {1}, {2})"),
+    (r"^cvt\.rn\.satfinite\.e5m2x2\.f32", "!{0} = {E}two_codes({E}Code::kE5m2, {1}, {2})"),
     (r"^mov\.u32 %0, %+smid", "!{0} = ~0U"),  # no block knows where it runs
     (r"^mov\.u64 %0, %+globaltimer", "!{0} = {E}nanoseconds()"),
     (r"^$", ""),

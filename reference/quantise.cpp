@@ -1,0 +1,70 @@
+#include "reference/quantise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/nearest.h"
+#include "reference/rounding.h"
+
+namespace lora_bench::reference {
+namespace {
+
+// A double has more than twice the bits of fp32, so rounding a quotient or a product of two fp32
+// numbers to fp64 first changes nothing.
+double to_fp32(double value) { return round_to(Number::kFp32, value); }
+
+double largest_of(Number number) { return number == Number::kE4m3 ? 448.0 : 57344.0; }
+
+double least_power_not_below(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);  // in [1/2, 1)
+  return std::ldexp(1.0, fraction == 0.5 ? exponent - 1 : exponent);
+}
+
+double scale_of(const Quantiser& quantiser, double amax) {
+  const double held = std::max(amax, quantiser.least_amax);
+  const double scale = std::max(to_fp32(held / largest_of(quantiser.to)), quantiser.least_scale);
+  return quantiser.power_of_two ? least_power_not_below(scale) : scale;
+}
+
+}  // namespace
+
+Quantised quantise(const Quantiser& quantiser) {
+  const std::int64_t columns = quantiser.columns;
+  const std::int64_t group = quantiser.group;
+  const std::int64_t groups = (columns + group - 1) / group;
+  const auto place = [&](std::int64_t row, std::int64_t column) {
+    return at((quantiser.one_scale ? 0 : row * groups) + column / group);
+  };
+  const std::int64_t scales = quantiser.one_scale ? groups : quantiser.rows * groups;
+  Buffer x(at(columns)), amax(at(quantiser.rows == 0 ? 0 : scales));
+  Quantised out;
+  out.codes.resize(at(quantiser.rows * columns));
+  for (std::int64_t row = 0; row < quantiser.rows && quantiser.given == nullptr; ++row) {
+    read(quantiser.from, quantiser.x, row * quantiser.stride, columns, x.data());
+    for (std::int64_t column = 0; column < columns; ++column) {
+      double& most = amax[place(row, column)];
+      most = std::max(most, std::fabs(x[at(column)]));
+    }
+  }
+  for (std::size_t i = 0; i < amax.size(); ++i) {
+    const double scale = quantiser.given == nullptr ? scale_of(quantiser, amax[i])
+                                                    : static_cast<double>(quantiser.given[i]);
+    out.scales.push_back(static_cast<float>(scale));
+  }
+  const double largest = largest_of(quantiser.to);
+  for (std::int64_t row = 0; row < quantiser.rows; ++row) {
+    read(quantiser.from, quantiser.x, row * quantiser.stride, columns, x.data());
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const double scale = out.scales[place(row, column)];
+      const double value = x[at(column)];
+      const double converted =
+          quantiser.multiplies ? to_fp32(value * to_fp32(1 / scale)) : to_fp32(value / scale);
+      out.codes[at(row * columns + column)] =
+          static_cast<std::uint8_t>(encode(quantiser.to, std::clamp(converted, -largest, largest)));
+    }
+  }
+  return out;
+}
+
+}  // namespace lora_bench::reference

@@ -1,0 +1,284 @@
+#include "verify/quantise_proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "ops/array_buffers.h"
+#include "reference/quantise.h"
+#include "verify/oracle.h"
+
+namespace lora_bench {
+namespace {
+
+constexpr int kCodesReplayedOnDevice = 20;
+constexpr int kCodesReplayedOnHost = 2;
+
+// Every byte differs from what is promised.
+QuantiseArrays poison_for(const QuantiseArrays& promised) {
+  QuantiseArrays poison = promised;
+  for (std::vector<std::byte>& array : poison) {
+    for (std::byte& byte : array) {
+      byte ^= std::byte{0x5A};
+    }
+  }
+  return poison;
+}
+
+std::size_t bytes_of_entry(const QuantiseProblem& problem, std::size_t array) {
+  return static_cast<std::size_t>(outputs_of(problem)[array].element_bytes);
+}
+
+float value_of(const QuantiseProblem& problem, std::size_t array, const std::byte* at) {
+  return load(array == 0 ? problem.to : Dtype::kFp32, at, 0);
+}
+
+// "q[3, 17]: expected 0x7E (448), got 0x7D (416)".
+std::string entry_text(const QuantiseProblem& problem, std::size_t array, std::size_t entry,
+                       const QuantiseArrays& promised, const QuantiseArrays& got) {
+  const std::size_t bytes = bytes_of_entry(problem, array);
+  const auto width = static_cast<std::size_t>(array == 0 ? problem.columns : problem.scales.across);
+  const auto one = [&](const QuantiseArrays& arrays) {
+    const std::byte* const at = arrays[array].data() + entry * bytes;
+    if (array != 0) {
+      return fmt::format("{:.9g}", value_of(problem, array, at));
+    }
+    return fmt::format("0x{:02X} ({:.9g})", std::to_integer<unsigned>(*at),
+                       value_of(problem, array, at));
+  };
+  return fmt::format("{}[{}, {}]: expected {}, got {}", outputs_of(problem)[array].name,
+                     entry / width, entry % width, one(promised), one(got));
+}
+
+// Calls wrong(array, entry) for each that is not as promised; how many were compared.
+template <typename Wrong>
+std::int64_t compare(const QuantiseProblem& problem, const QuantiseArrays& promised,
+                     const QuantiseArrays& got, Wrong wrong) {
+  std::int64_t compared = 0;
+  for (std::size_t array = 0; array < promised.size(); ++array) {
+    const std::size_t bytes = bytes_of_entry(problem, array);
+    const std::size_t entries = promised[array].size() / bytes;
+    compared += static_cast<std::int64_t>(entries);
+    if (promised[array] == got[array]) {
+      continue;
+    }
+    for (std::size_t entry = 0; entry < entries; ++entry) {
+      if (std::memcmp(promised[array].data() + entry * bytes, got[array].data() + entry * bytes,
+                      bytes) != 0) {
+        wrong(array, entry);
+      }
+    }
+  }
+  return compared;
+}
+
+Hypothesis explained(const QuantiseProblem& problem, const QuantiseArrays& inputs,
+                     const QuantiseArrays& before, const QuantiseArrays& earlier,
+                     const QuantiseArrays& got) {
+  for (const QuantiseFault& fault : quantise_faults()) {
+    if (quantised_with(fault.fault, problem, inputs, before, earlier) == got) {
+      return {std::string(fault.fault), std::string(fault.meaning)};
+    }
+  }
+  return {};
+}
+
+class QuantiseProof {
+ public:
+  QuantiseProof(const QuantiseStep& step, const Quantiser& quantiser, Memory& memory)
+      : step_(step),
+        problem_(step.problem),
+        quantiser_(quantiser),
+        memory_(memory),
+        inputs_(inputs_of(step.problem)),
+        outputs_(outputs_of(step.problem)) {}
+
+  Verdict run(bool relations) {
+    for (const XGaps gaps : {XGaps::kNan, XGaps::kHuge}) {
+      launch_once(gaps, gaps == XGaps::kHuge);
+    }
+    const bool writes = verdict_.compared > 0;
+    pass(Level::kExact, writes);
+    pass(Level::kMemory, true);
+    if (relations) {
+      replays();
+      pass(Level::kRelations, writes);
+    }
+    verdict_.rows_checked = 1;
+    if (!failed()) {
+      verdict_.status = Status::kPassed;
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  [[nodiscard]] bool failed() const { return verdict_.failure.has_value(); }
+
+  void pass(Level level, bool held) {
+    if (!failed() && held) {
+      verdict_.passed.push_back(level);
+    }
+  }
+
+  void launch_once(XGaps gaps, bool shifted) {
+    if (failed()) {
+      return;
+    }
+    const QuantiseArrays inputs = draw_quantise_inputs(problem_, step_.seed, gaps);
+    const QuantiseArrays promised = promised_codes(problem_, inputs);
+    ArrayBuffers buffers(memory_, inputs_, outputs_, shifted);
+    buffers.put_inputs(inputs);
+    const QuantiseArrays before = poison_for(promised);
+    buffers.put_outputs(before);
+    memory_.synchronize();
+    quantiser_.launch(problem_, buffers.operands(), Stream{});
+    memory_.synchronize();
+    const bool gapped = problem_.stride > problem_.columns;
+    std::string what = gapped ? (shifted ? "with huge numbers in gaps" : "with NaN in gaps") : "";
+    look(buffers, {Level::kExact, std::move(what)}, inputs, promised, before);
+  }
+
+  // Recorded once; what it is replayed for lies over what the launch before left.
+  void replays() {
+    if (failed()) {
+      return;
+    }
+    const QuantiseArrays first = draw_quantise_inputs(problem_, step_.seed, XGaps::kNan);
+    ArrayBuffers buffers(memory_, inputs_, outputs_);
+    buffers.put_inputs(first);
+    buffers.put_outputs(poison_for(promised_codes(problem_, first)));
+    const std::function<void()> run = memory_.record(
+        [&](void* stream) { quantiser_.launch(problem_, buffers.operands(), Stream{stream}); });
+    const int runs =
+        memory_.space() == Space::kDevice ? kCodesReplayedOnDevice : kCodesReplayedOnHost;
+    for (int turn = 0; turn < runs; ++turn) {
+      replay(buffers, run, "replayed", first);
+    }
+    for (const OtherNumbers& other : other_numbers(step_, first)) {
+      replay(buffers, run, fmt::format("replayed {}", other.name), other.inputs);
+      replay(buffers, run, "replayed for the first numbers again", first);
+    }
+  }
+
+  void replay(ArrayBuffers& buffers, const std::function<void()>& run, const std::string& what,
+              const QuantiseArrays& inputs) {
+    if (failed()) {
+      return;
+    }
+    const QuantiseArrays before = buffers.outputs();
+    buffers.put_inputs(inputs);
+    memory_.synchronize();
+    run();
+    look(buffers, {Level::kRelations, what}, inputs, promised_codes(problem_, inputs), before);
+  }
+
+  struct Asked {
+    Level level;
+    std::string what;
+  };
+
+  void look(const ArrayBuffers& buffers, const Asked& asked, const QuantiseArrays& inputs,
+            const QuantiseArrays& promised, const QuantiseArrays& before) {
+    const QuantiseArrays got = buffers.outputs();
+    Failure failure{asked.level, asked.what, 0, 0, {}, {}, {}};
+    std::string first;
+    failure.compared = compare(problem_, promised, got, [&](std::size_t array, std::size_t entry) {
+      first = failure.wrong++ > 0 ? first : entry_text(problem_, array, entry, promised, got);
+    });
+    verdict_.compared += failure.compared;
+    const auto say = [&](const std::string& text) {
+      failure.what += (failure.what.empty() || text.empty() ? "" : ": ") + text;
+    };
+    say(first);
+    Hypothesis hypothesis =
+        failure.wrong > 0 ? explained(problem_, inputs, before, earlier_, got) : Hypothesis{};
+    const std::string damage = buffers.damage();
+    const std::string changed = buffers.changed_input();
+    if (failure.wrong == 0 && (!damage.empty() || !changed.empty())) {
+      failure.level = Level::kMemory;
+      hypothesis = damage.empty() ? input_changed() : written_outside();
+    }
+    say(damage);
+    say(changed.empty() ? "" : fmt::format("input {} changed", changed));
+    earlier_ = inputs;
+    if (failure.wrong == 0 && damage.empty() && changed.empty()) {
+      return;
+    }
+    failure.hypothesis = hypothesis.key;
+    failure.explanation = hypothesis.sentence;
+    verdict_.passed.clear();
+    verdict_.status = Status::kFailed;
+    verdict_.message = describe(failure);
+    verdict_.failure = std::move(failure);
+  }
+
+  const QuantiseStep& step_;
+  const QuantiseProblem& problem_;
+  const Quantiser& quantiser_;
+  Memory& memory_;
+  ArrayShapes inputs_, outputs_;
+  QuantiseArrays earlier_;  // inputs of the launch before
+  Verdict verdict_;
+};
+
+}  // namespace
+
+QuantiseArrays promised_codes(const QuantiseProblem& problem, const QuantiseArrays& inputs) {
+  const auto floats = [](const std::vector<std::byte>& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    decode(Dtype::kFp32, bytes.data(), values);
+    return values;
+  };
+  const std::vector<float> given = problem.scales_given ? floats(inputs[1]) : std::vector<float>{};
+  const reference::Quantised made =
+      reference::quantise({.from = number_of(problem.from),
+                           .to = number_of(problem.to),
+                           .rows = problem.rows,
+                           .columns = problem.columns,
+                           .stride = problem.stride,
+                           .group = problem.scales.columns,
+                           .one_scale = !problem.scales.by_token,
+                           .multiplies = problem.convert == Convert::kMultiply,
+                           .power_of_two = problem.power_of_two,
+                           .least_amax = problem.least_amax,
+                           .least_scale = problem.least_scale,
+                           .x = inputs[0].data(),
+                           .given = problem.scales_given ? given.data() : nullptr});
+  const auto bytes_of = [](const auto& values) {
+    std::vector<std::byte> bytes(values.size() * sizeof(values[0]));
+    if (!bytes.empty()) {
+      std::memcpy(bytes.data(), values.data(), bytes.size());
+    }
+    return bytes;
+  };
+  QuantiseArrays outputs{bytes_of(made.codes)};
+  if (!problem.scales_given) {
+    outputs.push_back(bytes_of(made.scales));
+  }
+  return outputs;
+}
+
+Verdict verify_quantise(const QuantiseStep& step, const Quantiser& quantiser, Memory& memory,
+                        bool relations) {
+  return QuantiseProof(step, quantiser, memory).run(relations);
+}
+
+std::string wrong_codes(const QuantiseProblem& problem, const QuantiseArrays& promised,
+                        const QuantiseArrays& got) {
+  std::string first;
+  compare(problem, promised, got, [&](std::size_t array, std::size_t entry) {
+    first = first.empty() ? entry_text(problem, array, entry, promised, got) : first;
+  });
+  return first;
+}
+
+std::vector<OtherNumbers> other_numbers(const QuantiseStep& step, const QuantiseArrays& inputs) {
+  return {{"for other numbers", draw_quantise_inputs(step.problem, step.seed + 1, XGaps::kNan)},
+          {"for smaller numbers", smaller(step.problem, inputs)},
+          {"for zeros", of_zeros(step.problem, inputs)}};
+}
+
+}  // namespace lora_bench

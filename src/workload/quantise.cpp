@@ -1,0 +1,270 @@
+#include "workload/quantise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "core/random.h"
+#include "workload/fill_sizes.h"
+
+namespace lora_bench {
+namespace {
+
+// The largest number of a group, and another one of the group that is converted to one code by a
+// division and to another by a product.
+struct TellingPair {
+  float amax = 0, x = 0;
+};
+
+std::uint8_t code_of(Dtype to, float value) {
+  const auto largest = static_cast<float>(largest_finite(to));
+  const float held = std::clamp(value, -largest, largest);
+  return to == Dtype::kE4m3 ? e4m3_from_float(held) : e5m2_from_float(held);
+}
+
+// With amax in [1, 2), of numbers of so many significant bits; at most `kMost`.
+std::vector<TellingPair> telling_pairs(Dtype to, int bits) {
+  constexpr std::size_t kMost = 32;
+  constexpr int kBinades = 12;
+  const auto largest = static_cast<float>(largest_finite(to));
+  const int one = 1 << (bits - 1);
+  std::vector<TellingPair> pairs;
+  // Odd steps, so that not all pairs have the same leading bits.
+  const int step = bits > 8 ? 37 : 1;
+  for (int a = one; a < 2 * one && pairs.size() < kMost; a += step) {
+    const float amax = std::ldexp(static_cast<float>(a), 1 - bits);
+    const float scale = amax / largest;
+    const float inverse = 1 / scale;
+    for (int x = one; x < 2 * one; ++x) {
+      for (int binade = 0; binade < kBinades; ++binade) {
+        const float number = std::ldexp(static_cast<float>(x), 1 - bits - binade);
+        if (number <= amax && code_of(to, number / scale) != code_of(to, number * inverse)) {
+          pairs.push_back({amax, number});
+          x = 2 * one;  // one of each amax
+          break;
+        }
+      }
+    }
+  }
+  return pairs;
+}
+
+const std::vector<TellingPair>& pairs_for(Dtype from, Dtype to) {
+  // fp16 has 11 bits, and so has fp32 of these pairs.
+  static const std::vector<TellingPair> kOfBf16[] = {telling_pairs(Dtype::kE4m3, 8),
+                                                     telling_pairs(Dtype::kE5m2, 8)};
+  static const std::vector<TellingPair> kOfOthers[] = {telling_pairs(Dtype::kE4m3, 11),
+                                                       telling_pairs(Dtype::kE5m2, 11)};
+  const auto of_format = static_cast<std::size_t>(to == Dtype::kE5m2);
+  return from == Dtype::kBf16 ? kOfBf16[of_format] : kOfOthers[of_format];
+}
+
+// What the numbers of one scale are like.
+enum class Group : std::uint8_t { kZeros, kTiny, kTies, kTelling, kOrdinary };
+
+struct GroupLaw {
+  Group group = Group::kOrdinary;
+  TellingPair pair;
+  float size = 1;  // a power of two; of ordinary numbers the largest is below twice of it
+  Dtype to = Dtype::kE4m3;
+};
+
+// So small that the least scale counts where it is positive.
+constexpr float kTiny = 0x1p-20F;
+
+GroupLaw law_of(const QuantiseProblem& problem, const RandomStream& random, std::int64_t group) {
+  const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(group));
+  const std::vector<TellingPair>& pairs = pairs_for(problem.from, problem.to);
+  GroupLaw law;
+  const auto kind = bits % 16;
+  law.group = kind == 0                     ? Group::kZeros
+              : kind == 1                   ? Group::kTiny
+              : kind < 10 && !pairs.empty() ? Group::kTelling
+                                            : Group::kOrdinary;
+  if (problem.scale_count() == 1) {
+    law.group = pairs.empty() ? Group::kOrdinary : Group::kTelling;  // the one that tells most
+  }
+  law.pair = pairs.empty() ? TellingPair{1, 1} : pairs[(bits >> 8U) % pairs.size()];
+  law.size = std::ldexp(1.0F, static_cast<int>((bits >> 16U) % 13) - 6);
+  law.to = problem.to;
+  return law;
+}
+
+// The number at a place of a group, from 64 random bits of its own.
+float number_of(const GroupLaw& law, std::uint64_t bits, bool largest) {
+  const float sign = (bits & 1U) != 0 ? -1.0F : 1.0F;
+  const auto unit = static_cast<float>(static_cast<double>(bits >> 40U) * 0x1p-24);
+  // Most numbers are within four binades of the largest, some far below.
+  const int binade = static_cast<int>((bits >> 1U) % 8 == 0 ? (bits >> 4U) % 20 : (bits >> 4U) % 4);
+  const float ordinary = std::ldexp(1 + unit, -1 - binade);
+  switch (law.group) {
+    case Group::kZeros:
+      return sign * 0.0F;
+    case Group::kTiny:
+      return sign * kTiny * ordinary;
+    case Group::kTies: {
+      // The largest numbers of both formats are 1.75 times a power of two, so the scale is one. The
+      // others are odd halves of the distance between codes.
+      if (largest) {
+        return sign * law.size * 1.75F;
+      }
+      const float halves = law.to == Dtype::kE4m3 ? 16 : 8;
+      const auto odd =
+          static_cast<float>(2 * ((bits >> 9U) % static_cast<unsigned>(halves / 2)) + 1);
+      return sign * law.size * std::ldexp(1 + odd / halves, -1 - binade);
+    }
+    case Group::kTelling:
+      if (largest || (bits >> 9U) % 4 == 0) {
+        return sign * law.size * (largest ? law.pair.amax : law.pair.x);
+      }
+      return sign * law.size * std::min(ordinary, law.pair.amax);
+    case Group::kOrdinary:
+      break;
+  }
+  return sign * law.size * (largest ? 1 + unit : ordinary);
+}
+
+// Where the largest number of each group stands: anywhere in it, or last.
+std::vector<std::int64_t> places_of_largest(const QuantiseProblem& problem,
+                                            const RandomStream& random) {
+  std::vector<std::int64_t> places(static_cast<std::size_t>(problem.scale_count()));
+  const std::int64_t rows = problem.scales.by_token ? 1 : problem.rows;
+  for (std::int64_t group = 0; group < problem.scale_count(); ++group) {
+    const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(group)) >> 32U;
+    const std::int64_t across = problem.scales.across;
+    const std::int64_t first = group % across * problem.scales.columns;
+    const std::int64_t columns = std::min(problem.scales.columns, problem.columns - first);
+    const std::int64_t within = rows * columns;
+    const std::int64_t place =
+        bits % 3 == 0 ? within - 1
+                      : static_cast<std::int64_t>(bits / 3 % static_cast<std::uint64_t>(within));
+    const std::int64_t row = (problem.scales.by_token ? group / across : 0) + place / columns;
+    places[static_cast<std::size_t>(group)] = row * problem.columns + first + place % columns;
+  }
+  return places;
+}
+
+std::vector<std::byte> bytes_of(Dtype dtype, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_bytes(dtype)));
+  encode(dtype, values, bytes.data());
+  return bytes;
+}
+
+std::vector<float> given_scales(const QuantiseProblem& problem, const std::vector<GroupLaw>& laws,
+                                const RandomStream& random) {
+  const auto largest = static_cast<float>(largest_finite(problem.to));
+  std::vector<float> scales;
+  for (std::size_t group = 0; group < laws.size(); ++group) {
+    const GroupLaw& law = laws[group];
+    const float amax = law.group == Group::kTelling ? law.size * law.pair.amax : law.size;
+    const std::uint64_t third = random.bits(group) >> 20U;
+    // Half of what holds every number, so that some are held at the largest; or what does; or
+    // twice.
+    const float factor = third % 3 == 0 ? 0.5F : (third % 3 == 1 ? 1.0F : 2.0F);
+    scales.push_back(amax / largest * factor);
+  }
+  return scales;
+}
+
+}  // namespace
+
+QuantiseStep draw_quantise(const Case& spec, const Problem& problem) {
+  QuantiseProblem made;
+  const Dtype to = spec.activations.dtype.value_or(Dtype::kE4m3);
+  made.rows = problem.tokens;
+  made.columns = problem.in_features;
+  made.stride = problem.x_stride;
+  made.from = spec.dtype;
+  made.to = to;
+  made.scales = problem.scales_of_x();
+  made.convert = spec.quantiser.convert;
+  made.scales_given = spec.quantiser.scales == ScalesOfX::kGiven;
+  made.power_of_two = spec.quantiser.power_of_two;
+  constexpr double kBelowLargest = 512;
+  made.least_amax = static_cast<float>(spec.quantiser.least_amax);
+  made.least_scale = static_cast<float>(
+      spec.quantiser.least_scale.value_or(1 / (kBelowLargest * largest_finite(to))));
+  return {made, spec.seed};
+}
+
+std::string quantiser_text(const QuantiseProblem& problem) {
+  const std::string how = fmt::format(
+      "{}, {}", problem.scales_given ? "scales given" : "scales made", name(problem.convert));
+  if (problem.scales_given) {
+    return how;
+  }
+  return fmt::format("{}, least amax {:.6g}, least scale {:.6g}{}", how, problem.least_amax,
+                     problem.least_scale, problem.power_of_two ? ", powers of two" : "");
+}
+
+ArrayShapes inputs_of(const QuantiseProblem& problem) {
+  ArrayShapes arrays{{"x", problem.rows * problem.stride, size_bytes(problem.from)}};
+  if (problem.scales_given) {
+    arrays.push_back({"x_scale", problem.scale_count(), size_bytes(Dtype::kFp32)});
+  }
+  return arrays;
+}
+
+ArrayShapes outputs_of(const QuantiseProblem& problem) {
+  ArrayShapes arrays{{"q", problem.rows * problem.columns, size_bytes(problem.to)}};
+  if (!problem.scales_given) {
+    arrays.push_back({"q_scale", problem.scale_count(), size_bytes(Dtype::kFp32)});
+  }
+  return arrays;
+}
+
+QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem, std::uint64_t seed,
+                                    XGaps gaps) {
+  const RandomStream groups(seed, stream_of(Draw::kXScale));
+  const RandomStream numbers(seed, stream_of(Draw::kX));
+  std::vector<GroupLaw> laws;
+  for (std::int64_t group = 0; group < problem.scale_count(); ++group) {
+    laws.push_back(law_of(problem, groups, group));
+  }
+  const std::vector<std::int64_t> largest = places_of_largest(problem, groups);
+  const float in_gaps = gaps == XGaps::kNan ? std::numeric_limits<float>::quiet_NaN() : 60000.0F;
+  std::vector<float> x(static_cast<std::size_t>(problem.rows * problem.stride), in_gaps);
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    for (std::int64_t column = 0; column < problem.columns; ++column) {
+      const std::int64_t place = row * problem.columns + column;
+      const auto group = static_cast<std::size_t>(problem.scale_at(row, column));
+      x[static_cast<std::size_t>(row * problem.stride + column)] = number_of(
+          laws[group], numbers.bits(static_cast<std::uint64_t>(place)), place == largest[group]);
+    }
+  }
+  QuantiseArrays inputs{bytes_of(problem.from, x)};
+  if (problem.scales_given) {
+    inputs.push_back(bytes_of(Dtype::kFp32, given_scales(problem, laws, groups)));
+  }
+  return inputs;
+}
+
+namespace {
+
+template <typename Change>
+QuantiseArrays changed(const QuantiseProblem& problem, QuantiseArrays inputs, Change change) {
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    for (std::int64_t column = 0; column < problem.columns; ++column) {
+      const std::int64_t at = row * problem.stride + column;
+      store(problem.from, inputs[0].data(), at, change(load(problem.from, inputs[0].data(), at)));
+    }
+  }
+  return inputs;
+}
+
+}  // namespace
+
+QuantiseArrays smaller(const QuantiseProblem& problem, QuantiseArrays inputs) {
+  return changed(problem, std::move(inputs), [](float value) { return value * 0.125F; });
+}
+
+QuantiseArrays of_zeros(const QuantiseProblem& problem, QuantiseArrays inputs) {
+  return changed(problem, std::move(inputs),
+                 [](float value) { return std::copysign(0.0F, value); });
+}
+
+}  // namespace lora_bench

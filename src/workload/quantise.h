@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "scenario/case.h"
+#include "workload/array_shape.h"
+#include "workload/problem.h"
+
+namespace lora_bench {
+
+// What op quantise makes of x: everything that is neither an address nor a number of x.
+struct QuantiseProblem {
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t stride = 0;  // of x; what it makes lies without gaps
+  Dtype from = Dtype::kBf16, to = Dtype::kE4m3;
+  ScalesOfRows scales;
+  Convert convert = Convert::kDivide;
+  bool scales_given = false;
+  bool power_of_two = false;
+  float least_amax = 0, least_scale = 0;
+
+  [[nodiscard]] std::int64_t scale_count() const { return scales.rows * scales.across; }
+  [[nodiscard]] std::int64_t scale_at(std::int64_t row, std::int64_t column) const {
+    return scales.at(row, rows, column);
+  }
+  [[nodiscard]] bool operator==(const QuantiseProblem&) const = default;
+};
+
+struct QuantiseStep {
+  QuantiseProblem problem;
+  std::uint64_t seed = 0;  // of the numbers
+};
+[[nodiscard]] QuantiseStep draw_quantise(const Case& spec, const Problem& problem);
+
+// How it converts, beyond the format and the sizes, as rows tell it: "scales given, multiply".
+[[nodiscard]] std::string quantiser_text(const QuantiseProblem& problem);
+
+// x [rows, stride], and the scales where they are given; codes [rows, columns], and the scales
+// where they are made.
+[[nodiscard]] ArrayShapes inputs_of(const QuantiseProblem& problem);
+[[nodiscard]] ArrayShapes outputs_of(const QuantiseProblem& problem);
+
+// The bytes of arrays, in that order.
+using QuantiseArrays = std::vector<std::vector<std::byte>>;
+
+// What stands in the gaps of x: NaN, or finite numbers above all of x. A maximum swallows NaN, so
+// that who reads a gap shows by the second alone.
+enum class XGaps : std::uint8_t { kNan, kHuge };
+
+// Numbers of every size, with what tells quantisers apart: numbers at ties, where a division and
+// a product with the inverse end in different codes; subnormal codes; groups whose largest number
+// is negative, stands last, or is so small that the scale is held up; groups of zeros, and -0.
+// Scales that are given are also half of what would hold every number.
+[[nodiscard]] QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem,
+                                                  std::uint64_t seed, XGaps gaps);
+// The same with x times 2^-3; x of zeros.
+[[nodiscard]] QuantiseArrays smaller(const QuantiseProblem& problem, QuantiseArrays inputs);
+[[nodiscard]] QuantiseArrays of_zeros(const QuantiseProblem& problem, QuantiseArrays inputs);
+
+}  // namespace lora_bench

@@ -1,0 +1,219 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/facts.h"
+#include "layers/layer_problem.h"
+#include "measure/fake_clock.h"
+#include "measure/quantise_time.h"
+#include "ops/backends.h"
+#include "reference/quantise.h"
+#include "scenario/scenario.h"
+#include "support/short_measure.h"
+#include "verify/quantise_proof.h"
+
+using namespace lora_bench;
+
+namespace {
+
+Case parsed(const std::string& text) {
+  return parse_scenario("op: quantise\n" + text, "test.yaml", {}).cases.at(0);
+}
+
+QuantiseProblem problem_of(const std::string& text) {
+  return step_of(parsed(text)).quantise->problem;
+}
+
+// Of one row by its own scale.
+reference::Quantised quantised(const std::vector<float>& x, reference::Quantiser asked) {
+  asked.from = reference::Number::kFp32;
+  asked.rows = 1;
+  asked.columns = asked.stride = asked.group = static_cast<std::int64_t>(x.size());
+  asked.x = x.data();
+  return quantise(asked);
+}
+
+std::unique_ptr<Backend> mutant(const QuantiseFault& fault) {
+  return make_quantise_mutant(fault.fault);
+}
+
+// Quantises what is new, and writes again what it made when the first numbers of x are those of the
+// launch before.
+class Peeking final : public Quantiser {
+ public:
+  [[nodiscard]] Support supports(const QuantiseProblem&, const DeviceFacts&) const override {
+    return {};
+  }
+  void launch(const QuantiseProblem& problem, const ArrayOperands& operands,
+              Stream stream) const override {
+    const ArrayShapes outputs = outputs_of(problem);
+    const std::string seen(static_cast<const char*>(operands.inputs[0]), 16);
+    const bool is_new = seen != seen_;
+    if (is_new) {
+      cpu_->launch(problem, operands, stream);
+      kept_.clear();
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      auto* const at = static_cast<char*>(operands.outputs[i]);
+      if (is_new) {
+        kept_.emplace_back(at, static_cast<std::size_t>(outputs[i].bytes()));
+      } else {
+        std::memcpy(at, kept_[i].data(), kept_[i].size());
+      }
+    }
+    seen_ = seen;
+  }
+
+ private:
+  std::unique_ptr<Quantiser> cpu_ = make_cpu_quantiser();
+  mutable std::string seen_;
+  mutable std::vector<std::string> kept_;
+};
+
+Measurement timed(const QuantiseStep& step, const Quantiser& quantiser,
+                  const std::vector<QuantiseArrays>& inputs) {
+  FakeClock clock([](int, std::int64_t) { return 1e-5; });
+  const std::unique_ptr<Memory> memory = make_host_memory();
+  const MeasureSettings settings = test::short_measure(CacheMode::kCold);
+  DeviceFacts facts;
+  facts.cache_bytes = 1 << 20;
+  return measure_quantise(
+      {.step = step,
+       .settings = settings,
+       .quantiser = quantiser,
+       .steps = inputs,
+       .check =
+           [&](std::size_t at, const QuantiseArrays& outputs) {
+             return wrong_codes(step.problem, promised_codes(step.problem, inputs[at]), outputs);
+           },
+       .stop = {},
+       .alone = true},
+      *memory, clock, facts);
+}
+
+}  // namespace
+
+TEST_CASE("quantise: x alone is a case, of e4m3 by tokens where nothing is said") {
+  const Case spec = parsed("layer.in: 48\nbatch.decode: 5\n");
+  CHECK(spec.quantiser == QuantiserSpec{});
+  CHECK(spec.layer.widths.empty());
+  const QuantiseProblem problem = step_of(spec).quantise->problem;
+  CHECK(problem.rows == 5);
+  CHECK(problem.columns == 48);
+  CHECK(problem.stride == 48);
+  CHECK(problem.from == Dtype::kBf16);
+  CHECK(problem.to == Dtype::kE4m3);
+  CHECK(problem.scale_count() == 5);
+  CHECK(problem.least_scale == 1.0F / (512 * 448));
+  CHECK(outputs_of(problem).size() == 2);
+  CHECK(inputs_of(problem).size() == 1);
+  // A layer of a model is its input alone.
+  CHECK(problem_of("model: llama-3.1-8b\nlayers: down\nbatch.decode: 1\n").columns == 14336);
+}
+
+TEST_CASE("quantise: scales are as many as their form says, and inputs where they are given") {
+  const std::string rest = "layer: {in: 300, x_stride: 320}\nbatch.decode: 7\n";
+  CHECK(problem_of("activations.scale: tensor\n" + rest).scale_count() == 1);
+  CHECK(problem_of("activations: {scale: block, group: 128}\n" + rest).scale_count() == 21);
+  const QuantiseProblem given = problem_of("quantiser.scales: given\n" + rest);
+  CHECK(inputs_of(given).size() == 2);
+  CHECK(outputs_of(given).size() == 1);
+  CHECK(count_quantise_work(given).bytes == 7 * 300 * 2 + 7 * 4 + 7 * 300);
+  CHECK(count_quantise_work(given).written_bytes == 7 * 300);
+}
+
+TEST_CASE("quantise: the text of a case is a scenario of the same case") {
+  const Case spec = parsed(
+      "layer: {in: 48, x_stride: 56}\nbatch.decode: 5\ndtype: fp16\n"
+      "activations: {dtype: e5m2, scale: block, group: 16}\n"
+      "quantiser: {convert: multiply, least_amax: 0.5, least_scale: 0.001, power_of_two: true}\n");
+  const std::string text = scenario_text(spec);
+  const Case again = parse_scenario(text, "test.yaml", {}).cases.at(0);
+  CHECK(again.quantiser == spec.quantiser);
+  CHECK(step_of(again).quantise->problem == step_of(spec).quantise->problem);
+}
+
+TEST_CASE("reference: numbers by hand are the codes that they should be") {
+  const reference::Quantised e4m3 = quantised({448, -1, 1.0625F, 1.1875F, 0, -0.0F, 0x1p-10F}, {});
+  CHECK(e4m3.scales.at(0) == 1);
+  // Ties go to the even code: 17/16 to 1, 19/16 to 1.25; half the least number to 0.
+  CHECK(e4m3.codes == std::vector<std::uint8_t>{0x7E, 0xB8, 0x38, 0x3A, 0x00, 0x80, 0x00});
+  const reference::Quantised e5m2 =
+      quantised({-57344, 1.125F, 1.375F}, {.to = reference::Number::kE5m2});
+  CHECK(e5m2.scales.at(0) == 1);
+  CHECK(e5m2.codes == std::vector<std::uint8_t>{0xFB, 0x3C, 0x3E});
+  CHECK(quantised({3}, {}).scales.at(0) == 3.0F / 448);
+  CHECK(quantised({3}, {.power_of_two = true}).scales.at(0) == 0x1p-7F);
+  CHECK(quantised({3.5F}, {.power_of_two = true}).scales.at(0) == 0x1p-7F);
+  CHECK(quantised({0}, {.least_scale = 0.25}).scales.at(0) == 0.25F);
+  CHECK(quantised({0}, {.least_amax = 448}).scales.at(0) == 1.0F);
+  // What a given scale leaves too large is held.
+  const float two = 2;
+  CHECK(quantised({2000, -2000, 2}, {.given = &two}).codes ==
+        std::vector<std::uint8_t>{0x7E, 0xFE, 0x38});
+}
+
+TEST_CASE("quantise: a division and a product differ in numbers that every dtype is drawn") {
+  for (const Dtype from : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
+    for (const Dtype to : {Dtype::kE4m3, Dtype::kE5m2}) {
+      CAPTURE(name(from));
+      CAPTURE(name(to));
+      QuantiseProblem problem = problem_of("layer.in: 64\nbatch.decode: 16\n");
+      problem.from = from;
+      problem.to = to;
+      const QuantiseArrays inputs = draw_quantise_inputs(problem, 3, XGaps::kNan);
+      const QuantiseArrays divided = promised_codes(problem, inputs);
+      problem.convert = Convert::kMultiply;
+      CHECK(promised_codes(problem, inputs)[0] != divided[0]);
+    }
+  }
+}
+
+TEST_CASE("quantise: every fault is caught and named, and none is found in what is right") {
+  const std::vector<TellingQuantise> steps = telling_quantise();
+  for (const QuantiseFault& fault : quantise_faults()) {
+    CAPTURE(fault.fault);
+    const SelfTestRow row = hunt_quantise(fault, steps);
+    CHECK(row.caught);
+    CHECK(row.hypothesis == fault.fault);
+  }
+  for (const TellingQuantise& telling : steps) {
+    CAPTURE(telling.id);
+    const QuantiseProblem& problem = telling.step.problem;
+    const QuantiseArrays inputs = draw_quantise_inputs(problem, 1, XGaps::kHuge);
+    CHECK(quantised_with("none", problem, inputs, {}, {}) == promised_codes(problem, inputs));
+    const Verdict verdict =
+        verify_quantise(telling.step, *make_cpu_quantiser(), *make_host_memory(), true);
+    CHECK(verdict.message == "");
+    CHECK(verdict.compared > 10000);
+  }
+}
+
+TEST_CASE("quantise: a failure names the first wrong code and its number") {
+  const QuantiseStep step = telling_quantise().front().step;
+  const std::unique_ptr<Backend> wrong = mutant(quantise_faults().front());
+  const Verdict verdict = verify_quantise(step, *wrong->quantiser(), *make_host_memory(), false);
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->what.find("with NaN in gaps: q[") == 0);
+  CHECK(verdict.failure->what.find("expected 0x") != std::string::npos);
+}
+
+TEST_CASE("quantise: what timed launches leave out is found after timing") {
+  const QuantiseStep step = telling_quantise().front().step;
+  const QuantiseProblem& problem = step.problem;
+  QuantiseArrays first = draw_quantise_inputs(problem, 1, XGaps::kNan);
+  QuantiseArrays other = first;
+  // One number far behind those that are looked at.
+  store(problem.from, other[0].data(), 12 * problem.stride + 250, 3.0F);
+  CHECK(timed(step, *make_cpu_quantiser(), {first, other}).check_message == "");
+  const Measurement found = timed(step, Peeking(), {first, other});
+  CHECK_FALSE(found.check_passed);
+  CHECK(found.check_message.find("left by") != std::string::npos);
+}
