@@ -298,6 +298,35 @@ typedef struct lora_bench_metadata {
   const lora_bench_array* output_arrays;
 } lora_bench_metadata;
 
+/* One step of op quantise: x as numbers of eight bits with scales, one for each row and run of
+ * `group` columns, or one for all. For each scale, every operation rounded to fp32: amax = max(|x|,
+ * least_amax); scale = max(amax / largest, least_scale), with power_of_two the least power of two
+ * that is not below it; then a number is x / scale, with multiply x times the nearest of 1 / scale,
+ * held between -largest and largest, and rounded to the nearest code, at a tie to the even one.
+ * Largest is 448 of e4m3, 57344 of e5m2. Codes are compared bit for bit. Addresses are those of the
+ * backend's space and aligned to one element; NULL when supports_quantise is asked. Write nothing
+ * but q and q_scale. */
+typedef struct lora_bench_quantise {
+  uint32_t struct_size;
+  int32_t x_dtype;       /* LORA_BENCH_FP32 ... of 16 and 32 bits */
+  int32_t q_dtype;       /* LORA_BENCH_E4M3 or LORA_BENCH_E5M2 */
+  int32_t multiply;      /* 0: divide */
+  int32_t power_of_two;
+  float least_amax;
+  float least_scale;
+  int32_t scales_given;  /* 1: by x_scale; 0: you make q_scale */
+  int64_t rows;
+  int64_t columns;
+  int64_t x_stride;      /* elements from a row of x to the next; gaps hold anything */
+  int64_t scale_rows;    /* `rows`, or 1: all rows have one scale */
+  int64_t scale_columns; /* ceil(columns / group) */
+  int64_t group;         /* column k has scale k / group of its row */
+  const void* x;         /* [rows, x_stride] */
+  const float* x_scale;  /* [scale_rows, scale_columns] with scales_given, else NULL */
+  void* q;               /* [rows, columns], one byte each */
+  float* q_scale;        /* [scale_rows, scale_columns] without scales_given, else NULL */
+} lora_bench_quantise;
+
 /* What the library is. Static: it must stay valid and unchanged until the program ends. Functions
  * may be called from any thread, but never two at once. None may throw, exit or print to stdout. */
 typedef struct lora_bench_descriptor {
@@ -352,6 +381,13 @@ typedef struct lora_bench_descriptor {
   int32_t slow_to_launch; /* 1: a launch takes the host so long that timing makes it twice for each
                            * set of operands, and repeats what the second recorded [0] */
   int32_t reserved_too;   /* 0 */
+
+  /* As supports() and launch(), of op quantise. A launch may be captured and replayed for other
+   * numbers. NULL quantise: the library does not quantise. NULL supports_quantise: every step. */
+  int32_t (*supports_quantise)(const lora_bench_quantise* step, const lora_bench_device* device,
+                               char* why, int64_t why_bytes);
+  int32_t (*quantise)(const lora_bench_quantise* step, void* stream, char* error,
+                      int64_t error_bytes);
 } lora_bench_descriptor;
 
 typedef const lora_bench_descriptor* (*lora_bench_backend_function)(void);

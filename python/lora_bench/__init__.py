@@ -12,14 +12,14 @@ and a kernel in mine.py:
     def linear(step):
         my_kernel(step.y, step.x, step.a, step.b, step.plan, step.scale)
 
-A function is named after the op that it does: shrink, expand, linear, embedding, logits or
-metadata; a file may have several. docs/python.md goes through that, docs/python-api.md through the rest.
+A function is named after the op that it does: shrink, expand, linear, embedding, logits,
+metadata or quantise; a file may have several. docs/python.md goes through that, docs/python-api.md through the rest.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from ._declared import backend
-from ._step import MetadataStep, Problem, Step
+from ._step import MetadataStep, Problem, QuantiseStep, Step
 from ._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._program import Error, MachineError, NotPassed, UsageError, program
 
 __all__ = [
-    "backend", "MetadataStep", "Problem", "Step", "Tensor",
+    "backend", "MetadataStep", "Problem", "QuantiseStep", "Step", "Tensor",
     "Case", "Row", "Rows", "check", "export", "read", "run", "verify",
     "Error", "MachineError", "NotPassed", "UsageError", "program",
 ]

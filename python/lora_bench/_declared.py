@@ -92,7 +92,7 @@ def backend(function=None, *, device="cuda", takes=(), supports=None, workspace_
             raise TypeError(f"a backend declares no '{name}'; it may declare: {', '.join(known)}")
         if not callable(value):
             _stored(name, value)
-    ops = (*_interface.OPS, _interface.METADATA)
+    ops = (*_interface.OPS, _interface.METADATA, _interface.QUANTISE)
     if function.__name__ not in ops:
         raise TypeError(f"'{function.__name__}' is no op; name the function after the one it does: "
                         f"{', '.join(ops)}")

@@ -17,7 +17,7 @@ import types
 from functools import partial
 
 from . import _declared, _interface
-from ._step import MetadataStep, Problem, Step, addresses_at, content_of
+from ._step import MetadataStep, Problem, QuantiseStep, Step, addresses_at, content_of
 
 
 class Answer(ctypes.Structure):
@@ -39,6 +39,12 @@ _SupportsMetadata = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Metadat
                                      _Pointer(_interface.Device), ctypes.c_void_p, ctypes.c_int64)
 _EnqueueMetadata = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Metadata), ctypes.c_void_p,
                                     ctypes.c_void_p, ctypes.c_int64)
+_SupportsQuantise = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Quantise),
+                                     _Pointer(_interface.Device), ctypes.c_void_p, ctypes.c_int64)
+_EnqueueQuantise = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer(_interface.Quantise), ctypes.c_void_p,
+                                    ctypes.c_void_p, ctypes.c_int64)
+# Ops whose steps are arrays alone, and what a function of each is given.
+_ARRAY_STEPS = {_interface.METADATA: MetadataStep, _interface.QUANTISE: QuantiseStep}
 
 
 class _Descriptor(ctypes.Structure):
@@ -60,6 +66,8 @@ class _Descriptor(ctypes.Structure):
         ("prepare", _Enqueue),
         ("slow_to_launch", ctypes.c_int32),
         ("reserved_too", ctypes.c_int32),
+        ("supports_quantise", _SupportsQuantise),
+        ("quantise", _EnqueueQuantise),
     ]
 
 
@@ -178,9 +186,9 @@ class _Backend:
     def __init__(self, functions, siblings):
         self.siblings = siblings
         self.functions = {_interface.OPS[function.name]: function for function in functions
-                          if function.name != _interface.METADATA}
-        self.builder = next((function for function in functions
-                             if function.name == _interface.METADATA), None)
+                          if function.name not in _ARRAY_STEPS}
+        self.of_arrays = {function.name: function for function in functions
+                          if function.name in _ARRAY_STEPS}
         self.device = functions[0].device
         self.failed = None  # what a call threw that has no room for a message
         self.problems = {}  # by content
@@ -222,23 +230,24 @@ class _Backend:
             self.failed = f"supports: {_told(error)}"  # told by the launch, as an ERROR
             return 0
 
-    def supports_metadata(self, step, device, why, room):
+    def supports_arrays(self, op, step, device, why, room):
         self.failed = None
         self.siblings.enter()
         try:
-            return _answered(self.builder, MetadataStep(step[0], None, self.device), why, room)
+            step = _ARRAY_STEPS[op](step[0], None, self.device)
+            return _answered(self.of_arrays[op], step, why, room)
         except BaseException as error:
             self.failed = f"supports: {_told(error)}"
             return 0
 
-    def metadata(self, raw, stream, message, room):
+    def enqueue_arrays(self, op, raw, stream, message, room):
         try:
             if self.failed is not None:
                 raise _Failed(self.failed)
             self.siblings.enter()
-            step = MetadataStep(raw[0], stream, self.device)
+            step = _ARRAY_STEPS[op](raw[0], stream, self.device)
             with _on_stream(step):
-                self.builder.call(step)
+                self.of_arrays[op].call(step)
             return 0
         except BaseException as error:
             _put(_told(error), message, room)
@@ -282,16 +291,21 @@ def _descriptor(functions, file, siblings):
     takes = 0
     for name in set.intersection(*(set(function.takes) for function in functions)):
         takes |= _interface.TAKES[name]
+
+    def of_arrays(op, kind, call):
+        return kind(partial(call, op)) if op in backend.of_arrays else kind()
+
     descriptor = _Descriptor(
         _interface.ABI, ctypes.sizeof(_Descriptor), file.encode(),
         ("Python: " + ", ".join(function.name for function in functions)).encode(),
         _interface.SPACES[backend.device], 0, _Supports(backend.supports),
         _FillNumerics(backend.numerics), _Bytes(partial(backend.bytes_of, "workspace")),
         _Enqueue(partial(backend.enqueue, "call")),
-        _SupportsMetadata(backend.supports_metadata) if backend.builder else _SupportsMetadata(),
-        _EnqueueMetadata(backend.metadata) if backend.builder else _EnqueueMetadata(), takes,
+        of_arrays(_interface.METADATA, _SupportsMetadata, backend.supports_arrays),
+        of_arrays(_interface.METADATA, _EnqueueMetadata, backend.enqueue_arrays), takes,
         _Bytes(partial(backend.bytes_of, "prepared")), _Enqueue(partial(backend.enqueue, "prepare")),
-        1, 0)
+        1, 0, of_arrays(_interface.QUANTISE, _SupportsQuantise, backend.supports_arrays),
+        of_arrays(_interface.QUANTISE, _EnqueueQuantise, backend.enqueue_arrays))
     _kept.append((descriptor, backend))
     return descriptor
 

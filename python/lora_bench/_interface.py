@@ -62,6 +62,7 @@ Operands = _struct(_TEXT, "lora_bench_operands")
 Numerics = _struct(_TEXT, "lora_bench_numerics")
 Array = _struct(_TEXT, "lora_bench_array")
 Metadata = _struct(_TEXT, "lora_bench_metadata")
+Quantise = _struct(_TEXT, "lora_bench_quantise")
 Device = _struct(_TEXT, "lora_bench_device")
 
 
@@ -86,7 +87,8 @@ OPS = {
     for name in ("shrink", "expand", "linear", "embedding", "logits")
 }
 FORMS = choices("LORA_BENCH_FORM_")
-METADATA = "metadata"  # the op that no problem has, for its steps are of another kind
+# The ops that no problem has, for their steps are of other kinds.
+METADATA, QUANTISE = "metadata", "quantise"
 TAKES = {**choices("LORA_BENCH_TAKES_"), "reads_padding": CONSTANTS["LORA_BENCH_READS_PADDING"]}
 BIAS_ADDED = choices("LORA_BENCH_BIAS_")
 SPACES = {"cpu": CONSTANTS["LORA_BENCH_HOST"], "cuda": CONSTANTS["LORA_BENCH_CUDA"]}

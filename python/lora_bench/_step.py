@@ -104,6 +104,37 @@ def _arrays(addresses, arrays, count, device):
     return found
 
 
+_QUANTISE_SCALARS = ("multiply", "power_of_two", "scales_given", "least_amax", "least_scale", "rows", "columns",
+                     "x_stride", "scale_rows", "scale_columns", "group")
+
+
+class QuantiseStep:
+    """One step of op quantise: the fields of lora_bench_quantise under their names.
+
+    `x_dtype` and `q_dtype` are words. `x` [rows, x_stride], `q` [rows, columns] and the scales
+    [scale_rows, scale_columns] are tensors, None where a backend is asked what it supports; of
+    `x_scale` and `q_scale` one is there, as `scales_given` says.
+    """
+
+    def __init__(self, raw, stream, device):
+        for name in _QUANTISE_SCALARS:
+            setattr(self, name, getattr(raw, name))
+        self.x_dtype = _DTYPE_NAMES[raw.x_dtype]
+        self.q_dtype = _DTYPE_NAMES[raw.q_dtype]
+        self.stream = stream or 0
+        self.device = device
+        scales = (raw.scale_rows, raw.scale_columns)
+
+        def tensor(pointer, shape, dtype):
+            address = ctypes.cast(pointer, ctypes.c_void_p).value
+            return Tensor(address, shape, dtype, device) if address else None
+
+        self.x = tensor(raw.x, (raw.rows, raw.x_stride), self.x_dtype)
+        self.x_scale = tensor(raw.x_scale, scales, "fp32")
+        self.q = tensor(raw.q, (raw.rows, raw.columns), self.q_dtype)
+        self.q_scale = tensor(raw.q_scale, scales, "fp32")
+
+
 class Plan:
     """The rows grouped by adapter, as int32 tensors where the operands lie."""
 

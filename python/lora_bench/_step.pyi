@@ -78,6 +78,28 @@ class MetadataStep:
     inputs: Dict[str, Tensor]
     outputs: Dict[str, Tensor]
 
+class QuantiseStep:
+    x_dtype: Literal["fp32", "bf16", "fp16"]
+    q_dtype: Literal["e4m3", "e5m2"]
+    multiply: int
+    power_of_two: int
+    scales_given: int
+    least_amax: float
+    least_scale: float
+    rows: int
+    columns: int
+    x_stride: int
+    scale_rows: int
+    scale_columns: int
+    group: int
+    stream: int
+    device: Literal["cuda", "cpu"]
+    # None where a backend is asked what it supports.
+    x: Tensor
+    q: Tensor
+    x_scale: Optional[Tensor]
+    q_scale: Optional[Tensor]
+
 class Plan:
     adapter_of_token: Tensor
     token_order: Tensor

@@ -38,6 +38,19 @@ def _every_number_of(dtype):
 _EIGHT_BITS = {dtype: _every_number_of(dtype) for dtype in ("e4m3", "e5m2")}
 
 
+def codes_of(values, dtype):
+    """The codes of eight bits that are nearest to fp32 values, at a tie the even one; no value is
+    taken for more than the largest."""
+    of_code = _EIGHT_BITS[dtype][:128].astype(np.float64)
+    finite = of_code[np.isfinite(of_code)]
+    magnitude = np.minimum(np.abs(values.astype(np.float64)), finite[-1])
+    middles = (finite[1:] + finite[:-1]) / 2
+    codes = np.searchsorted(middles, magnitude)
+    at_tie = middles[np.minimum(codes, len(middles) - 1)] == magnitude
+    codes = codes + (at_tie & (codes % 2 == 1))
+    return (codes | (np.signbit(values) << 7)).astype(np.uint8)
+
+
 def weights_of(step, name, i, slot):
     """A ("a") or B ("b") of a slice and a slot in fp32, times the scales where there are any: a
     lane of A or an output of B a row. Lanes at or above the rank are NaN."""

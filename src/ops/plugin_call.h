@@ -71,13 +71,18 @@ auto called(const char* function, const Call& call) {
 template <typename Struct>
 class Before {
  public:
-  explicit Before(const Struct& given) { std::memcpy(bytes_.data(), &given, sizeof(Struct)); }
-  [[nodiscard]] bool still(const Struct& given) const {
-    return std::memcmp(bytes_.data(), &given, sizeof(Struct)) == 0;
-  }
+  explicit Before(const Struct& given) : bytes_(bytes_of(given)) {}
+  [[nodiscard]] bool still(const Struct& given) const { return bytes_of(given) == bytes_; }
 
  private:
-  std::array<std::byte, sizeof(Struct)> bytes_;
+  using Bytes = std::array<std::byte, sizeof(Struct)>;
+  static Bytes bytes_of(const Struct& given) {
+    Bytes bytes;
+    std::memcpy(bytes.data(), &given, sizeof(Struct));
+    return bytes;
+  }
+
+  Bytes bytes_;
 };
 
 [[noreturn]] inline void refuse_write(const char* function, const char* where) {
@@ -89,5 +94,7 @@ class Before {
 // The functions of a plugin that make metadata; null where it has none. The descriptor outlives it.
 [[nodiscard]] std::unique_ptr<MetadataBuilder> plugin_metadata(
     const lora_bench_descriptor& descriptor);
+// The same of those that quantise.
+[[nodiscard]] std::unique_ptr<Quantiser> plugin_quantiser(const lora_bench_descriptor& descriptor);
 
 }  // namespace lora_bench

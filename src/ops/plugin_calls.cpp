@@ -200,9 +200,13 @@ class HandedProblem {
 class PluginBackend final : public Backend {
  public:
   PluginBackend(std::string name, const lora_bench_descriptor& descriptor)
-      : name_(std::move(name)), descriptor_(descriptor), metadata_(plugin_metadata(descriptor)) {}
+      : name_(std::move(name)),
+        descriptor_(descriptor),
+        metadata_(plugin_metadata(descriptor)),
+        quantiser_(plugin_quantiser(descriptor)) {}
 
   [[nodiscard]] const MetadataBuilder* metadata() const override { return metadata_.get(); }
+  [[nodiscard]] const Quantiser* quantiser() const override { return quantiser_.get(); }
 
   [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] std::string_view summary() const override { return descriptor_.summary; }
@@ -328,6 +332,7 @@ class PluginBackend final : public Backend {
   std::string name_;
   const lora_bench_descriptor& descriptor_;
   std::unique_ptr<MetadataBuilder> metadata_;
+  std::unique_ptr<Quantiser> quantiser_;
   mutable HandedProblem handed_;
   mutable Operands operands_;  // copied as the problem is, with its lists of addresses
 };

@@ -115,7 +115,7 @@ std::vector<Field> fields_of_quantiser() {
       choice("quantiser.convert", quantiser(&QuantiserSpec::convert),
              "x / scale, or x times the nearest of 1 / scale, each rounded to fp32"),
       real("quantiser.least_amax", quantiser(&QuantiserSpec::least_amax), 0, 1e30,
-           "scales that are made are those of a largest |x| of at least this"),
+           "scales that are made are those of a largest magnitude of at least this"),
       field_of(
           "quantiser.least_scale", "number", quantiser(&QuantiserSpec::least_scale),
           fmt::format("a number from {} to 1", kLeastScale), "the least scale that is made",

@@ -83,7 +83,7 @@ static void numerics(const lora_bench_problem* p, lora_bench_numerics* n) {
   (void)n;
 }
 static const lora_bench_descriptor descriptor = {
-    ABI, SIZE, "bad", "bad", SPACE, 0, supports, numerics, 0, LAUNCH, 0, 0, 0, 0, 0, 0, 0};
+    ABI, SIZE, "bad", "bad", SPACE, 0, supports, numerics, 0, LAUNCH, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 #ifdef STAYS
 __attribute__((destructor)) static void stay(void) { for (;;) pause(); }
 #endif

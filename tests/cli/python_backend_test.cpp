@@ -296,6 +296,29 @@ TEST_CASE("metadata made in Python is proved, timed and told its fault") {
   CHECK(contains(wrong.out, "token_order"));
 }
 
+TEST_CASE("a quantiser in Python is proved by every rule, timed and told its fault") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string example =
+      std::string(LORA_BENCH_SOURCE_DIR) + "/examples/python/numpy_quantise.py";
+  const ProcessResult proved =
+      run_with(python, {"verify", "verify/quantise", "--backends", example, "--quiet"});
+  CAPTURE(proved.out);
+  CHECK(proved.exit_code == 0);
+  CHECK(contains(proved.out, "28 PASSED"));
+  const ProcessResult timed = run_with(python, {"run", "quantise", "--case", "token-decode1-in4096",
+                                                "--backends", "cpu," + example, "--quiet"});
+  CHECK(contains(timed.out, "2 PASSED"));
+  std::string text = read_file(example);
+  replace(text, "x / each", "x * (np.float32(1) / each)");
+  const TemporaryFolder folder;
+  const ProcessResult wrong =
+      run_with(python, {"verify", "verify/quantise", "--case", "rows300", "--quiet", "--backends",
+                        folder.write("mine.py", text)});
+  CAPTURE(wrong.out);
+  CHECK(wrong.exit_code == 2);
+  CHECK(contains(wrong.out, "multiplies-by-inverse"));
+}
+
 TEST_CASE("two files find each its own siblings, and a row has the hashes of both") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   const TemporaryFolder right, wrong;

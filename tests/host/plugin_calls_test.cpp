@@ -2,15 +2,20 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cfenv>
+#include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "include/lora_bench_backend.h"
 #include "support/plain_backend.h"
 #include "support/problems.h"
 #include "verify/metadata_proof.h"
+#include "verify/quantise_proof.h"
 #include "verify/verify.h"
 
 using namespace lora_bench;
@@ -87,7 +92,9 @@ lora_bench_descriptor descriptor_with(decltype(&cutting) does) {
           nullptr,
           nullptr,
           0,
-          0};
+          0,
+          nullptr,
+          nullptr};
 }
 
 }  // namespace
@@ -277,6 +284,94 @@ TEST_CASE("plugin: what goes wrong when it makes metadata is told") {
   };
   CHECK(told(tells_why) == "no room");
   CHECK(told(clears_outputs).starts_with("metadata wrote into inputs or outputs"));
+}
+
+namespace {
+
+float scale_of(const lora_bench_quantise& step, float amax) {
+  return std::max(std::max(amax, step.least_amax) / 448, step.least_scale);
+}
+
+// Scales of tokens and e4m3 from fp32, by a division; `kOff`: of the token before.
+template <int kOff>
+int32_t quantises(const lora_bench_quantise* step, void*, char*, int64_t) {
+  const auto* const x = static_cast<const float*>(step->x);
+  auto* const codes = static_cast<std::uint8_t*>(step->q);
+  std::vector<float> scales;
+  for (std::int64_t row = 0; row < step->rows; ++row) {
+    float amax = 0;
+    for (std::int64_t k = 0; k < step->columns; ++k) {
+      amax = std::max(amax, std::fabs(x[row * step->x_stride + k]));
+    }
+    scales.push_back(step->scales_given != 0 ? step->x_scale[row] : scale_of(*step, amax));
+    if (step->q_scale != nullptr) {
+      step->q_scale[row] = scales.back();
+    }
+  }
+  for (std::int64_t row = 0; row < step->rows; ++row) {
+    const float scale = scales[static_cast<std::size_t>((row + kOff) % step->rows)];
+    for (std::int64_t k = 0; k < step->columns; ++k) {
+      const float value = x[row * step->x_stride + k] / scale;
+      codes[row * step->columns + k] = e4m3_from_float(std::clamp(value, -448.0F, 448.0F));
+    }
+  }
+  return 0;
+}
+
+int32_t takes_fp32(const lora_bench_quantise* step, const lora_bench_device*, char* why,
+                   int64_t room) {
+  const bool taken = step->x == nullptr && step->q == nullptr && step->power_of_two == 0 &&
+                     step->x_dtype == LORA_BENCH_FP32 && step->q_dtype == LORA_BENCH_E4M3 &&
+                     step->scale_columns == 1 && step->group == step->columns;
+  std::snprintf(why, static_cast<std::size_t>(room), "fp32 by tokens alone");
+  return taken ? 0 : 1;
+}
+
+int32_t quantise_changes_step(const lora_bench_quantise* step, void*, char*, int64_t) {
+  const_cast<lora_bench_quantise*>(step)->rows = 0;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("plugin: its quantiser is proved, and refuses what it does not take") {
+  const auto with = [](decltype(&quantises<0>) quantise) {
+    lora_bench_descriptor descriptor = descriptor_with(reads);
+    descriptor.supports_quantise = takes_fp32;
+    descriptor.quantise = quantise;
+    return descriptor;
+  };
+  const lora_bench_descriptor none = with(nullptr), right_one = with(quantises<0>),
+                              wrong_one = with(quantises<1>), writing = with(quantise_changes_step);
+  CHECK(make_plugin_backend("none", none)->quantiser() == nullptr);
+  const auto right = make_plugin_backend("right", right_one);
+  const auto wrong = make_plugin_backend("wrong", wrong_one);
+  const auto writes = make_plugin_backend("writes", writing);
+  const auto memory = make_host_memory();
+  int proved = 0;
+  for (const TellingQuantise& telling : telling_quantise()) {
+    CAPTURE(telling.id);
+    QuantiseStep step = telling.step;
+    const Support asked = quantise_support(*right, step.problem, facts_of(Space::kHost));
+    CHECK((step.problem.from == Dtype::kFp32 || !asked.yes));
+    step.problem.from = Dtype::kFp32;
+    if (!quantise_support(*right, step.problem, facts_of(Space::kHost)).yes ||
+        step.problem.convert == Convert::kMultiply || !step.problem.scales.by_token) {
+      continue;
+    }
+    CHECK(verify_quantise(step, *right->quantiser(), *memory, true).message == "");
+    const Verdict found = verify_quantise(step, *wrong->quantiser(), *memory, false);
+    REQUIRE(found.failure);
+    CHECK(found.failure->hypothesis == "scale-of-next-row");
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(verify_quantise(step, *writes->quantiser(), *memory, false)),
+        doctest::Contains("quantise wrote into step"), CaseError);
+    ++proved;
+  }
+  CHECK(proved >= 3);
+  lora_bench_descriptor old = right_one;
+  old.struct_size = offsetof(lora_bench_descriptor, supports_quantise);
+  CHECK(make_plugin_backend("old", old)->quantiser() == nullptr);
 }
 
 TEST_CASE("oracle: it rounds to nearest in a thread that does not, and leaves that as it was") {

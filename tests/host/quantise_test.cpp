@@ -17,6 +17,7 @@
 #include "reference/quantise.h"
 #include "scenario/scenario.h"
 #include "support/short_measure.h"
+#include "verify/metadata_proof.h"
 #include "verify/quantise_proof.h"
 
 using namespace lora_bench;
@@ -193,6 +194,20 @@ TEST_CASE("quantise: every fault is caught and named, and none is found in what 
         verify_quantise(telling.step, *make_cpu_quantiser(), *make_host_memory(), true);
     CHECK(verdict.message == "");
     CHECK(verdict.compared > 10000);
+  }
+}
+
+TEST_CASE("quantise: no fault has the name of another mutant") {
+  std::set<std::string_view> names;
+  for (const MutantDoc& doc : mutants()) {
+    names.insert(doc.fault);
+  }
+  for (const MetadataFaultDoc& doc : metadata_faults()) {
+    names.insert(doc.fault);
+  }
+  for (const QuantiseFault& fault : quantise_faults()) {
+    CAPTURE(fault.fault);
+    CHECK(names.insert(fault.fault).second);
   }
 }
 

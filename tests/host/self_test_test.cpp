@@ -9,6 +9,7 @@
 #include "verify/metadata_proof.h"
 #include "verify/mutant_hunt.h"
 #include "verify/mutants.h"
+#include "verify/quantise_proof.h"
 #include "verify/random_case.h"
 
 using namespace lora_bench;
@@ -44,7 +45,8 @@ void check_share(std::size_t share) {
     CHECK(report.skipped == static_cast<std::int64_t>(skipped));
     CHECK(report.why_skipped == why_no_gpu());
     CHECK(report.rows.size() == hunted + in_share(layer_faults().size(), share) +
-                                    in_share(metadata_faults().size(), share));
+                                    in_share(metadata_faults().size(), share) +
+                                    in_share(quantise_faults().size(), share));
   }
 }
 

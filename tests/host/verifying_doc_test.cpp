@@ -12,6 +12,7 @@
 #include "verify/diagnose.h"
 #include "verify/metadata_proof.h"
 #include "verify/mutants.h"
+#include "verify/quantise_proof.h"
 
 using namespace lora_bench;
 
@@ -66,9 +67,14 @@ TEST_CASE("docs/verifying.md lists every hypothesis and every mutant as the code
     const std::string line = fmt::format("| `{}` | {} |\n", doc.key, doc.meaning);
     CHECK_MESSAGE(page.find(line) != std::string::npos, line);
   }
-  CHECK(lines_that_begin(page, "| `") == hypotheses().size() + mutants().size() +
-                                             gpu_mutants().size() + metadata_faults().size() +
-                                             metadata_hypotheses().size());
+  for (const QuantiseFault& fault : quantise_faults()) {
+    const std::string line =
+        fmt::format("| `{}` | {} | {} |\n", fault.fault, fault.meaning, fault.source);
+    CHECK_MESSAGE(page.find(line) != std::string::npos, line);
+  }
+  CHECK(lines_that_begin(page, "| `") ==
+        hypotheses().size() + mutants().size() + gpu_mutants().size() + metadata_faults().size() +
+            metadata_hypotheses().size() + quantise_faults().size());
 }
 
 namespace {
