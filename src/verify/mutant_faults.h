@@ -179,6 +179,8 @@ enum class Fault : std::uint8_t {
   kWeightScaleOfNeighbour,
   kWeightBlockTransposed,
   kWeightScaleOfTileStart,
+  kWeightScalePitchOfFirstSlice,
+  kWeightScalesOfFirstLaunch,
   kWeightScaleRoundedToFp16,
   kWeightScaleRoundedToBf16,
   kEightBitsExchanged,
@@ -221,7 +223,7 @@ enum class Fault : std::uint8_t {
 
 [[nodiscard]] constexpr bool remembers(Fault fault) {
   return (fault >= Fault::kWeightsOfSameRows && fault <= Fault::kWeightsOfFirstLaunch) ||
-         fault == Fault::kOrderVariesRarely;
+         fault == Fault::kOrderVariesRarely || fault == Fault::kWeightScalesOfFirstLaunch;
 }
 [[nodiscard]] constexpr bool declares_loosely(Fault fault) { return fault >= Fault::kLooseRow; }
 // What such a fault multiplies a delta with.

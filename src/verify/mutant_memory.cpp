@@ -108,6 +108,21 @@ Operands MutantMemory::taken(const Problem& problem, const Operands& operands, F
       result.a[slice] = operands.a[slice] == nullptr ? nullptr : a_[slice].data();
     }
   }
+  if (fault == Fault::kWeightScalesOfFirstLaunch) {
+    for (const Operand& operand : operands_of(problem)) {
+      if (operand.role != Role::kAScale && operand.role != Role::kBScale) {
+        continue;
+      }
+      std::vector<std::byte>& kept = weight_scales_[{operand.role, operand.slice}];
+      if (std::ssize(kept) != operand.bytes()) {
+        const auto* const now =
+            static_cast<const std::byte*>(address_of(problem, operands, operand));
+        kept.assign(now, now + operand.bytes());
+      }
+      auto& taken = operand.role == Role::kAScale ? result.a_scale : result.b_scale;
+      taken[static_cast<std::size_t>(operand.slice)] = kept.data();
+    }
+  }
   if (fault == Fault::kScalesOfSameWeights) {
     const bool again = now_.weights == last_.weights && now_.rows == last_.rows;
     if (!again || scales_.size() != now_.scales.size()) {

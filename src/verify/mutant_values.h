@@ -1,6 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/dtype.h"
 #include "verify/mutant_faults.h"
@@ -43,6 +48,7 @@ class MutantMemory {
   void keep_a(const Problem& problem, const Operands& operands);
 
   std::vector<std::vector<std::byte>> a_;
+  std::map<std::pair<Role, std::int64_t>, std::vector<std::byte>> weight_scales_;
   std::vector<float> scales_;
 };
 

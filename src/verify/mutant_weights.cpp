@@ -59,10 +59,15 @@ void scale_rows(const Problem& problem, const Operands& operands, WeightsPlace f
   const ScaleBlocks blocks = problem.scales_of(first.weights, first.slice);
   const auto& addresses = of_a ? operands.a_scale : operands.b_scale;
   const void* const stored = addresses[static_cast<std::size_t>(first.slice)];
+  // From a slot to the next; where that of the first slice leads out of the array, to its end.
+  const bool pitch_of_first = fault == Fault::kWeightScalePitchOfFirstSlice;
+  const std::int64_t of_slot =
+      problem.scales_of(first.weights, pitch_of_first ? 0 : first.slice).of_slot();
+  const std::int64_t last = problem.slots * blocks.of_slot() - 1;
   for (std::int64_t begin = 0; begin < std::ssize(values); begin += pitch, ++first.row) {
     for (std::int64_t column = 0; column < columns; ++column) {
       const std::int64_t place = place_in_slot(blocks, first, column, fault);
-      const float scale = load(Dtype::kFp32, stored, first.slot * blocks.of_slot() + place);
+      const float scale = load(Dtype::kFp32, stored, std::min(first.slot * of_slot + place, last));
       values[static_cast<std::size_t>(begin + column)] *= scale_as_used(scale, fault);
     }
   }
@@ -90,6 +95,13 @@ std::vector<FaultEntry> weight_faults() {
                 "rows and columns of a block of scales are taken for each other"),
       of_scales(Fault::kWeightScaleOfTileStart, "weight-scale-of-tile-start",
                 "a tile of K of two blocks has the scale of the first", "vLLM's lora_shrink_fp8"),
+      of_scales(Fault::kWeightScalePitchOfFirstSlice, "weight-scale-pitch-of-first-slice",
+                "scales of a slot are sought in every slice where the first slice has them",
+                "vLLM's lora_expand_fp8"),
+      {Fault::kWeightScalesOfFirstLaunch,
+       {"weight-scales-of-first-launch",
+        "scales of A and B are read in the first launch alone, and kept", "",
+        "vLLM's lora_expand_fp8", Part::kNone, true}},
       of_scales(Fault::kWeightScaleRoundedToFp16, "weight-scale-rounded-to-fp16",
                 "the scales of A and B are rounded to the 11 bits of fp16"),
       of_scales(Fault::kWeightScaleRoundedToBf16, "weight-scale-rounded-to-bf16",
