@@ -155,7 +155,7 @@ ScaleBlocks ScaleForm::over(std::int64_t all_rows, std::int64_t all_columns) con
 }
 
 ScalesOfRows Problem::scales_of_rows() const {
-  const std::int64_t columns = has_shrink(op) ? in_features : max_rank;
+  const std::int64_t columns = op == Op::kExpand ? max_rank : in_features;
   ScalesOfRows scales;
   scales.by_token = activations_scale != ActivationsScale::kTensor;
   scales.rows = scales.by_token ? tokens : std::min<std::int64_t>(tokens, 1);

@@ -180,7 +180,7 @@ QuantiseStep draw_quantise(const Case& spec, const Problem& problem) {
   made.stride = problem.x_stride;
   made.from = spec.dtype;
   made.to = to;
-  made.scales = problem.scales_of_x();
+  made.scales = problem.scales_of_rows();
   made.convert = spec.quantiser.convert;
   made.scales_given = spec.quantiser.scales == ScalesOfX::kGiven;
   made.power_of_two = spec.quantiser.power_of_two;
