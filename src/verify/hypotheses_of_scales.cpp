@@ -12,6 +12,10 @@ namespace {
 // Beyond so many numbers of A or B the scales of each would take longer than they tell.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 24;
 
+struct NumberOf {
+  std::int64_t slot = 0, row = 0, column = 0;
+};
+
 // The scales of A or B of one slice, and how they are read.
 class Scales {
  public:
@@ -46,6 +50,14 @@ class Scales {
     const std::int64_t place = std::min(down * blocks_.across + across, blocks_.of_slot() - 1);
     return load(tensor.dtype, tensor.data.data(), slot * blocks_.of_slot() + place);
   }
+  // The same where slots are as far apart as in the first slice; behind the array its last scale.
+  [[nodiscard]] float by_pitch_of_first(const NumberOf& of) const {
+    const HostTensor& tensor =
+        (of_a() ? tensors_.a_scale : tensors_.b_scale)[static_cast<std::size_t>(slice_)];
+    const std::int64_t pitch = problem_.scales_of(role_, 0).of_slot();
+    const std::int64_t place = of.slot * pitch + blocks_.at(0, of.row, of.column);
+    return load(tensor.dtype, tensor.data.data(), std::min(place, tensor.elements - 1));
+  }
   [[nodiscard]] float of(std::int64_t slot, std::int64_t row, std::int64_t column) const {
     return of_block(slot, row / blocks_.rows, column / blocks_.columns);
   }
@@ -56,10 +68,6 @@ class Scales {
   Role role_;
   std::int64_t slice_;
   ScaleBlocks blocks_;
-};
-
-struct NumberOf {
-  std::int64_t slot = 0, row = 0, column = 0;
 };
 
 struct ScaleMisreading {
@@ -84,6 +92,8 @@ constexpr ScaleMisreading kScaleMisreadings[] = {
      [](const Scales& scales, const NumberOf& of) {
        return scales.of_first_slice().of(of.slot, of.row, of.column);
      }},
+    {"sought where the first slice has those of the slot",
+     [](const Scales& scales, const NumberOf& of) { return scales.by_pitch_of_first(of); }},
     {"those of the next block",
      [](const Scales& scales, const NumberOf& of) {
        const ScaleBlocks& blocks = scales.blocks();
