@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: builds, tests, layout, lint, sanitizers.
-# Ten to twenty minutes from nothing on two cores, half of it when nothing changed.
+# Some 40 minutes from nothing on two cores, less when nothing changed.
 #   scripts/test.sh [--quick]     --quick: build and tests only
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -90,7 +90,7 @@ finish() {
   exit 1
 }
 
-echo "Building and testing lora-bench: ten to twenty minutes from nothing on two cores"
+echo "Building and testing lora-bench: some 40 minutes from nothing on two cores"
 step "set-up" scripts/setup.sh --for test || finish
 
 step "build, dev" build dev && run_tests dev

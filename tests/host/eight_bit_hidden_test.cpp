@@ -107,6 +107,37 @@ TEST_CASE("the oracle multiplies a given h with scales of slices, tokens and gro
                                                 2 * (4 * 3 + 8 * 0.5), 2 * (128 * 2 + 2)});
 }
 
+TEST_CASE("the bound has a rounding more where a given h is multiplied with its scale") {
+  const std::vector<std::uint8_t> h{0x38, 0x40, 0x48}, b{0x38, 0x38, 0x38};
+  const std::vector<float> h_scale{1}, y{0}, scale{1};
+  const std::vector<std::int32_t> ids{0};
+  const std::vector<std::int64_t> rank{3};
+  reference::Problem problem;
+  problem.shrink = problem.add_inputs = false;
+  problem.numbers = reference::all_of(reference::Number::kE4m3);
+  problem.numbers.y = reference::Number::kFp32;
+  problem.tokens = problem.y_stride = problem.slots = 1;
+  problem.max_rank = 3;
+  problem.widths = {1};
+  problem.adapter_of_token = ids;
+  problem.rank = rank;
+  problem.scale = scale;
+  problem.h = h.data();
+  problem.y = y.data();
+  problem.b = {b.data()};
+  reference::Arithmetic arithmetic;
+  arithmetic.expand_depth = 100;
+  const auto bound = [&] {
+    return reference::evaluate(problem, arithmetic, std::vector<std::int64_t>{0}).bound[0];
+  };
+  const double without = bound();
+  problem.h_scale = {h_scale.data(), true, 0};
+  const double with = bound();
+  // h is 7 in all, and a rounding a part in 2^24 of it.
+  CHECK(with - without > 0.99 * 7 * 0x1p-24);
+  CHECK(with - without < 1.01 * 7 * 0x1p-24);
+}
+
 TEST_CASE("two slices of h on scales 1 and 64 are not taken for two on one scale") {
   const Problem problem = problem_of(eight_bit_h(ActivationsScale::kTensor));
   Tensors tensors = draw_tensors(problem, Fill::kExact, 3);
