@@ -5,162 +5,91 @@
 
 #include <algorithm>
 
-#include "kernels/dtype.cuh"
+#include "kernels/quantise/convert.cuh"
 
 namespace lora_bench::kernels {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kMostThreads = 512;
 constexpr int kWarp = 32;
+// Lanes that make a small group together.
+constexpr int kFew = 4;
 // Vectors that a thread keeps between the two looks at a group; those behind them are read again.
 constexpr int kHeld = 4;
+// Vectors that a thread reads before it converts the first, where there is one look alone.
+constexpr int kAtOnce = 4;
 constexpr std::int64_t kMostBlocks = 1 << 16;
 
-// A format of eight bits; `kCvt`: the device has an instruction that converts to it (sm_89 and up).
-template <bool kE5m2Format, bool kCvtThere>
-struct Format {
-  static constexpr bool kE5m2 = kE5m2Format;
-  static constexpr bool kCvt = kCvtThere;
-  static constexpr float kLargest = kE5m2 ? 57344.0F : 448.0F;
-};
-
-// To nearest, at a tie to even; |value| is no more than the largest. By shifts, which every
-// architecture has: a subnormal number is a count of steps, of which eight (four) are the least
-// normal one.
-template <typename F>
-__device__ std::uint32_t code_by_shifts(float value) {
-  constexpr unsigned kDropped = F::kE5m2 ? 21 : 20;
-  constexpr std::uint32_t kBias = F::kE5m2 ? (127 - 15) << 2 : (127 - 7) << 3;
-  constexpr float kLeastNormal = F::kE5m2 ? 0x1p-14F : 0x1p-6F;
-  constexpr float kSteps = F::kE5m2 ? 0x1p16F : 0x1p9F;
-  const std::uint32_t bits = __float_as_uint(value);
-  const std::uint32_t magnitude = bits & 0x7fffffffU;
-  const std::uint32_t sign = bits >> 24U & 0x80U;
-  const float size = __uint_as_float(magnitude);
-  if (size < kLeastNormal) {
-    return sign | static_cast<std::uint32_t>(rintf(size * kSteps));
-  }
-  const std::uint32_t odd = magnitude >> kDropped & 1U;
-  return sign | (((magnitude + (1U << (kDropped - 1U)) - 1U + odd) >> kDropped) - kBias);
+// A team that makes one group: part of a warp, a warp, or, of zero, all threads of the block.
+constexpr int kBlock = 0;
+template <int kTeam>
+__device__ int team_size() {
+  return kTeam == kBlock ? static_cast<int>(blockDim.x) : kTeam;
 }
 
-// Two codes, the first in the lower byte.
-template <typename F>
-__device__ std::uint32_t two_codes(float first, float second) {
-  const float a = fminf(fmaxf(first, -F::kLargest), F::kLargest);
-  const float b = fminf(fmaxf(second, -F::kLargest), F::kLargest);
-  if constexpr (F::kCvt) {
-    std::uint16_t pair = 0;
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
-    if constexpr (F::kE5m2) {
-      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
-    } else {
-      asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
-    }
-#endif
-    return pair;
-  } else {
-    return code_by_shifts<F>(a) | code_by_shifts<F>(b) << 8U;
-  }
-}
-
-// The scale of numbers of which none is larger than amax.
-template <typename F>
-__device__ float scale_for(const QuantiseParams& params, float amax) {
-  const float held = fmaxf(amax, params.least_amax);
-  const float scale = fmaxf(held / F::kLargest, params.least_scale);
-  if (!params.power_of_two) {
-    return scale;
-  }
-  constexpr std::uint32_t kFraction = 0x7fffffU;
-  return __uint_as_float((__float_as_uint(scale) + kFraction) & ~kFraction);
-}
-
-// How numbers of one scale are converted.
-struct Conversion {
-  float scale, inverse;
-  bool multiplies;
-
-  __device__ float of(float value) const { return multiplies ? value * inverse : value / scale; }
-};
-__device__ Conversion conversion(const QuantiseParams& params, float scale) {
-  return {scale, 1.0F / scale, params.multiplies};
-}
-
-// So many numbers that lie together, read at once.
-template <typename T, int kCount>
-struct alignas(kCount * sizeof(T)) Vector {
-  T numbers[kCount];
-
-  __device__ float most(float amax) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      amax = fmaxf(amax, fabsf(to_float(numbers[i])));
-    }
-    return amax;
-  }
-};
-
-template <typename F, typename T, int kCount>
-__device__ void put_codes(const Vector<T, kCount>& from, const Conversion& by,
-                          std::uint8_t* codes) {
-  if constexpr (kCount == 1) {
-    *codes = static_cast<std::uint8_t>(two_codes<F>(by.of(to_float(from.numbers[0])), 0.0F));
-  } else {
-    std::uint32_t words[kCount / 4];
-#pragma unroll
-    for (int word = 0; word < kCount / 4; ++word) {
-      const T* const four = from.numbers + 4 * word;
-      words[word] = two_codes<F>(by.of(to_float(four[0])), by.of(to_float(four[1]))) |
-                    two_codes<F>(by.of(to_float(four[2])), by.of(to_float(four[3]))) << 16U;
-    }
-    if constexpr (kCount == 8) {
-      *reinterpret_cast<uint2*>(codes) = {words[0], words[1]};
-    } else {
-      *reinterpret_cast<std::uint32_t*>(codes) = words[0];
-    }
-  }
-}
-
-// The largest of all threads of a team: part of a warp, a warp, or a whole block.
+// The largest of all threads of a team.
 template <int kTeam>
 __device__ float most_of_team(float amax) {
+  constexpr int kInWarp = kTeam != kBlock && kTeam < kWarp ? kTeam : kWarp;
 #pragma unroll
-  for (int by = (kTeam < kWarp ? kTeam : kWarp) / 2; by > 0; by /= 2) {
+  for (int by = kInWarp / 2; by > 0; by /= 2) {
     amax = fmaxf(amax, __shfl_xor_sync(0xffffffffU, amax, by));
   }
-  if constexpr (kTeam > kWarp) {
-    __shared__ float of_warps[kTeam / kWarp];
+  if constexpr (kTeam == kBlock) {
+    __shared__ float of_warps[kMostThreads / kWarp];
+    const unsigned lane = threadIdx.x % kWarp;
     __syncthreads();  // those of the group before were read
-    if (threadIdx.x % kWarp == 0) {
+    if (lane == 0) {
       of_warps[threadIdx.x / kWarp] = amax;
     }
     __syncthreads();
+    amax = lane < blockDim.x / kWarp ? of_warps[lane] : 0.0F;
 #pragma unroll
-    for (int warp = 0; warp < kTeam / kWarp; ++warp) {
-      amax = fmaxf(amax, of_warps[warp]);
+    for (int by = kWarp / 2; by > 0; by /= 2) {
+      amax = fmaxf(amax, __shfl_xor_sync(0xffffffffU, amax, by));
     }
   }
   return amax;
 }
 
+// Codes of the vectors of a group, of which the team's lane holds the first kHeld of its own.
+template <typename F, typename V, typename Conversion>
+__device__ __forceinline__ void put_group(const V (&held)[kHeld], const V* from, int vectors,
+                                          const Conversion& by, std::uint8_t* codes, int lane,
+                                          int team) {
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int at = lane + i * team;
+    if (at < vectors) {
+      put_codes<F>(held[i], by, codes + std::int64_t{at} * V::kCount);
+    }
+  }
+  for (int at = lane + kHeld * team; at < vectors; at += team) {
+    put_codes<F>(from[at], by, codes + std::int64_t{at} * V::kCount);
+  }
+}
+
 // A team makes the scale and the codes of one group after the other. All threads of a warp go
 // through the same number of groups, those behind the last with nothing to do.
 template <typename F, typename T, int kCount, int kTeam>
-__global__ void quantise_groups(const __grid_constant__ QuantiseParams params) {
+__global__ void __launch_bounds__(kTeam == kBlock ? kMostThreads : kThreads)
+    quantise_groups(const __grid_constant__ QuantiseParams params) {
   using V = Vector<T, kCount>;
-  constexpr int kTeams = kThreads / kTeam;
+  const int team = team_size<kTeam>();
+  const int teams = kTeam == kBlock ? 1 : kThreads / team;
   const std::int64_t across = (params.columns + params.group - 1) / params.group;
   const std::int64_t groups = params.rows * across;
-  const int lane = static_cast<int>(threadIdx.x) % kTeam;
-  for (std::int64_t first = std::int64_t{blockIdx.x} * kTeams; first < groups;
-       first += std::int64_t{gridDim.x} * kTeams) {
-    const std::int64_t group = first + static_cast<int>(threadIdx.x) / kTeam;
+  const int lane = static_cast<int>(threadIdx.x) % team;
+  for (std::int64_t first = std::int64_t{blockIdx.x} * teams; first < groups;
+       first += std::int64_t{gridDim.x} * teams) {
+    const std::int64_t group = first + static_cast<int>(threadIdx.x) / team;
     const bool there = group < groups;
     const std::int64_t row = there ? group / across : 0;
-    const std::int64_t column = there ? group % across * params.group : 0;
+    const std::int64_t column = there ? (group - row * across) * params.group : 0;
     const std::int64_t left = params.columns - column;
-    const std::int64_t vectors = there ? (left < params.group ? left : params.group) / kCount : 0;
+    const int vectors =
+        there ? static_cast<int>((left < params.group ? left : params.group) / kCount) : 0;
     const auto* const from =
         reinterpret_cast<const V*>(static_cast<const T*>(params.x) + row * params.stride + column);
     std::uint8_t* const codes = params.codes + row * params.columns + column;
@@ -168,44 +97,60 @@ __global__ void quantise_groups(const __grid_constant__ QuantiseParams params) {
     float amax = 0;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      if (lane + i * kTeam < vectors) {
-        held[i] = from[lane + i * kTeam];
-        amax = held[i].most(amax);
+      if (lane + i * team < vectors) {
+        held[i] = from[lane + i * team];
       }
-    }
-    for (std::int64_t at = lane + kHeld * kTeam; at < vectors; at += kTeam) {
-      amax = from[at].most(amax);
-    }
-    const float scale = scale_for<F>(params, most_of_team<kTeam>(amax));
-    const Conversion by = conversion(params, scale);
-    if (there && lane == 0) {
-      params.made[group] = scale;
     }
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      const std::int64_t at = lane + i * kTeam;
-      if (at < vectors) {
-        put_codes<F>(held[i], by, codes + at * kCount);
+      if (lane + i * team < vectors) {
+        amax = most_of(held[i], amax);
       }
     }
-    for (std::int64_t at = lane + kHeld * kTeam; at < vectors; at += kTeam) {
-      put_codes<F>(from[at], by, codes + at * kCount);
+    for (int at = lane + kHeld * team; at < vectors; at += team) {
+      amax = most_of(from[at], amax);
+    }
+    const float scale = scale_for<F>(params, most_of_team<kTeam>(amax));
+    if (there && lane == 0) {
+      params.made[group] = scale;
+    }
+    using Ordinary = OrdinaryScale<T, false>;
+    if (Ordinary::holds(scale)) {
+      put_group<F>(held, from, vectors, Ordinary(params, scale, F::kLargest), codes, lane, team);
+    } else {
+      put_group<F>(held, from, vectors, AnyScale(params, scale), codes, lane, team);
     }
   }
 }
 
-// Calls work(vector of x, row, column) for every vector of x, strided over all threads.
-template <typename T, int kCount, typename Work>
-__device__ void over_vectors(const QuantiseParams& params, Work work) {
-  const std::int64_t of_row = params.columns / kCount;
+// Calls work(vector of x, its number) for every vector of x, strided over all threads, the last
+// first where `backward`. Codes lie without gaps, so the number says where those of a vector are.
+template <typename V, typename Work>
+__device__ __forceinline__ void over_vectors(const QuantiseParams& params, bool backward,
+                                             Work work) {
+  const std::int64_t of_row = params.columns / V::kCount;
+  const std::int64_t gap = params.stride / V::kCount - of_row;
   const std::int64_t all = params.rows * of_row;
-  for (std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < all;
-       at += std::int64_t{gridDim.x} * blockDim.x) {
-    const std::int64_t row = at / of_row;
-    const std::int64_t column = at % of_row * kCount;
-    work(*reinterpret_cast<const Vector<T, kCount>*>(static_cast<const T*>(params.x) +
-                                                     row * params.stride + column),
-         row, column);
+  const auto* const x = static_cast<const V*>(params.x);
+  const std::int64_t step = std::int64_t{blockDim.x} * kAtOnce;
+  for (std::int64_t first = blockIdx.x * step; first < all; first += gridDim.x * step) {
+    const std::int64_t own = first + threadIdx.x;
+    V vectors[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t at = own + i * std::int64_t{blockDim.x};
+      if (at < all) {
+        const std::int64_t number = backward ? all - 1 - at : at;
+        vectors[i] = x[number + (gap == 0 ? 0 : number / of_row * gap)];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t at = own + i * std::int64_t{blockDim.x};
+      if (at < all) {
+        work(vectors[i], backward ? all - 1 - at : at);
+      }
+    }
   }
 }
 
@@ -213,28 +158,49 @@ __device__ void over_vectors(const QuantiseParams& params, Work work) {
 template <typename T, int kCount>
 __global__ void most_of_all(const __grid_constant__ QuantiseParams params) {
   float amax = 0;
-  over_vectors<T, kCount>(params, [&](const Vector<T, kCount>& from, std::int64_t, std::int64_t) {
-    amax = from.most(amax);
-  });
-  amax = most_of_team<kThreads>(amax);
+  over_vectors<Vector<T, kCount>>(
+      params, false, [&](const auto& from, std::int64_t) { amax = most_of(from, amax); });
+  amax = most_of_team<kBlock>(amax);
   if (threadIdx.x == 0) {
     atomicMax(reinterpret_cast<std::uint32_t*>(params.made), __float_as_uint(amax));
   }
 }
 
-// By the scales that are given, or by the one that follows from the largest of all.
+// By the scale that is given, or by the one that follows from the largest of all. In that case the
+// numbers that were read last for it are taken first: they may still be in the cache.
+template <typename F, typename T, int kCount, bool kGiven>
+__global__ void convert_by_one(const __grid_constant__ QuantiseParams params) {
+  const float scale = kGiven ? *params.given : scale_for<F>(params, *params.made);
+  const auto convert = [&](const auto& by) {
+    over_vectors<Vector<T, kCount>>(params, !kGiven, [&](const auto& from, std::int64_t number) {
+      put_codes<F>(from, by, params.codes + number * kCount);
+    });
+  };
+  using Ordinary = OrdinaryScale<T, kGiven>;
+  if (Ordinary::holds(scale)) {
+    convert(Ordinary(params, scale, F::kLargest));
+  } else {
+    convert(AnyScale(params, scale));
+  }
+}
+
+// By the scales that are given for tokens or groups.
 template <typename F, typename T, int kCount>
-__global__ void convert_all(const __grid_constant__ QuantiseParams params) {
-  const bool given = params.given != nullptr;
+__global__ void convert_by_given(const __grid_constant__ QuantiseParams params) {
+  using Ordinary = OrdinaryScale<T, true>;
   const std::int64_t across = (params.columns + params.group - 1) / params.group;
-  const float one = given ? 1.0F : scale_for<F>(params, *params.made);
-  const Conversion by_one = conversion(params, one);
-  over_vectors<T, kCount>(
-      params, [&](const Vector<T, kCount>& from, std::int64_t row, std::int64_t column) {
-        const std::int64_t group = params.one_scale ? 0 : row * across + column / params.group;
-        const Conversion by = given ? conversion(params, params.given[group]) : by_one;
-        put_codes<F>(from, by, params.codes + row * params.columns + column);
-      });
+  const std::int64_t of_row = params.columns / kCount;
+  over_vectors<Vector<T, kCount>>(params, false, [&](const auto& from, std::int64_t number) {
+    const std::int64_t row = number / of_row;
+    const std::int64_t run = across == 1 ? 0 : (number - row * of_row) * kCount / params.group;
+    const float scale = params.given[row * across + run];
+    std::uint8_t* const codes = params.codes + number * kCount;
+    if (Ordinary::holds(scale)) {
+      put_codes<F>(from, Ordinary(params, scale, F::kLargest), codes);
+    } else {
+      put_codes<F>(from, AnyScale(params, scale), codes);
+    }
+  });
 }
 
 // The scale in the place of the largest of all, once nobody reads that any more.
@@ -252,38 +218,54 @@ template <typename F, typename T, int kCount>
 cudaError_t launch_groups(const QuantiseParams& params, cudaStream_t stream) {
   const std::int64_t groups = params.rows * ((params.columns + params.group - 1) / params.group);
   const std::int64_t vectors = params.group / kCount;
-  constexpr int kHalf = kWarp / 2;
-  const int team = vectors <= kHalf * kHeld ? kHalf : vectors <= kWarp * kHeld ? kWarp : kThreads;
-  const auto kernel = team == kHalf   ? quantise_groups<F, T, kCount, kHalf>
-                      : team == kWarp ? quantise_groups<F, T, kCount, kWarp>
-                                      : quantise_groups<F, T, kCount, kThreads>;
-  kernel<<<blocks_of(groups, kThreads / team), kThreads, 0, stream>>>(params);
+  // Registers hold the whole group where groups fill a GPU; a thread has one vector alone, if there
+  // are enough threads, where they are too few for that.
+  constexpr std::int64_t kFilling = 1024;
+  const std::int64_t of_thread = groups < kFilling ? 1 : kHeld;
+  if (vectors <= kFew * of_thread) {
+    const auto kernel = quantise_groups<F, T, kCount, kFew>;
+    kernel<<<blocks_of(groups, kThreads / kFew), kThreads, 0, stream>>>(params);
+    return cudaGetLastError();
+  }
+  if (vectors <= kWarp * of_thread) {
+    const auto kernel = quantise_groups<F, T, kCount, kWarp>;
+    kernel<<<blocks_of(groups, kThreads / kWarp), kThreads, 0, stream>>>(params);
+    return cudaGetLastError();
+  }
+  const std::int64_t wanted = (vectors + of_thread * kWarp - 1) / (of_thread * kWarp) * kWarp;
+  const auto threads = static_cast<unsigned>(std::min<std::int64_t>(wanted, kMostThreads));
+  const auto kernel = quantise_groups<F, T, kCount, kBlock>;
+  kernel<<<blocks_of(groups, 1), threads, 0, stream>>>(params);
   return cudaGetLastError();
 }
 
 template <typename F, typename T, int kCount>
 cudaError_t launch_all(const QuantiseParams& params, cudaStream_t stream) {
-  const unsigned blocks = blocks_of(params.rows * params.columns / kCount, kThreads);
-  if (params.given == nullptr) {
-    if (const cudaError_t error = cudaMemsetAsync(params.made, 0, sizeof(float), stream);
-        error != cudaSuccess) {
-      return error;
-    }
-    // Few blocks, each of which ends in one atomic.
-    constexpr unsigned kMostOfAll = 1024;
-    const unsigned few = std::min(blocks, kMostOfAll);
-    most_of_all<T, kCount><<<few, kThreads, 0, stream>>>(params);
-    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
-      return error;
-    }
+  const std::int64_t vectors = params.rows * params.columns / kCount;
+  const unsigned blocks = blocks_of(vectors, std::int64_t{kThreads} * kAtOnce);
+  if (params.given != nullptr) {
+    const auto kernel =
+        params.one_scale ? convert_by_one<F, T, kCount, true> : convert_by_given<F, T, kCount>;
+    kernel<<<blocks, kThreads, 0, stream>>>(params);
+    return cudaGetLastError();
   }
-  convert_all<F, T, kCount><<<blocks, kThreads, 0, stream>>>(params);
+  if (const cudaError_t error = cudaMemsetAsync(params.made, 0, sizeof(float), stream);
+      error != cudaSuccess) {
+    return error;
+  }
+  // Few blocks, each of which ends in one atomic.
+  constexpr unsigned kMostOfAll = 1024;
+  const unsigned few = std::min(blocks, kMostOfAll);
+  most_of_all<T, kCount><<<few, kThreads, 0, stream>>>(params);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
     return error;
   }
-  if (params.given == nullptr) {
-    finish_scale<F><<<1, 1, 0, stream>>>(params);
+  const auto convert = convert_by_one<F, T, kCount, false>;
+  convert<<<blocks, kThreads, 0, stream>>>(params);
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
+    return error;
   }
+  finish_scale<F><<<1, 1, 0, stream>>>(params);
   return cudaGetLastError();
 }
 
@@ -296,10 +278,23 @@ bool divides(const QuantiseParams& params, std::int64_t count, std::int64_t elem
          aligned(params.x, count * element_bytes) && aligned(params.codes, count);
 }
 
+// As one row, where the rows have one scale and lie without gaps.
+QuantiseParams flattened(QuantiseParams params) {
+  if (params.one_scale && params.stride == params.columns) {
+    params.columns *= params.rows;
+    params.stride = params.group = params.columns;
+    params.rows = 1;
+  }
+  return params;
+}
+
 template <typename F, typename T>
-cudaError_t launch_of(const QuantiseParams& params, cudaStream_t stream) {
+cudaError_t launch_of(const QuantiseParams& asked, cudaStream_t stream) {
   constexpr int kCount = static_cast<int>(16 / sizeof(T));
-  const bool groups = params.given == nullptr && !params.one_scale;
+  const QuantiseParams params = flattened(asked);
+  // What one block holds in its registers is one group, whoever else shares the scale.
+  const bool one_group = params.rows == 1 && params.columns <= kCount * kHeld * kMostThreads;
+  const bool groups = params.given == nullptr && (!params.one_scale || one_group);
   if (divides(params, kCount, sizeof(T))) {
     return groups ? launch_groups<F, T, kCount>(params, stream)
                   : launch_all<F, T, kCount>(params, stream);

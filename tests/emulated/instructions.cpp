@@ -58,7 +58,8 @@ std::uint16_t two_codes(Code format, float high, float low) {
       return exponent == 0 ? std::ldexp(fraction, 1 - bias - bits)
                            : std::ldexp((1 << bits) + fraction, exponent - bias - bits);
     };
-    const double magnitude = std::fabs(static_cast<double>(value));
+    // No number is nearer to one beyond the largest than the largest.
+    const double magnitude = std::min(std::fabs(static_cast<double>(value)), number_of(last));
     int nearest = 0;
     for (int code = 1; code <= last; ++code) {
       const double before = std::fabs(number_of(nearest) - magnitude);
