@@ -1,4 +1,4 @@
-#include "ops/thread_pool.h"
+#include "core/thread_pool.h"
 
 #include <algorithm>
 #include <utility>

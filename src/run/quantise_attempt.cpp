@@ -46,7 +46,7 @@ class QuantiseAttempt final : public Attempt {
     if (spec.verify.enabled) {
       // Numbers that nobody could foresee, then those that show what is kept of a launch.
       request.steps.push_back(draw_quantise_inputs(problem, drawn_secret(), XGaps::kNan));
-      for (OtherNumbers& other : other_numbers(step_, request.steps.front())) {
+      for (OtherNumbers& other : other_numbers(step_, request.steps.front(), drawn_secret())) {
         request.steps.push_back(std::move(other.inputs));
       }
       request.check = [&](std::size_t step, const QuantiseArrays& outputs) {

@@ -27,11 +27,14 @@ struct Rules {
   // How it becomes a scale.
   bool by_inverse_of_largest = false;  // amax times what is nearest to 1 / largest
   bool power_below = false;            // the greatest power of two that is not above
+  bool power_above = false;            // the least power of two that is above
+  bool by_leading_bits = false;        // of its fraction, when it is raised to a power of two
   bool writes_inverse = false;
   // Which scale a number has.
   bool of_first_row = false, of_next_row = false, of_next_run = false;
   // How it is rounded.
   bool toward_zero = false, away_at_ties = false, flushes = false, unheld = false;
+  bool away_at_subnormal_ties = false;
   bool loses_last_row = false;
 };
 
@@ -41,7 +44,7 @@ struct FaultyRule {
   Change change;
 };
 
-constexpr std::array<FaultyRule, 22> kFaultyRules{{
+constexpr std::array<FaultyRule, 25> kFaultyRules{{
     {{"multiplies-by-inverse", "x times the inverse of the scale where a division is asked for",
       "design"},
      [](Rules& r) { r.multiplies = true; }},
@@ -67,6 +70,14 @@ constexpr std::array<FaultyRule, 22> kFaultyRules{{
     {{"power-of-two-below", "scales are lowered to a power of two, so that numbers overflow",
       "design"},
      [](Rules& r) { r.power_below = r.power_of_two; }},
+    {{"power-of-two-raised", "a scale that is a power of two already is raised to the next one",
+      "design"},
+     [](Rules& r) { r.power_above = r.power_of_two; }},
+    {{"low-bits-cut", "the low 16 bits of a scale do not count when it is raised to a power of two",
+      "design"},
+     [](Rules& r) { r.by_leading_bits = r.power_of_two; }},
+    {{"subnormal-ties-away", "ties of subnormal codes go away from zero, not to even", "design"},
+     [](Rules& r) { r.away_at_subnormal_ties = true; }},
     {{"largest-without-sign", "the largest number is sought, not the largest magnitude", "design"},
      [](Rules& r) { r.signed_most = true; }},
     {{"gaps-count", "numbers between rows count for the largest", "design"},
@@ -126,10 +137,13 @@ std::vector<float> largest_of(const QuantiseProblem& problem, const Rules& rules
   return most;
 }
 
-float power_of_two_for(float scale, bool below) {
-  int exponent = 0;
-  const float fraction = std::frexp(scale, &exponent);
-  return std::ldexp(1.0F, fraction == 0.5F || below ? exponent - 1 : exponent);
+// Of a normal number.
+float power_of_two_for(const Rules& rules, float scale) {
+  constexpr std::uint32_t kFraction = 0x7fffffU, kLowBits = 0xffffU;
+  const auto bits = std::bit_cast<std::uint32_t>(scale);
+  const std::uint32_t fraction = bits & kFraction & (rules.by_leading_bits ? ~kLowBits : ~0U);
+  const bool raised = !rules.power_below && (fraction != 0 || rules.power_above);
+  return std::bit_cast<float>((bits & ~kFraction) + (raised ? kFraction + 1 : 0));
 }
 
 float scale_by(const Rules& rules, Dtype asked, float amax) {
@@ -137,7 +151,7 @@ float scale_by(const Rules& rules, Dtype asked, float amax) {
   const float held = std::max(amax, rules.least_amax);
   const float scale = rules.by_inverse_of_largest ? held * (1 / largest) : held / largest;
   const float kept = std::max(scale, rules.least_scale);
-  return rules.power_of_two && kept > 0 ? power_of_two_for(kept, rules.power_below) : kept;
+  return rules.power_of_two && kept > 0 ? power_of_two_for(rules, kept) : kept;
 }
 
 // To a number that the format holds, other than by rounding to nearest.
@@ -154,7 +168,9 @@ float rounded_by(const Rules& rules, float value) {
   }
   const float steps = std::ldexp(value, bits - exponent);
   const float whole = rules.toward_zero ? std::trunc(steps) : std::round(steps);
-  return rules.toward_zero || rules.away_at_ties ? std::ldexp(whole, exponent - bits) : value;
+  const bool away =
+      rules.away_at_ties || (rules.away_at_subnormal_ties && std::ilogb(value) < least);
+  return rules.toward_zero || away ? std::ldexp(whole, exponent - bits) : value;
 }
 
 std::uint8_t code_by(const Rules& rules, float x, float scale) {
@@ -251,178 +267,6 @@ QuantiseArrays quantised_with(std::string_view fault, const QuantiseProblem& pro
     }
   }
   return outputs;
-}
-
-namespace {
-
-class FaultyQuantiser final : public Quantiser {
- public:
-  explicit FaultyQuantiser(std::string_view fault) : fault_(fault) {}
-
-  [[nodiscard]] Support supports(const QuantiseProblem&, const DeviceFacts&) const override {
-    return {};
-  }
-  void launch(const QuantiseProblem& problem, const ArrayOperands& operands,
-              Stream) const override {
-    const auto copied = [](const ArrayShapes& shapes, const auto& addresses) {
-      QuantiseArrays arrays;
-      for (std::size_t i = 0; i < shapes.size(); ++i) {
-        const auto* const from = static_cast<const std::byte*>(addresses[i]);
-        arrays.emplace_back(from, from + shapes[i].bytes());
-      }
-      return arrays;
-    };
-    if (!(problem == before_)) {
-      earlier_.clear();
-    }
-    QuantiseArrays inputs = copied(inputs_of(problem), operands.inputs);
-    const QuantiseArrays before = copied(outputs_of(problem), operands.outputs);
-    const QuantiseArrays made = quantised_with(fault_, problem, inputs, before, earlier_);
-    for (std::size_t i = 0; i < made.size(); ++i) {
-      if (!made[i].empty()) {
-        std::memcpy(operands.outputs[i], made[i].data(), made[i].size());
-      }
-    }
-    before_ = problem;
-    earlier_ = std::move(inputs);
-  }
-
- private:
-  std::string_view fault_;
-  mutable QuantiseProblem before_;  // of the launch before, as its inputs
-  mutable QuantiseArrays earlier_;
-};
-
-// Quantises alone.
-class QuantiseMutant final : public Backend {
- public:
-  explicit QuantiseMutant(const QuantiseFault& fault)
-      : name_(fmt::format("mutant:{}", fault.fault)),
-        summary_(fault.meaning),
-        quantiser_(fault.fault) {}
-
-  [[nodiscard]] std::string_view name() const override { return name_; }
-  [[nodiscard]] std::string_view summary() const override { return summary_; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override {
-    return {false, "a mutant of op quantise"};
-  }
-  [[nodiscard]] Numerics numerics(const Problem&) const override { return {}; }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-  void launch(const Problem&, const Operands&, Stream) const override {}
-  [[nodiscard]] const Quantiser* quantiser() const override { return &quantiser_; }
-
- private:
-  std::string name_, summary_;
-  FaultyQuantiser quantiser_;
-};
-
-}  // namespace
-
-std::unique_ptr<Backend> make_quantise_mutant(std::string_view fault) {
-  for (const QuantiseFault& known : quantise_faults()) {
-    if (known.fault == fault) {
-      return std::make_unique<QuantiseMutant>(known);
-    }
-  }
-  return nullptr;
-}
-
-std::vector<TellingQuantise> telling_quantise() {
-  std::vector<TellingQuantise> steps;
-  const auto add = [&](const char* id, auto change) {
-    QuantiseProblem problem;
-    problem.rows = 13;
-    problem.columns = problem.stride = 300;
-    change(problem);
-    ScalesOfRows& scales = problem.scales;
-    scales.columns = scales.columns == 1 ? problem.columns : scales.columns;
-    scales.across = (problem.columns + scales.columns - 1) / scales.columns;
-    scales.rows = scales.by_token ? problem.rows : 1;
-    problem.least_scale = static_cast<float>(1 / (512 * largest_finite(problem.to)));
-    steps.push_back({id, {problem, 1}});
-  };
-  const auto by_token = [](QuantiseProblem& problem) { problem.scales.by_token = true; };
-  add("token", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.stride = 320;
-  });
-  add("block", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.scales.columns = 128;
-  });
-  add("tensor", [](QuantiseProblem& problem) { problem.stride = 320; });
-  add("token-multiplied", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.convert = Convert::kMultiply;
-  });
-  add("block-power-of-two", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.scales.columns = 64;
-    problem.power_of_two = true;
-  });
-  add("least-amax", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.rows = 40;
-    problem.least_amax = 0x1p-8F;
-  });
-  add("given", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.scales_given = true;
-    problem.from = Dtype::kFp32;
-  });
-  add("given-multiplied-e5m2", [&](QuantiseProblem& problem) {
-    by_token(problem);
-    problem.scales_given = true;
-    problem.to = Dtype::kE5m2;
-    problem.from = Dtype::kFp16;
-    problem.convert = Convert::kMultiply;
-  });
-  return steps;
-}
-
-SelfTestRow hunt_quantise(const QuantiseFault& fault, const std::vector<TellingQuantise>& steps) {
-  SelfTestRow row;
-  row.fault = fault.fault;
-  const std::unique_ptr<Memory> memory = make_host_memory();
-  for (const TellingQuantise& telling : steps) {
-    const std::unique_ptr<Backend> mutant = make_quantise_mutant(fault.fault);
-    const Verdict verdict = verify_quantise(telling.step, *mutant->quantiser(), *memory, true);
-    if (verdict.failure) {
-      row.caught = true;
-      row.level = name(verdict.failure->level);
-      row.hypothesis = verdict.failure->hypothesis;
-      row.case_id = telling.id;
-      break;
-    }
-  }
-  row.named_right = row.hypothesis == fault.fault;
-  return row;
-}
-
-void try_right_quantisers(const std::vector<TellingQuantise>& steps, SelfTestReport& report) {
-  for (const BackendEntry& entry : backend_registry()) {
-    if (!entry.why_not_here.empty()) {
-      continue;
-    }
-    const std::unique_ptr<Backend> backend = entry.make();
-    const Quantiser* quantiser = backend->quantiser();
-    if (quantiser == nullptr) {
-      continue;
-    }
-    const std::unique_ptr<Memory> memory =
-        backend->space() == Space::kDevice ? make_device_memory() : make_host_memory();
-    for (const TellingQuantise& telling : steps) {
-      const Verdict verdict = verify_quantise(telling.step, *quantiser, *memory, true);
-      ++report.correct_cases;
-      report.correct_passed += verdict.status == Status::kPassed ? 1 : 0;
-      if (verdict.failure) {
-        ++report.false_alarms;
-        report.alarm_messages.push_back(
-            fmt::format("{}, {}: {}", entry.name, telling.id, verdict.message));
-      }
-    }
-  }
 }
 
 }  // namespace lora_bench

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "core/thread_pool.h"
 #include "ops/array_buffers.h"
 #include "reference/quantise.h"
 #include "verify/oracle.h"
@@ -97,8 +99,9 @@ class QuantiseProof {
         outputs_(outputs_of(step.problem)) {}
 
   Verdict run(bool relations) {
-    for (const XGaps gaps : {XGaps::kNan, XGaps::kHuge}) {
-      launch_once(gaps, gaps == XGaps::kHuge);
+    for (std::uint64_t draw = 0; draw < kQuantiseDraws; ++draw) {
+      const bool shifted = draw % 2 != 0;
+      launch_once(draw, (draw / 2 % 2 == 0) != shifted ? XGaps::kNan : XGaps::kHuge, shifted);
     }
     const bool writes = verdict_.compared > 0;
     pass(Level::kExact, writes);
@@ -123,11 +126,11 @@ class QuantiseProof {
     }
   }
 
-  void launch_once(XGaps gaps, bool shifted) {
+  void launch_once(std::uint64_t draw, XGaps gaps, bool shifted) {
     if (failed()) {
       return;
     }
-    const QuantiseArrays inputs = draw_quantise_inputs(problem_, step_.seed, gaps);
+    const QuantiseArrays inputs = draw_quantise_inputs(problem_, step_.seed + draw, gaps);
     const QuantiseArrays promised = promised_codes(problem_, inputs);
     ArrayBuffers buffers(memory_, inputs_, outputs_, shifted);
     buffers.put_inputs(inputs);
@@ -137,8 +140,10 @@ class QuantiseProof {
     quantiser_.launch(problem_, buffers.operands(), Stream{});
     memory_.synchronize();
     const bool gapped = problem_.stride > problem_.columns;
-    std::string what = gapped ? (shifted ? "with huge numbers in gaps" : "with NaN in gaps") : "";
-    look(buffers, {Level::kExact, std::move(what)}, inputs, promised, before);
+    const char* const what = !gapped                ? ""
+                             : gaps == XGaps::kHuge ? "with huge numbers in gaps"
+                                                    : "with NaN in gaps";
+    look(buffers, {Level::kExact, what}, inputs, promised, before);
   }
 
   // Recorded once; what it is replayed for lies over what the launch before left.
@@ -154,17 +159,19 @@ class QuantiseProof {
         [&](void* stream) { quantiser_.launch(problem_, buffers.operands(), Stream{stream}); });
     const int runs =
         memory_.space() == Space::kDevice ? kCodesReplayedOnDevice : kCodesReplayedOnHost;
+    const QuantiseArrays promised = promised_codes(problem_, first);
     for (int turn = 0; turn < runs; ++turn) {
-      replay(buffers, run, "replayed", first);
+      replay(buffers, run, "replayed", first, promised);
     }
-    for (const OtherNumbers& other : other_numbers(step_, first)) {
-      replay(buffers, run, fmt::format("replayed {}", other.name), other.inputs);
-      replay(buffers, run, "replayed for the first numbers again", first);
+    for (const OtherNumbers& other : other_numbers(step_, first, step_.seed)) {
+      replay(buffers, run, fmt::format("replayed {}", other.name), other.inputs,
+             promised_codes(problem_, other.inputs));
+      replay(buffers, run, "replayed for the first numbers again", first, promised);
     }
   }
 
   void replay(ArrayBuffers& buffers, const std::function<void()>& run, const std::string& what,
-              const QuantiseArrays& inputs) {
+              const QuantiseArrays& inputs, const QuantiseArrays& promised) {
     if (failed()) {
       return;
     }
@@ -172,7 +179,7 @@ class QuantiseProof {
     buffers.put_inputs(inputs);
     memory_.synchronize();
     run();
-    look(buffers, {Level::kRelations, what}, inputs, promised_codes(problem_, inputs), before);
+    look(buffers, {Level::kRelations, what}, inputs, promised, before);
   }
 
   struct Asked {
@@ -227,36 +234,63 @@ class QuantiseProof {
 }  // namespace
 
 QuantiseArrays promised_codes(const QuantiseProblem& problem, const QuantiseArrays& inputs) {
-  const auto floats = [](const std::vector<std::byte>& bytes) {
-    std::vector<float> values(bytes.size() / sizeof(float));
-    decode(Dtype::kFp32, bytes.data(), values);
-    return values;
+  constexpr std::int64_t kNumbersAtOnce = 1 << 16;
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, kNumbersAtOnce / std::max<std::int64_t>(1, problem.columns));
+  const std::int64_t parts = (problem.rows + at_once - 1) / at_once;
+  const std::int64_t of_row = problem.scales.by_token ? problem.scales.across : 0;
+  std::vector<float> given;
+  if (problem.scales_given) {
+    given.resize(static_cast<std::size_t>(problem.scale_count()));
+    decode(Dtype::kFp32, inputs[1].data(), given);
+  }
+  std::vector<reference::Quantised> made(static_cast<std::size_t>(parts));
+  const auto make = [&](const float* scales) {
+    shared_thread_pool().run(parts, [&](std::int64_t part) {
+      const std::int64_t first = part * at_once;
+      made[static_cast<std::size_t>(part)] = reference::quantise(
+          {.from = number_of(problem.from),
+           .to = number_of(problem.to),
+           .rows = std::min(at_once, problem.rows - first),
+           .columns = problem.columns,
+           .stride = problem.stride,
+           .group = problem.scales.columns,
+           .one_scale = !problem.scales.by_token,
+           .multiplies = problem.convert == Convert::kMultiply,
+           .power_of_two = problem.power_of_two,
+           .least_amax = problem.least_amax,
+           .least_scale = problem.least_scale,
+           .x = inputs[0].data() + first * problem.stride * size_bytes(problem.from),
+           .given = scales == nullptr ? nullptr : scales + first * of_row});
+    });
   };
-  const std::vector<float> given = problem.scales_given ? floats(inputs[1]) : std::vector<float>{};
-  const reference::Quantised made =
-      reference::quantise({.from = number_of(problem.from),
-                           .to = number_of(problem.to),
-                           .rows = problem.rows,
-                           .columns = problem.columns,
-                           .stride = problem.stride,
-                           .group = problem.scales.columns,
-                           .one_scale = !problem.scales.by_token,
-                           .multiplies = problem.convert == Convert::kMultiply,
-                           .power_of_two = problem.power_of_two,
-                           .least_amax = problem.least_amax,
-                           .least_scale = problem.least_scale,
-                           .x = inputs[0].data(),
-                           .given = problem.scales_given ? given.data() : nullptr});
-  const auto bytes_of = [](const auto& values) {
-    std::vector<std::byte> bytes(values.size() * sizeof(values[0]));
-    if (!bytes.empty()) {
-      std::memcpy(bytes.data(), values.data(), bytes.size());
+  make(problem.scales_given ? given.data() : nullptr);
+  std::vector<float> scales;
+  if (!problem.scales.by_token && !problem.scales_given && parts > 0) {
+    // A scale grows with the largest number, so that of all rows is the largest of their parts.
+    scales.assign(static_cast<std::size_t>(problem.scale_count()), 0.0F);
+    for (const reference::Quantised& part : made) {
+      scales[0] = std::max(scales[0], part.scales[0]);
     }
-    return bytes;
+    make(scales.data());
+  }
+  QuantiseArrays outputs;
+  for (const ArrayShape& array : outputs_of(problem)) {
+    outputs.emplace_back();
+    outputs.back().reserve(static_cast<std::size_t>(array.bytes()));
+  }
+  const auto append = [](std::vector<std::byte>& to, const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    to.insert(to.end(), bytes.begin(), bytes.end());
   };
-  QuantiseArrays outputs{bytes_of(made.codes)};
-  if (!problem.scales_given) {
-    outputs.push_back(bytes_of(made.scales));
+  for (const reference::Quantised& part : made) {
+    append(outputs[0], part.codes);
+    if (!problem.scales_given && scales.empty()) {
+      append(outputs[1], part.scales);
+    }
+  }
+  if (!scales.empty()) {
+    append(outputs[1], scales);
   }
   return outputs;
 }
@@ -275,10 +309,14 @@ std::string wrong_codes(const QuantiseProblem& problem, const QuantiseArrays& pr
   return first;
 }
 
-std::vector<OtherNumbers> other_numbers(const QuantiseStep& step, const QuantiseArrays& inputs) {
-  return {{"for other numbers", draw_quantise_inputs(step.problem, step.seed + 1, XGaps::kNan)},
-          {"for smaller numbers", smaller(step.problem, inputs)},
-          {"for zeros", of_zeros(step.problem, inputs)}};
+std::vector<OtherNumbers> other_numbers(const QuantiseStep& step, const QuantiseArrays& inputs,
+                                        std::uint64_t secret) {
+  const QuantiseProblem& problem = step.problem;
+  return {{"for other numbers", draw_quantise_inputs(problem, step.seed + 1, XGaps::kNan)},
+          {"for smaller numbers", smaller(problem, inputs)},
+          {"for one other number", with_one_number_changed(problem, inputs, secret)},
+          {"for one other scale", with_one_scale_changed(problem, inputs, secret)},
+          {"for zeros", of_zeros(problem, inputs)}};
 }
 
 }  // namespace lora_bench

@@ -19,11 +19,11 @@ namespace lora_bench {
 [[nodiscard]] QuantiseArrays promised_codes(const QuantiseProblem& problem,
                                             const QuantiseArrays& inputs);
 
-// Every code and every scale bit for bit against the reference, with NaN and then with huge numbers
-// in the gaps of x, over outputs of which every byte differs from what is promised; guards and
-// inputs; the same with arrays that are aligned to one entry alone. With relations also: recorded
-// once, then replayed for other numbers, smaller ones, zeros, and the first again. Throws what the
-// quantiser throws.
+// Every code and every scale bit for bit against the reference, for kQuantiseDraws draws of x, with
+// NaN and with huge numbers in its gaps, each in arrays that are aligned well and to one entry
+// alone, over outputs of which every byte differs from what is promised; guards and inputs. With
+// relations also: recorded once, then replayed for other numbers and the first again. Throws what
+// the quantiser throws.
 [[nodiscard]] Verdict verify_quantise(const QuantiseStep& step, const Quantiser& quantiser,
                                       Memory& memory, bool relations);
 
@@ -31,13 +31,15 @@ namespace lora_bench {
 [[nodiscard]] std::string wrong_codes(const QuantiseProblem& problem,
                                       const QuantiseArrays& promised, const QuantiseArrays& got);
 
-// Numbers of other launches of the same sizes: what is drawn next, 2^-3 of these, zeros.
+// Numbers of other launches of the same sizes: what is drawn next, 2^-3 of these, zeros, and these
+// with one number or one scale changed at a place that follows from the secret.
 struct OtherNumbers {
   std::string_view name;
   QuantiseArrays inputs;
 };
 [[nodiscard]] std::vector<OtherNumbers> other_numbers(const QuantiseStep& step,
-                                                      const QuantiseArrays& inputs);
+                                                      const QuantiseArrays& inputs,
+                                                      std::uint64_t secret);
 
 // One mistake of a quantiser: a mutant makes it, and a failure whose entries it explains bears its
 // name.

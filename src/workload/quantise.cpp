@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "core/random.h"
+#include "core/thread_pool.h"
 #include "workload/fill_sizes.h"
 
 namespace lora_bench {
@@ -63,35 +65,72 @@ const std::vector<TellingPair>& pairs_for(Dtype from, Dtype to) {
   return from == Dtype::kBf16 ? kOfBf16[of_format] : kOfOthers[of_format];
 }
 
-// What the numbers of one scale are like.
-enum class Group : std::uint8_t { kZeros, kTiny, kTies, kTelling, kOrdinary };
+// What the numbers of one scale are like: zeros; so small that the least scale counts; ties between
+// codes, by a scale that is a power of two; with a scale just above a power of two; pairs that tell
+// a division from a product; so large that fewer than half of a format hold them; any.
+enum class Group : std::uint8_t { kZeros, kTiny, kTies, kAbove, kTelling, kHuge, kOrdinary };
 
 struct GroupLaw {
   Group group = Group::kOrdinary;
   TellingPair pair;
   float size = 1;  // a power of two; of ordinary numbers the largest is below twice of it
-  Dtype to = Dtype::kE4m3;
+  Dtype from = Dtype::kBf16, to = Dtype::kE4m3;
 };
 
 // So small that the least scale counts where it is positive.
 constexpr float kTiny = 0x1p-20F;
+// The largest number of both formats is this times a power of two: so is an amax whose scale is
+// one.
+constexpr float kOfLargest = 1.75F;
 
-GroupLaw law_of(const QuantiseProblem& problem, const RandomStream& random, std::int64_t group) {
+// Kinds of groups by chance; and of the one group of a tensor by its seed, so that launches with
+// seeds that follow each other have all of them.
+constexpr std::array<Group, 16> kOfGroups{
+    Group::kZeros,   Group::kTiny,    Group::kHuge,     Group::kAbove,
+    Group::kTelling, Group::kTelling, Group::kTelling,  Group::kTelling,
+    Group::kTelling, Group::kTelling, Group::kTies,     Group::kTies,
+    Group::kTies,    Group::kTies,    Group::kOrdinary, Group::kOrdinary};
+constexpr std::array<Group, 6> kOfTensors{Group::kTelling, Group::kTies, Group::kAbove,
+                                          Group::kTiny,    Group::kHuge, Group::kOrdinary};
+static_assert(kOfTensors.size() == kQuantiseDraws);
+
+GroupLaw law_of(const QuantiseProblem& problem, std::uint64_t seed, const RandomStream& random,
+                std::int64_t group) {
   const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(group));
   const std::vector<TellingPair>& pairs = pairs_for(problem.from, problem.to);
   GroupLaw law;
-  const auto kind = bits % 16;
-  law.group = kind == 0                     ? Group::kZeros
-              : kind == 1                   ? Group::kTiny
-              : kind < 10 && !pairs.empty() ? Group::kTelling
-                                            : Group::kOrdinary;
-  if (problem.scale_count() == 1) {
-    law.group = pairs.empty() ? Group::kOrdinary : Group::kTelling;  // the one that tells most
+  law.group = problem.scale_count() == 1 ? kOfTensors[seed % kOfTensors.size()]
+                                         : kOfGroups[bits % kOfGroups.size()];
+  if (law.group == Group::kTelling && pairs.empty()) {
+    law.group = Group::kOrdinary;
   }
   law.pair = pairs.empty() ? TellingPair{1, 1} : pairs[(bits >> 8U) % pairs.size()];
-  law.size = std::ldexp(1.0F, static_cast<int>((bits >> 16U) % 13) - 6);
+  int exponent = static_cast<int>((bits >> 16U) % 13) - 6;
+  if (law.group == Group::kHuge) {
+    // Below 2^15 in fp16, of which the largest is 65504.
+    exponent = problem.from == Dtype::kFp16 ? 14 : 14 + static_cast<int>((bits >> 20U) % 17);
+  }
+  law.size = std::ldexp(1.0F, exponent);
+  law.from = problem.from;
   law.to = problem.to;
   return law;
+}
+
+// Times the scale, which is a power of two: an odd half of the distance of two codes.
+float tie(const GroupLaw& law, std::uint64_t bits, int binade) {
+  const bool e4m3 = law.to == Dtype::kE4m3;
+  const auto scale = law.size * kOfLargest / static_cast<float>(largest_finite(law.to));
+  const unsigned steps = e4m3 ? 8 : 4;  // of codes in a binade
+  const auto odd = static_cast<float>(2 * ((bits >> 9U) % steps) + 1);
+  if ((bits >> 14U) % 4 == 0) {
+    return scale * odd * (e4m3 ? 0x1p-10F : 0x1p-17F);  // of subnormal codes
+  }
+  return law.size * std::ldexp(1 + odd / static_cast<float>(2 * steps), -1 - binade);
+}
+
+// The least number of the format above what has a scale that is a power of two.
+float just_above(Dtype from) {
+  return kOfLargest + (from == Dtype::kBf16 ? 0x1p-7F : from == Dtype::kFp16 ? 0x1p-10F : 0x1p-23F);
 }
 
 // The number at a place of a group, from 64 random bits of its own.
@@ -106,22 +145,16 @@ float number_of(const GroupLaw& law, std::uint64_t bits, bool largest) {
       return sign * 0.0F;
     case Group::kTiny:
       return sign * kTiny * ordinary;
-    case Group::kTies: {
-      // The largest numbers of both formats are 1.75 times a power of two, so the scale is one. The
-      // others are odd halves of the distance between codes.
-      if (largest) {
-        return sign * law.size * 1.75F;
-      }
-      const float halves = law.to == Dtype::kE4m3 ? 16 : 8;
-      const auto odd =
-          static_cast<float>(2 * ((bits >> 9U) % static_cast<unsigned>(halves / 2)) + 1);
-      return sign * law.size * std::ldexp(1 + odd / halves, -1 - binade);
-    }
+    case Group::kTies:
+      return sign * (largest ? law.size * kOfLargest : tie(law, bits, binade));
+    case Group::kAbove:
+      return sign * law.size * (largest ? just_above(law.from) : ordinary);
     case Group::kTelling:
       if (largest || (bits >> 9U) % 4 == 0) {
         return sign * law.size * (largest ? law.pair.amax : law.pair.x);
       }
       return sign * law.size * std::min(ordinary, law.pair.amax);
+    case Group::kHuge:
     case Group::kOrdinary:
       break;
   }
@@ -154,18 +187,21 @@ std::vector<std::byte> bytes_of(Dtype dtype, const std::vector<float>& values) {
   return bytes;
 }
 
-std::vector<float> given_scales(const QuantiseProblem& problem, const std::vector<GroupLaw>& laws,
-                                const RandomStream& random) {
+// Times what holds every number of the group: half, so that some are held at the largest; one; two;
+// so little that all are, and so much that all become 0.
+constexpr std::array<float, 7> kOfGiven{1.0F, 0.5F, 2.0F, 0x1p-80F, 1.0F, 0x1p80F, 0.5F};
+
+std::vector<float> given_scales(const QuantiseProblem& problem, std::uint64_t seed,
+                                const std::vector<GroupLaw>& laws, const RandomStream& random) {
   const auto largest = static_cast<float>(largest_finite(problem.to));
   std::vector<float> scales;
   for (std::size_t group = 0; group < laws.size(); ++group) {
     const GroupLaw& law = laws[group];
-    const float amax = law.group == Group::kTelling ? law.size * law.pair.amax : law.size;
-    const std::uint64_t third = random.bits(group) >> 20U;
-    // Half of what holds every number, so that some are held at the largest; or what does; or
-    // twice.
-    const float factor = third % 3 == 0 ? 0.5F : (third % 3 == 1 ? 1.0F : 2.0F);
-    scales.push_back(amax / largest * factor);
+    const float amax = law.group == Group::kTelling ? law.size * law.pair.amax
+                       : law.group == Group::kTies  ? law.size * kOfLargest
+                                                    : law.size;
+    const std::uint64_t drawn = laws.size() == 1 ? seed : random.bits(group) >> 20U;
+    scales.push_back(amax / largest * kOfGiven[drawn % kOfGiven.size()]);
   }
   return scales;
 }
@@ -223,22 +259,23 @@ QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem, std::uint64_
   const RandomStream numbers(seed, stream_of(Draw::kX));
   std::vector<GroupLaw> laws;
   for (std::int64_t group = 0; group < problem.scale_count(); ++group) {
-    laws.push_back(law_of(problem, groups, group));
+    laws.push_back(law_of(problem, seed, groups, group));
   }
   const std::vector<std::int64_t> largest = places_of_largest(problem, groups);
-  const float in_gaps = gaps == XGaps::kNan ? std::numeric_limits<float>::quiet_NaN() : 60000.0F;
+  const float huge = problem.from == Dtype::kFp16 ? 60000.0F : 0x1p100F;
+  const float in_gaps = gaps == XGaps::kNan ? std::numeric_limits<float>::quiet_NaN() : huge;
   std::vector<float> x(static_cast<std::size_t>(problem.rows * problem.stride), in_gaps);
-  for (std::int64_t row = 0; row < problem.rows; ++row) {
+  shared_thread_pool().run(problem.rows, [&](std::int64_t row) {
     for (std::int64_t column = 0; column < problem.columns; ++column) {
       const std::int64_t place = row * problem.columns + column;
       const auto group = static_cast<std::size_t>(problem.scale_at(row, column));
       x[static_cast<std::size_t>(row * problem.stride + column)] = number_of(
           laws[group], numbers.bits(static_cast<std::uint64_t>(place)), place == largest[group]);
     }
-  }
+  });
   QuantiseArrays inputs{bytes_of(problem.from, x)};
   if (problem.scales_given) {
-    inputs.push_back(bytes_of(Dtype::kFp32, given_scales(problem, laws, groups)));
+    inputs.push_back(bytes_of(Dtype::kFp32, given_scales(problem, seed, laws, groups)));
   }
   return inputs;
 }
@@ -265,6 +302,48 @@ QuantiseArrays smaller(const QuantiseProblem& problem, QuantiseArrays inputs) {
 QuantiseArrays of_zeros(const QuantiseProblem& problem, QuantiseArrays inputs) {
   return changed(problem, std::move(inputs),
                  [](float value) { return std::copysign(0.0F, value); });
+}
+
+QuantiseArrays with_one_number_changed(const QuantiseProblem& problem, QuantiseArrays inputs,
+                                       std::uint64_t secret) {
+  const auto drawn = [&](std::uint64_t index, std::int64_t bound) {
+    return static_cast<std::int64_t>(
+        random_below(secret, stream_of(Draw::kX), index, static_cast<std::uint64_t>(bound)));
+  };
+  if (problem.rows == 0) {
+    return inputs;
+  }
+  const std::int64_t at = drawn(0, problem.rows) * problem.stride + drawn(1, problem.columns);
+  store(problem.from, inputs[0].data(), at, -load(problem.from, inputs[0].data(), at));
+  return inputs;
+}
+
+QuantiseArrays with_one_scale_changed(const QuantiseProblem& problem, QuantiseArrays inputs,
+                                      std::uint64_t secret) {
+  if (problem.rows == 0) {
+    return inputs;
+  }
+  const auto group = static_cast<std::int64_t>(random_below(
+      secret, stream_of(Draw::kXScale), 0, static_cast<std::uint64_t>(problem.scale_count())));
+  if (problem.scales_given) {
+    const float scale = load(Dtype::kFp32, inputs[1].data(), group);
+    store(Dtype::kFp32, inputs[1].data(), group, scale * 4);
+    return inputs;
+  }
+  // One number of the group becomes larger than all others.
+  float amax = 0;
+  std::vector<std::int64_t> places;
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    for (std::int64_t column = 0; column < problem.columns; ++column) {
+      if (problem.scale_at(row, column) == group) {
+        places.push_back(row * problem.stride + column);
+        amax = std::max(amax, std::fabs(load(problem.from, inputs[0].data(), places.back())));
+      }
+    }
+  }
+  const auto place = places[random_below(secret, stream_of(Draw::kXScale), 1, places.size())];
+  store(problem.from, inputs[0].data(), place, amax == 0 ? 1.0F : amax * 1.5F);
+  return inputs;
 }
 
 }  // namespace lora_bench

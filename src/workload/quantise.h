@@ -50,12 +50,22 @@ using QuantiseArrays = std::vector<std::vector<std::byte>>;
 // that who reads a gap shows by the second alone.
 enum class XGaps : std::uint8_t { kNan, kHuge };
 
-// Numbers of every size, with what tells quantisers apart: numbers at ties, where a division and
-// a product with the inverse end in different codes; subnormal codes; groups whose largest number
-// is negative, stands last, or is so small that the scale is held up; groups of zeros, and -0.
-// Scales that are given are also half of what would hold every number.
+// Numbers of every size, with what tells quantisers apart: ties between codes, subnormal ones too,
+// numbers where a division and a product with the inverse end in different codes; groups whose
+// largest number is negative, stands last, has a scale that is a power of two or just above one, is
+// far beyond what a format holds, or is so small that the scale is held up; groups of zeros, and
+// -0. The one group of a tensor is another kind for each of kQuantiseDraws seeds that follow each
+// other. Scales that are given hold every number, or half of that, or next to nothing or
+// everything.
+constexpr std::uint64_t kQuantiseDraws = 6;
 [[nodiscard]] QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem,
                                                   std::uint64_t seed, XGaps gaps);
+// The same with one number of x negated, of which the code is another one; with one scale changed:
+// the one that is given, or the one that follows from a number of x that became the largest.
+[[nodiscard]] QuantiseArrays with_one_number_changed(const QuantiseProblem& problem,
+                                                     QuantiseArrays inputs, std::uint64_t secret);
+[[nodiscard]] QuantiseArrays with_one_scale_changed(const QuantiseProblem& problem,
+                                                    QuantiseArrays inputs, std::uint64_t secret);
 // The same with x times 2^-3; x of zeros.
 [[nodiscard]] QuantiseArrays smaller(const QuantiseProblem& problem, QuantiseArrays inputs);
 [[nodiscard]] QuantiseArrays of_zeros(const QuantiseProblem& problem, QuantiseArrays inputs);

@@ -232,3 +232,52 @@ TEST_CASE("quantise: what timed launches leave out is found after timing") {
   CHECK_FALSE(found.check_passed);
   CHECK(found.check_message.find("left by") != std::string::npos);
 }
+
+TEST_CASE("quantise: a kernel that looks at a sample of x and keeps its result fails") {
+  const Verdict verdict =
+      verify_quantise(telling_quantise().front().step, Peeking(), *make_host_memory(), true);
+  REQUIRE(verdict.failure);
+  CHECK(verdict.failure->level == Level::kRelations);
+  CHECK(verdict.failure->what.find("replayed for one other number") == 0);
+}
+
+TEST_CASE("quantise: one number changed is one code changed, and one scale changed one scale") {
+  for (const TellingQuantise& telling : telling_quantise()) {
+    CAPTURE(telling.id);
+    const QuantiseProblem& problem = telling.step.problem;
+    const QuantiseArrays first = draw_quantise_inputs(problem, 1, XGaps::kNan);
+    const QuantiseArrays promised = promised_codes(problem, first);
+    const auto changed = [&](const QuantiseArrays& inputs, std::size_t array, std::size_t bytes) {
+      const QuantiseArrays made = promised_codes(problem, inputs);
+      std::size_t entries = 0;
+      for (std::size_t at = 0; at < made[array].size(); at += bytes) {
+        entries += std::memcmp(made[array].data() + at, promised[array].data() + at, bytes) != 0;
+      }
+      return entries;
+    };
+    CHECK(changed(with_one_number_changed(problem, first, 7), 0, 1) == 1);
+    const QuantiseArrays other = with_one_scale_changed(problem, first, 7);
+    if (!problem.scales_given) {
+      CHECK(changed(other, 1, sizeof(float)) <= 1);
+    }
+    CHECK(changed(other, 0, 1) >= 1);
+  }
+}
+
+TEST_CASE("quantise: the one group of a tensor is another kind in each draw") {
+  QuantiseProblem problem =
+      problem_of("activations.scale: tensor\nlayer.in: 640\nbatch.decode: 4\n");
+  std::set<bool> powers, beyond, tiny;
+  for (std::uint64_t draw = 0; draw < kQuantiseDraws; ++draw) {
+    const QuantiseArrays inputs = draw_quantise_inputs(problem, 11 + draw, XGaps::kNan);
+    float scale = 0;
+    std::memcpy(&scale, promised_codes(problem, inputs)[1].data(), sizeof(scale));
+    int exponent = 0;
+    powers.insert(std::frexp(scale, &exponent) == 0.5F);
+    beyond.insert(scale * 448 > 10000);
+    tiny.insert(scale == problem.least_scale);
+  }
+  CHECK(powers.size() == 2);
+  CHECK(beyond.size() == 2);
+  CHECK(tiny.size() == 2);
+}
