@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
 #include "device/system_files.h"
 #include "measure/ceilings.h"
 #include "measure/clock.h"
 #include "ops/cpu_kernels.h"
+#include "ops/thread_pool.h"
 #include "reference/reference.h"
 
 namespace lora_bench {

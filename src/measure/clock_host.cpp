@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "core/thread_pool.h"
 #include "device/system_files.h"
 #include "measure/clock.h"
+#include "ops/thread_pool.h"
 
 namespace lora_bench {
 namespace {

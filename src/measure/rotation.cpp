@@ -8,12 +8,12 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
 #include "core/units.h"
 #include "measure/ceilings.h"
 #include "measure/measure.h"
 #include "ops/backends.h"
 #include "ops/cpu_kernels.h"
+#include "ops/thread_pool.h"
 
 namespace lora_bench {
 namespace {

@@ -6,10 +6,10 @@
 #include <bit>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
 #include "ops/cpu_kernels.h"
 #include "ops/cpu_products.h"
 #include "ops/idle_rows.h"
+#include "ops/thread_pool.h"
 
 namespace lora_bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
 #include "ops/backends.h"
+#include "ops/thread_pool.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
 #include "device/cuda_check.h"

@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "core/thread_pool.h"
 #include "ops/array_buffers.h"
+#include "ops/thread_pool.h"
 #include "reference/quantise.h"
 #include "verify/oracle.h"
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "core/random.h"
-#include "core/thread_pool.h"
 #include "workload/fill_sizes.h"
 
 namespace lora_bench {
@@ -265,14 +264,14 @@ QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem, std::uint64_
   const float huge = problem.from == Dtype::kFp16 ? 60000.0F : 0x1p100F;
   const float in_gaps = gaps == XGaps::kNan ? std::numeric_limits<float>::quiet_NaN() : huge;
   std::vector<float> x(static_cast<std::size_t>(problem.rows * problem.stride), in_gaps);
-  shared_thread_pool().run(problem.rows, [&](std::int64_t row) {
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
     for (std::int64_t column = 0; column < problem.columns; ++column) {
       const std::int64_t place = row * problem.columns + column;
       const auto group = static_cast<std::size_t>(problem.scale_at(row, column));
       x[static_cast<std::size_t>(row * problem.stride + column)] = number_of(
           laws[group], numbers.bits(static_cast<std::uint64_t>(place)), place == largest[group]);
     }
-  });
+  }
   QuantiseArrays inputs{bytes_of(problem.from, x)};
   if (problem.scales_given) {
     inputs.push_back(bytes_of(Dtype::kFp32, given_scales(problem, seed, laws, groups)));

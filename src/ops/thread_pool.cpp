@@ -1,4 +1,4 @@
-#include "core/thread_pool.h"
+#include "ops/thread_pool.h"
 
 #include <algorithm>
 #include <utility>
