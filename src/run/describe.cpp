@@ -72,6 +72,7 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
   };
   const bool metadata = spec.op == Op::kMetadata;
   const bool products = has_products(spec.op);
+  const bool adapters = has_adapters(spec.op);
   const auto of_products = [products](std::string_view text) {
     return Cell{std::string(products ? text : "")};
   };
@@ -96,9 +97,9 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"model", spec.layer.model},
       {"layer", spec.layer.name},
       {"out_features", fmt::format("{}", fmt::join(spec.layer.widths, "+"))},
-      {"skew", skew_text(spec)},
-      {"order", word(name(spec.order))},
-      {"slots", spec.adapters.slots},
+      {"skew", adapters ? skew_text(spec) : ""},
+      {"order", word(adapters ? name(spec.order) : "")},
+      {"slots", adapters ? spec.adapters.slots : 0},
       {"no_adapter", spec.no_adapter},
       {"add_inputs", products && spec.add_inputs},
       {"bias", spec.adapters.bias},
@@ -111,7 +112,7 @@ std::vector<std::pair<std::string_view, Cell>> said_by(const Case& spec,
       {"fully_sharded", of_layer(spec.setup.fully_sharded)},
       {"comm", of_layer(word(name(spec.setup.comm)))}};
   if (spec.adapters.rank.shares.empty()) {
-    said.emplace_back("rank", largest_rank(spec.adapters.rank));
+    said.emplace_back("rank", adapters ? largest_rank(spec.adapters.rank) : 0);
   }
   return said;
 }
@@ -203,13 +204,15 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
   const Problem& problem = step.op;
   Row row = describe_spec(spec, backend);
   Row::Step& drawn = row.step;
-  drawn.ranks = ranks_text(problem);
   drawn.tokens = problem.tokens;
   drawn.in_features = problem.in_features;
-  drawn.slots = problem.slots;
-  drawn.active = problem.plan.active();
-  drawn.rank =
-      problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
+  if (has_adapters(spec.op)) {
+    drawn.ranks = ranks_text(problem);
+    drawn.slots = problem.slots;
+    drawn.active = problem.plan.active();
+    drawn.rank =
+        problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
+  }
   drawn.semantics =
       step.quantise ? quantiser_text(step.quantise->problem) : semantics_text(problem);
   drawn.content = content_of_step(step, spec.setup.comm);

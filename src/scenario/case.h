@@ -123,6 +123,8 @@ struct EnumNames<BaseAlgorithm> {
 [[nodiscard]] constexpr bool has_products(Op op) {
   return op != Op::kMetadata && op != Op::kQuantise;
 }
+// Whether it matters to the op which adapter a row has.
+[[nodiscard]] constexpr bool has_adapters(Op op) { return op != Op::kQuantise; }
 
 // One packed projection: y columns [offset_start + sum of earlier widths, + width) belong to a
 // slice; all other columns of a y row belong to nobody and stay untouched.

@@ -210,13 +210,13 @@ std::string instead_of(const Field& field, Op op) {
   if (field.of_op_alone && *field.of_op_alone != op) {
     return fmt::format("op {}", name(*field.of_op_alone));
   }
-  if (!has_products(op) && !takes_without_products(field, op)) {
-    return fmt::format("another op: {} multiplies nothing", name(op));
+  if (const std::string_view why = why_no_field(field, op); !why.empty()) {
+    return fmt::format("another op: {} {}", name(op), why);
   }
   return has_base(op) ? field.instead_of_layer : "";
 }
 
-// What is asked of a whole layer, of metadata, and of an op alone.
+// What is asked of a whole layer, of metadata, of quantisers, and of an op alone.
 void check_fields_of_op(const Case& spec, const CaseChecker& checker) {
   for (const Field& field : fields()) {
     const std::string& path = field.doc.path;

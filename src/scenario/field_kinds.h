@@ -30,6 +30,7 @@ struct Said {
   std::string instead_of_layer = {};           // see Field
   bool of_products = false;                    // see Field
   bool of_x = false;                           // see Field
+  bool of_adapters = false;                    // see Field
   bool alone_in_ids = false;                   // see Field
 };
 
@@ -53,6 +54,7 @@ Field field_of(std::string path, std::string type, Place place, const std::strin
   field.instead_of_layer = std::move(said.instead_of_layer);
   field.of_products = said.of_products;
   field.of_x = said.of_x;
+  field.of_adapters = said.of_adapters;
   field.alone_in_ids = said.alone_in_ids;
   return field;
 }

@@ -14,6 +14,13 @@ std::vector<Field> of_products(std::vector<Field> rows) {
   return rows;
 }
 
+std::vector<Field> of_adapters(std::vector<Field> rows) {
+  for (Field& row : rows) {
+    row.of_adapters = true;
+  }
+  return rows;
+}
+
 std::vector<Field> fields_of_op() {
   const auto always = [](const Case&) { return true; };
   const std::vector<std::string> dtypes{"bf16", "fp16", "fp32"};

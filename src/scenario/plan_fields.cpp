@@ -65,7 +65,7 @@ std::vector<Field> fields_of_plan() {
       field_of(
           "plan.largest_chunk", "integer", member(&PlanSpec::largest_chunk), "16, 32, 64, 128",
           "most rows of a segment of form chunked; fewer than 256 tokens have 32, fewer than 64 16",
-          {.instead_of_layer = "op linear"},
+          {.instead_of_layer = "op linear", .of_adapters = true},
           [](const Reader& reader, std::int64_t& target, FieldContext&) {
             std::string word;
             reader.choice(word, {"16", "32", "64", "128"});
@@ -74,7 +74,7 @@ std::vector<Field> fields_of_plan() {
           kPlainText),
       boolean("plan.idle_segments", member(&PlanSpec::idle_segments),
               "of form chunked, rows without an adapter have segments of one more slot, of rank 0",
-              {.instead_of_layer = "op linear"}),
+              {.instead_of_layer = "op linear", .of_adapters = true}),
   };
 }
 

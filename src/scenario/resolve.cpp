@@ -7,7 +7,11 @@
 namespace lora_bench {
 namespace {
 
-constexpr const char* kLayerForms = "`model` with `layers`, or `layer` with `in` and `out`";
+// How a scenario may say what the op is made for.
+const char* layer_forms(Op op) {
+  return has_products(op) ? "`model` with `layers`, or `layer` with `in` and `out`"
+                          : "`model` with `layers`, or `layer` with `in`";
+}
 
 bool resolve_shape(Case& spec, const CaseChecker& checker) {
   const Settings& settings = checker.settings();
@@ -17,7 +21,7 @@ bool resolve_shape(Case& spec, const CaseChecker& checker) {
        {std::pair{"layer.in", "layer.out"}, std::pair{"layer.out", "layer.in"}}) {
     const bool needed = has_products(spec.op) || std::string_view(lack) == "layer.in";
     if (needed && !settings.has(lack)) {
-      checker.fail(have, {}, fmt::format("'{}' is missing", lack), kLayerForms);
+      checker.fail(have, {}, fmt::format("'{}' is missing", lack), layer_forms(spec.op));
       return false;
     }
   }
@@ -71,7 +75,7 @@ bool resolve_layer(Case& spec, const CaseChecker& checker, Models& models) {
   }
   checker.fail("layers", {},
                settings.has("layers") ? "`layers` without a `model`" : "no layer is given",
-               kLayerForms);
+               layer_forms(spec.op));
   return false;
 }
 

@@ -13,7 +13,7 @@ namespace {
 std::string group_of(const std::string& path) { return path.substr(0, path.find('.')); }
 
 bool is_said(const Field& field, const Case& spec) {
-  return (has_products(spec.op) || takes_without_products(field, spec.op)) && field.is_said(spec);
+  return why_no_field(field, spec.op).empty() && field.is_said(spec);
 }
 
 // The fields of one group that the case says, as entries of a map.

@@ -129,8 +129,8 @@ std::vector<Field> fields_of_batch() {
 }
 
 std::vector<Field> fields_of_adapters() {
-  const auto adapters = [](auto of_adapters) { return at(&Case::adapters, of_adapters); };
-  return {
+  const auto adapters = [](auto member) { return at(&Case::adapters, member); };
+  return of_adapters({
       integer("adapters.slots", adapters(&AdapterSpec::slots), 1, kMaxSlots, "adapters resident",
               {.when = always}),
       integer("adapters.active", adapters(&AdapterSpec::active), 0, kMaxSlots,
@@ -188,13 +188,13 @@ std::vector<Field> fields_of_adapters() {
       boolean("adapters.rank0_bias", adapters(&AdapterSpec::rank0_bias),
               "adapters of rank 0 have a bias all the same, so that they act on their rows",
               {.instead_of_layer = "op linear", .of_products = true}),
-  };
+  });
 }
 
 // How A and B lie.
 std::vector<Field> fields_of_placing() {
-  const auto adapters = [](auto of_adapters) { return at(&Case::adapters, of_adapters); };
-  return {
+  const auto adapters = [](auto member) { return at(&Case::adapters, member); };
+  return of_products({
       choice("adapters.placing", adapters(&AdapterSpec::placing),
              "each slice of A and B in a buffer of its own, or all of an adapter in one, at the "
              "largest rank or packed by the adapter's own; proved, not timed",
@@ -209,7 +209,7 @@ std::vector<Field> fields_of_placing() {
               {.also = ", at least max_rank",
                .fallback = "0: without gaps",
                .instead_of_layer = kOwnOperands}),
-  };
+  });
 }
 
 // Who uses which adapter, and in which order.
@@ -217,7 +217,7 @@ std::vector<Field> fields_of_use() {
   const auto read_skew = [](const Reader& reader, SkewLaw& target, FieldContext& context) {
     reader.skew(target, context.traces, context.folder);
   };
-  return {
+  return of_adapters({
       field_of("skew", "word or map", at(&Case::skew), kLawNames,
                "the law by which sequences choose adapters", {.when = always, .alone_in_ids = true},
                read_skew, skew_text),
@@ -230,7 +230,7 @@ std::vector<Field> fields_of_use() {
       share("no_adapter", at(&Case::no_adapter), "share of the sequences without an adapter"),
       choice("order", at(&Case::order), "order of the rows",
              {.when = always, .alone_in_ids = true}),
-  };
+  });
 }
 
 std::vector<Field> fields_of_run() {
@@ -340,8 +340,11 @@ std::vector<Field> fields_of_settings() {
 
 }  // namespace
 
-bool takes_without_products(const Field& field, Op op) {
-  return !field.of_products || (op == Op::kQuantise && field.of_x);
+std::string_view why_no_field(const Field& field, Op op) {
+  if (!has_products(op) && field.of_products && !(op == Op::kQuantise && field.of_x)) {
+    return "multiplies nothing";
+  }
+  return !has_adapters(op) && field.of_adapters ? "has no adapters" : "";
 }
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scenario/reader.h"
@@ -48,14 +49,15 @@ struct Field {
   std::optional<Op> of_op_alone = {};  // no other op takes it
   bool of_products = false;            // ops that multiply nothing do not take it ...
   bool of_x = false;                   // ... but op quantise, which reads x
+  bool of_adapters = false;            // ops to which adapters are nothing do not take it
   std::string instead_of_layer = {};   // what would do where op is layer; "": a layer takes it
   bool alone_in_ids = false;           // the id of a case has its value without its name
 };
 
 using Fields = std::vector<Field>;
 
-// Whether an op that multiplies nothing takes the field.
-[[nodiscard]] bool takes_without_products(const Field& field, Op op);
+// What an op that has nothing to do with the field is like; "" where it has.
+[[nodiscard]] std::string_view why_no_field(const Field& field, Op op);
 
 // The rows of op metadata, of op layer, of how a plan is handed over and of what an op computes.
 [[nodiscard]] std::vector<Field> fields_of_metadata();
@@ -65,8 +67,9 @@ using Fields = std::vector<Field>;
 [[nodiscard]] std::vector<Field> fields_of_eight_bits();
 // What op quantise does.
 [[nodiscard]] std::vector<Field> fields_of_quantiser();
-// Rows that ops without products do not take.
+// Rows that ops without products do not take, and rows that ops without adapters do not.
 [[nodiscard]] std::vector<Field> of_products(std::vector<Field> rows);
+[[nodiscard]] std::vector<Field> of_adapters(std::vector<Field> rows);
 inline constexpr const char* kOwnOperands =
     "op linear, shrink or expand: a layer has its own operands";
 inline constexpr const char* kOwnRows = "op linear: a layer has its own rows, and adds to its base";
