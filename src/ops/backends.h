@@ -11,7 +11,8 @@
 namespace lora_bench {
 
 inline constexpr std::string_view kNaiveSummary =
-    "CUDA, one readable kernel an op, for a second opinion; every op in bf16, fp16 and fp32";
+    "CUDA, one readable kernel an op, for a second opinion; every op with products in bf16, fp16 "
+    "and fp32";
 
 // Bytes of prepared weights of a step, and what makes them: Backend::prepare, which is told of
 // weights, ranks and scales alone.
@@ -70,7 +71,8 @@ inline constexpr std::string_view kPanelSummary =
 
 inline constexpr std::string_view kAutoSummary =
     "CUDA, the kernels that suit the shape and the device, all with one order of sums: one launch "
-    "of clusters where it can be; deterministic, batch-invariant; bf16 and fp16";
+    "of clusters where it can be; deterministic, batch-invariant; bf16 and fp16; metadata and "
+    "quantise too";
 
 // Throws EnvironmentError in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Backend> make_auto_backend();
@@ -83,7 +85,8 @@ inline constexpr std::string_view kAutoSummary =
 [[nodiscard]] std::unique_ptr<Quantiser> make_device_quantiser(int compute_capability);
 
 inline constexpr std::string_view kCpuSummary =
-    "host cores, vectorised (AVX-512, AVX2 or baseline); every op in bf16, fp16 and fp32";
+    "host cores, vectorised (AVX-512, AVX2 or baseline); every op, metadata and quantise among "
+    "them, in bf16, fp16 and fp32";
 
 struct CpuOptions {
   int threads = 0;  // 0 = the pool of the process: as many as it may use

@@ -10,8 +10,8 @@ namespace lora_bench {
 
 inline constexpr std::string_view kCublasSummary =
     "what one has without kernels: rows gathered by adapter, a cuBLAS product for each adapter and "
-    "slice, the delta scattered; x in place where its rows lie by adapter; every op in bf16, fp16 "
-    "and fp32";
+    "slice, the delta scattered; x in place where its rows lie by adapter; every op with products "
+    "in bf16, fp16 and fp32";
 
 // Where each part of the workspace begins, in bytes; every part on 256. Strides are elements.
 struct CublasWorkspace {
