@@ -18,22 +18,24 @@ def by_group(values, step):
 
 
 def largest(x, step):
+    """Of each scale; NaN is none."""
     edges = np.arange(0, step.columns, step.group)
-    most = np.maximum.reduceat(np.abs(x), edges, axis=1)
-    return most if step.scale_rows == step.rows else most.max(axis=0, keepdims=True)
+    most = np.fmax.reduceat(np.abs(x), edges, axis=1)
+    return most if step.scale_rows == step.rows else np.fmax.reduce(most, axis=0, keepdims=True)
 
 
 def made(x, step):
     limit = np.float32({"e4m3": 448, "e5m2": 57344}[step.q_dtype])
-    amax = np.maximum(largest(x, step), np.float32(step.least_amax))
+    amax = np.fmax(largest(x, step), np.float32(step.least_amax))
     scale = np.maximum(amax / limit, np.float32(step.least_scale))
-    if step.power_of_two:
-        fraction, exponent = np.frexp(scale)
-        scale = np.ldexp(np.float32(1), np.where(fraction == 0.5, exponent - 1, exponent))
-    return scale.astype(np.float32)
+    if step.power_of_two:  # a fraction, where there is one, carries into the exponent
+        bits = scale.view(np.uint32)
+        scale = ((bits + np.uint32(0x7FFFFF)) & np.uint32(0xFF800000)).view(np.float32)
+    return scale
 
 
 @lora_bench.backend(device="cpu")
+@np.errstate(invalid="ignore")  # an infinite x over its scale is NaN
 def quantise(step):
     if step.rows == 0:
         return

@@ -2,12 +2,16 @@
 
 import numpy as np
 
+# Of the functions below: NaN stays NaN through a conversion, and so NumPy has nothing to warn of.
+_quiet = np.errstate(invalid="ignore", over="ignore")
+
 
 def memory_of(tensor):
     """The tensor as an array over the same memory: of bf16 and of eight bits its bits."""
     return np.asarray(tensor.bits if tensor.dtype in ("bf16", "e4m3", "e5m2") else tensor)
 
 
+@_quiet
 def numbers(memory):
     """The numbers of such an array, in fp32."""
     if memory.dtype == np.uint16:
@@ -15,16 +19,17 @@ def numbers(memory):
     return memory.astype(np.float32)
 
 
+@_quiet
 def stored(values, dtype):
     """What such an array holds for fp32 values: rounded to the nearest, ties to even."""
     if dtype != np.uint16:
-        with np.errstate(over="ignore"):
-            return values.astype(dtype)
+        return values.astype(dtype)
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 
 
+@_quiet
 def _every_number_of(dtype):
     codes = np.arange(256, dtype=np.uint32)
     if dtype == "e5m2":  # the upper half of fp16
@@ -38,16 +43,17 @@ def _every_number_of(dtype):
 _EIGHT_BITS = {dtype: _every_number_of(dtype) for dtype in ("e4m3", "e5m2")}
 
 
+@_quiet
 def codes_of(values, dtype):
-    """The codes of eight bits that are nearest to fp32 values, at a tie the even one; no value is
-    taken for more than the largest."""
-    of_code = _EIGHT_BITS[dtype][:128].astype(np.float64)
-    finite = of_code[np.isfinite(of_code)]
+    """The codes of eight bits that are nearest to fp32 values, at a tie the even one; no number is
+    taken for more than the largest, and NaN stays NaN."""
+    positive = _EIGHT_BITS[dtype][:128]
+    finite = positive[np.isfinite(positive)].astype(np.float64)
     magnitude = np.minimum(np.abs(values.astype(np.float64)), finite[-1])
     middles = (finite[1:] + finite[:-1]) / 2
     codes = np.searchsorted(middles, magnitude)
     at_tie = middles[np.minimum(codes, len(middles) - 1)] == magnitude
-    codes = codes + (at_tie & (codes % 2 == 1))
+    codes = np.where(np.isnan(values), 0x7F, codes + (at_tie & (codes % 2 == 1)))
     return (codes | (np.signbit(values) << 7)).astype(np.uint8)
 
 
