@@ -304,7 +304,7 @@ TEST_CASE("a quantiser in Python is proved by every rule, timed and told its fau
       run_with(python, {"verify", "verify/quantise", "--backends", example, "--quiet"});
   CAPTURE(proved.out);
   CHECK(proved.exit_code == 0);
-  CHECK(contains(proved.out, "28 PASSED"));
+  CHECK(contains(proved.out, "33 PASSED"));
   const ProcessResult timed = run_with(python, {"run", "quantise", "--case", "token-decode1-in4096",
                                                 "--backends", "cpu," + example, "--quiet"});
   CHECK(contains(timed.out, "2 PASSED"));

@@ -15,6 +15,7 @@
 #include "measure/quantise_time.h"
 #include "ops/backends.h"
 #include "reference/quantise.h"
+#include "run/describe.h"
 #include "scenario/scenario.h"
 #include "support/short_measure.h"
 #include "verify/metadata_proof.h"
@@ -139,6 +140,27 @@ TEST_CASE("quantise: the text of a case is a scenario of the same case") {
   const Case again = parse_scenario(text, "test.yaml", {}).cases.at(0);
   CHECK(again.quantiser == spec.quantiser);
   CHECK(step_of(again).quantise->problem == step_of(spec).quantise->problem);
+}
+
+TEST_CASE("quantise: a row says nothing of adapters, which a quantiser does not know") {
+  const Case spec = parsed("layer.in: 48\nbatch.decode: 5\n");
+  const Row row = describe_case(spec, step_of(spec), "cpu");
+  CHECK(row.step.tokens == 5);
+  CHECK(row.step.slots == 0);
+  CHECK(row.step.active == 0);
+  CHECK(row.step.rank == 0);
+  for (const std::string& text : {row.step.ranks, row.step.skew, row.step.order}) {
+    CHECK(text == "");
+  }
+  CHECK(describe_spec(spec, "cpu").step.rank == 0);
+}
+
+TEST_CASE("quantise: the list of backends says who does it") {
+  for (const BackendEntry& entry : backend_registry()) {
+    CAPTURE(entry.name);
+    CHECK((entry.summary.find("quantise") != std::string::npos) ==
+          (entry.name == "cpu" || entry.name == "auto"));
+  }
 }
 
 TEST_CASE("reference: numbers by hand are the codes that they should be") {
@@ -280,4 +302,64 @@ TEST_CASE("quantise: the one group of a tensor is another kind in each draw") {
   CHECK(powers.size() == 2);
   CHECK(beyond.size() == 2);
   CHECK(tiny.size() == 2);
+}
+
+namespace {
+
+// What a quantiser may be wrong at, of a case; by the form of its scales where that matters.
+std::vector<std::string> traits_of(const Case& spec) {
+  const QuantiseProblem problem = step_of(spec).quantise->problem;
+  const std::string form(name(spec.activations.scale));
+  const bool block = spec.activations.scale == ActivationsScale::kBlock;
+  const std::vector<std::pair<std::string, bool>> traits{
+      {"more than 300 rows, " + form, problem.rows > 300},
+      {"given scales of more than 37 rows, " + form, problem.scales_given && problem.rows > 37},
+      {"least_amax, " + form, problem.least_amax > 0},
+      {"power_of_two, " + form, problem.power_of_two},
+      {"power_of_two in " + std::string(name(problem.to)), problem.power_of_two},
+      {std::string(name(problem.to)) + " from " + std::string(name(problem.from)), true},
+      {"more than 32 groups of a row", block && problem.scales.across > 32 && problem.rows > 1},
+      {"a last group of one number", block && problem.columns % problem.scales.columns == 1},
+      {"aligned rows of odd columns", problem.stride % 8 == 0 && problem.columns % 8 != 0},
+  };
+  std::vector<std::string> held;
+  for (const auto& [trait, holds] : traits) {
+    if (holds) {
+      held.push_back(trait);
+    }
+  }
+  return held;
+}
+
+}  // namespace
+
+TEST_CASE("quantise: the shipped cases have every rule beside every form of scales") {
+  std::set<std::string> met;
+  for (const Case& spec :
+       load_scenario(LORA_BENCH_SOURCE_DIR "/scenarios/verify/quantise.yaml", {}).cases) {
+    for (const std::string& trait : traits_of(spec)) {
+      met.insert(trait);
+    }
+  }
+  std::vector<std::string> asked{"power_of_two in e4m3",
+                                 "power_of_two in e5m2",
+                                 "e4m3 from bf16",
+                                 "e4m3 from fp16",
+                                 "e4m3 from fp32",
+                                 "e5m2 from bf16",
+                                 "e5m2 from fp16",
+                                 "e5m2 from fp32",
+                                 "more than 32 groups of a row",
+                                 "a last group of one number",
+                                 "aligned rows of odd columns"};
+  for (const char* form : {"tensor", "token", "block"}) {
+    for (const char* trait : {"more than 300 rows, ", "given scales of more than 37 rows, ",
+                              "least_amax, ", "power_of_two, "}) {
+      asked.push_back(std::string(trait) + form);
+    }
+  }
+  for (const std::string& trait : asked) {
+    CAPTURE(trait);
+    CHECK(met.contains(trait));
+  }
 }
