@@ -148,7 +148,8 @@ def export(scenario: Scenario, to: Path, *, backend: Path = "cpu",
 def check(exported: Path, output: Path, **declared: Any) -> Row:
     """Proves a result that anything computed from an exported case, as `lora-bench check` does.
 
-    output: a safetensors file with a tensor `output`, or the one that tensor="NAME" names.
+    output: a safetensors file with a tensor `output`, or the one that tensor="NAME" names; of op
+        quantise with `q` and, where scales are made, `q_scale`.
     declared: what its kernel did: intermediate="bf16", rounds_delta=True, expand_depth=20.
 
     Returns a row; its status is FAILED, and its message the story, where the result is wrong.

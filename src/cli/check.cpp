@@ -27,7 +27,9 @@ std::optional<Dtype> dtype_of(const std::string& text) {
 std::string verdict_text(const CheckReport& report) {
   const Verdict& verdict = report.verdict;
   std::string text = fmt::format("{} {}", name(verdict.status), report.row.id.case_id);
-  if (verdict.status == Status::kPassed) {
+  if (verdict.status == Status::kPassed && report.row.step.op == name(Op::kQuantise)) {
+    text += fmt::format(": {} codes and scales, bit for bit", verdict.compared);
+  } else if (verdict.status == Status::kPassed) {
     const double most = verdict.rows_checked < 1 ? 99 : 100;  // 100 % are all
     text += fmt::format(": {} elements, {:.0f} % of the rows in full; {:.2g} of the bound needed",
                         verdict.compared, std::min(100 * verdict.rows_checked, most),
@@ -104,8 +106,9 @@ void add_check(CLI::App& app, Invocation& invocation) {
   sub->add_option("--output", command->output, "safetensors file with the result")
       ->required()
       ->type_name("FILE");
-  sub->add_option("--tensor", command->request.tensor,
-                  "its name in there; without it output, or the only one");
+  sub->add_option(
+      "--tensor", command->request.tensor,
+      "its name in there; without it output, or the only one; of op quantise q and q_scale");
   sub->add_option("--before", command->request.before,
                   "a tensor in there: y before the op; without it that of the case");
   add_declarations(*sub, *command);

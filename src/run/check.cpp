@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -13,6 +14,7 @@
 #include "run/row_of.h"
 #include "verify/diagnose.h"
 #include "verify/oracle.h"
+#include "verify/quantise_proof.h"
 #include "verify/verify.h"
 
 namespace lora_bench {
@@ -181,10 +183,112 @@ Verdict judge(const ExportedCase& exported, const Numerics& numerics,
   return verdict;
 }
 
+// Of op quantise: bytes of exactly this array; codes may be plain bytes, for what has no numbers of
+// eight bits.
+std::vector<std::byte> exact_array(StoredTensors& stored, const std::string& name, Dtype dtype,
+                                   const Shape& shape) {
+  StoredTensor& found = find_result(stored, name);
+  const bool bytes = size_bytes(dtype) == 1 && found.type == "U8";
+  const std::string type = safetensors_type(dtype);
+  const std::int64_t elements = shape[0] * shape[1];
+  if ((found.type != type && !bytes) || found.shape != shape ||
+      static_cast<std::int64_t>(found.data.size()) != elements * size_bytes(dtype)) {
+    throw UsageError(fmt::format("{}: tensor '{}' is {} [{}], must be {}{} [{}]",
+                                 stored.file.string(), name, found.type,
+                                 fmt::join(found.shape, ", "), type,
+                                 size_bytes(dtype) == 1 ? " (or U8)" : "", fmt::join(shape, ", ")));
+  }
+  return std::move(found.data);
+}
+
+// Nobody knows what lay where the producer wrote: no byte of what is promised.
+Hypothesis fault_of(const ExportedQuantise& exported, const QuantiseArrays& promised,
+                    const QuantiseArrays& got) {
+  QuantiseArrays before = promised;
+  for (std::vector<std::byte>& array : before) {
+    std::for_each(array.begin(), array.end(), [](std::byte& byte) { byte = ~byte; });
+  }
+  for (const QuantiseFault& fault : quantise_faults()) {
+    if (quantised_with(fault.fault, exported.problem, exported.inputs, before, {}) == got) {
+      return {std::string(fault.fault), std::string(fault.meaning)};
+    }
+  }
+  return {};
+}
+
+Verdict judge_quantise(const ExportedQuantise& exported, const QuantiseArrays& got) {
+  const QuantiseArrays promised = promised_codes(exported.problem, exported.inputs);
+  const ArrayShapes shapes = outputs_of(exported.problem);
+  Verdict verdict;
+  verdict.rows_checked = 1;
+  std::int64_t wrong = 0;
+  for (std::size_t array = 0; array < got.size(); ++array) {
+    const auto bytes = static_cast<std::size_t>(shapes[array].element_bytes);
+    verdict.compared += shapes[array].elements;
+    for (std::size_t at = 0; at < got[array].size(); at += bytes) {
+      wrong += std::memcmp(got[array].data() + at, promised[array].data() + at, bytes) != 0 ? 1 : 0;
+    }
+  }
+  if (verdict.compared == 0) {
+    verdict.message = "the case has no rows: there is nothing to compare";
+    return verdict;
+  }
+  if (wrong > 0) {
+    const Hypothesis hypothesis = fault_of(exported, promised, got);
+    return failed(verdict, {Level::kExact,
+                            wrong_codes(exported.problem, promised, got),
+                            wrong,
+                            verdict.compared,
+                            {},
+                            hypothesis.key,
+                            hypothesis.sentence});
+  }
+  verdict.status = Status::kPassed;
+  verdict.passed = {Level::kExact};
+  return verdict;
+}
+
+CheckReport report_of(const Row& row, Verdict verdict) {
+  CheckReport report{.verdict = std::move(verdict), .row = row};
+  report.row.status = report.verdict.status;
+  report.row.message = report.verdict.message;
+  report.row.proof = proof_of(report.verdict);
+  return report;
+}
+
+CheckReport check_quantise(const CheckRequest& request, StoredTensors stored) {
+  if (request.tensor || request.before || request.declared != DeclaredNumerics{}) {
+    throw UsageError(
+        "a case of op quantise is compared bit for bit, so nothing is declared of it; name the "
+        "codes q and the scales q_scale, and leave out all options but --output and --json");
+  }
+  const ExportedQuantise exported = exported_quantise(std::move(stored));
+  const QuantiseProblem& problem = exported.problem;
+  StoredTensors results = read_safetensors(request.output);
+  QuantiseArrays got{exact_array(results, "q", problem.to, {problem.rows, problem.columns})};
+  if (!problem.scales_given) {
+    got.push_back(exact_array(results, "q_scale", Dtype::kFp32,
+                              {problem.scales.rows, problem.scales.across}));
+  }
+  return report_of(exported.row, judge_quantise(exported, got));
+}
+
 }  // namespace
 
 CheckReport check(const CheckRequest& request) {
-  ExportedCase exported = exported_case(read_safetensors(request.exported));
+  StoredTensors file = read_safetensors(request.exported);
+  const std::string op = file.metadata.contains("op") ? file.metadata["op"] : "";
+  if (op == name(Op::kMetadata)) {
+    throw UsageError(fmt::format(
+        "{}: `check` reads no case of op metadata: its arrays are in the file, so compare yours "
+        "with them (docs/plan.md says which entries are free), or prove what makes them as a "
+        "backend, with `lora-bench verify metadata --backends YOURS`",
+        file.file.string()));
+  }
+  if (op == name(Op::kQuantise)) {
+    return check_quantise(request, std::move(file));
+  }
+  ExportedCase exported = exported_case(std::move(file));
   // What a case asks of backends binds nobody who declares another h that is no operand and no
   // result.
   if (has_shrink(exported.problem.op) && has_expand(exported.problem.op)) {
@@ -202,13 +306,8 @@ CheckReport check(const CheckRequest& request) {
   }
   const std::vector<std::byte> got =
       result_bytes(stored.file, std::move(find_result(stored, request.tensor)), exported.problem);
-  CheckReport report;
-  report.verdict = judge(exported, numerics_of(exported.problem, request.declared), got);
-  report.row = exported.row;
-  report.row.status = report.verdict.status;
-  report.row.message = report.verdict.message;
-  report.row.proof = proof_of(report.verdict);
-  return report;
+  return report_of(exported.row,
+                   judge(exported, numerics_of(exported.problem, request.declared), got));
 }
 
 }  // namespace lora_bench

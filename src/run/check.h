@@ -18,6 +18,8 @@ struct DeclaredNumerics {
   std::optional<Dtype> partial, intermediate;
   bool rounds_delta = false, rounds_once = false, casts_h = false;
   BiasAdded bias_added = BiasAdded::kWithDelta;
+
+  [[nodiscard]] bool operator==(const DeclaredNumerics&) const = default;
 };
 
 struct CheckRequest {
@@ -37,7 +39,9 @@ struct CheckReport {
 };
 
 // Proves a result that anything computed from an exported case: values within the bound, nothing
-// unowned touched, the hypothesis named. Throws UsageError for files that do not fit together.
+// unowned touched, the hypothesis named. Of op quantise codes and scales are compared bit for bit,
+// tensors `q` and, where they are made, `q_scale`. Throws UsageError for files that do not fit
+// together, and for a case of op metadata.
 [[nodiscard]] CheckReport check(const CheckRequest& request);
 
 }  // namespace lora_bench

@@ -349,9 +349,11 @@ ExportedFiles export_quantise(const ExportRequest& request, const CaseStep& step
   if (!problem.scales_given) {
     add("expected_q_scale", Dtype::kFp32, scales);
   }
+  const Json row = row_of(request.spec, step);
   const Json metadata{{"scenario", request.spec.scenario},
                       {"case", request.spec.id},
                       {"op", name(request.spec.op)},
+                      {"content", content_of(problem)},
                       {"dtype", name(problem.from)},
                       {"rows", problem.rows},
                       {"columns", problem.columns},
@@ -363,7 +365,8 @@ ExportedFiles export_quantise(const ExportRequest& request, const CaseStep& step
                       {"least_scale", problem.least_scale},
                       {"power_of_two", problem.power_of_two},
                       {"seed", request.spec.seed},
-                      {"row", row_of(request.spec, step)}};
+                      {"row", row},
+                      {"row_seal", seal_of_row(content_of(problem), row.dump())}};
   return write_files(request, std::move(exported), metadata);
 }
 

@@ -12,6 +12,7 @@
 #include "run/safetensors.h"
 #include "scenario/case.h"
 #include "workload/problem.h"
+#include "workload/quantise.h"
 #include "workload/tensors.h"
 
 namespace lora_bench {
@@ -55,6 +56,13 @@ struct ExportedCase {
   std::vector<std::int64_t> rows;  // that are to be compared in full
 };
 
+// The same of op quantise.
+struct ExportedQuantise {
+  Row row;
+  QuantiseProblem problem;
+  QuantiseArrays inputs;
+};
+
 // Whether the operand is written, and its name in the file (docs/export.md). An h that the op
 // writes is not.
 [[nodiscard]] bool exported(const Operand& operand);
@@ -63,5 +71,8 @@ struct ExportedCase {
 [[nodiscard]] std::string seal_of_row(const std::string& content, const std::string& row);
 // Throws UsageError, naming the tensor or the key, for a file that `export` did not write.
 [[nodiscard]] ExportedCase exported_case(StoredTensors stored);
+[[nodiscard]] ExportedQuantise exported_quantise(StoredTensors stored);
+// Hash of all that the problem says, so that a file whose metadata was changed shows.
+[[nodiscard]] std::string content_of(const QuantiseProblem& problem);
 
 }  // namespace lora_bench

@@ -328,6 +328,33 @@ Row read_row(const Reader& file) {
   return row_from_json(json, unknown);
 }
 
+QuantiseProblem read_quantise(const Reader& file) {
+  QuantiseProblem problem;
+  problem.from = file.one_of("dtype", {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32});
+  problem.to = file.one_of("activations_dtype", {Dtype::kE4m3, Dtype::kE5m2});
+  problem.rows = file.size("rows");
+  problem.columns = file.size("columns");
+  problem.stride = stride_of(file, "x", problem.columns);
+  Problem scaled;
+  scaled.op = Op::kQuantise;
+  scaled.tokens = problem.rows;
+  scaled.in_features = problem.columns;
+  scaled.activations_scale =
+      file.one_of("activations_scale",
+                  {ActivationsScale::kTensor, ActivationsScale::kToken, ActivationsScale::kBlock});
+  scaled.activations_group = file.size("activations_group");
+  if (problem.columns == 0 || scaled.activations_group == 0) {
+    file.refuse("'columns' and 'activations_group' of its metadata must be above 0");
+  }
+  problem.scales = scaled.scales_of_rows();
+  problem.scales_given = file.has("x_scale");
+  problem.convert = file.one_of("convert", {Convert::kDivide, Convert::kMultiply});
+  problem.least_amax = static_cast<float>(file.value<double>("least_amax"));
+  problem.least_scale = static_cast<float>(file.value<double>("least_scale"));
+  problem.power_of_two = file.value<bool>("power_of_two");
+  return problem;
+}
+
 }  // namespace
 
 bool exported(const Operand& operand) { return operand.elements > 0 && operand.given; }
@@ -341,6 +368,31 @@ std::string exported_name(const Operand& operand) {
 
 std::string seal_of_row(const std::string& content, const std::string& row) {
   return sha256(content + row).substr(0, 16);
+}
+
+std::string content_of(const QuantiseProblem& problem) {
+  return sha256(fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", problem.rows, problem.columns,
+                            problem.stride, name(problem.from), name(problem.to),
+                            problem.scale_count(), problem.scales.columns, quantiser_text(problem),
+                            problem.least_amax, problem.least_scale))
+      .substr(0, 16);
+}
+
+ExportedQuantise exported_quantise(StoredTensors stored) {
+  Reader file(stored);
+  ExportedQuantise read{.row = read_row(file), .problem = read_quantise(file), .inputs = {}};
+  const QuantiseProblem& problem = read.problem;
+  if (file.word("content") != content_of(problem)) {
+    file.refuse("its metadata was changed, or the tensors are those of another case");
+  }
+  const auto take = [&](const char* name, Dtype dtype, const Shape& shape) {
+    read.inputs.push_back(file.operand(name, dtype, shape, shape[0] * shape[1]).data);
+  };
+  take("x", problem.from, {problem.rows, problem.stride});
+  if (problem.scales_given) {
+    take("x_scale", Dtype::kFp32, {problem.scales.rows, problem.scales.across});
+  }
+  return read;
 }
 
 ExportedCase exported_case(StoredTensors stored) {

@@ -244,6 +244,30 @@ std::string fused_result(const std::string& exported, double of_spacing, double 
       before + output);
 }
 
+// An exported case of op quantise, and what it expects as tensors of a result.
+struct QuantiseResult {
+  Extracted codes, scales;
+  [[nodiscard]] std::string file(bool with_scales = true) const {
+    nlohmann::json header{{"q", codes.entry}};
+    header["q"]["data_offsets"] = {0, codes.data.size()};
+    if (with_scales) {
+      header["q_scale"] = scales.entry;
+      header["q_scale"]["data_offsets"] = {codes.data.size(),
+                                           codes.data.size() + scales.data.size()};
+    }
+    return file_of(header, codes.data + (with_scales ? scales.data : ""));
+  }
+};
+
+std::string export_quantise(const TemporaryFolder& folder, const std::string& rules) {
+  const std::string scenario = folder.write(
+      "q.yaml", "op: quantise\nlayer: {in: 33, x_stride: 40}\nbatch.decode: 5\n" + rules);
+  const ProcessResult result =
+      run_tool({"export", scenario, "--backends", "cpu", "--to", folder.folder()});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+  return folder.path("q.safetensors");
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -471,6 +495,94 @@ TEST_CASE("check refuses sizes that are no whole numbers, and a plan of other id
     const ProcessResult result = check(folder.write("edited", edited), exported);
     CHECK(result.exit_code == 1);
     CHECK(contains(result.err, "'" + name + "' does not follow from 'adapter_of_token'"));
+  }
+}
+
+TEST_CASE("check proves codes and scales of an exported x bit for bit, and names the fault") {
+  const TemporaryFolder folder;
+  const std::string exported = export_quantise(folder, "activations: {scale: block, group: 8}\n");
+  const std::string file = read_file(exported);
+  QuantiseResult result{extract(file, "expected_q"), extract(file, "expected_q_scale")};
+  const ProcessResult right = check(exported, folder.write("got.safetensors", result.file()));
+  CHECK(right.exit_code == 0);
+  CHECK(right.out == "PASSED q: 190 codes and scales, bit for bit\n");
+  result.codes.entry["dtype"] = "U8";
+  CHECK(check(exported, folder.write("bytes.safetensors", result.file())).exit_code == 0);
+
+  QuantiseResult wrong = result;
+  wrong.codes.data[40] = static_cast<char>(wrong.codes.data[40] ^ 1);
+  const ProcessResult code = check(exported, folder.write("got.safetensors", wrong.file()));
+  CHECK(code.exit_code == 2);
+  CHECK(contains(code.out, "q[1, 7]: expected 0x"));
+  CHECK(contains(code.out, "1 of 190 wrong"));
+  wrong = result;
+  for (std::size_t at = 0; at < wrong.scales.data.size(); at += sizeof(float)) {
+    float scale = 0;
+    std::memcpy(&scale, wrong.scales.data.data() + at, sizeof(scale));
+    scale = 1 / scale;
+    std::memcpy(wrong.scales.data.data() + at, &scale, sizeof(scale));
+  }
+  const ProcessResult inverted = check(exported, folder.write("got.safetensors", wrong.file()));
+  CHECK(inverted.exit_code == 2);
+  CHECK(contains(inverted.out, "scale-inverted"));
+}
+
+TEST_CASE("check asks of codes no scales that were given, and of no rows nothing") {
+  const TemporaryFolder folder;
+  const std::string exported = export_quantise(folder, "quantiser.scales: given\n");
+  const QuantiseResult result{extract(read_file(exported), "expected_q"), {}};
+  const ProcessResult right = check(exported, folder.write("got.safetensors", result.file(false)));
+  CHECK(right.out == "PASSED q: 165 codes and scales, bit for bit\n");
+  const std::string none = export_quantise(folder, "seed: 2\n");
+  const ProcessResult lacking = check(none, folder.write("got.safetensors", result.file(false)));
+  CHECK(lacking.exit_code == 1);
+  CHECK(contains(lacking.err, "there is no tensor 'q_scale'"));
+}
+
+TEST_CASE("check refuses what does not fit a case of op quantise, and every case of op metadata") {
+  const TemporaryFolder folder;
+  const std::string exported = export_quantise(folder, "");
+  const std::string file = read_file(exported);
+  QuantiseResult result{extract(file, "expected_q"), extract(file, "expected_q_scale")};
+  const std::string got = folder.write("got.safetensors", result.file());
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--tensor", "q"}, {"--before", "q"}, {"--rounds-delta"}}) {
+    const ProcessResult declared = check(exported, got, more);
+    CHECK(declared.exit_code == 1);
+    CHECK(contains(declared.err, "is compared bit for bit, so nothing is declared of it"));
+  }
+  nlohmann::json header = header_of(file);
+  header["__metadata__"]["convert"] = "multiply";
+  const ProcessResult changed = check(
+      folder.write("edited.safetensors", file_of(header, file.substr(data_begin(file)))), got);
+  CHECK(changed.exit_code == 1);
+  CHECK(contains(changed.err, "its metadata was changed"));
+  result.codes.entry["shape"] = {33, 5};
+  const ProcessResult turned = check(exported, folder.write("got.safetensors", result.file()));
+  CHECK(turned.exit_code == 1);
+  CHECK(contains(turned.err, "tensor 'q' is F8_E4M3 [33, 5], must be F8_E4M3 (or U8) [5, 33]"));
+
+  const ProcessResult written =
+      run_tool({"export", "metadata/rows64-kernel", "--backends", "cpu", "--to", folder.folder()});
+  REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+  const ProcessResult metadata = check(folder.path("rows64-kernel.safetensors"), got);
+  CHECK(metadata.exit_code == 1);
+  CHECK(contains(metadata.err, "`check` reads no case of op metadata"));
+}
+
+TEST_CASE("docs/export.md names every tensor and key that export of op quantise writes") {
+  const std::string docs = read_file(kSource + "/docs/export.md");
+  const std::string section = docs.substr(docs.find("### Of op quantise"));
+  const TemporaryFolder folder;
+  for (const char* rules : {"", "quantiser.scales: given\n"}) {
+    const nlohmann::json header = header_of(read_file(export_quantise(folder, rules)));
+    for (const nlohmann::json* names : {&header, &header["__metadata__"]}) {
+      for (const auto& [name, entry] : names->items()) {
+        CAPTURE(name);
+        CHECK((name == "__metadata__" ||
+               contains(section.substr(0, section.find("## The check")), "`" + name + "`")));
+      }
+    }
   }
 }
 
