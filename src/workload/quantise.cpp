@@ -330,18 +330,21 @@ QuantiseArrays with_one_scale_changed(const QuantiseProblem& problem, QuantiseAr
     return inputs;
   }
   // One number of the group becomes larger than all others.
+  const std::int64_t across = problem.scales.across;
+  const std::int64_t first_row = problem.scales.by_token ? group / across : 0;
+  const std::int64_t rows = problem.scales.by_token ? 1 : problem.rows;
+  const std::int64_t first = group % across * problem.scales.columns;
+  const std::int64_t columns = std::min(problem.scales.columns, problem.columns - first);
   float amax = 0;
-  std::vector<std::int64_t> places;
-  for (std::int64_t row = 0; row < problem.rows; ++row) {
-    for (std::int64_t column = 0; column < problem.columns; ++column) {
-      if (problem.scale_at(row, column) == group) {
-        places.push_back(row * problem.stride + column);
-        amax = std::max(amax, std::fabs(load(problem.from, inputs[0].data(), places.back())));
-      }
-    }
+  const auto place = [&](std::int64_t number) {
+    return (first_row + number / columns) * problem.stride + first + number % columns;
+  };
+  for (std::int64_t number = 0; number < rows * columns; ++number) {
+    amax = std::max(amax, std::fabs(load(problem.from, inputs[0].data(), place(number))));
   }
-  const auto place = places[random_below(secret, stream_of(Draw::kXScale), 1, places.size())];
-  store(problem.from, inputs[0].data(), place, amax == 0 ? 1.0F : amax * 1.5F);
+  const auto number = static_cast<std::int64_t>(random_below(
+      secret, stream_of(Draw::kXScale), 1, static_cast<std::uint64_t>(rows * columns)));
+  store(problem.from, inputs[0].data(), place(number), amax == 0 ? 1.0F : amax * 1.5F);
   return inputs;
 }
 
