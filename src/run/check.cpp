@@ -201,44 +201,24 @@ std::vector<std::byte> exact_array(StoredTensors& stored, const std::string& nam
   return std::move(found.data);
 }
 
-// Nobody knows what lay where the producer wrote: no byte of what is promised.
-Hypothesis fault_of(const ExportedQuantise& exported, const QuantiseArrays& promised,
-                    const QuantiseArrays& got) {
-  QuantiseArrays before = promised;
-  for (std::vector<std::byte>& array : before) {
-    std::for_each(array.begin(), array.end(), [](std::byte& byte) { byte = ~byte; });
-  }
-  for (const QuantiseFault& fault : quantise_faults()) {
-    if (quantised_with(fault.fault, exported.problem, exported.inputs, before, {}) == got) {
-      return {std::string(fault.fault), std::string(fault.meaning)};
-    }
-  }
-  return {};
-}
-
 Verdict judge_quantise(const ExportedQuantise& exported, const QuantiseArrays& got) {
   const QuantiseArrays promised = promised_codes(exported.problem, exported.inputs);
-  const ArrayShapes shapes = outputs_of(exported.problem);
+  const CodesCompared all = compare_codes(exported.problem, promised, got);
   Verdict verdict;
   verdict.rows_checked = 1;
-  std::int64_t wrong = 0;
-  for (std::size_t array = 0; array < got.size(); ++array) {
-    const auto bytes = static_cast<std::size_t>(shapes[array].element_bytes);
-    verdict.compared += shapes[array].elements;
-    for (std::size_t at = 0; at < got[array].size(); at += bytes) {
-      wrong += std::memcmp(got[array].data() + at, promised[array].data() + at, bytes) != 0 ? 1 : 0;
-    }
-  }
+  verdict.compared = all.compared;
   if (verdict.compared == 0) {
     verdict.message = "the case has no rows: there is nothing to compare";
     return verdict;
   }
-  if (wrong > 0) {
-    const Hypothesis hypothesis = fault_of(exported, promised, got);
+  if (all.wrong > 0) {
+    // Nobody knows what lay where the producer wrote.
+    const Hypothesis hypothesis =
+        diagnose_codes(exported.problem, exported.inputs, unlike(promised), {}, got);
     return failed(verdict, {Level::kExact,
-                            wrong_codes(exported.problem, promised, got),
-                            wrong,
-                            verdict.compared,
+                            all.first,
+                            all.wrong,
+                            all.compared,
                             {},
                             hypothesis.key,
                             hypothesis.sentence});

@@ -53,7 +53,7 @@ class QuantiseAttempt final : public Attempt {
         if (!promised.contains(step)) {
           promised.emplace(step, promised_codes(problem, request.steps[step]));
         }
-        return wrong_codes(problem, promised.at(step), outputs);
+        return compare_codes(problem, promised.at(step), outputs).first;
       };
     }
     outcome.op_time = measure_quantise(request, *memory, *clock, facts);

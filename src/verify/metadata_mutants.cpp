@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "ops/backends.h"
+#include "verify/array_mutants.h"
 #include "verify/metadata_faults.h"
 #include "verify/metadata_proof.h"
 
@@ -57,29 +57,23 @@ class FaultyBuilder final : public MetadataBuilder {
   mutable std::vector<FilledArray> first_;
 };
 
-// Makes metadata alone.
-class MetadataMutant final : public Backend {
+class MetadataMutant final : public ArrayMutant {
  public:
   explicit MetadataMutant(const MetadataFault& fault)
-      : name_(fmt::format("mutant:{}", fault.doc.fault)),
-        summary_(fault.doc.meaning),
+      : ArrayMutant(fault.doc.fault, fault.doc.meaning, lora_bench::name(Op::kMetadata)),
         builder_(fault) {}
 
-  [[nodiscard]] std::string_view name() const override { return name_; }
-  [[nodiscard]] std::string_view summary() const override { return summary_; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override {
-    return {false, "a mutant of op metadata"};
-  }
-  [[nodiscard]] Numerics numerics(const Problem&) const override { return {}; }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-  void launch(const Problem&, const Operands&, Stream) const override {}
   [[nodiscard]] const MetadataBuilder* metadata() const override { return &builder_; }
 
  private:
-  std::string name_, summary_;
   FaultyBuilder builder_;
 };
+
+const MetadataBuilder* builder_of(const Backend& backend) { return backend.metadata(); }
+
+Verdict proved_metadata(const MetadataStep& step, const MetadataBuilder& builder, Memory& memory) {
+  return verify_metadata(step, builder, memory, true);
+}
 
 Case metadata_case(const std::string& id, Form form) {
   Case spec;
@@ -173,53 +167,14 @@ std::vector<TellingMetadata> telling_metadata() {
 }
 
 SelfTestRow hunt_metadata(const MetadataFaultDoc& doc, const std::vector<TellingMetadata>& steps) {
-  SelfTestRow row;
-  row.fault = doc.fault;
-  const std::unique_ptr<Memory> memory = make_host_memory();
-  for (const TellingMetadata& telling : steps) {
-    const std::unique_ptr<Backend> mutant = make_metadata_mutant(doc.fault);
-    if (!mutant->metadata()->supports(telling.step.problem, facts_of(Space::kHost)).yes) {
-      continue;
-    }
-    const Verdict verdict = verify_metadata(telling.step, *mutant->metadata(), *memory, true);
-    if (verdict.failure) {
-      row.caught = true;
-      row.level = name(verdict.failure->level);
-      row.hypothesis = verdict.failure->hypothesis;
-      row.case_id = telling.id;
-      break;
-    }
-  }
+  SelfTestRow row =
+      hunt_arrays(doc.fault, steps, make_metadata_mutant, builder_of, proved_metadata);
   row.named_right = doc.hypothesis.empty() || row.hypothesis == doc.hypothesis;
   return row;
 }
 
 void try_right_metadata(const std::vector<TellingMetadata>& steps, SelfTestReport& report) {
-  for (const BackendEntry& entry : backend_registry()) {
-    if (!entry.why_not_here.empty()) {
-      continue;
-    }
-    const std::unique_ptr<Backend> backend = entry.make();
-    const MetadataBuilder* builder = backend->metadata();
-    if (builder == nullptr) {
-      continue;
-    }
-    const std::unique_ptr<Memory> memory =
-        backend->space() == Space::kDevice ? make_device_memory() : make_host_memory();
-    for (const TellingMetadata& telling : steps) {
-      if (!builder->supports(telling.step.problem, facts_of(backend->space())).yes) {
-        continue;
-      }
-      const Verdict verdict = verify_metadata(telling.step, *builder, *memory, true);
-      ++report.correct_cases;
-      report.correct_passed += verdict.status == Status::kPassed ? 1 : 0;
-      if (verdict.failure) {
-        ++report.false_alarms;
-        report.alarm_messages.push_back(
-            fmt::format("{}, {}: {}", entry.name, telling.id, verdict.message));
-      }
-    }
-  }
+  try_right_arrays(steps, builder_of, proved_metadata, report);
 }
 
 }  // namespace lora_bench

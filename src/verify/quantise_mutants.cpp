@@ -1,10 +1,7 @@
-#include <fmt/format.h>
-
 #include <cstring>
-#include <string>
 #include <utility>
 
-#include "ops/backends.h"
+#include "verify/array_mutants.h"
 #include "verify/quantise_proof.h"
 
 namespace lora_bench {
@@ -48,29 +45,23 @@ class FaultyQuantiser final : public Quantiser {
   mutable QuantiseArrays earlier_;
 };
 
-// Quantises alone.
-class QuantiseMutant final : public Backend {
+class QuantiseMutant final : public ArrayMutant {
  public:
   explicit QuantiseMutant(const QuantiseFault& fault)
-      : name_(fmt::format("mutant:{}", fault.fault)),
-        summary_(fault.meaning),
+      : ArrayMutant(fault.fault, fault.meaning, lora_bench::name(Op::kQuantise)),
         quantiser_(fault.fault) {}
 
-  [[nodiscard]] std::string_view name() const override { return name_; }
-  [[nodiscard]] std::string_view summary() const override { return summary_; }
-  [[nodiscard]] Space space() const override { return Space::kHost; }
-  [[nodiscard]] Support supports(const Problem&, const DeviceFacts&) const override {
-    return {false, "a mutant of op quantise"};
-  }
-  [[nodiscard]] Numerics numerics(const Problem&) const override { return {}; }
-  [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
-  void launch(const Problem&, const Operands&, Stream) const override {}
   [[nodiscard]] const Quantiser* quantiser() const override { return &quantiser_; }
 
  private:
-  std::string name_, summary_;
   FaultyQuantiser quantiser_;
 };
+
+const Quantiser* quantiser_of(const Backend& backend) { return backend.quantiser(); }
+
+Verdict proved_codes(const QuantiseStep& step, const Quantiser& quantiser, Memory& memory) {
+  return verify_quantise(step, quantiser, memory, true);
+}
 
 }  // namespace
 
@@ -143,47 +134,14 @@ std::vector<TellingQuantise> telling_quantise() {
 }
 
 SelfTestRow hunt_quantise(const QuantiseFault& fault, const std::vector<TellingQuantise>& steps) {
-  SelfTestRow row;
-  row.fault = fault.fault;
-  const std::unique_ptr<Memory> memory = make_host_memory();
-  for (const TellingQuantise& telling : steps) {
-    const std::unique_ptr<Backend> mutant = make_quantise_mutant(fault.fault);
-    const Verdict verdict = verify_quantise(telling.step, *mutant->quantiser(), *memory, true);
-    if (verdict.failure) {
-      row.caught = true;
-      row.level = name(verdict.failure->level);
-      row.hypothesis = verdict.failure->hypothesis;
-      row.case_id = telling.id;
-      break;
-    }
-  }
+  SelfTestRow row =
+      hunt_arrays(fault.fault, steps, make_quantise_mutant, quantiser_of, proved_codes);
   row.named_right = row.hypothesis == fault.fault;
   return row;
 }
 
 void try_right_quantisers(const std::vector<TellingQuantise>& steps, SelfTestReport& report) {
-  for (const BackendEntry& entry : backend_registry()) {
-    if (!entry.why_not_here.empty()) {
-      continue;
-    }
-    const std::unique_ptr<Backend> backend = entry.make();
-    const Quantiser* quantiser = backend->quantiser();
-    if (quantiser == nullptr) {
-      continue;
-    }
-    const std::unique_ptr<Memory> memory =
-        backend->space() == Space::kDevice ? make_device_memory() : make_host_memory();
-    for (const TellingQuantise& telling : steps) {
-      const Verdict verdict = verify_quantise(telling.step, *quantiser, *memory, true);
-      ++report.correct_cases;
-      report.correct_passed += verdict.status == Status::kPassed ? 1 : 0;
-      if (verdict.failure) {
-        ++report.false_alarms;
-        report.alarm_messages.push_back(
-            fmt::format("{}, {}: {}", entry.name, telling.id, verdict.message));
-      }
-    }
-  }
+  try_right_arrays(steps, quantiser_of, proved_codes, report);
 }
 
 }  // namespace lora_bench

@@ -19,17 +19,6 @@ namespace {
 constexpr int kCodesReplayedOnDevice = 20;
 constexpr int kCodesReplayedOnHost = 2;
 
-// Every byte differs from what is promised.
-QuantiseArrays poison_for(const QuantiseArrays& promised) {
-  QuantiseArrays poison = promised;
-  for (std::vector<std::byte>& array : poison) {
-    for (std::byte& byte : array) {
-      byte ^= std::byte{0x5A};
-    }
-  }
-  return poison;
-}
-
 std::size_t bytes_of_entry(const QuantiseProblem& problem, std::size_t array) {
   return static_cast<std::size_t>(outputs_of(problem)[array].element_bytes);
 }
@@ -55,31 +44,41 @@ std::string entry_text(const QuantiseProblem& problem, std::size_t array, std::s
                      entry / width, entry % width, one(promised), one(got));
 }
 
-// Calls wrong(array, entry) for each that is not as promised; how many were compared.
-template <typename Wrong>
-std::int64_t compare(const QuantiseProblem& problem, const QuantiseArrays& promised,
-                     const QuantiseArrays& got, Wrong wrong) {
-  std::int64_t compared = 0;
+}  // namespace
+
+CodesCompared compare_codes(const QuantiseProblem& problem, const QuantiseArrays& promised,
+                            const QuantiseArrays& got) {
+  CodesCompared all;
   for (std::size_t array = 0; array < promised.size(); ++array) {
     const std::size_t bytes = bytes_of_entry(problem, array);
     const std::size_t entries = promised[array].size() / bytes;
-    compared += static_cast<std::int64_t>(entries);
+    all.compared += static_cast<std::int64_t>(entries);
     if (promised[array] == got[array]) {
       continue;
     }
     for (std::size_t entry = 0; entry < entries; ++entry) {
       if (std::memcmp(promised[array].data() + entry * bytes, got[array].data() + entry * bytes,
-                      bytes) != 0) {
-        wrong(array, entry);
+                      bytes) != 0 &&
+          all.wrong++ == 0) {
+        all.first = entry_text(problem, array, entry, promised, got);
       }
     }
   }
-  return compared;
+  return all;
 }
 
-Hypothesis explained(const QuantiseProblem& problem, const QuantiseArrays& inputs,
-                     const QuantiseArrays& before, const QuantiseArrays& earlier,
-                     const QuantiseArrays& got) {
+QuantiseArrays unlike(QuantiseArrays promised) {
+  for (std::vector<std::byte>& array : promised) {
+    for (std::byte& byte : array) {
+      byte ^= std::byte{0x5A};
+    }
+  }
+  return promised;
+}
+
+Hypothesis diagnose_codes(const QuantiseProblem& problem, const QuantiseArrays& inputs,
+                          const QuantiseArrays& before, const QuantiseArrays& earlier,
+                          const QuantiseArrays& got) {
   for (const QuantiseFault& fault : quantise_faults()) {
     if (quantised_with(fault.fault, problem, inputs, before, earlier) == got) {
       return {std::string(fault.fault), std::string(fault.meaning)};
@@ -87,6 +86,8 @@ Hypothesis explained(const QuantiseProblem& problem, const QuantiseArrays& input
   }
   return {};
 }
+
+namespace {
 
 class QuantiseProof {
  public:
@@ -134,7 +135,7 @@ class QuantiseProof {
     const QuantiseArrays promised = promised_codes(problem_, inputs);
     ArrayBuffers buffers(memory_, inputs_, outputs_, shifted);
     buffers.put_inputs(inputs);
-    const QuantiseArrays before = poison_for(promised);
+    const QuantiseArrays before = unlike(promised);
     buffers.put_outputs(before);
     memory_.synchronize();
     quantiser_.launch(problem_, buffers.operands(), Stream{});
@@ -154,7 +155,7 @@ class QuantiseProof {
     const QuantiseArrays first = draw_quantise_inputs(problem_, step_.seed, XGaps::kNan);
     ArrayBuffers buffers(memory_, inputs_, outputs_);
     buffers.put_inputs(first);
-    buffers.put_outputs(poison_for(promised_codes(problem_, first)));
+    buffers.put_outputs(unlike(promised_codes(problem_, first)));
     const std::function<void()> run = memory_.record(
         [&](void* stream) { quantiser_.launch(problem_, buffers.operands(), Stream{stream}); });
     const int runs =
@@ -190,18 +191,15 @@ class QuantiseProof {
   void look(const ArrayBuffers& buffers, const Asked& asked, const QuantiseArrays& inputs,
             const QuantiseArrays& promised, const QuantiseArrays& before) {
     const QuantiseArrays got = buffers.outputs();
-    Failure failure{asked.level, asked.what, 0, 0, {}, {}, {}};
-    std::string first;
-    failure.compared = compare(problem_, promised, got, [&](std::size_t array, std::size_t entry) {
-      first = failure.wrong++ > 0 ? first : entry_text(problem_, array, entry, promised, got);
-    });
-    verdict_.compared += failure.compared;
+    const CodesCompared all = compare_codes(problem_, promised, got);
+    Failure failure{asked.level, asked.what, all.wrong, all.compared, {}, {}, {}};
+    verdict_.compared += all.compared;
     const auto say = [&](const std::string& text) {
       failure.what += (failure.what.empty() || text.empty() ? "" : ": ") + text;
     };
-    say(first);
+    say(all.first);
     Hypothesis hypothesis =
-        failure.wrong > 0 ? explained(problem_, inputs, before, earlier_, got) : Hypothesis{};
+        failure.wrong > 0 ? diagnose_codes(problem_, inputs, before, earlier_, got) : Hypothesis{};
     const std::string damage = buffers.damage();
     const std::string changed = buffers.changed_input();
     if (failure.wrong == 0 && (!damage.empty() || !changed.empty())) {
@@ -298,15 +296,6 @@ QuantiseArrays promised_codes(const QuantiseProblem& problem, const QuantiseArra
 Verdict verify_quantise(const QuantiseStep& step, const Quantiser& quantiser, Memory& memory,
                         bool relations) {
   return QuantiseProof(step, quantiser, memory).run(relations);
-}
-
-std::string wrong_codes(const QuantiseProblem& problem, const QuantiseArrays& promised,
-                        const QuantiseArrays& got) {
-  std::string first;
-  compare(problem, promised, got, [&](std::size_t array, std::size_t entry) {
-    first = first.empty() ? entry_text(problem, array, entry, promised, got) : first;
-  });
-  return first;
 }
 
 std::vector<OtherNumbers> other_numbers(const QuantiseStep& step, const QuantiseArrays& inputs,

@@ -27,9 +27,21 @@ namespace lora_bench {
 [[nodiscard]] Verdict verify_quantise(const QuantiseStep& step, const Quantiser& quantiser,
                                       Memory& memory, bool relations);
 
-// The first wrong entry, "" where all are right; for after timing.
-[[nodiscard]] std::string wrong_codes(const QuantiseProblem& problem,
-                                      const QuantiseArrays& promised, const QuantiseArrays& got);
+// Every entry of all outputs bit for bit.
+struct CodesCompared {
+  std::int64_t compared = 0, wrong = 0;
+  std::string first;  // the first wrong entry, "" where all are right
+};
+[[nodiscard]] CodesCompared compare_codes(const QuantiseProblem& problem,
+                                          const QuantiseArrays& promised,
+                                          const QuantiseArrays& got);
+// What lies where a quantiser is to write: no byte of it is what is promised.
+[[nodiscard]] QuantiseArrays unlike(QuantiseArrays promised);
+// The first fault that explains every byte of what was left where `before` lay; `earlier` as in
+// quantised_with. No key where none does.
+[[nodiscard]] Hypothesis diagnose_codes(const QuantiseProblem& problem,
+                                        const QuantiseArrays& inputs, const QuantiseArrays& before,
+                                        const QuantiseArrays& earlier, const QuantiseArrays& got);
 
 // Numbers of other launches of the same sizes: what is drawn next, 2^-3 of these, zeros, and these
 // with one number or one scale changed at a place that follows from the secret.
