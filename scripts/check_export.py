@@ -90,6 +90,8 @@ def check(path):
     try:
         path.stat()  # of two files that are not there the one that was named is told
         case = json.loads(path.with_suffix(".json").read_bytes())
+        if case.get("op") in ("metadata", "quantise"):
+            raise Refused(f"{path}: a case of op {case['op']}; this checks products (docs/export.md says what proves it)")
         if case.get("semantics"):
             raise Refused(f"{path}: a case of {case['semantics']}; this checks plain ops")
         t = load(path)
