@@ -86,8 +86,8 @@ struct AnyScale {
 
 // The same results with a product and two or four products-and-sums, which no number leaves for a
 // slower way. A quotient that is off by little is corrected to the IEEE quotient by its remainder
-// times the rounded inverse. After one correction this holds for every dividend of 8 or 11 bits and
-// every divisor (all were tried); after two it is a theorem of Markstein. Remainders have the sign
+// times the rounded inverse. After one correction this holds for every dividend of 8 or 11 bits
+// (tests/host/quantise_test.cpp); after two it is a theorem of Markstein. Remainders have the sign
 // by which a quotient of -0 stays -0. Where numbers are multiplied, corrections are by -0 and
 // change nothing. Where scales are given, numbers are held near the range, so that nothing
 // overflows.

@@ -66,7 +66,7 @@ const std::vector<TellingPair>& pairs_for(Dtype from, Dtype to) {
 
 // What the numbers of one scale are like: zeros; so small that the least scale counts; ties between
 // codes, by a scale that is a power of two; with a scale just above a power of two; pairs that tell
-// a division from a product; so large that fewer than half of a format hold them; any.
+// a division from a product; far beyond the largest number of eight bits; any.
 enum class Group : std::uint8_t { kZeros, kTiny, kTies, kAbove, kTelling, kHuge, kOrdinary };
 
 struct GroupLaw {
@@ -186,8 +186,8 @@ std::vector<std::byte> bytes_of(Dtype dtype, const std::vector<float>& values) {
   return bytes;
 }
 
-// Times what holds every number of the group: half, so that some are held at the largest; one; two;
-// so little that all are, and so much that all become 0.
+// Given scales are these times the one that holds every number of the group. By half of it some
+// numbers are held at the largest, by 2^-80 all are, and by 2^80 all become 0.
 constexpr std::array<float, 7> kOfGiven{1.0F, 0.5F, 2.0F, 0x1p-80F, 1.0F, 0x1p80F, 0.5F};
 
 std::vector<float> given_scales(const QuantiseProblem& problem, std::uint64_t seed,
@@ -324,12 +324,6 @@ QuantiseArrays with_one_scale_changed(const QuantiseProblem& problem, QuantiseAr
   }
   const auto group = static_cast<std::int64_t>(random_below(
       secret, stream_of(Draw::kXScale), 0, static_cast<std::uint64_t>(problem.scale_count())));
-  if (problem.scales_given) {
-    const float scale = load(Dtype::kFp32, inputs[1].data(), group);
-    store(Dtype::kFp32, inputs[1].data(), group, scale * 4);
-    return inputs;
-  }
-  // One number of the group becomes larger than all others.
   const std::int64_t across = problem.scales.across;
   const std::int64_t first_row = problem.scales.by_token ? group / across : 0;
   const std::int64_t rows = problem.scales.by_token ? 1 : problem.rows;
@@ -342,6 +336,15 @@ QuantiseArrays with_one_scale_changed(const QuantiseProblem& problem, QuantiseAr
   for (std::int64_t number = 0; number < rows * columns; ++number) {
     amax = std::max(amax, std::fabs(load(problem.from, inputs[0].data(), place(number))));
   }
+  if (problem.scales_given) {
+    // The scale that holds every number, or four times that where it is about as large already.
+    const float holds = amax / static_cast<float>(largest_finite(problem.to));
+    const float scale = load(Dtype::kFp32, inputs[1].data(), group);
+    const bool about = scale > holds / 4 && scale < holds * 4;
+    store(Dtype::kFp32, inputs[1].data(), group, amax == 0 || about ? scale * 4 : holds);
+    return inputs;
+  }
+  // One number of the group becomes larger than all others.
   const auto number = static_cast<std::int64_t>(random_below(
       secret, stream_of(Draw::kXScale), 1, static_cast<std::uint64_t>(rows * columns)));
   store(problem.from, inputs[0].data(), place(number), amax == 0 ? 1.0F : amax * 1.5F);
