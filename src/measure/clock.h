@@ -58,7 +58,7 @@ class Clock {
   // What multiprocessors ran at in the last run or, of several GPUs, what the slowest is clocked at
   // now; NaN where that is not known, as of a run that was too short to count clocks.
   [[nodiscard]] virtual double sm_clock_mhz() { return std::numeric_limits<double>::quiet_NaN(); }
-  // Leaves the device alone for a while. Where no clock is read nobody asks for it.
+  // Leaves the machine alone for a while; where time is made up, nothing happens.
   virtual void rest(double /*seconds*/) {}
 };
 

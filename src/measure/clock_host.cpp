@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "device/system_files.h"
@@ -122,6 +123,9 @@ class HostClock final : public Clock {
   }
 
   [[nodiscard]] double now_seconds() override { return steady_seconds(); }
+  void rest(double seconds) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
 
  private:
   // From the first use on: seconds since boot would lose digits in a double.

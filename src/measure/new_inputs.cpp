@@ -17,9 +17,10 @@ constexpr std::int64_t kLeastTimes = 3;
 constexpr double kSecondsOfRuns = 0.25;  // of as many runs
 constexpr std::int64_t kMostTurns = 64;
 constexpr std::int64_t kMostBytes = std::int64_t{32} << 20;  // of rows, beyond those of one turn
-// A machine that does other things meanwhile slows a few runs, not three times as many at different
-// times.
-constexpr std::int64_t kTrials = 3;
+// Other programs on the machine slow some trials, but hardly all of them over more than a second:
+// the trials after the third are apart by rests, each twice as long as the one before it.
+constexpr std::int64_t kTrials = 11, kTrialsAtOnce = 3;
+constexpr double kFirstRestSeconds = 0.004;
 
 // The launches of some turns round the sets, and the rows that each turn begins with.
 class TurnsWithRows {
@@ -135,7 +136,11 @@ std::optional<NewInputs> time_new_inputs(TimedSequence& timed, double launch_s,
                   .new_s = std::numeric_limits<double>::infinity(),
                   .launch_s = launch_s};
   for (std::int64_t trial = 0; trial < kTrials && depends_on_new_inputs(found); ++trial) {
-    const Summary fresh = summarize(with_rows.run(runs, &random));
+    const bool again = trial >= kTrialsAtOnce;
+    if (again) {
+      timed.clock().rest(std::ldexp(kFirstRestSeconds, static_cast<int>(trial - kTrialsAtOnce)));
+    }
+    const Summary fresh = summarize(with_rows.run(again ? kLeastTimes : runs, &random));
     const bool apart = fresh.q1 > summarize(known).q3;
     found.new_s = std::min(found.new_s, apart ? fresh.median : found.known_s);
   }
