@@ -374,15 +374,19 @@ TEST_CASE("quantise: the shipped cases have every rule beside every form of scal
 // mantissas alone. One divisor in `step` is tried here; a step of 1, tried once, found none wrong.
 TEST_CASE("quantise: a quotient of 8 or 11 bits that is corrected once is the IEEE quotient") {
   constexpr std::uint32_t kMantissas = 1U << 23U;
-  for (const auto& [bits, step] : {std::pair{8, 255U}, std::pair{11, 2047U}}) {
-    CAPTURE(bits);
-    const std::uint32_t dividends = 1U << static_cast<unsigned>(bits - 1);
+  struct Dividends {
+    int bits = 0;
+    std::uint32_t step = 0;
+  };
+  for (const Dividends& of : {Dividends{8, 255U}, Dividends{11, 2047U}}) {
+    CAPTURE(of.bits);
+    const std::uint32_t dividends = 1U << static_cast<unsigned>(of.bits - 1);
     std::int64_t wrong = 0, tried = 0;
-    for (std::uint32_t mantissa = 0; mantissa < kMantissas; mantissa += step) {
+    for (std::uint32_t mantissa = 0; mantissa < kMantissas; mantissa += of.step) {
       const float scale = std::ldexp(static_cast<float>(kMantissas + mantissa), -23);
       const float inverse = 1 / scale;
       for (std::uint32_t dividend = 0; dividend < dividends; ++dividend) {
-        const float x = std::ldexp(static_cast<float>(dividends + dividend), 1 - bits);
+        const float x = std::ldexp(static_cast<float>(dividends + dividend), 1 - of.bits);
         const float first = x * inverse;
         const float corrected = std::fma(std::fma(first, scale, -x), -inverse, first);
         wrong += corrected != x / scale ? 1 : 0;
