@@ -69,6 +69,9 @@ enum {
   LORA_BENCH_TAKES_SCALED_ACTIVATIONS = 1 << 10, /* x of eight bits: lora_bench_problem.x_scale_rows */
   LORA_BENCH_TAKES_SCALED_H = 1 << 11,           /* op expand with an h of eight bits:
                                                   * lora_bench_problem.h_scale_rows */
+  LORA_BENCH_TAKES_QUANTISED_H = 1 << 12,        /* op linear with an x of eight bits, and an h that is
+                                                  * quantised between the sums:
+                                                  * lora_bench_problem.quantises_h */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
                                                   * above a rank that is not 0, and is given steps
                                                   * alone where these are zero. Adapters of rank 0
@@ -179,6 +182,19 @@ typedef struct lora_bench_problem {
                              * have one */
   int64_t h_scale_columns;  /* scales in each row: ceil(max_rank / h_group), or 1 */
   int64_t h_group;          /* lane l of a row of h has scale l / h_group of its row; 0: all have one */
+
+  /* What follows was appended later, and is 0 for a library that does not name
+   * LORA_BENCH_TAKES_QUANTISED_H, and where h is not quantised. With quantises_h what the first sum
+   * makes, times the adapter's scale with LORA_BENCH_SCALE_AT_SHRINK, becomes codes of h_code_dtype
+   * with scales as in lora_bench_quantise, before the second sum: in each row of each slice the
+   * lanes below the rank, each h_group of them with a scale, 0: all of them with one. The codes lie
+   * where you want them; h is room of fp32. */
+  int32_t quantises_h;
+  int32_t h_code_dtype; /* LORA_BENCH_E4M3 or LORA_BENCH_E5M2 */
+  int32_t h_multiply;   /* 0: divide */
+  int32_t h_power_of_two;
+  float h_least_amax;
+  float h_least_scale;
 } lora_bench_problem;
 
 /* Shapes are those of operands that lie apart and without gaps; see `placing` for others.
@@ -230,7 +246,8 @@ typedef struct lora_bench_numerics {
   uint32_t struct_size;
   int32_t partial;         /* dtype in which partial sums are stored [fp32] */
   int32_t intermediate;    /* dtype in which you keep h between the halves [the problem's; fp32
-                            * beside a given h of eight bits] */
+                            * beside a given h of eight bits; with quantises_h h_code_dtype, or what
+                            * you keep h in instead of quantising it] */
   int32_t rounds_delta;    /* 1: delta is rounded to y_dtype before it is added to y [0] */
   int32_t deterministic;   /* 1: twice the same call gives the same bits [1] */
   int32_t batch_invariant; /* 1: a row's bits do not depend on the rows around it [1] */

@@ -56,10 +56,10 @@ struct ScaledHidden {
 };
 
 // Roundings between h and y: the declared depth, each product, the scales of a number of B and of a
-// given h, that of the adapter if it is applied here.
+// of h, that of the adapter if it is applied here.
 double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
-  const int others = 1 + (problem.b_scale.empty() ? 0 : 1) +
-                     (problem.h_scale.scales == nullptr ? 0 : 1) +
+  const bool scaled_h = problem.h_scale.scales != nullptr || quantises_h(problem, arithmetic);
+  const int others = 1 + (problem.b_scale.empty() ? 0 : 1) + (scaled_h ? 1 : 0) +
                      (problem.scale_at_shrink ? 0 : 1);
   return gamma(static_cast<double>(arithmetic.expand_depth + others), arithmetic.unit_roundoff);
 }
@@ -261,41 +261,13 @@ void keep_hidden(const Problem& problem, const Part& part, const Hidden& hidden,
   }
 }
 
-// To what shrink makes, what h held: one more addition.
-void add_given(const Arithmetic& arithmetic, const Hidden& given, Hidden& hidden) {
-  for (std::size_t i = 0; i < hidden.value.size(); ++i) {
-    const double before = given.value[i];
-    const double made = hidden.value[i];
-    const double size = std::fabs(made) + std::fabs(before);
-    const double unit = std::min(lowest_bit(made), lowest_bit(before));
-    hidden.largest_partial = std::max(hidden.largest_partial, size == 0 ? 0 : size / unit);
-    hidden.error[i] += arithmetic.unit_roundoff * (size + hidden.error[i]) + kSmallestFp32;
-    hidden.value[i] = made + before;
-  }
-}
-
-// h as the second product takes it, where that has it in the format that it has B in.
-void cast_to_b(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
-               Hidden& hidden) {
-  const Number stored = problem.shrink ? arithmetic.intermediate : problem.numbers.h;
-  const Number into = number_of_cast(problem);
-  if (!problem.expand || !arithmetic.casts_h || stored == into) {
-    return;
-  }
-  const Roundoff cast = roundoff(into);
-  for (std::size_t i = 0; i < hidden.value.size(); ++i) {
-    if (rounding == Rounding::kModelled) {
-      hidden.value[i] = round_to(into, hidden.value[i]);
-    } else {
-      hidden.error[i] +=
-          cast.relative * (std::fabs(hidden.value[i]) + hidden.error[i]) + cast.absolute;
-    }
-  }
-}
-
 double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                      const Part& part, std::int64_t threads, Rows& result) {
-  std::vector<Hidden> hidden = problem.shrink ? shrink(problem, arithmetic, rounding, part, threads)
+  Arithmetic of_shrink = arithmetic;
+  if (has_eight_bits(arithmetic.intermediate)) {
+    of_shrink.intermediate = Number::kFp32;
+  }
+  std::vector<Hidden> hidden = problem.shrink ? shrink(problem, of_shrink, rounding, part, threads)
                                               : given_hidden(problem, part);
   if (problem.adds_to_h) {
     const std::vector<Hidden> given = given_hidden(problem, part);
@@ -303,15 +275,20 @@ double evaluate_part(const Problem& problem, const Arithmetic& arithmetic, Round
       add_given(arithmetic, given[slice], hidden[slice]);
     }
   }
+  // A scale that is made need not be a power of two, so no sum of what it scales is exact.
+  const Rounding of_expand = quantises_h(problem, arithmetic) ? Rounding::kBounded : rounding;
   double largest = 0;
   for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
-    cast_to_b(problem, arithmetic, rounding, hidden[slice]);
+    if (quantises_h(problem, arithmetic)) {
+      quantise(problem.quantiser_of_h, part, hidden[slice]);
+    }
+    cast_to_b(problem, arithmetic, of_expand, hidden[slice]);
     largest = std::max(largest, hidden[slice].largest_partial);
     if (!problem.expand && problem.widths[slice] > 0) {
       keep_hidden(problem, part, hidden[slice], static_cast<std::int64_t>(slice), result);
     }
   }
-  return problem.expand ? std::max(largest, expand(problem, arithmetic, rounding, part, hidden,
+  return problem.expand ? std::max(largest, expand(problem, arithmetic, of_expand, part, hidden,
                                                    threads, result))
                         : largest;
 }

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include "reference/multiply.h"
 #include "reference/parallel.h"
+#include "reference/quantise.h"
 
 namespace lora_bench::reference {
 namespace {
@@ -284,6 +287,71 @@ std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
   return hidden;
 }
 
+namespace {
+
+// The least and the largest scale that the lanes of a group may come to have, and the one that they
+// have as they are.
+struct GroupScales {
+  double least = 0, own = 0, most = 0;
+};
+
+GroupScales scales_of_group(const QuantiserRule& rule, std::span<const double> values,
+                            std::span<const double> errors) {
+  double least = 0, own = 0, most = 0;
+  for (std::size_t lane = 0; lane < values.size(); ++lane) {
+    const double size = std::fabs(values[lane]);
+    least = std::max(least, size - errors[lane]);
+    own = std::max(own, round_to(Number::kFp32, size));
+    most = std::max(most, size + errors[lane]);
+  }
+  return {scale_for(rule, least), scale_for(rule, own), scale_for(rule, most)};
+}
+
+// How far a lane with a scale of `low` to `high` may lie from `expected`. Codes fall as scales grow
+// and grow as numbers do, so those at the ends enclose all.
+double furthest(const QuantiserRule& rule, double expected, double least, double most, double low,
+                double high) {
+  double distance = 0;
+  for (const double x : {least, most}) {
+    const double codes[] = {code_for(rule, x, low), code_for(rule, x, high)};
+    for (const double code : codes) {
+      for (const double scale : {low, high}) {
+        distance = std::max(distance, std::fabs(code * scale - expected));
+      }
+    }
+  }
+  return distance;
+}
+
+}  // namespace
+
+void quantise(const HiddenQuantiser& quantiser, const Part& part, Hidden& hidden) {
+  const QuantiserRule& rule = quantiser.rule;
+  const std::int64_t group = quantiser.group > 0 ? quantiser.group : part.rank;
+  for (std::int64_t first = 0; first < std::ssize(hidden.value); first += part.rank) {
+    for (std::int64_t lane = 0; lane < part.rank; lane += group) {
+      const auto count = at(std::min(group, part.rank - lane));
+      const std::span values(hidden.value.data() + first + lane, count);
+      const std::span errors(hidden.error.data() + first + lane, count);
+      const GroupScales scales = scales_of_group(rule, values, errors);
+      const bool bounded = scales.least > 0 && std::isfinite(scales.most);
+      for (std::size_t i = 0; i < count; ++i) {
+        const double least = values[i] - errors[i], most = values[i] + errors[i];
+        const double own = round_to(Number::kFp32, values[i]);
+        values[i] = code_for(rule, own, scales.own) * scales.own;
+        // Powers of two are few, and a code goes with its own scale alone.
+        double distance = bounded ? 0 : std::numeric_limits<double>::infinity();
+        for (double low = scales.least; bounded && low <= scales.most;) {
+          const double high = rule.power_of_two ? low : scales.most;
+          distance = std::max(distance, furthest(rule, values[i], least, most, low, high));
+          low = rule.power_of_two ? 2 * low : std::numeric_limits<double>::infinity();
+        }
+        errors[i] = distance;
+      }
+    }
+  }
+}
+
 std::vector<Hidden> given_hidden(const Problem& problem, const Part& part) {
   std::vector<Hidden> hidden(problem.widths.size());
   for (std::size_t slice = 0; slice < hidden.size(); ++slice) {
@@ -302,6 +370,42 @@ std::vector<Hidden> given_hidden(const Problem& problem, const Part& part) {
     }
   }
   return hidden;
+}
+
+bool has_eight_bits(Number number) { return number == Number::kE4m3 || number == Number::kE5m2; }
+
+bool quantises_h(const Problem& problem, const Arithmetic& arithmetic) {
+  return problem.shrink && problem.expand && has_eight_bits(arithmetic.intermediate);
+}
+
+void add_given(const Arithmetic& arithmetic, const Hidden& given, Hidden& hidden) {
+  for (std::size_t i = 0; i < hidden.value.size(); ++i) {
+    const double before = given.value[i];
+    const double made = hidden.value[i];
+    const double size = std::fabs(made) + std::fabs(before);
+    const double unit = std::min(lowest_bit(made), lowest_bit(before));
+    hidden.largest_partial = std::max(hidden.largest_partial, size == 0 ? 0 : size / unit);
+    hidden.error[i] += arithmetic.unit_roundoff * (size + hidden.error[i]) + kSmallestFp32;
+    hidden.value[i] = made + before;
+  }
+}
+
+void cast_to_b(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+               Hidden& hidden) {
+  const Number stored = problem.shrink ? arithmetic.intermediate : problem.numbers.h;
+  const Number into = number_of_cast(problem);
+  if (!problem.expand || !arithmetic.casts_h || stored == into) {
+    return;
+  }
+  const Roundoff cast = roundoff(into);
+  for (std::size_t i = 0; i < hidden.value.size(); ++i) {
+    if (rounding == Rounding::kModelled) {
+      hidden.value[i] = round_to(into, hidden.value[i]);
+    } else {
+      hidden.error[i] +=
+          cast.relative * (std::fabs(hidden.value[i]) + hidden.error[i]) + cast.absolute;
+    }
+  }
 }
 
 }  // namespace lora_bench::reference

@@ -27,6 +27,18 @@ struct Hidden {
 // bit of it.
 [[nodiscard]] std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
                                          Rounding rounding, const Part& part, std::int64_t threads);
+[[nodiscard]] bool has_eight_bits(Number number);
+// Whether h is quantised between the sums.
+[[nodiscard]] bool quantises_h(const Problem& problem, const Arithmetic& arithmetic);
+// Adds to what shrink makes what h held: one more addition.
+void add_given(const Arithmetic& arithmetic, const Hidden& given, Hidden& hidden);
+// Casts h to the format that the second product has B in, where that is declared.
+void cast_to_b(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
+               Hidden& hidden);
+// What an h of fp32 is once it is quantised: each value a code times its scale. The error is how
+// far from that any h within its own error, its scale too, may come to lie: a step where a code is
+// at a tie, else next to nothing.
+void quantise(const HiddenQuantiser& quantiser, const Part& part, Hidden& hidden);
 [[nodiscard]] std::vector<Hidden> given_hidden(const Problem& problem, const Part& part);
 
 }  // namespace lora_bench::reference

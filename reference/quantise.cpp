@@ -21,13 +21,19 @@ double least_power_not_below(double value) {
   return std::ldexp(1.0, fraction == 0.5 ? exponent - 1 : exponent);
 }
 
-double scale_of(const Quantiser& quantiser, double amax) {
-  const double held = std::max(amax, quantiser.least_amax);
-  const double scale = std::max(to_fp32(held / largest_of(quantiser.to)), quantiser.least_scale);
-  return quantiser.power_of_two ? least_power_not_below(scale) : scale;
+}  // namespace
+
+double scale_for(const QuantiserRule& rule, double amax) {
+  const double held = std::max(amax, rule.least_amax);
+  const double scale = std::max(to_fp32(held / largest_of(rule.to)), rule.least_scale);
+  return rule.power_of_two ? least_power_not_below(scale) : scale;
 }
 
-}  // namespace
+double code_for(const QuantiserRule& rule, double x, double scale) {
+  const double largest = largest_of(rule.to);
+  const double converted = rule.multiplies ? to_fp32(x * to_fp32(1 / scale)) : to_fp32(x / scale);
+  return round_to(rule.to, std::clamp(converted, -largest, largest));
+}
 
 Quantised quantise(const Quantiser& quantiser) {
   const std::int64_t columns = quantiser.columns;
@@ -48,20 +54,16 @@ Quantised quantise(const Quantiser& quantiser) {
     }
   }
   for (std::size_t i = 0; i < amax.size(); ++i) {
-    const double scale = quantiser.given == nullptr ? scale_of(quantiser, amax[i])
+    const double scale = quantiser.given == nullptr ? scale_for(quantiser.rule, amax[i])
                                                     : static_cast<double>(quantiser.given[i]);
     out.scales.push_back(static_cast<float>(scale));
   }
-  const double largest = largest_of(quantiser.to);
   for (std::int64_t row = 0; row < quantiser.rows; ++row) {
     read(quantiser.from, quantiser.x, row * quantiser.stride, columns, x.data());
     for (std::int64_t column = 0; column < columns; ++column) {
-      const double scale = out.scales[place(row, column)];
-      const double value = x[at(column)];
-      const double converted =
-          quantiser.multiplies ? to_fp32(value * to_fp32(1 / scale)) : to_fp32(value / scale);
+      const double code = code_for(quantiser.rule, x[at(column)], out.scales[place(row, column)]);
       out.codes[at(row * columns + column)] =
-          static_cast<std::uint8_t>(encode(quantiser.to, std::clamp(converted, -largest, largest)));
+          static_cast<std::uint8_t>(encode(quantiser.rule.to, code));
     }
   }
   return out;

@@ -35,6 +35,24 @@ struct RowScales {
   std::int64_t group = 0;
 };
 
+// How numbers become numbers of eight bits times a scale: each step is rounded to fp32. scale =
+// max(max(max |x|, least_amax) / largest, least_scale), with power_of_two the least power of two
+// that is not below that. A number is x / scale, or x times the nearest of 1 / scale, held within
+// +-largest, then rounded to nearest even.
+struct QuantiserRule {
+  Number to = Number::kE4m3;
+  bool multiplies = false;
+  bool power_of_two = false;
+  double least_amax = 0, least_scale = 0;
+};
+
+// Of an h that is quantised between the sums: so many lanes have a scale together, 0: all of a row
+// of a slice.
+struct HiddenQuantiser {
+  QuantiserRule rule;
+  std::int64_t group = 0;
+};
+
 struct Problem {
   bool shrink = true;  // h = x A^T; else h is given
   bool expand = true;  // y (+)= h B^T (+ bias); else h is the result
@@ -63,6 +81,8 @@ struct Problem {
   // Of an x, or an h that is given, of numbers times a scale. Those of slices that have an x of
   // their own, or of h, follow each other.
   RowScales x_scale, h_scale;
+  // Read where the code under test declares an intermediate of eight bits.
+  HiddenQuantiser quantiser_of_h;
   const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
   const void* y = nullptr;  // [tokens, y_stride] before the op
 };

@@ -4,6 +4,7 @@
 
 #include "kernels/naive/naive_tuning.h"
 #include "kernels/params.h"
+#include "kernels/quantise/quantise.h"
 #include "kernels/weight_number.h"
 
 namespace lora_bench::kernels {
@@ -54,6 +55,13 @@ struct NaiveStrides {
     WeightNumber x, WeightNumber weights, Number h, const ShrinkParams& params,
     const NaiveStrides& strides, const NaiveScales& scales, const NaiveRowScales& scales_of_x,
     const NaiveTuning& tuning, cudaStream_t stream);
+// Quantises an h of fp32 in place, between the two: each lane below the rank becomes its code times
+// its scale. Of the rule group (0: all lanes), least_amax, least_scale, multiplies and power_of_two
+// are read.
+[[nodiscard]] cudaError_t launch_naive_quantise_h(bool e5m2, const ShrinkParams& params,
+                                                  const NaiveStrides& strides,
+                                                  const QuantiseParams& rule,
+                                                  const NaiveTuning& tuning, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_naive_expand(const NaiveNumbers& numbers,
                                               const ExpandParams& params,
                                               const NaiveStrides& strides,

@@ -41,8 +41,10 @@ class Function:
 
 def _stored(name, value):
     """What the interface has for a declared value; raises for one that there is not."""
-    if name in ("partial", "intermediate"):
+    if name == "partial":
         return _choice(name, value, _interface.DTYPES)
+    if name == "intermediate":
+        return _choice(name, value, _interface.OPERAND_DTYPES)
     if name == "bias_added":
         return _choice(name, value, _interface.BIAS_ADDED)
     if name == "summation":

@@ -52,6 +52,12 @@ class _Fields:
     h_scale_rows: int
     h_scale_columns: int
     h_group: int
+    quantises_h: int
+    h_code_dtype: Literal["fp32", "e4m3", "e5m2"]
+    h_multiply: int
+    h_power_of_two: int
+    h_least_amax: float
+    h_least_scale: float
 
 class Problem(_Fields):
     rank: List[int]

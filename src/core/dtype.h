@@ -8,12 +8,16 @@
 
 namespace lora_bench {
 
-// Storage types of operands; kE4m3 and kE5m2 of A and B alone, which have scales then.
+// Storage types of operands; those in kE4m3 or kE5m2 have scales.
 enum class Dtype : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
 template <>
 struct EnumNames<Dtype> {
   static constexpr std::array<std::string_view, 5> kNames{"fp32", "bf16", "fp16", "e4m3", "e5m2"};
 };
+
+[[nodiscard]] constexpr bool is_eight_bits(Dtype dtype) {
+  return dtype == Dtype::kE4m3 || dtype == Dtype::kE5m2;
+}
 
 [[nodiscard]] std::int64_t size_bytes(Dtype dtype);
 

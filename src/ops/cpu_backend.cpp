@@ -73,7 +73,7 @@ class CpuBackend : public Backend {
       numerics.expand_depth =
           problem.max_rank + (problem.bias ? 1 : 0) + (problem.add_inputs ? 1 : 0);
     }
-    numerics.intermediate = problem.dtype[Role::kH];
+    numerics.intermediate = problem.kept_h();
     numerics.summation =
         fmt::format("over K in {} interleaved fp32 sums, then by halves; over the rank one by one",
                     kernels_.width);

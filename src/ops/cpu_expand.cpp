@@ -58,7 +58,7 @@ class ExpandItem {
   void decode_hidden() {
     const Dtype dtype = problem_.dtype[Role::kH];
     for (std::int64_t row = 0; row < item_.rows; ++row) {
-      if (problem_.has_scaled_h()) {
+      if (problem_.has_scaled_h() || problem_.h_quantiser) {
         read_h(problem_, launch_.operands, {item_.slice, token_of(row), rank_},
                hidden_ + row * rounded(rank_));
         continue;

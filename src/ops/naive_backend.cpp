@@ -63,7 +63,7 @@ class NaiveBackend final : public Backend {
     numerics.shrink_depth =
         kernels::naive_shrink_depth(problem.in_features) + (problem.adds_to_h() ? 1 : 0);
     numerics.expand_depth = kernels::naive_expand_depth(problem.max_rank);
-    numerics.intermediate = problem.dtype[Role::kH];
+    numerics.intermediate = problem.kept_h();
     // Grids follow tokens and limits; ids, ranks and scales are read by the kernels.
     numerics.replays_other_batches = true;
     numerics.summation =
@@ -78,6 +78,9 @@ class NaiveBackend final : public Backend {
     const auto handle = static_cast<cudaStream_t>(stream.handle);
     if (has_shrink(problem.op)) {
       LORA_BENCH_CUDA_CHECK(shrink(problem, operands, handle));
+    }
+    if (problem.h_quantiser) {
+      LORA_BENCH_CUDA_CHECK(quantise_h(problem, operands, handle));
     }
     if (has_expand(problem.op)) {
       LORA_BENCH_CUDA_CHECK(expand(problem, operands, handle));
@@ -103,6 +106,20 @@ class NaiveBackend final : public Backend {
     }
     return kernels::launch_naive_shrink(numbers(problem, Role::kX, Role::kA), params,
                                         strides_of(problem), of_a, tuning, stream);
+  }
+
+  static cudaError_t quantise_h(const Problem& problem, const Operands& operands,
+                                cudaStream_t stream) {
+    const QuantiserRule& rule = problem.h_quantiser->rule;
+    kernels::QuantiseParams params;
+    params.group = problem.h_quantiser->group;
+    params.least_amax = rule.least_amax;
+    params.least_scale = rule.least_scale;
+    params.multiplies = rule.convert == Convert::kMultiply;
+    params.power_of_two = rule.power_of_two;
+    return kernels::launch_naive_quantise_h(
+        rule.to == Dtype::kE5m2, shrink_params(problem, operands), strides_of(problem), params,
+        kernels::naive_shrink_tuning(problem.tokens, problem.slices(), problem.max_rank), stream);
   }
 
   static cudaError_t expand(const Problem& problem, const Operands& operands, cudaStream_t stream) {

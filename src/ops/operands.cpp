@@ -76,6 +76,7 @@ Problem half_of(Problem linear, Op half) {
     linear.activations_scale = ActivationsScale::kNone;  // those of x
     linear.activations_group = 0;
   }
+  linear.h_quantiser.reset();
   linear.op = half;
   linear.tuning = tuning_of_op(linear.tuning, half);
   return linear;

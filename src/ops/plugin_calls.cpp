@@ -41,7 +41,7 @@ static_assert(static_cast<int>(WeightsScale::kChannel) == LORA_BENCH_WEIGHTS_BY_
 static_assert(static_cast<int>(WeightsScale::kBlock) == LORA_BENCH_WEIGHTS_BY_BLOCK);
 
 std::int32_t number_of(Dtype dtype) {
-  if (dtype == Dtype::kE4m3 || dtype == Dtype::kE5m2) {  // of operands; no sum is kept so
+  if (is_eight_bits(dtype)) {  // of operands; no sum is kept so
     return dtype == Dtype::kE4m3 ? LORA_BENCH_E4M3 : LORA_BENCH_E5M2;
   }
   return std::find_if(kDtypes.begin(), kDtypes.end(),
@@ -99,6 +99,16 @@ lora_bench_problem interface_of(const Problem& problem) {
     (of_x ? out.x_scale_columns : out.h_scale_columns) = scales.across;
     (of_x ? out.x_group : out.h_group) = problem.activations_group;
   }
+  if (problem.h_quantiser) {
+    const QuantiserRule& rule = problem.h_quantiser->rule;
+    out.h_group = problem.h_quantiser->group;
+    out.quantises_h = 1;
+    out.h_code_dtype = number_of(rule.to);
+    out.h_multiply = rule.convert == Convert::kMultiply ? 1 : 0;
+    out.h_power_of_two = rule.power_of_two ? 1 : 0;
+    out.h_least_amax = rule.least_amax;
+    out.h_least_scale = rule.least_scale;
+  }
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
@@ -136,8 +146,7 @@ lora_bench_numerics default_numerics(const Problem& problem) {
   numerics.struct_size = size_of<lora_bench_numerics>();
   numerics.partial = LORA_BENCH_FP32;
   // A given h of eight bits is kept by nobody.
-  numerics.intermediate =
-      number_of(problem.has_scaled_h() ? Dtype::kFp32 : problem.dtype[Role::kH]);
+  numerics.intermediate = number_of(problem.has_scaled_h() ? Dtype::kFp32 : problem.kept_h());
   numerics.deterministic = 1;
   numerics.batch_invariant = 1;
   numerics.graph_safe = 1;
@@ -243,7 +252,9 @@ class PluginBackend final : public Backend {
     numerics.expand_depth = given.expand_depth;
     numerics.partial = declared_dtype("partial", given.partial);
     numerics.partials = given.partials;
-    numerics.intermediate = declared_dtype("intermediate", given.intermediate);
+    const bool quantises = problem.h_quantiser && given.intermediate == number_of(problem.kept_h());
+    numerics.intermediate =
+        quantises ? problem.kept_h() : declared_dtype("intermediate", given.intermediate);
     numerics.casts_h = given.casts_h != 0;
     if (given.bias_added < LORA_BENCH_BIAS_WITH_DELTA || given.bias_added > LORA_BENCH_BIAS_AFTER) {
       throw CaseError(

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <span>
 
 #include "core/error.h"
 #include "ops/backends.h"
+#include "ops/scaled_weights.h"
 #include "ops/thread_pool.h"
 
 #ifdef LORA_BENCH_HAVE_CUDA
@@ -16,17 +17,6 @@
 
 namespace lora_bench {
 namespace {
-
-float scale_for(const QuantiseProblem& problem, float amax) {
-  const float held = std::max(amax, problem.least_amax);
-  const float scale =
-      std::max(held / static_cast<float>(largest_finite(problem.to)), problem.least_scale);
-  if (!problem.power_of_two) {
-    return scale;
-  }
-  constexpr std::uint32_t kFraction = 0x7fffff;
-  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(scale) + kFraction) & ~kFraction);
-}
 
 // The rows of one launch, which threads share.
 class CpuRows {
@@ -51,13 +41,10 @@ class CpuRows {
 
   void convert(std::int64_t row, const float* scales) const {
     std::vector<float> x = numbers(row);
-    const auto largest = static_cast<float>(largest_finite(problem_.to));
-    for (std::size_t column = 0; column < x.size(); ++column) {
-      const float scale = scales[column / static_cast<std::size_t>(problem_.scales.columns)];
-      const float inverse = 1 / scale;
-      const float converted =
-          problem_.convert == Convert::kDivide ? x[column] / scale : x[column] * inverse;
-      x[column] = std::clamp(converted, -largest, largest);
+    const auto group = static_cast<std::size_t>(problem_.scales.columns);
+    for (std::size_t first = 0; first < x.size(); first += group) {
+      convert_by(problem_, scales[first / group],
+                 std::span(x).subspan(first, std::min(group, x.size() - first)));
     }
     encode(problem_.to, x, codes_ + row * problem_.columns);
   }

@@ -1,7 +1,11 @@
 #include "ops/scaled_weights.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "core/dtype.h"
 
@@ -57,6 +61,46 @@ void read_x(const Problem& problem, const Operands& operands, std::int64_t slice
   }
 }
 
+float scale_for(const QuantiserRule& rule, float amax) {
+  const float held = std::max(amax, rule.least_amax);
+  const float scale =
+      std::max(held / static_cast<float>(largest_finite(rule.to)), rule.least_scale);
+  if (!rule.power_of_two) {
+    return scale;
+  }
+  constexpr std::uint32_t kFraction = 0x7fffff;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(scale) + kFraction) & ~kFraction);
+}
+
+void convert_by(const QuantiserRule& rule, float scale, std::span<float> x) {
+  const auto largest = static_cast<float>(largest_finite(rule.to));
+  const float inverse = 1 / scale;
+  for (float& number : x) {
+    const float converted = rule.convert == Convert::kDivide ? number / scale : number * inverse;
+    number = std::clamp(converted, -largest, largest);
+  }
+}
+
+void quantise_lanes(const HiddenQuantiser& quantiser, std::span<float> lanes) {
+  const std::size_t group =
+      quantiser.group > 0 ? static_cast<std::size_t>(quantiser.group) : lanes.size();
+  std::vector<std::byte> codes(std::min(group, lanes.size()));
+  for (std::size_t first = 0; first < lanes.size(); first += group) {
+    const std::span<float> run = lanes.subspan(first, std::min(group, lanes.size() - first));
+    float amax = 0;
+    for (const float value : run) {
+      amax = std::max(amax, std::fabs(value));
+    }
+    const float scale = scale_for(quantiser.rule, amax);
+    convert_by(quantiser.rule, scale, run);
+    encode(quantiser.rule.to, run, codes.data());
+    decode(quantiser.rule.to, codes.data(), run);
+    for (float& value : run) {
+      value *= scale;
+    }
+  }
+}
+
 void read_h(const Problem& problem, const Operands& operands, const RowOfH& row, float* to) {
   if (row.rank == 0) {
     return;
@@ -68,6 +112,9 @@ void read_h(const Problem& problem, const Operands& operands, const RowOfH& row,
   if (problem.has_scaled_h()) {
     multiply_by_scales(problem, operands.h_scale, problem.row_of_activations(row.slice, row.token),
                        0, numbers);
+  }
+  if (problem.h_quantiser) {
+    quantise_lanes(*problem.h_quantiser, numbers);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "ops/operands.h"
 
@@ -28,5 +29,12 @@ struct RowOfH {
 
 // All of its lanes likewise.
 void read_h(const Problem& problem, const Operands& operands, const RowOfH& row, float* to);
+
+// The scale of numbers of which the largest magnitude is `amax`.
+[[nodiscard]] float scale_for(const QuantiserRule& rule, float amax);
+// Writes x / scale, or x times the nearest of 1 / scale, held within the largest of the format.
+void convert_by(const QuantiserRule& rule, float scale, std::span<float> x);
+// The lanes of a row of a slice of h below the rank, each as its code times its scale.
+void quantise_lanes(const HiddenQuantiser& quantiser, std::span<float> lanes);
 
 }  // namespace lora_bench

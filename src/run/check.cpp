@@ -45,7 +45,7 @@ Numerics numerics_of(const Problem& problem, const DeclaredNumerics& declared) {
   numerics.expand_depth = declared.expand_depth.value_or(problem.max_rank + 2);
   numerics.partials = declared.partials.value_or(1);
   numerics.partial = declared.partial.value_or(Dtype::kFp32);
-  numerics.intermediate = declared.intermediate.value_or(problem.dtype[Role::kH]);
+  numerics.intermediate = declared.intermediate.value_or(problem.kept_h());
   numerics.rounds_delta = declared.rounds_delta;
   numerics.rounds_once = declared.rounds_once;
   numerics.casts_h = declared.casts_h;
@@ -271,9 +271,10 @@ CheckReport check(const CheckRequest& request) {
   ExportedCase exported = exported_case(std::move(file));
   // What a case asks of backends binds nobody who declares another h that is no operand and no
   // result.
-  if (has_shrink(exported.problem.op) && has_expand(exported.problem.op)) {
-    exported.problem.dtype[Role::kH] =
-        request.declared.intermediate.value_or(exported.problem.dtype[Role::kH]);
+  if (request.declared.intermediate && has_shrink(exported.problem.op) &&
+      has_expand(exported.problem.op)) {
+    exported.problem.dtype[Role::kH] = *request.declared.intermediate;
+    exported.problem.h_quantiser.reset();
   }
   StoredTensors stored = read_safetensors(request.output);
   if (request.before) {

@@ -239,12 +239,31 @@ void read_activations_scale(const Reader& file, Problem& problem) {
   }
 }
 
+// The same of an h that is not quantised.
+void read_quantiser_of_h(const Reader& file, Problem& problem) {
+  if (!file.says("h_code_dtype")) {
+    return;
+  }
+  HiddenQuantiser quantiser;
+  quantiser.rule.to = file.one_of("h_code_dtype", {Dtype::kE4m3, Dtype::kE5m2});
+  quantiser.rule.convert = file.one_of("h_convert", {Convert::kDivide, Convert::kMultiply});
+  quantiser.rule.least_amax = static_cast<float>(file.value<double>("h_least_amax"));
+  quantiser.rule.least_scale = static_cast<float>(file.value<double>("h_least_scale"));
+  quantiser.rule.power_of_two = file.value<bool>("h_power_of_two");
+  quantiser.group = file.size("h_group");
+  if (problem.op != Op::kLinear) {
+    file.refuse("'h_code_dtype' of its metadata is for op linear alone");
+  }
+  problem.h_quantiser = quantiser;
+}
+
 Problem read_problem(const Reader& file) {
   Problem problem;
   problem.op =
       file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
   read_weights_scale(file, problem);
   read_activations_scale(file, problem);
+  read_quantiser_of_h(file, problem);
   for (std::size_t index = 0; index < problem.dtype.of_role.size(); ++index) {
     const auto role = static_cast<Role>(index);
     if (!is_scale(role)) {

@@ -416,7 +416,7 @@ struct Case {
   std::vector<std::string> tags;
   Op op = Op::kLinear;
   Dtype dtype = Dtype::kBf16;
-  Dtype intermediate = Dtype::kFp32;
+  Dtype intermediate = Dtype::kFp32;  // of eight bits: h is quantised between the two sums
   ScaleAt scale_at = ScaleAt::kShrink;
   bool add_inputs = true;
   IdleRows idle_rows = IdleRows::kKept;
@@ -429,7 +429,7 @@ struct Case {
   AdapterSpec adapters;
   WeightsSpec weights;
   ActivationsSpec activations;
-  QuantiserSpec quantiser;  // of op quantise alone
+  QuantiserSpec quantiser;  // of op quantise, and of an op linear that quantises h
   SkewLaw skew;             // decode sequences
   SkewLaw prefill_skew;     // prefill sequences; defaults to `skew`
   double no_adapter = 0;    // share of sequences without an adapter

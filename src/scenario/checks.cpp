@@ -123,7 +123,9 @@ void check_placing(const Case& spec, bool timed, const CaseChecker& checker) {
 }
 
 void check_op(const Case& spec, bool timed, const CaseChecker& checker) {
-  if (spec.intermediate != Dtype::kFp32 && spec.intermediate != spec.dtype) {
+  if (is_eight_bits(spec.intermediate)) {
+    check_quantised_h(spec, checker);
+  } else if (spec.intermediate != Dtype::kFp32 && spec.intermediate != spec.dtype) {
     checker.fail("intermediate", {"dtype"},
                  fmt::format("'intermediate' is {} with dtype {}", name(spec.intermediate),
                              name(spec.dtype)),
@@ -206,9 +208,12 @@ void check_kind(const Case& spec, const CaseChecker& checker) {
 }
 
 // What would do instead of a field with the op of the case; "" where the op takes it.
-std::string instead_of(const Field& field, Op op) {
-  if (field.of_op_alone && *field.of_op_alone != op) {
-    return fmt::format("op {}", name(*field.of_op_alone));
+std::string instead_of(const Field& field, const Case& spec) {
+  const Op op = spec.op;
+  const bool taken = field.of_quantised_h && is_eight_bits(spec.intermediate);
+  if (field.of_op_alone && *field.of_op_alone != op && !taken) {
+    return fmt::format("op {}{}", name(*field.of_op_alone),
+                       field.of_quantised_h ? ", or op linear with intermediate e4m3 or e5m2" : "");
   }
   if (const std::string_view why = why_no_field(field, op); !why.empty()) {
     return fmt::format("another op: {} {}", name(op), why);
@@ -220,7 +225,7 @@ std::string instead_of(const Field& field, Op op) {
 void check_fields_of_op(const Case& spec, const CaseChecker& checker) {
   for (const Field& field : fields()) {
     const std::string& path = field.doc.path;
-    const std::string allowed = instead_of(field, spec.op);
+    const std::string allowed = instead_of(field, spec);
     if (!allowed.empty() && checker.settings().has(path)) {
       checker.fail(path, {"op"}, fmt::format("'{}' with op {}", path, name(spec.op)), allowed);
     }

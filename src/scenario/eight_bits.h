@@ -61,10 +61,11 @@ struct EnumNames<ScalesOfX> {
   static constexpr std::array<std::string_view, 2> kNames{"made", "given"};
 };
 
-// What op quantise does, each step rounded to fp32: amax = max(max |x|, least_amax); scale =
-// max(amax / largest, least_scale), with power_of_two the least power of two that is not below it;
-// then x is converted, held between -largest and largest, and rounded to the nearest number of
-// eight bits, at a tie to the even one. `largest` is that of the format.
+// What op quantise does to x, and an op linear that quantises h does to h, each step rounded to
+// fp32: amax = max(max |x|, least_amax); scale = max(amax / largest, least_scale), with
+// power_of_two the least power of two that is not below it; then x is converted, held between
+// -largest and largest, and rounded to the nearest number of eight bits, at a tie to the even one.
+// `largest` is that of the format.
 struct QuantiserSpec {
   Convert convert = Convert::kDivide;
   ScalesOfX scales = ScalesOfX::kMade;

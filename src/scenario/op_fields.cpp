@@ -28,8 +28,11 @@ std::vector<Field> fields_of_op() {
       choice("op", at(&Case::op), "what is computed", {.when = always, .alone_in_ids = true}),
       choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y",
              {.when = always, .of_x = true, .alone_in_ids = true}, dtypes),
-      choice("intermediate", at(&Case::intermediate), "storage of h",
-             {.allowed = "fp32 or the same as `dtype`"}, dtypes),
+      choice("intermediate", at(&Case::intermediate),
+             "storage of h; in eight bits op linear quantises it between its two sums, each slice "
+             "of a token or each `activations.group` of its lanes, as `quantiser` says",
+             {.allowed = "fp32 or the same as `dtype`; beside `activations.dtype` e4m3, e5m2 too"},
+             {"bf16", "fp16", "fp32", "e4m3", "e5m2"}),
       choice("scale_at", at(&Case::scale_at), "which half applies the adapter's scale",
              {.also = " (embedding: expand)", .fallback = "shrink (embedding: expand)"}),
       boolean("add_inputs", at(&Case::add_inputs), "add to y (true) or overwrite it (false)",
@@ -118,9 +121,9 @@ std::vector<Field> fields_of_quantiser() {
   constexpr double kLeastScale = 1e-30;
   std::vector<Field> rows{
       choice("quantiser.scales", quantiser(&QuantiserSpec::scales),
-             "of op quantise: whether it makes the scales of x, or is given them"),
+             "whether op quantise makes the scales of x, or is given them"),
       choice("quantiser.convert", quantiser(&QuantiserSpec::convert),
-             "x / scale, or x times the nearest of 1 / scale, each rounded to fp32"),
+             "x (or h) / scale, or x times the nearest of 1 / scale, each rounded to fp32"),
       real("quantiser.least_amax", quantiser(&QuantiserSpec::least_amax), 0, 1e30,
            "scales that are made are those of a largest magnitude of at least this"),
       field_of(
@@ -136,6 +139,7 @@ std::vector<Field> fields_of_quantiser() {
   };
   for (Field& row : rows) {
     row.of_op_alone = Op::kQuantise;
+    row.of_quantised_h = row.doc.path != "quantiser.scales";
   }
   return rows;
 }

@@ -46,7 +46,8 @@ struct Field {
   // Whether a scenario of the case must say it: most fields, where the text is not that of a case
   // which says nothing.
   std::function<bool(const Case& spec)> is_said = {};
-  std::optional<Op> of_op_alone = {};  // no other op takes it
+  std::optional<Op> of_op_alone = {};  // no other op takes it ...
+  bool of_quantised_h = false;         // ... but one that quantises h
   bool of_products = false;            // ops that multiply nothing do not take it ...
   bool of_x = false;                   // ... but op quantise, which reads x
   bool of_adapters = false;            // ops to which adapters are nothing do not take it

@@ -63,6 +63,21 @@ void check_activations(const Case& spec, const CaseChecker& checker) {
   }
 }
 
+void check_quantised_h(const Case& spec, const CaseChecker& checker) {
+  const std::string is = fmt::format("'intermediate' is {}", name(spec.intermediate));
+  if (spec.op != Op::kLinear) {
+    checker.fail("intermediate", {"op"}, fmt::format("{} with op {}", is, name(spec.op)),
+                 "op linear");
+  } else if (!spec.activations.dtype) {
+    checker.fail("intermediate", {"activations.dtype"}, is + ", but x has not eight bits",
+                 "activations.dtype: e4m3 or e5m2");
+  } else if (spec.activations.scale == ActivationsScale::kTensor) {
+    checker.fail("intermediate", {"activations.scale"},
+                 is + " with one scale: no y could be made before all of h is",
+                 "activations.scale: token or block");
+  }
+}
+
 void check_quantiser(const Case& spec, const CaseChecker& checker) {
   if (spec.op != Op::kQuantise || spec.quantiser.scales == ScalesOfX::kMade) {
     return;

@@ -34,7 +34,7 @@ class Comparer {
         expands_(has_expand(problem.op)),
         adds_(expands_ ? problem.add_inputs : problem.adds_to_h()),
         idle_leaves_before_(idle == Idle::kAsBefore || adds_),
-        exact_(is_exact(tensors.fill)),
+        exact_(is_exact(tensors.fill) && !problem.h_quantiser),
         dtype_(output_dtype(problem)),
         element_bytes_(size_bytes(dtype_)),
         number_(number_of(dtype_)),
@@ -73,7 +73,7 @@ class Comparer {
   bool expands_;
   bool adds_;  // to what was there before
   bool idle_leaves_before_;
-  bool exact_;
+  bool exact_;  // one value is right: no sum behind a scale that is made is exact
   Dtype dtype_;
   std::int64_t element_bytes_;
   reference::Number number_;

@@ -13,6 +13,8 @@ struct Entry {
 // The most specific first: what agrees with an earlier one is not asked further.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries{
+      {{"h-misquantised", "h is quantised between the sums otherwise than the case says"},
+       test_h_misquantised},
       {{"rounding-not-done", "a rounding that is declared is not done"}, test_rounding_not_done},
       {{"zero-delta", "the rows hold what was there before: no delta was added"}, test_zero_delta},
       {{"stale-output", "the result was never written: it holds what was there before"},

@@ -270,17 +270,20 @@ void RowModel::swap_slices(std::size_t left, std::size_t right, bool with_bias) 
 }
 
 void RowModel::change_h(const std::function<double(double)>& change) {
+  change_all_of_h(
+      [&](std::vector<double>& h) { std::transform(h.begin(), h.end(), h.begin(), change); });
+}
+
+void RowModel::change_all_of_h(const std::function<void(std::vector<double>&)>& change) {
   const std::int32_t ids[] = {adapter_};
   reference::Problem first = problem_;
   first.expand = false;
   first.adapter_of_token = ids;
-  const reference::Rows h =
+  reference::Rows h =
       reference::evaluate(first, oracle_arithmetic(evidence_.problem, evidence_.numerics),
                           std::vector<std::int64_t>{0});
-  changed_h_.clear();
-  for (const double value : h.expected) {
-    changed_h_.push_back(static_cast<float>(change(value)));
-  }
+  change(h.expected);
+  changed_h_.assign(h.expected.begin(), h.expected.end());
   problem_.shrink = false;
   problem_.numbers.h = reference::Number::kFp32;
   problem_.h = changed_h_.data();

@@ -83,6 +83,11 @@ class RowModel {
   void swap_slices(std::size_t left, std::size_t right, bool with_bias);
   // Every element of h goes through `change` between the two sums.
   void change_h(const std::function<double(double)>& change);
+  // The same of all of h, [slices, max_rank], which is not quantised then.
+  void change_all_of_h(const std::function<void(std::vector<double>&)>& change);
+  [[nodiscard]] const reference::HiddenQuantiser& quantiser_of_h() const {
+    return problem_.quantiser_of_h;
+  }
   [[nodiscard]] Prediction predict() const;
 
  private:

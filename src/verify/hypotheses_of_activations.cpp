@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "core/dtype.h"
+#include "reference/quantise.h"
 #include "verify/diagnose.h"
 
 namespace lora_bench {
@@ -119,7 +121,107 @@ std::string numbers_misread(const Evidence& evidence, Role activations) {
                  : "";
 }
 
+// How h may be quantised instead.
+struct Misquantised {
+  reference::HiddenQuantiser quantiser;
+  bool not_at_all = false, towards_zero = false, of_first_slice = false, of_all_slices = false;
+  bool with_padding = false, scale_forgotten = false, scale_inverted = false;
+};
+
+struct QuantisedOtherwise {
+  const char* how;
+  void (*change)(Misquantised&);
+};
+constexpr QuantisedOtherwise kQuantisedOtherwise[] = {
+    {"h is rounded towards zero where it is quantised",
+     [](Misquantised& m) { m.towards_zero = true; }},
+    {"h is quantised with the scales of the first slice",
+     [](Misquantised& m) { m.of_first_slice = true; }},
+    {"h of all slices is quantised with one scale",
+     [](Misquantised& m) { m.of_all_slices = true; }},
+    {"all lanes of h are quantised with one scale", [](Misquantised& m) { m.quantiser.group = 0; }},
+    {"h is quantised to the other format of eight bits",
+     [](Misquantised& m) {
+       reference::Number& to = m.quantiser.rule.to;
+       to = to == reference::Number::kE4m3 ? reference::Number::kE5m2 : reference::Number::kE4m3;
+     }},
+    {"the scales of h are not raised to powers of two",
+     [](Misquantised& m) { m.quantiser.rule.power_of_two = false; }},
+    {"the scales of h are raised to powers of two",
+     [](Misquantised& m) { m.quantiser.rule.power_of_two = true; }},
+    {"the scales of h leave out quantiser.least_amax",
+     [](Misquantised& m) { m.quantiser.rule.least_amax = 0; }},
+    {"the scales of h leave out quantiser.least_scale",
+     [](Misquantised& m) { m.quantiser.rule.least_scale = 0; }},
+    {"the codes of h are multiplied without their scales",
+     [](Misquantised& m) { m.scale_forgotten = true; }},
+    {"the codes of h are divided by their scales",
+     [](Misquantised& m) { m.scale_inverted = true; }},
+    {"lanes at or above the rank have a part in the scales of h",
+     [](Misquantised& m) { m.with_padding = true; }},
+    {"h is not quantised between the sums", [](Misquantised& m) { m.not_at_all = true; }},
+};
+
+double towards_zero(reference::Number number, double x, double code) {
+  return std::fabs(code) <= std::fabs(x)
+             ? code
+             : std::copysign(std::fabs(code) - reference::spacing(number, x), x);
+}
+
+// The h of one row that is not quantised, [slices, max_rank], and its rank.
+void quantise_otherwise(const Evidence& evidence, const Misquantised& how, std::int64_t rank,
+                        std::vector<double>& h) {
+  const Problem& problem = evidence.problem;
+  const reference::QuantiserRule& rule = how.quantiser.rule;
+  const std::int64_t group = how.quantiser.group > 0 ? how.quantiser.group : problem.max_rank;
+  const std::vector<std::byte> unwritten(sizeof(float), evidence.tensors.scratch);
+  const double padding = std::fabs(static_cast<double>(load(Dtype::kFp32, unwritten.data(), 0)));
+  const std::vector<double> given = h;
+  const auto amax_of = [&](std::int64_t slice, std::int64_t first) {
+    double amax = 0;
+    for (std::int64_t lane = first; lane < std::min(first + group, problem.max_rank); ++lane) {
+      const double value = std::fabs(given[at(slice * problem.max_rank + lane)]);
+      amax = lane < rank        ? std::max(amax, value)
+             : how.with_padding ? std::max(amax, padding)
+                                : amax;
+    }
+    return amax;
+  };
+  for (std::int64_t slice = 0; slice < problem.slices() && !how.not_at_all; ++slice) {
+    for (std::int64_t lane = 0; lane < rank; ++lane) {
+      const std::int64_t first = lane / group * group;
+      double amax = amax_of(how.of_first_slice ? 0 : slice, first);
+      for (std::int64_t other = 0; how.of_all_slices && other < problem.slices(); ++other) {
+        amax = std::max(amax, amax_of(other, first));
+      }
+      double& value = h[at(slice * problem.max_rank + lane)];
+      const double scale = reference::scale_for(rule, amax);
+      double code = reference::code_for(rule, value, scale);
+      code = how.towards_zero ? towards_zero(rule.to, value / scale, code) : code;
+      value = how.scale_forgotten ? code : how.scale_inverted ? code / scale : code * scale;
+    }
+  }
+}
+
 }  // namespace
+
+std::string test_h_misquantised(const Evidence& evidence) {
+  if (!evidence.problem.h_quantiser) {
+    return "";
+  }
+  for (const QuantisedOtherwise& otherwise : kQuantisedOtherwise) {
+    if (explains(evidence, [&](RowModel& model) {
+          Misquantised how{model.quantiser_of_h()};
+          otherwise.change(how);
+          model.change_all_of_h([&, rank = model.rank()](std::vector<double>& h) {
+            quantise_otherwise(evidence, how, rank, h);
+          });
+        })) {
+      return otherwise.how;
+    }
+  }
+  return "";
+}
 
 std::string test_x_scale_misread(const Evidence& evidence) {
   return scales_misread(evidence, Role::kX);

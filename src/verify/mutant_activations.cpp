@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
 #include "core/dtype.h"
+#include "ops/scaled_weights.h"
 #include "verify/mutant_values.h"
 
 namespace lora_bench {
@@ -126,6 +128,125 @@ void scale_activations(const Problem& problem, const Operands& operands, RowPlac
   }
 }
 
+namespace {
+
+// The largest |h| of a group of lanes of a slice, of which those at or above the rank may count
+// too.
+float amax_of(const Problem& problem, const Operands& operands, const LanesOfH& at,
+              std::int64_t first, std::int64_t end) {
+  float amax = 0;
+  for (std::int64_t lane = first; lane < end; ++lane) {
+    const float value =
+        load(problem.dtype[Role::kH], operands.h, problem.h_at(at.slice, at.token, at.rank, lane));
+    amax = std::max(amax, std::isnan(value) ? 0 : std::fabs(value));
+  }
+  return amax;
+}
+
+float amax_taken(const Problem& problem, const Operands& operands, const LanesOfH& at, Fault fault,
+                 std::int64_t first, std::int64_t group) {
+  const bool padding = fault == Fault::kHQuantisedWithPadding;
+  const std::int64_t end = std::min(first + group, padding ? problem.max_rank : at.rank);
+  LanesOfH taken = at;
+  taken.slice = fault == Fault::kHQuantisedByFirstSlice ? 0 : at.slice;
+  float amax = amax_of(problem, operands, taken, first, end);
+  if (fault == Fault::kHQuantisedByAllSlices) {
+    for (taken.slice = 0; taken.slice < problem.slices(); ++taken.slice) {
+      const bool live = problem.widths[static_cast<std::size_t>(taken.slice)] > 0;
+      amax = live ? std::max(amax, amax_of(problem, operands, taken, first, end)) : amax;
+    }
+  }
+  return amax;
+}
+
+HiddenQuantiser quantiser_taken(const Problem& problem, Fault fault) {
+  HiddenQuantiser taken = *problem.h_quantiser;
+  switch (fault) {
+    case Fault::kHQuantisedWithoutGroups:
+      taken.group = 0;
+      break;
+    case Fault::kHQuantisedToOtherFormat:
+      taken.rule.to = taken.rule.to == Dtype::kE4m3 ? Dtype::kE5m2 : Dtype::kE4m3;
+      break;
+    case Fault::kHQuantisedWithoutPowers:
+      taken.rule.power_of_two = false;
+      break;
+    case Fault::kHQuantisedWithoutLeastAmax:
+      taken.rule.least_amax = 0;
+      break;
+    default:
+      break;
+  }
+  return taken;
+}
+
+}  // namespace
+
+void quantise_h(const Problem& problem, const Operands& operands, LanesOfH at, Fault fault,
+                std::span<float> values) {
+  if (!problem.h_quantiser || fault == Fault::kHNotQuantised) {
+    return;
+  }
+  const HiddenQuantiser quantiser = quantiser_taken(problem, fault);
+  const std::int64_t group = quantiser.group > 0 ? quantiser.group : problem.max_rank;
+  const Dtype to = quantiser.rule.to;
+  for (std::int64_t first = 0; first < std::ssize(values); first += group) {
+    const auto count = std::min(group, std::ssize(values) - first);
+    const auto run =
+        values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    const float scale =
+        scale_for(quantiser.rule, amax_taken(problem, operands, at, fault, first, group));
+    convert_by(quantiser.rule, scale, run);
+    for (float& value : run) {
+      value = fault == Fault::kHQuantisedTowardsZero ? cut_to(to, value) : rounded_to(to, value);
+      value = fault == Fault::kHQuantisedWithoutScale ? value
+              : fault == Fault::kHQuantisedInverted   ? value / scale
+                                                      : value * scale;
+    }
+  }
+}
+
+namespace {
+
+std::vector<FaultEntry> faults_of_quantised_h() {
+  return {
+      {Fault::kHNotQuantised,
+       {"h-not-quantised", "h is not quantised between the sums", "h-misquantised", "design"}},
+      {Fault::kHQuantisedTowardsZero,
+       {"h-quantised-towards-zero", "h is cut where it is quantised, not rounded", "h-misquantised",
+        "design"}},
+      {Fault::kHQuantisedByFirstSlice,
+       {"h-quantised-by-first-slice", "h of every slice is quantised with the scale of the first",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedByAllSlices,
+       {"h-quantised-by-all-slices", "h of all slices of a token is quantised with one scale",
+        "h-misquantised", "vLLM's lora_expand_fp8"}},
+      {Fault::kHQuantisedWithoutGroups,
+       {"h-quantised-without-groups", "all lanes of h have one scale where groups have their own",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedToOtherFormat,
+       {"h-quantised-to-other-format", "h is quantised to e5m2 instead of e4m3, or to e4m3",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedWithoutPowers,
+       {"h-quantised-without-powers", "scales of h are not raised to powers of two",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedWithoutLeastAmax,
+       {"h-quantised-without-least-amax", "scales of h follow from an amax that is too small",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedWithPadding,
+       {"h-quantised-with-padding", "lanes at or above the rank have a part in the scale of h",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedWithoutScale,
+       {"h-quantised-without-scale", "codes of h are multiplied without their scales",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedInverted,
+       {"h-quantised-inverted", "codes of h are divided by their scales", "h-misquantised",
+        "design"}},
+  };
+}
+
+}  // namespace
+
 std::vector<FaultEntry> activation_faults() {
   std::vector<FaultEntry> entries;
   for (const char* const letter : {"x", "h"}) {
@@ -147,6 +268,8 @@ std::vector<FaultEntry> activation_faults() {
           fmt::format("subnormal numbers of an {} of eight bits are taken as 0", letter),
           fmt::format("{}-misread", letter), "design"}});
   }
+  const std::vector<FaultEntry> of_quantised = faults_of_quantised_h();
+  entries.insert(entries.end(), of_quantised.begin(), of_quantised.end());
   return entries;
 }
 

@@ -210,6 +210,18 @@ enum class Fault : std::uint8_t {
   kHScaleRoundedToBf16,
   kHEightBitsExchanged,
   kHEightBitsFlushSubnormals,
+  // An h that is quantised between the sums.
+  kHNotQuantised,
+  kHQuantisedTowardsZero,
+  kHQuantisedByFirstSlice,
+  kHQuantisedByAllSlices,
+  kHQuantisedWithoutGroups,
+  kHQuantisedToOtherFormat,
+  kHQuantisedWithoutPowers,
+  kHQuantisedWithoutLeastAmax,
+  kHQuantisedWithPadding,
+  kHQuantisedWithoutScale,
+  kHQuantisedInverted,
   // Errors that a loose declaration of narrow partial sums would hide.
   kLooseRow,
   kLooseDelta,

@@ -202,6 +202,8 @@ std::vector<float> h_of_row(const Launch& launch, const RowTask& task, std::int6
   read_numbers_as(problem, Role::kH, values, launch.fault);
   scale_activations(problem, launch.operands, {Role::kH, h_slice * problem.tokens + h_row},
                     launch.fault, values);
+  quantise_h(problem, launch.operands, {h_slice, h_row, rank_of(launch, task.adapter)},
+             launch.fault, values);
   const float least = least_lane_kept(values, launch.fault);
   if (launch.is(Fault::kZeroEndsRank)) {
     values.erase(std::find(values.begin(), values.end(), 0.0F), values.end());
@@ -363,7 +365,7 @@ class MutantKernel final : public Backend {
     numerics.expand_depth = problem.max_rank + 2;
     numerics.partials = kPartials;
     numerics.partial = declares_loosely(fault_) ? Dtype::kBf16 : Dtype::kFp32;
-    numerics.intermediate = problem.dtype[Role::kH];
+    numerics.intermediate = problem.kept_h();
     numerics.casts_h = fault_ == Fault::kCastDeclaredAlone;
     numerics.bias_added =
         fault_ == Fault::kBiasDeclaredApart ? BiasAdded::kAfter : BiasAdded::kWithDelta;

@@ -79,6 +79,13 @@ struct RowPlace {
 // The same of its first numbers, where the step is given scales of it.
 void scale_activations(const Problem& problem, const Operands& operands, RowPlace at, Fault fault,
                        std::span<float> values);
+// The lanes of h of one slice of a token, up to the rank, as the second sum takes them where the
+// step quantises h. h is that of the launch.
+struct LanesOfH {
+  std::int64_t slice = 0, token = 0, rank = 0;
+};
+void quantise_h(const Problem& problem, const Operands& operands, LanesOfH at, Fault fault,
+                std::span<float> values);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);

@@ -39,6 +39,14 @@ reference::Number number_of(Dtype dtype) {
   throw std::logic_error("dtype outside the enumeration");
 }
 
+reference::QuantiserRule oracle_rule(const QuantiserRule& rule) {
+  return {.to = number_of(rule.to),
+          .multiplies = rule.convert == Convert::kMultiply,
+          .power_of_two = rule.power_of_two,
+          .least_amax = rule.least_amax,
+          .least_scale = rule.least_scale};
+}
+
 reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors) {
   reference::Problem result;
   result.shrink = has_shrink(problem.op);
@@ -86,6 +94,9 @@ reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors
         reinterpret_cast<const float*>(scales.data.data()),
         problem.activations_scale == ActivationsScale::kTensor, problem.activations_group};
   }
+  if (problem.h_quantiser) {
+    result.quantiser_of_h = {oracle_rule(problem.h_quantiser->rule), problem.h_quantiser->group};
+  }
   result.h = tensors.h.data.data();
   result.y = tensors.y.data.data();
   return result;
@@ -105,9 +116,9 @@ reference::Arithmetic oracle_arithmetic(const Problem& problem, const Numerics& 
   result.bias_added = static_cast<reference::BiasAdded>(numerics.bias_added);
   // A backend may keep h better than the case asks, not worse. Where h is the result, its dtype is
   // the final rounding, which the comparison makes, unless it is a sum of stored terms.
-  const bool kept_better =
-      unit_roundoff(numerics.intermediate) < unit_roundoff(problem.dtype[Role::kH]);
-  const Dtype stored = kept_better ? numerics.intermediate : problem.dtype[Role::kH];
+  const Dtype asked = problem.kept_h();
+  const bool kept_better = unit_roundoff(numerics.intermediate) < unit_roundoff(asked);
+  const Dtype stored = kept_better ? numerics.intermediate : asked;
   result.intermediate =
       number_of(has_expand(problem.op) || numerics.terms_of_h > 1 ? stored : Dtype::kFp32);
   return result;

@@ -11,6 +11,7 @@ namespace lora_bench {
 
 [[nodiscard]] reference::Number number_of(Dtype dtype);
 
+[[nodiscard]] reference::QuantiserRule oracle_rule(const QuantiserRule& rule);
 // The case and the declaration as the oracle takes them. The views point into the arguments.
 [[nodiscard]] reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors);
 [[nodiscard]] reference::Arithmetic oracle_arithmetic(const Problem& problem,

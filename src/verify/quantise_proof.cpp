@@ -247,17 +247,13 @@ QuantiseArrays promised_codes(const QuantiseProblem& problem, const QuantiseArra
     shared_thread_pool().run(parts, [&](std::int64_t part) {
       const std::int64_t first = part * at_once;
       made[static_cast<std::size_t>(part)] = reference::quantise(
-          {.from = number_of(problem.from),
-           .to = number_of(problem.to),
+          {.rule = oracle_rule(problem),
+           .from = number_of(problem.from),
            .rows = std::min(at_once, problem.rows - first),
            .columns = problem.columns,
            .stride = problem.stride,
            .group = problem.scales.columns,
            .one_scale = !problem.scales.by_token,
-           .multiplies = problem.convert == Convert::kMultiply,
-           .power_of_two = problem.power_of_two,
-           .least_amax = problem.least_amax,
-           .least_scale = problem.least_scale,
            .x = inputs[0].data() + first * problem.stride * size_bytes(problem.from),
            .given = scales == nullptr ? nullptr : scales + first * of_row});
     });

@@ -76,11 +76,25 @@ bool takes_activations(const Case& spec) {
          (spec.op == Op::kLinear || spec.op == Op::kShrink || spec.op == Op::kExpand);
 }
 
-// An h of eight bits has its storage from nowhere else.
+// An h of eight bits that is given has its storage from nowhere else, and none is quantised but
+// beside an x that has scales for each token.
 void settle_intermediate(Case& spec) {
-  if (spec.op == Op::kExpand && spec.activations.dtype) {
+  const bool given = spec.op == Op::kExpand && spec.activations.dtype;
+  const bool by_token = spec.op == Op::kLinear && spec.activations.dtype &&
+                        spec.activations.scale != ActivationsScale::kTensor;
+  if (given || (is_eight_bits(spec.intermediate) && !by_token)) {
     spec.intermediate = Dtype::kFp32;
   }
+  if (!is_eight_bits(spec.intermediate) && spec.op != Op::kQuantise) {
+    spec.quantiser = {};
+  }
+}
+
+void draw_quantised_h(Dice& dice, Case& spec) {
+  spec.intermediate = dice.coin() ? Dtype::kE4m3 : Dtype::kE5m2;
+  spec.quantiser.convert = dice.coin() ? Convert::kDivide : Convert::kMultiply;
+  spec.quantiser.power_of_two = dice.coin();
+  spec.quantiser.least_amax = dice.one_in(4) ? 1000 : 0;
 }
 
 void draw_activations(Dice& dice, ActivationsSpec& activations) {
@@ -110,6 +124,9 @@ void draw_weights(Dice dice, Case& spec) {
   }
   if (takes_activations(spec) && dice.one_in(3)) {
     draw_activations(dice, spec.activations);
+    if (spec.op == Op::kLinear && dice.one_in(3)) {
+      draw_quantised_h(dice, spec);
+    }
     settle_intermediate(spec);
   }
 }

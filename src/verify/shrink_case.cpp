@@ -106,7 +106,7 @@ void settle(Case& spec, const Slack& slack) {
   }
   spec.plan.max_slots = std::min(spec.plan.max_slots, adapters.slots);
   settle_eight_bits(spec);
-  if (spec.intermediate != Dtype::kFp32) {
+  if (spec.intermediate != Dtype::kFp32 && !is_eight_bits(spec.intermediate)) {
     spec.intermediate = spec.dtype;
   }
   if (has_base(spec.op)) {
@@ -350,6 +350,7 @@ std::vector<Case> plainer_op(const Case& spec) {
       .with([](Case& next) { next.layer.x_column_stride = 1; })
       .with([](Case& next) { next.add_inputs = true; })
       .with([](Case& next) { next.intermediate = Dtype::kFp32; })
+      .with([](Case& next) { next.quantiser = {}; })
       .with([](Case& next) { next.dtype = Dtype::kBf16; });
   if (spec.op != Op::kEmbedding && spec.setup.kind != LayerKind::kVocabEmbedding) {
     smaller.with([](Case& next) { next.scale_at = ScaleAt::kShrink; });

@@ -122,7 +122,20 @@ std::vector<Case> eight_bits_cases() {
   given.op = Op::kExpand;
   given.scale_at = ScaleAt::kExpand;  // who scales in both halves is right here
   given.activations = {Dtype::kE5m2, ActivationsScale::kBlock, 3};
-  return {channels, blocks, tokens, groups, given};  // of y a delta of nearly nothing says less
+
+  Case hidden = blocks;
+  hidden.id = "eight-bits-quantised-h";
+  hidden.activations = {Dtype::kE4m3, ActivationsScale::kBlock, 3};
+  hidden.intermediate = Dtype::kE4m3;
+  hidden.adapters.rank.list = {4, hidden.adapters.max_rank};  // a group ends with padding
+
+  Case powers = hidden;
+  powers.id = "eight-bits-quantised-h-powers";
+  powers.activations = {Dtype::kE5m2, ActivationsScale::kToken, 0};
+  powers.quantiser.power_of_two = true;
+  powers.quantiser.least_amax = 1000;
+  // Of y a delta of nearly nothing says less.
+  return {channels, blocks, tokens, groups, given, hidden, powers};
 }
 
 // Cases whose plan is handed over in a published form.

@@ -58,6 +58,22 @@ ScaleForm scale_form_of(const Case& spec) {
   return {weights.scale, blocks ? weights.block.at(0) : 0, blocks ? weights.block.at(1) : 0};
 }
 
+QuantiserRule quantiser_rule_of(const Case& spec, Dtype to) {
+  constexpr double kBelowLargest = 512;
+  const QuantiserSpec& quantiser = spec.quantiser;
+  return {.to = to,
+          .convert = quantiser.convert,
+          .power_of_two = quantiser.power_of_two,
+          .least_amax = static_cast<float>(quantiser.least_amax),
+          .least_scale = static_cast<float>(
+              quantiser.least_scale.value_or(1 / (kBelowLargest * largest_finite(to))))};
+}
+
+std::string rule_text(const QuantiserRule& rule) {
+  return fmt::format("{}, least amax {:.6g}, least scale {:.6g}{}", name(rule.convert),
+                     rule.least_amax, rule.least_scale, rule.power_of_two ? ", powers of two" : "");
+}
+
 Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapters) {
   const LayerShape& layer = spec.layer;
   const std::int64_t columns =
@@ -65,6 +81,10 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   Problem problem;
   problem.op = has_base(spec.op) ? Op::kLinear : spec.op;
   problem.dtype = OperandDtypes(spec.dtype, spec.intermediate);
+  if (is_eight_bits(spec.intermediate)) {
+    problem.dtype[Role::kH] = Dtype::kFp32;
+    problem.h_quantiser = {quantiser_rule_of(spec, spec.intermediate), spec.activations.group};
+  }
   for (const Role role : {Role::kA, Role::kB, Role::kBias}) {
     problem.dtype[role] = spec.adapters.dtype.value_or(spec.dtype);
   }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,6 +98,28 @@ struct ScalesOfRows {
   [[nodiscard]] bool operator==(const ScalesOfRows&) const = default;
 };
 
+// How numbers become numbers of eight bits times a scale that is made of them, see QuantiserSpec.
+struct QuantiserRule {
+  Dtype to = Dtype::kE4m3;
+  Convert convert = Convert::kDivide;
+  bool power_of_two = false;
+  float least_amax = 0, least_scale = 0;
+
+  [[nodiscard]] bool operator==(const QuantiserRule&) const = default;
+};
+[[nodiscard]] QuantiserRule quantiser_rule_of(const Case& spec, Dtype to);
+// "divide, least amax 0, least scale 4.35965e-06".
+[[nodiscard]] std::string rule_text(const QuantiserRule& rule);
+
+// How op linear quantises h between its two sums: the lanes below the rank of a row of a slice,
+// each run of `group` of them with a scale of its own; 0: all of them with one.
+struct HiddenQuantiser {
+  QuantiserRule rule;
+  std::int64_t group = 0;
+
+  [[nodiscard]] bool operator==(const HiddenQuantiser&) const = default;
+};
+
 // Everything about one step that is not an address: what a backend needs to say whether it can do
 // it, how, and with how much workspace. Sizes are elements, never bytes.
 struct Problem {
@@ -129,6 +152,9 @@ struct Problem {
   // Of activations of eight bits; of scale block the input features, or lanes, of a block.
   ActivationsScale activations_scale = ActivationsScale::kNone;
   std::int64_t activations_group = 0;
+  // Where h is quantised between the sums. Its scratch has fp32 then, and the codes lie where the
+  // backend wants them.
+  std::optional<HiddenQuantiser> h_quantiser;
   Plan plan;
   std::int64_t max_active = 0;  // adapters in use that a launch is captured for; 0: this batch's
   // The index arrays that the plan is handed over in (docs/plan.md).
@@ -154,6 +180,10 @@ struct Problem {
   [[nodiscard]] bool has_scales(Role role) const {
     return (has_scaled_weights() && (role == Role::kA || role == Role::kB)) ||
            (has_scaled_activations() && role == activations());
+  }
+  // In which format the second sum of an op with both takes h.
+  [[nodiscard]] Dtype kept_h() const {
+    return h_quantiser ? h_quantiser->rule.to : dtype[Role::kH];
   }
   // What h is cast to by a backend that multiplies it in the dtype of B; eight bits are widened.
   [[nodiscard]] Dtype dtype_of_cast() const {

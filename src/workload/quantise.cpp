@@ -209,31 +209,20 @@ std::vector<float> given_scales(const QuantiseProblem& problem, std::uint64_t se
 
 QuantiseStep draw_quantise(const Case& spec, const Problem& problem) {
   QuantiseProblem made;
-  const Dtype to = spec.activations.dtype.value_or(Dtype::kE4m3);
+  static_cast<QuantiserRule&>(made) =
+      quantiser_rule_of(spec, spec.activations.dtype.value_or(Dtype::kE4m3));
   made.rows = problem.tokens;
   made.columns = problem.in_features;
   made.stride = problem.x_stride;
   made.from = spec.dtype;
-  made.to = to;
   made.scales = problem.scales_of_rows();
-  made.convert = spec.quantiser.convert;
   made.scales_given = spec.quantiser.scales == ScalesOfX::kGiven;
-  made.power_of_two = spec.quantiser.power_of_two;
-  constexpr double kBelowLargest = 512;
-  made.least_amax = static_cast<float>(spec.quantiser.least_amax);
-  made.least_scale = static_cast<float>(
-      spec.quantiser.least_scale.value_or(1 / (kBelowLargest * largest_finite(to))));
   return {made, spec.seed};
 }
 
 std::string quantiser_text(const QuantiseProblem& problem) {
-  const std::string how = fmt::format(
-      "{}, {}", problem.scales_given ? "scales given" : "scales made", name(problem.convert));
-  if (problem.scales_given) {
-    return how;
-  }
-  return fmt::format("{}, least amax {:.6g}, least scale {:.6g}{}", how, problem.least_amax,
-                     problem.least_scale, problem.power_of_two ? ", powers of two" : "");
+  return problem.scales_given ? fmt::format("scales given, {}", name(problem.convert))
+                              : fmt::format("scales made, {}", rule_text(problem));
 }
 
 ArrayShapes inputs_of(const QuantiseProblem& problem) {

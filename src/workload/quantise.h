@@ -12,15 +12,12 @@
 namespace lora_bench {
 
 // What op quantise makes of x: everything that is neither an address nor a number of x.
-struct QuantiseProblem {
+struct QuantiseProblem : QuantiserRule {
   std::int64_t rows = 0, columns = 0;
   std::int64_t stride = 0;  // of x; what it makes lies without gaps
-  Dtype from = Dtype::kBf16, to = Dtype::kE4m3;
+  Dtype from = Dtype::kBf16;
   ScalesOfRows scales;
-  Convert convert = Convert::kDivide;
   bool scales_given = false;
-  bool power_of_two = false;
-  float least_amax = 0, least_scale = 0;
 
   [[nodiscard]] std::int64_t scale_count() const { return scales.rows * scales.across; }
   [[nodiscard]] std::int64_t scale_at(std::int64_t row, std::int64_t column) const {

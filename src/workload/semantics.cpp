@@ -61,6 +61,12 @@ std::string scaled_activations(const Problem& problem, Role role) {
              : text;
 }
 
+std::string quantised_h(const Problem& problem) {
+  return problem.h_quantiser ? fmt::format("intermediate: {} ({})", name(problem.kept_h()),
+                                           rule_text(problem.h_quantiser->rule))
+                             : "";
+}
+
 // What is not as it is by default, of the operands that the op has.
 std::string other_layout(const Problem& problem) {
   const Layout& layout = problem.layout;
@@ -118,6 +124,7 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
        [](const Problem& problem) { return scaled_activations(problem, Role::kX); }},
       {Semantic::kScaledH, "an h of eight bits is not read there",
        [](const Problem& problem) { return scaled_activations(problem, Role::kH); }},
+      {Semantic::kQuantisedH, "h is not quantised there", quantised_h},
   }};
   return kDocs;
 }

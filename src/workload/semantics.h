@@ -26,6 +26,7 @@ enum class Semantic : std::uint8_t {
   kScaledWeights,
   kScaledActivations,
   kScaledH,
+  kQuantisedH,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -47,7 +48,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 12;
+inline constexpr std::size_t kSemantics = 13;
 // What takes these takes every step: a new one comes with a kernel of the backends that do.
 inline constexpr Semantics kAllSemantics = [] {
   Semantics all;

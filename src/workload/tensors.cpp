@@ -379,7 +379,9 @@ const HostTensor& Tensors::of(const Operand& operand) const { return tensor_in(*
 Tensors empty_tensors(const Problem& problem, Fill fill) {
   Tensors tensors;
   tensors.fill = fill;
-  tensors.scratch = is_uneven(fill) ? kNumberByte : tensors.scratch;
+  if (is_uneven(fill)) {
+    tensors.scratch = problem.h_quantiser ? kHugeByte : kNumberByte;
+  }
   for (std::vector<HostTensor>* of_slices :
        {&tensors.a, &tensors.b, &tensors.bias, &tensors.a_scale, &tensors.b_scale}) {
     of_slices->resize(problem.widths.size());

@@ -43,6 +43,8 @@ enum class Fill : std::uint8_t {
 
 // Bytes of which every dtype is a number: about 12 in fp32 and bf16, 2.6 in fp16.
 constexpr std::byte kNumberByte{0x41};
+// Of which fp32 is 6e19, beyond all that is drawn: a maximum swallows NaN, but not this.
+constexpr std::byte kHugeByte{0x60};
 
 struct HostTensor {
   Dtype dtype = Dtype::kFp32;

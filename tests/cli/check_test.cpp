@@ -88,6 +88,23 @@ TEST_CASE("check proves a case of every layout, padding and form of a plan") {
   }
 }
 
+TEST_CASE("check proves an h that is quantised again, and one that is declared to be kept") {
+  const TemporaryFolder folder, of_kept;
+  const std::vector<std::string> eight_bits{"--set", "weights.dtype=e4m3", "--set",
+                                            "activations.dtype=e4m3"};
+  std::vector<std::string> quantised = eight_bits;
+  quantised.insert(quantised.end(),
+                   {"--set", "intermediate=e4m3", "--set", "quantiser.power_of_two=true"});
+  const std::string exported = export_case(folder, quantised);
+  const std::string kept = export_case(of_kept, eight_bits);
+  CHECK(check(exported, exported).exit_code == 0);
+  const ProcessResult undone = check(exported, kept);
+  CHECK(undone.exit_code == 2);
+  CHECK(contains(undone.out, "h-misquantised"));
+  CHECK(check(exported, kept, {"--intermediate", "fp32"}).exit_code == 0);
+  CHECK(check(kept, exported).exit_code == 2);
+}
+
 TEST_CASE("one element that is doubled is not taken for rounded partial sums") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);

@@ -119,6 +119,36 @@ void copy_in_bulk(lora_bench::Case& spec) {
 
 }  // namespace
 
+TEST_CASE("naive quantises h between the sums as the case says, auto says that it does not") {
+  const auto naive = lora_bench::select_backend("naive");
+  Proved proved;
+  for (const Dtype to : {Dtype::kE4m3, Dtype::kE5m2}) {
+    for (const std::int64_t group : {0, 3, 64}) {
+      for (const bool other_rule : {false, true}) {
+        lora_bench::Case spec = eight_bits_case(9, 40, 80);
+        spec.activations.dtype = Dtype::kE4m3;
+        spec.activations.scale = group == 0 ? lora_bench::ActivationsScale::kToken
+                                            : lora_bench::ActivationsScale::kBlock;
+        spec.activations.group = group;
+        spec.intermediate = to;
+        spec.quantiser.power_of_two = other_rule;
+        spec.quantiser.convert =
+            other_rule ? lora_bench::Convert::kMultiply : lora_bench::Convert::kDivide;
+        spec.adapters.placing =
+            other_rule ? lora_bench::Placing::kPacked : lora_bench::Placing::kSeparate;
+        const Problem problem = lora_bench::make_problem(spec);
+        REQUIRE(problem.h_quantiser);
+        CHECK(naive.backend->numerics(problem).intermediate == to);
+        const lora_bench::Verdict verdict =
+            verify(problem, *naive.backend, eight_bits_memory(), {.relations = false});
+        CAPTURE(verdict.message);
+        lora_bench::test::check_proved(proved, problem, verdict);
+        CHECK_FALSE(why_not(problem).empty());
+      }
+    }
+  }
+}
+
 TEST_CASE("auto is right with weights of eight bits of every rank class, few rows and many") {
   Proved proved;
   int resident = 0;

@@ -153,6 +153,47 @@ TEST_CASE("plugin: a plan in a published form is given to one that names it, wit
   CHECK_FALSE(make_plugin_backend("chunked", descriptor)->supports(problem, cpu_facts()).yes);
 }
 
+TEST_CASE("plugin: how h is quantised is told to one that names it, and what it keeps is read") {
+  Problem problem = linear_problem();
+  const QuantiserRule rule{.to = Dtype::kE5m2,
+                           .convert = Convert::kMultiply,
+                           .power_of_two = true,
+                           .least_amax = 2,
+                           .least_scale = 0.5F};
+  problem.h_quantiser = {rule, 7};
+  lora_bench_descriptor descriptor = descriptor_with(reads);
+  descriptor.supports = supports_and_keeps;
+  CHECK(
+      make_plugin_backend("older", descriptor)->supports(problem, cpu_facts()).why_not ==
+      "intermediate: e5m2 (multiply, least amax 2, least scale 0.5, powers of two): `takes` of its "
+      "descriptor does not name LORA_BENCH_TAKES_QUANTISED_H, in Python \"quantised_h\"");
+  descriptor.takes = LORA_BENCH_TAKES_QUANTISED_H;
+  const auto takes = make_plugin_backend("takes", descriptor);
+  CHECK(takes->supports(problem, cpu_facts()).yes);
+  CHECK(shown.h_dtype == LORA_BENCH_FP32);
+  CHECK(shown.quantises_h == 1);
+  CHECK(shown.h_code_dtype == LORA_BENCH_E5M2);
+  CHECK(shown.h_group == 7);
+  CHECK(shown.h_multiply == 1);
+  CHECK(shown.h_power_of_two == 1);
+  CHECK(shown.h_least_amax == 2);
+  CHECK(shown.h_least_scale == 0.5F);
+  CHECK(takes->numerics(problem).intermediate == Dtype::kE5m2);
+  descriptor.numerics = [](const lora_bench_problem*, lora_bench_numerics* out) {
+    out->intermediate = LORA_BENCH_BF16;
+  };
+  CHECK(make_plugin_backend("keeps", descriptor)->numerics(problem).intermediate == Dtype::kBf16);
+  descriptor.numerics = [](const lora_bench_problem*, lora_bench_numerics* out) {
+    out->intermediate = LORA_BENCH_E4M3;
+  };
+  CHECK_THROWS_AS(static_cast<void>(make_plugin_backend("other", descriptor)->numerics(problem)),
+                  CaseError);
+  problem.h_quantiser.reset();
+  CHECK(takes->supports(problem, cpu_facts()).yes);
+  CHECK(shown.quantises_h == 0);
+  CHECK(shown.h_code_dtype == 0);
+}
+
 TEST_CASE("plugin: what it writes into what it is shown is told, and changes nothing") {
   const Problem problem = linear_problem();
   const Problem as_before = problem;

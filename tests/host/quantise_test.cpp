@@ -170,17 +170,17 @@ TEST_CASE("reference: numbers by hand are the codes that they should be") {
   // Ties go to the even code: 17/16 to 1, 19/16 to 1.25; half the least number to 0.
   CHECK(e4m3.codes == std::vector<std::uint8_t>{0x7E, 0xB8, 0x38, 0x3A, 0x00, 0x80, 0x00});
   const reference::Quantised e5m2 =
-      quantised({-57344, 1.125F, 1.375F}, {.to = reference::Number::kE5m2});
+      quantised({-57344, 1.125F, 1.375F}, {.rule = {.to = reference::Number::kE5m2}});
   CHECK(e5m2.scales.at(0) == 1);
   CHECK(e5m2.codes == std::vector<std::uint8_t>{0xFB, 0x3C, 0x3E});
   CHECK(quantised({3}, {}).scales.at(0) == 3.0F / 448);
-  CHECK(quantised({3}, {.power_of_two = true}).scales.at(0) == 0x1p-7F);
-  CHECK(quantised({3.5F}, {.power_of_two = true}).scales.at(0) == 0x1p-7F);
-  CHECK(quantised({0}, {.least_scale = 0.25}).scales.at(0) == 0.25F);
-  CHECK(quantised({0}, {.least_amax = 448}).scales.at(0) == 1.0F);
+  CHECK(quantised({3}, {.rule = {.power_of_two = true}}).scales.at(0) == 0x1p-7F);
+  CHECK(quantised({3.5F}, {.rule = {.power_of_two = true}}).scales.at(0) == 0x1p-7F);
+  CHECK(quantised({0}, {.rule = {.least_scale = 0.25}}).scales.at(0) == 0.25F);
+  CHECK(quantised({0}, {.rule = {.least_amax = 448}}).scales.at(0) == 1.0F);
   // What a given scale leaves too large is held.
   const float two = 2;
-  CHECK(quantised({2000, -2000, 2}, {.given = &two}).codes ==
+  CHECK(quantised({2000, -2000, 2}, {.rule = {}, .given = &two}).codes ==
         std::vector<std::uint8_t>{0x7E, 0xFE, 0x38});
 }
 

@@ -457,7 +457,7 @@ TEST_CASE("semantics: fuzz draws each of them, and one or none in most cases") {
                     "", "idle_rows", "shrink_adds", "adapters.bias_slices", "adapters.rank0_bias",
                     "adapters.dtype", "inputs", "plan.form", "adapters.placing",
                     "adapters.a_stride", "adapters.b_stride", "layer.h_stride",
-                    "layer.x_column_stride", "weights.dtype", "activations.dtype"});
+                    "layer.x_column_stride", "weights.dtype", "activations.dtype", "intermediate"});
   CHECK(plain > 100);
   CHECK(few > 240);
 }
