@@ -140,6 +140,19 @@ void decode_all(const void* in, std::span<float> out, Widen widen_one) {
   }
 }
 
+// Of numbers of eight bits, which are few enough to be looked up.
+template <const Format& kFormat>
+void decode_eight_bits(const void* in, std::span<float> out) {
+  static const std::array<float, 256> kNumbers = [] {
+    std::array<float, 256> numbers{};
+    for (std::uint32_t code = 0; code < numbers.size(); ++code) {
+      numbers.at(code) = widen<kFormat>(code);
+    }
+    return numbers;
+  }();
+  decode_all<std::uint8_t>(in, out, [](auto code) { return kNumbers[code]; });
+}
+
 }  // namespace
 
 std::uint16_t bf16_from_float(float value) { return narrow_bf16(value); }
@@ -214,9 +227,9 @@ void decode(Dtype dtype, const void* in, std::span<float> out) {
     case Dtype::kFp16:
       return decode_all<std::uint16_t>(in, out, [](auto code) { return widen<kFp16Format>(code); });
     case Dtype::kE4m3:
-      return decode_all<std::uint8_t>(in, out, [](auto code) { return widen<kE4m3Format>(code); });
+      return decode_eight_bits<kE4m3Format>(in, out);
     case Dtype::kE5m2:
-      return decode_all<std::uint8_t>(in, out, [](auto code) { return widen<kE5m2Format>(code); });
+      return decode_eight_bits<kE5m2Format>(in, out);
   }
   throw std::logic_error("dtype outside the enumeration");
 }

@@ -11,6 +11,24 @@
 
 namespace lora_bench {
 
+namespace {
+
+// Multiplies numbers of a row from column `first` on with the scales of the row, of which each is
+// of so many columns.
+void multiply_runs(const float* of_row, std::int64_t columns, std::int64_t first,
+                   std::span<float> numbers) {
+  for (std::size_t begin = 0; begin < numbers.size();) {
+    const std::int64_t run = (first + static_cast<std::int64_t>(begin)) / columns;
+    const auto end =
+        std::min(numbers.size(), static_cast<std::size_t>((run + 1) * columns - first));
+    for (const float scale = of_row[run]; begin < end; ++begin) {
+      numbers[begin] *= scale;
+    }
+  }
+}
+
+}  // namespace
+
 void read_weights(const Problem& problem, const Operands& operands, const RowOfWeights& row,
                   std::int64_t first, std::int64_t count, float* to) {
   if (count == 0) {
@@ -30,9 +48,7 @@ void read_weights(const Problem& problem, const Operands& operands, const RowOfW
   const ScaleBlocks blocks = problem.scales_of(row.weights, row.slice);
   const auto* scales =
       static_cast<const float*>((of_a ? operands.a_scale : operands.b_scale)[slice]);
-  for (std::int64_t column = 0; column < count; ++column) {
-    to[column] *= scales[blocks.at(row.slot, row.row, first + column)];
-  }
+  multiply_runs(scales + blocks.at(row.slot, row.row, 0), blocks.columns, first, values);
 }
 
 namespace {
@@ -41,10 +57,8 @@ namespace {
 void multiply_by_scales(const Problem& problem, const void* scales, std::int64_t row,
                         std::int64_t first, std::span<float> numbers) {
   const ScalesOfRows blocks = problem.scales_of_rows();
-  for (std::size_t index = 0; index < numbers.size(); ++index) {
-    numbers[index] *= static_cast<const float*>(
-        scales)[blocks.at(row, problem.tokens, first + static_cast<std::int64_t>(index))];
-  }
+  multiply_runs(static_cast<const float*>(scales) + blocks.at(row, problem.tokens, 0),
+                blocks.columns, first, numbers);
 }
 
 }  // namespace
@@ -52,12 +66,18 @@ void multiply_by_scales(const Problem& problem, const void* scales, std::int64_t
 void read_x(const Problem& problem, const Operands& operands, std::int64_t slice,
             std::int64_t token, std::int64_t first, std::int64_t count, float* to) {
   const Dtype dtype = problem.dtype[Role::kX];
-  for (std::int64_t index = 0; index < count; ++index) {
-    to[index] = load(dtype, operands.x, problem.x_at(slice, token, first + index));
+  const std::span<float> numbers(to, static_cast<std::size_t>(count));
+  const std::int64_t at = problem.x_at(slice, token, first);
+  const std::int64_t stride = problem.layout.x_column_stride;
+  if (stride == 1) {
+    decode(dtype, static_cast<const std::byte*>(operands.x) + at * size_bytes(dtype), numbers);
+  }
+  for (std::int64_t index = 0; index < count && stride != 1; ++index) {
+    to[index] = load(dtype, operands.x, at + index * stride);
   }
   if (problem.has_scaled_x()) {
     multiply_by_scales(problem, operands.x_scale, problem.row_of_activations(slice, token), first,
-                       {to, static_cast<std::size_t>(count)});
+                       numbers);
   }
 }
 
