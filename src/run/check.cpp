@@ -203,7 +203,7 @@ std::vector<std::byte> exact_array(StoredTensors& stored, const std::string& nam
 
 Verdict judge_quantise(const ExportedQuantise& exported, const QuantiseArrays& got) {
   const QuantiseArrays promised = promised_codes(exported.problem, exported.inputs);
-  const CodesCompared all = compare_codes(exported.problem, promised, got);
+  const EntriesCompared all = compare_codes(exported.problem, promised, got);
   Verdict verdict;
   verdict.rows_checked = 1;
   verdict.compared = all.compared;

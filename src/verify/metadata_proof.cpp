@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "ops/array_buffers.h"
 #include "reference/metadata.h"
+#include "verify/array_proof.h"
 
 namespace lora_bench {
 namespace {
@@ -53,15 +54,23 @@ Bytes poison_for(const MetadataProblem& problem, const std::vector<FilledArray>&
   return bytes;
 }
 
-// What is damaged or changed, with the hypothesis that says so.
-std::optional<std::pair<std::string, Hypothesis>> memory_fault(const ArrayBuffers& buffers) {
-  if (const std::string damage = buffers.damage(); !damage.empty()) {
-    return {{damage, written_outside()}};
+EntriesCompared compare_entries(const MetadataEvidence& evidence) {
+  const std::vector<MetadataArray> arrays = outputs_of(evidence.step.problem);
+  EntriesCompared all;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const std::vector<std::int64_t>& promised = evidence.promised[i].values;
+    for (std::size_t entry = 0; entry < promised.size(); ++entry) {
+      ++all.compared;
+      if (evidence.is_wrong(i, entry) && all.wrong++ == 0) {
+        all.first = fmt::format("{}[{}]: expected {}, {}", arrays[i].name, entry,
+                                index_text(arrays[i], promised[entry]),
+                                evidence.is_poison(i, entry)
+                                    ? "was not written"
+                                    : "got " + index_text(arrays[i], evidence.got_at(i, entry)));
+      }
+    }
   }
-  const std::string changed = buffers.changed_input();
-  return changed.empty()
-             ? std::nullopt
-             : std::optional(std::pair{fmt::format("input {} changed", changed), input_changed()});
+  return all;
 }
 
 class MetadataProof {
@@ -78,36 +87,27 @@ class MetadataProof {
     first_launch(false);
     first_launch(true);
     // Where nothing was to be written guards and inputs alone tell.
-    const bool writes = verdict_.compared > 0;
+    const bool writes = verdict_.compared_any();
     if (writes) {
-      pass(Level::kExact);
+      verdict_.pass(Level::kExact);
     }
-    pass(Level::kMemory);
+    verdict_.pass(Level::kMemory);
     if (relations) {
       replays();
     }
     if (relations && writes) {
-      pass(Level::kRelations);
+      verdict_.pass(Level::kRelations);
     }
-    conclude();
-    return std::move(verdict_);
+    return verdict_.conclude();
   }
 
  private:
-  [[nodiscard]] bool failed() const { return verdict_.failure.has_value(); }
-
-  void pass(Level level) {
-    if (!failed()) {
-      verdict_.passed.push_back(level);
-    }
-  }
-
   void load(ArrayBuffers& buffers, const EngineStep& engine) const {
     buffers.put_inputs(input_bytes(step_.problem, with_poisoned_holes(step_.problem, engine)));
   }
 
   void first_launch(bool shifted) {
-    if (failed()) {
+    if (verdict_.failed()) {
       return;
     }
     ArrayBuffers buffers(memory_, inputs_, outputs_, shifted);
@@ -117,12 +117,12 @@ class MetadataProof {
     memory_.synchronize();
     builder_.launch(step_.problem, buffers.operands(), Stream{});
     memory_.synchronize();
-    look(buffers, {Level::kExact, shifted ? "with shifted arrays" : ""}, step_, promised_, before);
+    look(buffers, Level::kExact, shifted ? "with shifted arrays" : "", step_, promised_, before);
   }
 
   // Recorded once; what it is replayed for lies over what the step before left, then over poison.
   void replays() {
-    if (failed()) {
+    if (verdict_.failed()) {
       return;
     }
     ArrayBuffers buffers(memory_, inputs_, outputs_);
@@ -131,13 +131,13 @@ class MetadataProof {
     const std::function<void()> run = memory_.record(
         [&](void* stream) { builder_.launch(step_.problem, buffers.operands(), Stream{stream}); });
     const int runs = memory_.space() == Space::kDevice ? kReplaysOnDevice : kReplaysOnHost;
-    for (int turn = 0; turn < runs && !failed(); ++turn) {
+    for (int turn = 0; turn < runs && !verdict_.failed(); ++turn) {
       replay(buffers, run, "replayed", step_.engine);
     }
     for (const OtherStep& other : other_steps(step_)) {
       replay(buffers, run, fmt::format("replayed {}", other.name), other.engine);
       replay(buffers, run, "replayed for the first step again", step_.engine);
-      if (!failed()) {
+      if (!verdict_.failed()) {
         buffers.put_outputs(
             poison_for(step_.problem, promised_metadata(step_.problem, other.engine)));
         replay(buffers, run, fmt::format("replayed {}", other.name), other.engine);
@@ -147,7 +147,7 @@ class MetadataProof {
 
   void replay(ArrayBuffers& buffers, const std::function<void()>& run, const std::string& what,
               const EngineStep& engine) {
-    if (failed()) {
+    if (verdict_.failed()) {
       return;
     }
     const MetadataStep step{step_.problem, engine};
@@ -156,62 +156,17 @@ class MetadataProof {
     load(buffers, engine);
     memory_.synchronize();
     run();
-    look(buffers, {Level::kRelations, what}, step, promised, before);
+    look(buffers, Level::kRelations, what, step, promised, before);
     earlier_.push_back(promised);
   }
 
-  struct Asked {
-    Level level;
-    std::string what;
-  };
-
-  void look(const ArrayBuffers& buffers, const Asked& asked, const MetadataStep& step,
-            const std::vector<FilledArray>& promised, const Bytes& before) {
+  void look(const ArrayBuffers& buffers, Level level, const std::string& what,
+            const MetadataStep& step, const std::vector<FilledArray>& promised,
+            const Bytes& before) {
     const Bytes got = buffers.outputs();
     const MetadataEvidence evidence{step, promised, before, got, earlier_};
-    const std::vector<MetadataArray> arrays = outputs_of(step.problem);
-    Failure failure{asked.level, {}, 0, 0, {}, {}, {}};
-    std::string first;
-    for (std::size_t i = 0; i < arrays.size(); ++i) {
-      for (std::size_t entry = 0; entry < promised[i].values.size(); ++entry) {
-        ++failure.compared;
-        if (evidence.is_wrong(i, entry)) {
-          first =
-              failure.wrong++ > 0
-                  ? first
-                  : fmt::format("{}[{}]: expected {}, {}", arrays[i].name, entry,
-                                index_text(arrays[i], promised[i].values[entry]),
-                                evidence.is_poison(i, entry)
-                                    ? "was not written"
-                                    : "got " + index_text(arrays[i], evidence.got_at(i, entry)));
-        }
-      }
-    }
-    verdict_.compared += failure.compared;
-    const auto memory = memory_fault(buffers);
-    if (failure.wrong == 0 && !memory) {
-      return;
-    }
-    failure.what = asked.what.empty() ? first : asked.what + (first.empty() ? "" : ": " + first);
-    Hypothesis hypothesis = failure.wrong > 0 ? diagnose_metadata(evidence) : Hypothesis{};
-    if (memory) {
-      failure.level = failure.wrong > 0 ? asked.level : Level::kMemory;
-      failure.what += (failure.what.empty() ? "" : "; ") + memory->first;
-      hypothesis = hypothesis.key.empty() ? memory->second : hypothesis;
-    }
-    failure.hypothesis = hypothesis.key;
-    failure.explanation = hypothesis.sentence;
-    verdict_.passed.clear();
-    verdict_.status = Status::kFailed;
-    verdict_.message = describe(failure);
-    verdict_.failure = std::move(failure);
-  }
-
-  void conclude() {
-    verdict_.rows_checked = 1;
-    if (!failed()) {
-      verdict_.status = Status::kPassed;
-    }
+    verdict_.note(buffers, level, what, compare_entries(evidence),
+                  [&] { return diagnose_metadata(evidence); });
   }
 
   const MetadataStep& step_;
@@ -220,7 +175,7 @@ class MetadataProof {
   ArrayShapes inputs_, outputs_;
   std::vector<FilledArray> promised_;
   std::vector<std::vector<FilledArray>> earlier_;
-  Verdict verdict_;
+  ArrayVerdict verdict_;
 };
 
 reference::Engine engine_for_reference(const MetadataProblem& problem, const EngineStep& engine) {

@@ -46,9 +46,9 @@ std::string entry_text(const QuantiseProblem& problem, std::size_t array, std::s
 
 }  // namespace
 
-CodesCompared compare_codes(const QuantiseProblem& problem, const QuantiseArrays& promised,
-                            const QuantiseArrays& got) {
-  CodesCompared all;
+EntriesCompared compare_codes(const QuantiseProblem& problem, const QuantiseArrays& promised,
+                              const QuantiseArrays& got) {
+  EntriesCompared all;
   for (std::size_t array = 0; array < promised.size(); ++array) {
     const std::size_t bytes = bytes_of_entry(problem, array);
     const std::size_t entries = promised[array].size() / bytes;
@@ -104,31 +104,23 @@ class QuantiseProof {
       const bool shifted = draw % 2 != 0;
       launch_once(draw, (draw / 2 % 2 == 0) != shifted ? XGaps::kNan : XGaps::kHuge, shifted);
     }
-    const bool writes = verdict_.compared > 0;
-    pass(Level::kExact, writes);
-    pass(Level::kMemory, true);
+    const bool writes = verdict_.compared_any();
+    if (writes) {
+      verdict_.pass(Level::kExact);
+    }
+    verdict_.pass(Level::kMemory);
     if (relations) {
       replays();
-      pass(Level::kRelations, writes);
     }
-    verdict_.rows_checked = 1;
-    if (!failed()) {
-      verdict_.status = Status::kPassed;
+    if (relations && writes) {
+      verdict_.pass(Level::kRelations);
     }
-    return std::move(verdict_);
+    return verdict_.conclude();
   }
 
  private:
-  [[nodiscard]] bool failed() const { return verdict_.failure.has_value(); }
-
-  void pass(Level level, bool held) {
-    if (!failed() && held) {
-      verdict_.passed.push_back(level);
-    }
-  }
-
   void launch_once(std::uint64_t draw, XGaps gaps, bool shifted) {
-    if (failed()) {
+    if (verdict_.failed()) {
       return;
     }
     const QuantiseArrays inputs = draw_quantise_inputs(problem_, step_.seed + draw, gaps);
@@ -144,12 +136,12 @@ class QuantiseProof {
     const char* const what = !gapped                ? ""
                              : gaps == XGaps::kHuge ? "with huge numbers in gaps"
                                                     : "with NaN in gaps";
-    look(buffers, {Level::kExact, what}, inputs, promised, before);
+    look(buffers, Level::kExact, what, inputs, promised, before);
   }
 
   // Recorded once; what it is replayed for lies over what the launch before left.
   void replays() {
-    if (failed()) {
+    if (verdict_.failed()) {
       return;
     }
     const QuantiseArrays first = draw_quantise_inputs(problem_, step_.seed, XGaps::kNan);
@@ -173,51 +165,23 @@ class QuantiseProof {
 
   void replay(ArrayBuffers& buffers, const std::function<void()>& run, const std::string& what,
               const QuantiseArrays& inputs, const QuantiseArrays& promised) {
-    if (failed()) {
+    if (verdict_.failed()) {
       return;
     }
     const QuantiseArrays before = buffers.outputs();
     buffers.put_inputs(inputs);
     memory_.synchronize();
     run();
-    look(buffers, {Level::kRelations, what}, inputs, promised, before);
+    look(buffers, Level::kRelations, what, inputs, promised, before);
   }
 
-  struct Asked {
-    Level level;
-    std::string what;
-  };
-
-  void look(const ArrayBuffers& buffers, const Asked& asked, const QuantiseArrays& inputs,
-            const QuantiseArrays& promised, const QuantiseArrays& before) {
+  void look(const ArrayBuffers& buffers, Level level, const std::string& what,
+            const QuantiseArrays& inputs, const QuantiseArrays& promised,
+            const QuantiseArrays& before) {
     const QuantiseArrays got = buffers.outputs();
-    const CodesCompared all = compare_codes(problem_, promised, got);
-    Failure failure{asked.level, asked.what, all.wrong, all.compared, {}, {}, {}};
-    verdict_.compared += all.compared;
-    const auto say = [&](const std::string& text) {
-      failure.what += (failure.what.empty() || text.empty() ? "" : ": ") + text;
-    };
-    say(all.first);
-    Hypothesis hypothesis =
-        failure.wrong > 0 ? diagnose_codes(problem_, inputs, before, earlier_, got) : Hypothesis{};
-    const std::string damage = buffers.damage();
-    const std::string changed = buffers.changed_input();
-    if (failure.wrong == 0 && (!damage.empty() || !changed.empty())) {
-      failure.level = Level::kMemory;
-      hypothesis = damage.empty() ? input_changed() : written_outside();
-    }
-    say(damage);
-    say(changed.empty() ? "" : fmt::format("input {} changed", changed));
+    verdict_.note(buffers, level, what, compare_codes(problem_, promised, got),
+                  [&] { return diagnose_codes(problem_, inputs, before, earlier_, got); });
     earlier_ = inputs;
-    if (failure.wrong == 0 && damage.empty() && changed.empty()) {
-      return;
-    }
-    failure.hypothesis = hypothesis.key;
-    failure.explanation = hypothesis.sentence;
-    verdict_.passed.clear();
-    verdict_.status = Status::kFailed;
-    verdict_.message = describe(failure);
-    verdict_.failure = std::move(failure);
   }
 
   const QuantiseStep& step_;
@@ -226,7 +190,7 @@ class QuantiseProof {
   Memory& memory_;
   ArrayShapes inputs_, outputs_;
   QuantiseArrays earlier_;  // inputs of the launch before
-  Verdict verdict_;
+  ArrayVerdict verdict_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/backend.h"
+#include "verify/array_proof.h"
 #include "verify/diagnose.h"
 #include "verify/mutants.h"
 #include "verify/verify.h"
@@ -27,14 +28,10 @@ namespace lora_bench {
 [[nodiscard]] Verdict verify_quantise(const QuantiseStep& step, const Quantiser& quantiser,
                                       Memory& memory, bool relations);
 
-// Every entry of all outputs bit for bit.
-struct CodesCompared {
-  std::int64_t compared = 0, wrong = 0;
-  std::string first;  // the first wrong entry, "" where all are right
-};
-[[nodiscard]] CodesCompared compare_codes(const QuantiseProblem& problem,
-                                          const QuantiseArrays& promised,
-                                          const QuantiseArrays& got);
+// Bit for bit.
+[[nodiscard]] EntriesCompared compare_codes(const QuantiseProblem& problem,
+                                            const QuantiseArrays& promised,
+                                            const QuantiseArrays& got);
 // What lies where a quantiser is to write: no byte of it is what is promised.
 [[nodiscard]] QuantiseArrays unlike(QuantiseArrays promised);
 // The first fault that explains every byte of what was left where `before` lay; `earlier` as in
