@@ -28,9 +28,7 @@ struct Said {
   std::string fallback = {};                   // instead of the value of a case that says nothing
   std::function<bool(const Case&)> when = {};  // see Field::is_said
   std::string instead_of_layer = {};           // see Field
-  bool of_products = false;                    // see Field
-  bool of_x = false;                           // see Field
-  bool of_adapters = false;                    // see Field
+  About about = About::kAnyOp;                 // see Field
   bool alone_in_ids = false;                   // see Field
 };
 
@@ -52,9 +50,7 @@ Field field_of(std::string path, std::string type, Place place, const std::strin
                                 return text(place(spec)) != unsaid;
                               };
   field.instead_of_layer = std::move(said.instead_of_layer);
-  field.of_products = said.of_products;
-  field.of_x = said.of_x;
-  field.of_adapters = said.of_adapters;
+  field.about = said.about;
   field.alone_in_ids = said.alone_in_ids;
   return field;
 }

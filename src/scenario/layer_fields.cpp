@@ -112,7 +112,7 @@ std::vector<Field> fields_of_layer() {
   }
   for (Field& row : rows) {
     row.of_op_alone = Op::kLayer;
-    row.of_products = true;
+    row.about = About::kProducts;
   }
   return rows;
 }

@@ -9,14 +9,16 @@ namespace lora_bench {
 
 std::vector<Field> of_products(std::vector<Field> rows) {
   for (Field& row : rows) {
-    row.of_products = row.doc.path != "op";
+    if (row.doc.path != "op" && row.about == About::kAnyOp) {
+      row.about = About::kProducts;
+    }
   }
   return rows;
 }
 
 std::vector<Field> of_adapters(std::vector<Field> rows) {
   for (Field& row : rows) {
-    row.of_adapters = true;
+    row.about = row.about == About::kAnyOp ? About::kAdapters : row.about;
   }
   return rows;
 }
@@ -27,7 +29,7 @@ std::vector<Field> fields_of_op() {
   return of_products({
       choice("op", at(&Case::op), "what is computed", {.when = always, .alone_in_ids = true}),
       choice("dtype", at(&Case::dtype), "storage of x, A, B, bias and y",
-             {.when = always, .of_x = true, .alone_in_ids = true}, dtypes),
+             {.when = always, .about = About::kX, .alone_in_ids = true}, dtypes),
       choice("intermediate", at(&Case::intermediate),
              "storage of h; in eight bits op linear quantises it between its two sums, each slice "
              "of a token or each `activations.group` of its lanes, as `quantiser` says",
@@ -76,16 +78,16 @@ std::vector<Field> fields_of_eight_bits() {
       eight_bits(
           "weights.dtype", weights(&WeightsSpec::dtype),
           "storage of A and B in eight bits, each number times a scale; bias stays as `dtype`",
-          {.fallback = "none: as `adapters.dtype`, without scales", .of_products = true}),
+          {.fallback = "none: as `adapters.dtype`, without scales", .about = About::kProducts}),
       choice("weights.scale", weights(&WeightsSpec::scale),
              "which numbers of an adapter's A, and of its B, have a scale together: all of a "
              "slice, a lane of A and an output of B, or a block",
-             {.fallback = "channel", .of_products = true}, {"tensor", "channel", "block"}),
+             {.fallback = "channel", .about = About::kProducts}, {"tensor", "channel", "block"}),
       field_of(
           "weights.block", "list", weights(&WeightsSpec::block),
           fmt::format("two integers from 1 to {}", kMaxFeatures),
           "of scale block: lanes and input features of a block of A, outputs and lanes of one of B",
-          {.fallback = "[128, 128]", .of_products = true},
+          {.fallback = "[128, 128]", .about = About::kProducts},
           [](const Reader& reader, std::vector<std::int64_t>& target, FieldContext&) {
             reader.integers(target, 1, kMaxFeatures);
           },
@@ -96,22 +98,17 @@ std::vector<Field> fields_of_eight_bits() {
                  "what x becomes",
                  {.fallback = "none: as `dtype`, without scales; of op quantise e4m3",
                   .instead_of_layer = kOpsOfActivations,
-                  .of_products = true,
-                  .of_x = true}),
+                  .about = About::kX}),
       choice("activations.scale", activations(&ActivationsSpec::scale),
              "which numbers of x have a scale together: all of it (of each slice's where `inputs` "
              "is per_slice), a token's, or a run of a token's; of h likewise, in each slice",
-             {.fallback = "token",
-              .instead_of_layer = kOpsOfActivations,
-              .of_products = true,
-              .of_x = true},
+             {.fallback = "token", .instead_of_layer = kOpsOfActivations, .about = About::kX},
              {"tensor", "token", "block"}),
       integer("activations.group", activations(&ActivationsSpec::group), 1, kMaxFeatures,
               "of scale block: input features of a block of x, lanes of one of h",
               {.fallback = "columns of `weights.block`, or 128",
                .instead_of_layer = kOpsOfActivations,
-               .of_products = true,
-               .of_x = true}),
+               .about = About::kX}),
   };
 }
 

@@ -50,22 +50,22 @@ std::vector<Field> fields_of_plan() {
               {.also = ", at most adapters.slots",
                .fallback = "0: the batch's own",
                .instead_of_layer = "op linear",
-               .of_products = true}),
+               .about = About::kProducts}),
       choice("plan.made_on", member(&PlanSpec::made_on),
              "who groups the rows: the host before any launch, or a kernel at the start of each",
-             {.instead_of_layer = "op linear", .of_products = true}),
+             {.instead_of_layer = "op linear", .about = About::kProducts}),
       choice("plan.form", member(&PlanSpec::form),
              "in which index arrays an op is handed its plan, see plan.md; backends that take "
              "sorted alone are SKIPPED",
-             {.instead_of_layer = "op linear", .of_products = true}),
+             {.instead_of_layer = "op linear", .about = About::kProducts}),
       choice("plan.grid", member(&PlanSpec::grid),
              "of the published forms, groups that a launch is made for: all that a batch over "
              "these slots may have, or those of this one",
-             {.instead_of_layer = "op linear", .of_products = true}),
+             {.instead_of_layer = "op linear", .about = About::kProducts}),
       field_of(
           "plan.largest_chunk", "integer", member(&PlanSpec::largest_chunk), "16, 32, 64, 128",
           "most rows of a segment of form chunked; fewer than 256 tokens have 32, fewer than 64 16",
-          {.instead_of_layer = "op linear", .of_adapters = true},
+          {.instead_of_layer = "op linear", .about = About::kAdapters},
           [](const Reader& reader, std::int64_t& target, FieldContext&) {
             std::string word;
             reader.choice(word, {"16", "32", "64", "128"});
@@ -74,7 +74,7 @@ std::vector<Field> fields_of_plan() {
           kPlainText),
       boolean("plan.idle_segments", member(&PlanSpec::idle_segments),
               "of form chunked, rows without an adapter have segments of one more slot, of rank 0",
-              {.instead_of_layer = "op linear", .of_adapters = true}),
+              {.instead_of_layer = "op linear", .about = About::kAdapters}),
   };
 }
 

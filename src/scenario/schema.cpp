@@ -64,18 +64,18 @@ std::vector<Field> fields_of_shape() {
   return of_products({
       word("model", member(&LayerShape::model), "a model of models.yaml",
            "whose layer shapes are used",
-           {.fallback = "none", .when = of_model, .of_x = true, .alone_in_ids = true}),
+           {.fallback = "none", .when = of_model, .about = About::kX, .alone_in_ids = true}),
       {.doc = {"layers", "word or list", "layers of the model, or all", "all",
                "layers of `model`; each is one point"},
        .read = [](const Reader& reader, Case& target,
                   FieldContext&) { reader.word(target.layer.name); },
        .text = [](const Case& spec) { return spec.layer.name; },
        .is_said = of_model,
-       .of_x = true,
+       .about = About::kX,
        .alone_in_ids = true},
       integer("layer.in", member(&LayerShape::in_features), 1, kMaxFeatures,
               "input features K of a layer of your own",
-              {.fallback = "required without model", .when = of_own_shape, .of_x = true}),
+              {.fallback = "required without model", .when = of_own_shape, .about = About::kX}),
       field_of(
           "layer.out", "integer or list", member(&LayerShape::widths),
           fmt::format("1 to {} integers from 0 to {}", kMaxSlices, kMaxFeatures),
@@ -93,7 +93,7 @@ std::vector<Field> fields_of_shape() {
                .fallback = "0: the input features",
                .when = [](const Case& c) { return c.layer.x_stride != extent_of_x(c.layer); },
                .instead_of_layer = kOwnRows,
-               .of_x = true}),
+               .about = About::kX}),
       integer("layer.x_column_stride", member(&LayerShape::x_column_stride), 1, kMaxColumnStride,
               "elements from a column of x to the next; above 1 proved, not timed",
               {.instead_of_layer = kOwnOperands}),
@@ -150,11 +150,11 @@ std::vector<Field> fields_of_adapters() {
               {.also = ", at least the largest rank",
                .fallback = "0: the largest rank",
                .when = always,
-               .of_products = true}),
+               .about = About::kProducts}),
       choice("adapters.padding", adapters(&AdapterSpec::padding),
              "lanes above an adapter's rank: NaN that nobody may read, or zeros that are computed "
              "with, as where an engine has one rank for all",
-             {.instead_of_layer = "op linear", .of_products = true}),
+             {.instead_of_layer = "op linear", .about = About::kProducts}),
       field_of(
           "adapters.scale", "number or list", adapters(&AdapterSpec::scale),
           "numbers from -65536 to 65536",
@@ -166,7 +166,7 @@ std::vector<Field> fields_of_adapters() {
       field_of(
           "adapters.dtype", "word", adapters(&AdapterSpec::dtype), "bf16, fp16, fp32",
           "storage of A, B and bias, where that is another than of x and y",
-          {.fallback = "as `dtype`", .instead_of_layer = "op linear", .of_products = true},
+          {.fallback = "as `dtype`", .instead_of_layer = "op linear", .about = About::kProducts},
           [](const Reader& reader, std::optional<Dtype>& target, FieldContext&) {
             Dtype chosen = Dtype::kBf16;
             reader.choice(chosen, {"bf16", "fp16", "fp32"});
@@ -176,18 +176,18 @@ std::vector<Field> fields_of_adapters() {
             return std::string(dtype ? name(*dtype) : "none");
           }),
       boolean("adapters.bias", adapters(&AdapterSpec::bias), "a bias per adapter and slice",
-              {.of_products = true}),
+              {.about = About::kProducts}),
       field_of(
           "adapters.bias_slices", "list", adapters(&AdapterSpec::bias_slices),
           "slices by number, from 0, ascending", "slices that have a bias, where not all have",
-          {.fallback = "[]: all", .instead_of_layer = "op linear", .of_products = true},
+          {.fallback = "[]: all", .instead_of_layer = "op linear", .about = About::kProducts},
           [](const Reader& reader, std::vector<std::int64_t>& target, FieldContext&) {
             reader.integers(target, 0, kMaxSlices - 1);
           },
           kListText),
       boolean("adapters.rank0_bias", adapters(&AdapterSpec::rank0_bias),
               "adapters of rank 0 have a bias all the same, so that they act on their rows",
-              {.instead_of_layer = "op linear", .of_products = true}),
+              {.instead_of_layer = "op linear", .about = About::kProducts}),
   });
 }
 
@@ -341,10 +341,18 @@ std::vector<Field> fields_of_settings() {
 }  // namespace
 
 std::string_view why_no_field(const Field& field, Op op) {
-  if (!has_products(op) && field.of_products && !(op == Op::kQuantise && field.of_x)) {
-    return "multiplies nothing";
+  const bool has_x = has_products(op) || op == Op::kQuantise;
+  switch (field.about) {
+    case About::kAnyOp:
+      return "";
+    case About::kAdapters:
+      return has_adapters(op) ? "" : "has no adapters";
+    case About::kX:
+      return has_x ? "" : "multiplies nothing";
+    case About::kProducts:
+      return has_products(op) ? "" : "multiplies nothing";
   }
-  return !has_adapters(op) && field.of_adapters ? "has no adapters" : "";
+  return "";
 }
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }

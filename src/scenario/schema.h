@@ -36,6 +36,9 @@ struct FieldContext {
   bool timed = true;
 };
 
+// What a field says something of: adapters, an x, or products of it with adapters.
+enum class About : std::uint8_t { kAnyOp, kAdapters, kX, kProducts };
+
 // One key of a scenario: what docs say of it, how it gets into a case, and how it is written from
 // one. Fields without `read` shape the file (include, sweep, cases); expand.cpp and settings.cpp
 // know them.
@@ -48,9 +51,7 @@ struct Field {
   std::function<bool(const Case& spec)> is_said = {};
   std::optional<Op> of_op_alone = {};  // no other op takes it ...
   bool of_quantised_h = false;         // ... but one that quantises h
-  bool of_products = false;            // ops that multiply nothing do not take it ...
-  bool of_x = false;                   // ... but op quantise, which reads x
-  bool of_adapters = false;            // ops to which adapters are nothing do not take it
+  About about = About::kAnyOp;         // ops that have no such thing do not take it
   std::string instead_of_layer = {};   // what would do where op is layer; "": a layer takes it
   bool alone_in_ids = false;           // the id of a case has its value without its name
 };
