@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "core/bytes.h"
 #include "ops/array_buffers.h"
 #include "ops/thread_pool.h"
 #include "reference/quantise.h"
@@ -53,7 +54,7 @@ EntriesCompared compare_codes(const QuantiseProblem& problem, const QuantiseArra
     const std::size_t bytes = bytes_of_entry(problem, array);
     const std::size_t entries = promised[array].size() / bytes;
     all.compared += static_cast<std::int64_t>(entries);
-    if (promised[array] == got[array]) {
+    if (same_bytes(promised[array], got[array])) {
       continue;
     }
     for (std::size_t entry = 0; entry < entries; ++entry) {

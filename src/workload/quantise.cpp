@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/random.h"
 #include "workload/fill_sizes.h"
 
@@ -241,6 +242,22 @@ ArrayShapes outputs_of(const QuantiseProblem& problem) {
   return arrays;
 }
 
+namespace {
+
+// Calls work(row) for each row, on all cores where there are many numbers.
+template <typename Work>
+void over_rows(const QuantiseProblem& problem, Work work) {
+  constexpr std::int64_t kNumbersAtOnce = 1 << 15;
+  const std::int64_t at_once = kNumbersAtOnce / std::max<std::int64_t>(problem.stride, 1) + 1;
+  for_blocks(problem.rows, at_once, 0, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      work(row);
+    }
+  });
+}
+
+}  // namespace
+
 QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem, std::uint64_t seed,
                                     XGaps gaps) {
   const RandomStream groups(seed, stream_of(Draw::kXScale));
@@ -252,16 +269,18 @@ QuantiseArrays draw_quantise_inputs(const QuantiseProblem& problem, std::uint64_
   const std::vector<std::int64_t> largest = places_of_largest(problem, groups);
   const float huge = problem.from == Dtype::kFp16 ? 60000.0F : 0x1p100F;
   const float in_gaps = gaps == XGaps::kNan ? std::numeric_limits<float>::quiet_NaN() : huge;
-  std::vector<float> x(static_cast<std::size_t>(problem.rows * problem.stride), in_gaps);
-  for (std::int64_t row = 0; row < problem.rows; ++row) {
+  const std::int64_t row_bytes = problem.stride * size_bytes(problem.from);
+  QuantiseArrays inputs{std::vector<std::byte>(static_cast<std::size_t>(problem.rows * row_bytes))};
+  over_rows(problem, [&](std::int64_t row) {
+    std::vector<float> x(static_cast<std::size_t>(problem.stride), in_gaps);
     for (std::int64_t column = 0; column < problem.columns; ++column) {
       const std::int64_t place = row * problem.columns + column;
       const auto group = static_cast<std::size_t>(problem.scale_at(row, column));
-      x[static_cast<std::size_t>(row * problem.stride + column)] = number_of(
+      x[static_cast<std::size_t>(column)] = number_of(
           laws[group], numbers.bits(static_cast<std::uint64_t>(place)), place == largest[group]);
     }
-  }
-  QuantiseArrays inputs{bytes_of(problem.from, x)};
+    encode(problem.from, x, inputs[0].data() + row * row_bytes);
+  });
   if (problem.scales_given) {
     inputs.push_back(bytes_of(Dtype::kFp32, given_scales(problem, seed, laws, groups)));
   }
@@ -272,12 +291,12 @@ namespace {
 
 template <typename Change>
 QuantiseArrays changed(const QuantiseProblem& problem, QuantiseArrays inputs, Change change) {
-  for (std::int64_t row = 0; row < problem.rows; ++row) {
+  over_rows(problem, [&](std::int64_t row) {
     for (std::int64_t column = 0; column < problem.columns; ++column) {
       const std::int64_t at = row * problem.stride + column;
       store(problem.from, inputs[0].data(), at, change(load(problem.from, inputs[0].data(), at)));
     }
-  }
+  });
   return inputs;
 }
 
