@@ -170,6 +170,20 @@ Dtype declared_dtype(const char* field, std::int32_t number) {
                   static_cast<int>(LORA_BENCH_BF16), static_cast<int>(LORA_BENCH_FP16)));
 }
 
+// Of a step that quantises h. Eight bits with a scale hold what fp16 cannot.
+Dtype declared_h_of_quantised(const Problem& problem, std::int32_t number) {
+  for (const Dtype dtype : {problem.kept_h(), Dtype::kFp32, Dtype::kBf16}) {
+    if (number_of(dtype) == number) {
+      return dtype;
+    }
+  }
+  throw CaseError(fmt::format(
+      "numerics declares intermediate = {} of an h that is quantised to {}; allowed: that ({}), or "
+      "where it is kept instead LORA_BENCH_FP32 ({}), LORA_BENCH_BF16 ({})",
+      number, name(problem.kept_h()), number_of(problem.kept_h()),
+      static_cast<int>(LORA_BENCH_FP32), static_cast<int>(LORA_BENCH_BF16)));
+}
+
 // What a plugin is shown is a copy: its interface has pointers to const, which a cast makes
 // writable, and a proof that reads what the plugin has changed proves nothing.
 class HandedProblem {
@@ -252,9 +266,9 @@ class PluginBackend final : public Backend {
     numerics.expand_depth = given.expand_depth;
     numerics.partial = declared_dtype("partial", given.partial);
     numerics.partials = given.partials;
-    const bool quantises = problem.h_quantiser && given.intermediate == number_of(problem.kept_h());
-    numerics.intermediate =
-        quantises ? problem.kept_h() : declared_dtype("intermediate", given.intermediate);
+    numerics.intermediate = problem.h_quantiser
+                                ? declared_h_of_quantised(problem, given.intermediate)
+                                : declared_dtype("intermediate", given.intermediate);
     numerics.casts_h = given.casts_h != 0;
     if (given.bias_added < LORA_BENCH_BIAS_WITH_DELTA || given.bias_added > LORA_BENCH_BIAS_AFTER) {
       throw CaseError(

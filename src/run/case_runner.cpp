@@ -70,6 +70,11 @@ void OpAttempt::ask() {
   if (support.yes) {
     declared_ = backend_->numerics(problem_);
     outcome.numerics = declared_.summation;
+    if (problem_.h_quantiser && declared_.intermediate != problem_.kept_h()) {
+      outcome.numerics +=
+          fmt::format("{}h kept in {}, not quantised", outcome.numerics.empty() ? "" : "; ",
+                      name(declared_.intermediate));
+    }
   }
 }
 

@@ -301,9 +301,12 @@ Prediction RowModel::predict() const {
     prediction.owned.assign(changed_h_.size(), 1);
     return prediction;
   }
+  // Within the bound of sums that are exact any code could be right.
+  const bool exact_h = is_exact(evidence_.tensors.fill) && evidence_.problem.h_quantiser;
   const reference::Rows rows =
       reference::evaluate(problem, oracle_arithmetic(evidence_.problem, evidence_.numerics),
-                          std::vector<std::int64_t>{0});
+                          std::vector<std::int64_t>{0},
+                          exact_h ? reference::Rounding::kModelled : reference::Rounding::kBounded);
   for (std::size_t column = 0; column < rows.expected.size(); ++column) {
     prediction.least.push_back(rows.expected[column] - rows.bound[column]);
     prediction.most.push_back(rows.expected[column] + rows.bound[column]);

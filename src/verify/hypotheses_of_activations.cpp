@@ -126,6 +126,8 @@ struct Misquantised {
   reference::HiddenQuantiser quantiser;
   bool not_at_all = false, towards_zero = false, of_first_slice = false, of_all_slices = false;
   bool with_padding = false, scale_forgotten = false, scale_inverted = false;
+  bool flushes_subnormals = false, ties_away = false;
+  int bits_of_scale = 24;
 };
 
 struct QuantisedOtherwise {
@@ -153,6 +155,15 @@ constexpr QuantisedOtherwise kQuantisedOtherwise[] = {
      [](Misquantised& m) { m.quantiser.rule.least_amax = 0; }},
     {"the scales of h leave out quantiser.least_scale",
      [](Misquantised& m) { m.quantiser.rule.least_scale = 0; }},
+    {"h is multiplied with the inverse of its scale where it is to be divided, or divided",
+     [](Misquantised& m) { m.quantiser.rule.multiplies = !m.quantiser.rule.multiplies; }},
+    {"the scales of h are rounded to the 8 bits of bf16",
+     [](Misquantised& m) { m.bits_of_scale = kBitsOfBf16; }},
+    {"the scales of h are rounded to the 11 bits of fp16",
+     [](Misquantised& m) { m.bits_of_scale = kBitsOfFp16; }},
+    {"subnormal codes of h are taken as 0", [](Misquantised& m) { m.flushes_subnormals = true; }},
+    {"h is rounded away from zero at ties where it is quantised",
+     [](Misquantised& m) { m.ties_away = true; }},
     {"the codes of h are multiplied without their scales",
      [](Misquantised& m) { m.scale_forgotten = true; }},
     {"the codes of h are divided by their scales",
@@ -166,6 +177,29 @@ double towards_zero(reference::Number number, double x, double code) {
   return std::fabs(code) <= std::fabs(x)
              ? code
              : std::copysign(std::fabs(code) - reference::spacing(number, x), x);
+}
+
+// At a tie the code that is further from zero.
+double ties_away(reference::Number number, double x, double code) {
+  const double step = reference::spacing(number, x);
+  return std::fabs(x) - std::fabs(code) == step / 2 ? std::copysign(std::fabs(code) + step, x)
+                                                    : code;
+}
+
+double least_normal(reference::Number number) {
+  return number == reference::Number::kE4m3 ? 0x1p-6 : 0x1p-14;
+}
+
+double code_otherwise(const Misquantised& how, double x, double scale) {
+  const reference::QuantiserRule& rule = how.quantiser.rule;
+  const double code = reference::code_for(rule, x, scale);
+  if (how.towards_zero) {
+    return towards_zero(rule.to, x / scale, code);
+  }
+  if (how.ties_away) {
+    return ties_away(rule.to, reference::round_to(reference::Number::kFp32, x / scale), code);
+  }
+  return how.flushes_subnormals && std::fabs(code) < least_normal(rule.to) ? 0 : code;
 }
 
 // The h of one row that is not quantised, [slices, max_rank], and its rank.
@@ -195,9 +229,9 @@ void quantise_otherwise(const Evidence& evidence, const Misquantised& how, std::
         amax = std::max(amax, amax_of(other, first));
       }
       double& value = h[at(slice * problem.max_rank + lane)];
-      const double scale = reference::scale_for(rule, amax);
-      double code = reference::code_for(rule, value, scale);
-      code = how.towards_zero ? towards_zero(rule.to, value / scale, code) : code;
+      const double scale =
+          rounded_to_bits(static_cast<float>(reference::scale_for(rule, amax)), how.bits_of_scale);
+      const double code = code_otherwise(how, value, scale);
       value = how.scale_forgotten ? code : how.scale_inverted ? code / scale : code * scale;
     }
   }

@@ -159,6 +159,32 @@ float amax_taken(const Problem& problem, const Operands& operands, const LanesOf
   return amax;
 }
 
+float scale_taken(float scale, Fault fault) {
+  switch (fault) {
+    case Fault::kHQuantisedByBf16Scale:
+      return rounded_to_bits(scale, kBitsOfBf16);
+    case Fault::kHQuantisedByFp16Scale:
+      return rounded_to_bits(scale, kBitsOfFp16);
+    default:
+      return scale;
+  }
+}
+
+float code_taken(Dtype to, float value, Fault fault) {
+  if (fault == Fault::kHQuantisedTowardsZero) {
+    return cut_to(to, value);
+  }
+  const float code = rounded_to(to, value);
+  if (fault == Fault::kHQuantisedTiesAway) {
+    // The code of what is a little further from zero.
+    return rounded_to(to, std::nextafter(value, 2 * value));
+  }
+  const float least_normal = to == Dtype::kE4m3 ? 0x1p-6F : 0x1p-14F;
+  const bool flushed =
+      fault == Fault::kHQuantisedWithoutSubnormals && std::fabs(code) < least_normal;
+  return flushed ? 0 : code;
+}
+
 HiddenQuantiser quantiser_taken(const Problem& problem, Fault fault) {
   HiddenQuantiser taken = *problem.h_quantiser;
   switch (fault) {
@@ -194,11 +220,11 @@ void quantise_h(const Problem& problem, const Operands& operands, LanesOfH at, F
     const auto count = std::min(group, std::ssize(values) - first);
     const auto run =
         values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-    const float scale =
-        scale_for(quantiser.rule, amax_taken(problem, operands, at, fault, first, group));
+    const float scale = scale_taken(
+        scale_for(quantiser.rule, amax_taken(problem, operands, at, fault, first, group)), fault);
     convert_by(quantiser.rule, scale, run);
     for (float& value : run) {
-      value = fault == Fault::kHQuantisedTowardsZero ? cut_to(to, value) : rounded_to(to, value);
+      value = code_taken(to, value, fault);
       value = fault == Fault::kHQuantisedWithoutScale ? value
               : fault == Fault::kHQuantisedInverted   ? value / scale
                                                       : value * scale;
@@ -241,6 +267,18 @@ std::vector<FaultEntry> faults_of_quantised_h() {
         "h-misquantised", "design"}},
       {Fault::kHQuantisedInverted,
        {"h-quantised-inverted", "codes of h are divided by their scales", "h-misquantised",
+        "design"}},
+      {Fault::kHQuantisedByBf16Scale,
+       {"h-quantised-by-bf16-scale", "scales of h are rounded to the 8 bits of bf16",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedByFp16Scale,
+       {"h-quantised-by-fp16-scale", "scales of h are rounded to the 11 bits of fp16",
+        "h-misquantised", "design"}},
+      {Fault::kHQuantisedWithoutSubnormals,
+       {"h-quantised-without-subnormals", "subnormal codes of h are taken as 0", "h-misquantised",
+        "design"}},
+      {Fault::kHQuantisedTiesAway,
+       {"h-quantised-ties-away", "h is rounded away from zero at ties", "h-misquantised",
         "design"}},
   };
 }

@@ -222,6 +222,10 @@ enum class Fault : std::uint8_t {
   kHQuantisedWithPadding,
   kHQuantisedWithoutScale,
   kHQuantisedInverted,
+  kHQuantisedByBf16Scale,
+  kHQuantisedByFp16Scale,
+  kHQuantisedWithoutSubnormals,
+  kHQuantisedTiesAway,
   // Errors that a loose declaration of narrow partial sums would hide.
   kLooseRow,
   kLooseDelta,

@@ -188,6 +188,15 @@ TEST_CASE("plugin: how h is quantised is told to one that names it, and what it 
   };
   CHECK_THROWS_AS(static_cast<void>(make_plugin_backend("other", descriptor)->numerics(problem)),
                   CaseError);
+  // Eight bits with a scale hold what fp16 cannot.
+  descriptor.numerics = [](const lora_bench_problem*, lora_bench_numerics* out) {
+    out->intermediate = LORA_BENCH_FP16;
+  };
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(make_plugin_backend("half", descriptor)->numerics(problem)),
+      "numerics declares intermediate = 2 of an h that is quantised to e5m2; allowed: that (4), or "
+      "where it is kept instead LORA_BENCH_FP32 (0), LORA_BENCH_BF16 (1)",
+      CaseError);
   problem.h_quantiser.reset();
   CHECK(takes->supports(problem, cpu_facts()).yes);
   CHECK(shown.quantises_h == 0);
