@@ -97,5 +97,39 @@ class Quantiser(WithoutWarnings):
             self.assertEqual(step.q_scale.tolist(), [[scale]])
 
 
+class QuantisedH(WithoutWarnings):
+    def step(self, **rules):
+        plain = {"h_code_dtype": "e4m3", "h_group": 0, "h_multiply": 0, "h_power_of_two": 0, "h_least_amax": 0.0,
+                 "h_least_scale": 2.0 ** -20}
+        return types.SimpleNamespace(**{**plain, **rules})
+
+    def test_lanes_become_codes_times_the_scale_of_their_group(self):
+        h = np.array([[3, 1, 0.25, -0.5, 0]], np.float32)
+        third, half = np.float32(3) / np.float32(448), np.float32(0.5) / np.float32(448)
+        codes = np.array([[448, 144, 36, -72, 0]], np.float32)
+        np.testing.assert_array_equal(on_host.quantised(self.step(), h), codes * third)
+        codes = np.array([[448, 144, 224, -448, 0]], np.float32)
+        scales = np.array([[third, third, half, half, 2.0 ** -20]], np.float32)
+        np.testing.assert_array_equal(on_host.quantised(self.step(h_group=2), h), codes * scales)
+
+    def test_the_rule_is_that_of_the_step(self):
+        h = np.array([[3, 1.0625]], np.float32)
+        scale = np.float32(3) / np.float32(57344)
+        for rules, codes, of in (({"h_power_of_two": 1}, [384, 128], 2.0 ** -7),
+                                 ({"h_least_amax": 448 * 16.0}, [0.1875, 0.0625], 16),
+                                 ({"h_least_scale": 1.0}, [3, 1], 1),
+                                 ({"h_code_dtype": "e5m2"}, [57344, 20480], scale)):
+            result = on_host.quantised(self.step(**rules), h)
+            np.testing.assert_array_equal(result, np.array([codes], np.float32) * np.float32(of))
+
+    def test_nan_is_not_the_largest_and_stays(self):
+        h = np.array([[np.nan, 448], [np.nan, np.nan]], np.float32)
+        for rules in ({}, {"h_power_of_two": 1}, {"h_multiply": 1}):
+            result = on_host.quantised(self.step(**rules), h)
+            self.assertEqual(result[0, 1], 448)
+            self.assertEqual(np.isnan(result).tolist(), [[True, False], [True, True]])
+        self.assertEqual(on_host.quantised(self.step(), np.zeros((2, 0), np.float32)).shape, (2, 0))
+
+
 if __name__ == "__main__":
     unittest.main()
