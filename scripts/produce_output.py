@@ -30,6 +30,11 @@ class Parser(argparse.ArgumentParser):
 def load(path):
     """The tensors of a case and its metadata."""
     raw, t = path.read_bytes(), {}
+    case = json.loads(path.with_suffix(".json").read_bytes())
+    if case.get("semantics"):
+        leave(USAGE, f"{path}: a case of {case['semantics']}; this does plain ops")
+    if not (case["shrink"] and case["expand"]):
+        leave(USAGE, f"{path}: a case of {case['op']}; this does linear and logits")
     start = 8 + int.from_bytes(raw[:8], "little")
     for name, entry in json.loads(raw[8:start]).items():
         if name != "__metadata__":
@@ -37,11 +42,6 @@ def load(path):
             values = np.frombuffer(raw[start + begin:start + end], TYPES[entry["dtype"]])
             values = (values.astype("<u4") << 16).view("<f4") if entry["dtype"] == "BF16" else values
             t[name] = values.reshape(entry["shape"])
-    case = json.loads(path.with_suffix(".json").read_bytes())
-    if case.get("semantics"):
-        leave(USAGE, f"{path}: a case of {case['semantics']}; this does plain ops")
-    if not (case["shrink"] and case["expand"]):
-        leave(USAGE, f"{path}: a case of {case['op']}; this does linear and logits")
     return t, case
 
 

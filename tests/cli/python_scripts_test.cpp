@@ -89,6 +89,14 @@ TEST_CASE("what the scripts of exported cases cannot read is one line that says 
       check_refused(run_process(command), 1, sentence);
     }
   }
+  const ProcessResult eight_bits =
+      run_tool({"export", "smoke/decode8-rank8", "--backends", "cpu", "--to", folder.path("eight"),
+                "--set", "weights.dtype=e4m3"});
+  REQUIRE(eight_bits.exit_code == 0);
+  check_refused(
+      run_process({python, kScripts + "produce_output.py",
+                   folder.path("eight/decode8-rank8.safetensors"), folder.path("got.safetensors")}),
+      1, "a case of weights.dtype: e4m3, weights.scale: channel; this does plain ops");
   check_refused(
       run_process({python, kScripts + "check_export.py", folder.path("right/decode8-rank8.json")}),
       1, "name the tensors beside it");
