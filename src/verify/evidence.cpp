@@ -301,8 +301,10 @@ Prediction RowModel::predict() const {
     prediction.owned.assign(changed_h_.size(), 1);
     return prediction;
   }
-  // Within the bound of sums that are exact any code could be right.
-  const bool exact_h = is_exact(evidence_.tensors.fill) && evidence_.problem.h_quantiser;
+  // Within the bound of sums that are exact any code could be right. Of an h that is changed no sum
+  // is left but the second, which is not exact.
+  const bool exact_h =
+      problem.shrink && is_exact(evidence_.tensors.fill) && evidence_.problem.h_quantiser;
   const reference::Rows rows =
       reference::evaluate(problem, oracle_arithmetic(evidence_.problem, evidence_.numerics),
                           std::vector<std::int64_t>{0},

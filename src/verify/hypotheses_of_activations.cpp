@@ -243,14 +243,22 @@ std::string test_h_misquantised(const Evidence& evidence) {
   if (!evidence.problem.h_quantiser) {
     return "";
   }
+  const auto explained_by = [&](void (*change)(Misquantised&)) {
+    return explains(evidence, [&](RowModel& model) {
+      Misquantised how{model.quantiser_of_h()};
+      change(how);
+      model.change_all_of_h([&, rank = model.rank()](std::vector<double>& h) {
+        quantise_otherwise(evidence, how, rank, h);
+      });
+    });
+  };
+  if (const Dtype declared = evidence.numerics.intermediate; !is_eight_bits(declared)) {
+    return explained_by([](Misquantised&) {})
+               ? fmt::format("h is declared to be kept in {}, but was quantised", name(declared))
+               : "";
+  }
   for (const QuantisedOtherwise& otherwise : kQuantisedOtherwise) {
-    if (explains(evidence, [&](RowModel& model) {
-          Misquantised how{model.quantiser_of_h()};
-          otherwise.change(how);
-          model.change_all_of_h([&, rank = model.rank()](std::vector<double>& h) {
-            quantise_otherwise(evidence, how, rank, h);
-          });
-        })) {
+    if (explained_by(otherwise.change)) {
       return otherwise.how;
     }
   }

@@ -70,15 +70,21 @@ Case quantised_case(ActivationsScale scale, Dtype to = Dtype::kE4m3) {
   return spec;
 }
 
-// Right, and with an h of fp32 that it says it keeps.
-class KeepsH final : public BackendAround {
+// Quantises h, and says that it keeps it in fp32.
+class SaysItKeepsH : public BackendAround {
  public:
-  explicit KeepsH(const Backend& inner) : BackendAround(inner) {}
+  using BackendAround::BackendAround;
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     Numerics numerics = BackendAround::numerics(problem);
     numerics.intermediate = Dtype::kFp32;
     return numerics;
   }
+};
+
+// Right, and with an h of fp32 that it says it keeps.
+class KeepsH final : public SaysItKeepsH {
+ public:
+  using SaysItKeepsH::SaysItKeepsH;
   void launch(const Problem& problem, const Operands& operands, Stream stream) const override {
     Problem kept = problem;
     kept.h_quantiser.reset();
@@ -141,6 +147,9 @@ TEST_CASE("cpu quantises h as the case says, and who keeps it is proved by what 
         CAPTURE(verdict.message);
         CHECK(verdict.status == Status::kPassed);
       }
+      const Verdict unsaid = verify(problem, SaysItKeepsH(*cpu), *memory, {});
+      REQUIRE(unsaid.failure);
+      CHECK(unsaid.failure->explanation == "h is declared to be kept in fp32, but was quantised");
       const Verdict silent = verify(problem, *make_mutant("h-not-quantised"), *memory, {});
       REQUIRE(silent.failure);
       CHECK(silent.failure->hypothesis == "h-misquantised");
