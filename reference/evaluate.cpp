@@ -55,8 +55,8 @@ struct ScaledHidden {
   Buffer lowest_bits;    // [rows], kModelled
 };
 
-// Roundings between h and y: the declared depth, each product, the scales of a number of B and of a
-// of h, that of the adapter if it is applied here.
+// Roundings between h and y: the declared depth, each product, the scales of a number of B and of
+// one of h, that of the adapter if it is applied here.
 double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
   const bool scaled_h = problem.h_scale.scales != nullptr || quantises_h(problem, arithmetic);
   const int others = 1 + (problem.b_scale.empty() ? 0 : 1) + (scaled_h ? 1 : 0) +

@@ -307,14 +307,18 @@ GroupScales scales_of_group(const QuantiserRule& rule, std::span<const double> v
   return {scale_for(rule, least), scale_for(rule, own), scale_for(rule, most)};
 }
 
-// How far a lane with a scale of `low` to `high` may lie from `expected`. Codes fall as scales grow
-// and grow as numbers do, so those at the ends enclose all.
-double furthest(const QuantiserRule& rule, double expected, double least, double most, double low,
+// A lane before it is quantised: anything from `least` to `most`.
+struct Range {
+  double least = 0, most = 0;
+};
+
+// How far the lane with a scale of `low` to `high` may lie from `expected`. Codes fall as scales
+// grow and grow as numbers do, so those at the ends enclose all.
+double furthest(const QuantiserRule& rule, double expected, const Range& lane, double low,
                 double high) {
   double distance = 0;
-  for (const double x : {least, most}) {
-    const double codes[] = {code_for(rule, x, low), code_for(rule, x, high)};
-    for (const double code : codes) {
+  for (const double x : {lane.least, lane.most}) {
+    for (const double code : {code_for(rule, x, low), code_for(rule, x, high)}) {
       for (const double scale : {low, high}) {
         distance = std::max(distance, std::fabs(code * scale - expected));
       }
@@ -323,31 +327,41 @@ double furthest(const QuantiserRule& rule, double expected, double least, double
   return distance;
 }
 
+// The same with any scale of the group.
+double furthest(const QuantiserRule& rule, double expected, const Range& lane,
+                const GroupScales& scales) {
+  if (!(scales.least > 0) || !std::isfinite(scales.most)) {
+    return std::numeric_limits<double>::infinity();
+  }
+  if (!rule.power_of_two) {
+    return furthest(rule, expected, lane, scales.least, scales.most);
+  }
+  // Powers of two are few, and a code goes with its own scale alone.
+  double distance = 0;
+  for (double scale = scales.least; scale <= scales.most; scale *= 2) {
+    distance = std::max(distance, furthest(rule, expected, lane, scale, scale));
+  }
+  return distance;
+}
+
+void quantise_group(const QuantiserRule& rule, std::span<double> values, std::span<double> errors) {
+  const GroupScales scales = scales_of_group(rule, values, errors);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Range lane{values[i] - errors[i], values[i] + errors[i]};
+    values[i] = code_for(rule, round_to(Number::kFp32, values[i]), scales.own) * scales.own;
+    errors[i] = furthest(rule, values[i], lane, scales);
+  }
+}
+
 }  // namespace
 
 void quantise(const HiddenQuantiser& quantiser, const Part& part, Hidden& hidden) {
-  const QuantiserRule& rule = quantiser.rule;
   const std::int64_t group = quantiser.group > 0 ? quantiser.group : part.rank;
-  for (std::int64_t first = 0; first < std::ssize(hidden.value); first += part.rank) {
+  for (std::int64_t row = 0; row < std::ssize(hidden.value); row += part.rank) {
     for (std::int64_t lane = 0; lane < part.rank; lane += group) {
       const auto count = at(std::min(group, part.rank - lane));
-      const std::span values(hidden.value.data() + first + lane, count);
-      const std::span errors(hidden.error.data() + first + lane, count);
-      const GroupScales scales = scales_of_group(rule, values, errors);
-      const bool bounded = scales.least > 0 && std::isfinite(scales.most);
-      for (std::size_t i = 0; i < count; ++i) {
-        const double least = values[i] - errors[i], most = values[i] + errors[i];
-        const double own = round_to(Number::kFp32, values[i]);
-        values[i] = code_for(rule, own, scales.own) * scales.own;
-        // Powers of two are few, and a code goes with its own scale alone.
-        double distance = bounded ? 0 : std::numeric_limits<double>::infinity();
-        for (double low = scales.least; bounded && low <= scales.most;) {
-          const double high = rule.power_of_two ? low : scales.most;
-          distance = std::max(distance, furthest(rule, values[i], least, most, low, high));
-          low = rule.power_of_two ? 2 * low : std::numeric_limits<double>::infinity();
-        }
-        errors[i] = distance;
-      }
+      quantise_group(quantiser.rule, {hidden.value.data() + row + lane, count},
+                     {hidden.error.data() + row + lane, count});
     }
   }
 }
@@ -371,8 +385,6 @@ std::vector<Hidden> given_hidden(const Problem& problem, const Part& part) {
   }
   return hidden;
 }
-
-bool has_eight_bits(Number number) { return number == Number::kE4m3 || number == Number::kE5m2; }
 
 bool quantises_h(const Problem& problem, const Arithmetic& arithmetic) {
   return problem.shrink && problem.expand && has_eight_bits(arithmetic.intermediate);

@@ -27,7 +27,6 @@ struct Hidden {
 // bit of it.
 [[nodiscard]] std::vector<Hidden> shrink(const Problem& problem, const Arithmetic& arithmetic,
                                          Rounding rounding, const Part& part, std::int64_t threads);
-[[nodiscard]] bool has_eight_bits(Number number);
 // Whether h is quantised between the sums.
 [[nodiscard]] bool quantises_h(const Problem& problem, const Arithmetic& arithmetic);
 // Adds to what shrink makes what h held: one more addition.

@@ -11,6 +11,10 @@ namespace lora_bench::reference {
 
 enum class Number : std::uint8_t { kFp32, kBf16, kFp16, kE4m3, kE5m2 };
 
+[[nodiscard]] constexpr bool has_eight_bits(Number number) {
+  return number == Number::kE4m3 || number == Number::kE5m2;
+}
+
 [[nodiscard]] double decode(Number number, std::uint32_t bits);
 // Round to nearest even, as IEEE (overflow to infinity; e4m3: to NaN).
 [[nodiscard]] double round_to(Number number, double value);

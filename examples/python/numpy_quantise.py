@@ -25,13 +25,8 @@ def largest(x, step):
 
 
 def made(x, step):
-    limit = np.float32({"e4m3": 448, "e5m2": 57344}[step.q_dtype])
-    amax = np.fmax(largest(x, step), np.float32(step.least_amax))
-    scale = np.maximum(amax / limit, np.float32(step.least_scale))
-    if step.power_of_two:  # a fraction, where there is one, carries into the exponent
-        bits = scale.view(np.uint32)
-        scale = ((bits + np.uint32(0x7FFFFF)) & np.uint32(0xFF800000)).view(np.float32)
-    return scale
+    return on_host.scales_for(largest(x, step), step.q_dtype, step.least_amax, step.least_scale,
+                              step.power_of_two)
 
 
 @lora_bench.backend(device="cpu")

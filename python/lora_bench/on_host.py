@@ -94,20 +94,27 @@ def h_of(step, i):
 
 
 @_quiet
+def scales_for(amax, dtype, least_amax, least_scale, power_of_two):
+    """The scales in fp32 of numbers of which these are the largest magnitudes."""
+    limit = np.float32({"e4m3": 448, "e5m2": 57344}[dtype])
+    scale = np.fmax(np.fmax(amax, np.float32(least_amax)) / limit, np.float32(least_scale))
+    if not power_of_two:
+        return scale
+    bits = scale.view(np.uint32)  # a fraction, where there is one, carries into the exponent
+    return ((bits + np.uint32(0x7FFFFF)) & np.uint32(0xFF800000)).view(np.float32)
+
+
+@_quiet
 def quantised(step, h):
     """The h of a slice, a token a row up to the rank, as a step that quantises h takes it in the
     second sum: each lane its code times the scale of its group."""
     result = np.empty_like(h)
-    limit = np.float32({"e4m3": 448, "e5m2": 57344}[step.h_code_dtype])
     rank = h.shape[1]
     for first in range(0, rank, step.h_group or max(rank, 1)):
         lanes = np.s_[:, first:first + (step.h_group or rank)]
         amax = np.fmax.reduce(np.abs(h[lanes]), axis=1, keepdims=True)
-        scale = np.fmax(np.fmax(amax, np.float32(step.h_least_amax)) / limit,
-                        np.float32(step.h_least_scale))
-        if step.h_power_of_two:  # a fraction, where there is one, carries into the exponent
-            bits = scale.view(np.uint32)
-            scale = ((bits + np.uint32(0x7FFFFF)) & np.uint32(0xFF800000)).view(np.float32)
+        scale = scales_for(amax, step.h_code_dtype, step.h_least_amax, step.h_least_scale,
+                           step.h_power_of_two)
         values = h[lanes] * (np.float32(1) / scale) if step.h_multiply else h[lanes] / scale
         result[lanes] = _EIGHT_BITS[step.h_code_dtype][codes_of(values, step.h_code_dtype)] * scale
     return result

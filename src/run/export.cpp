@@ -68,15 +68,12 @@ Json dtypes_of(const Problem& problem) {
   return dtypes;
 }
 
-// How h is quantised between the sums; nothing where it is not.
-Json quantiser_of_h(const Problem& problem) {
-  if (!problem.h_quantiser) {
-    return Json::object();
-  }
-  const QuantiserRule& rule = problem.h_quantiser->rule;
-  return {{"h_code_dtype", name(rule.to)},     {"h_group", problem.h_quantiser->group},
-          {"h_convert", name(rule.convert)},   {"h_least_amax", rule.least_amax},
-          {"h_least_scale", rule.least_scale}, {"h_power_of_two", rule.power_of_two}};
+// How numbers are quantised, but for the format; each key begins with `prefix`.
+void put_rule(Json& metadata, const std::string& prefix, const QuantiserRule& rule) {
+  metadata[prefix + "convert"] = name(rule.convert);
+  metadata[prefix + "least_amax"] = rule.least_amax;
+  metadata[prefix + "least_scale"] = rule.least_scale;
+  metadata[prefix + "power_of_two"] = rule.power_of_two;
 }
 
 Json metadata_of(const ExportRequest& request, const CaseStep& step, const Problem& problem,
@@ -133,7 +130,11 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
                 {"measure", measure_of(spec.measure)},
                 {"row", row},
                 {"row_seal", seal_of_row(content_of(problem), row.dump())}};
-  metadata.update(quantiser_of_h(problem));
+  if (problem.h_quantiser) {
+    metadata["h_code_dtype"] = name(problem.kept_h());
+    metadata["h_group"] = problem.h_quantiser->group;
+    put_rule(metadata, "h_", problem.h_quantiser->rule);
+  }
   return metadata;
 }
 
@@ -363,23 +364,20 @@ ExportedFiles export_quantise(const ExportRequest& request, const CaseStep& step
     add("expected_q_scale", Dtype::kFp32, scales);
   }
   const Json row = row_of(request.spec, step);
-  const Json metadata{{"scenario", request.spec.scenario},
-                      {"case", request.spec.id},
-                      {"op", name(request.spec.op)},
-                      {"content", content_of(problem)},
-                      {"dtype", name(problem.from)},
-                      {"rows", problem.rows},
-                      {"columns", problem.columns},
-                      {"activations_dtype", name(problem.to)},
-                      {"activations_scale", name(request.spec.activations.scale)},
-                      {"activations_group", problem.scales.columns},
-                      {"convert", name(problem.convert)},
-                      {"least_amax", problem.least_amax},
-                      {"least_scale", problem.least_scale},
-                      {"power_of_two", problem.power_of_two},
-                      {"seed", request.spec.seed},
-                      {"row", row},
-                      {"row_seal", seal_of_row(content_of(problem), row.dump())}};
+  Json metadata{{"scenario", request.spec.scenario},
+                {"case", request.spec.id},
+                {"op", name(request.spec.op)},
+                {"content", content_of(problem)},
+                {"dtype", name(problem.from)},
+                {"rows", problem.rows},
+                {"columns", problem.columns},
+                {"activations_dtype", name(problem.to)},
+                {"activations_scale", name(request.spec.activations.scale)},
+                {"activations_group", problem.scales.columns},
+                {"seed", request.spec.seed},
+                {"row", row},
+                {"row_seal", seal_of_row(content_of(problem), row.dump())}};
+  put_rule(metadata, "", problem);
   return write_files(request, std::move(exported), metadata);
 }
 

@@ -239,17 +239,22 @@ void read_activations_scale(const Reader& file, Problem& problem) {
   }
 }
 
-// The same of an h that is not quantised.
+// But for the format.
+void read_rule(const Reader& file, const std::string& prefix, QuantiserRule& rule) {
+  rule.convert = file.one_of(prefix + "convert", {Convert::kDivide, Convert::kMultiply});
+  rule.least_amax = static_cast<float>(file.value<double>(prefix + "least_amax"));
+  rule.least_scale = static_cast<float>(file.value<double>(prefix + "least_scale"));
+  rule.power_of_two = file.value<bool>(prefix + "power_of_two");
+}
+
+// A file that says nothing has an h that is not quantised.
 void read_quantiser_of_h(const Reader& file, Problem& problem) {
   if (!file.says("h_code_dtype")) {
     return;
   }
   HiddenQuantiser quantiser;
   quantiser.rule.to = file.one_of("h_code_dtype", {Dtype::kE4m3, Dtype::kE5m2});
-  quantiser.rule.convert = file.one_of("h_convert", {Convert::kDivide, Convert::kMultiply});
-  quantiser.rule.least_amax = static_cast<float>(file.value<double>("h_least_amax"));
-  quantiser.rule.least_scale = static_cast<float>(file.value<double>("h_least_scale"));
-  quantiser.rule.power_of_two = file.value<bool>("h_power_of_two");
+  read_rule(file, "h_", quantiser.rule);
   quantiser.group = file.size("h_group");
   if (problem.op != Op::kLinear) {
     file.refuse("'h_code_dtype' of its metadata is for op linear alone");
@@ -367,10 +372,7 @@ QuantiseProblem read_quantise(const Reader& file) {
   }
   problem.scales = scaled.scales_of_rows();
   problem.scales_given = file.has("x_scale");
-  problem.convert = file.one_of("convert", {Convert::kDivide, Convert::kMultiply});
-  problem.least_amax = static_cast<float>(file.value<double>("least_amax"));
-  problem.least_scale = static_cast<float>(file.value<double>("least_scale"));
-  problem.power_of_two = file.value<bool>("power_of_two");
+  read_rule(file, "", problem);
   return problem;
 }
 

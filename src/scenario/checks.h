@@ -43,8 +43,9 @@ class CaseChecker {
 void check_weights(const Case& spec, const CaseChecker& checker);
 // The same of an x, or a given h, of eight bits.
 void check_activations(const Case& spec, const CaseChecker& checker);
-// Settings that ask nothing where scales are given.
+// An h that is quantised where it cannot be.
 void check_quantised_h(const Case& spec, const CaseChecker& checker);
+// Settings that ask nothing where scales are given.
 void check_quantiser(const Case& spec, const CaseChecker& checker);
 
 // Everything that is wrong with a case whose fields are each in range.

@@ -80,9 +80,9 @@ using Test = std::string (*)(const Evidence&);
 [[nodiscard]] std::string test_x_scale_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_x_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_h_scale_misread(const Evidence& evidence);
+[[nodiscard]] std::string test_h_misread(const Evidence& evidence);
 // How an h is quantised between the sums.
 [[nodiscard]] std::string test_h_misquantised(const Evidence& evidence);
-[[nodiscard]] std::string test_h_misread(const Evidence& evidence);
 
 // By which arithmetic.
 [[nodiscard]] std::string test_missing_add(const Evidence& evidence);

@@ -24,8 +24,7 @@ reference::Arithmetic what_matters(Fill fill, const reference::Arithmetic& decla
   modelled.casts_h = declared.casts_h;
   modelled.rounds_delta = declared.rounds_delta;
   modelled.bias_added = declared.bias_added;
-  if (modelled.intermediate == reference::Number::kE4m3 ||
-      modelled.intermediate == reference::Number::kE5m2) {  // the second sum is bounded
+  if (reference::has_eight_bits(modelled.intermediate)) {  // the second sum is bounded
     modelled.unit_roundoff = declared.unit_roundoff;
     modelled.expand_depth = declared.expand_depth;
   }
