@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/named.h"
 #include "scenario/eight_bits.h"
+#include "scenario/experts.h"
 
 namespace lora_bench {
 
@@ -425,6 +426,8 @@ struct Case {
   LayerShape layer;
   LayerSetup setup;       // of op layer alone
   MetadataSpec metadata;  // of op metadata alone
+  ExpertsSpec experts;
+  RoutingLaw routing;  // of experts
   BatchSpec batch;
   AdapterSpec adapters;
   WeightsSpec weights;

@@ -19,6 +19,10 @@ struct Sequence {
 struct Batch {
   std::vector<Sequence> sequences;
   std::vector<std::int32_t> adapter_of_token;  // [tokens], and up to plan.max_tokens none
+  // Of a layer of experts, [tokens, top_k]: which a token chose, -1 where one is elsewhere, and the
+  // weights that its router gave them.
+  std::vector<std::int32_t> expert_of_choice;
+  std::vector<float> weight_of_choice;
 };
 
 // Deterministic by (case.seed, position). For logits every sequence contributes one row.
