@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "workload/fill_sizes.h"
+#include "workload/routing.h"
 
 namespace lora_bench {
 namespace {
@@ -155,6 +156,9 @@ Batch draw_batch(const Case& spec) {
   const auto captured = static_cast<std::size_t>(spec.plan.max_tokens);
   if (batch.adapter_of_token.size() < captured) {
     batch.adapter_of_token.resize(captured, kNoAdapter);
+  }
+  if (spec.experts.any()) {
+    draw_routing(spec, batch);
   }
   return batch;
 }
