@@ -209,8 +209,7 @@ struct RankLaw {
 [[nodiscard]] std::int64_t largest_rank(const RankLaw& law);
 
 // What stands in the lanes stored of an adapter above its own rank: NaN, and no backend reads them;
-// or zeros, and the adapter is handed at the largest rank, as where an engine keeps one rank for
-// all.
+// or zeros, and the adapter is handed at the largest rank, as where an engine has one for all.
 enum class Padding : std::uint8_t { kUnread, kZeros };
 template <>
 struct EnumNames<Padding> {

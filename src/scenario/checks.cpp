@@ -10,21 +10,6 @@
 
 namespace lora_bench {
 
-std::int64_t largest_rank(const RankLaw& law) {
-  std::int64_t largest = 0;
-  for (const std::int64_t rank : law.list) {
-    largest = std::max(largest, rank);
-  }
-  for (const auto& [rank, share] : law.shares) {
-    largest = std::max(largest, rank);
-  }
-  return largest;
-}
-
-bool reaches_all_slots(const SkewLaw& law) {
-  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
-}
-
 namespace {
 
 // How many adapters the law can touch with so many sequences.
@@ -440,6 +425,7 @@ void check_combinations(const Case& spec, bool has_layer, const CaseChecker& che
   }
   check_metadata(spec, checker);
   check_quantiser(spec, checker);
+  check_experts(spec, checker, context);
   check_plan(spec, checker);
   check_plan_form(spec, checker);
   check_tuning(spec, checker, context);

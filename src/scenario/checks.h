@@ -48,6 +48,9 @@ void check_quantised_h(const Case& spec, const CaseChecker& checker);
 // Settings that ask nothing where scales are given.
 void check_quantiser(const Case& spec, const CaseChecker& checker);
 
+// What is wrong with experts and with the law by which tokens choose them.
+void check_experts(const Case& spec, const CaseChecker& checker, FieldContext& context);
+
 // Everything that is wrong with a case whose fields are each in range.
 void check_combinations(const Case& spec, bool has_layer, const CaseChecker& checker,
                         FieldContext& context);

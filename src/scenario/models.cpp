@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "scenario/reader.h"
 #include "scenario/schema.h"
 #include "scenario/settings.h"
@@ -11,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kKeysOfLayer[] = {"in", "out", "kv_heads", "blocks", "part"};
+
 std::optional<std::int64_t> positive(const Value* value) {
   if (value == nullptr || value->kind != Value::Kind::kScalar) {
     return std::nullopt;
@@ -19,6 +24,28 @@ std::optional<std::int64_t> positive(const Value* value) {
   return number && *number >= 1 && *number <= kMaxFeatures ? number : std::nullopt;
 }
 
+// What a model says of its experts: fields of a scenario, but for those of a layer or an adapter.
+ExpertsSpec experts_of(const Value& map, Diagnostics& diagnostics) {
+  Case scratch;
+  FieldContext context;
+  for (const Value::Entry& entry : map.entries) {
+    const bool of_layer = entry.key == "part" || entry.key == "missing";
+    const Field* field = of_layer ? nullptr : find_field(fields(), kExperts + entry.key);
+    if (field == nullptr) {
+      diagnostics.add(entry.where, fmt::format("unknown key '{}' in 'experts'", entry.key),
+                      "count, top_k, weight_at, renormalise, scaling");
+    } else {
+      field->read(Reader(entry.value, field->doc.path, field->doc.allowed, diagnostics), scratch,
+                  context);
+    }
+  }
+  if (!scratch.experts.any()) {
+    diagnostics.add(map.where, "'experts' of a model without 'count'", "a map with count");
+  }
+  return scratch.experts;
+}
+
+// `layer` as the whole model says it. One with a part is of its experts, others are not.
 void read_layer(const Value::Entry& entry, ModelLayer layer, std::vector<ModelLayer>& layers,
                 Diagnostics& diagnostics) {
   layer.layer = entry.key;
@@ -35,13 +62,24 @@ void read_layer(const Value::Entry& entry, ModelLayer layer, std::vector<ModelLa
     layer.kv_heads = positive(heads).value_or(0);
     good = good && layer.kv_heads > 0;
   }
+  if (const Value* blocks = entry.value.find("blocks")) {
+    layer.count_per_step = positive(blocks).value_or(0);
+    good = good && layer.count_per_step > 0;
+  }
+  const Value* part = entry.value.find("part");
+  const auto named_part = part == nullptr ? std::nullopt : named<ExpertsPart>(part->text);
+  good = good && (part == nullptr || (named_part && layer.experts.any()));
+  layer.experts = part == nullptr ? ExpertsSpec{} : layer.experts;
+  layer.experts.part = named_part.value_or(ExpertsPart::kW13);
   for (const Value::Entry& field : entry.value.entries) {
-    good = good && (field.key == "in" || field.key == "out" || field.key == "kv_heads");
+    good = good && std::find(std::begin(kKeysOfLayer), std::end(kKeysOfLayer), field.key) !=
+                       std::end(kKeysOfLayer);
   }
   if (!good) {
     diagnostics.add(
         entry.where, fmt::format("layer '{}' is not understood", entry.key),
-        "{in: features, out: [widths]}, and kv_heads where they are not of 128 columns");
+        "{in: features, out: [widths]}, kv_heads where they are not of 128 columns, blocks where "
+        "not every block has it, and part, w13 or w2, of a model with experts");
   }
   layers.push_back(std::move(layer));
 }
@@ -73,10 +111,15 @@ void read_model(const Value::Entry& entry, std::vector<ModelLayer>& layers,
                     "layer here is a part of the model");
     return;
   }
+  const Value* experts = entry.value.find("experts");
+  const ModelLayer of_model{
+      .model = entry.key,
+      .layer = "",
+      .count_per_step = *blocks,
+      .source = source->text,
+      .experts = experts == nullptr ? ExpertsSpec{} : experts_of(*experts, diagnostics)};
   for (const Value::Entry& layer : shapes->entries) {
-    read_layer(layer,
-               {.model = entry.key, .layer = "", .count_per_step = *blocks, .source = source->text},
-               layers, diagnostics);
+    read_layer(layer, of_model, layers, diagnostics);
   }
 }
 

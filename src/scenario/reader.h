@@ -36,6 +36,22 @@ class Traces {
   std::map<std::string, TraceFile> files_;
 };
 
+// What a router said, token after token, with the line of each.
+struct RoutingTraceFile {
+  std::vector<RoutedToken> tokens;
+  std::vector<Location> places;
+};
+
+// The same of traces of routing.
+class RoutingTraces {
+ public:
+  const RoutingTraceFile& read(const std::string& name, const std::filesystem::path& folder,
+                               const Location& where, Diagnostics& diagnostics);
+
+ private:
+  std::map<std::string, RoutingTraceFile> files_;
+};
+
 // Reads one value into a field of a case and reports what does not fit, always with what would.
 class Reader {
  public:
@@ -78,8 +94,12 @@ class Reader {
   void rank(RankLaw& target, std::int64_t most) const;
   void scale(std::vector<double>& target) const;
   void skew(SkewLaw& target, Traces& traces, const std::filesystem::path& folder) const;
+  void routing(RoutingLaw& target, RoutingTraces& traces,
+               const std::filesystem::path& folder) const;
 
  private:
+  void routing_law(RoutingLaw& law, const Value::Entry& said, RoutingTraces& traces,
+                   const std::filesystem::path& folder) const;
   [[nodiscard]] std::optional<std::string> one_of(const std::vector<std::string>& names) const;
   [[nodiscard]] std::optional<std::int64_t> integer_of(const Value& value, std::int64_t least,
                                                        std::int64_t most) const;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 namespace lora_bench {
 namespace {
@@ -28,6 +31,21 @@ bool resolve_shape(Case& spec, const CaseChecker& checker) {
   return !checker.is_broken("layer.in") && !checker.is_broken("layer.out");
 }
 
+// The experts of a model's layer, but for what the scenario says of them.
+void take_experts(const ExpertsSpec& of_model, const Settings& settings, ExpertsSpec& experts) {
+  const auto take = [&](const char* path, auto member) {
+    if (!settings.has(path)) {
+      experts.*member = of_model.*member;
+    }
+  };
+  take("experts.count", &ExpertsSpec::count);
+  take("experts.top_k", &ExpertsSpec::top_k);
+  take("experts.part", &ExpertsSpec::part);
+  take("experts.weight_at", &ExpertsSpec::weight_at);
+  take("experts.renormalise", &ExpertsSpec::renormalise);
+  take("experts.scaling", &ExpertsSpec::scaling);
+}
+
 bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
   std::vector<std::string> known_models;
   std::vector<std::string> known_layers;
@@ -43,6 +61,9 @@ bool resolve_model(Case& spec, const CaseChecker& checker, Models& models) {
       spec.layer.in_features = row.in_features;
       spec.layer.widths = row.widths;
       spec.layer.count = row.count_per_step;
+      if (row.experts.any()) {
+        take_experts(row.experts, checker.settings(), spec.experts);
+      }
       if (has_base(spec.op) && spec.setup.kv_heads == 0) {
         spec.setup.kv_heads = row.kv_heads;
       }
@@ -79,15 +100,19 @@ bool resolve_layer(Case& spec, const CaseChecker& checker, Models& models) {
   return false;
 }
 
-// What the layers of models.yaml are to an engine.
+// What the layers of models.yaml are to an engine. Those of experts are none.
 std::optional<LayerKind> kind_of_model_layer(const std::string& layer) {
-  if (layer == "qkv") {
-    return LayerKind::kMergedQkv;
-  }
-  if (layer == "gate_up") {
-    return LayerKind::kMergedColumn;
-  }
-  return layer == "o" || layer == "down" ? std::optional(LayerKind::kRow) : std::nullopt;
+  constexpr std::pair<std::string_view, LayerKind> kKinds[] = {
+      {"qkv", LayerKind::kMergedQkv},
+      {"gate_up", LayerKind::kMergedColumn},
+      {"shared_gate_up", LayerKind::kMergedColumn},
+      {"shared_up", LayerKind::kColumn},
+      {"o", LayerKind::kRow},
+      {"down", LayerKind::kRow},
+      {"shared_down", LayerKind::kRow}};
+  const auto found = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                  [&](const auto& each) { return each.first == layer; });
+  return found == std::end(kKinds) ? std::nullopt : std::optional(found->second);
 }
 
 bool has_heads(LayerKind kind) { return kind == LayerKind::kQkv || kind == LayerKind::kMergedQkv; }
@@ -181,6 +206,25 @@ namespace {
 
 constexpr std::int64_t kUsualBlock = 128;
 
+// A layer without experts has no routing either. Where no other layer of its model has experts,
+// nothing may be said of them.
+void resolve_without_experts(Case& spec, const CaseChecker& checker, Models& models) {
+  const auto of_this_model = [&](const ModelLayer& row) {
+    return row.model == spec.layer.model && row.experts.any();
+  };
+  for (const Field& field : fields()) {
+    const std::string& path = field.doc.path;
+    if ((path.starts_with(kExperts) || path == kRouting) && checker.settings().has(path) &&
+        std::none_of(models.all().begin(), models.all().end(), of_this_model)) {
+      checker.fail(path, {"experts.count", "model", "layers"},
+                   fmt::format("'{}' of a layer without experts", path),
+                   "experts.count, or a layer of experts of a model");
+    }
+  }
+  spec.experts = {};
+  spec.routing = {};
+}
+
 // What a case of eight bits does not say. Scales of other weights are for the checks to refuse.
 void resolve_weights(WeightsSpec& weights) {
   if (weights.dtype && weights.scale == WeightsScale::kNone) {
@@ -224,10 +268,15 @@ bool resolve(Case& spec, const CaseChecker& checker, Models& models) {
       spec.adapters.max_rank = std::max(spec.adapters.max_rank, rank);
     }
   }
-  if (spec.op == Op::kMetadata) {
+  const bool multiplies_nothing = spec.op == Op::kMetadata;
+  const bool has_layer = !multiplies_nothing && resolve_layer(spec, checker, models);
+  // What a model that is not there would have had needs no second sentence.
+  if (!spec.experts.any() && (has_layer || !checker.settings().has("model"))) {
+    resolve_without_experts(spec, checker, models);
+  }
+  if (multiplies_nothing) {
     return false;
   }
-  const bool has_layer = resolve_layer(spec, checker, models);
   // What a model that is not there would have been needs no second sentence.
   if (has_layer || !checker.settings().has("model")) {
     resolve_setup(spec, checker);

@@ -100,6 +100,7 @@ struct ModelLayer {
   std::int64_t kv_heads = 0;        // of qkv, where they are not of 128 columns
   std::int64_t count_per_step = 1;  // how many such layers a forward pass runs
   std::string source;               // where the sizes were read
+  ExpertsSpec experts = {};         // of a layer of experts
 };
 [[nodiscard]] std::vector<ModelLayer> load_models();
 // The names of the layers of each model and what it `lacks`; none where models.yaml is unreadable.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 #include <numeric>
 
 #include "scenario/case.h"
@@ -67,11 +69,21 @@ std::string scenario_text(const Case& spec) {
 
 namespace {
 
+// What a router said, a token behind the other; "" without a trace.
+std::string routing_trace_text(const RoutingLaw& law) {
+  std::string text;
+  for (const RoutedToken& token : law.trace) {
+    text += fmt::format("{}:{};", fmt::join(token.experts, ","), fmt::join(token.weights, ","));
+  }
+  return text;
+}
+
 // Everything that changes what is run or how it is judged, and nothing else: not tags, not where
 // the file lies. A field that is added later changes nothing where it is not said.
 std::string hashed_text(const Case& spec) {
-  return fmt::format("{}|{}|{}|{}\n", spec.id, scenario_text(spec), fmt::join(spec.skew.trace, ","),
-                     fmt::join(spec.prefill_skew.trace, ","));
+  return fmt::format("{}|{}|{}|{}{}\n", spec.id, scenario_text(spec),
+                     fmt::join(spec.skew.trace, ","), fmt::join(spec.prefill_skew.trace, ","),
+                     routing_trace_text(spec.routing));
 }
 
 }  // namespace
@@ -88,6 +100,21 @@ std::uint64_t content_hash(const std::vector<Case>& cases) {
 
 std::int64_t columns_of(const LayerShape& layer) {
   return std::accumulate(layer.widths.begin(), layer.widths.end(), layer.offset_start);
+}
+
+std::int64_t largest_rank(const RankLaw& law) {
+  std::int64_t largest = 0;
+  for (const std::int64_t rank : law.list) {
+    largest = std::max(largest, rank);
+  }
+  for (const auto& [rank, share] : law.shares) {
+    largest = std::max(largest, rank);
+  }
+  return largest;
+}
+
+bool reaches_all_slots(const SkewLaw& law) {
+  return law.kind != Skew::kIdentical && law.kind != Skew::kOneVsRest;
 }
 
 bool has_base(Op op) { return op == Op::kLayer; }

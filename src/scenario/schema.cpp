@@ -363,8 +363,8 @@ const Fields& fields() {
     for (const auto part :
          {fields_of_file, fields_of_op, fields_of_shape, fields_of_layer, fields_of_metadata,
           fields_of_batch, fields_of_adapters, fields_of_placing, fields_of_eight_bits,
-          fields_of_quantiser, fields_of_use, fields_of_plan, fields_of_run, fields_of_tuning,
-          fields_of_thresholds, fields_of_settings}) {
+          fields_of_quantiser, fields_of_use, fields_of_experts, fields_of_plan, fields_of_run,
+          fields_of_tuning, fields_of_thresholds, fields_of_settings}) {
       for (Field& field : part()) {
         table.push_back(std::move(field));
       }

@@ -21,6 +21,8 @@ constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSlices = 64;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxColumnStride = 64;
+constexpr std::int64_t kMaxExperts = 4096;
+constexpr std::int64_t kMaxTopK = 64;
 
 // With these limits no product of sizes that a case multiplies leaves int64: the largest is the
 // bytes of all B, slices x slots x features x rank x 4.
@@ -29,6 +31,7 @@ static_assert(kMaxTokens <= (INT64_MAX / 4) / kMaxStride);
 
 struct FieldContext {
   Traces traces;
+  RoutingTraces routing_traces;
   std::filesystem::path folder;  // that trace files are named from
   CheckWord check_backend;       // may be empty
   std::function<std::optional<SettingFault>(const Tuning&)> check_tuning;  // may be empty
@@ -69,6 +72,10 @@ using Fields = std::vector<Field>;
 [[nodiscard]] std::vector<Field> fields_of_eight_bits();
 // What op quantise does.
 [[nodiscard]] std::vector<Field> fields_of_quantiser();
+// The experts of a layer, and how tokens choose them.
+[[nodiscard]] std::vector<Field> fields_of_experts();
+inline constexpr const char* kExperts = "experts.";
+inline constexpr const char* kRouting = "routing";
 // Rows that ops without products do not take, and rows that ops without adapters do not.
 [[nodiscard]] std::vector<Field> of_products(std::vector<Field> rows);
 [[nodiscard]] std::vector<Field> of_adapters(std::vector<Field> rows);
