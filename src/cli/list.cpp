@@ -87,11 +87,19 @@ std::string list_backends(int width) {
   return "backends\n" + definitions(entries, width);
 }
 
+// "8 of 128, w13"; "" without experts.
+std::string experts_text(const ExpertsSpec& experts) {
+  return experts.any()
+             ? fmt::format("{} of {}, {}", experts.top_k, experts.count, name(experts.part))
+             : "";
+}
+
 std::string list_models(int width) {
   Grid grid({{"model", "model"},
              {"layer", "layer"},
              {"in", "K", 0, true},
              {"out", "N"},
+             {"experts", "experts", 1},
              {"count", "a step", 1, true},
              {"source", "source", 2}},
             width, false);
@@ -101,6 +109,7 @@ std::string list_models(int width) {
                      {layer.layer},
                      {std::to_string(layer.in_features)},
                      {fmt::format("{}", fmt::join(layer.widths, "+"))},
+                     {experts_text(layer.experts)},
                      {std::to_string(layer.count_per_step)},
                      {layer.source}});
     grid.widen(lines.back());

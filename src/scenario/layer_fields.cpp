@@ -23,8 +23,9 @@ std::vector<Field> fields_of_weights() {
   return {
       choice("layer.kind", member(&LayerSetup::kind),
              "what the layer is to its shards, of op layer",
-             {.fallback =
-                  "by the model's layer: qkv merged_qkv, gate_up merged_column, o and down row",
+             {.fallback = "by the model's layer: qkv merged_qkv, gate_up merged_column, o and down "
+                          "row, and so "
+                          "shared_gate_up and shared_down; shared_up column",
               .when = [](const Case& spec) { return has_base(spec.op); }}),
       integer("layer.tp", member(&LayerSetup::tp), 1, kMaxShards,
               "shards that a layer is divided into"),

@@ -282,3 +282,92 @@ TEST_CASE("experts: laws of a sweep are points with ids of their own") {
   CHECK(ids == std::vector<std::string>{"routing=uniform", "routing=zipf1.0",
                                         "routing=hotexperts4+share0.5"});
 }
+
+TEST_CASE("experts: a layer of a model has its experts, but for what the scenario says of them") {
+  const auto of_model = [](const std::string& layer, const std::string& said = "") {
+    return only_case("model: deepseek-v3\nlayers: " + layer + "\nbatch.decode: 2\n" + said);
+  };
+  const Case w13 = of_model("experts_w13");
+  CHECK(w13.experts ==
+        ExpertsSpec{.count = 256, .top_k = 8, .part = ExpertsPart::kW13, .scaling = 2.5});
+  CHECK(w13.layer.count == 58);
+  CHECK(of_model("experts_w2").experts.part == ExpertsPart::kW2);
+  CHECK_FALSE(of_model("shared_gate_up").experts.any());
+  CHECK(of_model("gate_up").layer.count == 3);
+  CHECK(of_model("shared_gate_up", "op: layer\n").setup.kind == LayerKind::kMergedColumn);
+  CHECK(of_model("shared_down", "op: layer\n").setup.kind == LayerKind::kRow);
+  // The values that are usual elsewhere replace those of the model too, and stand in the text.
+  const Case other = of_model("experts_w2", "experts: {count: 64, scaling: 1}\n");
+  CHECK(other.experts == ExpertsSpec{.count = 64, .top_k = 8, .part = ExpertsPart::kW2});
+  const Case again = only_case(scenario_text(other));
+  CHECK(again.experts == other.experts);
+  CHECK(content_hash({again}) == content_hash({other}));
+}
+
+TEST_CASE("experts: what is said of them beside a model holds for its layers of experts alone") {
+  const std::string model = "model: qwen3-30b-a3b\nbatch.decode: 2\nadapters.slots: 4\n";
+  const Scenario plain = parsed(model + "layers: qkv\n");
+  const Scenario said =
+      parsed(model + "layers: [qkv, experts_w13]\nrouting: {zipf: 1}\nexperts.missing: 50%\n");
+  CHECK(said.cases[0].routing == RoutingLaw{});
+  CHECK(said.cases[0].experts == ExpertsSpec{});
+  CHECK(scenario_text(said.cases[0]) == scenario_text(plain.cases[0]));
+  CHECK(said.cases[1].routing.kind == Routing::kZipf);
+  CHECK(said.cases[1].experts.missing == 0.5);
+  CHECK(refusal("model: qwen3-8b\nlayers: qkv\nbatch.decode: 2\nrouting: uniform\n") ==
+        "test.yaml:4:10: 'routing' of a layer without experts; allowed: experts.count, or a layer "
+        "of experts of a model");
+  CHECK(refusal("op: layer\n" + model + "layers: experts_w2\n").find("op layer with experts") !=
+        std::string::npos);
+}
+
+TEST_CASE("experts: each model that has experts has both parts of them, which fit each other") {
+  std::set<std::string> models;
+  for (const ModelLayer& w13 : load_models()) {
+    for (const ModelLayer& w2 : load_models()) {
+      if (w13.model != w2.model || w13.layer != "experts_w13" || w2.layer != "experts_w2") {
+        continue;
+      }
+      CAPTURE(w13.model);
+      models.insert(w13.model);
+      CHECK(w13.experts.part == ExpertsPart::kW13);
+      CHECK(w2.experts.part == ExpertsPart::kW2);
+      ExpertsSpec alike = w2.experts;
+      alike.part = ExpertsPart::kW13;
+      CHECK(w13.experts == alike);
+      CHECK(w13.count_per_step == w2.count_per_step);
+      CHECK(w2.widths == std::vector<std::int64_t>{w13.in_features});
+      const std::size_t slices = w13.model == "nemotron-3-nano-30b-a3b" ? 1 : 2;
+      CHECK(w13.widths == std::vector<std::int64_t>(slices, w2.in_features));
+    }
+  }
+  CHECK(models.size() == 8);
+}
+
+TEST_CASE("experts: a model whose experts or layers are not understood is refused by name") {
+  const auto why = [](const std::string& experts, const std::string& layer) {
+    try {
+      static_cast<void>(parse_models(
+          "mine:\n  source: here\n  blocks: 2\n" + experts + "  layers:\n    w: " + layer + "\n",
+          "models.yaml"));
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const std::string experts = "  experts: {count: 8, top_k: 2}\n";
+  CHECK(why(experts, "{in: 64, out: [32], part: w13, blocks: 1}") == "accepted");
+  const std::string not_understood = "layer 'w' is not understood";
+  CHECK(why("", "{in: 64, out: [32], part: w13}").find(not_understood) != std::string::npos);
+  CHECK(why(experts, "{in: 64, out: [32], part: w3}").find(not_understood) != std::string::npos);
+  CHECK(why(experts, "{in: 64, out: [32], blocks: 0}").find(not_understood) != std::string::npos);
+  CHECK(why(experts, "{in: 64, out: [32], prat: w2}").find(not_understood) != std::string::npos);
+  CHECK(why("  experts: {count: 8, part: w2}\n", "{in: 64, out: [32]}") ==
+        "models.yaml:4:23: unknown key 'part' in 'experts'; allowed: count, top_k, weight_at, "
+        "renormalise, scaling");
+  CHECK(why("  experts: {top_k: 2}\n", "{in: 64, out: [32]}") ==
+        "models.yaml:4:12: 'experts' of a model without 'count'; allowed: a map with count");
+  CHECK(
+      why("  experts: {count: 5000}\n", "{in: 64, out: [32]}").find("'experts.count' is '5000'") !=
+      std::string::npos);
+}

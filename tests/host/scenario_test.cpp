@@ -194,7 +194,8 @@ TEST_CASE("cases are named points, multiplied with the sweep") {
 }
 
 TEST_CASE("layers of a model multiply, and a model alone has all of its layers") {
-  CHECK(ids(parse("model: gpt-oss-20b\n")) == std::vector<std::string>{"qkv", "o"});
+  CHECK(ids(parse("model: gpt-oss-20b\n")) ==
+        std::vector<std::string>{"qkv", "o", "experts_w13", "experts_w2"});
   const Scenario two = parse("model: llama-3.1-8b\nlayers: [qkv, down]\nsweep: {seed: [1, 2]}\n");
   CHECK(ids(two) == std::vector<std::string>{"qkv-seed1", "qkv-seed2", "down-seed1", "down-seed2"});
   CHECK(two.cases[0].layer.widths == std::vector<std::int64_t>{4096, 1024, 1024});
