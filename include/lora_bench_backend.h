@@ -72,6 +72,10 @@ enum {
   LORA_BENCH_TAKES_QUANTISED_H = 1 << 12,        /* op linear with an x of eight bits, and an h that is
                                                   * quantised between the sums:
                                                   * lora_bench_problem.quantises_h */
+  LORA_BENCH_TAKES_SHARED_X = 1 << 13,           /* the rows of a token read one row of x:
+                                                  * lora_bench_problem.shares_x */
+  LORA_BENCH_TAKES_ROW_FACTORS = 1 << 14,        /* the delta of each row has a factor:
+                                                  * lora_bench_problem.has_factors */
   LORA_BENCH_READS_PADDING = 1 << 30             /* no step of its own: the library reads lanes at or
                                                   * above a rank that is not 0, and is given steps
                                                   * alone where these are zero. Adapters of rank 0
@@ -195,6 +199,17 @@ typedef struct lora_bench_problem {
   int32_t h_power_of_two;
   float h_least_amax;
   float h_least_scale;
+
+  /* What follows was appended later. In a layer of experts a row is a pair, a token and one of the
+   * `choices` experts that it chose, and its slot is adapter x experts + expert; pairs of a token
+   * need not follow each other. A step without experts has 1 of each. */
+  int64_t experts;
+  int64_t choices;
+  int64_t x_rows;      /* rows of lora_bench_operands.x: `tokens`, or fewer with shares_x */
+  int32_t shares_x;    /* 1: row i reads row token_of_row[i] of x; 0 for a library that does not name
+                        * LORA_BENCH_TAKES_SHARED_X */
+  int32_t has_factors; /* 1: the delta of row i is multiplied by factor[i], in the expand; 0 for a
+                        * library that does not name LORA_BENCH_TAKES_ROW_FACTORS */
 } lora_bench_problem;
 
 /* Shapes are those of operands that lie apart and without gaps; see `placing` for others.
@@ -237,6 +252,9 @@ typedef struct lora_bench_operands {
    * lies: every slice has scales of its own. NULL without. Those of a row without an adapter, and of
    * no lane below its rank, are NaN. */
   const void* h_scale;
+  const int32_t* token_of_row; /* [tokens]; NULL without shares_x */
+  const float* factor;         /* [tokens]; NULL without has_factors. Those of a row without an
+                                * adapter are NaN. */
 } lora_bench_operands;
 
 /* What you promise about your arithmetic. The error bound that a result must meet and the relations

@@ -30,6 +30,7 @@ struct ShrinkParams {
   const std::int32_t* group_starts = nullptr;      // [active + 1], offsets into token_order
   const std::int32_t* rank = nullptr;              // [slots]
   const float* scale = nullptr;                    // [slots]; null: not scaled here
+  const std::int32_t* token_of_row = nullptr;      // [tokens], rows of x; null: a row has its own
   std::int64_t tokens = 0;
   std::int64_t in_features = 0;
   std::int64_t x_stride = 0;
@@ -53,6 +54,7 @@ struct ExpandParams {
   const std::int32_t* group_starts = nullptr;      // [active + 1], offsets into token_order
   const std::int32_t* rank = nullptr;              // [slots]
   const float* scale = nullptr;                    // [slots]; null: not scaled here
+  const float* factor = nullptr;                   // [tokens], of the delta of a row; null: 1
   std::int64_t tokens = 0;
   std::int64_t max_rank = 0;
   std::int64_t y_stride = 0;

@@ -56,11 +56,11 @@ struct ScaledHidden {
 };
 
 // Roundings between h and y: the declared depth, each product, the scales of a number of B and of
-// one of h, that of the adapter if it is applied here.
+// one of h, that of the adapter if it is applied here, and the factor of the row.
 double expand_gamma(const Problem& problem, const Arithmetic& arithmetic) {
   const bool scaled_h = problem.h_scale.scales != nullptr || quantises_h(problem, arithmetic);
   const int others = 1 + (problem.b_scale.empty() ? 0 : 1) + (scaled_h ? 1 : 0) +
-                     (problem.scale_at_shrink ? 0 : 1);
+                     (problem.scale_at_shrink ? 0 : 1) + (problem.factor.empty() ? 0 : 1);
   return gamma(static_cast<double>(arithmetic.expand_depth + others), arithmetic.unit_roundoff);
 }
 
@@ -74,12 +74,17 @@ bool overflows(const Problem& problem, const Arithmetic& arithmetic, double larg
 
 ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, Rounding rounding,
                           const Part& part, const Hidden& hidden) {
-  const double scale = problem.scale_at_shrink ? 1 : part.scale;
+  const double of_adapter = problem.scale_at_shrink ? 1 : part.scale;
+  const auto scale_of = [&](std::size_t row) {
+    return of_adapter *
+           (problem.factor.empty() ? 1 : static_cast<double>(problem.factor[at(part.tokens[row])]));
+  };
   const double roundings =
       expand_gamma(problem, arithmetic) + 0x1p-53 * static_cast<double>(part.rank);
   const double least = least_magnitude(problem.numbers.b, arithmetic);
   ScaledHidden scaled{hidden.value, magnitudes(hidden.value), {}};
   for (std::size_t i = 0; i < scaled.value.size(); ++i) {
+    const double scale = scale_of(i / at(part.rank));
     scaled.value[i] *= scale;
     if (rounding == Rounding::kBounded) {
       const double error = hidden.error[i];
@@ -92,8 +97,9 @@ ScaledHidden scale_hidden(const Problem& problem, const Arithmetic& arithmetic, 
   }
   // None of a slice of width 0.
   if (rounding == Rounding::kModelled && (part.rank == 0 || !hidden.value.empty())) {
-    const double scale_bit = scale == 0 ? 1 : lowest_bit(scale);
     for (std::int64_t row = 0; row < part.count(); ++row) {
+      const double scale = scale_of(at(row));
+      const double scale_bit = scale == 0 ? 1 : lowest_bit(scale);
       const double* lanes = hidden.value.data() + row * part.rank;
       scaled.lowest_bits.push_back(scale_bit * lowest_bit(lanes, part.rank));
     }

@@ -51,7 +51,9 @@ Inputs read_inputs(const Problem& problem, const Part& part, std::int64_t slice,
   inputs.lowest_bits.resize(at(part.count()));
   parallel(part.count(), threads, [&](std::int64_t row) {
     double* const x = inputs.value.data() + row * k;
-    const std::int64_t row_of_x = first_row + part.tokens[at(row)];
+    const std::int64_t token = part.tokens[at(row)];
+    const std::int64_t row_of_x =
+        problem.row_of_x.empty() ? first_row + token : problem.row_of_x[at(token)];
     read(problem.numbers.x, problem.x, row_of_x * problem.x_stride, k, x);
     multiply_by_scales_of_row(problem, problem.x_scale, {row_of_x, k}, k, x);
     std::transform(x, x + k, inputs.magnitude.data() + row * k,

@@ -87,8 +87,12 @@ struct Problem {
   RowScales x_scale, h_scale;
   // Read where the code under test declares an intermediate of eight bits.
   HiddenQuantiser quantiser_of_h;
-  const void* h = nullptr;  // [slices, tokens, max_rank] when !shrink or adds_to_h
-  const void* y = nullptr;  // [tokens, y_stride] before the op
+  // Which row of x each row reads; empty: its own. What the delta of each is multiplied by;
+  // empty: 1.
+  std::span<const std::int32_t> row_of_x;  // [tokens]
+  std::span<const float> factor;           // [tokens]
+  const void* h = nullptr;                 // [slices, tokens, max_rank] when !shrink or adds_to_h
+  const void* y = nullptr;                 // [tokens, y_stride] before the op
 };
 
 // How the bias comes to y: in one sum with delta, or y + bias (before), or y + delta (after it) is

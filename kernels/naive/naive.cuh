@@ -72,8 +72,10 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
       continue;  // the whole warp: the item is the same for all its threads
     }
     const std::int64_t lanes_before = strides.packed ? slice * params.rank[adapter] : 0;
-    const X* x =
-        static_cast<const X*>(params.x) + slice * params.x_slice_stride + token * params.x_stride;
+    const std::int64_t row_of_x =
+        params.token_of_row == nullptr ? token : params.token_of_row[token];
+    const X* x = static_cast<const X*>(params.x) + slice * params.x_slice_stride +
+                 row_of_x * params.x_stride;
     const W* a = static_cast<const W*>(params.a[slice]) + adapter * strides.a_slot +
                  (lanes_before + lane) * strides.a_lane;
     const RowScales<W> of_lane(scales, static_cast<int>(slice), adapter, lane);
@@ -131,6 +133,7 @@ __global__ void naive_expand(const __grid_constant__ ExpandParams params,
                  of_output.scaled(b[lane], lane), sum);
     }
     float value = params.scale == nullptr ? sum : params.scale[adapter] * sum;
+    value = params.factor == nullptr ? value : params.factor[token] * value;
     if (params.bias[slice] != nullptr) {
       value += to_float(static_cast<const Bias*>(params.bias[slice])[output]);
     }

@@ -167,7 +167,7 @@ class Step:
                     for address, width in zip(addresses, problem.widths)]
 
         own = (problem.slices,) if problem.own_inputs else ()
-        self.x = one(operands.x, own + (rows, problem.x_stride), problem.x_dtype)
+        self.x = one(operands.x, own + (problem.x_rows, problem.x_stride), problem.x_dtype)
         self.x_scale = one(operands.x_scale, own + (problem.x_scale_rows, problem.x_scale_columns),
                            "fp32") if problem.x_scale_rows else None
         self.a = each(operands.a, lambda width: (slots, rank, problem.in_features), problem.a_dtype)
@@ -193,6 +193,10 @@ class Step:
         self.prepared = one(operands.prepared, (prepared_bytes,), "uint8")
         self.rank = one(_address(operands.rank), (slots,), "int32")
         self.scale = one(_address(operands.scale), (slots,), "fp32")
+        self.token_of_row = one(_address(operands.token_of_row), (rows,),
+                                "int32") if problem.shares_x else None
+        self.factor = one(_address(operands.factor), (rows,),
+                          "fp32") if problem.has_factors else None
         sizes = {"adapter_of_token": rows, "token_order": rows, "active_ids": problem.active,
                  "group_starts": problem.active + 1}
         self.plan = Plan({name: one(_address(getattr(operands, name)), (size,), "int32")

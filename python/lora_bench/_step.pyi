@@ -58,6 +58,11 @@ class _Fields:
     h_power_of_two: int
     h_least_amax: float
     h_least_scale: float
+    experts: int
+    choices: int
+    x_rows: int
+    shares_x: int
+    has_factors: int
 
 class Problem(_Fields):
     rank: List[int]
@@ -125,6 +130,8 @@ class Step(_Fields):
     bias: Optional[List[Tensor]]
     x_scale: Optional[Tensor]
     h_scale: Optional[Tensor]
+    token_of_row: Optional[Tensor]
+    factor: Optional[Tensor]
     a_scale: Optional[List[Tensor]]
     b_scale: Optional[List[Tensor]]
     workspace: Optional[int]

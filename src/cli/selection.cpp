@@ -98,25 +98,12 @@ void add_selection(CLI::App& command, Selection& selection, bool files_required)
       ->capture_default_str();
 }
 
-namespace {
-
-// Refuses experts, which are read, drawn and not run yet, and else what layers do.
-std::optional<SettingFault> experts_are_not_run_yet(const Case& spec) {
-  if (!spec.experts.any()) {
-    return layer_fault(spec);
-  }
-  return SettingFault{
-      "experts.count", "experts are read, and not run yet", "a layer without experts", {}};
-}
-
-}  // namespace
-
 std::vector<Scenario> load_selected(const Selection& selection) {
   LoadOptions options;
   options.overrides = selection.overrides;
   options.max_cases = selection.max_cases;
   options.check_backend = check_backend;
-  options.check_layer = experts_are_not_run_yet;
+  options.check_layer = layer_fault;
   options.tuning = tuning_rules();
   if (!selection.takes_tuned) {
     options.tuning.fault = fault_of_being_tuned;

@@ -78,18 +78,35 @@ std::int64_t idle_bytes(const Problem& problem, const Extent& extent, std::int64
              : 0;
 }
 
+// Rows of x that an adapter acts on, of which several rows of a step may read one.
+std::int64_t read_rows_of_x(const Problem& problem, std::int64_t rows) {
+  if (!problem.shares_x()) {
+    return rows;
+  }
+  std::vector<bool> read(static_cast<std::size_t>(problem.x_rows()), false);
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    if (problem.acts_on(row)) {
+      read[static_cast<std::size_t>(problem.x_row(0, row))] = true;
+    }
+  }
+  return std::count(read.begin(), read.end(), true);
+}
+
 void count_activations(const Problem& problem, const Extent& extent, std::int64_t ranks_of_rows,
                        Work& work) {
   const std::int64_t h_bytes = ranks_of_rows * extent.slices * size_bytes(problem.dtype[Role::kH]);
   std::int64_t read = 0;
   if (has_shrink(problem.op)) {
     const std::int64_t of_x = problem.own_inputs() ? extent.slices : 1;
-    read += of_x * (work.rows * problem.in_features * size_bytes(problem.dtype[Role::kX]) +
-                    scale_bytes_of_x(problem, work.rows));
+    const std::int64_t rows = read_rows_of_x(problem, work.rows);
+    read += of_x * (rows * problem.in_features * size_bytes(problem.dtype[Role::kX]) +
+                    scale_bytes_of_x(problem, rows));
+    read += problem.shares_x() ? work.rows * std::int64_t{sizeof(std::int32_t)} : 0;
     work.flops += 2 * ranks_of_rows * extent.slices * problem.in_features;
   } else {
     read += h_bytes + extent.slices * scale_bytes_of_h(problem);
   }
+  read += problem.has_factors() ? work.rows * size_bytes(problem.dtype[Role::kFactor]) : 0;
   if (has_expand(problem.op)) {
     const std::int64_t y_bytes = work.rows * extent.columns * size_bytes(problem.dtype[Role::kY]);
     work.updated_bytes = problem.add_inputs ? y_bytes : 0;

@@ -64,6 +64,22 @@ void add_scales_of_activations(const Problem& whole, const Tensors& from,
 void add_scales_of_rows(const Problem& whole, const Tensors& from,
                         const std::vector<RowsOfWeights>& rows, Problem& problem,
                         Tensors& tensors) {
+  if (whole.has_factors()) {
+    std::vector<std::int64_t> tokens;
+    for (const RowsOfWeights& row : rows) {
+      tokens.push_back(row.token);
+    }
+    problem.route.factor_of_row = whole.route.of_rows(tokens).factor_of_row;
+    tensors.factor = {Dtype::kFp32, std::ssize(rows), {}};
+    for (const std::int64_t token : tokens) {
+      const auto factor = from.factor.data.begin() + token * size_bytes(Dtype::kFp32);
+      tensors.factor.data.insert(tensors.factor.data.end(), factor,
+                                 factor + size_bytes(Dtype::kFp32));
+    }
+  }
+  if (!whole.has_scaled_weights()) {
+    return;
+  }
   if (whole.weights_scale == WeightsScale::kTensor) {
     problem.weights_scale = WeightsScale::kChannel;
   }

@@ -16,7 +16,7 @@ struct RowsOfWeights {
 // The scales of rows that `problem` has as slots with one slice, given the whole that they are
 // from: lanes of a shrink, else outputs, whose lanes are all those of the slot. Each row gets
 // scales of its own, whichever block it is from, and `problem` says so. So does each row of x or a
-// given h, which `problem` has as tokens, where these have scales.
+// given h, which `problem` has as tokens, where these have scales or factors.
 void add_scales_of_rows(const Problem& whole, const Tensors& from,
                         const std::vector<RowsOfWeights>& rows, Problem& problem, Tensors& tensors);
 

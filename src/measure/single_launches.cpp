@@ -90,6 +90,7 @@ class PiecesAsProblem {
     std::vector<std::int32_t> ids(pieces.size());
     std::iota(ids.begin(), ids.end(), 0);
     problem_.plan = make_plan(ids, count);
+    problem_.route = {};
     for (const Piece& piece : pieces) {
       problem_.rank.push_back(has_expand(whole.op) ? rank_of(whole, piece.slot) : width);
       problem_.scale.push_back(whole.scale[at(piece.slot)]);
@@ -110,13 +111,11 @@ class PiecesAsProblem {
     if (has_expand(whole.op)) {
       add_b();
     }
-    if (whole.has_scaled_weights()) {
-      std::vector<RowsOfWeights> rows;
-      for (const Piece& piece : pieces) {
-        rows.push_back({piece.slot, piece.set, piece.slice, piece.first, piece.row});
-      }
-      add_scales_of_rows(whole, tensors, rows, problem_, tensors_);
+    std::vector<RowsOfWeights> rows;
+    for (const Piece& piece : pieces) {
+      rows.push_back({piece.slot, piece.set, piece.slice, piece.first, piece.row});
     }
+    add_scales_of_rows(whole, tensors, rows, problem_, tensors_);
   }
 
   [[nodiscard]] const Problem& problem() const { return problem_; }

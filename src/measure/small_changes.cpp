@@ -97,7 +97,9 @@ double size_of_x(const Problem& problem, const Tensors& tensors, std::int64_t x_
 // Of all rows: in another batch any may meet the adapter.
 double largest_x(const SmallChange& change, const Tensors& tensors, std::int64_t k) {
   double largest = 0;
-  for (std::int64_t row = 0; row < change.problem.tokens; ++row) {
+  const std::int64_t rows =
+      change.problem.shares_x() ? change.problem.x_rows() : change.problem.tokens;
+  for (std::int64_t row = 0; row < rows; ++row) {
     largest = std::max(largest, size_of_x(change.problem, tensors, row, k));
   }
   return largest;

@@ -121,10 +121,12 @@ class ExpandItem {
                                      panels_ + (column - first_column) * rank_, delta_);
       const std::int64_t count = std::min(tile, end - column);
       for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t to = token_of(first + row) * problem_.y_stride + first_in_y + column;
+        const std::int64_t token = token_of(first + row);
+        const std::int64_t to = token * problem_.y_stride + first_in_y + column;
         launch_.kernels.finish(
-            problem_.dtype[Role::kY], delta_ + row * tile, scale,
-            bias_ == nullptr ? nullptr : bias_ + column, problem_.add_inputs, count,
+            problem_.dtype[Role::kY], delta_ + row * tile,
+            scale * launch_.operands.factor_of(token), bias_ == nullptr ? nullptr : bias_ + column,
+            problem_.add_inputs, count,
             static_cast<char*>(launch_.operands.y) + to * size_bytes(problem_.dtype[Role::kY]));
       }
     }

@@ -104,7 +104,10 @@ class ShrinkItem {
         std::fill(to + step_from(first), to + kStep, 0.0F);
         continue;
       }
-      const std::int64_t from = problem_.x_at(lane_of(0).slice, token_of(row), first);
+      const std::int64_t row_of_x =
+          launch_.operands.x_row(problem_, lane_of(0).slice, token_of(row));
+      const std::int64_t from =
+          row_of_x * problem_.x_stride + first * problem_.layout.x_column_stride;
       const void* const numbers =
           gathered(element(dtype, launch_.operands.x, from), step_from(first));
       launch_.kernels.decode(dtype, numbers, step_from(first), x_ + row * x_stride_ + at);

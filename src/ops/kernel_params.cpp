@@ -131,6 +131,7 @@ kernels::ShrinkParams shrink_params(const Problem& problem, const Operands& oper
     params.a[slice] = operands.a[slice];
   }
   params.scale = problem.scale_at == ScaleAt::kShrink ? operands.scale : nullptr;
+  params.token_of_row = operands.token_of_row;
   params.adds = problem.adds_to_h();
   params.in_features = problem.in_features;
   params.x_stride = problem.x_stride;
@@ -150,6 +151,7 @@ kernels::ExpandParams expand_params(const Problem& problem, const Operands& oper
   }
   params.y = operands.y;
   params.scale = problem.scale_at == ScaleAt::kExpand ? operands.scale : nullptr;
+  params.factor = operands.factor;
   params.y_stride = problem.y_stride;
   params.first_column = problem.offset_start;
   params.add_inputs = problem.add_inputs;

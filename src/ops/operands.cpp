@@ -47,6 +47,9 @@ void Operands::point(const Operand& operand, void* address) {
     case Role::kHScale:
       h_scale = address;
       return;
+    case Role::kFactor:
+      factor = static_cast<const float*>(address);
+      return;
   }
   throw std::logic_error("an operand of no role");
 }
@@ -75,6 +78,11 @@ Problem half_of(Problem linear, Op half) {
   if (half == Op::kExpand && has_shrink(linear.op)) {
     linear.activations_scale = ActivationsScale::kNone;  // those of x
     linear.activations_group = 0;
+  }
+  if (half == Op::kExpand) {
+    linear.route.token_of_row.clear();  // h has a row for each
+  } else {
+    linear.route.factor_of_row.clear();  // expand multiplies by them
   }
   linear.h_quantiser.reset();
   linear.op = half;
@@ -141,6 +149,9 @@ std::vector<IndexArray> index_arrays_of(const Problem& problem, std::int64_t lea
   }
   arrays.push_back({"rank", &Operands::rank, {problem.rank.begin(), problem.rank.end()}});
   arrays.back().values.resize(static_cast<std::size_t>(problem.group_slots()), 0);
+  if (problem.shares_x()) {
+    arrays.push_back({"token_of_row", &Operands::token_of_row, problem.route.token_of_row});
+  }
   return arrays;
 }
 
@@ -185,7 +196,8 @@ void shrink_row(const Problem& problem, const Operands& operands, const OwnedRow
 }
 
 void expand_row(const Problem& problem, const Operands& operands, const OwnedRow& row) {
-  const float scale = problem.scale_at == ScaleAt::kExpand ? row.scale : 1.0F;
+  const float scale =
+      (problem.scale_at == ScaleAt::kExpand ? row.scale : 1.0F) * operands.factor_of(row.token);
   std::int64_t first_column = problem.offset_start;
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const auto index = static_cast<std::size_t>(slice);

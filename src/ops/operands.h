@@ -13,6 +13,7 @@ namespace lora_bench {
 struct Operands {
   const void* x = nullptr;
   const void *x_scale = nullptr, *h_scale = nullptr;  // of an x, or an h, of eight bits, fp32
+  const float* factor = nullptr;                      // [M], of each row
   std::vector<const void*> a, b, bias;                // one per slice
   std::vector<const void*> a_scale, b_scale;          // of weights of eight bits, fp32
   void* h = nullptr;                                  // input of expand and embedding, else written
@@ -26,7 +27,17 @@ struct Operands {
   const std::int32_t* group_starts = nullptr;      // [active + 1]
   const std::int32_t* rank = nullptr;              // [slots]
   const float* scale = nullptr;                    // [slots]
+  const std::int32_t* token_of_row = nullptr;      // [M], which row of x a row reads; null: its own
 
+  // Which row of x is that of a row for a slice.
+  [[nodiscard]] std::int64_t x_row(const Problem& problem, std::int64_t slice,
+                                   std::int64_t row) const {
+    return token_of_row == nullptr ? problem.x_row(slice, row) : token_of_row[row];
+  }
+  // What the delta of a row is multiplied by.
+  [[nodiscard]] float factor_of(std::int64_t row) const {
+    return factor == nullptr ? 1.0F : factor[row];
+  }
   // Tells where an operand lies.
   void point(const Operand& operand, void* address);
 };

@@ -109,6 +109,11 @@ lora_bench_problem interface_of(const Problem& problem) {
     out.h_least_amax = rule.least_amax;
     out.h_least_scale = rule.least_scale;
   }
+  out.experts = problem.route.experts;
+  out.choices = problem.route.choices;
+  out.x_rows = problem.x_rows();
+  out.shares_x = problem.shares_x() ? 1 : 0;
+  out.has_factors = problem.has_factors() ? 1 : 0;
   out.rank0_bias = problem.biases_rank0() ? 1 : 0;
   out.adds_to_h = problem.adds_to_h() ? 1 : 0;
   out.zeroes_idle_rows = problem.zeroes_idle_rows() ? 1 : 0;
@@ -138,6 +143,8 @@ lora_bench_operands interface_of(const Problem& problem, const Operands& operand
   out.group_starts = operands.group_starts;
   out.rank = operands.rank;
   out.scale = operands.scale;
+  out.token_of_row = operands.token_of_row;
+  out.factor = operands.factor;
   return out;
 }
 

@@ -27,7 +27,9 @@ constexpr std::array<std::pair<std::uint64_t, const char*>, kSemantics> kTakes{
      {LORA_BENCH_TAKES_SCALED_WEIGHTS, "LORA_BENCH_TAKES_SCALED_WEIGHTS"},
      {LORA_BENCH_TAKES_SCALED_ACTIVATIONS, "LORA_BENCH_TAKES_SCALED_ACTIVATIONS"},
      {LORA_BENCH_TAKES_SCALED_H, "LORA_BENCH_TAKES_SCALED_H"},
-     {LORA_BENCH_TAKES_QUANTISED_H, "LORA_BENCH_TAKES_QUANTISED_H"}}};
+     {LORA_BENCH_TAKES_QUANTISED_H, "LORA_BENCH_TAKES_QUANTISED_H"},
+     {LORA_BENCH_TAKES_SHARED_X, "LORA_BENCH_TAKES_SHARED_X"},
+     {LORA_BENCH_TAKES_ROW_FACTORS, "LORA_BENCH_TAKES_ROW_FACTORS"}}};
 static_assert([] {
   for (std::size_t i = 0; i < kTakes.size(); ++i) {
     if (kTakes[i].first != bit_of(static_cast<Semantic>(i))) {

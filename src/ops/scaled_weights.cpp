@@ -67,7 +67,8 @@ void read_x(const Problem& problem, const Operands& operands, std::int64_t slice
             std::int64_t token, std::int64_t first, std::int64_t count, float* to) {
   const Dtype dtype = problem.dtype[Role::kX];
   const std::span<float> numbers(to, static_cast<std::size_t>(count));
-  const std::int64_t at = problem.x_at(slice, token, first);
+  const std::int64_t at = operands.x_row(problem, slice, token) * problem.x_stride +
+                          first * problem.layout.x_column_stride;
   const std::int64_t stride = problem.layout.x_column_stride;
   if (stride == 1) {
     decode(dtype, static_cast<const std::byte*>(operands.x) + at * size_bytes(dtype), numbers);

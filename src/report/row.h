@@ -38,6 +38,10 @@ struct Row {
     std::string tuning;       // what backend `auto` was told, see tuning_text
     std::string cache, mode;  // what is cold when a launch begins, and how it is submitted
     std::int64_t bytes = 0, weight_bytes = 0, flops = 0;
+    // Of a layer of experts alone, see facts_of_route.
+    std::optional<std::string> part;
+    std::optional<std::int64_t> experts, pairs, hits, experts_hit, most_rows_per_hit;
+    std::optional<double> rows_per_hit, idle_pairs;
   } step;
 
   // Of op layer alone.

@@ -198,6 +198,20 @@ Work work_of_step(const CaseStep& step) {
   return step.layer ? count_layer_work(shard_problem(*step.layer, 0)).layer : count_work(step.op);
 }
 
+void describe_route(const Case& spec, const RouteFacts& facts, Row::Step& drawn) {
+  drawn.tokens = facts.tokens;
+  drawn.slots = facts.adapters;
+  drawn.active = facts.active_adapters;
+  drawn.part = name(spec.experts.part);
+  drawn.experts = spec.experts.count;
+  drawn.pairs = facts.pairs;
+  drawn.hits = facts.hits;
+  drawn.experts_hit = facts.experts_hit;
+  drawn.rows_per_hit = facts.rows_per_hit;
+  drawn.most_rows_per_hit = facts.most_rows_per_hit;
+  drawn.idle_pairs = facts.idle_pairs_share;
+}
+
 }  // namespace
 
 Row describe_case(const Case& spec, const CaseStep& step, const std::string& backend) {
@@ -212,6 +226,9 @@ Row describe_case(const Case& spec, const CaseStep& step, const std::string& bac
     drawn.active = problem.plan.active();
     drawn.rank =
         problem.rank.empty() ? 0 : *std::max_element(problem.rank.begin(), problem.rank.end());
+  }
+  if (const std::optional<RouteFacts> facts = facts_of_route(problem)) {
+    describe_route(spec, *facts, drawn);
   }
   drawn.semantics =
       step.quantise ? quantiser_text(step.quantise->problem) : semantics_text(problem);

@@ -130,6 +130,11 @@ Json metadata_of(const ExportRequest& request, const CaseStep& step, const Probl
                 {"measure", measure_of(spec.measure)},
                 {"row", row},
                 {"row_seal", seal_of_row(content_of(problem), row.dump())}};
+  if (problem.route.any()) {
+    metadata["experts"] = problem.route.experts;
+    metadata["choices"] = problem.route.choices;
+    metadata["x_rows"] = problem.x_rows();
+  }
   if (problem.h_quantiser) {
     metadata["h_code_dtype"] = name(problem.kept_h());
     metadata["h_group"] = problem.h_quantiser->group;
@@ -167,6 +172,9 @@ void add_plan(std::vector<NamedTensor>& list, const Problem& problem, const Tens
   list.push_back(vector_tensor("group_starts", "I32", plan.group_starts));
   list.push_back(vector_tensor("rank", "I64", problem.rank));
   list.push_back(vector_tensor("scale", "F32", tensors.scale));
+  if (problem.shares_x()) {
+    list.push_back(vector_tensor("token_of_row", "I32", problem.route.token_of_row));
+  }
 }
 
 void add_oracle(std::vector<NamedTensor>& list, const reference::Rows& rows) {

@@ -13,158 +13,16 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "report/json_row.h"
+#include "run/exported_file.h"
 
 namespace lora_bench {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
-constexpr std::int64_t kMostOfASize = std::numeric_limits<std::int32_t>::max();
-
-class Reader {
- public:
-  explicit Reader(StoredTensors& stored) : stored_(stored) {}
-
-  [[nodiscard]] bool has(const std::string& name) const { return stored_.tensors.contains(name); }
-
-  [[nodiscard]] bool says(const std::string& key) const { return stored_.metadata.contains(key); }
-
-  [[nodiscard]] std::string word(const std::string& key) const {
-    const auto found = stored_.metadata.find(key);
-    if (found == stored_.metadata.end()) {
-      refuse(fmt::format("its metadata has no '{}'", key));
-    }
-    return found->second;
-  }
-
-  template <typename Value>
-  [[nodiscard]] Value value(const std::string& key) const {
-    try {
-      return nlohmann::json::parse(word(key)).get<Value>();
-    } catch (const nlohmann::json::exception&) {
-      refuse(fmt::format("'{}' of its metadata is '{}'", key, word(key)));
-    }
-  }
-
-  [[nodiscard]] std::int64_t size(const std::string& key) const {
-    return whole(key, value<nlohmann::json>(key));
-  }
-
-  // Elsewhere a number with a fraction would lose it silently.
-  [[nodiscard]] std::int64_t whole(const std::string& key, const nlohmann::json& number) const {
-    if (!number.is_number_integer()) {
-      refuse(fmt::format("'{}' of its metadata is {}, no whole number", key, number.dump()));
-    }
-    return checked(key, number.is_number_unsigned() && number.get<std::uint64_t>() > kMostOfASize
-                            ? kMostOfASize + 1
-                            : number.get<std::int64_t>());
-  }
-
-  [[nodiscard]] std::vector<std::int64_t> sizes(const std::string& key) const {
-    const auto list = value<nlohmann::json>(key);
-    if (!list.is_array()) {
-      refuse(fmt::format("'{}' of its metadata is '{}'", key, word(key)));
-    }
-    std::vector<std::int64_t> sizes;
-    for (const nlohmann::json& number : list) {
-      sizes.push_back(whole(key, number));
-    }
-    return sizes;
-  }
-
-  [[nodiscard]] std::int64_t checked(const std::string& key, std::int64_t size) const {
-    if (size < 0 || size > kMostOfASize) {
-      refuse(fmt::format("'{}' is {}; allowed: 0 to {}", key, size, kMostOfASize));
-    }
-    return size;
-  }
-
-  template <typename Enum>
-  [[nodiscard]] Enum one_of(const std::string& key, std::initializer_list<Enum> values) const {
-    const std::string text = word(key);
-    for (const Enum value : values) {
-      if (name(value) == text) {
-        return value;
-      }
-    }
-    refuse(fmt::format("'{}' of its metadata is '{}'", key, text));
-  }
-
-  // Of scales, and of numbers of eight bits where there are scales.
-  [[nodiscard]] Dtype dtype_of(Role role, bool has_scales) const {
-    const auto dtypes = value<nlohmann::json>("dtypes");
-    const auto text = dtypes.find(name(role));
-    const std::vector<Dtype> known = has_scales
-                                         ? std::vector{Dtype::kE4m3, Dtype::kE5m2}
-                                         : std::vector{Dtype::kFp32, Dtype::kBf16, Dtype::kFp16};
-    if (text != dtypes.end() && text->is_string()) {
-      for (const Dtype dtype : known) {
-        if (name(dtype) == text->get<std::string>()) {
-          return dtype;
-        }
-      }
-    }
-    refuse(fmt::format("'dtypes' of its metadata is '{}'", word("dtypes")));
-  }
-
-  [[nodiscard]] const StoredTensor& tensor(const std::string& name) const {
-    const auto found = stored_.tensors.find(name);
-    if (found == stored_.tensors.end()) {
-      refuse(fmt::format("it has no tensor '{}'", name));
-    }
-    return found->second;
-  }
-
-  // Of exactly these elements, no longer in the file after that; one that the op has not, or that
-  // is empty, is not in it.
-  [[nodiscard]] HostTensor operand(const std::string& name, Dtype dtype, const Shape& shape,
-                                   std::int64_t elements) {
-    HostTensor operand;
-    operand.dtype = dtype;
-    operand.elements = elements;
-    if (elements > 0) {
-      check(name, tensor(name), safetensors_type(dtype), shape, size_bytes(dtype) * elements);
-      operand.data = std::move(stored_.tensors[name].data);
-    }
-    return operand;
-  }
-
-  template <typename Element>
-  [[nodiscard]] std::vector<Element> list(const std::string& name, const char* type) const {
-    const StoredTensor& found = tensor(name);
-    std::vector<Element> values(found.data.size() / sizeof(Element));
-    check(name, found, type, {static_cast<std::int64_t>(values.size())},
-          static_cast<std::int64_t>(values.size() * sizeof(Element)));
-    if (!values.empty()) {
-      std::memcpy(values.data(), found.data.data(), found.data.size());
-    }
-    return values;
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw UsageError(fmt::format("{}: {}; a case is a file that `lora-bench export` wrote",
-                                 stored_.file.string(), what));
-  }
-
- private:
-  void check(const std::string& name, const StoredTensor& tensor, const std::string& type,
-             const Shape& shape, std::int64_t bytes) const {
-    if (tensor.type != type || tensor.shape != shape ||
-        static_cast<std::int64_t>(tensor.data.size()) != bytes) {
-      refuse(fmt::format("tensor '{}' is {} [{}] of {} bytes, must be {} [{}] of {}", name,
-                         tensor.type, fmt::join(tensor.shape, ", "), tensor.data.size(), type,
-                         fmt::join(shape, ", "), bytes));
-    }
-  }
-
-  StoredTensors& stored_;
-};
-
-std::int64_t stride_of(const Reader& file, const char* tensor, std::int64_t otherwise) {
+std::int64_t stride_of(const ExportedFile& file, const char* tensor, std::int64_t otherwise) {
   if (!file.has(tensor)) {
     return otherwise;
   }
-  const Shape& shape = file.tensor(tensor).shape;
+  const std::vector<std::int64_t>& shape = file.tensor(tensor).shape;
   if (shape.empty() || shape.back() < otherwise) {
     file.refuse(fmt::format("tensor '{}' has rows of fewer than {} elements", tensor, otherwise));
   }
@@ -172,7 +30,7 @@ std::int64_t stride_of(const Reader& file, const char* tensor, std::int64_t othe
 }
 
 // What a peer was given must be the plan of these ids.
-void check_plan(const Reader& file, const Plan& plan) {
+void check_plan(const ExportedFile& file, const Plan& plan) {
   const auto check = [&](const char* name, const std::vector<std::int32_t>& values) {
     if (file.list<std::int32_t>(name, "I32") != values) {
       file.refuse(fmt::format("'{}' does not follow from 'adapter_of_token'", name));
@@ -184,7 +42,7 @@ void check_plan(const Reader& file, const Plan& plan) {
 }
 
 // How the case has its operands, which lie in the file without gaps all the same.
-void read_layout(const Reader& file, Problem& problem) {
+void read_layout(const ExportedFile& file, Problem& problem) {
   const auto layout = file.value<nlohmann::json>("layout");
   const auto number = [&](const char* name, std::int64_t least) {
     if (!layout.contains(name) || !layout[name].is_number_integer() ||
@@ -208,7 +66,7 @@ void read_layout(const Reader& file, Problem& problem) {
 }
 
 // A file that says nothing has weights without scales.
-void read_weights_scale(const Reader& file, Problem& problem) {
+void read_weights_scale(const ExportedFile& file, Problem& problem) {
   if (!file.says("weights_scale")) {
     return;
   }
@@ -226,7 +84,7 @@ void read_weights_scale(const Reader& file, Problem& problem) {
 }
 
 // A file that says nothing has an x without scales.
-void read_activations_scale(const Reader& file, Problem& problem) {
+void read_activations_scale(const ExportedFile& file, Problem& problem) {
   if (!file.says("activations_scale")) {
     return;
   }
@@ -240,7 +98,7 @@ void read_activations_scale(const Reader& file, Problem& problem) {
 }
 
 // But for the format.
-void read_rule(const Reader& file, const std::string& prefix, QuantiserRule& rule) {
+void read_rule(const ExportedFile& file, const std::string& prefix, QuantiserRule& rule) {
   rule.convert = file.one_of(prefix + "convert", {Convert::kDivide, Convert::kMultiply});
   rule.least_amax = static_cast<float>(file.value<double>(prefix + "least_amax"));
   rule.least_scale = static_cast<float>(file.value<double>(prefix + "least_scale"));
@@ -248,7 +106,7 @@ void read_rule(const Reader& file, const std::string& prefix, QuantiserRule& rul
 }
 
 // A file that says nothing has an h that is not quantised.
-void read_quantiser_of_h(const Reader& file, Problem& problem) {
+void read_quantiser_of_h(const ExportedFile& file, Problem& problem) {
   if (!file.says("h_code_dtype")) {
     return;
   }
@@ -262,7 +120,37 @@ void read_quantiser_of_h(const Reader& file, Problem& problem) {
   problem.h_quantiser = quantiser;
 }
 
-Problem read_problem(const Reader& file) {
+// A file that says nothing is of a layer without experts.
+void read_route(const ExportedFile& file, Problem& problem) {
+  if (!file.says("experts")) {
+    return;
+  }
+  Route& route = problem.route;
+  route.experts = file.size("experts");
+  route.choices = file.size("choices");
+  route.x_rows = file.size("x_rows");
+  if (route.experts < 1 || route.choices < 1 || problem.slots % route.experts != 0 ||
+      problem.tokens % route.choices != 0) {
+    file.refuse("'experts' and 'choices' of its metadata must divide 'slots' and 'tokens'");
+  }
+  const auto rows = static_cast<std::size_t>(problem.tokens);
+  if (file.has("token_of_row")) {
+    route.token_of_row = file.list<std::int32_t>("token_of_row", "I32");
+    if (route.token_of_row.size() != rows || !has_shrink(problem.op) ||
+        std::any_of(route.token_of_row.begin(), route.token_of_row.end(),
+                    [&](std::int32_t row) { return row < 0 || row >= route.x_rows; })) {
+      file.refuse("'token_of_row' must hold a row of x, of 'x_rows', for each token");
+    }
+  }
+  if (file.has("factor")) {
+    route.factor_of_row.assign(rows, 1);  // what it holds is an operand
+    if (!has_expand(problem.op)) {
+      file.refuse("'factor' is for an op that makes y");
+    }
+  }
+}
+
+Problem read_problem(const ExportedFile& file) {
   Problem problem;
   problem.op =
       file.one_of("op", {Op::kShrink, Op::kExpand, Op::kLinear, Op::kEmbedding, Op::kLogits});
@@ -286,6 +174,7 @@ Problem read_problem(const Reader& file) {
   problem.offset_start = file.size("offset_start");
   problem.slots = file.size("slots");
   problem.max_rank = file.size("max_rank");
+  read_route(file, problem);
   problem.widths = file.sizes("widths");
   std::int64_t columns = problem.offset_start;
   for (std::size_t slice = 0; slice < problem.widths.size(); ++slice) {
@@ -323,7 +212,7 @@ Problem read_problem(const Reader& file) {
   return problem;
 }
 
-Tensors read_tensors(Reader& file, const Problem& problem) {
+Tensors read_tensors(ExportedFile& file, const Problem& problem) {
   Tensors tensors = empty_tensors(problem, Fill::kBounded);
   tensors.scale = problem.scale;
   for (const Operand& operand : operands_of(problem)) {
@@ -338,7 +227,7 @@ Tensors read_tensors(Reader& file, const Problem& problem) {
   return tensors;
 }
 
-Row read_row(const Reader& file) {
+Row read_row(const ExportedFile& file) {
   auto json = file.value<nlohmann::json>("row");
   if (!json.is_object()) {
     file.refuse("'row' of its metadata is no row");
@@ -352,7 +241,7 @@ Row read_row(const Reader& file) {
   return row_from_json(json, unknown);
 }
 
-QuantiseProblem read_quantise(const Reader& file) {
+QuantiseProblem read_quantise(const ExportedFile& file) {
   QuantiseProblem problem;
   problem.from = file.one_of("dtype", {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32});
   problem.to = file.one_of("activations_dtype", {Dtype::kE4m3, Dtype::kE5m2});
@@ -400,13 +289,13 @@ std::string content_of(const QuantiseProblem& problem) {
 }
 
 ExportedQuantise exported_quantise(StoredTensors stored) {
-  Reader file(stored);
+  ExportedFile file(stored);
   ExportedQuantise read{.row = read_row(file), .problem = read_quantise(file), .inputs = {}};
   const QuantiseProblem& problem = read.problem;
   if (file.word("content") != content_of(problem)) {
     file.refuse("its metadata was changed, or the tensors are those of another case");
   }
-  const auto take = [&](const char* name, Dtype dtype, const Shape& shape) {
+  const auto take = [&](const char* name, Dtype dtype, const std::vector<std::int64_t>& shape) {
     read.inputs.push_back(file.operand(name, dtype, shape, shape[0] * shape[1]).data);
   };
   take("x", problem.from, {problem.rows, problem.stride});
@@ -417,7 +306,7 @@ ExportedQuantise exported_quantise(StoredTensors stored) {
 }
 
 ExportedCase exported_case(StoredTensors stored) {
-  Reader file(stored);
+  ExportedFile file(stored);
   ExportedCase read;
   read.problem = read_problem(file);
   read.row = read_row(file);
@@ -427,6 +316,10 @@ ExportedCase exported_case(StoredTensors stored) {
   }
   check_plan(file, read.problem.plan);
   read.tensors = read_tensors(file, read.problem);
+  for (std::size_t row = 0; row < read.problem.route.factor_of_row.size(); ++row) {
+    read.problem.route.factor_of_row[row] =
+        load(Dtype::kFp32, read.tensors.factor.data.data(), static_cast<std::int64_t>(row));
+  }
   read.rows = file.list<std::int64_t>("rows", "I64");
   const std::vector<std::int64_t>& rows = read.rows;
   if (std::any_of(rows.begin(), rows.end(),

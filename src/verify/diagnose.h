@@ -77,6 +77,8 @@ using Test = std::string (*)(const Evidence&);
 [[nodiscard]] std::string test_weight_scale_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_weights_misread(const Evidence& evidence);
 // The same of an x, or a given h, of eight bits.
+[[nodiscard]] std::string test_factor_misread(const Evidence& evidence);
+[[nodiscard]] std::string test_x_of_other_token(const Evidence& evidence);
 [[nodiscard]] std::string test_x_scale_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_x_misread(const Evidence& evidence);
 [[nodiscard]] std::string test_h_scale_misread(const Evidence& evidence);

@@ -115,6 +115,11 @@ RowModel::RowModel(const Evidence& evidence, const WrongRow& row)
       rank_(evidence.problem.rank),
       scale_(evidence.tensors.scale) {
   problem_.tokens = 1;
+  problem_.row_of_x = {};
+  if (!problem_.factor.empty()) {
+    factor_ = problem_.factor[at(row.token)];
+    problem_.factor = {&factor_, 1};
+  }
   problem_.rank = rank_;
   problem_.scale = scale_;
   read_row(row.token);
@@ -166,6 +171,10 @@ void RowModel::read_scales_of_row(std::int64_t token) {
     }
   }
   use_scales_of_row(std::move(of_token));
+}
+
+void RowModel::read_row_of_x(std::int64_t row) {
+  read_x(copy_of_row(evidence_.tensors.x, row, problem_.x_stride));
 }
 
 reference::RowScales& RowModel::scales_of_row() {

@@ -53,6 +53,7 @@ class RowModel {
   RowModel& operator=(const RowModel&) = delete;
 
   void read_row(std::int64_t token);         // x and h of another row
+  void read_row_of_x(std::int64_t row);      // of the x that rows share
   void read_x(std::vector<std::byte> rows);  // of each slice that has one, x_stride elements
   // x or a given h: of each slice that has one.
   void read_activations(std::vector<std::byte> rows);
@@ -75,6 +76,7 @@ class RowModel {
   void drop_lanes(std::int64_t lanes);
   void use_scale(float scale);
   [[nodiscard]] float scale() const;
+  void use_factor(float factor) { factor_ = factor; }  // of the row, where rows have one
   [[nodiscard]] std::int32_t adapter() const { return adapter_; }
   [[nodiscard]] std::int64_t rank() const;
   void forget_bias();
@@ -98,6 +100,7 @@ class RowModel {
   reference::Problem problem_;
   std::int32_t adapter_ = 0;
   std::vector<std::int64_t> rank_;
+  float factor_ = 1;
   std::vector<float> scale_;
   std::vector<std::byte> x_, h_, y_;
   std::vector<std::vector<std::byte>> weights_;

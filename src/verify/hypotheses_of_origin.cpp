@@ -26,10 +26,10 @@ std::vector<std::int32_t> candidate_adapters(const Problem& problem) {
 }
 
 // Near rows first, then from the start, where an index that wraps lands.
-std::vector<std::int64_t> candidate_rows(const Problem& problem, std::int64_t token) {
+std::vector<std::int64_t> candidate_rows(std::int64_t rows, std::int64_t token) {
   std::vector<std::int64_t> candidates;
   const auto add = [&](std::int64_t row) {
-    if (row != token && row >= 0 && row < problem.tokens &&
+    if (row != token && row >= 0 && row < rows &&
         std::find(candidates.begin(), candidates.end(), row) == candidates.end()) {
       candidates.push_back(row);
     }
@@ -38,14 +38,14 @@ std::vector<std::int64_t> candidate_rows(const Problem& problem, std::int64_t to
     add(token + distance);
     add(token - distance);
   }
-  for (std::int64_t row = 0; row < problem.tokens && candidates.size() < kCandidates; ++row) {
+  for (std::int64_t row = 0; row < rows && candidates.size() < kCandidates; ++row) {
     add(row);
   }
   return candidates;
 }
 
-std::string adapter_named(std::int32_t adapter) {
-  return adapter < 0 ? "no adapter" : fmt::format("adapter {}", adapter);
+std::string adapter_named(const Problem& problem, std::int32_t slot) {
+  return slot < 0 ? "no adapter" : slot_named(problem.route, slot);
 }
 
 struct Found {
@@ -127,8 +127,8 @@ std::string test_wrong_adapter(const Evidence& evidence) {
         evidence, row, others,
         [](RowModel& model, std::int32_t adapter) { model.use_adapter(adapter); },
         [&](std::int32_t adapter) {
-          return fmt::format("{} instead of {}", adapter_named(adapter),
-                             adapter_named(row.adapter));
+          return fmt::format("{} instead of {}", adapter_named(evidence.problem, adapter),
+                             adapter_named(evidence.problem, row.adapter));
         });
   });
 }
@@ -136,7 +136,7 @@ std::string test_wrong_adapter(const Evidence& evidence) {
 std::string test_neighbour_row(const Evidence& evidence) {
   return all_from(evidence, [&](const WrongRow& row) {
     return find_origin(
-        evidence, row, candidate_rows(evidence.problem, row.token),
+        evidence, row, candidate_rows(evidence.problem.tokens, row.token),
         [&](RowModel& model, std::int64_t token) {
           model.read_row(token);
           if (row.adapter < 0) {
@@ -145,6 +145,19 @@ std::string test_neighbour_row(const Evidence& evidence) {
           }
         },
         [](std::int64_t token) { return fmt::format("row {}", token); });
+  });
+}
+
+std::string test_x_of_other_token(const Evidence& evidence) {
+  if (!evidence.problem.shares_x()) {
+    return "";
+  }
+  return all_from(evidence, [&](const WrongRow& row) {
+    return find_origin(
+        evidence, row,
+        candidate_rows(evidence.problem.x_rows(), evidence.problem.x_row(0, row.token)),
+        [](RowModel& model, std::int64_t row_of_x) { model.read_row_of_x(row_of_x); },
+        [](std::int64_t row_of_x) { return fmt::format("x of token {}", row_of_x); });
   });
 }
 

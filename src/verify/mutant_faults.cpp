@@ -393,7 +393,7 @@ FaultEntries all_faults() {
   for (const FaultEntries& part :
        {row_faults(), lane_sum_faults(), faults_of_h(), expand_faults(), bias_faults(),
         column_faults(), memory_faults(), put_back_faults(), size_faults(), value_faults(),
-        weight_faults(), activation_faults(), loose_faults()}) {
+        weight_faults(), activation_faults(), expert_faults(), loose_faults()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -68,10 +68,8 @@ std::int64_t summed_elements(const Launch& launch) {
   if (launch.is(Fault::kLostKTail1)) {
     return std::max<std::int64_t>(all - 1, 0);
   }
-  if (launch.is(Fault::kZeroEndsK) && launch.row.first_zero >= 0) {
-    return launch.row.first_zero;
-  }
-  return all;
+  const bool ends = launch.is(Fault::kZeroEndsK) && launch.row.first_zero >= 0;
+  return ends ? launch.row.first_zero : all;
 }
 
 // Where in A and B the numbers of one lane of one slice start.
@@ -84,7 +82,7 @@ struct Lane {
 // The numbers of x that sums over K take.
 std::vector<float> x_of_row(const Launch& launch, std::int64_t slice, std::int64_t token) {
   const Problem& problem = launch.problem;
-  const std::int64_t row = problem.x_row(launch.is(Fault::kXOfFirstSlice) ? 0 : slice, token);
+  const std::int64_t row = x_row_taken(problem, launch.operands, slice, token, launch.fault);
   const std::int64_t x_stride =
       launch.is(Fault::kXStrideIgnored) ? problem.in_features : problem.x_stride;
   const void* x =
@@ -242,6 +240,7 @@ float delta_of(const Launch& launch, const RowTask& task, const std::vector<floa
     sum += h[lane] * column_of_b[lane];
   }
   sum *= has_shrink(problem.op) ? 1 : launch.factor;
+  sum *= factor_taken(problem, launch.operands, task.token, launch.fault);
   return scales_in_expand(launch) ? scaled(launch, sum, task.adapter) : sum;
 }
 
@@ -351,10 +350,7 @@ class MutantKernel final : public Backend {
   [[nodiscard]] Space space() const override { return Space::kHost; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts&) const override {
     keep_when_asked(fault_);
-    if (!problem.layout.plain() && !is_of_layout(fault_)) {
-      return {false, "this fault is one of operands that lie apart and without gaps"};
-    }
-    return {};
+    return fault_fits(problem, fault_);
   }
   [[nodiscard]] std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 

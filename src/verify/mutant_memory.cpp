@@ -31,6 +31,8 @@ const void* address_of(const Problem& problem, const Operands& operands, const O
       return operands.h_scale;
     case Role::kBScale:
       return operands.b_scale[slice];
+    case Role::kFactor:
+      return operands.factor;
     default:
       return has_shrink(problem.op) ? nullptr : operands.h;
   }

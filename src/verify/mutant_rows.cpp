@@ -183,8 +183,10 @@ std::vector<RowTask> assign_rows(const Problem& problem, const Operands& operand
     const Span rows = rows_to_do(here, fault);
     for (std::int64_t position = rows.first; position < rows.last; ++position) {
       const std::int64_t token = operands.token_order[position];
-      const std::int32_t adapter = adapter_of(operands, groups, group, position, fault);
-      if (does_something(problem, operands, adapter, fault)) {
+      const std::int32_t adapter =
+          slot_of_expert(problem, adapter_of(operands, groups, group, position, fault), fault);
+      if (does_something(problem, operands, adapter, fault) &&
+          !loses_choice(problem, token, fault)) {
         tasks.push_back({token, source_of(problem, token, fault), adapter});
       }
     }

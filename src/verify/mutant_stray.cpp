@@ -63,7 +63,8 @@ void clear_columns_outside(const Problem& problem, const Operands& operands) {
 void change_idle_row(const Problem& problem, const Operands& operands) {
   for (std::int64_t token = 0; token < problem.tokens && operands.x != nullptr; ++token) {
     if (operands.adapter_of_token[token] < 0) {
-      const std::int64_t first = token * problem.x_stride * size_bytes(problem.dtype[Role::kX]);
+      const std::int64_t first = operands.x_row(problem, 0, token) * problem.x_stride *
+                                 size_bytes(problem.dtype[Role::kX]);
       change_first_byte(static_cast<const std::byte*>(operands.x) + first);
       return;
     }

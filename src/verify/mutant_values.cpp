@@ -56,7 +56,8 @@ bool same_x(const Problem& problem, const Operands& operands, std::int64_t left,
       static_cast<std::size_t>(problem.in_features * size_bytes(problem.dtype[Role::kX]));
   const auto* x = static_cast<const std::byte*>(operands.x);
   const std::int64_t pitch = problem.x_stride * size_bytes(problem.dtype[Role::kX]);
-  return std::memcmp(x + left * pitch, x + right * pitch, bytes) == 0;
+  return std::memcmp(x + operands.x_row(problem, 0, left) * pitch,
+                     x + operands.x_row(problem, 0, right) * pitch, bytes) == 0;
 }
 
 // The first of the tasks with the same x, and of the same adapter where that is asked.
@@ -85,7 +86,8 @@ RowFacts row_facts(const Problem& problem, const Operands& operands, std::int64_
   std::vector<float> values(static_cast<std::size_t>(problem.in_features));
   for (std::int64_t k = 0; k < problem.in_features; ++k) {
     values[static_cast<std::size_t>(k)] =
-        load(problem.dtype[Role::kX], operands.x, row * problem.x_stride + k);
+        load(problem.dtype[Role::kX], operands.x,
+             operands.x_row(problem, 0, row) * problem.x_stride + k);
   }
   scale_activations(problem, operands, {Role::kX, row}, Fault::kNone, values);
   float sum = 0;
@@ -217,6 +219,16 @@ float least_lane_kept(std::span<const float> h, Fault fault) {
 float added_as_share(float before, float delta) {
   const double share = static_cast<double>(delta) / static_cast<double>(before);
   return static_cast<float>(static_cast<double>(before) + share * static_cast<double>(before));
+}
+
+Support fault_fits(const Problem& problem, Fault fault) {
+  if (!problem.layout.plain() && !is_of_layout(fault)) {
+    return {false, "this fault is one of operands that lie apart and without gaps"};
+  }
+  const bool by_x = fault == Fault::kEqualRowsShareAdapter || fault == Fault::kEqualRowsShareResult;
+  return problem.shares_x() && by_x
+             ? Support{false, "rows that share x have equal ones whatever is drawn"}
+             : Support{};
 }
 
 void share_equal_rows(const Problem& problem, const Operands& operands, Fault fault,

@@ -86,6 +86,15 @@ struct LanesOfH {
 };
 void quantise_h(const Problem& problem, const Operands& operands, LanesOfH at, Fault fault,
                 std::span<float> values);
+// What the delta of a row is multiplied by.
+[[nodiscard]] float factor_taken(const Problem& problem, const Operands& operands, std::int64_t row,
+                                 Fault fault);
+// Which row of x a row reads.
+[[nodiscard]] std::int64_t x_row_taken(const Problem& problem, const Operands& operands,
+                                       std::int64_t slice, std::int64_t row, Fault fault);
+// Of a layer of experts: whether a row is left out, and which slot is taken for that of a row.
+[[nodiscard]] bool loses_choice(const Problem& problem, std::int64_t row, Fault fault);
+[[nodiscard]] std::int32_t slot_of_expert(const Problem& problem, std::int32_t slot, Fault fault);
 [[nodiscard]] float sum_as_kept(float sum, const RowFacts& row, Fault fault);
 // What becomes of a sum where h holds `before`.
 [[nodiscard]] float h_to_store(const Problem& problem, Fault fault, float before, float sum);
@@ -93,6 +102,8 @@ void quantise_h(const Problem& problem, const Operands& operands, LanesOfH at, F
 [[nodiscard]] float least_lane_kept(std::span<const float> h, Fault fault);
 [[nodiscard]] float added_as_share(float before, float delta);
 
+// Whether a fault shows what it is to show in a step of this kind.
+[[nodiscard]] Support fault_fits(const Problem& problem, Fault fault);
 // The rows that take their result from an earlier one that has the same x.
 void share_equal_rows(const Problem& problem, const Operands& operands, Fault fault,
                       std::vector<RowTask>& tasks);
@@ -109,6 +120,7 @@ void add_zero_to_base_rows(const Problem& problem, const Operands& operands);
 [[nodiscard]] std::vector<FaultEntry> value_faults();
 [[nodiscard]] std::vector<FaultEntry> weight_faults();
 [[nodiscard]] std::vector<FaultEntry> activation_faults();
+[[nodiscard]] std::vector<FaultEntry> expert_faults();
 
 // The writes of a faulty kernel to memory that is not its own.
 // What `supports` keeps for good.

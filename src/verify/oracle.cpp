@@ -97,6 +97,11 @@ reference::Problem oracle_problem(const Problem& problem, const Tensors& tensors
   if (problem.h_quantiser) {
     result.quantiser_of_h = {oracle_rule(problem.h_quantiser->rule), problem.h_quantiser->group};
   }
+  result.row_of_x = problem.route.token_of_row;
+  if (problem.has_factors()) {
+    result.factor = {reinterpret_cast<const float*>(tensors.factor.data.data()),
+                     static_cast<std::size_t>(tensors.factor.elements)};
+  }
   result.h = tensors.h.data.data();
   result.y = tensors.y.data.data();
   return result;

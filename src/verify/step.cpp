@@ -206,6 +206,7 @@ Step select_rows(const Step& step, std::span<const std::int64_t> tokens) {
   }
   result.tensors.scale = step.tensors.scale;
   problem.tokens = static_cast<std::int64_t>(tokens.size());
+  problem.route = step.problem.route.of_rows(tokens);
   problem.plan = make_plan(ids, problem.slots);
   return result;
 }
@@ -258,13 +259,13 @@ Step double_inputs(const Step& step) {
 
 Step beyond_fp16(const Step& step) {
   Step result = step;
-  enlarge(result.tensors.y);
+  Tensors& into = result.tensors;
+  enlarge(into.y);
+  const bool of_b = has_expand(step.problem.op);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
-    const bool of_b = has_expand(step.problem.op);
-    Tensors& into = result.tensors;
     enlarge_weights(of_b ? into.b[slice] : into.a[slice],
                     of_b ? into.b_scale[slice] : into.a_scale[slice]);
-    enlarge(result.tensors.bias[slice]);
+    enlarge(into.bias[slice]);
   }
   return result;
 }
@@ -313,6 +314,7 @@ Step shrink_half(const Step& step) {
   Step result = step;
   result.problem = half_of(step.problem, Op::kShrink);
   result.problem.bias = false;
+  result.tensors.factor = {};
   result.tensors.y = nothing_of(step.problem.dtype[Role::kY]);
   for (std::size_t slice = 0; slice < step.problem.widths.size(); ++slice) {
     result.tensors.b[slice] = nothing_of(step.problem.dtype[Role::kB]);
@@ -406,8 +408,7 @@ Problem rotate_adapters(const Problem& problem) {
 
 Problem without_adapters(const Problem& problem) {
   Problem result = problem;
-  const std::vector<std::int32_t> ids(at(problem.tokens), kNoAdapter);
-  result.plan = make_plan(ids, problem.slots);
+  result.plan = make_plan(std::vector(at(problem.tokens), kNoAdapter), problem.slots);
   return result;
 }
 

@@ -138,6 +138,35 @@ std::vector<Case> eight_bits_cases() {
   return {channels, blocks, tokens, groups, given, hidden, powers};
 }
 
+// Both products of a layer of experts, and the halves that read the route of a step.
+std::vector<Case> experts_cases() {
+  Case w13 = plain_case("experts-w13");
+  w13.layer.widths = {40, 24};
+  w13.adapters.slots = 3;
+  w13.adapters.rank.list = {8, 5, 8};
+  w13.no_adapter = 0.25;
+  w13.experts.count = 5;
+  w13.experts.top_k = 3;
+  w13.experts.weight_at = WeightAt::kInput;
+  w13.experts.missing = 0.2;
+
+  Case w2 = w13;
+  w2.id = "experts-w2";
+  w2.layer.widths = {64};
+  w2.experts.part = ExpertsPart::kW2;
+  w2.experts.weight_at = WeightAt::kOutput;
+
+  Case shrink = w13;
+  shrink.id = "experts-shrink";
+  shrink.op = Op::kShrink;
+
+  Case expand = w2;
+  expand.id = "experts-expand";
+  expand.op = Op::kExpand;
+  expand.scale_at = ScaleAt::kExpand;
+  return {w13, w2, shrink, expand};
+}
+
 // Cases whose plan is handed over in a published form.
 std::vector<Case> form_cases() {
   Case kernel = plain_case("kernel-form");
@@ -217,7 +246,7 @@ std::vector<Case> telling_cases() {
   std::vector<Case> cases{packed_case(), idle_slots_case(), narrow,        gap,  uneven,
                           nothing,       overwrite,         shrink_case(), wide, half};
   for (const std::vector<Case>& more :
-       {semantics_cases(), form_cases(), eight_bits_cases(), far_cases()}) {
+       {semantics_cases(), form_cases(), eight_bits_cases(), experts_cases(), far_cases()}) {
     cases.insert(cases.end(), more.begin(), more.end());
   }
   return cases;

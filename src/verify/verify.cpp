@@ -115,6 +115,10 @@ class Proof {
 };
 
 bool Proof::fail(Failure failure) {
+  for (Mismatch& mismatch : failure.first) {
+    mismatch.experts = problem_.route.experts;
+    mismatch.choices = problem_.route.choices;
+  }
   verdict_.status = Status::kFailed;
   verdict_.message = describe(failure);
   verdict_.passed.clear();
@@ -342,9 +346,12 @@ std::string_view name(Level level) {
 }
 
 std::string describe(const Mismatch& mismatch) {
-  std::string place = fmt::format("token {}, ", mismatch.token);
-  place += mismatch.adapter == kNoAdapter ? "no adapter, "
-                                          : fmt::format("adapter {}, ", mismatch.adapter);
+  Route route;
+  route.experts = mismatch.experts;
+  route.choices = mismatch.choices;
+  std::string place = row_named(route, mismatch.token) + ", ";
+  place +=
+      mismatch.adapter == kNoAdapter ? "no adapter, " : slot_named(route, mismatch.adapter) + ", ";
   place += mismatch.slice < 0 ? "outside every slice, " : fmt::format("slice {}, ", mismatch.slice);
   return fmt::format("{}column {}: expected {:.9g}, got {:.9g} (bound {:.3g})", place,
                      mismatch.column, mismatch.expected, mismatch.got, mismatch.bound);

@@ -30,7 +30,8 @@ struct Mismatch {
   std::int64_t column = 0;  // inside the slice; inside the row when slice is -1
   double expected = 0;
   double got = 0;
-  double bound = 0;  // 0 at level 1
+  double bound = 0;                       // 0 at level 1
+  std::int64_t experts = 1, choices = 1;  // of the step, see Route
 };
 
 // Mismatches that a report shows.

@@ -73,4 +73,18 @@ Adapters draw_adapters(const Case& spec) {
   return adapters;
 }
 
+std::vector<bool> missing_experts(const Case& spec) {
+  const std::int64_t experts = spec.experts.count;
+  std::vector<bool> missing(static_cast<std::size_t>(spec.adapters.slots * experts), false);
+  const std::int64_t absent = std::llround(spec.experts.missing * static_cast<double>(experts));
+  for (std::int64_t slot = 0; slot < spec.adapters.slots && absent > 0; ++slot) {
+    const std::vector<std::int64_t> order =
+        random_order(experts, spec.seed, stream_of(Draw::kMissingExperts, slot));
+    for (std::int64_t i = 0; i < absent; ++i) {
+      missing[static_cast<std::size_t>(slot * experts + order[static_cast<std::size_t>(i)])] = true;
+    }
+  }
+  return missing;
+}
+
 }  // namespace lora_bench

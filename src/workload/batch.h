@@ -35,6 +35,8 @@ struct Adapters {
   std::vector<float> scale;        // [slots]
 };
 [[nodiscard]] Adapters draw_adapters(const Case& spec);
+// Of a layer of experts: which of each adapter it has no A and B for, [slots x experts].
+[[nodiscard]] std::vector<bool> missing_experts(const Case& spec);
 
 // The numbers 0 .. count - 1 in an order drawn from (seed, stream).
 [[nodiscard]] std::vector<std::int64_t> random_order(std::int64_t count, std::uint64_t seed,

@@ -139,6 +139,7 @@ Excerpt excerpt_of(const Problem& whole, std::vector<std::int64_t> rows) {
   }
   Problem& problem = excerpt.problem;
   problem.tokens = static_cast<std::int64_t>(excerpt.rows.size());
+  problem.route = whole.route.of_rows(excerpt.rows);
   problem.slots = static_cast<std::int64_t>(excerpt.slots.size());
   problem.rank.clear();
   problem.own_rank.clear();

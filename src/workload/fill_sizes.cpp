@@ -94,8 +94,10 @@ double applied_scale(const Problem& problem, float scale) {
 void size_expand(const Problem& problem, FillSizes& sizes) {
   const double rank = largest_rank(problem);
   const double h = std::max(rms_of_h(problem, sizes), 1.0);
+  // The least factor of a row makes the unit of its sum finer than that of y.
+  const double room = kLargestSum / 2 * (problem.has_factors() ? kLeastExactFactor : 1);
   const std::int64_t b =
-      whole(kLargestSum / 2 / (h * expand_spread(rank)) / exact_spread_over_lanes(problem),
+      whole(room / (h * expand_spread(rank)) / exact_spread_over_lanes(problem),
             std::min<std::int64_t>(largest_integer(problem.dtype[Role::kB]), 255));
   double delta = std::sqrt(rank) * h * rms(b);
   double larger = 1;  // than that, of eight bits, where scales are the largest

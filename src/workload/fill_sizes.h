@@ -28,6 +28,14 @@ struct FillSizes {
 // permuted batches share adapters.
 [[nodiscard]] FillSizes fill_sizes(const Problem& problem, Fill fill, std::uint64_t seed);
 
+// What the delta of a row is multiplied by where its sums are to be exact: a power of two from 1 /
+// 8 to 1 / 2, another one than the next row has.
+constexpr double kLeastExactFactor = 0.125;
+[[nodiscard]] constexpr float exact_factor(std::int64_t row) {
+  constexpr float kFactors[]{0.5F, 0.25F, 0.125F};
+  return kFactors[(row + row / 3) % 3];
+}
+
 // What a random number is drawn for: the `stream` of core/random.h. The numbers are part of every
 // golden value and of every published seed, so they are never reused or renumbered. Streams of
 // tensors leave room for one per slice.
@@ -51,6 +59,7 @@ enum class Draw : std::uint64_t {
   kBScale = 5ULL << 32,
   kXScale = 6ULL << 32,
   kHScale = 7ULL << 32,
+  kMissingExperts = 8ULL << 32,  // and the slot
 };
 
 constexpr std::uint64_t stream_of(Draw draw, std::int64_t slice = 0) {

@@ -34,7 +34,7 @@ Operand make_operand(Role role, std::int64_t slice, Dtype dtype, bool has,
                      std::vector<std::int64_t> shape) {
   Operand operand{.role = role, .slice = slice, .dtype = dtype, .shape = std::move(shape)};
   const bool of_rows = role == Role::kX || role == Role::kXScale || role == Role::kH ||
-                       role == Role::kHScale || role == Role::kY;
+                       role == Role::kHScale || role == Role::kY || role == Role::kFactor;
   operand.per_slot = !of_rows;
   operand.elements = has ? product(operand.shape) : 0;
   if (!checked_multiply(operand.elements, size_bytes(dtype))) {
@@ -137,7 +137,11 @@ Problem make_problem(const Case& spec, const Batch& batch, const Adapters& adapt
   problem.layout.b_gap = gap_of(spec.adapters.b_stride, problem.max_rank);
   problem.layout.h_gap = gap_of(layer.h_stride, problem.lanes_together());
   problem.tuning = spec.tuning;
-  problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
+  if (spec.experts.any()) {
+    route_to_experts(spec, batch, adapters, problem);
+  } else {
+    problem.plan = make_plan(batch.adapter_of_token, spec.adapters.slots);
+  }
   return problem;
 }
 
@@ -251,7 +255,8 @@ std::vector<Operand> operands_of(const Problem& problem) {
       operands.back().of_all_rows = !scales.by_token;
     }
   };
-  add(Role::kX, -1, shrink, of_slices(problem.own_inputs(), problem.tokens, problem.x_stride));
+  add(Role::kX, -1, shrink, of_slices(problem.own_inputs(), problem.x_rows(), problem.x_stride));
+  operands.back().of_all_rows = problem.shares_x();
   add_scales_of(Role::kX);
   for (std::int64_t slice = 0; slice < problem.slices(); ++slice) {
     const std::int64_t width = problem.widths[static_cast<std::size_t>(slice)];
@@ -266,6 +271,9 @@ std::vector<Operand> operands_of(const Problem& problem) {
   }
   add(Role::kH, -1, true, {problem.slices(), problem.tokens, problem.max_rank});
   add_scales_of(Role::kH);
+  if (problem.has_factors()) {
+    add(Role::kFactor, -1, true, {problem.tokens, 1});
+  }
   add(Role::kY, -1, expand, {problem.tokens, problem.y_stride});
   return operands;
 }
@@ -309,6 +317,10 @@ std::string content_of(const Problem& problem) {
   // What is asked beyond the plain op; a plain one has the content that it always had.
   if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
     text += "|" + semantics;
+  }
+  if (const Route& route = problem.route; route != Route{}) {
+    text += fmt::format("|{}|{}|{}|{}", route.experts, route.choices,
+                        fmt::join(route.token_of_row, ","), fmt::join(route.factor_of_row, ","));
   }
   if (!problem.own_rank.empty()) {
     text += fmt::format("|{}", fmt::join(problem.own_rank, ","));

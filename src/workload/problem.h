@@ -11,23 +11,37 @@
 #include "plan/plan.h"
 #include "scenario/case.h"
 #include "workload/batch.h"
+#include "workload/route.h"
 
 namespace lora_bench {
 
-enum class Role : std::uint8_t { kX, kA, kB, kBias, kH, kY, kAScale, kBScale, kXScale, kHScale };
+enum class Role : std::uint8_t {
+  kX,
+  kA,
+  kB,
+  kBias,
+  kH,
+  kY,
+  kAScale,
+  kBScale,
+  kXScale,
+  kHScale,
+  kFactor,
+};
 template <>
 struct EnumNames<Role> {
-  static constexpr std::array<std::string_view, 10> kNames{
-      "x", "a", "b", "bias", "h", "y", "a_scale", "b_scale", "x_scale", "h_scale"};
+  static constexpr std::array<std::string_view, 11> kNames{
+      "x", "a", "b", "bias", "h", "y", "a_scale", "b_scale", "x_scale", "h_scale", "factor"};
 };
 
+// Of fp32 whatever the dtypes of a step are: scales of operands, and factors of rows.
 [[nodiscard]] constexpr bool is_scale(Role role) {
   return role == Role::kAScale || role == Role::kBScale || role == Role::kXScale ||
-         role == Role::kHScale;
+         role == Role::kHScale || role == Role::kFactor;
 }
 
-// The dtype of each operand of a step. h has its own, whatever the others have, and scales are
-// always fp32.
+// The dtype of each operand of a step. h has its own, whatever the others have, and scales and
+// factors are always fp32.
 struct OperandDtypes {
   std::array<Dtype, EnumNames<Role>::kNames.size()> of_role{};
 
@@ -35,7 +49,8 @@ struct OperandDtypes {
   explicit OperandDtypes(Dtype all_but_h, Dtype h = Dtype::kFp32) {
     of_role.fill(all_but_h);
     (*this)[Role::kH] = h;
-    for (const Role role : {Role::kAScale, Role::kBScale, Role::kXScale, Role::kHScale}) {
+    for (const Role role :
+         {Role::kAScale, Role::kBScale, Role::kXScale, Role::kHScale, Role::kFactor}) {
       (*this)[role] = Dtype::kFp32;
     }
   }
@@ -133,9 +148,10 @@ struct Problem {
   bool bias = false;
   std::vector<std::int64_t> bias_slices;  // that have one; none: all
   bool rank0_bias = false;                // adapters of rank 0 have one too
-  std::int64_t tokens = 0;                // M
-  std::int64_t in_features = 0;           // K
-  std::vector<std::int64_t> widths;       // N_i, may be 0
+  Route route;
+  std::int64_t tokens = 0;           // M, rows: with experts a token has several
+  std::int64_t in_features = 0;      // K
+  std::vector<std::int64_t> widths;  // N_i, may be 0
   std::int64_t offset_start = 0;
   std::int64_t x_stride = 0;
   std::int64_t a_stride = 0;  // of a base product alone: between rows of W; 0: in_features
@@ -218,9 +234,14 @@ struct Problem {
   [[nodiscard]] bool own_inputs() const {
     return inputs == Inputs::kPerSlice && has_shrink(op) && slices() > 1;
   }
+  [[nodiscard]] bool shares_x() const { return !route.token_of_row.empty(); }
+  [[nodiscard]] std::int64_t x_rows() const { return shares_x() ? route.x_rows : tokens; }
   [[nodiscard]] std::int64_t x_row(std::int64_t slice, std::int64_t token) const {
-    return own_inputs() ? slice * tokens + token : token;
+    return shares_x() ? route.token_of_row[static_cast<std::size_t>(token)]
+                      : (own_inputs() ? slice * tokens : 0) + token;
   }
+  // Whether the delta of each row has a factor of its own.
+  [[nodiscard]] bool has_factors() const { return !route.factor_of_row.empty(); }
   // The same of activations: whether each slice has rows of its own, which of h it always has.
   [[nodiscard]] bool own_activations() const { return own_inputs() || !has_shrink(op); }
   [[nodiscard]] std::int64_t row_of_activations(std::int64_t slice, std::int64_t token) const {
@@ -298,7 +319,7 @@ struct Operand {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool per_slot = false;  // a block for each slot, which rotates as weights do; else for each row
-  bool of_all_rows = false;  // not that either: a block for all rows of activations
+  bool of_all_rows = false;  // not that either: whichever rows a step has, it stays as it is
   bool written = false;      // by the op
   bool given = true;         // holds numbers before a launch
 
@@ -308,8 +329,8 @@ struct Operand {
 // All operands: x and its scales, of each slice a, b, bias and theirs where there are any, then h
 // and its scales, and y.
 // Throws CaseError where one has more bytes than 64 bits can count.
-//   x [M, x_stride], or [slices, M, x_stride]   x_scale [rows, across] (ScalesOfRows), or [slices,
-//   rows, across]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
+//   x [x_rows, x_stride], or [slices, M, x_stride]   factor [M, 1]   x_scale [rows, across]
+//   (ScalesOfRows), or [slices, rows, across]   a[i] [slots, max_rank, K]   b[i] [slots, N_i,
 //   max_rank] bias[i] [slots, N_i]   a_scale[i], b_scale[i] [slots, down, across] (ScaleBlocks)
 //   h [slices, M, max_rank]   h_scale [slices, rows, across]   y [M, y_stride]
 [[nodiscard]] std::vector<Operand> operands_of(const Problem& problem);

@@ -125,6 +125,12 @@ const std::array<SemanticDoc, kSemantics>& semantic_docs() {
       {Semantic::kScaledH, "an h of eight bits is not read there",
        [](const Problem& problem) { return scaled_activations(problem, Role::kH); }},
       {Semantic::kQuantisedH, "h is not quantised there", quantised_h},
+      {Semantic::kSharedX, "each row has a row of x of its own there",
+       [](const Problem& problem) { return said_if(problem.shares_x(), "experts.part: w13"); }},
+      {Semantic::kRowFactors, "it multiplies no row by a factor",
+       [](const Problem& problem) {
+         return said_if(problem.has_factors(), "experts.weight_at: input or output");
+       }},
   }};
   return kDocs;
 }

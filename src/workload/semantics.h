@@ -27,6 +27,8 @@ enum class Semantic : std::uint8_t {
   kScaledActivations,
   kScaledH,
   kQuantisedH,
+  kSharedX,
+  kRowFactors,
 };
 
 // The bit of one of them, as a plugin says it.
@@ -48,7 +50,7 @@ struct Semantics {
   }
 };
 
-inline constexpr std::size_t kSemantics = 13;
+inline constexpr std::size_t kSemantics = 15;
 // What takes these takes every step: a new one comes with a kernel of the backends that do.
 inline constexpr Semantics kAllSemantics = [] {
   Semantics all;

@@ -84,9 +84,9 @@ std::vector<StoredRun> runs_of_rows(const Problem& problem, const Operand& opera
   std::vector<StoredRun> runs;
   if (operand.role == Role::kX) {
     for (std::int64_t slice = 0; slice < (problem.own_inputs() ? problem.slices() : 1); ++slice) {
-      for (std::int64_t token = 0; token < problem.tokens; ++token) {
-        runs.push_back({problem.x_row(slice, token) * problem.x_stride,
-                        problem.x_at(slice, token, 0), problem.in_features});
+      for (std::int64_t row = 0; row < problem.x_rows(); ++row) {
+        const std::int64_t first = (slice * problem.x_rows() + row) * problem.x_stride;
+        runs.push_back({first, first, problem.in_features});
       }
     }
     return runs;
@@ -121,6 +121,7 @@ bool lies_plainly(const Problem& problem, Role role) {
     case Role::kBScale:
     case Role::kXScale:
     case Role::kHScale:
+    case Role::kFactor:
       return true;
   }
   return true;

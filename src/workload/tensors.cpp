@@ -128,6 +128,11 @@ class Drawer {
     for (const std::int32_t id : problem.plan.active_ids) {
       active_[static_cast<std::size_t>(id)] = true;
     }
+    read_.resize(static_cast<std::size_t>(problem.shares_x() ? problem.x_rows() : 0), false);
+    for (std::size_t row = 0; row < problem.route.token_of_row.size(); ++row) {
+      const auto token = static_cast<std::size_t>(problem.route.token_of_row[row]);
+      read_[token] = read_[token] || problem.plan.adapter_of_token[row] != kNoAdapter;
+    }
     if (is_uneven(fill)) {
       uneven_.emplace(problem, sizes_, fill, seed);
     }
@@ -155,6 +160,8 @@ class Drawer {
       case Role::kXScale:
       case Role::kHScale:
         return scales_of_rows(operand);
+      case Role::kFactor:
+        return factors(operand);
     }
     throw std::logic_error("an operand of no role");
   }
@@ -164,9 +171,10 @@ class Drawer {
     const std::int64_t width = problem_.x_stride;
     const std::int64_t drawn = poisons_ ? problem_.in_features : width;
     return drawn_rows(operand, Draw::kX, [&](std::int64_t row) {
-      const std::int64_t token = row % problem_.tokens;
-      RowRecipe recipe{.law = law_of(Role::kX, row, sizes_.x), .drawn = needed(token) ? drawn : 0};
-      if (uneven_ && needed(token)) {
+      const std::int64_t token = row % problem_.x_rows();
+      const bool read = reads_x(token);
+      RowRecipe recipe{.law = law_of(Role::kX, row, sizes_.x), .drawn = read ? drawn : 0};
+      if (uneven_ && read) {
         recipe.bend = uneven_->row_of_x(token);
         recipe.as_row = row - token + uneven_->source_of(token);
       }
@@ -177,8 +185,9 @@ class Drawer {
   [[nodiscard]] HostTensor y(const Operand& operand) const {
     const std::int64_t width = problem_.y_stride;
     HostTensor y = drawn_rows(operand, Draw::kY, [&](std::int64_t token) {
-      return RowRecipe{
-          .law = sizes_.y, .drawn = width, .bend = bent([&] { return uneven_->row_of_y(token); })};
+      return RowRecipe{.law = sizes_.y,
+                       .drawn = width,
+                       .bend = bent([&] { return uneven_->row_of_y(problem_.x_row(0, token)); })};
     });
     if (poisons_ && !problem_.add_inputs && !uneven_) {
       replace_by_nan(y);
@@ -278,6 +287,18 @@ class Drawer {
     });
   }
 
+  // As the router gives them, or where sums are to be exact powers of two that a neighbour has not.
+  [[nodiscard]] HostTensor factors(const Operand& operand) const {
+    HostTensor factors{operand.dtype, operand.elements, zero_bytes(operand.bytes())};
+    for (std::int64_t row = 0; row < operand.elements; ++row) {
+      const float value = is_exact(fill_)
+                              ? exact_factor(row)
+                              : problem_.route.factor_of_row[static_cast<std::size_t>(row)];
+      store(operand.dtype, factors.data.data(), row, needed(row) ? value : kPoison);
+    }
+    return factors;
+  }
+
   // Of A or B of a slot, or of a row of x or h, where `law` is what they stand for.
   [[nodiscard]] ElementLaw law_of(Role role, std::int64_t of, const ElementLaw& law) const {
     return problem_.has_scales(role) ? stored_law(problem_, sizes_, fill_, role, of) : law;
@@ -302,6 +323,10 @@ class Drawer {
   [[nodiscard]] bool needed(std::int64_t token) const {
     return !poisons_ || adapter_of(token) != kNoAdapter;
   }
+  // Whether some row with an adapter reads a row of x.
+  [[nodiscard]] bool reads_x(std::int64_t row) const {
+    return !problem_.shares_x() ? needed(row) : !poisons_ || read_[static_cast<std::size_t>(row)];
+  }
   // Those of them that hold numbers and not zeros.
   [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const {
     return problem_.own_rank.empty() || slot == kNoAdapter
@@ -324,6 +349,7 @@ class Drawer {
   int threads_;
   bool poisons_;
   std::vector<bool> active_;
+  std::vector<bool> read_;  // rows of x, where rows share them
   std::optional<Uneven> uneven_;
 };
 
@@ -352,6 +378,8 @@ auto& tensor_in(Of& tensors, const Operand& operand) {
       return tensors.x_scale;
     case Role::kHScale:
       return tensors.h_scale;
+    case Role::kFactor:
+      return tensors.factor;
   }
   throw std::logic_error("an operand of no role");
 }

@@ -59,7 +59,7 @@ struct HostTensor {
 // columns of y outside every slice and rows without adapter hold ordinary values.
 struct Tensors {
   Fill fill = Fill::kExact;
-  HostTensor x, h, y, x_scale, h_scale;
+  HostTensor x, h, y, x_scale, h_scale, factor;
   std::vector<HostTensor> a, b, bias, a_scale, b_scale;
   std::vector<float> scale;  // [slots]; powers of two that differ from 1 where it is exact
   std::byte gap{0xFF};       // every byte that a layout leaves between elements: NaN, or a number

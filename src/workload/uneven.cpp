@@ -147,6 +147,14 @@ void bend_row(const RowBend& bend, const RandomStream& random, std::uint64_t fir
 Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::uint64_t seed)
     : problem_(problem), sizes_(sizes), seed_(seed) {
   const bool half = is_fp16(problem, Role::kX, Role::kY);
+  adapters_ = problem.plan.adapter_of_token;
+  if (problem.shares_x()) {
+    adapters_.assign(static_cast<std::size_t>(problem.x_rows()), kNoAdapter);
+    for (std::int64_t row = problem.tokens - 1; row >= 0; --row) {
+      adapters_[static_cast<std::size_t>(problem.x_row(0, row))] =
+          problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
+    }
+  }
   const bool narrow = fill == Fill::kUnevenNarrow;
   const RoomOfRows room = room_of_rows(problem);
   const double growth = narrow ? 1 : std::min(growth_of_h(problem, sizes), room.growth);
@@ -193,8 +201,7 @@ Uneven::Kind Uneven::kind_of(std::int64_t token) const {
 }
 
 std::int64_t Uneven::source_of(std::int64_t token) const {
-  const std::vector<std::int32_t>& adapters = problem_.plan.adapter_of_token;
-  const auto adapter = [&](std::int64_t row) { return adapters[static_cast<std::size_t>(row)]; };
+  const auto adapter = [&](std::int64_t row) { return adapters_[static_cast<std::size_t>(row)]; };
   const auto repeats = [&](std::int64_t row) {
     const Kind kind = kind_of(row);
     return kind == Kind::kRepeatsLast || kind == Kind::kRepeatsOwnAdapter ||

@@ -153,6 +153,35 @@ TEST_CASE("plugin: a plan in a published form is given to one that names it, wit
   CHECK_FALSE(make_plugin_backend("chunked", descriptor)->supports(problem, cpu_facts()).yes);
 }
 
+TEST_CASE("plugin: the tokens and factors of rows are told to one that names them") {
+  Problem problem = linear_problem();
+  problem.route.experts = 2;
+  problem.route.choices = 3;
+  problem.route.x_rows = 5;
+  problem.route.token_of_row.assign(static_cast<std::size_t>(problem.tokens), 1);
+  lora_bench_descriptor descriptor = descriptor_with(reads);
+  descriptor.supports = supports_and_keeps;
+  CHECK(make_plugin_backend("older", descriptor)->supports(problem, cpu_facts()).why_not ==
+        "experts.part: w13: `takes` of its descriptor does not name LORA_BENCH_TAKES_SHARED_X, in "
+        "Python \"shared_x\"");
+  descriptor.takes = LORA_BENCH_TAKES_SHARED_X;
+  CHECK(make_plugin_backend("shares", descriptor)->supports(problem, cpu_facts()).yes);
+  CHECK(shown.experts == 2);
+  CHECK(shown.choices == 3);
+  CHECK(shown.x_rows == 5);
+  CHECK(shown.shares_x == 1);
+  CHECK(shown.has_factors == 0);
+  problem.route.token_of_row.clear();
+  problem.route.factor_of_row.assign(static_cast<std::size_t>(problem.tokens), 0.5F);
+  CHECK(make_plugin_backend("shares", descriptor)->supports(problem, cpu_facts()).why_not ==
+        "experts.weight_at: input or output: `takes` of its descriptor does not name "
+        "LORA_BENCH_TAKES_ROW_FACTORS, in Python \"row_factors\"");
+  descriptor.takes = LORA_BENCH_TAKES_ROW_FACTORS;
+  CHECK(make_plugin_backend("multiplies", descriptor)->supports(problem, cpu_facts()).yes);
+  CHECK(shown.x_rows == problem.tokens);
+  CHECK(shown.has_factors == 1);
+}
+
 TEST_CASE("plugin: how h is quantised is told to one that names it, and what it keeps is read") {
   Problem problem = linear_problem();
   const QuantiserRule rule{.to = Dtype::kE5m2,
