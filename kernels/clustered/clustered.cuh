@@ -76,7 +76,6 @@ __global__ void __launch_bounds__(512)
   const int rank = tile.rank;
   const std::int32_t own_token = tile.own_token;
   const float shrink_scale = tile.shrink_scale;
-  const float scale = tile.scale;
   if (rank == 0) {
     await_previous_kernel();  // so that this kernel does not end before the one before it
     await_cluster();
@@ -237,7 +236,7 @@ __global__ void __launch_bounds__(512)
       const int row = divide(item, per_lines);
       const int at = (item - row * lines) * 256 + lane * 8;
       const int k = from_chain * plan.chain + at;
-      const std::int64_t token = __shfl_sync(0xFFFFFFFFU, own_token, row);
+      const std::int64_t token = __shfl_sync(0xFFFFFFFFU, tile.own_x_row, row);
       if (at < chains_at_once * plan.chain) {
         const bool there = k < in_features;
         copy_sixteen(shared_address(x_rows) + row * x_pitch + at * 2,
@@ -372,6 +371,7 @@ __global__ void __launch_bounds__(512)
   }
   __syncthreads();  // h is there
 
+  const float scale = tile.scale_of_row(g);
   // Fragment column 2 * t + c of tile j is column 2 * kTiles * t + 2 * j + c of a unit.
   const int own_column = (g / 2 * 2 * kTiles + g % 2) * max_rank * kBytes + t * 4 * kBytes;
   float* const staged = reinterpret_cast<float*>(x_rows + plan.x_bytes) + warp * kColumns;

@@ -70,8 +70,16 @@ struct TileOfRows {
   Segment segment;
   int rank = 0;                // 0: nothing to do
   std::int32_t own_token = 0;  // of row `lane`
+  std::int32_t own_x_row = 0;  // ... which it reads
+  float own_factor = 1.0F;     // ... of its delta
   float shrink_scale = 1.0F;
   float scale = 1.0F;
+
+  // What sums of a row are multiplied by: the adapter's scale and the factor of the row. Of all
+  // threads of a warp together; a row behind the last one has that of the first.
+  __device__ float scale_of_row(int row) const {
+    return __fmul_rn(scale, __shfl_sync(0xFFFFFFFFU, own_factor, row));
+  }
 };
 
 // A barrier of the block and `own_barriers` of this warp from `barriers` on, and word to the
@@ -98,6 +106,10 @@ __device__ inline TileOfRows tile_of_rows(const ShrinkParams& s, const ExpandPar
   if (segment.rows > 0) {
     tile.rank = s.rank[segment.adapter];
     tile.own_token = s.token_order[segment.first + (lane < segment.rows ? lane : 0)];
+    tile.own_x_row = row_of_x(s, tile.own_token);
+    if (e.factor != nullptr) {
+      tile.own_factor = e.factor[tile.own_token];
+    }
     if (s.scale != nullptr) {
       tile.shrink_scale = s.scale[segment.adapter];
     }

@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
       const int of = min(row + 8 * n, segment.rows - 1);
-      const std::int64_t token = s.token_order[segment.first + of];
+      const std::int64_t token = row_of_x(s, s.token_order[segment.first + of]);
       chunk.from[n] = static_cast<const T*>(s.x) + token * s.x_stride + k;
     }
     chunk.to = plan.x + (chain * plan.x_rows + row) * x_pitch + at * 16;
@@ -414,11 +414,12 @@ __global__ void __launch_bounds__(kResidentMostWarps * 32, kEights == 1 ? 2 : 1)
     for (int n = 0; n < kEights; ++n) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
+        const float scale_here = e.factor == nullptr ? scale : tile.scale_of_row(8 * n + 2 * t + i);
         if ((own_rows >> (2 * n + i) & 1) != 0) {
           float delta[4];
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
-            delta[c] = __fmul_rn(scale, sum[c / 2][n][c % 2 * 2 + i]);
+            delta[c] = __fmul_rn(scale_here, sum[c / 2][n][c % 2 * 2 + i]);
           }
           if constexpr (kBias) {
             const T* const bias = static_cast<const T*>(e.bias[place.slice]);

@@ -319,7 +319,8 @@ __global__ void __launch_bounds__(PanelApartBlock<kTile>::kThreads + PanelApartB
         for (int i = 0; i < 2; ++i) {
           auto* const to = reinterpret_cast<uint4*>(ys + place_of_y<S>(g + 8 * i, c + 4 * d + t));
           *to = finish_eight<T>(
-              scale, bias != nullptr, of_bias, params.add_inputs,
+              scale_of_row(params, scale, segment, tokens, warp * 16 + g + 8 * i), bias != nullptr,
+              of_bias, params.add_inputs,
               [&](int e) { return scales(d, e, sum[d * 4 + e / 2][i * 2 + e % 2]); },
               [&] { return *to; });
         }

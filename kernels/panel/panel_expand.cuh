@@ -336,7 +336,8 @@ __global__ void __launch_bounds__(PanelExpandBlock<kTile>::kThreads,
         for (int i = 0; i < 2; ++i) {
           auto* place = reinterpret_cast<uint4*>(ys + y_place(g + 8 * i, c + 4 * d + t));
           *place = finish_eight<T>(
-              scale, bias != nullptr, of_bias, params.add_inputs,
+              scale_of_row(params, scale, segment, tokens, warp_row + g + 8 * i), bias != nullptr,
+              of_bias, params.add_inputs,
               [&](int e) { return scales(d, e, sum[d * 4 + e / 2][i % 2 * 2 + e % 2]); },
               [&] { return *place; });
         }

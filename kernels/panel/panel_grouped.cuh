@@ -78,7 +78,7 @@ __device__ inline void bring_for_groups(const ShrinkParams& params, const PanelG
   std::uint32_t from[kX];  // in 16 bytes
 #pragma unroll
   for (int i = 0; i < kX; ++i) {
-    from[i] = static_cast<std::uint32_t>(tokens[own_row + i * kRowsATime]) *
+    from[i] = static_cast<std::uint32_t>(row_of_x(params, tokens[own_row + i * kRowsATime])) *
               static_cast<std::uint32_t>(params.x_stride / 8);
   }
   const char* const* const own_starts = starts + own_row;

@@ -316,7 +316,8 @@ __global__ void __launch_bounds__(PanelHeldBlock<H, kTile>::kThreads, 1)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const uint4 eight = finish_eight<T>(
-              scale, bias != nullptr, of_bias, params.add_inputs,
+              scale_of_row(params, scale, segment, tokens, first_row + 8 * i), bias != nullptr,
+              of_bias, params.add_inputs,
               [&](int e) { return sum[(d * 4 + e / 2) * 4 + i * 2 + e % 2]; },
               [&] { return y[d][i]; });
           if (there && of_row[i] != nullptr) {

@@ -103,6 +103,15 @@ __device__ inline void add_all_parts(const PanelSums& sums, const float* slice,
   }
 }
 
+// What sums of a row of the block are multiplied by: the adapter's scale and the factor of the row.
+// A row behind the last one has that of the last.
+__device__ inline float scale_of_row(const ExpandParams& params, float scale,
+                                     const Segment& segment, const std::int32_t* tokens, int row) {
+  return params.factor == nullptr
+             ? scale
+             : __fmul_rn(scale, __ldg(params.factor + tokens[min(row, segment.rows - 1)]));
+}
+
 template <typename H>
 __device__ inline float4 rounded_to(const float4& h) {
   if constexpr (sizeof(H) == sizeof(float)) {

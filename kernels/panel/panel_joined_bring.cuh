@@ -83,7 +83,8 @@ __device__ inline void bring_panel(const ShrinkParams& params, const PanelJoined
 #pragma unroll
   for (int i = 0; i < kX; ++i) {
     from[i] = static_cast<const char*>(params.x) +
-              tokens[own_row + i * kRowsATime] * (params.x_stride * 2) + own_chunk * 16;
+              row_of_x(params, tokens[own_row + i * kRowsATime]) * (params.x_stride * 2) +
+              own_chunk * 16;
   }
 #pragma unroll
   for (int i = kX; i < kAll; ++i) {

@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
   const T* x[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    x[i] = static_cast<const T*>(params.x) + token_of(params, segment, g + 8 * i) * params.x_stride;
+    const auto token = static_cast<std::int32_t>(token_of(params, segment, g + 8 * i));
+    x[i] = static_cast<const T*>(params.x) + row_of_x(params, token) * params.x_stride;
   }
   const int lane = min(first_lane + g, lanes - 1);
   const T* a = static_cast<const T*>(params.a[lane / rank]) +
@@ -121,9 +122,11 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
   const float shrink_scale = plan.sums.scale == nullptr ? 1.0F : plan.sums.scale[segment.adapter];
   const float scale = params.scale == nullptr ? 1.0F : params.scale[segment.adapter];
   std::int64_t tokens[2];
+  float scales[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     tokens[i] = token_of(params, segment, g + 8 * i);
+    scales[i] = params.factor == nullptr ? scale : __fmul_rn(scale, params.factor[tokens[i]]);
   }
   float sum[8][4] = {};
   for (int at = 4 * t; at - 4 * t < rank; at += 16) {
@@ -165,7 +168,7 @@ __global__ void __launch_bounds__(kPanelPlainThreads)
     for (int c = 0; c < 4; ++c) {
       const std::int64_t column = tile.first + 8 * j + 2 * t + c % 2;
       if (g + c / 2 * 8 < segment.rows && column < width) {
-        float value = __fmul_rn(scale, sum[j][c]);
+        float value = __fmul_rn(scales[c / 2], sum[j][c]);
         if (params.bias[tile.slice] != nullptr) {
           value = __fadd_rn(value, to_float(static_cast<const T*>(
                                        params.bias[tile.slice])[segment.adapter * width + column]));

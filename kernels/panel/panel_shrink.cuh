@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(PanelShrinkBlock<kTile>::kThreads,
   const int last_row = segment.rows - 1;
 #pragma unroll
   for (int i = 0; i < kCopiesOfX; ++i) {
-    const int token = params.token_order[segment.first + min(own_row + i * kRowsATime, last_row)];
+    const int token = row_of_x(
+        params, params.token_order[segment.first + min(own_row + i * kRowsATime, last_row)]);
     from[i] = static_cast<const char*>(params.x) + token * (params.x_stride * 2) + own_chunk * 16;
   }
   const int rank = params.rank[segment.adapter];

@@ -7,6 +7,11 @@
 // Where a block finds its share of a plan: rows of one adapter, columns of one slice.
 namespace lora_bench::kernels {
 
+// Which row of x a row of the batch reads.
+__device__ inline std::int32_t row_of_x(const ShrinkParams& params, std::int32_t row) {
+  return params.token_of_row == nullptr ? row : params.token_of_row[row];
+}
+
 // Rows first ... first + rows - 1 of token_order, all of one adapter.
 struct Segment {
   std::int64_t adapter = -1;

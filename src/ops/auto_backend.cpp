@@ -32,7 +32,9 @@ class AutoBackend final : public Backend {
   [[nodiscard]] const MetadataBuilder* metadata() const override { return metadata_.get(); }
   [[nodiscard]] const Quantiser* quantiser() const override { return quantiser_.get(); }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    const Support taken = tensor_cores_take(problem, device, Semantics(Semantic::kScaledWeights));
+    const Support taken = tensor_cores_take(
+        problem, device,
+        Semantics(Semantic::kScaledWeights, Semantic::kSharedX, Semantic::kRowFactors));
     const std::string why_not = taken.yes ? why_not_tuned(device_, problem) : "";
     return why_not.empty() ? taken : Support{false, why_not};
   }

@@ -256,7 +256,9 @@ std::string why_no_launch(const AutoDevice& device, const Problem& problem) {
   }
   DeviceFacts facts;
   facts.compute_capability = device.compute_capability;
-  const Support support = tensor_cores_take(problem, facts, Semantics(Semantic::kScaledWeights));
+  const Support support = tensor_cores_take(
+      problem, facts,
+      Semantics(Semantic::kScaledWeights, Semantic::kSharedX, Semantic::kRowFactors));
   return support.yes ? why_not_tuned(device, problem) : support.why_not;
 }
 

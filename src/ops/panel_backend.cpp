@@ -43,7 +43,7 @@ class PanelBackend final : public Backend {
   [[nodiscard]] std::string_view summary() const override { return kPanelSummary; }
   [[nodiscard]] Space space() const override { return Space::kDevice; }
   [[nodiscard]] Support supports(const Problem& problem, const DeviceFacts& device) const override {
-    return tensor_cores_take(problem, device);
+    return tensor_cores_take(problem, device, Semantics(Semantic::kSharedX, Semantic::kRowFactors));
   }
   [[nodiscard]] Numerics numerics(const Problem& problem) const override {
     return panel_numerics(problem);

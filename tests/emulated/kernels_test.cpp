@@ -68,6 +68,19 @@ lora_bench::Case even_case(std::int64_t tokens, std::int64_t rank, std::int64_t 
   return spec;
 }
 
+// Each row has a factor, and where they share x, three rows that lie apart read one row of it.
+void route_by_hand(bool shares, Problem& problem) {
+  lora_bench::Route& route = problem.route;
+  route.choices = 3;
+  route.x_rows = (problem.tokens + 2) / 3;
+  for (std::int64_t row = 0; row < problem.tokens; ++row) {
+    route.factor_of_row.push_back(0.3F + 0.07F * static_cast<float>(row % 11));
+    if (shares) {
+      route.token_of_row.push_back(static_cast<std::int32_t>(row % route.x_rows));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("kernels of every family are right on small random cases") {
@@ -491,4 +504,60 @@ TEST_CASE("naive is right with an x or a given h of eight bits and scales of eve
     }
   }
   check_enough(proved);
+}
+
+TEST_CASE("rows that share x and rows with factors are right in every family that takes them") {
+  Proved proved;
+  for (const char* name : {"naive", "panel", "auto"}) {
+    const auto selected = lora_bench::select_backend(name);
+    for (const std::int64_t rank : {8, 40, 100}) {
+      for (const std::int64_t tokens : {3, 40, 90}) {
+        for (const bool shares : {true, false}) {
+          lora_bench::Case spec = even_case(tokens, rank, 520);
+          spec.intermediate = rank == 40 ? Dtype::kBf16 : Dtype::kFp32;
+          Problem problem = problem_of(spec);
+          route_by_hand(shares, problem);
+          CAPTURE(rank);
+          CAPTURE(tokens);
+          REQUIRE(takes(*selected.backend, problem));
+          check_proved(*selected.backend, problem, proved);
+        }
+      }
+    }
+  }
+  check_enough(proved);
+}
+
+TEST_CASE("every tile and cluster of auto leaves the same bits with shared x and factors") {
+  const std::unique_ptr<Backend> chosen = lora_bench::make_auto_backend();
+  std::vector<AutoKnobs> tunings = {{.family = AutoFamily::kResident},
+                                    {.family = AutoFamily::kClustered, .cluster = 3},
+                                    {.family = AutoFamily::kClustered, .cluster = 16}};
+  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    tunings.push_back({.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
+    tunings.push_back({.family = AutoFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
+  }
+  int taken = 0;
+  for (const std::int64_t rank : {16, 72}) {
+    for (const std::int64_t tokens : {7, 40}) {
+      Problem plain = problem_of(even_case(tokens, rank, 776));
+      route_by_hand(true, plain);
+      const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
+      const auto expected = bits_of(*chosen, plain, tensors);
+      for (const AutoKnobs& knobs : tunings) {
+        Problem tuned = plain;
+        tuned.tuning = tuning_of(knobs);
+        CAPTURE(rank);
+        CAPTURE(tokens);
+        CAPTURE(lora_bench::tuning_text(tuned.tuning));
+        if (takes(*chosen, tuned)) {
+          ++taken;
+          CHECK(bits_of(*chosen, tuned, tensors) == expected);
+        }
+      }
+    }
+  }
+  CHECK(taken > 40);
 }
