@@ -211,9 +211,9 @@ Place place_of(const ClusteredShape& shape, const Load& load) {
     const bool nearly_long = tiles > 60 && load.pairs > 24;
     return load.long_stream || nearly_long ? Place{2, 1, 1} : Place{tiles <= 56 ? 4 : 3, 1, 2};
   }
-  if (load.long_stream && shape.tokens > 2 * shape.active) {
-    // Some more than find a place with two blocks each, known to be no more: with one each half of
-    // the device would be idle.
+  constexpr std::int64_t kTwoWaves = 264;  // of more, one block each takes up to twice as long
+  if (load.long_stream && shape.tokens > 2 * shape.active && tiles <= kTwoWaves) {
+    // Some more than find a place with two blocks each: with one each half of the device is idle.
     return {shape.row_tiles.known() && tiles <= 99 ? 2 : 1, 1, 1};
   }
   return {tiles <= 132 ? 2 : 1, 1, 2};
