@@ -39,7 +39,8 @@ function(lora_bench_install_documents)
 endfunction()
 lora_bench_install_documents(README.md CHANGELOG.md CONTRIBUTING.md LICENSE
   examples/ci/release.yml examples/plugin/Makefile examples/plugin/mine.cpp examples/plugin/mine.cu
-  examples/python/numpy_eight_bits.py examples/python/numpy_linear.py
+  examples/python/numpy_eight_bits.py examples/python/numpy_experts.py
+  examples/python/numpy_linear.py
   examples/python/numpy_metadata.py examples/python/numpy_quantise.py
   examples/python/triton_linear.py
   include/lora_bench_backend.h kernels/clustered/README.md kernels/clustered/tried.md

@@ -105,6 +105,25 @@ TEST_CASE("check proves an h that is quantised again, and one that is declared t
   CHECK(check(kept, exported).exit_code == 2);
 }
 
+TEST_CASE("check proves both products of experts, and names a factor that was forgotten") {
+  const TemporaryFolder folder, of_plain;
+  for (const std::string part : {"w13", "w2"}) {
+    const std::vector<std::string> experts{
+        "--set", "experts.count=4", "--set", "experts.top_k=2", "--set", "experts.part=" + part};
+    const std::string exported = export_case(folder, experts);
+    const ProcessResult result = check(exported, exported);
+    CAPTURE(part);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    std::vector<std::string> unweighted = experts;
+    unweighted.insert(unweighted.end(), {"--set", "experts.weight_at=none"});
+    const ProcessResult other = check(exported, export_case(of_plain, unweighted));
+    CHECK(other.exit_code == (part == "w13" ? 0 : 2));
+    CHECK(contains(other.out, "factor-misread: the factors of rows are left out") ==
+          (part == "w2"));
+  }
+}
+
 TEST_CASE("one element that is doubled is not taken for rounded partial sums") {
   const TemporaryFolder folder;
   const std::string exported = export_case(folder);

@@ -166,6 +166,35 @@ TEST_CASE("the example of eight bits is right in every case that it takes, by ev
   CHECK(wrong.exit_code == 2);
 }
 
+TEST_CASE("the example of experts is right in every case of op linear, and its faults are named") {
+  LORA_BENCH_NEED_PYTHON_DOOR(python);
+  const std::string example =
+      std::string(LORA_BENCH_SOURCE_DIR) + "/examples/python/numpy_experts.py";
+  const ProcessResult right =
+      run_with(python, {"verify", "verify/experts", "--backends", example, "--quiet"});
+  CAPTURE(right.out);
+  CAPTURE(right.err);
+  CHECK(right.exit_code == 0);
+  CHECK_FALSE(contains(right.err, "FAILED"));
+  CHECK(contains(right.err, "30 PASSED"));
+  const auto wrong = [&](const std::string& line, const std::string& by, const char* case_id) {
+    const TemporaryFolder folder;
+    std::string text = read_file(example);
+    replace(text, line, by);
+    const ProcessResult result =
+        run_with(python, {"verify", "verify/experts", "--case", case_id, "--quiet", "--backends",
+                          folder.write("mine.py", text)});
+    CHECK(result.exit_code == 2);
+    return result.out;
+  };
+  CHECK(contains(wrong("tokens[pairs]", "(tokens[pairs] + 1) % step.x_rows", "w13-uniform"),
+                 "x-of-other-token"));
+  CHECK(contains(wrong(" * factor[pairs, None]", "", "w2-uniform"), "factor-misread"));
+  CHECK(contains(
+      wrong("(step.a[i])[slot, :rank]", "(step.a[i])[slot // 8 * 8, :rank]", "w13-no-base-rows"),
+      ", expert "));
+}
+
 TEST_CASE("a kernel in Python is given an h of eight bits with its scales") {
   LORA_BENCH_NEED_PYTHON_DOOR(python);
   const std::string scenario =
