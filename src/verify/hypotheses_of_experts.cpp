@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/dtype.h"
 #include "verify/diagnose.h"
@@ -56,17 +55,13 @@ constexpr FactorMisreading kFactorMisreadings[] = {
      }},
 };
 
-// A delta of nothing, or one that is right, is explained by any factor: not by one of NaN.
+// Of a pair without an adapter the factor is NaN, and so is what is multiplied by it.
 bool fits(const Evidence& evidence, const FactorMisreading& misreading) {
   const Factors factors{evidence.problem, evidence.tensors.factor};
   std::size_t next = 0;
-  bool numbers = true;
-  const bool explained = explains(evidence, [&](RowModel& model) {
-    const float factor = misreading.factor(factors, evidence.rows[next++].token);
-    numbers = numbers && !std::isnan(factor);
-    model.use_factor(factor);
+  return explains(evidence, [&](RowModel& model) {
+    model.use_factor(misreading.factor(factors, evidence.rows[next++].token));
   });
-  return explained && numbers;
 }
 
 }  // namespace

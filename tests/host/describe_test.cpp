@@ -267,12 +267,16 @@ TEST_CASE("what is said to be known before a run is what a case tells, and nothi
   const Row layer = describe_case(two, step_of(two), "cpu");
   const Case three = scenario("name: three\nop: metadata\nform: chunked\nbatch.decode: 3\n");
   const Row metadata = describe_case(three, step_of(three), "cpu");
+  const Case four = scenario(
+      "name: four\nbatch.decode: 3\nexperts: {count: 4, top_k: 2}\nadapters.rank: 4\n"
+      "layer: {in: 8, out: [8]}\n");
+  const Row experts = describe_case(four, step_of(four), "cpu");
   for (const Column& column : columns()) {
     CAPTURE(column.key);
     const std::string untold = file_text(column.get(Row{}));
     CHECK(column.before_run ==
           (file_text(column.get(row)) != untold || file_text(column.get(layer)) != untold ||
-           file_text(column.get(metadata)) != untold));
+           file_text(column.get(metadata)) != untold || file_text(column.get(experts)) != untold));
   }
   CHECK(metadata.step.op == "metadata");
   CHECK(metadata.step.form == "chunked");
