@@ -143,10 +143,12 @@ void read_route(const ExportedFile& file, Problem& problem) {
     }
   }
   if (file.has("factor")) {
-    route.factor_of_row.assign(rows, 1);  // what it holds is an operand
-    if (!has_expand(problem.op)) {
-      file.refuse("'factor' is for an op that makes y");
+    const std::vector<std::byte>& factors = file.tensor("factor").data;
+    route.factor_of_row.resize(rows);
+    if (factors.size() != rows * sizeof(float) || !has_expand(problem.op)) {
+      file.refuse("'factor' must hold a number for each token, of an op that makes y");
     }
+    std::memcpy(route.factor_of_row.data(), factors.data(), factors.size());
   }
 }
 
@@ -316,10 +318,6 @@ ExportedCase exported_case(StoredTensors stored) {
   }
   check_plan(file, read.problem.plan);
   read.tensors = read_tensors(file, read.problem);
-  for (std::size_t row = 0; row < read.problem.route.factor_of_row.size(); ++row) {
-    read.problem.route.factor_of_row[row] =
-        load(Dtype::kFp32, read.tensors.factor.data.data(), static_cast<std::int64_t>(row));
-  }
   read.rows = file.list<std::int64_t>("rows", "I64");
   const std::vector<std::int64_t>& rows = read.rows;
   if (std::any_of(rows.begin(), rows.end(),

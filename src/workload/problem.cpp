@@ -292,6 +292,23 @@ std::string label(const Operand& operand) {
   return operand.slice < 0 ? role : fmt::format("{}[{}]", role, operand.slice);
 }
 
+namespace {
+
+// Nobody reads the factor of a row without an adapter.
+std::string content_of_route(const Problem& problem) {
+  const Route& route = problem.route;
+  std::vector<float> factors;
+  for (std::size_t row = 0; row < route.factor_of_row.size(); ++row) {
+    if (problem.plan.adapter_of_token[row] != kNoAdapter) {
+      factors.push_back(route.factor_of_row[row]);
+    }
+  }
+  return fmt::format("{}|{}|{}|{}", route.experts, route.choices,
+                     fmt::join(route.token_of_row, ","), fmt::join(factors, ","));
+}
+
+}  // namespace
+
 std::string content_of(const Problem& problem) {
   const std::vector<Operand> operands = operands_of(problem);
   std::string dtypes(name(problem.dtype[Role::kX]));
@@ -318,9 +335,8 @@ std::string content_of(const Problem& problem) {
   if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
     text += "|" + semantics;
   }
-  if (const Route& route = problem.route; route != Route{}) {
-    text += fmt::format("|{}|{}|{}|{}", route.experts, route.choices,
-                        fmt::join(route.token_of_row, ","), fmt::join(route.factor_of_row, ","));
+  if (problem.route != Route{}) {
+    text += "|" + content_of_route(problem);
   }
   if (!problem.own_rank.empty()) {
     text += fmt::format("|{}", fmt::join(problem.own_rank, ","));
