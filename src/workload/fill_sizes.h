@@ -60,6 +60,10 @@ enum class Draw : std::uint64_t {
   kXScale = 6ULL << 32,
   kHScale = 7ULL << 32,
   kMissingExperts = 8ULL << 32,  // and the slot
+  kExpertOrder = 9ULL << 32,     // and behind it those of adapters with one of their own
+  kExpertChoice = 10ULL << 32,
+  kRouterLogit = 11ULL << 32,
+  kAdapterWithOrder = 12ULL << 32,
 };
 
 constexpr std::uint64_t stream_of(Draw draw, std::int64_t slice = 0) {

@@ -10,15 +10,10 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "workload/fill_sizes.h"
 
 namespace lora_bench {
 namespace {
-
-// Streams of what is drawn, behind those of Draw (fill_sizes.h).
-constexpr std::uint64_t kExpertOrder = 9ULL << 32;  // and behind it those of adapters
-constexpr std::uint64_t kExpertChoice = 10ULL << 32;
-constexpr std::uint64_t kRouterLogit = 11ULL << 32;
-constexpr std::uint64_t kAdapterWithOrder = 12ULL << 32;
 
 using Order = std::vector<std::int64_t>;  // of the experts, the likeliest first
 
@@ -73,17 +68,17 @@ class ExpertDraw {
         count_(spec.experts.count),
         top_k_(spec.experts.top_k),
         seed_(spec.seed),
-        runs_(spec.seed, kExpertChoice),
-        turns_(spec.seed, kExpertChoice + 1),
+        runs_(spec.seed, stream_of(Draw::kExpertChoice)),
+        turns_(spec.seed, stream_of(Draw::kExpertChoice, 1)),
         race_(top_k_),
         others_(top_k_),
         groups_(spec.routing.groups_per_token),
-        shared_(random_order(count_, seed_, kExpertOrder)) {
+        shared_(random_order(count_, seed_, stream_of(Draw::kExpertOrder))) {
     refuse_what_cannot_be();
     const std::int64_t slots = spec.adapters.slots;
     const auto own =
         static_cast<std::size_t>(std::llround(law_.per_adapter * static_cast<double>(slots)));
-    const Order drawn = random_order(slots, seed_, kAdapterWithOrder);
+    const Order drawn = random_order(slots, seed_, stream_of(Draw::kAdapterWithOrder));
     for (std::size_t i = 0; i < std::min(own, drawn.size()); ++i) {
       own_[static_cast<std::int32_t>(drawn[i])] = {};
     }
@@ -147,7 +142,7 @@ class ExpertDraw {
     }
     if (own->second.empty()) {
       own->second =
-          random_order(count_, seed_, kExpertOrder + 1 + static_cast<std::uint64_t>(adapter));
+          random_order(count_, seed_, stream_of(Draw::kExpertOrder, std::int64_t{1} + adapter));
     }
     return own->second;
   }
@@ -231,7 +226,8 @@ class ExpertDraw {
 // a softmax over all experts, of which the others have the mean that such logits have.
 class WeightDraw {
  public:
-  explicit WeightDraw(const Case& spec) : experts_(spec.experts), bits_(spec.seed, kRouterLogit) {}
+  explicit WeightDraw(const Case& spec)
+      : experts_(spec.experts), bits_(spec.seed, stream_of(Draw::kRouterLogit)) {}
 
   void draw(std::int64_t token, float* weights) const {
     const std::int64_t top_k = experts_.top_k;
