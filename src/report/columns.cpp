@@ -92,6 +92,11 @@ std::vector<Column> case_columns() {
       column({"semantics", "semantics", "",
               "what is asked beyond the plain op, as a scenario says it; empty: nothing", ""},
              &Row::Step::semantics),
+  };
+}
+
+std::vector<Column> experts_columns() {
+  return {
       column({"experts_part", "part", "",
               "of a layer of experts, the product: w13, to gate and up, or w2, to the output", ""},
              &Row::Step::part),
@@ -110,6 +115,12 @@ std::vector<Column> case_columns() {
              &Row::Step::most_rows_per_hit),
       column({"idle_pairs", "idle pairs", "1", "share of the pairs that no adapter acts on", ""},
              &Row::Step::idle_pairs),
+  };
+}
+
+// What was drawn, and how it is launched.
+std::vector<Column> step_columns() {
+  return {
       column({"seed", "seed", "", "seed of batch, adapters and tensors", ""}, &Row::Step::seed),
       column({"content", "content", "",
               "hash of the drawn step: sizes, ranks, adapter of each token", ""},
@@ -239,8 +250,9 @@ constexpr std::array<std::string_view, 52> kBeforeRun{"scenario",
                                                       "idle_pairs"};
 std::vector<Column> all_columns() {
   std::vector<Column> all;
-  for (auto* part : {&identity_columns, &case_columns, &time_columns, &layer_columns,
-                     &metric_columns, &counter_columns, &proof_columns, &condition_columns}) {
+  for (auto* part :
+       {&identity_columns, &case_columns, &experts_columns, &step_columns, &time_columns,
+        &layer_columns, &metric_columns, &counter_columns, &proof_columns, &condition_columns}) {
     std::vector<Column> some = part();
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }
