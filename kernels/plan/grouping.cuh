@@ -2,6 +2,7 @@
 
 #include <cooperative_groups.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/link.cuh"
@@ -11,7 +12,7 @@
 // group is and in what is written of groups and rows. A form is a parameter struct with
 //   int groups() const                      how many there are
 //   std::int64_t rows() const               rows to place
-//   int group_of(std::int64_t row) const    below groups(), of a row that there is
+//   int group_of(std::int64_t row) const    of a row that there is; groups() where it is in none
 //   begin()                                 called by every thread, before rows are counted
 //   units(group, rows)                      what is counted beside rows, of a group with so many;
 //   kUnits                                  whether put() asks where a group and its units begin
@@ -258,12 +259,12 @@ __device__ void scan_groups(const Form& form, const Place& place) {
   }
 }
 
-// A warp owns neighbouring rows and counts its rows of each group; scans over warps, blocks of the
-// cluster and groups tell where they go; then each warp walks its rows again and writes their
-// numbers there. Bound: latency, of which the barriers are most; the bytes are two words a row.
+// What the blocks of a cluster do. A warp owns neighbouring rows and counts its rows of each group;
+// scans over warps, blocks of the cluster and groups tell where they go; then each warp walks its
+// rows again and writes their numbers there. Bound: latency, of which the barriers are most; the
+// bytes are two words a row.
 template <typename Form>
-__global__ void __launch_bounds__(kMostThreads)
-    group_rows(const __grid_constant__ Form form, int rounds, int bits) {
+__device__ __forceinline__ void group_rows_by(const Form& form, int rounds, int bits) {
   extern __shared__ std::int32_t shared[];
   __shared__ std::int32_t units_of_all;
   const int warps = static_cast<int>(blockDim.x) / kLanes;
@@ -332,6 +333,12 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
+template <typename Form>
+__global__ void __launch_bounds__(kMostThreads)
+    group_rows(const __grid_constant__ Form form, int rounds, int bits) {
+  group_rows_by(form, rounds, bits);
+}
+
 // One launch whose shape depends on `tuning` alone, with the rounds that so many rows need before
 // `more`.
 template <typename... Kernel, typename Params, typename... More>
@@ -343,8 +350,9 @@ template <typename... Kernel, typename Params, typename... More>
   }
   constexpr std::int64_t kWithoutAsking = 47 * 1024;  // 48 KB, less what the kernel has by itself
   if (tuning.shared_bytes > kWithoutAsking) {
-    const cudaError_t asked = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kPlanSharedBytes));
+    const cudaError_t asked =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(std::max(tuning.shared_bytes, kPlanSharedBytes)));
     if (asked != cudaSuccess) {
       return asked;
     }
@@ -365,7 +373,8 @@ template <typename... Kernel, typename Params, typename... More>
   attributes[1].val.clusterDim.y = 1;
   attributes[1].val.clusterDim.z = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(tuning.blocks));
+  config.gridDim =
+      dim3(static_cast<unsigned>(tuning.blocks), static_cast<unsigned>(tuning.clusters));
   config.blockDim = dim3(static_cast<unsigned>(tuning.warps_per_block * kLanes));
   config.dynamicSmemBytes = static_cast<std::size_t>(tuning.shared_bytes);
   config.stream = stream;

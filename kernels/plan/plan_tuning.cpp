@@ -30,7 +30,7 @@ int wanted_warps(std::int64_t rows) {
 }  // namespace
 
 PlanTuning plan_tuning(std::int64_t most_tokens, std::int64_t slots, int compute_capability,
-                       bool units) {
+                       bool units, std::int64_t most_shared_bytes) {
   constexpr int kFirstWithClusters = 90;
   constexpr std::int64_t kRowsOfOneBlock = 512;
   PlanTuning tuning;
@@ -42,7 +42,7 @@ PlanTuning plan_tuning(std::int64_t most_tokens, std::int64_t slots, int compute
         static_cast<int>(std::min<std::uint64_t>(std::bit_ceil(enough), kPlanMostBlocks));
   }
   int warps = wanted_warps(divide_up(most_tokens, tuning.blocks));
-  while (warps > 0 && shared_bytes(warps, slots, units) > kPlanSharedBytes) {
+  while (warps > 0 && shared_bytes(warps, slots, units) > most_shared_bytes) {
     warps /= 2;
   }
   if (warps == 0) {
@@ -50,6 +50,26 @@ PlanTuning plan_tuning(std::int64_t most_tokens, std::int64_t slots, int compute
   }
   tuning.warps_per_block = warps;
   tuning.shared_bytes = shared_bytes(warps, slots, units);
+  return tuning;
+}
+
+AlignTuning align_tuning(std::int64_t tokens, std::int64_t slots, std::int64_t experts,
+                         std::int64_t top_k, int compute_capability) {
+  constexpr std::int64_t kMostClusters = 65535;  // along y
+  // From 8.0 on a block may have 100 KB and more, so that a counter of 4096 experts has room.
+  constexpr int kFirstWithMore = 80;
+  constexpr std::int64_t kMoreSharedBytes = 98 << 10;
+  AlignTuning tuning;
+  tuning.slots = plan_tuning(tokens, 0, compute_capability);
+  tuning.slots.shared_bytes = align_words(slots) * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  tuning.pairs =
+      plan_tuning(tokens * top_k, experts, compute_capability, true,
+                  compute_capability >= kFirstWithMore ? kMoreSharedBytes : kPlanSharedBytes);
+  const std::int64_t clusters = std::min(tokens, slots + 1);
+  if (clusters > kMostClusters || tuning.slots.shared_bytes > kPlanSharedBytes) {
+    tuning.pairs = {};
+  }
+  tuning.pairs.clusters = static_cast<int>(clusters);
   return tuning;
 }
 

@@ -112,6 +112,12 @@ T atomicMax(T* at, T value) {
   return before;
 }
 template <typename T>
+T atomicOr(T* at, T value) {
+  const T before = *at;
+  *at = before | value;
+  return before;
+}
+template <typename T>
 T atomicCAS(T* at, T expected, T wanted) {
   const T before = *at;
   *at = before == expected ? wanted : before;

@@ -85,3 +85,17 @@ TEST_CASE("a device plan refuses what it cannot index or count") {
   CHECK(device_plan_takes({std::int64_t{1} << 31, 1, kHopper}).why_not ==
         "2147483648 tokens: indices of a plan are 32-bit");
 }
+
+TEST_CASE("a launch of lists has a cluster for each id, and a counter of each expert") {
+  const AlignTuning tuning = align_tuning(1000, 64, 128, 8, kHopper);
+  CHECK(tuning.slots.shared_bytes == 3 * 4);  // 65 bits
+  CHECK(tuning.pairs.clusters == 65);
+  CHECK(tuning.pairs.blocks == kPlanMostBlocks);
+  CHECK(align_tuning(20, 64, 128, 8, kHopper).pairs.clusters == 20);
+  CHECK(align_tuning(20, 64, 4180, 8, kHopper).pairs.shared_bytes == (1 + 5) * 4181 * 4);
+  CHECK(align_tuning(20, 64, 4181, 8, kHopper).pairs.blocks == 0);
+  CHECK(align_tuning(20, 64, 2687, 8, 75).pairs.blocks == 1);
+  CHECK(align_tuning(20, 64, 2688, 8, 75).pairs.blocks == 0);
+  CHECK(align_tuning(65535, 65535, 1, 1, kHopper).pairs.blocks > 0);
+  CHECK(align_tuning(65536, 65535, 1, 1, kHopper).pairs.blocks == 0);
+}
