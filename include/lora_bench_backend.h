@@ -42,7 +42,8 @@ enum {
   LORA_BENCH_FORM_PREFILL = 1,
   LORA_BENCH_FORM_SAMPLER = 2,
   LORA_BENCH_FORM_EMBEDDING = 3,
-  LORA_BENCH_FORM_CHUNKED = 4
+  LORA_BENCH_FORM_CHUNKED = 4,
+  LORA_BENCH_FORM_ALIGN = 5
 };
 /* lora_bench_numerics.bias_added: how the bias comes to y */
 enum {
@@ -323,7 +324,8 @@ typedef struct lora_bench_metadata {
   int32_t idle_segments;    /* 1: rows without an adapter have segments of slot `slots` */
   int32_t reserved;         /* 0 */
   const void* const* inputs; /* host array: the requests of the rows, the slots of the requests, and
-                              * of form chunked rank (int32_t) and scale (float) of each slot */
+                              * of form chunked rank (int32_t) and scale (float) of each slot,
+                              * of form align the experts of each token, -1: elsewhere */
   void* const* outputs;      /* host array: the arrays of the form */
 
   /* What follows was appended: what lies at these addresses, in the same order. */
@@ -331,6 +333,10 @@ typedef struct lora_bench_metadata {
   int64_t output_count;
   const lora_bench_array* input_arrays;
   const lora_bench_array* output_arrays;
+  int64_t experts;    /* of form align, else 0: experts that tokens choose from, */
+  int64_t top_k;      /* experts of a token, */
+  int64_t block;      /* pairs of a token and an expert that lists are padded to, */
+  int64_t most_pairs; /* and places of the list of a slot, a multiple of block */
 } lora_bench_metadata;
 
 /* One step of op quantise: x as numbers of eight bits with scales, one for each row and run of

@@ -138,4 +138,67 @@ std::vector<Entries> chunked_form(const Engine& engine) {
   return {order, starts, slots, ranks, scales, {segments}, {engine.chunk}};
 }
 
+namespace {
+
+std::int64_t up_to_whole_blocks(std::int64_t count, std::int64_t block) {
+  return count % block == 0 ? count : count + block - count % block;
+}
+
+// Places of a list: whatever the pairs chose, they fit, each expert's rounded up to whole blocks.
+std::int64_t places_of_list(const Engine& engine) {
+  const std::int64_t pairs = std::ssize(engine.expert_of_choice);
+  return pairs < engine.experts
+             ? pairs * engine.block
+             : up_to_whole_blocks(pairs + engine.experts * (engine.block - 1), engine.block);
+}
+
+// The blocks of one slot: an expert is asked for by looking at all rows of the slot.
+struct Blocks {
+  Entries pairs, experts;
+};
+
+Blocks blocks_of(const Engine& engine, const Entries& rows) {
+  Blocks blocks;
+  for (std::int64_t expert = 0; expert < engine.experts; ++expert) {
+    for (const std::int64_t row : rows) {
+      for (std::int64_t choice = 0; choice < engine.top_k; ++choice) {
+        const std::int64_t pair = row * engine.top_k + choice;
+        if (engine.expert_of_choice[static_cast<std::size_t>(pair)] == expert) {
+          blocks.pairs.push_back(pair);
+        }
+      }
+    }
+    const std::int64_t end = up_to_whole_blocks(std::ssize(blocks.pairs), engine.block);
+    blocks.pairs.resize(static_cast<std::size_t>(end), std::ssize(engine.expert_of_choice));
+    blocks.experts.resize(static_cast<std::size_t>(end / engine.block), expert);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+std::vector<Entries> align_form(const Engine& engine) {
+  const std::int64_t places = places_of_list(engine);
+  std::map<std::int64_t, Entries> rows = rows_by_slot(engine);
+  Entries lists, experts, counts, ids, enabled;
+  for (const auto& [slot, its] : rows) {
+    ids.push_back(slot);
+  }
+  ids.resize(static_cast<std::size_t>(engine.slots) + 1, -1);
+  const auto append = [](Entries& to, const Entries& what, std::int64_t room, std::int64_t rest) {
+    to.insert(to.end(), what.begin(), what.end());
+    to.insert(to.end(), static_cast<std::size_t>(room - std::ssize(what)), rest);
+  };
+  for (std::int64_t slot = 0; slot < engine.slots; ++slot) {
+    const bool active = rows.contains(slot);
+    const Blocks blocks = active ? blocks_of(engine, rows[slot]) : Blocks{};
+    append(lists, blocks.pairs, places, active ? std::ssize(engine.expert_of_choice) : kNotWritten);
+    append(experts, blocks.experts, places / engine.block, active ? -1 : kNotWritten);
+    counts.push_back(active ? std::ssize(blocks.pairs) : kNotWritten);
+    enabled.push_back(active ? 1 : 0);
+  }
+  enabled.push_back(0);
+  return {lists, experts, counts, ids, enabled};
+}
+
 }  // namespace lora_bench::reference

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -17,12 +18,18 @@ struct Engine {
   std::int64_t chunk = 0;          // most rows of a segment
   std::int64_t most_segments = 0;  // entries that there is room for
   bool idle_segments = false;      // rows without an adapter have segments of slot `slots`, rank 0
+  std::span<const std::int32_t> expert_of_choice;  // of each row top_k; -1 = elsewhere
+  std::int64_t experts = 0, top_k = 0;
+  std::int64_t block = 0;  // pairs of a row and an expert that lists are padded to
 };
 
 // The entries that a form promises, array after array in the order of docs/plan.md: all of an
 // array, or those before the count that another one holds. A float is its bits. Each row is asked
 // by itself, in the words of the page: nothing is shared with what makes plans for kernels.
 using Entries = std::vector<std::int64_t>;
+
+// Stands where a form says that an entry is not to be written.
+constexpr std::int64_t kNotWritten = std::numeric_limits<std::int64_t>::min();
 
 // Mapping and order (none where no row has an adapter), ids, counts, starts, groups, flag.
 [[nodiscard]] std::vector<Entries> kernel_form(const Engine& engine);
@@ -34,5 +41,8 @@ using Entries = std::vector<std::int64_t>;
 [[nodiscard]] std::vector<Entries> embedding_form(const Engine& engine);
 // Permutation, starts and slots of segments, ranks, scales, how many, the chunk.
 [[nodiscard]] std::vector<Entries> chunked_form(const Engine& engine);
+// Of each slot its pairs in blocks of one expert, the expert of each block, places taken; active
+// slots, and a flag for each slot. The pairs of an expert ascend, and may stand in any order.
+[[nodiscard]] std::vector<Entries> align_form(const Engine& engine);
 
 }  // namespace lora_bench::reference

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "kernels/divide_up.h"
+#include "kernels/metadata/engine.cuh"
 #include "kernels/plan/grouping.cuh"
 
 namespace lora_bench::kernels {
@@ -11,17 +12,6 @@ namespace {
 using grouping::Place;
 
 constexpr int kThreads = 256;
-
-// -1 where the row has no adapter.
-__device__ std::int32_t slot_of(const EngineParams& engine, std::int64_t row) {
-  const std::int32_t request = engine.request_of_row[row];
-  if (request < 0 || request >= engine.requests) {
-    return -1;
-  }
-  const std::int32_t slot =
-      engine.slot_of_request != nullptr ? engine.slot_of_request[request] : request;
-  return slot >= 0 && slot < engine.slots ? slot : -1;
-}
 
 // Group 0 is the rows without an adapter, group g + 1 those of slot g.
 struct KernelForm {

@@ -15,7 +15,7 @@ _SCALE_AT = {
 }
 _FORM_NAMES = {number: name for name, number in _interface.FORMS.items()}
 _METADATA_SCALARS = ("tokens", "samples", "requests", "slots", "vocabulary", "extra_vocabulary",
-                     "chunk", "most_segments", "idle_segments")
+                     "chunk", "most_segments", "idle_segments", "experts", "top_k", "block", "most_pairs")
 # Lists of a problem, and how many entries each has.
 _LISTS = {
     "widths": lambda raw: raw.slices,

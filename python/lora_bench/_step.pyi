@@ -73,7 +73,7 @@ class Problem(_Fields):
     def once(self, function: Callable[["Problem"], _Made]) -> _Made: ...
 
 class MetadataStep:
-    form: Literal["kernel", "prefill", "sampler", "embedding", "chunked"]
+    form: Literal["kernel", "prefill", "sampler", "embedding", "chunked", "align"]
     tokens: int
     samples: int
     requests: int
@@ -83,6 +83,10 @@ class MetadataStep:
     chunk: int
     most_segments: int
     idle_segments: int
+    experts: int
+    top_k: int
+    block: int
+    most_pairs: int
     stream: int
     device: Literal["cuda", "cpu"]
     # None where a backend is asked what it supports.

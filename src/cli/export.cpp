@@ -183,11 +183,13 @@ void add_export(CLI::App& app, Invocation& invocation) {
       ->type_name("DIR");
   sub->add_flag("--scales-as-written", command->scales_as_written,
                 "scales as the scenario has them; without it each adapter has one of its own");
-  sub->add_option("--form", command->forms,
-                  "write the batch in this form of docs/plan.md too: kernel, prefill, sampler, "
-                  "embedding, chunked; repeat for more")
-      ->check(CLI::IsMember(std::vector<std::string>(EnumNames<Form>::kNames.begin(),
-                                                     EnumNames<Form>::kNames.end())));
+  const std::vector<std::string> forms(EnumNames<Form>::kNames.begin(),
+                                       EnumNames<Form>::kNames.end());
+  sub->add_option(
+         "--form", command->forms,
+         fmt::format("write the batch in this form of docs/plan.md too: {}; repeat for more",
+                     fmt::join(forms, ", ")))
+      ->check(CLI::IsMember(forms));
   sub->callback([command, &invocation] {
     invocation.action = [command, &invocation] { return execute(*command, invocation); };
   });

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -284,12 +285,14 @@ void add_plan(CLI::App& app, Invocation& invocation) {
                 "what backend auto would launch for each case and why, and the tuning that says "
                 "so; without a "
                 "GPU as on an H200");
+  const std::vector<std::string> forms(EnumNames<Form>::kNames.begin(),
+                                       EnumNames<Form>::kNames.end());
   CLI::Option* form =
       sub->add_option("--form", options->form,
-                      "print the batch of each case in this form of docs/plan.md instead: kernel, "
-                      "prefill, sampler, embedding, chunked")
-          ->check(CLI::IsMember(std::vector<std::string>(EnumNames<Form>::kNames.begin(),
-                                                         EnumNames<Form>::kNames.end())));
+                      fmt::format("print the batch of each case in this form of docs/plan.md "
+                                  "instead: {}",
+                                  fmt::join(forms, ", ")))
+          ->check(CLI::IsMember(forms));
   sub->add_flag("--json", options->json, "with --form: a line of JSON for each case, all entries")
       ->needs(form);
   sub->callback([options, &invocation] {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "measure/array_time.h"
+#include "plan/forms.h"
 
 namespace lora_bench {
 namespace {
@@ -51,15 +52,24 @@ Work count_metadata_work(const MetadataStep& step) {
       problem.form == Form::kSampler ? step.engine.request_of_sample : step.engine.request_of_token;
   Work work;
   for (const MetadataArray& input : inputs_of(problem)) {
-    work.bytes += input.name == "slot_of_request" ? 0 : input.bytes();
+    const bool as_rows_say = input.name == "slot_of_request" || input.name == "expert_of_choice";
+    work.bytes += as_rows_say ? 0 : input.bytes();
   }
   std::unordered_set<std::int32_t> named(rows.begin(), rows.end());
   named.erase(kNoAdapter);
   work.bytes += static_cast<std::int64_t>(named.size() * sizeof(std::int32_t));
+  if (problem.form == Form::kAlign) {
+    const std::vector<std::int32_t> adapters = step.engine.adapters_of(rows);
+    const std::int64_t without = std::count(adapters.begin(), adapters.end(), kNoAdapter);
+    work.bytes += (std::ssize(adapters) - without) * problem.top_k *
+                  static_cast<std::int64_t>(sizeof(std::int32_t));
+  }
   const std::vector<FilledArray> made = make_metadata(problem, step.engine);
   const std::vector<MetadataArray> outputs = outputs_of(problem);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    work.written_bytes += std::ssize(made[i].values) * outputs[i].element_bytes();
+    const std::vector<std::int64_t>& values = made[i].values;
+    const std::int64_t left_alone = std::count(values.begin(), values.end(), kLeftAlone);
+    work.written_bytes += (std::ssize(values) - left_alone) * outputs[i].element_bytes();
   }
   work.bytes += work.written_bytes;
   work.rows = std::count_if(rows.begin(), rows.end(), [](std::int32_t row) { return row >= 0; });

@@ -30,10 +30,7 @@ class CpuMetadata final : public MetadataBuilder {
         make_metadata(problem, engine_at(problem, operands.inputs));
     const std::vector<MetadataArray> outputs = outputs_of(problem);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      for (std::size_t entry = 0; entry < made[i].values.size(); ++entry) {
-        put_index(outputs[i], static_cast<std::byte*>(operands.outputs[i]),
-                  static_cast<std::int64_t>(entry), made[i].values[entry]);
-      }
+      put_filled(outputs[i], static_cast<std::byte*>(operands.outputs[i]), made[i]);
     }
   }
 };

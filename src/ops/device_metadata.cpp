@@ -14,6 +14,24 @@
 namespace lora_bench {
 namespace {
 
+kernels::AlignTuning align_tuning_of(const MetadataProblem& problem, int compute_capability) {
+  return kernels::align_tuning(problem.tokens, problem.slots, problem.experts, problem.top_k,
+                               compute_capability);
+}
+
+Support align_support(const MetadataProblem& problem, int compute_capability) {
+  constexpr std::int64_t kMostPlaces = std::numeric_limits<std::int32_t>::max();
+  if (problem.most_pairs() > kMostPlaces) {
+    return {false, fmt::format("lists of {} places: an index of 32 bits has no room for that",
+                               problem.most_pairs())};
+  }
+  return align_tuning_of(problem, compute_capability).pairs.blocks > 0
+             ? Support{}
+             : Support{false, fmt::format("{} slots, {} experts: shared memory has no room for a "
+                                          "counter of each expert, or a grid for that many slots",
+                                          problem.slots, problem.experts)};
+}
+
 // Of the forms that group rows; prefill keeps no counter of a slot.
 kernels::PlanTuning tuning_of(const MetadataProblem& problem, int compute_capability) {
   const std::int64_t slots = problem.form == Form::kPrefill ? 0 : problem.slots;
@@ -83,6 +101,21 @@ kernels::ChunkedFormParams chunked_form_params(const MetadataProblem& problem,
           .chunk_out = output<std::int32_t>(operands, 6)};
 }
 
+kernels::AlignFormParams align_form_params(const MetadataProblem& problem,
+                                           const ArrayOperands& operands) {
+  return {.engine = engine_params(problem, operands),
+          .expert_of_choice = input<std::int32_t>(operands, 2),
+          .experts = static_cast<std::int32_t>(problem.experts),
+          .top_k = static_cast<std::int32_t>(problem.top_k),
+          .block = static_cast<std::int32_t>(problem.block),
+          .most_pairs = static_cast<std::int32_t>(problem.most_pairs()),
+          .pair_order = output<std::int32_t>(operands, 0),
+          .expert_of_block = output<std::int32_t>(operands, 1),
+          .padded_pairs = output<std::int32_t>(operands, 2),
+          .active_ids = output<std::int32_t>(operands, 3),
+          .enabled = output<std::int32_t>(operands, 4)};
+}
+
 cudaError_t launch_form(const MetadataProblem& problem, const ArrayOperands& operands,
                         int compute_capability, cudaStream_t stream) {
   const kernels::PlanTuning tuning = tuning_of(problem, compute_capability);
@@ -105,19 +138,25 @@ cudaError_t launch_form(const MetadataProblem& problem, const ArrayOperands& ope
                                             stream);
     case Form::kChunked:
       return kernels::launch_chunked_form(chunked_form_params(problem, operands), tuning, stream);
+    case Form::kAlign:
+      return kernels::launch_align_form(align_form_params(problem, operands),
+                                        align_tuning_of(problem, compute_capability), stream);
   }
   return cudaErrorInvalidValue;
 }
 
 #endif
 
-// One launch a form (kernels/metadata).
+// One launch a form, two of align (kernels/metadata).
 class DeviceMetadata final : public MetadataBuilder {
  public:
   explicit DeviceMetadata(int compute_capability) : compute_capability_(compute_capability) {}
 
   [[nodiscard]] Support supports(const MetadataProblem& problem,
                                  const DeviceFacts&) const override {
+    if (problem.form == Form::kAlign) {
+      return align_support(problem, compute_capability_);
+    }
     const bool groups = problem.form == Form::kKernel || problem.form == Form::kChunked;
     if (groups && tuning_of(problem, compute_capability_).blocks == 0) {
       return {false, fmt::format("{} slots: shared memory has no room for a counter of each",

@@ -14,6 +14,7 @@ static_assert(static_cast<int>(Form::kPrefill) == LORA_BENCH_FORM_PREFILL);
 static_assert(static_cast<int>(Form::kSampler) == LORA_BENCH_FORM_SAMPLER);
 static_assert(static_cast<int>(Form::kEmbedding) == LORA_BENCH_FORM_EMBEDDING);
 static_assert(static_cast<int>(Form::kChunked) == LORA_BENCH_FORM_CHUNKED);
+static_assert(static_cast<int>(Form::kAlign) == LORA_BENCH_FORM_ALIGN);
 
 lora_bench_metadata interface_of(const MetadataProblem& problem) {
   lora_bench_metadata out{};
@@ -28,6 +29,12 @@ lora_bench_metadata interface_of(const MetadataProblem& problem) {
   out.chunk = problem.chunk;
   out.most_segments = problem.most_segments();
   out.idle_segments = problem.idle_segments ? 1 : 0;
+  if (problem.form == Form::kAlign) {
+    out.experts = problem.experts;
+    out.top_k = problem.top_k;
+    out.block = problem.block;
+    out.most_pairs = problem.most_pairs();
+  }
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -174,6 +175,92 @@ std::int64_t most_segments(std::int64_t tokens, std::int64_t slots, std::int64_t
   // Worst with as many adapters as can be, each with one row in a segment that is not full.
   const std::int64_t active = std::min(tokens, slots);
   return active + (tokens - active) / chunk;
+}
+
+std::int64_t most_listed(std::int64_t pairs, std::int64_t experts, std::int64_t block) {
+  if (block < 1) {
+    throw std::invalid_argument("a block of " + std::to_string(block) +
+                                " pairs; allowed: 1 or more");
+  }
+  // Worst with as many experts as can be, each with one pair in a block that is not full.
+  return pairs < experts ? pairs * block
+                         : (pairs + experts * (block - 1) + block - 1) / block * block;
+}
+
+namespace {
+
+// The pairs of each expert, ascending.
+using PairsOfExpert = std::vector<std::vector<std::int64_t>>;
+
+void list_pairs(AlignForm& form, std::int64_t slot, const PairsOfExpert& pairs,
+                std::int64_t padding, std::int64_t block) {
+  const auto room = static_cast<std::int64_t>(form.pair_order.size()) /
+                    static_cast<std::int64_t>(form.padded_pairs.size());
+  const auto order = form.pair_order.begin() + slot * room;
+  const auto experts = form.expert_of_block.begin() + slot * (room / block);
+  std::fill_n(order, room, padding);
+  std::fill_n(experts, room / block, -1);
+  std::int64_t blocks = 0;
+  for (std::size_t expert = 0; expert < pairs.size(); ++expert) {
+    const auto count = static_cast<std::int64_t>(pairs[expert].size());
+    const std::int64_t taken = (count + block - 1) / block;
+    std::copy(pairs[expert].begin(), pairs[expert].end(), order + blocks * block);
+    std::fill_n(experts + blocks, taken, static_cast<std::int64_t>(expert));
+    blocks += taken;
+  }
+  form.padded_pairs[static_cast<std::size_t>(slot)] = blocks * block;
+}
+
+void check_choices(std::span<const std::int32_t> expert_of_choice, std::size_t tokens,
+                   const ExpertsOfStep& experts) {
+  if (expert_of_choice.size() != tokens * static_cast<std::size_t>(experts.top_k)) {
+    throw std::invalid_argument(std::to_string(expert_of_choice.size()) + " choices for " +
+                                std::to_string(tokens) + " tokens of " +
+                                std::to_string(experts.top_k) + " experts");
+  }
+  for (const std::int32_t expert : expert_of_choice) {
+    if (expert < -1 || expert >= experts.count) {
+      throw std::invalid_argument("expert " + std::to_string(expert) + " of " +
+                                  std::to_string(experts.count));
+    }
+  }
+}
+
+}  // namespace
+
+AlignForm make_align_form(std::span<const std::int32_t> adapter_of_token, std::int64_t slots,
+                          std::span<const std::int32_t> expert_of_choice,
+                          const ExpertsOfStep& experts) {
+  check_slots(slots);
+  check_adapter_ids(adapter_of_token, slots);
+  check_choices(expert_of_choice, adapter_of_token.size(), experts);
+  const auto pairs = static_cast<std::int64_t>(expert_of_choice.size());
+  const std::int64_t room = most_listed(pairs, experts.count, experts.block);
+  const auto table = static_cast<std::size_t>(slots);
+  AlignForm form;
+  form.pair_order.assign(table * static_cast<std::size_t>(room), kLeftAlone);
+  form.expert_of_block.assign(table * static_cast<std::size_t>(room / experts.block), kLeftAlone);
+  form.padded_pairs.assign(table, kLeftAlone);
+  form.active_ids.assign(table + 1, -1);
+  form.enabled.assign(table + 1, 0);
+  std::map<std::int32_t, PairsOfExpert> listed;  // by slot, ascending
+  for (std::int64_t pair = 0; pair < pairs; ++pair) {
+    PairsOfExpert& of_slot =
+        listed[adapter_of_token[static_cast<std::size_t>(pair / experts.top_k)]];
+    of_slot.resize(static_cast<std::size_t>(experts.count));
+    if (const std::int32_t expert = expert_of_choice[static_cast<std::size_t>(pair)]; expert >= 0) {
+      of_slot[static_cast<std::size_t>(expert)].push_back(pair);
+    }
+  }
+  std::size_t group = 0;
+  for (const auto& [slot, of_slot] : listed) {
+    form.active_ids[group++] = slot;
+    if (slot >= 0) {
+      form.enabled[static_cast<std::size_t>(slot)] = 1;
+      list_pairs(form, slot, of_slot, pairs, experts.block);
+    }
+  }
+  return form;
 }
 
 }  // namespace lora_bench

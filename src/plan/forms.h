@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -99,6 +100,36 @@ struct ChunkedForm {
 // The rule by which SGLang's chunked backend takes the chunk for a batch, never more than
 // `largest` (its --max-lora-chunk-size: 16 unless asked otherwise).
 [[nodiscard]] std::int64_t chunk_of_batch(std::int64_t tokens, std::int64_t largest);
+
+// An entry of which a form says that nobody writes it.
+constexpr std::int64_t kLeftAlone = std::numeric_limits<std::int64_t>::min();
+
+// The batch as vLLM's kernels of experts take it. A pair is a token with one of the experts that it
+// chose, number token * top_k + choice. Each slot that a row has lists its pairs by expert,
+// ascending, the pairs of an expert padded with the number of all pairs to whole blocks. Pairs of
+// rows without an adapter, and those whose expert is -1, are nowhere; the lists of other slots are
+// left alone. docs/plan.md.
+struct AlignForm {
+  std::vector<std::int64_t> pair_order;       // sorted_token_ids [slots, most_listed]
+  std::vector<std::int64_t> expert_of_block;  // expert_ids [slots, most_listed / block], -1 unused
+  std::vector<std::int64_t> padded_pairs;     // num_tokens_post_padded [slots]
+  std::vector<std::int32_t> active_ids;       // lora_ids [slots + 1], -1 first, and behind the last
+  std::vector<std::int32_t> enabled;          // adapter_enabled [slots + 1]: 1 of slots with lists
+};
+
+// What a token chooses from.
+struct ExpertsOfStep {
+  std::int64_t count = 0, top_k = 1, block = 16;
+};
+// `expert_of_choice` holds top_k experts of each token. Slots, experts and blocks out of range
+// throw std::invalid_argument.
+[[nodiscard]] AlignForm make_align_form(std::span<const std::int32_t> adapter_of_token,
+                                        std::int64_t slots,
+                                        std::span<const std::int32_t> expert_of_choice,
+                                        const ExpertsOfStep& experts);
+// Entries that no slot's list exceeds, in whole blocks.
+[[nodiscard]] std::int64_t most_listed(std::int64_t pairs, std::int64_t experts,
+                                       std::int64_t block);
 
 // Segments that no batch of so many tokens and slots exceeds: the grid of a captured graph.
 [[nodiscard]] std::int64_t most_segments(std::int64_t tokens, std::int64_t slots,

@@ -6,6 +6,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "plan/forms.h"
 #include "workload/batch.h"
 
 namespace lora_bench {
@@ -74,7 +75,9 @@ Json json_of(const std::vector<Listed>& arrays) {
   for (const Listed& listed : arrays) {
     Json values = Json::array();
     for (const std::int64_t value : listed.values) {
-      if (listed.array.type == Index::kFloat32) {
+      if (value == kLeftAlone) {
+        values.push_back(nullptr);
+      } else if (listed.array.type == Index::kFloat32) {
         values.push_back(std::bit_cast<float>(static_cast<std::int32_t>(value)));
       } else {
         values.push_back(value);
@@ -135,12 +138,10 @@ std::vector<NamedTensor> form_tensors(const FormOfCase& form,
   std::vector<NamedTensor> tensors;
   const auto add = [&](std::string_view of, const std::vector<Listed>& arrays) {
     for (const Listed& listed : arrays) {
-      std::vector<std::byte> bytes(listed.values.size() *
-                                   static_cast<std::size_t>(listed.array.element_bytes()));
-      for (std::size_t entry = 0; entry < listed.values.size(); ++entry) {
-        put_index(listed.array, bytes.data(), static_cast<std::int64_t>(entry),
-                  listed.values[entry]);
-      }
+      std::vector<std::byte> bytes(
+          listed.values.size() * static_cast<std::size_t>(listed.array.element_bytes()),
+          std::byte{0xFF});  // -1 where an entry is left alone
+      put_filled(listed.array, bytes.data(), {listed.values});
       kept.push_back(std::move(bytes));
       tensors.push_back({fmt::format("{}.{}", of, listed.array.name),
                          type_of(listed.array),

@@ -35,11 +35,11 @@ struct EnumNames<Op> {
       "shrink", "expand", "linear", "embedding", "logits", "layer", "metadata", "quantise"};
 };
 // The index arrays that an engine's kernels take a batch in; docs/plan.md says what each holds.
-enum class Form : std::uint8_t { kKernel, kPrefill, kSampler, kEmbedding, kChunked };
+enum class Form : std::uint8_t { kKernel, kPrefill, kSampler, kEmbedding, kChunked, kAlign };
 template <>
 struct EnumNames<Form> {
-  static constexpr std::array<std::string_view, 5> kNames{"kernel", "prefill", "sampler",
-                                                          "embedding", "chunked"};
+  static constexpr std::array<std::string_view, 6> kNames{"kernel",    "prefill", "sampler",
+                                                          "embedding", "chunked", "align"};
 };
 enum class ScaleAt : std::uint8_t { kShrink, kExpand };
 template <>
@@ -185,7 +185,7 @@ struct MetadataSpec {
   Form form = Form::kKernel;
   std::int64_t samples = 1;   // rows of each sequence whose logits are taken
   std::int64_t requests = 0;  // entries of the table from request to slot; 0: twice the sequences
-  std::int64_t vocabulary = 32000, extra_vocabulary = 256;
+  std::int64_t vocabulary = 32000, extra_vocabulary = 256, block = 16;  // block: of form align
 
   [[nodiscard]] bool operator==(const MetadataSpec&) const = default;
 };

@@ -25,10 +25,26 @@ constexpr Unmixed kNotWithExperts[] = {
     {"shrink_adds", "false"},
 };
 
+// What lists the experts of rows, and multiplies nothing.
+bool lists_experts(const Case& spec) {
+  return spec.op == Op::kMetadata && spec.metadata.form == Form::kAlign;
+}
+
+std::int64_t tokens_of(const Case& spec) {
+  return std::max(
+      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode),
+      spec.plan.max_tokens);
+}
+
 void check_op_of_experts(const Case& spec, const CaseChecker& checker) {
-  if (spec.op != Op::kLinear && spec.op != Op::kShrink && spec.op != Op::kExpand) {
+  if (spec.op == Op::kMetadata && !lists_experts(spec)) {
+    checker.fail("form", {"experts.count"},
+                 fmt::format("form {} with experts", name(spec.metadata.form)), "form align");
+  } else if (spec.op != Op::kLinear && spec.op != Op::kShrink && spec.op != Op::kExpand &&
+             !lists_experts(spec)) {
     checker.fail("op", {"experts.count", "layers", "model"},
-                 fmt::format("op {} with experts", name(spec.op)), "op linear, shrink or expand");
+                 fmt::format("op {} with experts", name(spec.op)),
+                 "op linear, shrink or expand, or op metadata in form align");
   }
   for (const Unmixed& row : kNotWithExperts) {
     const Field& field = *find_field(fields(), row.path);
@@ -51,13 +67,23 @@ void check_sizes(const Case& spec, const CaseChecker& checker) {
                  fmt::format("{} experts of {} slots", experts.count, spec.adapters.slots),
                  fmt::format("at most {} of an expert and a slot", kMaxSlots));
   }
-  const std::int64_t tokens = std::max(
-      std::accumulate(spec.batch.prefill.begin(), spec.batch.prefill.end(), spec.batch.decode),
-      spec.plan.max_tokens);
+  const std::int64_t tokens = tokens_of(spec);
   if (tokens > kMaxTokens / experts.top_k) {
     checker.fail("experts.top_k", {"batch.prefill", "batch.decode", "plan.max_tokens", "layers"},
                  fmt::format("{} tokens of {} experts each", tokens, experts.top_k),
                  fmt::format("at most {} of a token and an expert", kMaxTokens));
+  }
+}
+
+// Each slot has a list with room for all pairs of rows and experts.
+void check_lists(const Case& spec, const CaseChecker& checker) {
+  constexpr std::int64_t kMostEntries = std::int64_t{1} << 26;
+  const std::int64_t pairs = tokens_of(spec) * spec.experts.top_k;
+  const std::int64_t most = pairs + spec.experts.count * spec.metadata.block;
+  if (most > kMostEntries / spec.adapters.slots) {
+    checker.fail("form", {"batch.prefill", "batch.decode", "plan.max_tokens", "adapters.slots"},
+                 fmt::format("{} slots with a list of {} pairs each", spec.adapters.slots, pairs),
+                 fmt::format("at most {} entries of all lists, padding included", kMostEntries));
   }
 }
 
@@ -124,7 +150,12 @@ void check_experts(const Case& spec, const CaseChecker& checker, FieldContext& c
   if (spec.experts.any()) {
     check_op_of_experts(spec, checker);
     check_sizes(spec, checker);
+    if (lists_experts(spec)) {
+      check_lists(spec, checker);
+    }
     check_routing(spec, checker, context);
+  } else if (lists_experts(spec)) {
+    checker.fail("form", {"op"}, "form align without experts", "experts.count, or another form");
   }
 }
 

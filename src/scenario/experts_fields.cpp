@@ -55,7 +55,7 @@ std::vector<Field> fields_of_experts() {
   std::vector<Field> rows{
       integer("experts.count", member(&ExpertsSpec::count), 1, kMaxExperts,
               "experts of the layer, each with an A and a B of every adapter; of op linear, shrink "
-              "and expand",
+              "and expand, and of op metadata in form align",
               {.also = fmt::format(", times slots at most {}", kMaxSlots),
                .fallback = "of the model's layer, else none"}),
       integer("experts.top_k", member(&ExpertsSpec::top_k), 1, kMaxTopK,
@@ -64,18 +64,20 @@ std::vector<Field> fields_of_experts() {
       choice("experts.part", member(&ExpertsSpec::part),
              "w13: the experts of a token read one row of x, and each makes a row of y; w2: each "
              "has a row of x of its own",
-             {.fallback = "of the model's layer, else w13"}),
+             {.fallback = "of the model's layer, else w13", .about = About::kProducts}),
       choice("experts.weight_at", member(&ExpertsSpec::weight_at),
              "where the router's weights are multiplied: output, in what w2 makes; input, in the x "
              "of w13; none; the other part has no weights",
-             {.fallback = "of the model, else output"}),
+             {.fallback = "of the model, else output", .about = About::kProducts}),
       boolean("experts.renormalise", member(&ExpertsSpec::renormalise),
               "the weights of a token add up to `scaling` (true), or are shares of all experts "
               "times it",
-              {.fallback = "of the model, else true"}),
+              {.fallback = "of the model, else true", .about = About::kProducts}),
       real("experts.scaling", member(&ExpertsSpec::scaling), 1e-6, 1e6,
            "what the router's weights are multiplied by",
-           {.allowed = "a number from 1e-6 to 1e6", .fallback = "of the model, else 1"}),
+           {.allowed = "a number from 1e-6 to 1e6",
+            .fallback = "of the model, else 1",
+            .about = About::kProducts}),
   };
   for (Field& row : rows) {
     // A model may say another value than the usual one, so that a case of it says what holds.
@@ -84,7 +86,8 @@ std::vector<Field> fields_of_experts() {
     };
   }
   rows.push_back(share("experts.missing", member(&ExpertsSpec::missing),
-                       "share of the experts that each adapter has no A and B for, each others"));
+                       "share of the experts that each adapter has no A and B for, each others",
+                       {.about = About::kProducts}));
   rows.push_back(field_of_routing());
   return rows;
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scenario/field_kinds.h"
@@ -10,6 +11,19 @@ namespace {
 
 constexpr std::int64_t kMaxSamples = 64;
 constexpr std::int64_t kMaxRequests = std::int64_t{1} << 24;
+
+// What a kernel takes together: rows, or pairs of a row and an expert.
+template <typename Place>
+Field power_of_two(const char* path, Place place, const char* meaning, Said said = {}) {
+  return field_of(
+      path, "integer", place, "16, 32, 64, 128", meaning, std::move(said),
+      [](const Reader& reader, std::int64_t& target, FieldContext&) {
+        std::string word;
+        reader.choice(word, {"16", "32", "64", "128"});
+        target = word.empty() ? target : std::stoll(word);
+      },
+      kPlainText);
+}
 
 }  // namespace
 
@@ -29,6 +43,8 @@ std::vector<Field> fields_of_metadata() {
               "rows of the base's embedding table, of form embedding"),
       integer("metadata.extra_vocabulary", member(&MetadataSpec::extra_vocabulary), 0, kMaxFeatures,
               "rows that an adapter may add to it"),
+      power_of_two("metadata.block", member(&MetadataSpec::block),
+                   "pairs of a token and an expert that lists of form align are padded to"),
   };
   for (Field& row : rows) {
     row.of_op_alone = Op::kMetadata;
@@ -62,16 +78,10 @@ std::vector<Field> fields_of_plan() {
              "of the published forms, groups that a launch is made for: all that a batch over "
              "these slots may have, or those of this one",
              {.instead_of_layer = "op linear", .about = About::kProducts}),
-      field_of(
-          "plan.largest_chunk", "integer", member(&PlanSpec::largest_chunk), "16, 32, 64, 128",
+      power_of_two(
+          "plan.largest_chunk", member(&PlanSpec::largest_chunk),
           "most rows of a segment of form chunked; fewer than 256 tokens have 32, fewer than 64 16",
-          {.instead_of_layer = "op linear", .about = About::kAdapters},
-          [](const Reader& reader, std::int64_t& target, FieldContext&) {
-            std::string word;
-            reader.choice(word, {"16", "32", "64", "128"});
-            target = word.empty() ? target : std::stoll(word);
-          },
-          kPlainText),
+          {.instead_of_layer = "op linear", .about = About::kAdapters}),
       boolean("plan.idle_segments", member(&PlanSpec::idle_segments),
               "of form chunked, rows without an adapter have segments of one more slot, of rank 0",
               {.instead_of_layer = "op linear", .about = About::kAdapters}),

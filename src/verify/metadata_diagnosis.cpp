@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/forms.h"
 #include "verify/metadata_looked.h"
 
 namespace lora_bench {
@@ -33,11 +34,14 @@ std::string test_unwritten(const Looked& looked) {
   const auto is_poison = [&](const WrongEntry& entry) { return looked.is_poison(entry); };
   for (std::size_t array = 0; array < looked.arrays.size(); ++array) {
     const std::size_t promised = looked.evidence.promised[array].values.size();
-    bool none = promised > 0;
+    bool none = true;
+    std::size_t owned = 0;
     for (std::size_t entry = 0; entry < promised && none; ++entry) {
-      none = is_poison({array, entry});
+      const bool left_alone = looked.expected({array, entry}) == kLeftAlone;
+      owned += left_alone ? 0 : 1;
+      none = left_alone || is_poison({array, entry});
     }
-    if (none) {
+    if (none && owned > 0) {
       return fmt::format("{} was not written", looked.arrays[array].name);
     }
   }
@@ -273,21 +277,15 @@ std::string test_wrong_count(const Looked& looked) {
   return fmt::format("{} {}", looked.named(first), looked.wrong_text(first));
 }
 
-struct MetadataTest {
-  HypothesisDoc doc;
-  std::string (*test)(const Looked&);
-};
-
 const std::vector<MetadataTest>& metadata_tests() {
   static const std::vector<MetadataTest> kTests{
       {{"stale-tail", "entries behind the last group hold what was there before"}, test_stale_tail},
       {{"wrong-tail", "entries behind the last group hold what the form does not promise there"},
        test_wrong_tail},
-      {{"unwritten", "an array, or an entry of it, was never written"}, test_unwritten},
+      test_of_unwritten(),
       {{"row-twice", "a row is in the order of the rows twice"}, test_row_twice},
       {{"row-lost", "a row is not in the order of the rows"}, test_row_lost},
-      {{"step-before", "an entry is right for a step that was made in the same arrays before"},
-       test_state_left},
+      test_of_step_before(),
       {{"slot-off-by-one", "rows or groups are given to the slot beside the right one"},
        test_slot_off_by_one},
       {{"segment-too-long", "a segment has more rows than the chunk"}, test_segment_too_long},
@@ -300,18 +298,38 @@ const std::vector<MetadataTest>& metadata_tests() {
       {{"none-row-grouped", "rows without an adapter are given to a slot"}, test_none_row_grouped},
       {{"wrong-slot", "an entry does not name the slot of its row"}, test_wrong_slot},
       {{"wrong-rank", "the rank or the scale of a slot is wrong"}, test_wrong_rank},
-      {{"wrong-count", "a number of rows, groups or segments, or a flag, is wrong"},
-       test_wrong_count}};
+      test_of_counts()};
   return kTests;
 }
 
 }  // namespace
 
+MetadataTest test_of_unwritten() {
+  return {{"unwritten", "an array, or an entry of it, was never written"}, test_unwritten};
+}
+
+MetadataTest test_of_step_before() {
+  return {{"step-before", "an entry is right for a step that was made in the same arrays before"},
+          test_state_left};
+}
+
+MetadataTest test_of_counts() {
+  return {{"wrong-count", "a number of rows, groups or segments, or a flag, is wrong"},
+          test_wrong_count};
+}
+
 const std::vector<HypothesisDoc>& metadata_hypotheses() {
   static const std::vector<HypothesisDoc> kDocs = [] {
     std::vector<HypothesisDoc> docs;
-    for (const MetadataTest& entry : metadata_tests()) {
-      docs.push_back(entry.doc);
+    for (const std::vector<MetadataTest>* tests : {&metadata_tests(), &tests_of_align()}) {
+      for (const MetadataTest& entry : *tests) {
+        const bool known = std::any_of(docs.begin(), docs.end(), [&](const HypothesisDoc& doc) {
+          return doc.key == entry.doc.key;
+        });
+        if (!known) {
+          docs.push_back(entry.doc);
+        }
+      }
     }
     return docs;
   }();
@@ -320,7 +338,8 @@ const std::vector<HypothesisDoc>& metadata_hypotheses() {
 
 Hypothesis diagnose_metadata(const MetadataEvidence& evidence) {
   const Looked looked = looked_at(evidence);
-  for (const MetadataTest& entry : metadata_tests()) {
+  const bool of_pairs = looked.problem().form == Form::kAlign;
+  for (const MetadataTest& entry : of_pairs ? tests_of_align() : metadata_tests()) {
     const std::string sentence = looked.wrong.empty() ? "" : entry.test(looked);
     if (!sentence.empty()) {
       return {std::string(entry.doc.key), sentence};

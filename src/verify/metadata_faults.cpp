@@ -344,8 +344,9 @@ std::vector<MetadataFault> faults_of_rows() {
 const std::vector<MetadataFault>& known_metadata_faults() {
   static const std::vector<MetadataFault> kFaults = [] {
     std::vector<MetadataFault> faults = faults_of_groups();
-    const std::vector<MetadataFault> of_rows = faults_of_rows();
-    faults.insert(faults.end(), of_rows.begin(), of_rows.end());
+    for (const std::vector<MetadataFault>& more : {faults_of_rows(), faults_of_align()}) {
+      faults.insert(faults.end(), more.begin(), more.end());
+    }
     return faults;
   }();
   return kFaults;

@@ -30,6 +30,7 @@ struct MetadataFault {
   void (*spoil)(const Spoiled&) = nullptr;
   bool writes_input = false, writes_past = false;
 };
+[[nodiscard]] std::vector<MetadataFault> faults_of_align();
 [[nodiscard]] const std::vector<MetadataFault>& known_metadata_faults();
 
 }  // namespace lora_bench

@@ -4,26 +4,84 @@
 
 #include <algorithm>
 
+#include "plan/forms.h"
+
 namespace lora_bench {
 
 std::int64_t MetadataEvidence::got_at(std::size_t array, std::size_t entry) const {
-  return index_at(outputs_of(step.problem)[array], got[array].data(),
-                  static_cast<std::int64_t>(entry));
+  return index_at(arrays[array], got[array].data(), static_cast<std::int64_t>(entry));
 }
 
 bool MetadataEvidence::is_wrong(std::size_t array, std::size_t entry) const {
-  return got_at(array, entry) != promised[array].values[entry];
+  const std::int64_t right = promised[array].values[entry];
+  return right == kLeftAlone ? !is_unwritten(array, entry) : got_at(array, entry) != right;
 }
 
 bool MetadataEvidence::is_unwritten(std::size_t array, std::size_t entry) const {
-  return got_at(array, entry) == index_at(outputs_of(step.problem)[array], before[array].data(),
-                                          static_cast<std::int64_t>(entry));
+  return got_at(array, entry) ==
+         index_at(arrays[array], before[array].data(), static_cast<std::int64_t>(entry));
 }
 
 bool MetadataEvidence::is_poison(std::size_t array, std::size_t entry) const {
   const std::int64_t got_here = got_at(array, entry);
   return is_unwritten(array, entry) && (got_here == poison_of(promised[array].values[entry]) ||
                                         got_here == poison_of(static_cast<std::int64_t>(entry)));
+}
+
+namespace {
+
+// Entries [first, end) of an array: each promised number that is among them comes to its place, and
+// what else there is keeps its order.
+void match_stretch(const MetadataArray& array, const std::vector<std::int64_t>& promised,
+                   std::size_t first, std::size_t end, std::byte* got) {
+  std::vector<std::int64_t> others;
+  std::vector<bool> found(end - first);
+  for (std::size_t at = first; at < end; ++at) {
+    const std::int64_t value = index_at(array, got, static_cast<std::int64_t>(at));
+    const auto place = std::lower_bound(promised.begin() + static_cast<std::ptrdiff_t>(first),
+                                        promised.begin() + static_cast<std::ptrdiff_t>(end), value);
+    const auto index = static_cast<std::size_t>(place - promised.begin());
+    if (index < end && promised[index] == value && !found[index - first]) {
+      found[index - first] = true;
+    } else {
+      others.push_back(value);
+    }
+  }
+  auto other = others.begin();
+  for (std::size_t at = first; at < end; ++at) {
+    put_index(array, got, static_cast<std::int64_t>(at),
+              found[at - first] ? promised[at] : *other++);
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<std::byte>> in_promised_order(const MetadataProblem& problem,
+                                                      const std::vector<FilledArray>& promised,
+                                                      std::vector<std::vector<std::byte>> outputs) {
+  if (problem.form != Form::kAlign) {
+    return outputs;
+  }
+  const MetadataArray order = outputs_of(problem).front();
+  const std::vector<std::int64_t>& pairs = promised[0].values;
+  const std::vector<std::int64_t>& experts = promised[1].values;
+  const auto block = static_cast<std::size_t>(problem.block);
+  const auto blocks_of_list = static_cast<std::size_t>(problem.most_pairs()) / block;
+  for (std::size_t first = 0; first < experts.size();) {
+    std::size_t end = first + 1;  // the blocks of one slot and expert
+    while (end < experts.size() && end % blocks_of_list != 0 && experts[end] == experts[first]) {
+      ++end;
+    }
+    if (experts[first] >= 0) {
+      const auto begin = pairs.begin() + static_cast<std::ptrdiff_t>(first * block);
+      const auto padding = std::find(
+          begin, pairs.begin() + static_cast<std::ptrdiff_t>(end * block), problem.pairs());
+      match_stretch(order, pairs, first * block, static_cast<std::size_t>(padding - pairs.begin()),
+                    outputs.front().data());
+    }
+    first = end;
+  }
+  return outputs;
 }
 
 std::optional<std::size_t> Looked::array(std::string_view name) const {

@@ -45,6 +45,18 @@ struct Looked {
 };
 [[nodiscard]] Looked looked_at(const MetadataEvidence& evidence);
 
+// A question about what is wrong: the sentence that says so, or "".
+struct MetadataTest {
+  HypothesisDoc doc;
+  std::string (*test)(const Looked&);
+};
+// Those that every form is asked.
+[[nodiscard]] MetadataTest test_of_unwritten();
+[[nodiscard]] MetadataTest test_of_step_before();
+[[nodiscard]] MetadataTest test_of_counts();
+// Those that lists of pairs are asked, the most specific first, with the above between them.
+[[nodiscard]] const std::vector<MetadataTest>& tests_of_align();
+
 [[nodiscard]] bool all_wrong(const Looked& looked,
                              const std::function<bool(const WrongEntry&)>& holds);
 // The array that holds every row once.

@@ -42,9 +42,7 @@ class FaultyBuilder final : public MetadataBuilder {
       if (fault_.writes_past) {
         made[i].values.push_back(0);
       }
-      for (std::size_t entry = 0; entry < made[i].values.size(); ++entry) {
-        put_index(outputs[i], to, static_cast<std::int64_t>(entry), made[i].values[entry]);
-      }
+      put_filled(outputs[i], to, made[i]);
     }
     if (fault_.writes_input && !adapters.empty()) {
       auto* const rows = static_cast<std::byte*>(const_cast<void*>(operands.inputs.front()));
@@ -93,11 +91,34 @@ Case metadata_case(const std::string& id, Form form) {
   spec.skew.kind = Skew::kZipf;
   spec.skew.parameter = 1;
   spec.prefill_skew = spec.skew;
+  if (form == Form::kAlign) {
+    spec.experts.count = 9;
+    spec.experts.top_k = 3;
+  }
   return spec;
 }
 
+// Experts of each token, all different, of which one in five is elsewhere; the one before the last
+// has no pair.
+std::vector<std::int32_t> told_choices(std::size_t tokens, const ExpertsSpec& experts) {
+  const auto count = static_cast<std::size_t>(experts.count);
+  const auto top_k = static_cast<std::size_t>(experts.top_k);
+  std::vector<std::int32_t> choices;
+  for (std::size_t pair = 0; pair < tokens * top_k; ++pair) {
+    const std::size_t token = pair / top_k;
+    const auto expert = static_cast<std::int32_t>((token * token + pair % top_k * 2) % count);
+    const bool elsewhere = (token * 7 + pair) % 5 == 0;
+    choices.push_back(elsewhere || expert + 2 == experts.count ? -1 : expert);
+  }
+  return choices;
+}
+
 MetadataStep step_of_case(const Case& spec) {
-  return draw_metadata(spec, draw_batch(spec), draw_adapters(spec));
+  Batch batch = draw_batch(spec);
+  if (spec.experts.any()) {
+    batch.expert_of_choice = told_choices(batch.adapter_of_token.size(), spec.experts);
+  }
+  return draw_metadata(spec, batch, draw_adapters(spec));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "core/random.h"
 #include "ops/array_buffers.h"
+#include "plan/forms.h"
 #include "reference/metadata.h"
 #include "verify/array_proof.h"
 
@@ -46,7 +47,7 @@ Bytes poison_for(const MetadataProblem& problem, const std::vector<FilledArray>&
     bytes.emplace_back(static_cast<std::size_t>(arrays[i].bytes()));
     for (std::int64_t entry = 0; entry < arrays[i].elements; ++entry) {
       const auto at = static_cast<std::size_t>(entry);
-      const bool known = at < promised[i].values.size();
+      const bool known = at < promised[i].values.size() && promised[i].values[at] != kLeftAlone;
       put_index(arrays[i], bytes[i].data(), entry,
                 poison_of(known ? promised[i].values[at] : entry));
     }
@@ -62,8 +63,10 @@ EntriesCompared compare_entries(const MetadataEvidence& evidence) {
     for (std::size_t entry = 0; entry < promised.size(); ++entry) {
       ++all.compared;
       if (evidence.is_wrong(i, entry) && all.wrong++ == 0) {
-        all.first = fmt::format("{}[{}]: expected {}, {}", arrays[i].name, entry,
-                                index_text(arrays[i], promised[entry]),
+        all.first = fmt::format("{}[{}]: {}, {}", arrays[i].name, entry,
+                                promised[entry] == kLeftAlone
+                                    ? "nobody is to write it"
+                                    : "expected " + index_text(arrays[i], promised[entry]),
                                 evidence.is_poison(i, entry)
                                     ? "was not written"
                                     : "got " + index_text(arrays[i], evidence.got_at(i, entry)));
@@ -163,7 +166,7 @@ class MetadataProof {
   void look(const ArrayBuffers& buffers, Level level, const std::string& what,
             const MetadataStep& step, const std::vector<FilledArray>& promised,
             const Bytes& before) {
-    const Bytes got = buffers.outputs();
+    const Bytes got = in_promised_order(step.problem, promised, buffers.outputs());
     const MetadataEvidence evidence{step, promised, before, got, earlier_};
     verdict_.note(buffers, level, what, compare_entries(evidence),
                   [&] { return diagnose_metadata(evidence); });
@@ -188,8 +191,14 @@ reference::Engine engine_for_reference(const MetadataProblem& problem, const Eng
           .extra_vocabulary = problem.extra_vocabulary,
           .chunk = problem.chunk,
           .most_segments = problem.most_segments(),
-          .idle_segments = problem.idle_segments};
+          .idle_segments = problem.idle_segments,
+          .expert_of_choice = engine.expert_of_choice,
+          .experts = problem.experts,
+          .top_k = problem.top_k,
+          .block = problem.block};
 }
+
+static_assert(kLeftAlone == reference::kNotWritten);
 
 }  // namespace
 
@@ -215,6 +224,9 @@ std::vector<FilledArray> promised_metadata(const MetadataProblem& problem,
     case Form::kChunked:
       entries = chunked_form(asked);
       break;
+    case Form::kAlign:
+      entries = align_form(asked);
+      break;
   }
   std::vector<FilledArray> promised;
   for (reference::Entries& values : entries) {
@@ -232,11 +244,12 @@ std::string wrong_metadata(const MetadataProblem& problem, const EngineStep& eng
                            const std::vector<std::vector<std::byte>>& outputs) {
   const std::vector<FilledArray> promised = promised_metadata(problem, engine);
   const std::vector<MetadataArray> arrays = outputs_of(problem);
+  const Bytes ordered = in_promised_order(problem, promised, outputs);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     for (std::size_t entry = 0; entry < promised[i].values.size(); ++entry) {
       const std::int64_t got =
-          index_at(arrays[i], outputs[i].data(), static_cast<std::int64_t>(entry));
-      if (got != promised[i].values[entry]) {
+          index_at(arrays[i], ordered[i].data(), static_cast<std::int64_t>(entry));
+      if (promised[i].values[entry] != kLeftAlone && got != promised[i].values[entry]) {
         return fmt::format("{}[{}]: expected {}, got {}", arrays[i].name, entry,
                            index_text(arrays[i], promised[i].values[entry]),
                            index_text(arrays[i], got));
@@ -289,6 +302,12 @@ std::vector<EngineStep> steps_of_one_change(const MetadataStep& step, std::uint6
     other.scale[static_cast<std::size_t>(slot)] *= -0.5F;
     steps.push_back(std::move(other));
   }
+  if (!engine.expert_of_choice.empty()) {
+    EngineStep other = engine;
+    std::int32_t& expert = other.expert_of_choice[drawn(0, engine.expert_of_choice.size())];
+    expert = expert >= 0 ? -1 : 0;
+    steps.push_back(std::move(other));
+  }
   return steps;
 }
 
@@ -326,6 +345,7 @@ std::vector<OtherStep> other_steps(const MetadataStep& step) {
     rows_of(engine, [](auto& rows) { std::reverse(rows.begin(), rows.end()); });
     std::reverse(engine.rank.begin(), engine.rank.end());
     std::reverse(engine.scale.begin(), engine.scale.end());
+    std::reverse(engine.expert_of_choice.begin(), engine.expert_of_choice.end());
   });
   add("with fewer rows", [&](EngineStep& engine) {
     rows_of(engine, [](auto& rows) {
@@ -341,6 +361,23 @@ std::vector<OtherStep> other_steps(const MetadataStep& step) {
       }
     });
   });
+  if (step.problem.form == Form::kAlign) {
+    const auto experts = static_cast<std::int32_t>(step.problem.experts);
+    const auto top_k = static_cast<std::size_t>(step.problem.top_k);
+    add("with every expert elsewhere", [](EngineStep& engine) {
+      std::fill(engine.expert_of_choice.begin(), engine.expert_of_choice.end(), -1);
+    });
+    add("with the last expert alone", [&](EngineStep& engine) {
+      for (std::size_t pair = 0; pair < engine.expert_of_choice.size(); ++pair) {
+        engine.expert_of_choice[pair] = pair % top_k == 0 ? experts - 1 : -1;
+      }
+    });
+    add("with every expert in turn", [&](EngineStep& engine) {
+      for (std::size_t pair = 0; pair < engine.expert_of_choice.size(); ++pair) {
+        engine.expert_of_choice[pair] = static_cast<std::int32_t>(pair) % experts;
+      }
+    });
+  }
   return others;
 }
 

@@ -23,6 +23,12 @@ namespace lora_bench {
 // an entry of which nothing is promised it is made of its index.
 [[nodiscard]] std::int64_t poison_of(std::int64_t promised);
 
+// What a launch left, of form align with the pairs of a slot and an expert where the reference has
+// them: they may stand in any order.
+[[nodiscard]] std::vector<std::vector<std::byte>> in_promised_order(
+    const MetadataProblem& problem, const std::vector<FilledArray>& promised,
+    std::vector<std::vector<std::byte>> outputs);
+
 // Every promised entry against the reference, over outputs that hold another number in each; guards
 // and inputs; the same with arrays that are aligned to one entry alone. With relations also: again,
 // over what it left; and recorded once, then replayed for other steps of the same sizes: with more
@@ -32,7 +38,7 @@ namespace lora_bench {
                                       Memory& memory, bool relations);
 
 // The first wrong entry of what a launch left, "" where every promised one is right; for after
-// timing.
+// timing: nobody knows then what lay in entries that are left alone.
 [[nodiscard]] std::string wrong_metadata(const MetadataProblem& problem, const EngineStep& engine,
                                          const std::vector<std::vector<std::byte>>& outputs);
 
@@ -55,6 +61,7 @@ struct MetadataEvidence {
   const std::vector<std::vector<std::byte>>& before;
   const std::vector<std::vector<std::byte>>& got;
   const std::vector<std::vector<FilledArray>>& earlier;
+  std::vector<MetadataArray> arrays = outputs_of(step.problem);
 
   [[nodiscard]] std::int64_t got_at(std::size_t array, std::size_t entry) const;
   [[nodiscard]] bool is_wrong(std::size_t array, std::size_t entry) const;

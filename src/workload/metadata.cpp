@@ -7,6 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "core/error.h"
 #include "plan/forms.h"
 #include "workload/fill_sizes.h"
 
@@ -54,6 +55,14 @@ std::vector<FilledArray> filled(const PrefillForm& form) {
           {{form.no_adapter ? 1 : 0}}};
 }
 
+std::vector<FilledArray> filled(AlignForm form) {
+  return {{std::move(form.pair_order)},
+          {std::move(form.expert_of_block)},
+          {std::move(form.padded_pairs)},
+          {widened(form.active_ids)},
+          {widened(form.enabled)}};
+}
+
 std::vector<FilledArray> filled(const ChunkedForm& form, std::int64_t most_segments) {
   std::vector<std::int64_t> starts = widened(form.segment_starts);
   starts.resize(static_cast<std::size_t>(most_segments) + 1, starts.back());
@@ -70,11 +79,28 @@ std::vector<FilledArray> filled(const ChunkedForm& form, std::int64_t most_segme
           {{form.chunk}}};
 }
 
+// Rows that the batch has not chose nothing.
+void draw_choices(const Case& spec, const Batch& batch, MetadataStep& step) {
+  if (!spec.experts.any()) {
+    throw UsageError(fmt::format(
+        "{}: form align lists the experts of rows, and this case has none; allowed: a case with "
+        "experts.count",
+        spec.id));
+  }
+  step.problem.experts = spec.experts.count;
+  step.problem.top_k = spec.experts.top_k;
+  step.problem.block = spec.metadata.block;
+  step.engine.expert_of_choice = batch.expert_of_choice;
+  step.engine.expert_of_choice.resize(static_cast<std::size_t>(step.problem.pairs()), -1);
+}
+
 }  // namespace
 
 std::int64_t MetadataProblem::most_segments() const {
   return lora_bench::most_segments(tokens, segment_slots(), chunk);
 }
+
+std::int64_t MetadataProblem::most_pairs() const { return most_listed(pairs(), experts, block); }
 
 std::vector<std::int32_t> EngineStep::adapters_of(const std::vector<std::int32_t>& rows) const {
   std::vector<std::int32_t> adapters;
@@ -118,6 +144,9 @@ MetadataStep draw_metadata(const Case& spec, const Batch& batch, const Adapters&
   }
   engine.rank.assign(adapters.rank.begin(), adapters.rank.end());
   engine.scale = adapters.scale;
+  if (problem.form == Form::kAlign) {
+    draw_choices(spec, batch, step);
+  }
   return step;
 }
 
@@ -130,6 +159,9 @@ std::vector<MetadataArray> inputs_of(const MetadataProblem& problem) {
   if (problem.form == Form::kChunked) {
     inputs.push_back({"rank", "", Index::kInt32, problem.slots});
     inputs.push_back({"scale", "", Index::kFloat32, problem.slots});
+  }
+  if (problem.form == Form::kAlign) {
+    inputs.push_back({"expert_of_choice", "", Index::kInt32, problem.pairs()});
   }
   return inputs;
 }
@@ -168,6 +200,14 @@ std::vector<MetadataArray> outputs_of(const MetadataProblem& problem) {
               {"scale", "scalings", Index::kFloat32, problem.segment_slots()},
               {"segments", "num_segments", Index::kInt32, 1},
               {"chunk", "max_len", Index::kInt32, 1}};
+    case Form::kAlign: {
+      const std::int64_t room = problem.most_pairs();
+      return {{"pair_order", "sorted_token_ids", Index::kInt32, slots * room},
+              {"expert_of_block", "expert_ids", Index::kInt32, slots * (room / problem.block)},
+              {"padded_pairs", "num_tokens_post_padded", Index::kInt32, slots},
+              {"active_ids", "lora_ids", Index::kInt32, slots + 1},
+              {"enabled", "adapter_enabled", Index::kInt32, slots + 1}};
+    }
   }
   return {};
 }
@@ -189,6 +229,9 @@ std::vector<std::vector<std::byte>> input_bytes(const MetadataProblem& problem,
     inputs.push_back(bytes_of(engine.rank));
     inputs.push_back(bytes_of(engine.scale));
   }
+  if (problem.form == Form::kAlign) {
+    inputs.push_back(bytes_of(engine.expert_of_choice));
+  }
   return inputs;
 }
 
@@ -206,6 +249,9 @@ EngineStep engine_at(const MetadataProblem& problem, const std::vector<const voi
   if (problem.form == Form::kChunked) {
     take(2, engine.rank);
     take(3, engine.scale);
+  }
+  if (problem.form == Form::kAlign) {
+    take(2, engine.expert_of_choice);
   }
   return engine;
 }
@@ -234,6 +280,9 @@ std::vector<FilledArray> make_metadata(const MetadataProblem& problem, const Eng
                                       problem.chunk, problem.idle_segments),
                     problem.most_segments());
     }
+    case Form::kAlign:
+      return filled(make_align_form(adapters, problem.slots, engine.expert_of_choice,
+                                    {problem.experts, problem.top_k, problem.block}));
   }
   return {};
 }
@@ -256,7 +305,18 @@ void put_index(const MetadataArray& array, std::byte* first, std::int64_t index,
               static_cast<std::size_t>(array.element_bytes()));
 }
 
+void put_filled(const MetadataArray& array, std::byte* first, const FilledArray& filled) {
+  for (std::size_t entry = 0; entry < filled.values.size(); ++entry) {
+    if (filled.values[entry] != kLeftAlone) {
+      put_index(array, first, static_cast<std::int64_t>(entry), filled.values[entry]);
+    }
+  }
+}
+
 std::string index_text(const MetadataArray& array, std::int64_t value) {
+  if (value == kLeftAlone) {
+    return ".";
+  }
   return array.type == Index::kFloat32
              ? fmt::format("{}", std::bit_cast<float>(static_cast<std::int32_t>(value)))
              : fmt::format("{}", value);

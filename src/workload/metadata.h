@@ -23,11 +23,16 @@ struct MetadataProblem {
   std::int64_t vocabulary = 0, extra_vocabulary = 0;
   std::int64_t chunk = 0;  // most rows of a segment
   bool idle_segments = false;
+  // Of form align alone: what tokens choose from, experts of each, pairs of a block.
+  std::int64_t experts = 0, top_k = 0, block = 0;
 
   // Slots that segments may be of.
   [[nodiscard]] std::int64_t segment_slots() const { return slots + (idle_segments ? 1 : 0); }
   // Segments that no step of these sizes exceeds.
   [[nodiscard]] std::int64_t most_segments() const;
+  // Pairs of a token and an expert that it chose, and entries that the list of a slot has room for.
+  [[nodiscard]] std::int64_t pairs() const { return tokens * top_k; }
+  [[nodiscard]] std::int64_t most_pairs() const;
   [[nodiscard]] bool operator==(const MetadataProblem&) const = default;
 };
 
@@ -39,6 +44,7 @@ struct EngineStep {
   std::vector<std::int32_t> slot_of_request;    // [requests], -1 = no adapter
   std::vector<std::int32_t> rank;               // [slots]
   std::vector<float> scale;                     // [slots]
+  std::vector<std::int32_t> expert_of_choice;   // [tokens, top_k], -1 = elsewhere
 
   // Of each row, -1 = none.
   [[nodiscard]] std::vector<std::int32_t> adapters_of(const std::vector<std::int32_t>& rows) const;
@@ -50,6 +56,7 @@ struct MetadataStep {
   MetadataProblem problem;
   EngineStep engine;
 };
+// Throws UsageError for form align of a case without experts.
 [[nodiscard]] MetadataStep draw_metadata(const Case& spec, const Batch& batch,
                                          const Adapters& adapters);
 
@@ -82,7 +89,8 @@ struct MetadataArray {
                                    const std::vector<const void*>& inputs);
 
 // The entries of an output that the form promises, in the order of `outputs_of`: all, or those
-// before a count that another output holds. A float is its bits.
+// before a count that another output holds. A float is its bits; kLeftAlone (plan/forms.h) is an
+// entry that nobody writes.
 struct FilledArray {
   std::vector<std::int64_t> values;
 };
@@ -93,7 +101,9 @@ struct FilledArray {
                                     std::int64_t index);
 void put_index(const MetadataArray& array, std::byte* first, std::int64_t index,
                std::int64_t value);
-// As people read it: of a float the number, not the bits.
+// All entries but those that are left alone.
+void put_filled(const MetadataArray& array, std::byte* first, const FilledArray& filled);
+// As people read it: of a float the number, not the bits; "." where it is left alone.
 [[nodiscard]] std::string index_text(const MetadataArray& array, std::int64_t value);
 
 }  // namespace lora_bench

@@ -22,6 +22,21 @@ TEST_CASE("exit 1: buffers apart are for one process") {
   CHECK(run_tool(several).exit_code == 1);
 }
 
+TEST_CASE("plan --form align shows lists of a case with experts, and refuses one without") {
+  const ProcessResult shown =
+      run_tool({"plan", "verify/metadata-align", "--case", "one-row", "--form", "align"});
+  CHECK(shown.exit_code == 0);
+  CHECK(contains(shown.out, "pair_order int32[384], published as sorted_token_ids"));
+  CHECK(contains(shown.out, "lora_ids"));
+  const ProcessResult json =
+      run_tool({"plan", "verify/metadata-align", "--case", "one-row", "--form", "align", "--json"});
+  CHECK(json.exit_code == 0);
+  CHECK(contains(json.out, "null,null"));
+  const ProcessResult without = run_tool({"plan", "smoke", "--form", "align"});
+  CHECK(without.exit_code == 1);
+  CHECK(contains(without.err, "form align lists the experts of rows, and this case has none"));
+}
+
 // With --correct-cases 1 a self-test that is not refused ends in seconds, not minutes.
 TEST_CASE("exit 1: the self-test refuses what it would ignore") {
   const TemporaryFolder folder;

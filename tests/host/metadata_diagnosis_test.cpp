@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/backends.h"
+#include "plan/forms.h"
 #include "verify/metadata_proof.h"
 
 using namespace lora_bench;
@@ -57,8 +58,7 @@ struct Written {
 };
 
 // What is told of a builder that writes `change` of what is right.
-Hypothesis told(Form form, const std::function<void(Written&)>& change) {
-  const MetadataStep step = small_step(form);
+Hypothesis told_of_step(const MetadataStep& step, const std::function<void(Written&)>& change) {
   const std::vector<FilledArray> promised = promised_metadata(step.problem, step.engine);
   const std::vector<MetadataArray> arrays = outputs_of(step.problem);
   Written written{step.problem, promised};
@@ -68,16 +68,18 @@ Hypothesis told(Form form, const std::function<void(Written&)>& change) {
     before.emplace_back(static_cast<std::size_t>(arrays[i].bytes()));
     for (std::int64_t entry = 0; entry < arrays[i].elements; ++entry) {
       const auto at = static_cast<std::size_t>(entry);
+      const bool known = at < promised[i].values.size() && promised[i].values[at] != kLeftAlone;
       put_index(arrays[i], before[i].data(), entry,
-                poison_of(at < promised[i].values.size() ? promised[i].values[at] : entry));
+                poison_of(known ? promised[i].values[at] : entry));
     }
     got.push_back(before[i]);
-    for (std::size_t entry = 0; entry < written.arrays[i].values.size(); ++entry) {
-      put_index(arrays[i], got[i].data(), static_cast<std::int64_t>(entry),
-                written.arrays[i].values[entry]);
-    }
+    put_filled(arrays[i], got[i].data(), written.arrays[i]);
   }
   return diagnose_metadata({step, promised, before, got, {}});
+}
+
+Hypothesis told(Form form, const std::function<void(Written&)>& change) {
+  return told_of_step(small_step(form), change);
 }
 
 void rewrite(Written& written, const MetadataProblem& problem, const EngineStep& engine) {
@@ -207,4 +209,79 @@ TEST_CASE("metadata told: a scale is a number, not its bits") {
       Form::kChunked, [](Written& written) { written.of("scale")[0] = written.of("scale")[1]; });
   CHECK(hypothesis.key == "wrong-rank");
   CHECK(hypothesis.sentence == "scale[0] holds 1, not 2");
+}
+
+namespace {
+
+// The 67 rows of the small step: slot 1 has 40, slot 0 20, no adapter 4, slot 4 3. Two of five
+// experts each, the second elsewhere where the row is a multiple of four.
+MetadataStep lists_step() {
+  MetadataStep step = small_step(Form::kAlign);
+  step.problem.experts = 5;
+  step.problem.top_k = 2;
+  step.problem.block = 16;
+  for (std::int32_t row = 0; row < 67; ++row) {
+    step.engine.expert_of_choice.push_back(row % 5);
+    step.engine.expert_of_choice.push_back(row % 4 == 0 ? -1 : (row + 2) % 5);
+  }
+  return step;
+}
+
+// The entry of `array` where the list of a slot has this place.
+std::int64_t& at_place(Written& written, const char* array, std::size_t slot, std::size_t place) {
+  std::vector<std::int64_t>& values = written.of(array);
+  return values[slot * (values.size() / 6) + place];
+}
+
+}  // namespace
+
+TEST_CASE("lists told: which pair is where it should not be, by row, choice and slot") {
+  const auto told_of = [](const std::function<void(Written&)>& change) {
+    return told_of_step(lists_step(), change);
+  };
+  // Slot 4 has rows 64 to 66: expert 0 has 130 alone, expert 1 132 and 131, expert 2 none ...
+  const auto put = [&](std::size_t place, std::int64_t pair) {
+    return told_of([=](Written& written) { at_place(written, "pair_order", 4, place) = pair; });
+  };
+  CHECK(put(1, 3).sentence ==
+        "pair 3 (row 1, choice 1) is of another slot and is in the list of "
+        "slot 4");
+  CHECK(put(1, 121).key == "none-listed");
+  CHECK(put(1, 129).sentence ==
+        "pair 129 (row 64, choice 1) has its expert elsewhere and is in the list of slot 4");
+  CHECK(put(1, 130).sentence == "pair 130 (row 65, choice 0) is listed 2 times");
+  CHECK(put(0, 134).sentence == "pair 130 (row 65, choice 0) of slot 4 is not listed");
+  CHECK(put(3, -1).sentence == "lists are padded with -1, not with 134, the number of pairs");
+  const Hypothesis swapped = told_of([](Written& written) {
+    std::swap(at_place(written, "pair_order", 4, 0), at_place(written, "pair_order", 4, 16));
+  });
+  CHECK(swapped.key == "pair-of-other-expert");
+  const Hypothesis idle =
+      told_of([](Written& written) { at_place(written, "padded_pairs", 2, 0) = 0; });
+  CHECK(idle.key == "idle-slot-written");
+  CHECK(idle.sentence == "no row has slot 2, and padded_pairs[2] was written, with 0");
+  const Hypothesis expert =
+      told_of([](Written& written) { at_place(written, "expert_of_block", 4, 0) = 3; });
+  CHECK(expert.key == "wrong-expert");
+  const Hypothesis enabled = told_of([](Written& written) { written.of("enabled")[3] = 1; });
+  CHECK(enabled.key == "wrong-count");
+  CHECK(enabled.sentence == "enabled[3] holds 1, not 0");
+}
+
+TEST_CASE("lists told: an array that was never written is none, lists of one slot are skipped") {
+  const auto told_of = [](const std::function<void(Written&)>& change) {
+    return told_of_step(lists_step(), change);
+  };
+  const Hypothesis none = told_of([](Written& written) { written.of("expert_of_block").clear(); });
+  CHECK(none.key == "unwritten");
+  CHECK(none.sentence == "expert_of_block was not written");
+  const Hypothesis skipped = told_of([](Written& written) {
+    for (const char* const array : {"pair_order", "expert_of_block", "padded_pairs"}) {
+      std::vector<std::int64_t>& values = written.of(array);
+      const auto each = static_cast<std::ptrdiff_t>(values.size() / 6);
+      std::fill_n(values.begin() + each, each, kLeftAlone);
+    }
+  });
+  CHECK(skipped.key == "slot-skipped");
+  CHECK(skipped.sentence == "slot 1 has rows, and nothing of its lists was written");
 }

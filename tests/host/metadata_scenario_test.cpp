@@ -53,9 +53,9 @@ TEST_CASE("metadata: a batch and slots are a case, with every default and no lay
 }
 
 TEST_CASE("metadata: its fields are refused with any other op") {
-  const std::vector<std::string> fields{"form: chunked", "metadata.samples: 2",
-                                        "metadata.requests: 90", "metadata.vocabulary: 5",
-                                        "metadata.extra_vocabulary: 5"};
+  const std::vector<std::string> fields{
+      "form: chunked",          "metadata.samples: 2",          "metadata.requests: 90",
+      "metadata.vocabulary: 5", "metadata.extra_vocabulary: 5", "metadata.block: 64"};
   for (const std::string& field : fields) {
     const std::string path = field.substr(0, field.find(':'));
     for (const std::string op : {"linear", "shrink", "embedding", "layer"}) {
@@ -104,8 +104,34 @@ TEST_CASE("metadata: a table that not every sequence has a place in is refused")
   CHECK(refused("metadata.requests: 0") == "accepted");
 }
 
+TEST_CASE("metadata: form align goes with experts, and other forms without") {
+  const std::string experts = "experts: {count: 8, top_k: 2}\n";
+  CHECK(refused("form: align\n" + experts) == "accepted");
+  CHECK(refused("form: align\nmetadata.block: 64\n" + experts + "routing: {zipf: 1.0}") ==
+        "accepted");
+  CHECK(refused("form: align") ==
+        "test.yaml:4:7: form align without experts; allowed: experts.count, or another form");
+  CHECK(
+      refused("form: chunked\n" + experts).find("form chunked with experts; allowed: form align") !=
+      std::string::npos);
+  for (const char* field :
+       {"part: w2", "weight_at: none", "renormalise: false", "scaling: 2", "missing: 50%"}) {
+    CAPTURE(std::string(field));
+    CHECK(refused("form: align\n" + experts + "experts." + field)
+              .find("with op metadata; allowed: another op: metadata multiplies nothing") !=
+          std::string::npos);
+  }
+  const std::string many = "op: metadata\nform: align\nadapters.slots: 8192\n" + experts;
+  CHECK(refusal(many + "batch.decode: 4000\n") == "accepted");
+  CHECK(refusal(many + "batch.decode: 4096\n")
+            .find("8192 slots with a list of 8192 pairs each; allowed: at most 67108864 entries of "
+                  "all lists, padding included") != std::string::npos);
+  CHECK(refused("metadata.block: 8").find("allowed: 16, 32, 64, 128") != std::string::npos);
+}
+
 TEST_CASE("metadata: values out of range are refused") {
-  CHECK(refused("form: padded").find("allowed: kernel, prefill, sampler, embedding, chunked") !=
+  CHECK(refused("form: padded")
+            .find("allowed: kernel, prefill, sampler, embedding, chunked, align") !=
         std::string::npos);
   CHECK(refused("plan.largest_chunk: 48").find("allowed: 16, 32, 64, 128") != std::string::npos);
   CHECK(refused("metadata.samples: 65") != "accepted");
@@ -120,6 +146,8 @@ TEST_CASE("metadata: the text of a case loads again to the same case") {
                                          "metadata.samples: 0",
                                          "metadata: {vocabulary: 9, extra_vocabulary: 0}",
                                          "plan.largest_chunk: 128",
+                                         "metadata.block: 64",
+                                         "form: align\nexperts: {count: 8, top_k: 2}",
                                          "plan.idle_segments: true",
                                          "plan.max_tokens: 64",
                                          "adapters.rank: [8, 0, 16]"};
@@ -153,7 +181,7 @@ TEST_CASE("metadata: the shipped suite passes, has every form, and catches every
   std::set<Form> forms;
   std::set<std::int64_t> chunks;
   std::size_t idle = 0, none = 0;
-  for (const char* file : {"metadata.yaml", "metadata-forms.yaml"}) {
+  for (const char* file : {"metadata.yaml", "metadata-forms.yaml", "metadata-align.yaml"}) {
     for (const Case& spec :
          load_scenario(LORA_BENCH_SOURCE_DIR "/scenarios/verify/" + std::string(file), {}).cases) {
       CAPTURE(spec.id);
@@ -174,7 +202,7 @@ TEST_CASE("metadata: the shipped suite passes, has every form, and catches every
   CHECK(forms.size() == EnumNames<Form>::kNames.size());
   CHECK(chunks == std::set<std::int64_t>{16, 32, 64, 128});
   CHECK(idle >= 4);
-  CHECK(none == 5);
+  CHECK(none == 6);
   for (const MetadataFaultDoc& doc : metadata_faults()) {
     CAPTURE(std::string(doc.fault));
     CHECK(hunt_metadata(doc, steps).caught);

@@ -16,6 +16,7 @@
 #include "measure/metadata_time.h"
 #include "ops/array_buffers.h"
 #include "ops/backends.h"
+#include "plan/forms.h"
 #include "support/draws.h"
 #include "verify/metadata_proof.h"
 
@@ -26,8 +27,8 @@ namespace {
 using Values = std::vector<std::int64_t>;
 using Arrays = std::vector<Values>;
 
-constexpr Form kForms[] = {Form::kKernel, Form::kPrefill, Form::kSampler, Form::kEmbedding,
-                           Form::kChunked};
+constexpr Form kForms[] = {Form::kKernel,    Form::kPrefill, Form::kSampler,
+                           Form::kEmbedding, Form::kChunked, Form::kAlign};
 
 Arrays values_of(const std::vector<FilledArray>& arrays) {
   Arrays values;
@@ -49,12 +50,37 @@ MetadataStep example(Form form, bool idle_segments = false) {
                   .vocabulary = 100,
                   .extra_vocabulary = 16,
                   .chunk = 16,
-                  .idle_segments = idle_segments};
+                  .idle_segments = idle_segments,
+                  .experts = 4,
+                  .top_k = 2,
+                  .block = 16};
   step.engine = {.request_of_token = {4, 4, 1, 0, 5, 0, 1, -1},
                  .request_of_sample = {4, 1, 0},
                  .slot_of_request = {0, -1, 1, 1, 2, 2},
                  .rank = {8, 16, 0},
-                 .scale = {2.0F, 1.0F, 0.5F}};
+                 .scale = {2.0F, 1.0F, 0.5F},
+                 .expert_of_choice = {0, 2, 2, 3, 1, 0, 3, 1, -1, 2, 0, 3, 1, 2, 0, 1}};
+  return step;
+}
+
+// The lists that docs/plan.md works out by hand: three rows of two experts each, the second without
+// an adapter, the others with slot 1. Its blocks of 4 are too small for a scenario.
+MetadataStep example_of_lists() {
+  MetadataStep step;
+  step.problem = {.form = Form::kAlign,
+                  .tokens = 3,
+                  .requests = 2,
+                  .slots = 2,
+                  .chunk = 16,
+                  .experts = 4,
+                  .top_k = 2,
+                  .block = 4};
+  step.engine = {.request_of_token = {1, 0, 1},
+                 .request_of_sample = {},
+                 .slot_of_request = {-1, 1},
+                 .rank = {8, 16},
+                 .scale = {2.0F, 1.0F},
+                 .expert_of_choice = {0, 2, 2, 3, 2, 1}};
   return step;
 }
 
@@ -97,11 +123,36 @@ Case drawn_case(Form form, std::uint64_t seed) {
   spec.order = static_cast<Order>(below(3));
   spec.skew.kind = spec.prefill_skew.kind = below(2) == 0 ? Skew::kUniform : Skew::kZipf;
   spec.skew.parameter = spec.prefill_skew.parameter = 1;
+  if (form == Form::kAlign) {
+    spec.experts.count = 1 + below(40);
+    spec.experts.top_k =
+        1 + below(std::min<std::uint64_t>(6, static_cast<std::uint64_t>(spec.experts.count)));
+    spec.metadata.block = 16 << below(4);
+  }
   return spec;
 }
 
+// Experts of each row, all different; some of them elsewhere.
+std::vector<std::int32_t> drawn_choices(const Case& spec, std::size_t rows) {
+  const std::int64_t count = spec.experts.count;
+  const auto steps = static_cast<std::uint64_t>(count);
+  std::vector<std::int32_t> choices;
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    const auto first = static_cast<std::int64_t>(random_below(spec.seed, 78, row, steps));
+    for (std::int64_t choice = 0; choice < spec.experts.top_k; ++choice) {
+      const bool elsewhere = random_below(spec.seed, 79, choices.size(), 6) == 0;
+      choices.push_back(elsewhere ? -1 : static_cast<std::int32_t>((first + choice) % count));
+    }
+  }
+  return choices;
+}
+
 MetadataStep drawn_step(const Case& spec) {
-  return draw_metadata(spec, draw_batch(spec), draw_adapters(spec));
+  Batch batch = draw_batch(spec);
+  if (spec.experts.any()) {
+    batch.expert_of_choice = drawn_choices(spec, batch.adapter_of_token.size());
+  }
+  return draw_metadata(spec, batch, draw_adapters(spec));
 }
 
 std::vector<std::vector<std::byte>> bytes_of_arrays(const MetadataProblem& problem,
@@ -170,6 +221,64 @@ TEST_CASE("metadata: the example of docs/plan.md, from requests, by the referenc
                {bits(2.0F), bits(1.0F), bits(0.5F), bits(0.0F)},
                {3},
                {16}});
+}
+
+TEST_CASE("metadata: the lists of docs/plan.md, by the reference and by plans") {
+  const MetadataStep step = example_of_lists();
+  CHECK(step.problem.most_pairs() == 20);
+  const std::int64_t free = kLeftAlone;
+  Values order(20, free);
+  order.insert(order.end(), {0, 6, 6, 6, 5, 6, 6, 6, 1, 4, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6});
+  const Arrays lists{
+      order, {free, free, free, free, free, 0, 1, 2, -1, -1}, {free, 12}, {-1, 1, -1}, {0, 1, 0}};
+  CHECK(agreed(step) == lists);
+  const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
+  CHECK(verify_metadata(step, *cpu->metadata(), *make_host_memory(), true).message == "");
+}
+
+TEST_CASE("metadata: room for lists is so much that no choice of experts exceeds it") {
+  CHECK(most_listed(6, 4, 4) == 20);
+  CHECK(most_listed(3, 4, 16) == 48);
+  CHECK(most_listed(4, 4, 16) == 64);
+  CHECK(most_listed(5, 4, 16) == 80);
+  CHECK(most_listed(0, 4, 16) == 0);
+  CHECK_THROWS_WITH_AS((void)most_listed(6, 4, 0), "a block of 0 pairs; allowed: 1 or more",
+                       std::invalid_argument);
+}
+
+TEST_CASE("metadata: pairs of an expert may stand in any order, and padding behind them alone") {
+  const MetadataStep step = example(Form::kAlign);
+  const auto verdict_on = [&](std::int64_t first, std::int64_t second) {
+    const Observed swaps([&](const MetadataProblem& problem, const ArrayOperands& operands) {
+      const MetadataArray order = outputs_of(problem).front();
+      auto* const places = static_cast<std::byte*>(operands.outputs.front());
+      const std::int64_t held = index_at(order, places, first);
+      put_index(order, places, first, index_at(order, places, second));
+      put_index(order, places, second, held);
+    });
+    return verify_metadata(step, swaps, *make_host_memory(), false).message;
+  };
+  // Slot 0 lists 10, 7 and 6 11, slot 1 nothing, slot 2 0, then 1 2 9, then 3.
+  CHECK(verdict_on(32, 33) == "");
+  CHECK(verdict_on(176, 178) == "");
+  CHECK(verdict_on(33, 34).find("pair_order[33]: expected 11, got 16") != std::string::npos);
+  CHECK(verdict_on(0, 16).find("pair_order[0]: expected 10, got 7") != std::string::npos);
+  const Observed writes([](const MetadataProblem& problem, const ArrayOperands& operands) {
+    put_index(outputs_of(problem).front(), static_cast<std::byte*>(operands.outputs.front()), 80,
+              16);
+  });
+  CHECK(verify_metadata(step, writes, *make_host_memory(), false)
+            .message.find("pair_order[80]: nobody is to write it, got 16") != std::string::npos);
+}
+
+TEST_CASE("metadata: choices that are none, and too few of them, are refused") {
+  MetadataStep step = example(Form::kAlign);
+  step.engine.expert_of_choice[3] = 4;
+  CHECK_THROWS_WITH_AS((void)make_metadata(step.problem, step.engine), "expert 4 of 4",
+                       std::invalid_argument);
+  step.engine.expert_of_choice.pop_back();
+  CHECK_THROWS_WITH_AS((void)make_metadata(step.problem, step.engine),
+                       "15 choices for 8 tokens of 2 experts", std::invalid_argument);
 }
 
 TEST_CASE("metadata: without an adapter kernel promises no order, and the flags are set") {
@@ -448,6 +557,11 @@ TEST_CASE("metadata: what a launch left is told by its first wrong entry") {
   wrong[4][2] = 6;
   CHECK(wrong_metadata(kernel.problem, kernel.engine, bytes_of_arrays(kernel.problem, wrong)) ==
         "starts[2]: expected 5, got 6");
+  const MetadataStep lists = example(Form::kAlign);
+  wrong = agreed(lists);
+  std::swap(wrong[0][0], wrong[0][16]);
+  CHECK(wrong_metadata(lists.problem, lists.engine, bytes_of_arrays(lists.problem, wrong)) ==
+        "pair_order[0]: expected 10, got 7");
   const MetadataStep chunked = example(Form::kChunked);
   wrong = agreed(chunked);
   wrong[4][2] = bits(2.0F);
@@ -475,6 +589,9 @@ TEST_CASE("metadata: the work of the example, counted by hand") {
   CHECK(work(Form::kChunked).written_bytes == 4 * (8 + 4 + 2 + 3 + 3 + 1 + 1));
   CHECK(work(Form::kChunked).bytes == 4 * (8 + 4 + 3 + 3) + 88);
   CHECK(work(Form::kChunked, true).written_bytes == 4 * (8 + 5 + 3 + 4 + 4 + 1 + 1));
+  // Five rows have an adapter, and two slots have rows.
+  CHECK(work(Form::kAlign).written_bytes == 4 * (2 * (80 + 5 + 1) + 4 + 4));
+  CHECK(work(Form::kAlign).bytes == 4 * (8 + 4 + 5 * 2) + 720);
   MetadataStep without = example(Form::kKernel);
   std::fill(without.engine.request_of_token.begin(), without.engine.request_of_token.end(), -1);
   CHECK(count_metadata_work(without).bytes == 4 * 8 + 4 * (4 + 4 + 5 + 1 + 1));

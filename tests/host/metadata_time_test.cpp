@@ -148,7 +148,7 @@ class CountingMemory final : public WrappedMemory {
 
 TEST_CASE("metadata: the time is that of one launch, of sequences that go round the sets") {
   const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
-  for (const char* form : {"kernel", "prefill", "sampler", "embedding", "chunked"}) {
+  for (const char* form : {"kernel", "prefill", "sampler", "embedding", "chunked", "align"}) {
     CAPTURE(std::string(form));
     FakeClock clock([](int, std::int64_t) { return 1e-5; });
     const Measurement measurement = timed(mixed(form), *cpu, clock);
@@ -228,7 +228,7 @@ TEST_CASE(
 TEST_CASE("metadata: a measurement allocates no more than it says") {
   const std::unique_ptr<Backend> cpu = make_cpu_backend({1, ""});
   for (const CacheMode cache : {CacheMode::kWeightsCold, CacheMode::kHot, CacheMode::kCold}) {
-    for (const char* form : {"kernel", "sampler", "chunked"}) {
+    for (const char* form : {"kernel", "sampler", "chunked", "align"}) {
       CAPTURE(std::string(form));
       CAPTURE(std::string(name(cache)));
       FakeClock clock([](int, std::int64_t) { return 1e-5; });
