@@ -141,6 +141,7 @@ std::vector<Case> eight_bits_cases() {
 // Both products of a layer of experts, and the halves that read the route of a step.
 std::vector<Case> experts_cases() {
   Case w13 = plain_case("experts-w13");
+  w13.batch.decode = 8;
   w13.layer.widths = {40, 24};
   w13.adapters.slots = 3;
   w13.adapters.rank.list = {8, 5, 8};
