@@ -4,6 +4,7 @@
 
 #include "kernels/dtype.cuh"
 #include "kernels/naive/naive.h"
+#include "kernels/segment/segment.cuh"
 
 namespace lora_bench::kernels {
 
@@ -72,10 +73,8 @@ __global__ void naive_shrink(const __grid_constant__ ShrinkParams params,
       continue;  // the whole warp: the item is the same for all its threads
     }
     const std::int64_t lanes_before = strides.packed ? slice * params.rank[adapter] : 0;
-    const std::int64_t row_of_x =
-        params.token_of_row == nullptr ? token : params.token_of_row[token];
     const X* x = static_cast<const X*>(params.x) + slice * params.x_slice_stride +
-                 row_of_x * params.x_stride;
+                 row_of_x(params, static_cast<std::int32_t>(token)) * params.x_stride;
     const W* a = static_cast<const W*>(params.a[slice]) + adapter * strides.a_slot +
                  (lanes_before + lane) * strides.a_lane;
     const RowScales<W> of_lane(scales, static_cast<int>(slice), adapter, lane);

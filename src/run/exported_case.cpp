@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 

@@ -335,7 +335,7 @@ std::string content_of(const Problem& problem) {
   if (const std::string semantics = semantics_text(problem); !semantics.empty()) {
     text += "|" + semantics;
   }
-  if (problem.route != Route{}) {
+  if (problem.route.any()) {
     text += "|" + content_of_route(problem);
   }
   if (!problem.own_rank.empty()) {

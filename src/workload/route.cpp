@@ -62,6 +62,19 @@ void route_to_experts(const Case& spec, const Batch& batch, const Adapters& adap
   problem.plan = make_plan(slot_of_row, problem.slots);
 }
 
+std::vector<std::int32_t> slots_of_x_rows(const Problem& problem) {
+  const std::vector<std::int32_t>& slots = problem.plan.adapter_of_token;
+  if (!problem.shares_x()) {
+    return slots;
+  }
+  std::vector<std::int32_t> of_x(static_cast<std::size_t>(problem.x_rows()), kNoAdapter);
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    std::int32_t& slot = of_x[static_cast<std::size_t>(problem.route.token_of_row[row])];
+    slot = slot == kNoAdapter ? slots[row] : slot;
+  }
+  return of_x;
+}
+
 std::string slot_named(const Route& route, std::int64_t slot) {
   return route.experts < 2
              ? fmt::format("adapter {}", slot)

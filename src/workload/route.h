@@ -23,7 +23,8 @@ struct Route {
   std::vector<std::int32_t> token_of_row;  // [M]; empty: each row has a row of x of its own
   std::vector<float> factor_of_row;        // [M], the router's weights; empty: no factors
 
-  [[nodiscard]] bool any() const { return experts > 1 || choices > 1; }
+  // Also of one expert and one choice: its w13 reads x by token all the same.
+  [[nodiscard]] bool any() const { return *this != Route{}; }
   // The same of other rows: of those that stand at these places.
   [[nodiscard]] Route of_rows(std::span<const std::int64_t> rows) const;
   [[nodiscard]] bool operator==(const Route&) const = default;
@@ -37,6 +38,9 @@ void route_to_experts(const Case& spec, const Batch& batch, const Adapters& adap
 // "adapter 3", with experts "adapter 3, expert 12"; "token 7", with choices "token 7, choice 1".
 [[nodiscard]] std::string slot_named(const Route& route, std::int64_t slot);
 [[nodiscard]] std::string row_named(const Route& route, std::int64_t row);
+
+// Of each row of x the slot of the first row that has one and reads it; kNoAdapter: nobody does.
+[[nodiscard]] std::vector<std::int32_t> slots_of_x_rows(const Problem& problem);
 
 // What a step with experts comes to. A hit is an adapter and an expert that some pair needs.
 struct RouteFacts {

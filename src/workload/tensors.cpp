@@ -124,14 +124,10 @@ class Drawer {
         seed_(seed),
         threads_(threads),
         poisons_(fill != Fill::kTiming),
-        active_(static_cast<std::size_t>(problem.slots), !poisons_) {
+        active_(static_cast<std::size_t>(problem.slots), !poisons_),
+        slots_of_x_(slots_of_x_rows(problem)) {
     for (const std::int32_t id : problem.plan.active_ids) {
       active_[static_cast<std::size_t>(id)] = true;
-    }
-    read_.resize(static_cast<std::size_t>(problem.shares_x() ? problem.x_rows() : 0), false);
-    for (std::size_t row = 0; row < problem.route.token_of_row.size(); ++row) {
-      const auto token = static_cast<std::size_t>(problem.route.token_of_row[row]);
-      read_[token] = read_[token] || problem.plan.adapter_of_token[row] != kNoAdapter;
     }
     if (is_uneven(fill)) {
       uneven_.emplace(problem, sizes_, fill, seed);
@@ -325,7 +321,7 @@ class Drawer {
   }
   // Whether some row with an adapter reads a row of x.
   [[nodiscard]] bool reads_x(std::int64_t row) const {
-    return !problem_.shares_x() ? needed(row) : !poisons_ || read_[static_cast<std::size_t>(row)];
+    return !poisons_ || slots_of_x_[static_cast<std::size_t>(row)] != kNoAdapter;
   }
   // Those of them that hold numbers and not zeros.
   [[nodiscard]] std::int64_t own_lanes(std::int64_t slot) const {
@@ -349,7 +345,7 @@ class Drawer {
   int threads_;
   bool poisons_;
   std::vector<bool> active_;
-  std::vector<bool> read_;  // rows of x, where rows share them
+  std::vector<std::int32_t> slots_of_x_;
   std::optional<Uneven> uneven_;
 };
 

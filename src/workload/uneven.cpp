@@ -145,16 +145,8 @@ void bend_row(const RowBend& bend, const RandomStream& random, std::uint64_t fir
 }
 
 Uneven::Uneven(const Problem& problem, const FillSizes& sizes, Fill fill, std::uint64_t seed)
-    : problem_(problem), sizes_(sizes), seed_(seed) {
+    : problem_(problem), adapters_(slots_of_x_rows(problem)), sizes_(sizes), seed_(seed) {
   const bool half = is_fp16(problem, Role::kX, Role::kY);
-  adapters_ = problem.plan.adapter_of_token;
-  if (problem.shares_x()) {
-    adapters_.assign(static_cast<std::size_t>(problem.x_rows()), kNoAdapter);
-    for (std::int64_t row = problem.tokens - 1; row >= 0; --row) {
-      adapters_[static_cast<std::size_t>(problem.x_row(0, row))] =
-          problem.plan.adapter_of_token[static_cast<std::size_t>(row)];
-    }
-  }
   const bool narrow = fill == Fill::kUnevenNarrow;
   const RoomOfRows room = room_of_rows(problem);
   const double growth = narrow ? 1 : std::min(growth_of_h(problem, sizes), room.growth);

@@ -65,7 +65,7 @@ class Uneven {
   [[nodiscard]] bool pair_has_one_b(std::int64_t slot) const;
 
   const Problem& problem_;
-  std::vector<std::int32_t> adapters_;  // of each row of x, that of the first row that reads it
+  std::vector<std::int32_t> adapters_;  // of each row of x, see slots_of_x_rows
   const FillSizes& sizes_;
   std::uint64_t seed_;
   float large_ = 1, huge_ = 1, small_ = 1, tiny_ = 1, outlier_ = 1, far_bias_ = 1;

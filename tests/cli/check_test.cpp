@@ -121,6 +121,9 @@ TEST_CASE("check proves both products of experts, and names a factor that was fo
     CHECK(other.exit_code == (part == "w13" ? 0 : 2));
     CHECK(contains(other.out, "factor-misread: the factors of rows are left out") ==
           (part == "w2"));
+    const std::string of_one =
+        export_case(of_plain, {"--set", "experts.count=1", "--set", "experts.part=" + part});
+    CHECK(check(of_one, of_one).exit_code == 0);
   }
 }
 

@@ -68,6 +68,33 @@ lora_bench::Case even_case(std::int64_t tokens, std::int64_t rank, std::int64_t 
   return spec;
 }
 
+void add_panel_tiles(std::vector<AutoKnobs>& tunings) {
+  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
+    tunings.push_back({.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
+  }
+  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
+    tunings.push_back({.family = AutoFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
+  }
+}
+
+// Of all tunings that the backend takes, and how many these are.
+int check_same_bits(const Backend& chosen, const Problem& plain,
+                    const std::vector<AutoKnobs>& tunings) {
+  const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
+  const auto expected = bits_of(chosen, plain, tensors);
+  int taken = 0;
+  for (const AutoKnobs& knobs : tunings) {
+    Problem tuned = plain;
+    tuned.tuning = tuning_of(knobs);
+    CAPTURE(lora_bench::tuning_text(tuned.tuning));
+    if (takes(chosen, tuned)) {
+      ++taken;
+      CHECK(bits_of(chosen, tuned, tensors) == expected);
+    }
+  }
+  return taken;
+}
+
 // Each row has a factor, and where they share x, three rows that lie apart read one row of it.
 void route_by_hand(bool shares, Problem& problem) {
   lora_bench::Route& route = problem.route;
@@ -299,31 +326,16 @@ TEST_CASE("every tile and cluster of auto leaves the same bits") {
     tunings.push_back({.family = AutoFamily::kClustered, .cluster = cluster});
   }
   tunings.push_back({.family = AutoFamily::kClustered, .warps = 3});
-  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
-    tunings.push_back({.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
-  }
-  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
-    tunings.push_back({.family = AutoFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
-  }
+  add_panel_tiles(tunings);
   int taken = 0;
   for (const std::int64_t rank : {16, 72}) {
     for (const std::int64_t tokens : {7, 40}) {
       lora_bench::Case spec = even_case(tokens, rank, 776);
       spec.intermediate = rank == 72 && tokens == 40 ? Dtype::kBf16 : Dtype::kFp32;
       const Problem plain = problem_of(spec);
-      const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
-      const auto expected = bits_of(*chosen, plain, tensors);
-      for (const AutoKnobs& knobs : tunings) {
-        Problem tuned = plain;
-        tuned.tuning = tuning_of(knobs);
-        CAPTURE(rank);
-        CAPTURE(tokens);
-        CAPTURE(lora_bench::tuning_text(tuned.tuning));
-        if (takes(*chosen, tuned)) {
-          ++taken;
-          CHECK(bits_of(*chosen, tuned, tensors) == expected);
-        }
-      }
+      CAPTURE(rank);
+      CAPTURE(tokens);
+      taken += check_same_bits(*chosen, plain, tunings);
     }
   }
   CHECK(taken > 60);
@@ -533,30 +545,15 @@ TEST_CASE("every tile and cluster of auto leaves the same bits with shared x and
   std::vector<AutoKnobs> tunings = {{.family = AutoFamily::kResident},
                                     {.family = AutoFamily::kClustered, .cluster = 3},
                                     {.family = AutoFamily::kClustered, .cluster = 16}};
-  for (const auto& tile : lora_bench::kernels::kPanelShrinkTiles) {
-    tunings.push_back({.family = AutoFamily::kPanel, .shrink_tile = lora_bench::tile_name(tile)});
-  }
-  for (const auto& tile : lora_bench::kernels::kPanelExpandTiles) {
-    tunings.push_back({.family = AutoFamily::kPanel, .expand_tile = lora_bench::tile_name(tile)});
-  }
+  add_panel_tiles(tunings);
   int taken = 0;
   for (const std::int64_t rank : {16, 72}) {
     for (const std::int64_t tokens : {7, 40}) {
       Problem plain = problem_of(even_case(tokens, rank, 776));
       route_by_hand(true, plain);
-      const auto tensors = lora_bench::draw_tensors(plain, lora_bench::Fill::kBounded, 7);
-      const auto expected = bits_of(*chosen, plain, tensors);
-      for (const AutoKnobs& knobs : tunings) {
-        Problem tuned = plain;
-        tuned.tuning = tuning_of(knobs);
-        CAPTURE(rank);
-        CAPTURE(tokens);
-        CAPTURE(lora_bench::tuning_text(tuned.tuning));
-        if (takes(*chosen, tuned)) {
-          ++taken;
-          CHECK(bits_of(*chosen, tuned, tensors) == expected);
-        }
-      }
+      CAPTURE(rank);
+      CAPTURE(tokens);
+      taken += check_same_bits(*chosen, plain, tunings);
     }
   }
   CHECK(taken > 40);
